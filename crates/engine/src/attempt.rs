@@ -1,0 +1,348 @@
+//! One scheduling attempt: from the queue to an assumed pod, or back.
+
+use std::sync::Arc;
+
+use framework::{
+    CycleState, ExtensionPoint, Handle, NominatingInfo, PermitVerdict, Pod, QueuedPod, Status,
+    Time, Verdicts, WaitingPod,
+};
+
+use crate::cycle::{Cycle, Depth, FitError, NO_NODES, Report, Sampling, ScheduleError};
+use crate::effect::{EffectKind, Event, EventType, note};
+use crate::engine::{Engine, cx};
+use crate::failure::Failure;
+use crate::guard::guarded;
+use crate::ports::{Ports, Span};
+use crate::profile::Profile;
+
+/// Longest time a pod may wait in Permit, whatever a plugin asks for.
+const MAX_PERMIT_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(15);
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The pod is assumed on this node and on its way to be bound.
+    Assumed(Arc<str>),
+    /// No node can take it; the text of its condition.
+    Unschedulable(String),
+    /// Something failed.
+    Error(String),
+    /// Nothing was tried: the pod is being deleted, assumed already, or nobody's.
+    Skipped,
+}
+
+/// An attempt that was made.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Engine {
+    /// Takes the next pod from the queue and tries to place it; `None` if no pod is ready.
+    pub fn schedule_one(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<Attempt> {
+        let queued = self.queue.pop(&mut cx!(self, now, ports.probe))?;
+        let pod = queued.pod.clone();
+        ports.probe.start(Span::Attempt);
+        let outcome = match self.profile_to_try(&pod) {
+            Some(profile) => self.attempt(queued, &profile, now, ports),
+            None => {
+                self.queue.done(&pod.uid);
+                Outcome::Skipped
+            }
+        };
+        self.carry_out_commands(now, ports);
+        ports.probe.stop(Span::Attempt, framework::Code::Success);
+        Some(Attempt { pod, outcome })
+    }
+
+    /// The profile of the pod, unless there is no point in trying to place it.
+    fn profile_to_try(&mut self, pod: &Pod) -> Option<Arc<Profile>> {
+        let profile = self.config.profiles.get(&pod.spec.scheduler_name)?.clone();
+        if pod.terminating {
+            self.emit(EffectKind::Event(Event {
+                regarding: pod.key.clone(),
+                uid: pod.uid.clone(),
+                event_type: EventType::Warning,
+                reason: "FailedScheduling",
+                action: "Scheduling",
+                note: note(&format!("skip schedule deleting pod: {}", pod.key)),
+                reporting_controller: profile.scheduler_name.clone(),
+            }));
+            return None;
+        }
+        (!self.cache.is_assumed(&pod.uid)).then_some(profile)
+    }
+
+    fn attempt(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Arc<Profile>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Outcome {
+        let mut now = now;
+        let mut state = CycleState::new();
+        ports.probe.start(Span::Algorithm);
+        let found = self.find_node(&queued.pod, profile, &mut state, &mut now, ports);
+        ports.probe.stop(Span::Algorithm, framework::Code::Success);
+        match found {
+            Ok(node) => self.commit(queued, profile, node, state, now, ports),
+            Err(error) => {
+                let failure = self.diagnose(error, &queued.pod, profile, &mut state, now, ports);
+                self.fail(queued, profile, failure, now, ports)
+            }
+        }
+    }
+
+    fn find_node(
+        &mut self,
+        pod: &Arc<Pod>,
+        profile: &Arc<Profile>,
+        state: &mut CycleState,
+        now: &mut Time,
+        ports: &mut Ports<'_>,
+    ) -> Result<Arc<str>, ScheduleError> {
+        let sampling = self.sampling(profile);
+        if sampling != Sampling::All {
+            self.cache.refresh_order();
+        }
+        Cycle {
+            profile,
+            cache: &self.cache,
+            nominator: self.queue.nominator(),
+            extenders: &self.config.extenders,
+            sampling,
+            next_start: &mut self.next_start,
+            form: self.config.form,
+            depth: Depth::Decide,
+            pod,
+            now,
+            state,
+            ports,
+            scratch: &mut self.scratch,
+            report: Report::default(),
+        }
+        .run()?;
+        let node = self.select_host();
+        Ok(self.cache.cluster().node_name(node).clone())
+    }
+
+    pub(crate) fn sampling(&self, profile: &Profile) -> Sampling {
+        Sampling::of(
+            profile.percentage_of_nodes_to_score,
+            self.config.percentage_of_nodes_to_score,
+            self.config.adaptive_sampling,
+        )
+    }
+
+    /// Turns a failed search into what becomes of the pod, after PostFilter had its turn.
+    fn diagnose(
+        &mut self,
+        error: ScheduleError,
+        pod: &Pod,
+        profile: &Profile,
+        state: &mut CycleState,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Failure {
+        match error {
+            ScheduleError::NoNodes => Failure::of(Status::unresolvable(NO_NODES)),
+            ScheduleError::Error(status) => Failure::of(status),
+            ScheduleError::Fit(mut fit) => {
+                let nominating = self.post_filter(&mut fit, pod, profile, state, now, ports);
+                Failure::of_fit(*fit, nominating)
+            }
+        }
+    }
+
+    fn post_filter(
+        &mut self,
+        fit: &mut FitError,
+        pod: &Pod,
+        profile: &Profile,
+        state: &mut CycleState,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> NominatingInfo {
+        if profile.post_filter.is_empty() {
+            return Failure::clear();
+        }
+        let mut reasons = Vec::new();
+        let mut nominating = NominatingInfo::Noop;
+        ports.probe.start(Span::Point(ExtensionPoint::PostFilter));
+        for plugin in &profile.post_filter {
+            let mut handle = Handle::new(
+                self.cache.cluster(),
+                &self.bindings.waiting,
+                self.queue.nominator(),
+                now,
+                &mut self.commands,
+            );
+            let verdicts: &Verdicts = &fit.diagnosis.verdicts;
+            let result = guarded(&plugin.name, ports.probe, || {
+                plugin.plugin.post_filter(state, pod, verdicts, &mut handle)
+            });
+            let result = result.unwrap_or_else(|status| framework::PostFilterResult {
+                status,
+                ..framework::PostFilterResult::default()
+            });
+            if result.status.is_success() {
+                fit.diagnosis.post_filter_message.clear();
+                nominating = result.nominating;
+                break;
+            }
+            let ends = result.status.code() == framework::Code::UnschedulableAndUnresolvable
+                || !result.status.is_rejection();
+            if ends {
+                fit.diagnosis.post_filter_message = result.status.message();
+                nominating = match result.status.is_rejection() {
+                    true => result.nominating,
+                    false => NominatingInfo::Noop,
+                };
+                break;
+            }
+            reasons.extend(result.status.reasons().iter().map(ToString::to_string));
+            fit.diagnosis.post_filter_message = reasons.join(", ");
+            if result.nominating != NominatingInfo::Noop {
+                nominating = result.nominating;
+            }
+        }
+        ports.probe.stop(Span::Point(ExtensionPoint::PostFilter), framework::Code::Success);
+        nominating
+    }
+
+    /// Assumes the pod on the node, reserves, asks Permit, and starts the binding cycle.
+    fn commit(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Arc<Profile>,
+        node: Arc<str>,
+        mut state: CycleState,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Outcome {
+        let assumed = match self.cache.assume(&queued.pod, &node) {
+            Ok(assumed) => assumed,
+            Err(error) => {
+                let failure = Failure::of(Status::error(error.to_string()));
+                return self.fail(queued, profile, failure, now, ports);
+            }
+        };
+        self.queue.nominator_mut().delete(&assumed.uid);
+        let permitted = self
+            .reserve(profile, &mut state, &assumed, &node, ports)
+            .and_then(|()| self.permit(profile, &mut state, &assumed, &node, now, ports));
+        match permitted {
+            Ok(waiting) => {
+                if let Some(waiting) = waiting {
+                    self.bindings.waiting.insert(assumed.uid.clone(), waiting);
+                }
+                self.start_binding(queued, profile, assumed, node.clone(), state, now, ports);
+                Outcome::Assumed(node)
+            }
+            Err(status) => {
+                self.unreserve(profile, &mut state, &assumed, &node, ports);
+                self.cache.remove(&assumed.uid);
+                let failure = match status.is_rejection() {
+                    true => Failure::of_fit(FitError::of_chosen_node(status), Failure::clear()),
+                    false => Failure::of(status),
+                };
+                self.fail(queued, profile, failure, now, ports)
+            }
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        profile: &Profile,
+        state: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        ports: &mut Ports<'_>,
+    ) -> Result<(), Status> {
+        let cluster = self.cache.cluster();
+        for plugin in &profile.reserve {
+            let status = guarded(&plugin.name, ports.probe, || {
+                plugin.plugin.reserve(state, pod, node, cluster)
+            })
+            .unwrap_or_else(|status| status);
+            if status.is_rejection() {
+                return Err(status.by(&plugin.name));
+            }
+            if !status.is_success() {
+                let name = &plugin.name;
+                let text = format!("running Reserve plugin {name:?}: {}", status.message());
+                return Err(Status::error(text).by(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes Reserve in reverse order, also for plugins that were not reached.
+    pub(crate) fn unreserve(
+        &mut self,
+        profile: &Profile,
+        state: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        ports: &mut Ports<'_>,
+    ) {
+        let cluster = self.cache.cluster();
+        for plugin in profile.reserve.iter().rev() {
+            // A panic is counted; there is nothing left to undo.
+            let _ = guarded(&plugin.name, ports.probe, || {
+                plugin.plugin.unreserve(state, pod, node, cluster);
+            });
+        }
+    }
+
+    /// Asks every Permit plugin; `Some` if the pod has to wait.
+    fn permit(
+        &mut self,
+        profile: &Profile,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Result<Option<WaitingPod>, Status> {
+        let mut pending = std::collections::BTreeMap::new();
+        for plugin in &profile.permit {
+            let mut handle = Handle::new(
+                self.cache.cluster(),
+                &self.bindings.waiting,
+                self.queue.nominator(),
+                now,
+                &mut self.commands,
+            );
+            let verdict = guarded(&plugin.name, ports.probe, || {
+                plugin.plugin.permit(state, pod, node, &mut handle)
+            })
+            .unwrap_or_else(PermitVerdict::Reject);
+            match verdict {
+                PermitVerdict::Allow => {}
+                PermitVerdict::Wait { timeout, .. } => {
+                    pending.insert(plugin.name.clone(), now + timeout.min(MAX_PERMIT_TIMEOUT));
+                }
+                PermitVerdict::Reject(status) if status.is_rejection() => {
+                    return Err(status.by(&plugin.name));
+                }
+                PermitVerdict::Reject(status) => {
+                    let name = &plugin.name;
+                    let text = format!("running Permit plugin {name:?}: {}", status.message());
+                    return Err(Status::error(text).by(name));
+                }
+            }
+        }
+        let node = self.cache.placed(&pod.uid).map(|placed| placed.node);
+        Ok(node.filter(|_| !pending.is_empty()).map(|node| WaitingPod {
+            pod: pod.clone(),
+            node,
+            since: now,
+            pending,
+        }))
+    }
+}

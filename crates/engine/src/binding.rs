@@ -1,0 +1,570 @@
+//! The binding cycle: one state machine per assumed pod.
+//!
+//! ```text
+//!   preflight ─▶ WaitOnPermit ─▶ PreBind (group by group) ─▶ Bind ─▶ bound
+//!        │            │                  │                    │ lost answer
+//!        ▼            ▼                  ▼                    ▼
+//!      undo: unreserve, forget, back to the queue ◀──────── ReadPod
+//! ```
+//!
+//! Nothing here blocks: a state waits for an answer, a timer or a change, and each of them moves it on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{
+    ActionType, Answer, BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName, Pod,
+    PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, StatusPatch, Time, Uid,
+    WaitingPods, api,
+};
+
+use serde::Deserialize;
+
+use crate::cycle::FitError;
+use crate::effect::{EffectId, EffectKind, Event, EventType, note};
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::guard::guarded;
+use crate::ports::{Count, Ports, Span};
+use crate::profile::Profile;
+
+/// The binding cycles under way.
+#[derive(Default)]
+pub(crate) struct Bindings {
+    cycles: BTreeMap<Uid, BindingCycle>,
+    /// Which pod an effect belongs to.
+    by_effect: BTreeMap<EffectId, Uid>,
+    /// Pods that wait in Permit.
+    pub(crate) waiting: WaitingPods,
+    /// Pods whose PreBind waits for a change, with the end of its patience.
+    parked: BTreeMap<Uid, Time>,
+}
+
+impl Bindings {
+    pub(crate) fn len(&self) -> usize {
+        self.cycles.len()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let permits = self.waiting.values().flat_map(|waiting| waiting.pending.values());
+        permits.chain(self.parked.values()).min().copied()
+    }
+}
+
+/// An assumed pod on its way to its node.
+struct BindingCycle {
+    queued: QueuedPod,
+    profile: Arc<Profile>,
+    /// The pod as assumed, with its node.
+    pod: Arc<Pod>,
+    node: Arc<str>,
+    state: CycleState,
+    phase: Phase,
+    /// PreBind plugins by place in the profile; the plugins of one group run side by side.
+    groups: Vec<Vec<usize>>,
+}
+
+enum Phase {
+    WaitOnPermit,
+    /// What the plugins of the running group wait for.
+    PreBind {
+        group: usize,
+        running: Vec<(usize, Waiting)>,
+    },
+    Bind {
+        effect: EffectId,
+        extender: Option<usize>,
+    },
+    /// The answer to the bind was lost: the pod is read to find out.
+    ReadPod(EffectId),
+}
+
+/// What a PreBind plugin waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Answer(EffectId),
+    Change { until: Time },
+}
+
+/// Whether a cycle goes on.
+enum Next {
+    Wait,
+    Bound,
+    Failed(Status),
+}
+
+impl Engine {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all that one attempt hands to its binding cycle"
+    )]
+    pub(crate) fn start_binding(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Arc<Profile>,
+        pod: Arc<Pod>,
+        node: Arc<str>,
+        state: CycleState,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let uid = pod.uid.clone();
+        let waits = self.bindings.waiting.contains_key(&uid);
+        let mut cycle = BindingCycle {
+            queued,
+            profile: profile.clone(),
+            pod,
+            node,
+            state,
+            phase: Phase::WaitOnPermit,
+            groups: Vec::new(),
+        };
+        let next = match self.pre_flight(&mut cycle, ports) {
+            Err(status) => {
+                self.bindings.waiting.remove(&uid);
+                Next::Failed(status)
+            }
+            Ok(writes) => {
+                if writes || waits {
+                    let nominated_node_name = Some(cycle.node.clone());
+                    let patch = StatusPatch { condition: None, nominated_node_name };
+                    self.patch_pod_status(&cycle.pod, patch);
+                }
+                if waits { Next::Wait } else { self.after_permit(&mut cycle, now, ports) }
+            }
+        };
+        self.proceed(cycle, next, now, ports);
+    }
+
+    /// Asks every PreBind plugin whether it has something to do, and puts those that have into groups.
+    /// Returns whether there is one.
+    fn pre_flight(
+        &mut self,
+        cycle: &mut BindingCycle,
+        ports: &mut Ports<'_>,
+    ) -> Result<bool, Status> {
+        let cluster = self.cache.cluster();
+        let mut joins_last = false;
+        for (place, plugin) in cycle.profile.pre_bind.iter().enumerate() {
+            let answer = guarded(&plugin.name, ports.probe, || {
+                plugin.plugin.pre_flight(&cycle.state, &cycle.pod, &cycle.node, cluster)
+            });
+            match answer.unwrap_or_else(PreBindPreFlight::Fail) {
+                PreBindPreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
+                PreBindPreFlight::Run { allow_parallel } => {
+                    match cycle.groups.last_mut() {
+                        Some(group) if joins_last && allow_parallel => group.push(place),
+                        _ => cycle.groups.push(vec![place]),
+                    }
+                    joins_last = allow_parallel;
+                }
+                PreBindPreFlight::Fail(status) => {
+                    return Err(pre_flight_error(&plugin.name, &status));
+                }
+            }
+        }
+        Ok(!cycle.groups.is_empty())
+    }
+
+    fn after_permit(&mut self, cycle: &mut BindingCycle, now: Time, ports: &mut Ports<'_>) -> Next {
+        self.queue.done(&cycle.pod.uid);
+        self.start_group(cycle, 0, now, ports)
+    }
+
+    /// Starts PreBind groups from `group` on until one has to wait; binds after the last.
+    fn start_group(
+        &mut self,
+        cycle: &mut BindingCycle,
+        group: usize,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Next {
+        for (place, plugins) in cycle.groups.clone().into_iter().enumerate().skip(group) {
+            let mut running = Vec::new();
+            for plugin in plugins {
+                match self.step_pre_bind(cycle, plugin, PreBindInput::Start, now, ports) {
+                    Err(status) => return Next::Failed(status),
+                    Ok(waiting) => running.extend(waiting.map(|waiting| (plugin, waiting))),
+                }
+            }
+            if !running.is_empty() {
+                cycle.phase = Phase::PreBind { group: place, running };
+                return Next::Wait;
+            }
+        }
+        self.bind(cycle, 0, ports)
+    }
+
+    /// One step of one PreBind plugin; `None` when it is done.
+    fn step_pre_bind(
+        &mut self,
+        cycle: &mut BindingCycle,
+        plugin: usize,
+        input: PreBindInput<'_>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Result<Option<Waiting>, Status> {
+        let plugin = &cycle.profile.pre_bind[plugin];
+        let cluster = self.cache.cluster();
+        let step = guarded(&plugin.name, ports.probe, || {
+            plugin.plugin.pre_bind(&mut cycle.state, &cycle.pod, &cycle.node, cluster, input)
+        });
+        match step.unwrap_or_else(PreBindStep::Done) {
+            PreBindStep::Done(status) if status.is_success() => Ok(None),
+            PreBindStep::Done(status) if status.is_rejection() => Err(status.by(&plugin.name)),
+            PreBindStep::Done(status) => {
+                let name = &plugin.name;
+                let text = format!("running PreBind plugin {name:?}: {}", status.message());
+                Err(Status::error(text).by(name))
+            }
+            PreBindStep::Write(write) => {
+                let effect = self.emit(EffectKind::Write(write));
+                self.bindings.by_effect.insert(effect, cycle.pod.uid.clone());
+                Ok(Some(Waiting::Answer(effect)))
+            }
+            PreBindStep::Wait { timeout } => Ok(Some(Waiting::Change { until: now + timeout })),
+        }
+    }
+
+    /// Moves the plugins on that wait for what has come; `input` picks those.
+    fn resume_pre_bind<'a>(
+        &mut self,
+        cycle: &mut BindingCycle,
+        input: impl Fn(Waiting) -> Option<PreBindInput<'a>>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Next {
+        let Phase::PreBind { group, running } = &mut cycle.phase else { return Next::Wait };
+        let (group, running) = (*group, std::mem::take(running));
+        let mut left = Vec::new();
+        for (plugin, waiting) in running {
+            match input(waiting) {
+                None => left.push((plugin, waiting)),
+                Some(input) => match self.step_pre_bind(cycle, plugin, input, now, ports) {
+                    Err(status) => return Next::Failed(status),
+                    Ok(waiting) => left.extend(waiting.map(|waiting| (plugin, waiting))),
+                },
+            }
+        }
+        if left.is_empty() {
+            return self.start_group(cycle, group + 1, now, ports);
+        }
+        cycle.phase = Phase::PreBind { group, running: left };
+        Next::Wait
+    }
+
+    /// Binds through the first interested extender from `extender` on, or through the Bind plugins.
+    fn bind(&mut self, cycle: &mut BindingCycle, extender: usize, ports: &mut Ports<'_>) -> Next {
+        let binding = || Binding {
+            pod: cycle.pod.key.clone(),
+            uid: cycle.pod.uid.clone(),
+            node: cycle.node.clone(),
+        };
+        let mut extenders = self.config.extenders.iter().enumerate().skip(extender);
+        let binder = extenders
+            .find(|(_, extender)| extender.bind && extender.is_interested(&cycle.pod))
+            .map(|(place, _)| place);
+        let effect = match binder {
+            Some(extender) => EffectKind::ExtenderBind { extender, binding: binding() },
+            None => match bind_by_plugin(cycle, ports) {
+                Ok(Some(binding)) => EffectKind::Bind(binding),
+                Ok(None) => return Next::Bound,
+                Err(status) => return Next::Failed(status),
+            },
+        };
+        let effect = self.emit(effect);
+        self.bindings.by_effect.insert(effect, cycle.pod.uid.clone());
+        cycle.phase = Phase::Bind { effect, extender: binder };
+        Next::Wait
+    }
+
+    pub(crate) fn answer_binding(
+        &mut self,
+        effect: EffectId,
+        answer: &Answer,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let Some(uid) = self.bindings.by_effect.remove(&effect) else { return };
+        let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { return };
+        let next = match &cycle.phase {
+            Phase::Bind { effect: expected, extender } if *expected == effect => {
+                let extender = *extender;
+                self.bind_answered(&mut cycle, extender, answer, ports)
+            }
+            Phase::ReadPod(expected) if *expected == effect => self.pod_read(&mut cycle, answer),
+            Phase::PreBind { .. } => {
+                let input = |waiting| {
+                    (waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
+                };
+                self.resume_pre_bind(&mut cycle, input, now, ports)
+            }
+            _ => Next::Wait,
+        };
+        self.proceed(cycle, next, now, ports);
+    }
+
+    fn bind_answered(
+        &mut self,
+        cycle: &mut BindingCycle,
+        extender: Option<usize>,
+        answer: &Answer,
+        ports: &mut Ports<'_>,
+    ) -> Next {
+        let ignorable = extender.filter(|place| self.config.extenders[*place].ignorable);
+        match (answer, ignorable) {
+            (Answer::Ok(_), _) => Next::Bound,
+            (Answer::Unknown(_), _) => self.read_pod(cycle),
+            (_, Some(extender)) => self.bind(cycle, extender + 1, ports),
+            (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
+        }
+    }
+
+    /// Asks whether the pod is bound. Until that is known it keeps its room.
+    fn read_pod(&mut self, cycle: &mut BindingCycle) -> Next {
+        let (pod, uid) = (cycle.pod.key.clone(), cycle.pod.uid.clone());
+        let effect = self.emit(EffectKind::ReadPod { pod, uid: uid.clone() });
+        self.bindings.by_effect.insert(effect, uid);
+        cycle.phase = Phase::ReadPod(effect);
+        Next::Wait
+    }
+
+    fn pod_read(&mut self, cycle: &mut BindingCycle, answer: &Answer) -> Next {
+        match answer {
+            Answer::Ok(Some(object)) => match api::Pod::deserialize(object) {
+                Ok(pod) if pod.metadata.uid != cycle.pod.uid.to_string() => {
+                    Next::Failed(bind_error(cycle, "the pod was replaced by another of its name"))
+                }
+                Ok(pod) if *pod.spec.node_name == *cycle.node => Next::Bound,
+                Ok(pod) if pod.spec.node_name.is_empty() => {
+                    Next::Failed(bind_error(cycle, "the request was lost"))
+                }
+                Ok(pod) => {
+                    let node = pod.spec.node_name;
+                    Next::Failed(bind_error(cycle, &format!("the pod is bound to node {node}")))
+                }
+                Err(_) => self.read_pod(cycle),
+            },
+            Answer::Gone(text) => Next::Failed(bind_error(cycle, text)),
+            _ => self.read_pod(cycle),
+        }
+    }
+
+    /// The watch shows the pod bound: a bind whose answer was lost is settled.
+    pub(crate) fn confirm_binding(
+        &mut self,
+        pod: &Pod,
+        node: &str,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let lost = |cycle: &BindingCycle| matches!(cycle.phase, Phase::ReadPod(_));
+        if !self.bindings.cycles.get(&pod.uid).is_some_and(lost) {
+            return;
+        }
+        let Some(cycle) = self.bindings.cycles.remove(&pod.uid) else { return };
+        let next = match *node == *cycle.node {
+            true => Next::Bound,
+            false => Next::Failed(bind_error(&cycle, &format!("the pod is bound to node {node}"))),
+        };
+        self.proceed(cycle, next, now, ports);
+    }
+
+    /// Something changed: PreBind plugins that wait for it look again.
+    pub(crate) fn wake_bindings(&mut self, now: Time, ports: &mut Ports<'_>) {
+        let parked: Vec<Uid> = self.bindings.parked.keys().cloned().collect();
+        for uid in parked {
+            let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { continue };
+            let input = |waiting| {
+                matches!(waiting, Waiting::Change { .. }).then_some(PreBindInput::Changed)
+            };
+            let next = self.resume_pre_bind(&mut cycle, input, now, ports);
+            self.proceed(cycle, next, now, ports);
+        }
+    }
+
+    /// Ends waits that have taken too long.
+    pub(crate) fn expire_bindings(&mut self, now: Time, ports: &mut Ports<'_>) {
+        let late: Vec<(Uid, PluginName, Time)> = self
+            .bindings
+            .waiting
+            .iter()
+            .filter_map(|(uid, waiting)| {
+                let (plugin, _) = waiting
+                    .pending
+                    .iter()
+                    .filter(|(_, at)| **at <= now)
+                    .min_by_key(|(_, at)| **at)?;
+                Some((uid.clone(), plugin.clone(), waiting.since))
+            })
+            .collect();
+        for (uid, plugin, since) in late {
+            let waited = go_duration(now.since(since));
+            let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
+            self.reject_waiting(&uid, Status::unschedulable(text).by(&plugin), now, ports);
+        }
+        let late = self.bindings.parked.iter().filter(|(_, until)| **until <= now);
+        let late: Vec<Uid> = late.map(|(uid, _)| uid.clone()).collect();
+        for uid in late {
+            let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { continue };
+            let input = |waiting| match waiting {
+                Waiting::Change { until } if until <= now => Some(PreBindInput::Deadline),
+                _ => None,
+            };
+            let next = self.resume_pre_bind(&mut cycle, input, now, ports);
+            self.proceed(cycle, next, now, ports);
+        }
+    }
+
+    /// `plugin` no longer holds the waiting pod back; the last one sets it free.
+    pub(crate) fn allow(
+        &mut self,
+        uid: &Uid,
+        plugin: &PluginName,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let Some(waiting) = self.bindings.waiting.get_mut(uid) else { return };
+        waiting.pending.remove(plugin);
+        if !waiting.pending.is_empty() {
+            return;
+        }
+        self.bindings.waiting.remove(uid);
+        let Some(mut cycle) = self.bindings.cycles.remove(uid) else { return };
+        let next = self.after_permit(&mut cycle, now, ports);
+        self.proceed(cycle, next, now, ports);
+    }
+
+    /// Rejects a waiting pod; returns whether it was waiting.
+    pub(crate) fn reject_waiting(
+        &mut self,
+        uid: &Uid,
+        status: Status,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> bool {
+        if self.bindings.waiting.remove(uid).is_none() {
+            return false;
+        }
+        let Some(cycle) = self.bindings.cycles.remove(uid) else { return false };
+        self.undo(cycle, status, true, now, ports);
+        true
+    }
+
+    fn proceed(&mut self, cycle: BindingCycle, next: Next, now: Time, ports: &mut Ports<'_>) {
+        let uid = cycle.pod.uid.clone();
+        self.bindings.parked.remove(&uid);
+        match next {
+            Next::Wait => {
+                if let Phase::PreBind { running, .. } = &cycle.phase {
+                    let until = running.iter().filter_map(|(_, waiting)| match waiting {
+                        Waiting::Change { until } => Some(*until),
+                        Waiting::Answer(_) => None,
+                    });
+                    if let Some(until) = until.min() {
+                        self.bindings.parked.insert(uid.clone(), until);
+                    }
+                }
+                self.bindings.cycles.insert(uid, cycle);
+            }
+            Next::Bound => self.bound(&cycle, ports),
+            Next::Failed(status) => self.undo(cycle, status, false, now, ports),
+        }
+    }
+
+    fn bound(&mut self, cycle: &BindingCycle, ports: &mut Ports<'_>) {
+        let profile = &cycle.profile;
+        self.emit(EffectKind::Event(Event {
+            regarding: cycle.pod.key.clone(),
+            uid: cycle.pod.uid.clone(),
+            event_type: EventType::Normal,
+            reason: "Scheduled",
+            action: "Binding",
+            note: note(&format!("Successfully assigned {} to {}", cycle.pod.key, cycle.node)),
+            reporting_controller: profile.scheduler_name.clone(),
+        }));
+        ports.probe.count(Count::Attempt { result: "scheduled", profile: &profile.scheduler_name });
+        ports.probe.start(Span::Point(ExtensionPoint::PostBind));
+        for plugin in &profile.post_bind {
+            // A panic is counted; the pod is bound.
+            let _ = guarded(&plugin.name, ports.probe, || {
+                plugin.plugin.post_bind(&cycle.state, &cycle.pod, &cycle.node);
+            });
+        }
+        ports.probe.stop(Span::Point(ExtensionPoint::PostBind), Code::Success);
+    }
+
+    /// Gives the room back and the pod to the queue.
+    fn undo(
+        &mut self,
+        mut cycle: BindingCycle,
+        status: Status,
+        in_permit: bool,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let pod = cycle.pod.clone();
+        self.unreserve(&cycle.profile, &mut cycle.state, &pod, &cycle.node, ports);
+        let forgotten = self.cache.forget(&pod.uid).ok().flatten().is_some();
+        let rejected = status.is_rejection();
+        if forgotten && !rejected {
+            self.assigned_pod_event(ActionType::DELETE, Some(pod.clone()), None, now, ports);
+        }
+        let failure = match in_permit && rejected {
+            true => Failure::of_fit(FitError::of_chosen_node(status), Failure::clear()),
+            false => Failure::of(status),
+        };
+        self.fail(cycle.queued, &cycle.profile, failure, now, ports);
+        if forgotten && rejected {
+            self.freed_for_others(pod, now, ports);
+        }
+    }
+}
+
+/// Runs the Bind plugins until one does not skip; `None` when it has bound the pod by itself.
+fn bind_by_plugin(cycle: &BindingCycle, ports: &mut Ports<'_>) -> Result<Option<Binding>, Status> {
+    for plugin in &cycle.profile.bind {
+        let step = guarded(&plugin.name, ports.probe, || {
+            plugin.plugin.bind(&cycle.state, &cycle.pod, &cycle.node)
+        });
+        match step.unwrap_or_else(BindStep::Done) {
+            BindStep::Skip => {}
+            BindStep::Bind(binding) => return Ok(Some(binding)),
+            BindStep::Done(status) if status.is_success() => return Ok(None),
+            BindStep::Done(status) if status.is_rejection() => return Err(status.by(&plugin.name)),
+            BindStep::Done(status) => {
+                let name = &plugin.name;
+                let text = format!("running Bind plugin {name:?}: {}", status.message());
+                return Err(Status::error(text).by(name));
+            }
+        }
+    }
+    Err(Status::skip())
+}
+
+fn bind_error(cycle: &BindingCycle, text: &str) -> Status {
+    let name = cycle.profile.bind.first().map_or("", |plugin| &plugin.name);
+    Status::error(format!("running Bind plugin {name:?}: {text}"))
+}
+
+fn pre_flight_error(plugin: &PluginName, status: &Status) -> Status {
+    let text = match status.code() {
+        Code::Error => format!("running PreBindPreFlight {plugin:?}: {}", status.message()),
+        code => format!(
+            "PreBindPreFlight {plugin} returned \"{code}\", which is unsupported. It is supposed to \
+             return Success, Skip, or Error status"
+        ),
+    };
+    Status::error(text).by(plugin)
+}
+
+/// A duration of whole seconds as Go prints it: `5m0s`, `1h0m0s`, `42s`.
+fn go_duration(duration: std::time::Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}

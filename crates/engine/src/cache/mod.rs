@@ -1,0 +1,156 @@
+//! The scheduler cache: nodes, and pods that run or are assumed to run on them.
+//!
+//! A pod is in one of these states, by UID:
+//!
+//! ```text
+//!            assume              add (the watch shows it bound)
+//!   unknown ───────▶ Assumed ──────────────────────────▶ Added ⟲ update
+//!      ▲  ╲             │ forget, remove                  │ remove
+//!      │   ╲────────────┼─────────── add ────────────────▶│
+//!      └────────────────┴─────────────────────────────────┘
+//! ```
+//!
+//! An assumed pod stays assumed until the watch confirms it, it is forgotten, or it is deleted: there is
+//! no timeout.
+
+mod node_tree;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use framework::{Cluster, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, Uid};
+
+use self::node_tree::NodeTree;
+
+/// A step that the state of the pod does not allow. The texts are those of kube-scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say what is wrong")]
+pub enum CacheError {
+    #[error("pod {uid}({key}) is in the cache, so can't be assumed")]
+    AlreadyKnown { uid: Uid, key: PodKey },
+    #[error("pod {uid}({key}) wasn't assumed so cannot be forgotten")]
+    NotAssumed { uid: Uid, key: PodKey },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PodState {
+    placed: PodIx,
+    assumed: bool,
+}
+
+/// Nodes and placed pods.
+#[derive(Debug, Default)]
+pub struct Cache {
+    cluster: Cluster,
+    pods: HashMap<Uid, PodState>,
+    assumed: usize,
+    tree: NodeTree,
+    pool: PodPool,
+}
+
+impl Cache {
+    /// The nodes and what is on them.
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// All nodes, taken in turn from each zone.
+    pub fn node_order(&self) -> &[NodeIx] {
+        self.tree.order()
+    }
+
+    /// Number of pods that are assumed and not yet confirmed.
+    pub const fn assumed_count(&self) -> usize {
+        self.assumed
+    }
+
+    /// Shares the parts of `pod` that other pods have too.
+    pub fn share(&mut self, pod: &mut Pod) {
+        self.pool.share(pod);
+    }
+
+    /// The placed pod of this UID.
+    pub fn placed(&self, uid: &Uid) -> Option<&PlacedPod> {
+        self.pods.get(uid).map(|state| self.cluster.pod(state.placed))
+    }
+
+    /// Whether the pod is assumed and not yet confirmed.
+    pub fn is_assumed(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|state| state.assumed)
+    }
+
+    /// Places the pod on `node` before the API server knows; returns the pod as placed, with its node.
+    ///
+    /// # Errors
+    /// The pod is known already.
+    pub fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
+        if self.pods.contains_key(&pod.uid) {
+            return Err(CacheError::AlreadyKnown { uid: pod.uid.clone(), key: pod.key.clone() });
+        }
+        let pod = Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() });
+        self.place(pod.clone(), node, true);
+        Ok(pod)
+    }
+
+    /// Takes an assumed pod off its node; returns it, or `None` if it is not known any more.
+    ///
+    /// # Errors
+    /// The pod is not only assumed.
+    pub fn forget(&mut self, uid: &Uid) -> Result<Option<Arc<Pod>>, CacheError> {
+        match self.pods.get(uid) {
+            None => Ok(None),
+            Some(PodState { assumed: true, .. }) => Ok(self.remove(uid)),
+            Some(PodState { placed, .. }) => {
+                let key = self.cluster.pod(*placed).pod.key.clone();
+                Err(CacheError::NotAssumed { uid: uid.clone(), key })
+            }
+        }
+    }
+
+    /// The watch shows the pod on `node`: confirms, corrects or updates what is known. Returns the pod
+    /// as it was placed before.
+    pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> Option<Arc<Pod>> {
+        let before = self.remove(&pod.uid);
+        self.place(pod, node, false);
+        before
+    }
+
+    /// The pod is gone; returns it as it was placed.
+    pub fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
+        let state = self.pods.remove(uid)?;
+        self.assumed -= usize::from(state.assumed);
+        Some(self.cluster.remove_pod(state.placed).pod)
+    }
+
+    fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
+        let uid = pod.uid.clone();
+        let placed = self.cluster.place_pod(pod, node);
+        self.pods.insert(uid, PodState { placed, assumed });
+        self.assumed += usize::from(assumed);
+    }
+
+    /// Adds or replaces a node; returns it as it was before.
+    pub fn set_node(&mut self, node: &Node) -> Option<Node> {
+        let before = self.cluster.node_named(&node.name).map(|ix| self.cluster.to_node(ix));
+        let ix = self.cluster.set_node(node);
+        self.tree.set(ix, &node.labels);
+        before
+    }
+
+    /// Removes a node; returns it as it was. Its pods keep counting, should it come back.
+    pub fn remove_node(&mut self, name: &str) -> Option<Node> {
+        let ix = self.cluster.node_named(name)?;
+        let before = self.cluster.to_node(ix);
+        self.tree.remove(ix);
+        self.cluster.remove_node(name);
+        Some(before)
+    }
+
+    /// Brings [`node_order`](Self::node_order) up to date.
+    pub fn refresh_order(&mut self) {
+        self.tree.refresh();
+    }
+}
+
+#[cfg(test)]
+mod tests;

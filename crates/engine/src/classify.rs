@@ -1,0 +1,151 @@
+//! Which specific events an update of a pod or a node is told as.
+//!
+//! Plugins register for what they care about, so an update is split into the parts that changed; each
+//! part moves pods on its own, in the order given here.
+
+use framework::{ActionType, EventResource, Node, Pod, Resources};
+
+/// The resource under which events of `pod` are told: a pod with a node, or one without.
+pub fn pod_resource(pod: &Pod) -> EventResource {
+    match pod.node_name {
+        Some(_) => EventResource::AssignedPod,
+        None => EventResource::UnschedulablePod,
+    }
+}
+
+/// What an update of a pod changed, in the order of the events; the general [`ActionType::UPDATE`]
+/// when nothing specific did.
+pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
+    let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
+    let tests = [
+        (ActionType::UPDATE_POD_LABEL, old.labels != new.labels),
+        (ActionType::UPDATE_POD_SCALE_DOWN, scales_down(&old.requests.placed, &new.requests.placed)),
+        (ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, gates(old) && !gates(new)),
+        (
+            ActionType::UPDATE_POD_TOLERATION,
+            old.spec.tolerations.len() != new.spec.tolerations.len(),
+        ),
+        (
+            ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+            old.generated_claims != new.generated_claims,
+        ),
+    ];
+    let mut updates = those_that_apply(tests);
+    if updates.is_empty() {
+        updates.push(ActionType::UPDATE);
+    }
+    updates
+}
+
+/// What an update of a node changed, in the order of the events; nothing when no pod can care, as with
+/// a heartbeat. Taints may come twice: the end of a cordon is told as a change of taints.
+pub fn node_updates(old: &Node, new: &Node) -> Vec<ActionType> {
+    let allocatable = |node: &Node| (node.allocatable.clone(), node.allowed_pods);
+    those_that_apply([
+        (ActionType::UPDATE_NODE_TAINT, old.unschedulable && !new.unschedulable),
+        (ActionType::UPDATE_NODE_ALLOCATABLE, allocatable(old) != allocatable(new)),
+        (ActionType::UPDATE_NODE_LABEL, old.labels != new.labels),
+        (ActionType::UPDATE_NODE_TAINT, old.taints != new.taints),
+        (ActionType::UPDATE_NODE_CONDITION, old.conditions != new.conditions),
+        (ActionType::UPDATE_NODE_ANNOTATION, old.annotations != new.annotations),
+        (ActionType::UPDATE_NODE_DECLARED_FEATURE, old.declared_features != new.declared_features),
+    ])
+}
+
+fn those_that_apply<const N: usize>(tests: [(ActionType, bool); N]) -> Vec<ActionType> {
+    tests.into_iter().filter(|(_, applies)| *applies).map(|(action, _)| action).collect()
+}
+
+/// Whether some resource is requested less than before, or no longer mentioned.
+fn scales_down(old: &Resources, new: &Resources) -> bool {
+    let mentioned = |name| new.scalars.iter().any(|(own, _)| own == name);
+    old.milli_cpu > new.milli_cpu
+        || old.memory > new.memory
+        || old.ephemeral_storage > new.ephemeral_storage
+        || old.scalars.iter().any(|(name, amount)| {
+            *amount > new.scalar(name) || !mentioned(name)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::{NodeBuilder, PodBuilder, node, pod};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_update_is_told_by_what_changed() {
+        use ActionType as A;
+        let old = || pod("p").cpu("2").request("example.com/gpu", "0").gate("example.com/hold");
+        let rows: [(fn(PodBuilder) -> PodBuilder, &[ActionType]); 9] = [
+            (|pod| pod, &[A::UPDATE]),
+            (|pod| pod.cpu("3"), &[A::UPDATE]),
+            (|pod| pod.label("app", "web"), &[A::UPDATE_POD_LABEL]),
+            (|pod| pod.cpu("1500m"), &[A::UPDATE_POD_SCALE_DOWN]),
+            (|pod| pod.with(without_gpu), &[A::UPDATE_POD_SCALE_DOWN]),
+            (|pod| pod.with(without_gates), &[A::UPDATE_POD_SCHEDULING_GATES_ELIMINATED]),
+            (|pod| pod.gate("example.com/more"), &[A::UPDATE]),
+            (|pod| pod.toleration("a", "Exists", "", ""), &[A::UPDATE_POD_TOLERATION]),
+            (
+                |pod| pod.with(without_gates).cpu("1").label("app", "web").with(with_claim),
+                &[
+                    A::UPDATE_POD_LABEL,
+                    A::UPDATE_POD_SCALE_DOWN,
+                    A::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+                    A::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+                ],
+            ),
+        ];
+        for (place, (change, expected)) in rows.into_iter().enumerate() {
+            let updates = pod_updates(&old().build(), &change(old()).build());
+            assert_eq!(updates, expected, "row {place}");
+        }
+    }
+
+    fn without_gpu(pod: &mut framework::api::Pod) {
+        pod.spec.containers[0].resources.requests.remove("example.com/gpu");
+    }
+
+    fn without_gates(pod: &mut framework::api::Pod) {
+        pod.spec.scheduling_gates.clear();
+    }
+
+    fn with_claim(pod: &mut framework::api::Pod) {
+        pod.status.resource_claim_statuses.push(serde_json::json!({"name": "t"}));
+    }
+
+    #[test]
+    fn a_node_update_is_told_by_what_changed() {
+        use ActionType as A;
+        let old = || node("n").unschedulable().label("app", "x");
+        let rows: [(fn(NodeBuilder) -> NodeBuilder, &[ActionType]); 8] = [
+            (|node| node, &[]),
+            (|node| node.image("busybox", 1), &[]),
+            (|node| node.allocatable("pods", "111"), &[A::UPDATE_NODE_ALLOCATABLE]),
+            (|node| node.allocatable("example.com/gpu", "0"), &[A::UPDATE_NODE_ALLOCATABLE]),
+            (|node| node.label("app", "y"), &[A::UPDATE_NODE_LABEL]),
+            (|node| node.feature("Resize"), &[A::UPDATE_NODE_DECLARED_FEATURE]),
+            (
+                |node| node.with(|node| drop(node.metadata.annotations.insert("a".into(), "b".into()))),
+                &[A::UPDATE_NODE_ANNOTATION],
+            ),
+            (
+                |node| node.taint("k", "v", "NoSchedule").with(|node| {
+                    node.spec.unschedulable = false;
+                    node.status.conditions.push(ready());
+                }),
+                &[A::UPDATE_NODE_TAINT, A::UPDATE_NODE_TAINT, A::UPDATE_NODE_CONDITION],
+            ),
+        ];
+        for (place, (change, expected)) in rows.into_iter().enumerate() {
+            let updates = node_updates(&old().build(), &change(old()).build());
+            assert_eq!(updates, expected, "row {place}");
+        }
+        let cordoned = node_updates(&node("n").build(), &node("n").unschedulable().build());
+        assert_eq!(cordoned, [], "a cordon helps nobody");
+    }
+
+    fn ready() -> framework::api::NodeCondition {
+        framework::api::NodeCondition { type_: "Ready".into(), status: "True".into() }
+    }
+}

@@ -1,0 +1,176 @@
+//! Why a pod fits nowhere, and how that reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use framework::{Code, PluginName, Status, Verdicts};
+
+use super::PreFiltered;
+
+/// What an attempt found out about a pod it could not place.
+#[derive(Debug, Clone, Default)]
+pub struct Diagnosis {
+    /// The verdict on each node.
+    pub verdicts: Verdicts,
+    /// Plugins that turned some node, or the pod, down.
+    pub unschedulable_plugins: BTreeSet<PluginName>,
+    /// Those of them that answered Pending.
+    pub pending_plugins: BTreeSet<PluginName>,
+    /// The status by which PreFilter rejected the pod.
+    pub pre_filter: Status,
+    /// What PostFilter said.
+    pub post_filter_message: String,
+}
+
+impl Diagnosis {
+    /// PreFilter rejected the pod.
+    pub(super) fn by_pre_filter(status: Status) -> Self {
+        let mut diagnosis = Self::default();
+        diagnosis.record(&status);
+        diagnosis.verdicts.set_absent(status.clone());
+        diagnosis.pre_filter = status;
+        diagnosis
+    }
+
+    /// Plugins narrowed the search to nothing: together they are what rejects the pod.
+    pub(super) fn by_contradiction(plugins: Vec<PluginName>) -> Self {
+        let reason = match plugins.as_slice() {
+            [only] => format!("node(s) didn't satisfy plugin {only}"),
+            several => {
+                format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" "))
+            }
+        };
+        let mut diagnosis = Self::by_pre_filter(Status::unresolvable(reason));
+        diagnosis.unschedulable_plugins.extend(plugins);
+        diagnosis
+    }
+
+    /// One node turned the pod down after it had been chosen (Reserve, Permit).
+    pub(crate) fn by_chosen_node(status: Status) -> Self {
+        let mut diagnosis = Self::default();
+        diagnosis.record(&status);
+        diagnosis.verdicts.set_absent(status);
+        diagnosis
+    }
+
+    /// Plugins that narrowed the search count as rejectors: a change they wait for may help.
+    pub(super) fn record_restriction(&mut self, pre_filtered: &PreFiltered) {
+        if let Some((_, plugins)) = &pre_filtered.restriction {
+            self.unschedulable_plugins.extend(plugins.iter().cloned());
+        }
+    }
+
+    /// Takes note of the plugin behind a rejection.
+    pub(super) fn record(&mut self, status: &Status) {
+        let Some(plugin) = status.plugin().filter(|_| status.is_rejection()) else { return };
+        self.unschedulable_plugins.insert(plugin.clone());
+        if status.code() == Code::Pending {
+            self.pending_plugins.insert(plugin.clone());
+        }
+    }
+
+    /// Takes note of the plugins behind all verdicts.
+    pub(super) fn record_verdicts(&mut self) {
+        let verdicts = std::mem::take(&mut self.verdicts);
+        for (status, _) in verdicts.counts() {
+            self.record(status);
+        }
+        self.verdicts = verdicts;
+    }
+}
+
+/// No node can take the pod.
+#[derive(Debug, Clone)]
+pub struct FitError {
+    /// Number of nodes there are.
+    pub num_all_nodes: usize,
+    /// What was found out about them.
+    pub diagnosis: Diagnosis,
+}
+
+impl FitError {
+    /// One node turned the pod down after it had been chosen.
+    pub(crate) fn of_chosen_node(status: Status) -> Self {
+        Self { num_all_nodes: 1, diagnosis: Diagnosis::by_chosen_node(status) }
+    }
+
+    /// The text before what PostFilter adds.
+    pub fn message_before_post_filter(&self) -> String {
+        let mut message = format!("0/{} nodes are available:", self.num_all_nodes);
+        if !self.diagnosis.pre_filter.is_success() {
+            message += &format!(" {}.", self.diagnosis.pre_filter.message());
+            return message;
+        }
+        let mut parts: Vec<String> = self
+            .reason_counts()
+            .into_iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        if !parts.is_empty() {
+            parts.sort_unstable();
+            message += &format!(" {}.", parts.join(", "));
+        }
+        message
+    }
+
+    /// The whole text, as in the `PodScheduled` condition.
+    pub fn message(&self) -> String {
+        let mut message = self.message_before_post_filter();
+        if !self.diagnosis.post_filter_message.is_empty() {
+            message += &format!(" {}", self.diagnosis.post_filter_message);
+        }
+        message
+    }
+
+    /// How many nodes gave each reason. A node with several reasons counts for each of them.
+    pub fn reason_counts(&self) -> BTreeMap<&str, usize> {
+        let verdicts = &self.diagnosis.verdicts;
+        let mut counts = BTreeMap::new();
+        let absent = self.num_all_nodes.saturating_sub(verdicts.explicit_count());
+        let absent = Some((verdicts.absent(), absent)).filter(|(_, nodes)| *nodes > 0);
+        for (status, nodes) in verdicts.counts().into_iter().chain(absent) {
+            for reason in status.reasons() {
+                *counts.entry(reason.as_ref()).or_insert(0) += nodes;
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::NodeIx;
+
+    use super::*;
+
+    fn fit_error(num_all_nodes: usize, verdicts: Verdicts) -> FitError {
+        FitError { num_all_nodes, diagnosis: Diagnosis { verdicts, ..Diagnosis::default() } }
+    }
+
+    #[test]
+    fn parts_are_sorted_as_text_and_absent_nodes_count() {
+        let mut verdicts = Verdicts::default();
+        for id in 0..2 {
+            verdicts.record(NodeIx::new(id), Status::unschedulable("y"));
+        }
+        verdicts.set_absent(Status::unresolvable("x"));
+        let error = fit_error(12, verdicts);
+        assert_eq!(error.message(), "0/12 nodes are available: 10 x, 2 y.");
+    }
+
+    #[test]
+    fn without_reasons_the_colon_stays() {
+        assert_eq!(fit_error(3, Verdicts::default()).message(), "0/3 nodes are available:");
+    }
+
+    #[test]
+    fn a_pre_filter_message_stands_alone_before_that_of_post_filter() {
+        let mut diagnosis =
+            Diagnosis::by_pre_filter(Status::unresolvable("pod affinity terms conflict"));
+        diagnosis.post_filter_message = "preemption: not helpful".to_owned();
+        let error = FitError { num_all_nodes: 2, diagnosis };
+        assert_eq!(
+            error.message(),
+            "0/2 nodes are available: pod affinity terms conflict. preemption: not helpful"
+        );
+    }
+}

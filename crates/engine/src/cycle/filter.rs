@@ -1,0 +1,304 @@
+//! The filter pass.
+
+use std::sync::Arc;
+
+use framework::{
+    Code, CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, NodeView, Overlay, Pod, Status,
+    Verdicts,
+};
+
+use super::sampling::{Sampling, num_feasible_nodes_to_find};
+use super::{Cycle, Depth, Diagnosis, Form, PreFiltered, ScheduleError};
+use crate::guard::guarded;
+use crate::ports::Span;
+use crate::profile::{EXTENDER, Named};
+
+impl Cycle<'_, '_> {
+    /// Leaves in the scratch the nodes that can take the pod.
+    pub(super) fn filter(&mut self, pre_filtered: &PreFiltered) -> Result<(), ScheduleError> {
+        let candidates = self.candidates(pre_filtered);
+        self.ports.probe.start(Span::Point(ExtensionPoint::Filter));
+        let passed = self.filter_set(&candidates, pre_filtered);
+        self.ports.probe.stop(Span::Point(ExtensionPoint::Filter), Code::Success);
+        passed.map_err(ScheduleError::Error)?;
+        let nominated = self.filter_nominated(&candidates, pre_filtered)?;
+        let looked_at = self.collect_feasible(&candidates);
+
+        let mut by_extenders = Verdicts::default();
+        let mut nodes = std::mem::take(&mut self.scratch.feasible.nodes);
+        let before = nodes.len();
+        let answered = self.filter_by_extenders(&mut nodes, &mut by_extenders);
+        let extenders_rejected = nodes.len() < before;
+        self.scratch.feasible.nodes = nodes;
+        answered.map_err(ScheduleError::Error)?;
+
+        let found = !self.scratch.feasible.nodes.is_empty();
+        if found && self.depth == Depth::Decide {
+            return Ok(());
+        }
+        let mut diagnosis = Diagnosis { verdicts: by_extenders, ..Diagnosis::default() };
+        diagnosis.record_restriction(pre_filtered);
+        if extenders_rejected {
+            diagnosis.unschedulable_plugins.insert(EXTENDER.into());
+        }
+        self.explain(looked_at.as_ref().unwrap_or(&candidates), &nominated, &mut diagnosis);
+        if let Some(status) = restriction_status(pre_filtered) {
+            diagnosis.verdicts.set_absent(status);
+        }
+        diagnosis.record_verdicts();
+        if !found {
+            return Err(self.rejected(diagnosis));
+        }
+        self.report.rejectors = diagnosis.unschedulable_plugins;
+        self.report.verdicts = diagnosis.verdicts;
+        Ok(())
+    }
+
+    /// The nodes in question: all, or those PreFilter narrowed the search to.
+    fn candidates(&self, pre_filtered: &PreFiltered) -> NodeBits {
+        let cluster = self.cache.cluster();
+        match &pre_filtered.restriction {
+            None => cluster.nodes().clone(),
+            Some((names, _)) => names.iter().filter_map(|name| cluster.node_named(name)).collect(),
+        }
+    }
+
+    /// Runs every filter plugin over all candidates and keeps what each of them left.
+    fn filter_set(
+        &mut self,
+        candidates: &NodeBits,
+        pre_filtered: &PreFiltered,
+    ) -> Result<(), Status> {
+        let profile = self.profile;
+        let (cluster, pod, form) = (self.cache.cluster(), &**self.pod, self.form);
+        let state = &*self.state;
+        let left = &mut self.scratch.candidates;
+        left.copy_from(candidates);
+        self.scratch.passed.resize(profile.filter.len(), NodeBits::default());
+        for (plugin, passed) in profile.filter.iter().zip(&mut self.scratch.passed) {
+            if !pre_filtered.skip.contains(&plugin.name) && !left.is_empty() {
+                guarded(&plugin.name, self.ports.probe, || match form {
+                    Form::Set => plugin.plugin.filter_set(state, pod, cluster, left),
+                    Form::OneNode => filter_each(left, |node| {
+                        plugin.plugin.filter(state, pod, &cluster.node(node))
+                    }),
+                })?
+                .map_err(|status| filter_error(plugin, &status))?;
+            }
+            passed.copy_from(left);
+        }
+        Ok(())
+    }
+
+    /// Redoes the nodes that other pods of at least this priority are nominated to: the pod must fit
+    /// beside them, and without them. Returns the verdicts that replace those of the set pass.
+    fn filter_nominated(
+        &mut self,
+        candidates: &NodeBits,
+        pre_filtered: &PreFiltered,
+    ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
+        let nominator = self.nominator;
+        let mut verdicts = Vec::new();
+        for name in nominator.nodes() {
+            let node = self.cache.cluster().node_named(name);
+            let Some(node) = node.filter(|node| candidates.contains(*node)) else { continue };
+            if self.nominated_before(name).is_empty() {
+                continue;
+            }
+            let status = self.filter_one(node, pre_filtered)?;
+            if !status.is_success() {
+                self.scratch.candidates.remove(node);
+                verdicts.push((node, status));
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// Pods nominated to the node that come before this one.
+    fn nominated_before(&self, node: &str) -> Vec<Arc<Pod>> {
+        use framework::NominatedPods;
+        let mut pods = self.nominator.nominated_to(node);
+        pods.retain(|pod| pod.priority() >= self.pod.priority() && pod.uid != self.pod.uid);
+        pods
+    }
+
+    /// The verdict on one node: with the pods nominated to it, then without.
+    pub(super) fn filter_one(
+        &mut self,
+        node: NodeIx,
+        pre_filtered: &PreFiltered,
+    ) -> Result<Status, ScheduleError> {
+        let cache = self.cache;
+        let view = cache.cluster().node(node);
+        let nominated = self.nominated_before(view.name());
+        if !nominated.is_empty() {
+            let mut overlay = Overlay::default();
+            let mut state = self.state.clone();
+            for pod in nominated {
+                overlay.add(pod.clone());
+                self.add_pod(&mut state, &pod, &view.with(&overlay), pre_filtered)?;
+            }
+            let status = self.run_filters(&state, &view.with(&overlay), pre_filtered)?;
+            if !status.is_success() {
+                return Ok(status);
+            }
+        }
+        let state = std::mem::take(self.state);
+        let status = self.run_filters(&state, &view, pre_filtered);
+        *self.state = state;
+        status
+    }
+
+    fn add_pod(
+        &mut self,
+        state: &mut CycleState,
+        other: &Pod,
+        node: &NodeView<'_>,
+        pre_filtered: &PreFiltered,
+    ) -> Result<(), ScheduleError> {
+        for plugin in &self.profile.pre_filter {
+            let Some(extensions) = &plugin.extensions else { continue };
+            if pre_filtered.skip.contains(&plugin.name) {
+                continue;
+            }
+            let pod = self.pod;
+            let status = guarded(&plugin.name, self.ports.probe, || {
+                extensions.add_pod(state, pod, other, node)
+            })
+            .unwrap_or_else(|status| status);
+            if !status.is_success() {
+                let name = &plugin.name;
+                let text =
+                    format!("running AddPod on PreFilter plugin {name:?}: {}", status.message());
+                return Err(ScheduleError::Error(Status::error(text).by(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The one-node forms in order; the first that fails decides.
+    fn run_filters(
+        &mut self,
+        state: &CycleState,
+        node: &NodeView<'_>,
+        pre_filtered: &PreFiltered,
+    ) -> Result<Status, ScheduleError> {
+        for plugin in &self.profile.filter {
+            if pre_filtered.skip.contains(&plugin.name) {
+                continue;
+            }
+            let pod = self.pod;
+            let status =
+                guarded(&plugin.name, self.ports.probe, || plugin.plugin.filter(state, pod, node))
+                    .unwrap_or_else(|status| status);
+            if status.is_rejection() {
+                return Ok(status.by(&plugin.name));
+            }
+            if !status.is_success() {
+                return Err(ScheduleError::Error(filter_error(plugin, &status)));
+            }
+        }
+        Ok(Status::success())
+    }
+
+    /// Lists the nodes that passed: all, or as many as the sample asks for, in which case the nodes
+    /// that were looked at are returned.
+    fn collect_feasible(&mut self, candidates: &NodeBits) -> Option<NodeBits> {
+        let passed = &self.scratch.candidates;
+        let feasible = &mut self.scratch.feasible.nodes;
+        let Sampling::Percentage(percentage) = self.sampling else {
+            feasible.extend(passed.iter());
+            return None;
+        };
+        let order = self.cache.node_order();
+        let order: Vec<NodeIx> =
+            order.iter().copied().filter(|node| candidates.contains(*node)).collect();
+        let scores = !self.profile.score.is_empty()
+            || self.extenders.iter().any(|extender| extender.prioritize);
+        let filters_outside = self.extenders.iter().any(|extender| extender.filter);
+        let limit = match scores || filters_outside {
+            true => num_feasible_nodes_to_find(order.len(), percentage),
+            false => 1,
+        };
+        let mut looked_at = NodeBits::default();
+        let start = if order.is_empty() { 0 } else { *self.next_start % order.len() };
+        let (behind, ahead) = order.split_at(start);
+        for node in ahead.iter().chain(behind) {
+            if passed.contains(*node) {
+                if feasible.len() == limit {
+                    break;
+                }
+                feasible.push(*node);
+            }
+            looked_at.insert(*node);
+        }
+        *self.next_start =
+            (*self.next_start + looked_at.count()) % self.cache.cluster().node_count().max(1);
+        Some(looked_at)
+    }
+
+    /// Asks each plugin why it turned down the nodes it did.
+    fn explain(
+        &mut self,
+        looked_at: &NodeBits,
+        nominated: &[(NodeIx, Status)],
+        diagnosis: &mut Diagnosis,
+    ) {
+        let profile = self.profile;
+        let (cluster, pod, form) = (self.cache.cluster(), &**self.pod, self.form);
+        let state = &*self.state;
+        let mut before = looked_at.clone();
+        for (node, _) in nominated {
+            before.remove(*node);
+        }
+        for (plugin, passed) in profile.filter.iter().zip(&self.scratch.passed) {
+            let mut rejected = before.clone();
+            rejected.subtract(passed);
+            before.intersect(passed);
+            if rejected.is_empty() {
+                continue;
+            }
+            let verdicts = &mut diagnosis.verdicts;
+            verdicts.attribute_to(&plugin.name);
+            let explained = guarded(&plugin.name, self.ports.probe, || match form {
+                Form::Set => plugin.plugin.explain_set(state, pod, cluster, &rejected, verdicts),
+                Form::OneNode => rejected.iter().for_each(|node| {
+                    verdicts.record(node, plugin.plugin.filter(state, pod, &cluster.node(node)));
+                }),
+            });
+            if let Err(status) = explained {
+                diagnosis.verdicts.record_all(&rejected, status);
+            }
+        }
+        for (node, status) in nominated {
+            diagnosis.verdicts.record(*node, status.clone());
+        }
+    }
+}
+
+/// The set form as a loop over the one-node form, also for plugins that have another.
+fn filter_each(nodes: &mut NodeBits, filter: impl Fn(NodeIx) -> Status) -> Result<(), Status> {
+    let mut failed = Ok(());
+    nodes.retain(|node| {
+        let status = filter(node);
+        if !status.is_success() && !status.is_rejection() && failed.is_ok() {
+            failed = Err(status);
+            return false;
+        }
+        status.is_success()
+    });
+    failed
+}
+
+fn filter_error(plugin: &Named<dyn Filter>, status: &Status) -> Status {
+    let text = format!("running {:?} filter plugin: {}", plugin.name, status.message());
+    Status::error(text).by(&plugin.name)
+}
+
+/// The verdict on nodes that PreFilter left out.
+fn restriction_status(pre_filtered: &PreFiltered) -> Option<Status> {
+    let (_, plugins) = pre_filtered.restriction.as_ref()?;
+    let mut names: Vec<&str> = plugins.iter().map(AsRef::as_ref).collect();
+    names.sort_unstable();
+    Some(Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" "))))
+}

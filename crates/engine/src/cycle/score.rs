@@ -1,0 +1,165 @@
+//! The score pass.
+
+use std::collections::BTreeSet;
+
+use framework::{Code, ExtensionPoint, NodeIx, PluginName, Status};
+
+use super::{Cycle, Depth, Form};
+use crate::guard::guarded;
+use crate::ports::Span;
+use crate::profile::{MAX_NODE_SCORE, ScorePlugin};
+
+/// The scores one plugin gave.
+#[derive(Debug, Clone)]
+pub struct NodeScores {
+    /// The plugin.
+    pub plugin: PluginName,
+    /// Before normalising, for plugins that normalise.
+    pub raw: Option<Vec<(NodeIx, i64)>>,
+    /// Normalised and weighted.
+    pub weighted: Vec<(NodeIx, i64)>,
+}
+
+impl Cycle<'_, '_> {
+    /// Leaves in the scratch the total score of each feasible node.
+    pub(super) fn score(&mut self) -> Result<(), Status> {
+        let nodes = std::mem::take(&mut self.scratch.feasible.nodes);
+        let mut totals = std::mem::take(&mut self.scratch.feasible.totals);
+        totals.resize(nodes.len(), 0);
+        let scored = self.score_nodes(&nodes, &mut totals);
+        self.scratch.feasible.nodes = nodes;
+        self.scratch.feasible.totals = totals;
+        scored
+    }
+
+    fn score_nodes(&mut self, nodes: &[NodeIx], totals: &mut [i64]) -> Result<(), Status> {
+        if self.profile.score.is_empty() && self.extenders.is_empty() {
+            totals.fill(1);
+            return Ok(());
+        }
+        let skip = self.pre_score(nodes)?;
+        self.ports.probe.start(Span::Point(ExtensionPoint::Score));
+        let mut scores = std::mem::take(&mut self.scratch.scores);
+        scores.resize(nodes.len(), 0);
+        let profile = self.profile;
+        let mut outcome = Ok(());
+        for plugin in profile.score.iter().filter(|plugin| !skip.contains(&plugin.name)) {
+            outcome = self.score_by(plugin, nodes, &mut scores, totals);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        self.scratch.scores = scores;
+        self.ports.probe.stop(Span::Point(ExtensionPoint::Score), Code::Success);
+        outcome?;
+        self.prioritize_by_extenders(nodes, totals);
+        Ok(())
+    }
+
+    /// Returns the plugins whose Score has nothing to say.
+    fn pre_score(&mut self, nodes: &[NodeIx]) -> Result<BTreeSet<PluginName>, Status> {
+        let profile = self.profile;
+        let mut skip = BTreeSet::new();
+        self.ports.probe.start(Span::Point(ExtensionPoint::PreScore));
+        for plugin in &profile.pre_score {
+            let (state, pod, cluster) = (&mut *self.state, self.pod, self.cache.cluster());
+            let status = guarded(&plugin.name, self.ports.probe, || {
+                plugin.plugin.pre_score(state, pod, cluster, nodes)
+            })
+            .unwrap_or_else(|status| status);
+            match status.code() {
+                Code::Success => {}
+                Code::Skip => {
+                    skip.insert(plugin.name.clone());
+                }
+                _ => {
+                    let name = &plugin.name;
+                    let text = format!("running PreScore plugin {name:?}: {}", status.message());
+                    return Err(Status::error(text).by(name));
+                }
+            }
+        }
+        self.ports.probe.stop(Span::Point(ExtensionPoint::PreScore), Code::Success);
+        Ok(skip)
+    }
+
+    /// Adds the weighted scores of one plugin to the totals.
+    fn score_by(
+        &mut self,
+        plugin: &ScorePlugin,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+        totals: &mut [i64],
+    ) -> Result<(), Status> {
+        self.score_raw(plugin, nodes, scores)?;
+        let raw = (self.depth == Depth::Explain && plugin.normalize.is_some())
+            .then(|| nodes.iter().copied().zip(scores.iter().copied()).collect());
+        self.normalize(plugin, nodes, scores)?;
+        for (score, total) in scores.iter().zip(totals) {
+            if !(0..=MAX_NODE_SCORE).contains(score) {
+                return Err(out_of_range(plugin, *score));
+            }
+            *total += score * plugin.weight;
+        }
+        if self.depth == Depth::Explain {
+            let weighted = scores.iter().map(|score| score * plugin.weight);
+            let weighted = nodes.iter().copied().zip(weighted).collect();
+            self.report.scores.push(NodeScores { plugin: plugin.name.clone(), raw, weighted });
+        }
+        Ok(())
+    }
+
+    fn score_raw(
+        &mut self,
+        plugin: &ScorePlugin,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let (state, pod, cluster, form) = (&*self.state, self.pod, self.cache.cluster(), self.form);
+        guarded(&plugin.name, self.ports.probe, || match form {
+            Form::Set => plugin.plugin.score_set(state, pod, cluster, nodes, scores),
+            Form::OneNode => nodes.iter().zip(&mut *scores).try_for_each(|(node, score)| {
+                *score = plugin.plugin.score(state, pod, &cluster.node(*node))?;
+                Ok(())
+            }),
+        })
+        .and_then(|scored| scored)
+        .map_err(|status| {
+            let name = &plugin.name;
+            let message = status.message();
+            let text = format!("running Score plugins: plugin {name:?} failed with: {message}");
+            Status::error(text).by(name)
+        })
+    }
+
+    fn normalize(
+        &mut self,
+        plugin: &ScorePlugin,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let Some(normalize) = &plugin.normalize else { return Ok(()) };
+        let (state, pod) = (&*self.state, self.pod);
+        let status = guarded(&plugin.name, self.ports.probe, || {
+            normalize.normalize_score(state, pod, nodes, scores)
+        })
+        .unwrap_or_else(|status| status);
+        status.ok().map_err(|status| {
+            let name = &plugin.name;
+            let message = status.message();
+            let text = format!(
+                "running Normalize on Score plugins: plugin {name:?} failed with: {message}"
+            );
+            Status::error(text).by(name)
+        })
+    }
+}
+
+fn out_of_range(plugin: &ScorePlugin, score: i64) -> Status {
+    let name = &plugin.name;
+    Status::error(format!(
+        "applying score defaultWeights on Score plugins: plugin {name:?} returns an invalid score \
+         {score}, it should in the range of [0, 100] after normalizing"
+    ))
+    .by(name)
+}

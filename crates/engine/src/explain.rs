@@ -1,0 +1,102 @@
+//! What the engine would decide about a pod now, and why: the decision in full, without acting on it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use framework::{CycleState, NodeIx, PluginName, Pod, Status, Time, Verdicts};
+
+use crate::cycle::{
+    Cycle, Depth, FitError, Form, NodeScores, Report, Sampling, ScheduleError, Scratch,
+};
+use crate::engine::Engine;
+use crate::ports::Ports;
+
+/// An attempt in full. It says what holds now, not what held when a decision was made.
+#[derive(Debug, Default)]
+pub struct Evaluation {
+    /// Nodes that can take the pod, and their total scores; a single node is not scored.
+    pub feasible: Vec<(NodeIx, Option<i64>)>,
+    /// The verdict on every node that cannot.
+    pub verdicts: Verdicts,
+    /// Plugins that turned some node, or the pod, down.
+    pub rejectors: BTreeSet<PluginName>,
+    /// The scores of each plugin that was not skipped, in profile order.
+    pub scores: Vec<NodeScores>,
+    /// Why the pod fits nowhere, before PostFilter.
+    pub fit_error: Option<FitError>,
+    /// The attempt failed for another reason.
+    pub error: Option<Status>,
+    /// Where the next sampled search would start.
+    pub next_start: usize,
+}
+
+impl Evaluation {
+    /// The nodes with the highest total, in the order of `feasible`.
+    pub fn best(&self) -> Vec<NodeIx> {
+        let best = self.feasible.iter().map(|(_, total)| *total).max();
+        let is_best = |total: Option<i64>| Some(total) == best;
+        self.feasible.iter().filter(|(_, total)| is_best(*total)).map(|(node, _)| *node).collect()
+    }
+}
+
+impl Engine {
+    /// Evaluates `pod` against the cluster as it is, by this form of the plugins. With `start` a
+    /// sampled search starts there.
+    ///
+    /// Returns `None` if no profile is responsible for the pod.
+    pub fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        start: Option<usize>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Evaluation> {
+        let profile = self.config.profiles.get(&pod.spec.scheduler_name)?.clone();
+        let sampling = self.sampling(&profile);
+        if sampling != Sampling::All {
+            self.cache.refresh_order();
+        }
+        let (mut state, mut now) = (CycleState::new(), now);
+        let mut scratch = Scratch::default();
+        let mut next_start = start.unwrap_or(self.next_start);
+        let mut cycle = Cycle {
+            profile: &profile,
+            cache: &self.cache,
+            nominator: self.queue.nominator(),
+            extenders: &self.config.extenders,
+            sampling,
+            next_start: &mut next_start,
+            form,
+            depth: Depth::Explain,
+            pod,
+            now: &mut now,
+            state: &mut state,
+            ports,
+            scratch: &mut scratch,
+            report: Report::default(),
+        };
+        let outcome = cycle.run();
+        let Report { verdicts, rejectors, scores } = cycle.report;
+        let mut evaluation = Evaluation { verdicts, rejectors, scores, ..Evaluation::default() };
+        match outcome {
+            Ok(()) => {
+                let feasible = scratch.feasible();
+                let total = |place| feasible.totals.get(place).copied();
+                evaluation.feasible =
+                    feasible.nodes.iter().enumerate().map(|(i, node)| (*node, total(i))).collect();
+            }
+            Err(ScheduleError::NoNodes) => {
+                evaluation.error = Some(Status::unresolvable(crate::cycle::NO_NODES));
+            }
+            Err(ScheduleError::Error(status)) => evaluation.error = Some(status),
+            Err(ScheduleError::Fit(fit)) => {
+                evaluation.verdicts = fit.diagnosis.verdicts.clone();
+                evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
+                evaluation.fit_error = Some(*fit);
+            }
+        }
+        evaluation.next_start = next_start;
+        Some(evaluation)
+    }
+}

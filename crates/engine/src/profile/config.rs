@@ -1,0 +1,113 @@
+//! A profile as configured: one entry of `profiles` of a `KubeSchedulerConfiguration`.
+
+use framework::ExtensionPoint;
+use serde::{Deserialize, Serialize};
+
+/// One profile before defaulting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SchedulerProfile {
+    /// Pods choose the profile by this name.
+    pub scheduler_name: String,
+    /// How many percent of the nodes are looked at; wins over the global setting.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// Changes to the default plugins.
+    pub plugins: PluginSets,
+    /// Arguments of plugins.
+    pub plugin_config: Vec<PluginConfig>,
+}
+
+/// Arguments of one plugin.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PluginConfig {
+    /// Plugin name.
+    pub name: String,
+    /// Arguments, decoded by the plugin.
+    pub args: Option<serde_json::Value>,
+}
+
+/// The plugins of each extension point.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is the extension point of its name")]
+pub struct PluginSets {
+    pub pre_enqueue: PluginSet,
+    pub queue_sort: PluginSet,
+    pub pre_filter: PluginSet,
+    pub filter: PluginSet,
+    pub post_filter: PluginSet,
+    pub pre_score: PluginSet,
+    pub score: PluginSet,
+    pub reserve: PluginSet,
+    pub permit: PluginSet,
+    pub pre_bind: PluginSet,
+    pub bind: PluginSet,
+    pub post_bind: PluginSet,
+    /// Plugins enabled at every point they implement.
+    pub multi_point: PluginSet,
+}
+
+impl PluginSets {
+    /// The set of one extension point.
+    pub const fn at(&self, point: ExtensionPoint) -> &PluginSet {
+        match point {
+            ExtensionPoint::PreEnqueue => &self.pre_enqueue,
+            ExtensionPoint::QueueSort => &self.queue_sort,
+            ExtensionPoint::PreFilter => &self.pre_filter,
+            ExtensionPoint::Filter => &self.filter,
+            ExtensionPoint::PostFilter => &self.post_filter,
+            ExtensionPoint::PreScore => &self.pre_score,
+            ExtensionPoint::Score => &self.score,
+            ExtensionPoint::Reserve => &self.reserve,
+            ExtensionPoint::Permit => &self.permit,
+            ExtensionPoint::PreBind => &self.pre_bind,
+            ExtensionPoint::Bind => &self.bind,
+            ExtensionPoint::PostBind => &self.post_bind,
+        }
+    }
+}
+
+/// Plugins switched on and off.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PluginSet {
+    /// Switched on, in order.
+    pub enabled: Vec<PluginRef>,
+    /// Switched off; `*` stands for all defaults.
+    pub disabled: Vec<PluginRef>,
+}
+
+impl PluginSet {
+    /// Whether `name` is switched off by name.
+    pub fn disables(&self, name: &str) -> bool {
+        self.disabled.iter().any(|plugin| plugin.name == name)
+    }
+
+    /// Whether all defaults are switched off.
+    pub fn disables_all(&self) -> bool {
+        self.disables("*")
+    }
+
+    /// The first entry that switches `name` on.
+    pub fn enabled(&self, name: &str) -> Option<&PluginRef> {
+        self.enabled.iter().find(|plugin| plugin.name == name)
+    }
+}
+
+/// A plugin by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PluginRef {
+    /// Plugin name.
+    pub name: String,
+    /// Weight of its scores; 0 stands for the default, 1.
+    pub weight: i32,
+}
+
+impl PluginRef {
+    /// A plugin with a weight.
+    pub fn new(name: &str, weight: i32) -> Self {
+        Self { name: name.to_owned(), weight }
+    }
+}

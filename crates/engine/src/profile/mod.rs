@@ -1,0 +1,358 @@
+//! Profiles: which plugins run for the pods of a scheduler name, in which order.
+
+mod config;
+mod expand;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use framework::{
+    ActionType, Bind, ClusterEvent, EventRegistration, EventResource, ExtensionPoint, Filter,
+    NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
+    PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, Registry, Reserve, Score,
+};
+
+pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
+pub use expand::merge_defaults;
+
+/// Name under which rejections by extenders are recorded.
+pub const EXTENDER: &str = "Extender";
+
+/// Highest score of a plugin after normalising.
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// A plugin at an extension point.
+pub struct Named<T: ?Sized> {
+    /// Plugin name.
+    pub name: PluginName,
+    /// The plugin.
+    pub plugin: Arc<T>,
+}
+
+impl<T: ?Sized> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), plugin: self.plugin.clone() }
+    }
+}
+
+/// A PreFilter plugin with its extensions.
+#[expect(missing_docs, reason = "the fields say what they are")]
+pub struct PreFilterPlugin {
+    pub name: PluginName,
+    pub plugin: Arc<dyn PreFilter>,
+    pub extensions: Option<Arc<dyn PreFilterExtensions>>,
+}
+
+/// A Score plugin with its normaliser and weight.
+#[expect(missing_docs, reason = "the fields say what they are")]
+pub struct ScorePlugin {
+    pub name: PluginName,
+    pub plugin: Arc<dyn Score>,
+    pub normalize: Option<Arc<dyn NormalizeScore>>,
+    pub weight: i64,
+}
+
+/// The plugins of one scheduler name, by extension point, in the order in which they run.
+#[expect(missing_docs, reason = "each list is the extension point of its name")]
+pub struct Profile {
+    /// Pods choose the profile by this name.
+    pub scheduler_name: Arc<str>,
+    /// How many percent of the nodes are looked at; `None` leaves it to the global setting.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    pub pre_enqueue: Vec<Named<dyn PreEnqueue>>,
+    pub queue_sort: Named<dyn QueueSort>,
+    pub pre_filter: Vec<PreFilterPlugin>,
+    pub filter: Vec<Named<dyn Filter>>,
+    pub post_filter: Vec<Named<dyn PostFilter>>,
+    pub pre_score: Vec<Named<dyn PreScore>>,
+    pub score: Vec<ScorePlugin>,
+    pub reserve: Vec<Named<dyn Reserve>>,
+    pub permit: Vec<Named<dyn Permit>>,
+    pub pre_bind: Vec<Named<dyn PreBind>>,
+    pub bind: Vec<Named<dyn Bind>>,
+    pub post_bind: Vec<Named<dyn PostBind>>,
+    /// Which plugin wants to hear of which event for pods it rejected.
+    pub events: Vec<(PluginName, EventRegistration)>,
+}
+
+/// A profile that cannot be built. The texts are those of kube-scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say what is wrong")]
+pub enum ProfileError {
+    #[error("{point}Plugin {plugin:?} does not exist")]
+    Unknown { point: ExtensionPoint, plugin: String },
+    #[error("plugin {plugin:?} does not extend {point}Plugin plugin")]
+    DoesNotExtend { point: ExtensionPoint, plugin: String },
+    #[error("plugin {plugin:?} already registered as \"{point}Plugin\"")]
+    Twice { point: ExtensionPoint, plugin: String },
+    #[error("initializing plugin {plugin:?}: {message}")]
+    Factory { plugin: String, message: String },
+    #[error(
+        "only one queue sort plugin required for profile with scheduler name {profile:?}, but got {count}"
+    )]
+    QueueSortCount { profile: String, count: usize },
+    #[error("at least one bind plugin is needed for profile with scheduler name {profile:?}")]
+    NoBind { profile: String },
+    #[error("score plugins: total score of Score plugins could overflow")]
+    ScoreOverflow,
+    #[error("repeated config for plugin {0}")]
+    RepeatedConfig(String),
+    #[error("duplicate profile with scheduler name {0:?}")]
+    DuplicateProfile(String),
+    #[error("different queue sort plugins for profile {profile:?}: {plugin:?}, first: {first:?}")]
+    DifferentQueueSort { profile: String, plugin: String, first: String },
+    #[error("at least one profile is required")]
+    NoProfile,
+    #[error("creating profile for scheduler name {profile}: {source}")]
+    In { profile: String, source: Box<Self> },
+}
+
+impl Profile {
+    /// Builds a profile: merges the user's plugins into the defaults, makes each plugin once and
+    /// expands multiPoint.
+    ///
+    /// # Errors
+    /// See [`ProfileError`].
+    pub fn build(
+        profile: &SchedulerProfile,
+        defaults: &[PluginRef],
+        registry: &Registry,
+    ) -> Result<Self, ProfileError> {
+        let mut sets = profile.plugins.clone();
+        sets.multi_point = merge_defaults(defaults, &profile.plugins.multi_point);
+        let plugins = make_plugins(profile, &sets, registry)?;
+        let at = expand::plugins_by_point(&sets, &plugins)?;
+        Self::assemble(profile, &sets, &plugins, &at)
+    }
+
+    fn assemble(
+        profile: &SchedulerProfile,
+        sets: &PluginSets,
+        plugins: &BTreeMap<PluginName, Plugin>,
+        at: &BTreeMap<ExtensionPoint, Vec<PluginName>>,
+    ) -> Result<Self, ProfileError> {
+        use ExtensionPoint as P;
+        let made = |point: ExtensionPoint| at[&point].iter().map(|name| &plugins[name]);
+        let queue_sort = match at[&P::QueueSort].as_slice() {
+            [only] => named(&plugins[only], |plugin| plugin.queue_sort.clone()),
+            other => Err(ProfileError::QueueSortCount {
+                profile: profile.scheduler_name.clone(),
+                count: other.len(),
+            })?,
+        };
+        if at[&P::Bind].is_empty() {
+            return Err(ProfileError::NoBind { profile: profile.scheduler_name.clone() });
+        }
+        Ok(Self {
+            scheduler_name: profile.scheduler_name.as_str().into(),
+            percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
+            pre_enqueue: made(P::PreEnqueue).map(|p| named(p, |p| p.pre_enqueue.clone())).collect(),
+            queue_sort,
+            pre_filter: made(P::PreFilter).map(pre_filter).collect(),
+            filter: made(P::Filter).map(|p| named(p, |p| p.filter.clone())).collect(),
+            post_filter: made(P::PostFilter).map(|p| named(p, |p| p.post_filter.clone())).collect(),
+            pre_score: made(P::PreScore).map(|p| named(p, |p| p.pre_score.clone())).collect(),
+            score: score_plugins(sets, made(P::Score))?,
+            reserve: made(P::Reserve).map(|p| named(p, |p| p.reserve.clone())).collect(),
+            permit: made(P::Permit).map(|p| named(p, |p| p.permit.clone())).collect(),
+            pre_bind: made(P::PreBind).map(|p| named(p, |p| p.pre_bind.clone())).collect(),
+            bind: made(P::Bind).map(|p| named(p, |p| p.bind.clone())).collect(),
+            post_bind: made(P::PostBind).map(|p| named(p, |p| p.post_bind.clone())).collect(),
+            events: registrations(at, plugins),
+        })
+    }
+
+    /// Registers the pseudo-plugin under which extenders reject pods.
+    fn register_extenders(&mut self) {
+        let name: PluginName = EXTENDER.into();
+        self.events.extend(any_event().map(|event| (name.clone(), event)));
+    }
+}
+
+/// Every plugin enabled anywhere, made once with its arguments.
+fn make_plugins(
+    profile: &SchedulerProfile,
+    sets: &PluginSets,
+    registry: &Registry,
+) -> Result<BTreeMap<PluginName, Plugin>, ProfileError> {
+    let mut args = BTreeMap::new();
+    for config in &profile.plugin_config {
+        let given = config.args.clone().map_or_else(PluginArgs::default, PluginArgs::new);
+        if args.insert(config.name.as_str(), given).is_some() {
+            return Err(ProfileError::RepeatedConfig(config.name.clone()));
+        }
+    }
+    let points = ExtensionPoint::ALL.into_iter().map(|point| sets.at(point));
+    let enabled: BTreeSet<&str> = points
+        .chain([&sets.multi_point])
+        .flat_map(|set| set.enabled.iter().map(|plugin| plugin.name.as_str()))
+        .collect();
+    let mut plugins = BTreeMap::new();
+    for name in enabled {
+        let Some(factory) = registry.get(name) else { continue };
+        let given = args.get(name).cloned().unwrap_or_default();
+        let plugin = factory(&given)
+            .map_err(|message| ProfileError::Factory { plugin: name.to_owned(), message })?;
+        plugins.insert(PluginName::from(name), plugin);
+    }
+    Ok(plugins)
+}
+
+fn named<T: ?Sized>(plugin: &Plugin, point: impl Fn(&Plugin) -> Option<Arc<T>>) -> Named<T> {
+    let plugin_at = point(plugin).expect("expansion keeps plugins that extend the point");
+    Named { name: plugin.name.clone(), plugin: plugin_at }
+}
+
+fn pre_filter(plugin: &Plugin) -> PreFilterPlugin {
+    let Named { name, plugin: at } = named(plugin, |plugin| plugin.pre_filter.clone());
+    PreFilterPlugin { name, plugin: at, extensions: plugin.pre_filter_extensions.clone() }
+}
+
+fn score_plugins<'a>(
+    sets: &PluginSets,
+    plugins: impl Iterator<Item = &'a Plugin>,
+) -> Result<Vec<ScorePlugin>, ProfileError> {
+    let mut total = 0_i64;
+    plugins
+        .map(|plugin| {
+            let entry =
+                sets.score.enabled(&plugin.name).or_else(|| sets.multi_point.enabled(&plugin.name));
+            let weight = i64::from(entry.map_or(0, |entry| entry.weight));
+            let weight = if weight == 0 { 1 } else { weight };
+            total = (weight >= 0)
+                .then(|| total.checked_add(weight.checked_mul(MAX_NODE_SCORE)?))
+                .flatten()
+                .ok_or(ProfileError::ScoreOverflow)?;
+            let Named { name, plugin: score } = named(plugin, |plugin| plugin.score.clone());
+            let normalize = plugin.normalize_score.clone();
+            Ok(ScorePlugin { name, plugin: score, normalize, weight })
+        })
+        .collect()
+}
+
+/// Points at which a plugin can reject a pod: those whose plugins register events.
+const REJECTING: [ExtensionPoint; 5] = [
+    ExtensionPoint::PreEnqueue,
+    ExtensionPoint::PreFilter,
+    ExtensionPoint::Filter,
+    ExtensionPoint::Reserve,
+    ExtensionPoint::Permit,
+];
+
+fn registrations(
+    at: &BTreeMap<ExtensionPoint, Vec<PluginName>>,
+    plugins: &BTreeMap<PluginName, Plugin>,
+) -> Vec<(PluginName, EventRegistration)> {
+    let rejecting: BTreeSet<&PluginName> = REJECTING.iter().flat_map(|point| &at[point]).collect();
+    let events = rejecting.into_iter().flat_map(|name| {
+        let declared = plugins[name].events.clone();
+        let events = declared.unwrap_or_else(|| any_event().collect());
+        with_taint_changes(events).into_iter().map(move |event| (name.clone(), event))
+    });
+    events.collect()
+}
+
+/// A plugin that waits for new nodes also hears of taint changes: kube-scheduler adds this to make up
+/// for nodes that are added with a taint which goes away later.
+fn with_taint_changes(mut events: Vec<EventRegistration>) -> Vec<EventRegistration> {
+    let hears = |action| {
+        let on_nodes = |registered: &&EventRegistration| {
+            matches!(registered.event.resource, EventResource::Node | EventResource::Any)
+        };
+        events.iter().filter(on_nodes).any(|registered| registered.event.action.intersects(action))
+    };
+    if hears(ActionType::ADD) && !hears(ActionType::UPDATE_NODE_TAINT) {
+        let taints = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
+        events.push(EventRegistration::always(taints));
+    }
+    events
+}
+
+/// What a plugin hears of that does not say what it waits for.
+fn any_event() -> impl Iterator<Item = EventRegistration> {
+    use EventResource as R;
+    [
+        R::Pod,
+        R::Node,
+        R::PersistentVolume,
+        R::PersistentVolumeClaim,
+        R::CsiNode,
+        R::CsiDriver,
+        R::CsiStorageCapacity,
+        R::StorageClass,
+        R::ResourceClaim,
+        R::DeviceClass,
+    ]
+    .into_iter()
+    .map(|resource| EventRegistration::always(ClusterEvent::new(resource, ActionType::ALL)))
+}
+
+/// All profiles of a scheduler.
+#[derive(Clone)]
+pub struct Profiles {
+    by_name: BTreeMap<Arc<str>, Arc<Profile>>,
+    queue_sort: Named<dyn QueueSort>,
+}
+
+impl Profiles {
+    /// Builds every profile. With `extenders` their pseudo-plugin is registered in each.
+    ///
+    /// # Errors
+    /// See [`ProfileError`].
+    pub fn build(
+        profiles: &[SchedulerProfile],
+        defaults: &[PluginRef],
+        registry: &Registry,
+        extenders: bool,
+    ) -> Result<Self, ProfileError> {
+        let mut by_name = BTreeMap::new();
+        let mut first: Option<Named<dyn QueueSort>> = None;
+        for config in profiles {
+            let mut profile = Profile::build(config, defaults, registry).map_err(|source| {
+                let profile = config.scheduler_name.clone();
+                ProfileError::In { profile, source: Box::new(source) }
+            })?;
+            if extenders {
+                profile.register_extenders();
+            }
+            if by_name.contains_key(&profile.scheduler_name) {
+                return Err(ProfileError::DuplicateProfile(config.scheduler_name.clone()));
+            }
+            let sort = first.get_or_insert_with(|| profile.queue_sort.clone());
+            if sort.name != profile.queue_sort.name {
+                return Err(ProfileError::DifferentQueueSort {
+                    profile: config.scheduler_name.clone(),
+                    plugin: profile.queue_sort.name.to_string(),
+                    first: sort.name.to_string(),
+                });
+            }
+            by_name.insert(profile.scheduler_name.clone(), Arc::new(profile));
+        }
+        Ok(Self { by_name, queue_sort: first.ok_or(ProfileError::NoProfile)? })
+    }
+
+    /// The profile that is responsible for pods of this scheduler name.
+    pub fn get(&self, scheduler_name: &str) -> Option<&Arc<Profile>> {
+        self.by_name.get(scheduler_name)
+    }
+
+    /// The order of the active queue; the same for all profiles.
+    pub fn queue_sort(&self) -> &Named<dyn QueueSort> {
+        &self.queue_sort
+    }
+
+    /// Every profile, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Profile>> {
+        self.by_name.values()
+    }
+
+    /// Whether any plugin of any profile wants to hear of `event`.
+    pub fn any_registered(&self, event: &ClusterEvent) -> bool {
+        self.iter()
+            .flat_map(|profile| &profile.events)
+            .any(|(_, registered)| registered.event.matches(event))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Backoff: how long a pod that failed steps back behind the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::{Pod, PodKey, QueuedPod, Time};
+
+use super::Place;
+use super::heap::PodHeap;
+use super::order::{Expiration, ExpirationThenSort, SortPlugin};
+
+/// Backoffs end at whole seconds.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// The rule for the length of a backoff: it doubles with every failure up to a maximum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure (`podInitialBackoffSeconds`).
+    pub initial: Duration,
+    /// At most (`podMaxBackoffSeconds`); zero turns backoff off.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// How long a pod backs off that failed `count` times; zero if it did not, or backoff is off.
+    pub fn duration(&self, count: u32) -> Duration {
+        let Some(doublings) = count.checked_sub(1).filter(|_| !self.max.is_zero()) else {
+            return Duration::ZERO;
+        };
+        let initial = nanos(self.initial);
+        let fits = initial <= nanos(self.max).checked_shr(doublings).unwrap_or(0);
+        if !fits {
+            return self.max;
+        }
+        Duration::from_nanos(initial.checked_shl(doublings).unwrap_or(0))
+    }
+
+    /// When the backoff of `pod` ends, a whole second; `None` if it has none. Errors in a row count in
+    /// place of rejections when there are any.
+    pub fn expiration(&self, pod: &QueuedPod) -> Option<Time> {
+        let count = match pod.consecutive_errors {
+            0 => pod.unschedulable_count,
+            errors => errors,
+        };
+        let backs_off = count > 0 && !self.max.is_zero();
+        backs_off.then(|| (pod.timestamp + self.duration(count)).floor_to_second())
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether a pod with this end of its backoff is still backing off: up to the end of the second in
+/// which it ends.
+pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
+    expiration.is_some_and(|expiration| expiration >= now.floor_to_second())
+}
+
+/// The pods in backoff.
+///
+/// Rejected pods may be popped before their backoff ends, when nothing else is left to do; pods that
+/// failed with an error may not.
+#[derive(Debug, Default)]
+pub(super) struct BackoffQueue {
+    rejected: PodHeap,
+    failed: PodHeap,
+}
+
+impl BackoffQueue {
+    /// Number of pods.
+    pub(super) const fn len(&self) -> usize {
+        self.rejected.len() + self.failed.len()
+    }
+
+    /// Whether [`pop`](Self::pop) has a pod.
+    pub(super) const fn has_rejected(&self) -> bool {
+        !self.rejected.is_empty()
+    }
+
+    /// The pod called `key`.
+    pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
+        let rejected = self.rejected.get(key).map(|pod| (Place::Backoff, pod));
+        rejected.or_else(|| Some((Place::ErrorBackoff, self.failed.get(key)?)))
+    }
+
+    /// Every pod.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
+        let rejected = self.rejected.iter().map(|pod| (Place::Backoff, pod));
+        rejected.chain(self.failed.iter().map(|pod| (Place::ErrorBackoff, pod)))
+    }
+
+    /// Adds a pod whose expiration is known.
+    pub(super) fn push(&mut self, pod: QueuedPod, sort: &mut SortPlugin<'_>) -> Place {
+        if pod.has_no_rejector() {
+            self.failed.push(pod, &mut Expiration);
+            Place::ErrorBackoff
+        } else {
+            self.rejected.push(pod, &mut ExpirationThenSort(sort));
+            Place::Backoff
+        }
+    }
+
+    /// Takes the rejected pod that is first in line, backing off or not.
+    pub(super) fn pop(&mut self, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
+        self.rejected.pop(&mut ExpirationThenSort(sort))
+    }
+
+    /// Takes a pod whose backoff is over.
+    pub(super) fn pop_complete(
+        &mut self,
+        now: Time,
+        sort: &mut SortPlugin<'_>,
+    ) -> Option<QueuedPod> {
+        if is_complete(&self.rejected, now) {
+            return self.rejected.pop(&mut ExpirationThenSort(sort));
+        }
+        is_complete(&self.failed, now).then(|| self.failed.pop(&mut Expiration)).flatten()
+    }
+
+    /// Takes the pod called `key`.
+    pub(super) fn remove(
+        &mut self,
+        key: &PodKey,
+        sort: &mut SortPlugin<'_>,
+    ) -> Option<QueuedPod> {
+        let rejected = self.rejected.remove(key, &mut ExpirationThenSort(sort));
+        rejected.or_else(|| self.failed.remove(key, &mut Expiration))
+    }
+
+    /// Replaces the object of a pod; `false` if it is not here.
+    pub(super) fn update(&mut self, pod: &Arc<Pod>, sort: &mut SortPlugin<'_>) -> bool {
+        let replace = |queued: &mut QueuedPod| queued.pod = pod.clone();
+        self.rejected.update(&pod.key, &mut ExpirationThenSort(sort), replace)
+            || self.failed.update(&pod.key, &mut Expiration, replace)
+    }
+
+    /// When the next backoff is over.
+    pub(super) fn next_complete(&self) -> Option<Time> {
+        let heads = [self.rejected.peek(), self.failed.peek()].into_iter().flatten();
+        heads.filter_map(|pod| pod.backoff_expiration).min().map(|expiration| expiration + WINDOW)
+    }
+}
+
+fn is_complete(heap: &PodHeap, now: Time) -> bool {
+    heap.peek().is_some_and(|pod| !is_backing_off(pod.backoff_expiration, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+
+    use super::*;
+
+    fn rule(initial: u64, max: u64) -> Backoff {
+        Backoff { initial: Duration::from_secs(initial), max: Duration::from_secs(max) }
+    }
+
+    #[test]
+    fn a_backoff_doubles_up_to_the_maximum() {
+        let rows: [(Backoff, u32, u64); 12] = [
+            (rule(1, 10), 0, 0),
+            (rule(1, 10), 1, 1),
+            (rule(1, 10), 2, 2),
+            (rule(1, 10), 4, 8),
+            (rule(1, 10), 5, 10),
+            (rule(1, 10), 64, 10),
+            (rule(1, 10), u32::MAX, 10),
+            (rule(10, 5), 1, 5),
+            (rule(5, 0), 3, 0),
+            (rule(0, 10), 3, 0),
+            (rule(0, 10), u32::MAX, 0),
+            (rule(3, 24), 4, 24),
+        ];
+        for (rule, count, seconds) in rows {
+            assert_eq!(rule.duration(count), Duration::from_secs(seconds), "{rule:?} × {count}");
+        }
+        let forever = Backoff { initial: Duration::from_nanos(1), max: Duration::MAX };
+        assert_eq!(forever.duration(64), Duration::from_nanos(1 << 63));
+        assert_eq!(forever.duration(65), Duration::MAX);
+    }
+
+    #[test]
+    fn a_backoff_ends_with_its_second() {
+        let millis = |millis: i64| Time::from_nanos(millis * 1_000_000);
+        let mut queued = QueuedPod::new(Arc::new(pod("p").build()), millis(100_700));
+        // Rejections, errors, expected expiration in seconds.
+        let rows = [
+            (0, 0, None),
+            (1, 0, Some(101)),
+            (3, 0, Some(104)),
+            (3, 1, Some(101)),
+            (0, 2, Some(102)),
+            (9, 9, Some(110)),
+        ];
+        for (rejections, errors, seconds) in rows {
+            queued.unschedulable_count = rejections;
+            queued.consecutive_errors = errors;
+            let expected = seconds.map(Time::from_secs);
+            assert_eq!(rule(1, 10).expiration(&queued), expected, "{rejections}, {errors}");
+            assert_eq!(rule(1, 0).expiration(&queued), None);
+        }
+        let end = Some(Time::from_secs(101));
+        assert!(is_backing_off(end, millis(100_900)));
+        assert!(is_backing_off(end, millis(101_999)));
+        assert!(!is_backing_off(end, millis(102_000)));
+        assert!(!is_backing_off(None, Time::ZERO));
+    }
+}

@@ -1,0 +1,260 @@
+//! A binary heap of pods from which any pod can be taken by name.
+
+use std::collections::HashMap;
+
+use framework::{PodKey, QueuedPod};
+
+/// The order in which pods leave a heap.
+pub(super) trait Order {
+    /// Whether `a` leaves before `b`. Pods of which neither leaves before the other leave in the order
+    /// of their arrival.
+    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool;
+}
+
+/// A heap of pods, at most one of a name. Every change takes the order, which must be the same each
+/// time; with an order that contradicts itself pods leave in some order, but none is lost.
+#[derive(Debug, Default)]
+pub(super) struct PodHeap {
+    /// The pods, densely packed in no particular order.
+    entries: Vec<Entry>,
+    /// Indexes into `entries`: no child leaves before its parent.
+    heap: Vec<usize>,
+    /// Name to index into `entries`; never iterated.
+    by_key: HashMap<PodKey, usize>,
+    /// Counts arrivals.
+    arrivals: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pod: QueuedPod,
+    /// Number of its arrival.
+    arrival: u64,
+    /// Where `heap` points to this entry.
+    position: usize,
+}
+
+impl PodHeap {
+    /// Number of pods.
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The pod called `key`.
+    pub(super) fn get(&self, key: &PodKey) -> Option<&QueuedPod> {
+        self.by_key.get(key).map(|entry| &self.entries[*entry].pod)
+    }
+
+    /// The pod that leaves next.
+    pub(super) fn peek(&self) -> Option<&QueuedPod> {
+        self.heap.first().map(|entry| &self.entries[*entry].pod)
+    }
+
+    /// Every pod, in an order that depends on nothing but the history of the heap.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.entries.iter().map(|entry| &entry.pod)
+    }
+
+    /// Adds a pod; returns the one of the same name that it replaces.
+    pub(super) fn push(&mut self, pod: QueuedPod, order: &mut impl Order) -> Option<QueuedPod> {
+        let replaced = self.remove(&pod.pod.key, order);
+        let entry = self.entries.len();
+        let position = self.heap.len();
+        self.by_key.insert(pod.pod.key.clone(), entry);
+        self.entries.push(Entry { pod, arrival: self.arrivals, position });
+        self.heap.push(entry);
+        self.arrivals += 1;
+        self.sift_up(position, order);
+        replaced
+    }
+
+    /// Takes the pod that leaves next.
+    pub(super) fn pop(&mut self, order: &mut impl Order) -> Option<QueuedPod> {
+        (!self.is_empty()).then(|| self.take(0, order))
+    }
+
+    /// Takes the pod called `key`.
+    pub(super) fn remove(&mut self, key: &PodKey, order: &mut impl Order) -> Option<QueuedPod> {
+        let entry = *self.by_key.get(key)?;
+        Some(self.take(self.entries[entry].position, order))
+    }
+
+    /// Changes the pod called `key`, which keeps its name and its arrival; `false` if there is none.
+    pub(super) fn update(
+        &mut self,
+        key: &PodKey,
+        order: &mut impl Order,
+        change: impl FnOnce(&mut QueuedPod),
+    ) -> bool {
+        let Some(&entry) = self.by_key.get(key) else { return false };
+        change(&mut self.entries[entry].pod);
+        self.restore(self.entries[entry].position, order);
+        true
+    }
+
+    /// Takes the pod at a place of the heap.
+    fn take(&mut self, position: usize, order: &mut impl Order) -> QueuedPod {
+        let last = self.heap.len() - 1;
+        self.swap(position, last);
+        let entry = self.heap.pop().expect("the position exists, so the heap is not empty");
+        if position < last {
+            self.restore(position, order);
+        }
+        self.take_entry(entry)
+    }
+
+    /// Takes an entry the heap no longer points to and moves the last entry into its place.
+    fn take_entry(&mut self, entry: usize) -> QueuedPod {
+        let taken = self.entries.swap_remove(entry);
+        self.by_key.remove(&taken.pod.pod.key);
+        if let Some(moved) = self.entries.get(entry) {
+            self.heap[moved.position] = entry;
+            let indexed = self.by_key.get_mut(&moved.pod.pod.key);
+            *indexed.expect("every entry is indexed by its name") = entry;
+        }
+        taken.pod
+    }
+
+    fn restore(&mut self, position: usize, order: &mut impl Order) {
+        if self.sift_up(position, order) == position {
+            self.sift_down(position, order);
+        }
+    }
+
+    /// Moves the pod at `position` towards the root as far as it belongs; returns where it ends up.
+    fn sift_up(&mut self, mut position: usize, order: &mut impl Order) -> usize {
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if !self.leaves_before(position, parent, order) {
+                break;
+            }
+            self.swap(position, parent);
+            position = parent;
+        }
+        position
+    }
+
+    fn sift_down(&mut self, mut position: usize, order: &mut impl Order) {
+        loop {
+            let mut first = position;
+            for child in [2 * position + 1, 2 * position + 2] {
+                if child < self.heap.len() && self.leaves_before(child, first, order) {
+                    first = child;
+                }
+            }
+            if first == position {
+                return;
+            }
+            self.swap(position, first);
+            position = first;
+        }
+    }
+
+    fn leaves_before(&self, a: usize, b: usize, order: &mut impl Order) -> bool {
+        let (a, b) = (&self.entries[self.heap[a]], &self.entries[self.heap[b]]);
+        order.before(&a.pod, &b.pod) || (a.arrival < b.arrival && !order.before(&b.pod, &a.pod))
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        self.entries[self.heap[a]].position = a;
+        self.entries[self.heap[b]].position = b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use framework::Time;
+    use framework::testing::pod;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Higher priority first.
+    struct ByPriority;
+
+    impl Order for ByPriority {
+        fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
+            a.pod.priority() > b.pod.priority()
+        }
+    }
+
+    fn queued(name: u8, priority: i32) -> QueuedPod {
+        let pod = pod(&name.to_string()).priority(priority).build();
+        QueuedPod::new(Arc::new(pod), Time::ZERO)
+    }
+
+    fn key(name: u8) -> PodKey {
+        PodKey::new("default", &name.to_string())
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(u8, i32),
+        Update(u8, i32),
+        Remove(u8),
+        Pop,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..12_u8, 0..4_i32).prop_map(|(name, priority)| Step::Push(name, priority)),
+            (0..12_u8, 0..4_i32).prop_map(|(name, priority)| Step::Update(name, priority)),
+            (0..12_u8).prop_map(Step::Remove),
+            Just(Step::Pop),
+        ]
+    }
+
+    /// Takes from a list in order of arrival what a heap would take.
+    fn model_pop(model: &mut Vec<(u8, i32)>) -> Option<(u8, i32)> {
+        let place = (0..model.len()).min_by_key(|place| (-model[*place].1, *place))?;
+        Some(model.remove(place))
+    }
+
+    proptest! {
+        #[test]
+        fn pods_leave_like_from_a_sorted_list(steps in prop::collection::vec(step(), 0..80)) {
+            let (mut heap, mut model) = (PodHeap::default(), Vec::new());
+            for step in steps {
+                match step {
+                    Step::Push(name, priority) => {
+                        heap.push(queued(name, priority), &mut ByPriority);
+                        model.retain(|(other, _)| *other != name);
+                        model.push((name, priority));
+                    }
+                    Step::Update(name, priority) => {
+                        let newer = queued(name, priority).pod;
+                        let known = heap.update(&key(name), &mut ByPriority, |pod| pod.pod = newer);
+                        let entry = model.iter_mut().find(|(other, _)| *other == name);
+                        prop_assert_eq!(known, entry.is_some());
+                        entry.into_iter().for_each(|entry| entry.1 = priority);
+                    }
+                    Step::Remove(name) => {
+                        let removed = heap.remove(&key(name), &mut ByPriority).is_some();
+                        prop_assert_eq!(removed, model.iter().any(|(other, _)| *other == name));
+                        model.retain(|(other, _)| *other != name);
+                    }
+                    Step::Pop => {
+                        let popped = heap.pop(&mut ByPriority).map(|pod| pod.pod.key.clone());
+                        prop_assert_eq!(popped, model_pop(&mut model).map(|(name, _)| key(name)));
+                    }
+                }
+                prop_assert_eq!(heap.len(), model.len());
+                for (name, _) in &model {
+                    prop_assert!(heap.get(&key(*name)).is_some());
+                }
+            }
+            while let Some(popped) = heap.pop(&mut ByPriority) {
+                let expected = model_pop(&mut model).map(|(name, _)| key(name));
+                prop_assert_eq!(Some(popped.pod.key.clone()), expected);
+            }
+        }
+    }
+}

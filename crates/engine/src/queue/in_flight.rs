@@ -1,0 +1,175 @@
+//! Pods that are being scheduled, and what happened meanwhile.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use framework::{Pod, PodKey, Uid};
+
+use crate::occurrence::Occurrence;
+
+/// Pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since the
+/// earliest of these pops: a pod that comes back must not miss what happened while it was away.
+///
+/// Memory is bounded by the time the slowest attempt takes: what no pod in flight has yet to see is
+/// dropped.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    /// Never iterated.
+    pods: HashMap<Uid, Marker>,
+    /// The pod popped last under a name; never iterated.
+    by_key: HashMap<PodKey, Uid>,
+    /// How many pods wait for the events from each position on.
+    starts: BTreeMap<u64, usize>,
+    /// Positions count on from `dropped`.
+    events: VecDeque<Occurrence>,
+    /// Number of events dropped so far: the position of the first one kept.
+    dropped: u64,
+}
+
+/// A pod in flight.
+#[derive(Debug)]
+struct Marker {
+    pod: Arc<Pod>,
+    /// Position of the first event it has not seen.
+    start: u64,
+}
+
+impl InFlight {
+    /// Number of pods.
+    pub(super) fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The events kept, oldest first.
+    pub(super) fn events(&self) -> impl ExactSizeIterator<Item = &Occurrence> {
+        self.events.iter()
+    }
+
+    /// Whether the pod is in flight.
+    pub(super) fn contains(&self, uid: &Uid) -> bool {
+        self.pods.contains_key(uid)
+    }
+
+    /// The pod in flight under a name.
+    pub(super) fn named(&self, key: &PodKey) -> Option<&Arc<Pod>> {
+        Some(&self.pods.get(self.by_key.get(key)?)?.pod)
+    }
+
+    /// The pod is popped; `false` if it is in flight already.
+    pub(super) fn start(&mut self, pod: &Arc<Pod>) -> bool {
+        if self.contains(&pod.uid) {
+            return false;
+        }
+        let start = self.dropped + self.events.len() as u64;
+        self.pods.insert(pod.uid.clone(), Marker { pod: pod.clone(), start });
+        self.by_key.insert(pod.key.clone(), pod.uid.clone());
+        *self.starts.entry(start).or_default() += 1;
+        true
+    }
+
+    /// Keeps an event, if any pod is in flight.
+    pub(super) fn record(&mut self, occurrence: &Occurrence) {
+        if !self.pods.is_empty() {
+            self.events.push_back(occurrence.clone());
+        }
+    }
+
+    /// What happened since the pod was popped, whoever it was meant for; `None` if the pod is not in
+    /// flight.
+    pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &Occurrence>> {
+        let start = self.pods.get(uid)?.start - self.dropped;
+        let start = usize::try_from(start).expect("a position kept is an index");
+        Some(self.events.range(start..))
+    }
+
+    /// The attempt is over. Without effect on a pod that is not in flight.
+    pub(super) fn done(&mut self, uid: &Uid) {
+        let Some(marker) = self.pods.remove(uid) else { return };
+        if self.by_key.get(&marker.pod.key) == Some(uid) {
+            self.by_key.remove(&marker.pod.key);
+        }
+        let waiting = self.starts.get_mut(&marker.start).expect("a start is counted");
+        *waiting -= 1;
+        if *waiting == 0 {
+            self.starts.remove(&marker.start);
+            self.drop_seen();
+        }
+    }
+
+    /// Drops the events no pod in flight has yet to see.
+    fn drop_seen(&mut self) {
+        let end = self.dropped + self.events.len() as u64;
+        let keep_from = self.starts.first_key_value().map_or(end, |(start, _)| *start);
+        let seen = usize::try_from(keep_from - self.dropped).expect("a position kept is an index");
+        self.events.drain(..seen);
+        self.dropped = keep_from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+    use framework::{ClusterEvent, EventResource};
+
+    use super::*;
+    use crate::occurrence::Objects;
+
+    fn event(label: &'static str) -> Occurrence {
+        Occurrence { event: ClusterEvent::wildcard(label), objects: Objects::None }
+    }
+
+    fn seen(in_flight: &InFlight, uid: &Uid) -> Option<Vec<String>> {
+        Some(in_flight.since(uid)?.map(|occurrence| occurrence.event.to_string()).collect())
+    }
+
+    #[test]
+    fn a_pod_sees_what_happened_since_its_pop() {
+        let mut in_flight = InFlight::default();
+        let [a, b] = ["a", "b"].map(|name| Arc::new(pod(name).build()));
+        in_flight.record(&event("before anything is in flight"));
+        assert!(in_flight.start(&a));
+        assert!(!in_flight.start(&a));
+        in_flight.record(&event("1"));
+        assert!(in_flight.start(&b));
+        in_flight.record(&event("2"));
+        assert_eq!(seen(&in_flight, &a.uid).unwrap(), ["1", "2"]);
+        assert_eq!(seen(&in_flight, &b.uid).unwrap(), ["2"]);
+
+        in_flight.done(&a.uid);
+        in_flight.done(&a.uid);
+        assert_eq!(seen(&in_flight, &a.uid), None);
+        assert_eq!(in_flight.events().len(), 1, "the first event is of no use to b");
+        assert_eq!(seen(&in_flight, &b.uid).unwrap(), ["2"]);
+        in_flight.done(&b.uid);
+        assert_eq!((in_flight.len(), in_flight.events().len()), (0, 0));
+    }
+
+    #[test]
+    fn the_pod_popped_last_goes_by_the_name() {
+        let mut in_flight = InFlight::default();
+        let [first, second] = ["1", "2"].map(|uid| Arc::new(pod("p").uid(uid).build()));
+        in_flight.start(&first);
+        in_flight.start(&second);
+        assert_eq!(in_flight.named(&first.key), Some(&second));
+        in_flight.done(&first.uid);
+        assert_eq!(in_flight.named(&first.key), Some(&second));
+        in_flight.done(&second.uid);
+        assert_eq!(in_flight.named(&first.key), None);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_slowest_attempt() {
+        let mut in_flight = InFlight::default();
+        let node = ClusterEvent::new(EventResource::Node, framework::ActionType::ADD);
+        let occurrence = Occurrence { event: node, objects: Objects::None };
+        for round in 0..100 {
+            let pod = Arc::new(pod(&round.to_string()).build());
+            in_flight.start(&pod);
+            in_flight.record(&occurrence);
+            in_flight.record(&occurrence);
+            in_flight.done(&pod.uid);
+            assert_eq!(in_flight.events().len(), 0);
+        }
+        assert!(in_flight.starts.is_empty() && in_flight.by_key.is_empty());
+    }
+}

@@ -1,0 +1,182 @@
+//! Nominations: room on a node that is kept for a pod which is not there yet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use framework::{NominatedPods, NominatingInfo, Pod, Uid};
+
+/// Which pods are nominated to which node.
+///
+/// The pods themselves are kept, in flight or queued. (kube-scheduler looks them up in the queue and
+/// takes a nominated pod in flight for one without requests and priority, which gives its room away a
+/// second time; this is a deliberate difference.)
+#[derive(Debug, Default)]
+pub struct Nominator {
+    /// Never iterated.
+    entries: HashMap<Uid, Entry>,
+    /// By node, in the order of nomination.
+    by_node: BTreeMap<Arc<str>, BTreeMap<u64, Arc<Pod>>>,
+    /// Counts nominations.
+    nominations: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    node: Arc<str>,
+    nomination: u64,
+}
+
+impl Nominator {
+    /// Nominates a pod in place of what it was nominated to: to the node of an
+    /// [`Override`](NominatingInfo::Override), otherwise to the one its status names. With an empty
+    /// name it is nominated to none.
+    ///
+    /// The caller knows that the pod exists and is not bound.
+    pub fn add(&mut self, pod: Arc<Pod>, info: &NominatingInfo) {
+        self.delete(&pod.uid);
+        let node = match info {
+            NominatingInfo::Override(node) => Some(node),
+            NominatingInfo::Noop => pod.nominated_node_name.as_ref(),
+        };
+        let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
+        let nomination = self.nominations;
+        self.nominations += 1;
+        self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
+        self.by_node.entry(node).or_default().insert(nomination, pod);
+    }
+
+    /// Drops the nomination of a pod, if any.
+    pub fn delete(&mut self, uid: &Uid) {
+        let Some(Entry { node, nomination }) = self.entries.remove(uid) else { return };
+        let pods = self.by_node.get_mut(&node).expect("an entry is listed under its node");
+        pods.remove(&nomination);
+        if pods.is_empty() {
+            self.by_node.remove(&node);
+        }
+    }
+
+    /// Follows an update of a pod. The status decides, unless neither version names a node: then a
+    /// nomination that is not written yet is kept.
+    pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
+        let unnamed = old.nominated_node_name.is_none() && new.nominated_node_name.is_none();
+        let kept = self.node_of(&old.uid).filter(|_| unnamed).cloned();
+        self.delete(&old.uid);
+        self.add(new, &kept.map_or(NominatingInfo::Noop, NominatingInfo::Override));
+    }
+
+    /// Replaces the object of a nominated pod; node and order stay as they are.
+    pub fn refresh(&mut self, pod: &Arc<Pod>) {
+        let Some(Entry { node, nomination }) = self.entries.get(&pod.uid) else { return };
+        let listed = self.by_node.get_mut(node).and_then(|pods| pods.get_mut(nomination));
+        *listed.expect("an entry is listed under its node") = pod.clone();
+    }
+
+    /// The node a pod is nominated to.
+    pub fn node_of(&self, uid: &Uid) -> Option<&Arc<str>> {
+        self.entries.get(uid).map(|entry| &entry.node)
+    }
+
+    /// The nodes with nominations, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.by_node.keys().map(|node| &**node)
+    }
+
+    /// Number of nominated pods.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no pod is nominated.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl NominatedPods for Nominator {
+    fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.by_node.get(node).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+
+    use super::*;
+
+    fn to(node: &str) -> NominatingInfo {
+        NominatingInfo::Override(node.into())
+    }
+
+    fn names(nominator: &Nominator, node: &str) -> Vec<String> {
+        nominator.nominated_to(node).iter().map(|pod| pod.key.name.to_string()).collect()
+    }
+
+    #[test]
+    fn the_override_wins_over_the_status() {
+        let mut nominator = Nominator::default();
+        let pod = Arc::new(pod("p").nominated("stated").build());
+        // Info, expected node.
+        let rows = [
+            (NominatingInfo::Noop, Some("stated")),
+            (to("chosen"), Some("chosen")),
+            (to(""), None),
+        ];
+        for (info, expected) in rows {
+            nominator.add(pod.clone(), &info);
+            assert_eq!(nominator.node_of(&pod.uid).map(|node| &**node), expected, "{info:?}");
+            assert_eq!(nominator.len(), usize::from(expected.is_some()));
+        }
+        assert!(nominator.is_empty() && nominator.by_node.is_empty());
+    }
+
+    #[test]
+    fn pods_of_a_node_are_in_the_order_of_nomination() {
+        let mut nominator = Nominator::default();
+        let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(pod(name).build()));
+        for pod in [&c, &a, &b] {
+            nominator.add(pod.clone(), &to("n"));
+        }
+        assert_eq!(names(&nominator, "n"), ["c", "a", "b"]);
+        nominator.delete(&a.uid);
+        nominator.delete(&a.uid);
+        nominator.add(c, &to("n"));
+        assert_eq!(names(&nominator, "n"), ["b", "c"]);
+        assert_eq!(names(&nominator, "elsewhere"), [""; 0]);
+    }
+
+    #[test]
+    fn an_update_keeps_what_is_not_written_yet() {
+        let bare = || Arc::new(pod("p").build());
+        let stated = |node| Arc::new(pod("p").nominated(node).build());
+        // Old, new, expected after an in-memory nomination to `m`.
+        let rows = [
+            (bare(), bare(), Some("m")),
+            (bare(), stated("x"), Some("x")),
+            (stated("x"), stated("y"), Some("y")),
+            (stated("x"), bare(), None),
+        ];
+        for (old, new, expected) in rows {
+            let mut nominator = Nominator::default();
+            nominator.add(old.clone(), &to("m"));
+            nominator.update(&old, new.clone());
+            assert_eq!(nominator.node_of(&new.uid).map(|node| &**node), expected);
+        }
+        let mut nominator = Nominator::default();
+        nominator.update(&bare(), bare());
+        assert!(nominator.is_empty());
+    }
+
+    #[test]
+    fn a_refresh_changes_the_object_only() {
+        let mut nominator = Nominator::default();
+        let [a, b] = ["a", "b"].map(|name| Arc::new(pod(name).build()));
+        nominator.add(a, &to("n"));
+        nominator.add(b, &to("n"));
+        let newer = Arc::new(pod("a").label("app", "web").nominated("x").build());
+        nominator.refresh(&newer);
+        nominator.refresh(&Arc::new(pod("stranger").build()));
+        assert_eq!(nominator.nominated_to("n")[0], newer);
+        assert_eq!(names(&nominator, "n"), ["a", "b"]);
+    }
+}

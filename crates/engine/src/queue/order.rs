@@ -1,0 +1,54 @@
+//! The orders in which pods leave the queues.
+
+use std::cmp::Ordering;
+
+use framework::{QueueSort, QueuedPod};
+
+use super::Cx;
+use super::heap::Order;
+use crate::guard::guarded;
+use crate::ports::Probe;
+use crate::profile::Named;
+
+/// The order of the active queue: the QueueSort plugin of the profiles.
+pub(super) struct SortPlugin<'a> {
+    sort: &'a Named<dyn QueueSort>,
+    probe: &'a mut dyn Probe,
+}
+
+impl<'a> SortPlugin<'a> {
+    /// The order of the profiles at hand.
+    pub(super) fn of(cx: &'a mut Cx<'_>) -> Self {
+        Self { sort: cx.profiles.queue_sort(), probe: &mut *cx.probe }
+    }
+}
+
+impl Order for SortPlugin<'_> {
+    /// A comparison that panics is made by priority and time instead, so that the queue moves on.
+    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        let answer = guarded(&self.sort.name, self.probe, || self.sort.plugin.less(a, b));
+        answer.unwrap_or_else(|_| (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp))
+    }
+}
+
+/// The order of rejected pods in backoff: its end, then the order of the active queue.
+pub(super) struct ExpirationThenSort<'o, 'a>(pub(super) &'o mut SortPlugin<'a>);
+
+impl Order for ExpirationThenSort<'_, '_> {
+    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        match a.backoff_expiration.cmp(&b.backoff_expiration) {
+            Ordering::Less => true,
+            Ordering::Equal => self.0.before(a, b),
+            Ordering::Greater => false,
+        }
+    }
+}
+
+/// The order of pods that failed with an error: the end of their backoff.
+pub(super) struct Expiration;
+
+impl Order for Expiration {
+    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        a.backoff_expiration < b.backoff_expiration
+    }
+}

@@ -1,0 +1,433 @@
+//! Lean Kubernetes API types: the fields a scheduler reads, as they stand in JSON.
+//!
+//! They are decoded from what the API server (or `kubectl get -o json`) writes and are turned into the
+//! compact [`Pod`](crate::Pod) and [`Node`](crate::Node) at once; nothing keeps them. Unknown fields are
+//! skipped, `null` reads as absent, quantities stay text until they are converted.
+//! Writes never come from these types: they do not carry every field.
+
+use std::collections::BTreeMap;
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+
+/// A quantity as written; parsed with its path when the object is converted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct QuantityText(pub String);
+
+impl<'de> Deserialize<'de> for QuantityText {
+    /// Accepts text and bare numbers, as the API server does.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => Ok(Self(text)),
+            serde_json::Value::Number(number) => Ok(Self(number.to_string())),
+            other => Err(D::Error::custom(format!("a quantity is text or a number, not {other}"))),
+        }
+    }
+}
+
+/// Resource name to quantity.
+pub type ResourceList = BTreeMap<String, QuantityText>;
+
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Declares a lean API struct: every field optional in JSON, `null` read as absent.
+macro_rules! api {
+    ($($(#[$meta:meta])* struct $name:ident { $($(#[$fmeta:meta])* $field:ident: $ty:ty,)* })*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct $name {
+            $($(#[$fmeta])* #[serde(deserialize_with = "or_default")] pub $field: $ty,)*
+        }
+    )*};
+}
+
+api! {
+    /// `metadata` of any object.
+    struct ObjectMeta {
+        /// Object name.
+        name: String,
+        /// Namespace, empty for cluster-scoped objects.
+        namespace: String,
+        /// Unique id over the lifetime of the cluster.
+        uid: String,
+        /// Labels.
+        labels: BTreeMap<String, String>,
+        /// Annotations.
+        annotations: BTreeMap<String, String>,
+        /// Opaque version of the object.
+        resource_version: String,
+        /// Generation of the desired state.
+        generation: i64,
+        /// RFC 3339 time of creation.
+        creation_timestamp: Option<String>,
+        /// RFC 3339 time from which the object is being deleted.
+        deletion_timestamp: Option<String>,
+    }
+
+    /// A `v1` Pod.
+    struct Pod {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: PodSpec,
+        /// Observed state.
+        status: PodStatus,
+    }
+
+    /// `spec` of a Pod.
+    struct PodSpec {
+        /// Node the pod is assigned to; empty while unassigned.
+        node_name: String,
+        /// Scheduler that is responsible for the pod.
+        scheduler_name: String,
+        /// Priority; absent counts as 0.
+        priority: Option<i32>,
+        /// `PreemptLowerPriority` (default) or `Never`.
+        preemption_policy: Option<String>,
+        /// Labels a node must carry. A present but empty map is told apart from an absent one.
+        node_selector: Option<BTreeMap<String, String>>,
+        /// Node and pod affinity.
+        affinity: Option<Affinity>,
+        /// Tolerations.
+        tolerations: Vec<Toleration>,
+        /// Regular containers.
+        containers: Vec<Container>,
+        /// Init containers, sidecars (`restartPolicy: Always`) among them.
+        init_containers: Vec<Container>,
+        /// Overhead of the runtime class.
+        overhead: ResourceList,
+        /// Pod-level resources.
+        resources: Option<ResourceRequirements>,
+        /// Gates that hold the pod back from scheduling.
+        scheduling_gates: Vec<SchedulingGate>,
+        /// Topology spread constraints.
+        topology_spread_constraints: Vec<TopologySpreadConstraint>,
+        /// Volumes.
+        volumes: Vec<Volume>,
+        /// Claims for dynamic resources.
+        resource_claims: Vec<PodResourceClaim>,
+        /// Whether the pod uses the network of the host.
+        host_network: bool,
+        /// Whether the pod uses the user namespace of the host; absent counts as true.
+        host_users: Option<bool>,
+    }
+
+    /// `status` of a Pod.
+    struct PodStatus {
+        /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+        phase: String,
+        /// Node that room is reserved on for the pod.
+        nominated_node_name: String,
+        /// RFC 3339 time at which the kubelet acknowledged the pod.
+        start_time: Option<String>,
+        /// Conditions.
+        conditions: Vec<PodCondition>,
+        /// Statuses of the regular containers.
+        container_statuses: Vec<ContainerStatus>,
+        /// Statuses of the init containers.
+        init_container_statuses: Vec<ContainerStatus>,
+        /// Pod-level resources as actuated.
+        resources: Option<ResourceRequirements>,
+        /// Pod-level resources as admitted.
+        allocated_resources: ResourceList,
+        /// Generated resource claims, kept for change detection.
+        resource_claim_statuses: Vec<serde_json::Value>,
+        /// The claim made up for extended resources, kept for change detection.
+        extended_resource_claim_status: Option<serde_json::Value>,
+    }
+
+    /// A condition of a pod.
+    struct PodCondition {
+        /// Type, for example `PodScheduled`.
+        #[serde(rename = "type")]
+        type_: String,
+        /// `True`, `False` or `Unknown`.
+        status: String,
+        /// Machine-readable reason.
+        reason: String,
+        /// Text for people.
+        message: String,
+    }
+
+    /// Status of a container.
+    struct ContainerStatus {
+        /// Container name.
+        name: String,
+        /// Resources as actuated.
+        resources: Option<ResourceRequirements>,
+        /// Resources as admitted.
+        allocated_resources: ResourceList,
+    }
+
+    /// A container.
+    struct Container {
+        /// Container name.
+        name: String,
+        /// Image reference.
+        image: String,
+        /// Requests and limits.
+        resources: ResourceRequirements,
+        /// Ports.
+        ports: Vec<ContainerPort>,
+        /// `Always` makes an init container a sidecar.
+        restart_policy: Option<String>,
+        /// Rules for container exits.
+        restart_policy_rules: Vec<ContainerRestartRule>,
+    }
+
+    /// A rule for the exit of a container.
+    struct ContainerRestartRule {
+        /// What happens, for example `RestartAllContainers`.
+        action: String,
+    }
+
+    /// Requests and limits.
+    struct ResourceRequirements {
+        /// Limits.
+        limits: ResourceList,
+        /// Requests.
+        requests: ResourceList,
+    }
+
+    /// A port of a container.
+    struct ContainerPort {
+        /// Port inside the container.
+        container_port: i32,
+        /// Port on the node; 0 for none.
+        host_port: i32,
+        /// Address on the node; empty means all.
+        #[serde(rename = "hostIP")]
+        host_ip: String,
+        /// `TCP` when empty.
+        protocol: String,
+    }
+
+    /// A scheduling gate.
+    struct SchedulingGate {
+        /// Gate name.
+        name: String,
+    }
+
+    /// A toleration.
+    struct Toleration {
+        /// Taint key; empty matches every key.
+        key: String,
+        /// `Equal` (also when empty), `Exists`, `Lt` or `Gt`.
+        operator: String,
+        /// Taint value.
+        value: String,
+        /// Taint effect; empty matches every effect.
+        effect: String,
+    }
+
+    /// A taint of a node.
+    struct Taint {
+        /// Taint key.
+        key: String,
+        /// Taint value.
+        value: String,
+        /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+        effect: String,
+    }
+
+    /// Affinity rules of a pod.
+    struct Affinity {
+        /// Rules on nodes.
+        node_affinity: Option<NodeAffinity>,
+        /// Rules that draw pods together.
+        pod_affinity: Option<PodAffinity>,
+        /// Rules that keep pods apart.
+        pod_anti_affinity: Option<PodAffinity>,
+    }
+
+    /// Node affinity.
+    struct NodeAffinity {
+        /// Must hold.
+        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+        required: Option<NodeSelector>,
+        /// Should hold, by weight. An absent list is told apart from an empty one.
+        #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+        preferred: Option<Vec<PreferredSchedulingTerm>>,
+    }
+
+    /// Alternatives a node may satisfy.
+    struct NodeSelector {
+        /// Terms, ORed.
+        node_selector_terms: Vec<NodeSelectorTerm>,
+    }
+
+    /// Requirements on one node, ANDed.
+    struct NodeSelectorTerm {
+        /// Requirements on labels.
+        match_expressions: Vec<SelectorRequirement>,
+        /// Requirements on fields.
+        match_fields: Vec<SelectorRequirement>,
+    }
+
+    /// One requirement of a selector.
+    struct SelectorRequirement {
+        /// Label key or field path.
+        key: String,
+        /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
+        operator: String,
+        /// Values.
+        values: Vec<String>,
+    }
+
+    /// A weighted preference for nodes.
+    struct PreferredSchedulingTerm {
+        /// Weight, 1 to 100.
+        weight: i32,
+        /// The preference.
+        preference: NodeSelectorTerm,
+    }
+
+    /// Pod affinity or anti-affinity.
+    struct PodAffinity {
+        /// Must hold.
+        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+        required: Vec<PodAffinityTerm>,
+        /// Should hold, by weight.
+        #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+        preferred: Vec<WeightedPodAffinityTerm>,
+    }
+
+    /// A term on the pods of a topology domain.
+    struct PodAffinityTerm {
+        /// Pods meant; absent matches none.
+        label_selector: Option<LabelSelector>,
+        /// Namespaces meant.
+        namespaces: Vec<String>,
+        /// Further namespaces, by their labels.
+        namespace_selector: Option<LabelSelector>,
+        /// Label of the node that names the domain.
+        topology_key: String,
+    }
+
+    /// A weighted term.
+    struct WeightedPodAffinityTerm {
+        /// Weight, 1 to 100.
+        weight: i32,
+        /// The term.
+        pod_affinity_term: PodAffinityTerm,
+    }
+
+    /// A label selector.
+    struct LabelSelector {
+        /// Exact pairs.
+        match_labels: BTreeMap<String, String>,
+        /// Further requirements.
+        match_expressions: Vec<SelectorRequirement>,
+    }
+
+    /// A topology spread constraint.
+    struct TopologySpreadConstraint {
+        /// Greatest allowed difference between domains.
+        max_skew: i32,
+        /// Label of the node that names the domain.
+        topology_key: String,
+        /// `DoNotSchedule` or `ScheduleAnyway`.
+        when_unsatisfiable: String,
+        /// Pods counted.
+        label_selector: Option<LabelSelector>,
+        /// Least number of domains.
+        min_domains: Option<i32>,
+        /// `Honor` (default) or `Ignore`.
+        node_affinity_policy: Option<String>,
+        /// `Honor` or `Ignore` (default).
+        node_taints_policy: Option<String>,
+        /// Keys whose value on the pod joins the selector.
+        match_label_keys: Vec<String>,
+    }
+
+    /// A volume; only what placement depends on.
+    struct Volume {
+        /// Volume name.
+        name: String,
+        /// Reference to a claim.
+        persistent_volume_claim: Option<ClaimVolumeSource>,
+        /// A claim made for the pod.
+        ephemeral: Option<serde_json::Value>,
+        /// An image mounted as a volume.
+        image: Option<ImageVolumeSource>,
+        /// In-tree disk, exclusive by rule.
+        gce_persistent_disk: Option<serde_json::Value>,
+        /// In-tree disk, exclusive by rule.
+        aws_elastic_block_store: Option<serde_json::Value>,
+        /// In-tree disk, exclusive by rule.
+        iscsi: Option<serde_json::Value>,
+        /// In-tree disk, exclusive by rule.
+        rbd: Option<serde_json::Value>,
+    }
+
+    /// Reference to a claim in the namespace of the pod.
+    struct ClaimVolumeSource {
+        /// Claim name.
+        claim_name: String,
+    }
+
+    /// Reference to an image.
+    struct ImageVolumeSource {
+        /// Image reference.
+        reference: String,
+    }
+
+    /// Reference to a resource claim.
+    struct PodResourceClaim {
+        /// Name within the pod.
+        name: String,
+    }
+
+    /// A `v1` Node.
+    struct Node {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: NodeSpec,
+        /// Observed state.
+        status: NodeStatus,
+    }
+
+    /// `spec` of a Node.
+    struct NodeSpec {
+        /// Cordoned.
+        unschedulable: bool,
+        /// Taints.
+        taints: Vec<Taint>,
+    }
+
+    /// `status` of a Node.
+    struct NodeStatus {
+        /// Resources for pods.
+        allocatable: ResourceList,
+        /// Conditions.
+        conditions: Vec<NodeCondition>,
+        /// Images present.
+        images: Vec<ContainerImage>,
+        /// Features the kubelet declares.
+        declared_features: Vec<String>,
+    }
+
+    /// A condition of a node.
+    struct NodeCondition {
+        /// Type, for example `Ready`.
+        #[serde(rename = "type")]
+        type_: String,
+        /// `True`, `False` or `Unknown`.
+        status: String,
+    }
+
+    /// An image on a node.
+    struct ContainerImage {
+        /// Names by which the image is known.
+        names: Vec<String>,
+        /// Size in bytes.
+        size_bytes: i64,
+    }
+}

@@ -1,0 +1,215 @@
+//! A set of nodes as bits.
+
+use crate::NodeIx;
+
+const WORD: usize = 64;
+
+/// A set of node ids, one bit each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeBits {
+    words: Vec<u64>,
+}
+
+impl NodeBits {
+    /// An empty set with room for ids below `len`.
+    pub fn with_len(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(WORD)] }
+    }
+
+    /// Whether `node` is in the set.
+    #[inline]
+    pub fn contains(&self, node: NodeIx) -> bool {
+        let (word, bit) = place(node);
+        self.words.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    /// Adds `node`, growing as needed; returns whether it is new.
+    pub fn insert(&mut self, node: NodeIx) -> bool {
+        let (word, bit) = place(node);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        new
+    }
+
+    /// Removes `node`; returns whether it was there.
+    pub fn remove(&mut self, node: NodeIx) -> bool {
+        let (word, bit) = place(node);
+        match self.words.get_mut(word) {
+            Some(bits) => {
+                let there = *bits & bit != 0;
+                *bits &= !bit;
+                there
+            }
+            None => false,
+        }
+    }
+
+    /// Empties the set and makes it equal to `other`, keeping the allocation.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.words.clear();
+        self.words.extend_from_slice(&other.words);
+    }
+
+    /// Keeps the nodes that are also in `other`.
+    pub fn intersect(&mut self, other: &Self) {
+        let common = self.words.len().min(other.words.len());
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine &= theirs;
+        }
+        self.words[common..].fill(0);
+    }
+
+    /// Adds the nodes of `other`.
+    pub fn union(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine |= theirs;
+        }
+    }
+
+    /// Removes the nodes of `other`.
+    pub fn subtract(&mut self, other: &Self) {
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine &= !theirs;
+        }
+    }
+
+    /// Removes every node.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Number of nodes in the set.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// Whether no node is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|bits| *bits == 0)
+    }
+
+    /// The nodes in ascending order of id.
+    pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
+        self.words
+            .iter()
+            .enumerate()
+            .flat_map(|(word, bits)| Ones { base: word * WORD, bits: *bits })
+    }
+
+    /// Keeps the nodes for which `keep` holds. Blocks of 64 ids are decided at a time, so a column
+    /// kernel in `keep` stays free of branches between nodes of one block.
+    #[inline]
+    pub fn retain(&mut self, mut keep: impl FnMut(NodeIx) -> bool) {
+        for (word, bits) in self.words.iter_mut().enumerate() {
+            let mut left = *bits;
+            while left != 0 {
+                let bit = left.trailing_zeros() as usize;
+                left &= left - 1;
+                if !keep(NodeIx::new(word * WORD + bit)) {
+                    *bits &= !(1 << bit);
+                }
+            }
+        }
+    }
+
+    /// Visits blocks of 64 ids: the first id of the block and its bits, which may be changed. Empty
+    /// blocks are passed over.
+    #[inline]
+    pub fn for_each_block(&mut self, mut visit: impl FnMut(usize, &mut u64)) {
+        for (word, bits) in self.words.iter_mut().enumerate() {
+            if *bits != 0 {
+                visit(word * WORD, bits);
+            }
+        }
+    }
+}
+
+impl FromIterator<NodeIx> for NodeBits {
+    fn from_iter<I: IntoIterator<Item = NodeIx>>(nodes: I) -> Self {
+        let mut bits = Self::default();
+        for node in nodes {
+            bits.insert(node);
+        }
+        bits
+    }
+}
+
+#[inline]
+fn place(node: NodeIx) -> (usize, u64) {
+    (node.index() / WORD, 1 << (node.index() % WORD))
+}
+
+struct Ones {
+    base: usize,
+    bits: u64,
+}
+
+impl Iterator for Ones {
+    type Item = NodeIx;
+
+    #[inline]
+    fn next(&mut self) -> Option<NodeIx> {
+        if self.bits == 0 {
+            return None;
+        }
+        let bit = self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(NodeIx::new(self.base + bit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bits(ids: &BTreeSet<usize>) -> NodeBits {
+        ids.iter().map(|id| NodeIx::new(*id)).collect()
+    }
+
+    fn ids(bits: &NodeBits) -> BTreeSet<usize> {
+        bits.iter().map(NodeIx::index).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(
+            a in prop::collection::btree_set(0_usize..300, 0..80),
+            b in prop::collection::btree_set(0_usize..300, 0..80),
+        ) {
+            let check = |change: fn(&mut NodeBits, &NodeBits), expected: BTreeSet<usize>| {
+                let mut set = bits(&a);
+                change(&mut set, &bits(&b));
+                prop_assert_eq!(set.count(), expected.len());
+                prop_assert_eq!(ids(&set), expected);
+                Ok(())
+            };
+            check(NodeBits::intersect, a.intersection(&b).copied().collect())?;
+            check(NodeBits::union, a.union(&b).copied().collect())?;
+            check(NodeBits::subtract, a.difference(&b).copied().collect())?;
+            check(NodeBits::copy_from, b.clone())?;
+            let mut odd = bits(&a);
+            odd.retain(|node| node.index() % 2 == 1);
+            prop_assert_eq!(ids(&odd), a.iter().copied().filter(|id| id % 2 == 1).collect());
+        }
+    }
+
+    #[test]
+    fn insert_and_remove_tell_whether_something_changed() {
+        let mut set = NodeBits::default();
+        assert!(set.insert(NodeIx::new(70)));
+        assert!(!set.insert(NodeIx::new(70)));
+        assert!(set.contains(NodeIx::new(70)) && !set.contains(NodeIx::new(700)));
+        assert!(set.remove(NodeIx::new(70)) && !set.remove(NodeIx::new(70)));
+        assert!(set.is_empty());
+    }
+}

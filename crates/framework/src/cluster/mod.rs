@@ -1,0 +1,473 @@
+//! The cluster as the scheduler sees it: a table of nodes and the pods placed on them.
+//!
+//! Nodes are rows with dense ids. Numbers that every decision reads are columns; labels, taints, host
+//! ports, images and features index sets of nodes. Everything is kept up to date as nodes and pods
+//! come and go, so a decision never scans pods.
+//!
+//! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
+//! pods but is in no set and no list of nodes, until the node appears.
+
+mod columns;
+mod images;
+mod labels;
+mod pods;
+mod posting;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+pub use self::columns::{CpuMemoryColumns, ResourceColumns, ScalarAmount, ScalarColumn};
+pub use self::images::ImageState;
+pub use self::pods::{PlacedPod, PodIx};
+pub use self::posting::Posting;
+pub use self::view::{NodeView, Overlay};
+
+use self::columns::Scalars;
+use self::images::ImageIndex;
+use self::labels::{LabelIndex, RowLabels};
+use self::pods::Pods;
+use crate::{HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint};
+
+/// The dense id of a node. Ids of nodes that are gone are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIx(u32);
+
+impl NodeIx {
+    /// The node at this index of every column.
+    ///
+    /// # Panics
+    /// At 2^32 nodes.
+    #[inline]
+    pub fn new(index: usize) -> Self {
+        Self(u32::try_from(index).expect("fewer than 2^32 nodes"))
+    }
+
+    /// The index into columns.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What of a node only some decisions read.
+#[derive(Debug, Clone, Default)]
+struct Row {
+    name: Arc<str>,
+    labels: RowLabels,
+    taints: Box<[Taint]>,
+    images: Box<[Arc<str>]>,
+    declared_features: Box<[Arc<str>]>,
+    pods: Vec<PodIx>,
+    conditions: u64,
+    annotations: u64,
+}
+
+/// Nodes, the pods placed on them, and what is counted about both.
+///
+/// Plugins see it through `&Cluster`; the engine alone changes it.
+#[derive(Debug, Clone, Default)]
+pub struct Cluster {
+    by_name: HashMap<Arc<str>, NodeIx>,
+    rows: Vec<Row>,
+    free: Vec<NodeIx>,
+    nodes: NodeBits,
+    node_count: usize,
+    allocatable: ResourceColumns,
+    requested: ResourceColumns,
+    non_zero_requested: CpuMemoryColumns,
+    allowed_pods: Vec<i64>,
+    pod_counts: Vec<i64>,
+    scalars: Scalars,
+    unschedulable: NodeBits,
+    labels: LabelIndex,
+    taints: BTreeMap<Taint, Posting>,
+    features: BTreeMap<Arc<str>, Posting>,
+    ports: BTreeMap<(Protocol, i32), Posting>,
+    images: ImageIndex,
+    pods: Pods,
+    with_required_anti_affinity: BTreeSet<PodIx>,
+}
+
+/// Reading.
+impl Cluster {
+    /// Number of nodes, ghosts not counted.
+    pub const fn node_count(&self) -> usize {
+        self.node_count
+    }
+
+    /// One more than the highest index of any node: the length of every column.
+    pub fn table_len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// All nodes, without ghosts.
+    pub const fn nodes(&self) -> &NodeBits {
+        &self.nodes
+    }
+
+    /// The node called `name`, if it exists and is no ghost.
+    pub fn node_named(&self, name: &str) -> Option<NodeIx> {
+        self.by_name.get(name).copied().filter(|node| self.nodes.contains(*node))
+    }
+
+    /// The view of one node.
+    ///
+    /// # Panics
+    /// The id is none of this cluster.
+    #[inline]
+    pub fn node(&self, node: NodeIx) -> NodeView<'_> {
+        NodeView::new(self, node)
+    }
+
+    /// The name of a node.
+    #[inline]
+    pub fn node_name(&self, node: NodeIx) -> &Arc<str> {
+        &self.rows[node.index()].name
+    }
+
+    /// Resources for pods.
+    pub const fn allocatable(&self) -> &ResourceColumns {
+        &self.allocatable
+    }
+
+    /// Sum of what the pods on each node request.
+    pub const fn requested(&self) -> &ResourceColumns {
+        &self.requested
+    }
+
+    /// The same for scoring, where a container that asks for nothing counts with a default.
+    pub const fn non_zero_requested(&self) -> &CpuMemoryColumns {
+        &self.non_zero_requested
+    }
+
+    /// Number of pods each node takes.
+    pub fn allowed_pods(&self) -> &[i64] {
+        &self.allowed_pods
+    }
+
+    /// Number of pods on each node.
+    pub fn pod_counts(&self) -> &[i64] {
+        &self.pod_counts
+    }
+
+    /// The scalar resource called `name`, if any node has or any pod requests it.
+    pub fn scalar(&self, name: &str) -> Option<&ScalarColumn> {
+        self.scalars.get(name)
+    }
+
+    /// Nodes that are cordoned.
+    pub const fn unschedulable(&self) -> &NodeBits {
+        &self.unschedulable
+    }
+
+    /// Every distinct taint and the nodes that carry it.
+    pub fn taints(&self) -> impl Iterator<Item = (&Taint, &Posting)> {
+        self.taints.iter()
+    }
+
+    /// Nodes that declare `feature`.
+    pub fn declaring(&self, feature: &str) -> Option<&Posting> {
+        self.features.get(feature)
+    }
+
+    /// Nodes on which some pod uses this host port, under whatever address.
+    pub fn using_port(&self, port: &HostPort) -> Option<&Posting> {
+        self.ports.get(&(port.protocol.clone(), port.port))
+    }
+
+    /// The image called `name`, if any node has it.
+    pub fn image(&self, name: &str) -> Option<&ImageState> {
+        self.images.get(name)
+    }
+
+    /// Nodes that carry the label `key`, with any value.
+    pub fn with_label_key(&self, key: &str) -> Option<&Posting> {
+        self.labels.with_key(key)
+    }
+
+    /// Nodes that carry the label `key` with exactly `value`.
+    pub fn with_label(&self, key: &str, value: &str) -> Option<&Posting> {
+        self.labels.with_value(key, value)
+    }
+
+    /// Adds to `bits` the nodes whose value of the label `key` passes `wanted`. Costs one call per
+    /// distinct value.
+    pub fn union_labelled_into(
+        &self,
+        key: &str,
+        wanted: impl Fn(&str) -> bool,
+        bits: &mut NodeBits,
+    ) {
+        self.labels.union_values_into(key, wanted, bits);
+    }
+
+    /// Placed pods in ascending order of id, those on ghosts included.
+    pub fn pods(&self) -> impl Iterator<Item = &PlacedPod> {
+        self.pods.iter()
+    }
+
+    /// Number of placed pods.
+    pub const fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// A placed pod.
+    ///
+    /// # Panics
+    /// The id is none of this cluster.
+    pub fn pod(&self, pod: PodIx) -> &PlacedPod {
+        self.pods.get(pod)
+    }
+
+    /// Placed pods that have a required anti-affinity term.
+    pub fn pods_with_required_anti_affinity(&self) -> impl Iterator<Item = &PlacedPod> {
+        self.with_required_anti_affinity.iter().map(|pod| self.pods.get(*pod))
+    }
+
+    /// A node as an object of its own, for comparing with an update. Its images are known to the
+    /// cluster only by name and first size, so they are left out.
+    pub fn to_node(&self, node: NodeIx) -> Node {
+        let row = &self.rows[node.index()];
+        let mut allocatable = self.allocatable.get(node);
+        allocatable.scalars = self
+            .scalars
+            .iter()
+            .map(|(name, column)| (name.clone(), column.get(node).allocatable))
+            .filter(|(_, amount)| *amount != 0)
+            .collect();
+        Node {
+            name: row.name.clone(),
+            labels: self.labels.pairs(&row.labels).map(|(k, v)| (k.clone(), v.clone())).collect(),
+            taints: row.taints.clone(),
+            unschedulable: self.unschedulable.contains(node),
+            allocatable,
+            allowed_pods: self.allowed_pods[node.index()],
+            images: Box::default(),
+            declared_features: row.declared_features.clone(),
+            conditions: row.conditions,
+            annotations: row.annotations,
+        }
+    }
+}
+
+/// Changing; for the engine and for tests that build a cluster.
+impl Cluster {
+    /// Adds a node or replaces the one of its name. Pods placed under that name count on it.
+    pub fn set_node(&mut self, node: &Node) -> NodeIx {
+        let ix = self.row_named(&node.name);
+        self.clear_node(ix);
+        self.nodes.insert(ix);
+        self.node_count += 1;
+        self.allocatable.set(ix, &node.allocatable);
+        self.allowed_pods[ix.index()] = node.allowed_pods;
+        for (name, amount) in &node.allocatable.scalars {
+            self.change_scalar(ix, name, |scalar| scalar.allocatable = *amount);
+        }
+        if node.unschedulable {
+            self.unschedulable.insert(ix);
+        }
+        for taint in &node.taints {
+            self.taints.entry(taint.clone()).or_default().insert(ix);
+        }
+        for feature in &node.declared_features {
+            self.features.entry(feature.clone()).or_default().insert(ix);
+        }
+        let labels = self.labels.insert(ix, &node.labels);
+        let images = self.images.insert(ix, &node.images);
+        let row = &mut self.rows[ix.index()];
+        row.labels = labels;
+        row.images = images;
+        row.taints.clone_from(&node.taints);
+        row.declared_features.clone_from(&node.declared_features);
+        row.conditions = node.conditions;
+        row.annotations = node.annotations;
+        ix
+    }
+
+    /// Removes the node called `name`; its pods stay on a ghost. Returns whether it existed.
+    pub fn remove_node(&mut self, name: &str) -> bool {
+        let Some(ix) = self.node_named(name) else { return false };
+        self.clear_node(ix);
+        self.drop_if_empty_ghost(ix);
+        true
+    }
+
+    /// Places `pod` on the node called `node`, a ghost if that is not known.
+    pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
+        let ix = self.row_named(node);
+        self.count_requests(ix, &pod, 1);
+        for port in &pod.spec.host_ports {
+            self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
+        }
+        let anti_affine = pod.spec.has_required_anti_affinity();
+        let pods = &mut self.rows[ix.index()].pods;
+        let placed = self.pods.insert(PlacedPod { pod, node: ix, slot: pods.len() });
+        pods.push(placed);
+        if anti_affine {
+            self.with_required_anti_affinity.insert(placed);
+        }
+        placed
+    }
+
+    /// Takes a placed pod off its node.
+    ///
+    /// # Panics
+    /// The id is none of this cluster.
+    pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
+        let placed = self.pods.remove(pod);
+        self.with_required_anti_affinity.remove(&pod);
+        let pods = &mut self.rows[placed.node.index()].pods;
+        pods.swap_remove(placed.slot);
+        if let Some(moved) = pods.get(placed.slot) {
+            self.pods.get_mut(*moved).slot = placed.slot;
+        }
+        self.count_requests(placed.node, &placed.pod, -1);
+        for port in &placed.pod.spec.host_ports {
+            self.forget_port(placed.node, port);
+        }
+        self.drop_if_empty_ghost(placed.node);
+        placed
+    }
+
+    fn row_named(&mut self, name: &str) -> NodeIx {
+        if let Some(ix) = self.by_name.get(name) {
+            return *ix;
+        }
+        let ix = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(Row::default());
+            let len = self.rows.len();
+            self.allocatable.grow(len);
+            self.requested.grow(len);
+            self.non_zero_requested.grow(len);
+            self.allowed_pods.resize(len, 0);
+            self.pod_counts.resize(len, 0);
+            NodeIx::new(len - 1)
+        });
+        let name: Arc<str> = name.into();
+        self.rows[ix.index()].name = name.clone();
+        self.by_name.insert(name, ix);
+        ix
+    }
+
+    /// Takes the node object out of a row and leaves its pods: the row is a ghost afterwards.
+    fn clear_node(&mut self, ix: NodeIx) {
+        if !self.nodes.remove(ix) {
+            return;
+        }
+        self.node_count -= 1;
+        self.unschedulable.remove(ix);
+        let row = std::mem::take(&mut self.rows[ix.index()]);
+        self.labels.remove(ix, &row.labels);
+        self.images.remove(ix, &row.images);
+        for taint in &row.taints {
+            remove_from(&mut self.taints, taint, ix);
+        }
+        for feature in &row.declared_features {
+            remove_from(&mut self.features, feature, ix);
+        }
+        self.allocatable.set(ix, &crate::Resources::default());
+        self.allowed_pods[ix.index()] = 0;
+        self.scalars.retain(|_, column| {
+            column.change(ix, |scalar| scalar.allocatable = 0);
+            !column.is_unused()
+        });
+        self.rows[ix.index()] = Row { name: row.name, pods: row.pods, ..Row::default() };
+    }
+
+    fn drop_if_empty_ghost(&mut self, ix: NodeIx) {
+        let row = &mut self.rows[ix.index()];
+        if row.pods.is_empty() && !self.nodes.contains(ix) {
+            let row = std::mem::take(row);
+            self.by_name.remove(&row.name);
+            self.free.push(ix);
+        }
+    }
+
+    fn count_requests(&mut self, ix: NodeIx, pod: &Pod, sign: i64) {
+        let saturated = |amount: i64| amount == i64::MAX || amount == i64::MIN;
+        let before = self.requested.get(ix);
+        if sign < 0 && (saturated(before.memory) || saturated(before.milli_cpu)) {
+            return self.recount_requests(ix);
+        }
+        let requests = &pod.requests;
+        self.requested.add(ix, &requests.placed, sign);
+        self.non_zero_requested.add(ix, requests.placed_non_zero, sign);
+        self.pod_counts[ix.index()] += sign;
+        for (name, amount) in &requests.placed.scalars {
+            self.change_scalar(ix, name, |scalar| {
+                columns::add(&mut scalar.requested, *amount, sign)
+            });
+        }
+    }
+
+    /// Sums a row from its pods, where the running sum had hit the limit of 64 bits.
+    fn recount_requests(&mut self, ix: NodeIx) {
+        self.requested.set(ix, &crate::Resources::default());
+        self.non_zero_requested.set(ix, crate::CpuMemory::default());
+        self.pod_counts[ix.index()] = 0;
+        self.scalars
+            .values_mut()
+            .for_each(|column| column.change(ix, |scalar| scalar.requested = 0));
+        let pods = self.rows[ix.index()].pods.clone();
+        for pod in pods {
+            let pod = self.pods.get(pod).pod.clone();
+            self.count_requests(ix, &pod, 1);
+        }
+    }
+
+    fn change_scalar(
+        &mut self,
+        ix: NodeIx,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut ScalarAmount),
+    ) {
+        let column = match self.scalars.get_mut(name) {
+            Some(column) => column,
+            None => self.scalars.entry(name.clone()).or_default(),
+        };
+        column.change(ix, change);
+        if column.is_unused() {
+            self.scalars.remove(name);
+        }
+    }
+
+    /// A port stays on record while any other pod of the node uses it.
+    ///
+    /// kube-scheduler forgets it with the first of them, and would then give it out again.
+    fn forget_port(&mut self, ix: NodeIx, port: &HostPort) {
+        let same = |other: &HostPort| other.protocol == port.protocol && other.port == port.port;
+        let mut others = self.rows[ix.index()].pods.iter();
+        if !others.any(|pod| self.pods.get(*pod).pod.spec.host_ports.iter().any(same)) {
+            remove_from(&mut self.ports, &(port.protocol.clone(), port.port), ix);
+        }
+    }
+}
+
+/// Labels of a row as an object, for views.
+impl Cluster {
+    fn row(&self, ix: NodeIx) -> &Row {
+        &self.rows[ix.index()]
+    }
+
+    fn label(&self, ix: NodeIx, key: &str) -> Option<&str> {
+        self.labels.get(&self.row(ix).labels, key).map(AsRef::as_ref)
+    }
+
+    fn labels_of(&self, ix: NodeIx) -> Labels {
+        let pairs = self.labels.pairs(&self.row(ix).labels);
+        pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+fn remove_from<K: Ord>(index: &mut BTreeMap<K, Posting>, key: &K, node: NodeIx) {
+    if let Some(posting) = index.get_mut(key) {
+        posting.remove(node);
+        if posting.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! One node, as the one-node forms see it.
+
+use std::sync::Arc;
+
+use super::{Cluster, NodeIx, PodIx, ScalarAmount, columns};
+use crate::{CpuMemory, HostPort, Labels, NodeFields, Pod, Resources, Taint};
+
+/// Pods taken to be on or off a node, beside those that are: for nominated pods and preemption.
+#[derive(Debug, Clone, Default)]
+pub struct Overlay {
+    added: Vec<Arc<Pod>>,
+    removed: Vec<PodIx>,
+    requested: Resources,
+    scalars: Vec<(Arc<str>, i64)>,
+    non_zero_requested: CpuMemory,
+    pod_count: i64,
+}
+
+impl Overlay {
+    /// Takes `pod` to run on the node.
+    pub fn add(&mut self, pod: Arc<Pod>) {
+        self.count(&pod, 1);
+        self.added.push(pod);
+    }
+
+    /// Takes `pod`, which is placed on the node, to be gone.
+    pub fn remove(&mut self, cluster: &Cluster, pod: PodIx) {
+        self.count(&cluster.pod(pod).pod, -1);
+        self.removed.push(pod);
+    }
+
+    fn count(&mut self, pod: &Pod, sign: i64) {
+        let placed = &pod.requests.placed;
+        columns::add(&mut self.requested.milli_cpu, placed.milli_cpu, sign);
+        columns::add(&mut self.requested.memory, placed.memory, sign);
+        columns::add(&mut self.requested.ephemeral_storage, placed.ephemeral_storage, sign);
+        let non_zero = pod.requests.placed_non_zero;
+        columns::add(&mut self.non_zero_requested.milli_cpu, non_zero.milli_cpu, sign);
+        columns::add(&mut self.non_zero_requested.memory, non_zero.memory, sign);
+        for (name, amount) in &placed.scalars {
+            match self.scalars.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => columns::add(sum, *amount, sign),
+                None => self.scalars.push((name.clone(), amount.saturating_mul(sign))),
+            }
+        }
+        self.pod_count += sign;
+    }
+}
+
+/// A node of the cluster, possibly with an [`Overlay`].
+#[derive(Debug, Clone, Copy)]
+pub struct NodeView<'a> {
+    cluster: &'a Cluster,
+    ix: NodeIx,
+    overlay: Option<&'a Overlay>,
+}
+
+impl<'a> NodeView<'a> {
+    #[inline]
+    pub(super) const fn new(cluster: &'a Cluster, ix: NodeIx) -> Self {
+        Self { cluster, ix, overlay: None }
+    }
+
+    /// The same node with other pods on it.
+    #[must_use]
+    pub const fn with<'b>(self, overlay: &'b Overlay) -> NodeView<'b>
+    where
+        'a: 'b,
+    {
+        NodeView { cluster: self.cluster, ix: self.ix, overlay: Some(overlay) }
+    }
+
+    /// The cluster the node is part of.
+    pub const fn cluster(&self) -> &'a Cluster {
+        self.cluster
+    }
+
+    /// The dense id.
+    #[inline]
+    pub const fn ix(&self) -> NodeIx {
+        self.ix
+    }
+
+    /// The name.
+    pub fn name(&self) -> &'a Arc<str> {
+        self.cluster.node_name(self.ix)
+    }
+
+    /// The value of the label `key`.
+    pub fn label(&self, key: &str) -> Option<&'a str> {
+        self.cluster.label(self.ix, key)
+    }
+
+    /// All labels, as an object of their own.
+    pub fn labels(&self) -> Labels {
+        self.cluster.labels_of(self.ix)
+    }
+
+    /// The taints, in the order of the object.
+    pub fn taints(&self) -> &'a [Taint] {
+        &self.cluster.row(self.ix).taints
+    }
+
+    /// Whether the node is cordoned.
+    pub fn is_unschedulable(&self) -> bool {
+        self.cluster.unschedulable.contains(self.ix)
+    }
+
+    /// Features the kubelet declares, sorted.
+    pub fn declared_features(&self) -> &'a [Arc<str>] {
+        &self.cluster.row(self.ix).declared_features
+    }
+
+    /// Resources for pods, without scalars.
+    pub fn allocatable(&self) -> Resources {
+        self.cluster.allocatable.get(self.ix)
+    }
+
+    /// Sum of what the pods request, without scalars.
+    pub fn requested(&self) -> Resources {
+        let mut requested = self.cluster.requested.get(self.ix);
+        if let Some(overlay) = self.overlay {
+            columns::add(&mut requested.milli_cpu, overlay.requested.milli_cpu, 1);
+            columns::add(&mut requested.memory, overlay.requested.memory, 1);
+            let more = overlay.requested.ephemeral_storage;
+            columns::add(&mut requested.ephemeral_storage, more, 1);
+        }
+        requested
+    }
+
+    /// The same for scoring, where a container that asks for nothing counts with a default.
+    pub fn non_zero_requested(&self) -> CpuMemory {
+        let mut requested = self.cluster.non_zero_requested.get(self.ix);
+        if let Some(overlay) = self.overlay {
+            columns::add(&mut requested.milli_cpu, overlay.non_zero_requested.milli_cpu, 1);
+            columns::add(&mut requested.memory, overlay.non_zero_requested.memory, 1);
+        }
+        requested
+    }
+
+    /// The amounts of a scalar resource, zero if the node does not have it.
+    pub fn scalar(&self, name: &str) -> ScalarAmount {
+        let mut amount = self.cluster.scalar(name).map(|c| c.get(self.ix)).unwrap_or_default();
+        if let Some(overlay) = self.overlay {
+            let more = overlay.scalars.iter().find(|(known, _)| **known == *name);
+            columns::add(&mut amount.requested, more.map_or(0, |(_, sum)| *sum), 1);
+        }
+        amount
+    }
+
+    /// Number of pods the node takes.
+    pub fn allowed_pods(&self) -> i64 {
+        self.cluster.allowed_pods[self.ix.index()]
+    }
+
+    /// Number of pods on the node.
+    pub fn pod_count(&self) -> i64 {
+        self.cluster.pod_counts[self.ix.index()] + self.overlay.map_or(0, |o| o.pod_count)
+    }
+
+    /// The pods on the node.
+    pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
+        let (cluster, overlay) = (self.cluster, self.overlay);
+        let removed = overlay.map_or(&[][..], |overlay| &overlay.removed);
+        let added = overlay.map_or(&[][..], |overlay| &overlay.added);
+        let placed = cluster.row(self.ix).pods.iter().filter(|pod| !removed.contains(pod));
+        placed.map(|pod| &cluster.pod(*pod).pod).chain(added)
+    }
+
+    /// Whether a pod on the node uses a host port that `wanted` conflicts with.
+    pub fn has_port_conflict(&self, wanted: &HostPort) -> bool {
+        let used = self.cluster.using_port(wanted).is_some_and(|nodes| nodes.contains(self.ix));
+        (used || self.overlay.is_some_and(|overlay| !overlay.added.is_empty()))
+            && self
+                .pods()
+                .any(|pod| pod.spec.host_ports.iter().any(|port| port.conflicts_with(wanted)))
+    }
+}
+
+impl NodeFields for NodeView<'_> {
+    fn name(&self) -> &str {
+        self.cluster.node_name(self.ix)
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.cluster.label(self.ix, key)
+    }
+}

@@ -1,0 +1,277 @@
+//! Cluster events: what changed, as plugins register for it.
+
+use std::fmt;
+use std::ops::BitOr;
+use std::sync::Arc;
+
+use crate::{Node, Pod};
+
+/// The kind of object an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventResource {
+    /// Any pod; registered by plugins, matches the two below.
+    Pod,
+    /// A pod with a node; incoming events only.
+    AssignedPod,
+    /// A pod without a node; incoming events only.
+    UnschedulablePod,
+    /// A node.
+    Node,
+    /// A persistent volume.
+    PersistentVolume,
+    /// A claim on a persistent volume.
+    PersistentVolumeClaim,
+    /// A CSINode.
+    CsiNode,
+    /// A CSIDriver.
+    CsiDriver,
+    /// A VolumeAttachment.
+    VolumeAttachment,
+    /// A CSIStorageCapacity.
+    CsiStorageCapacity,
+    /// A StorageClass.
+    StorageClass,
+    /// A ResourceClaim.
+    ResourceClaim,
+    /// A ResourceSlice.
+    ResourceSlice,
+    /// A DeviceClass.
+    DeviceClass,
+    /// A PodGroup.
+    PodGroup,
+    /// A kind a plugin brings along, as `<plural>.<version>.<group>`.
+    Custom(Arc<str>),
+    /// Every kind.
+    Any,
+}
+
+impl EventResource {
+    /// The name Kubernetes gives the resource in event labels.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pod => "Pod",
+            Self::AssignedPod => "AssignedPod",
+            Self::UnschedulablePod => "UnschedulablePod",
+            Self::Node => "Node",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::CsiNode => "storage.k8s.io/CSINode",
+            Self::CsiDriver => "storage.k8s.io/CSIDriver",
+            Self::VolumeAttachment => "storage.k8s.io/VolumeAttachment",
+            Self::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacity",
+            Self::StorageClass => "storage.k8s.io/StorageClass",
+            Self::ResourceClaim => "resource.k8s.io/ResourceClaim",
+            Self::ResourceSlice => "resource.k8s.io/ResourceSlice",
+            Self::DeviceClass => "resource.k8s.io/DeviceClass",
+            Self::PodGroup => "scheduling.k8s.io/PodGroup",
+            Self::Custom(name) => name,
+            Self::Any => "*",
+        }
+    }
+
+    fn covers(&self, incoming: &Self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Pod => matches!(incoming, Self::Pod | Self::AssignedPod | Self::UnschedulablePod),
+            _ => self == incoming,
+        }
+    }
+}
+
+/// What happened to the object: a set of actions, with the bit values of Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActionType(u16);
+
+impl ActionType {
+    /// Created, or seen for the first time.
+    pub const ADD: Self = Self(1);
+    /// Deleted.
+    pub const DELETE: Self = Self(1 << 1);
+    /// `status.allocatable` of a node changed.
+    pub const UPDATE_NODE_ALLOCATABLE: Self = Self(1 << 2);
+    /// Labels of a node changed.
+    pub const UPDATE_NODE_LABEL: Self = Self(1 << 3);
+    /// Taints of a node changed, or it was uncordoned.
+    pub const UPDATE_NODE_TAINT: Self = Self(1 << 4);
+    /// Conditions of a node changed.
+    pub const UPDATE_NODE_CONDITION: Self = Self(1 << 5);
+    /// Annotations of a node changed.
+    pub const UPDATE_NODE_ANNOTATION: Self = Self(1 << 6);
+    /// Declared features of a node changed.
+    pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 7);
+    /// Labels of a pod changed.
+    pub const UPDATE_POD_LABEL: Self = Self(1 << 8);
+    /// A pod requests less than before.
+    pub const UPDATE_POD_SCALE_DOWN: Self = Self(1 << 9);
+    /// Tolerations of a pod changed.
+    pub const UPDATE_POD_TOLERATION: Self = Self(1 << 10);
+    /// The last scheduling gate of a pod was removed.
+    pub const UPDATE_POD_SCHEDULING_GATES_ELIMINATED: Self = Self(1 << 11);
+    /// The generated resource claims of a pod changed.
+    pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 12);
+    /// Any update.
+    pub const UPDATE: Self = Self(8188);
+    /// Anything.
+    pub const ALL: Self = Self(8191);
+
+    /// Whether the two sets share an action.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The name of a single named action; empty for a set without a name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ADD => "Add",
+            Self::DELETE => "Delete",
+            Self::UPDATE_NODE_ALLOCATABLE => "UpdateNodeAllocatable",
+            Self::UPDATE_NODE_LABEL => "UpdateNodeLabel",
+            Self::UPDATE_NODE_TAINT => "UpdateNodeTaint",
+            Self::UPDATE_NODE_CONDITION => "UpdateNodeCondition",
+            Self::UPDATE_NODE_ANNOTATION => "UpdateNodeAnnotation",
+            Self::UPDATE_NODE_DECLARED_FEATURE => "UpdateNodeDeclaredFeature",
+            Self::UPDATE_POD_LABEL => "UpdatePodLabel",
+            Self::UPDATE_POD_SCALE_DOWN => "UpdatePodScaleDown",
+            Self::UPDATE_POD_TOLERATION => "UpdatePodToleration",
+            Self::UPDATE_POD_SCHEDULING_GATES_ELIMINATED => "UpdatePodSchedulingGatesEliminated",
+            Self::UPDATE_POD_GENERATED_RESOURCE_CLAIM => "UpdatePodGeneratedResourceClaim",
+            Self::UPDATE => "Update",
+            Self::ALL => "All",
+            _ => "",
+        }
+    }
+}
+
+impl BitOr for ActionType {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// An event: a resource and what happened to it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterEvent {
+    /// What the event is about.
+    pub resource: EventResource,
+    /// What happened.
+    pub action: ActionType,
+    label: Option<&'static str>,
+}
+
+impl ClusterEvent {
+    /// An event with the label Kubernetes derives from resource and action.
+    pub const fn new(resource: EventResource, action: ActionType) -> Self {
+        Self { resource, action, label: None }
+    }
+
+    /// The wildcard under a label of its own, such as `UnschedulableTimeout`.
+    pub const fn wildcard(label: &'static str) -> Self {
+        Self { resource: EventResource::Any, action: ActionType::ALL, label: Some(label) }
+    }
+
+    /// Whether this is the wildcard: everything may have changed.
+    pub fn is_wildcard(&self) -> bool {
+        self.resource == EventResource::Any && self.action == ActionType::ALL
+    }
+
+    /// Whether a plugin that registered this event hears of `incoming`.
+    ///
+    /// A specific action does not match a general `Update`, the whole `Update` matches every
+    /// specific one.
+    pub fn matches(&self, incoming: &Self) -> bool {
+        self.is_wildcard()
+            || (self.resource.covers(&incoming.resource)
+                && self.action.intersects(incoming.action)
+                && incoming.action <= self.action)
+    }
+}
+
+impl fmt::Display for ClusterEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.label {
+            Some(label) => f.write_str(label),
+            None => write!(f, "{}{}", self.resource.name(), self.action.name()),
+        }
+    }
+}
+
+/// The objects of an event, before and after.
+#[derive(Debug, Clone, Copy)]
+pub enum EventObjects<'a> {
+    /// A pod: `old` is absent when it was added, `new` when it was deleted.
+    Pod {
+        /// Before the change.
+        old: Option<&'a Pod>,
+        /// After the change.
+        new: Option<&'a Pod>,
+    },
+    /// A node: `old` is absent when it was added, `new` when it was deleted.
+    Node {
+        /// Before the change.
+        old: Option<&'a Node>,
+        /// After the change.
+        new: Option<&'a Node>,
+    },
+    /// An object of another kind, as JSON.
+    Other {
+        /// Before the change.
+        old: Option<&'a serde_json::Value>,
+        /// After the change.
+        new: Option<&'a serde_json::Value>,
+    },
+    /// No object: timeouts and forced activation.
+    None,
+}
+
+/// What a plugin says about a pod it rejected, when an event comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueingHint {
+    /// The event does not help this pod.
+    Skip,
+    /// The event may make this pod schedulable.
+    Queue,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(resource: EventResource, action: ActionType) -> ClusterEvent {
+        ClusterEvent::new(resource, action)
+    }
+
+    #[test]
+    fn matching_follows_resource_and_action() {
+        use ActionType as A;
+        use EventResource as R;
+        let everything = event(R::Any, A::ALL);
+        let rows = [
+            (everything.clone(), event(R::Node, A::ADD), true),
+            (
+                event(R::Node, A::ADD | A::UPDATE_NODE_TAINT),
+                event(R::Node, A::UPDATE_NODE_TAINT),
+                true,
+            ),
+            (event(R::Node, A::ADD), event(R::Node, A::DELETE), false),
+            (event(R::Node, A::UPDATE_NODE_LABEL), event(R::Node, A::UPDATE), false),
+            (event(R::Pod, A::UPDATE), event(R::AssignedPod, A::UPDATE_POD_LABEL), true),
+            (event(R::Pod, A::UPDATE), event(R::UnschedulablePod, A::UPDATE), true),
+            (event(R::Pod, A::DELETE), event(R::Node, A::DELETE), false),
+            (event(R::Node, A::ADD), everything, false),
+        ];
+        for (registered, incoming, expected) in rows {
+            assert_eq!(registered.matches(&incoming), expected, "{registered} ~ {incoming}");
+        }
+    }
+
+    #[test]
+    fn labels_are_those_of_kubernetes() {
+        let taint = event(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
+        assert_eq!(taint.to_string(), "NodeUpdateNodeTaint");
+        let delete = event(EventResource::AssignedPod, ActionType::DELETE);
+        assert_eq!(delete.to_string(), "AssignedPodDelete");
+        assert_eq!(ClusterEvent::wildcard("ForceActivate").to_string(), "ForceActivate");
+    }
+}

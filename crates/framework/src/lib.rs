@@ -1,0 +1,79 @@
+//! The scheduling framework of Loadmaster: everything a plugin author sees.
+//!
+//! A plugin is a type that implements one trait per extension point of the Kubernetes scheduling
+//! framework ([`PreFilter`], [`Filter`], [`Score`], …) and is put together with [`Plugin::new`]. The
+//! engine runs plugins in the order of the pod's profile; names, order, status codes and merge rules
+//! are those of kube-scheduler 1.36.
+//!
+//! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them.
+//! - [`Cluster`]: the read-only view of nodes and placed pods. Nodes are rows of a table with dense
+//!   ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and images index sets of nodes.
+//! - [`Filter`] and [`Score`] have a one-node form, which is all that must be written, and a whole-set
+//!   form, which by default loops over it.
+//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] mean what they mean in
+//!   Kubernetes.
+//!
+//! Nothing here reads a clock, does I/O or draws random numbers.
+
+pub mod api;
+mod bits;
+mod cluster;
+mod cycle_state;
+mod effect;
+mod event;
+mod extension;
+mod handle;
+mod labels;
+mod node;
+mod node_selector;
+mod plugin;
+mod pod;
+mod pool;
+mod problem;
+mod quantity;
+mod queued;
+mod registry;
+mod resources;
+mod selector;
+mod status;
+mod taint;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod time;
+mod topology_selector;
+mod verdicts;
+
+pub use bits::NodeBits;
+pub use cluster::{
+    Cluster, CpuMemoryColumns, ImageState, NodeIx, NodeView, Overlay, PlacedPod, PodIx, Posting,
+    ResourceColumns, ScalarAmount, ScalarColumn,
+};
+pub use cycle_state::{CycleState, StateData};
+pub use effect::{Answer, Binding, StatusPatch, Write};
+pub use event::{ActionType, ClusterEvent, EventObjects, EventResource, QueueingHint};
+pub use extension::{
+    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PostBind,
+    PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue,
+    PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score,
+};
+pub use handle::{Command, Handle, NominatedPods, WaitingPod, WaitingPods};
+pub use labels::{Labels, label_key_faults};
+pub use node::{Node, NodeImage};
+pub use node_selector::*;
+pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
+pub use pod::{
+    HostPort, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
+    Uid, WeightedPodAffinityTerm,
+};
+pub use pool::PodPool;
+pub use problem::Problem;
+pub use quantity::*;
+pub use queued::QueuedPod;
+pub use registry::{Factory, PluginArgs, PluginName, Registry, RegistryError};
+pub use resources::*;
+pub use selector::*;
+pub use status::{Code, Status};
+pub use taint::*;
+pub use time::Time;
+pub use topology_selector::*;
+pub use verdicts::{VerdictId, Verdicts};

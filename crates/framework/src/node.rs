@@ -1,0 +1,91 @@
+//! The compact form of a Node.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::{Labels, NodeAllocatable, NodeFields, Problem, Resources, Taint, api};
+
+/// An image on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeImage {
+    /// Names by which the image is known.
+    pub names: Box<[Arc<str>]>,
+    /// Size in bytes.
+    pub size: i64,
+}
+
+/// A node: what scheduling reads of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Name.
+    pub name: Arc<str>,
+    /// Labels.
+    pub labels: Labels,
+    /// Taints, in the order of the object.
+    pub taints: Box<[Taint]>,
+    /// Whether the node is cordoned.
+    pub unschedulable: bool,
+    /// Resources for pods.
+    pub allocatable: Resources,
+    /// Number of pods the node takes.
+    pub allowed_pods: i64,
+    /// Images present.
+    pub images: Box<[NodeImage]>,
+    /// Features the kubelet declares, sorted.
+    pub declared_features: Box<[Arc<str>]>,
+    /// Digest of condition types and statuses, to notice changes.
+    pub conditions: u64,
+    /// Digest of the annotations, to notice changes.
+    pub annotations: u64,
+}
+
+impl Node {
+    /// Converts the API object. What could not be read is left out and told in the problems.
+    pub fn from_api(node: &api::Node) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let allocatable = NodeAllocatable::of(&node.status, &mut problems);
+        let conditions: BTreeMap<_, _> =
+            node.status.conditions.iter().map(|c| (&c.type_, &c.status)).collect();
+        let compact = Self {
+            name: node.metadata.name.as_str().into(),
+            labels: Labels::from(&node.metadata.labels),
+            taints: node.spec.taints.iter().map(Taint::from).collect(),
+            unschedulable: node.spec.unschedulable,
+            allocatable: allocatable.resources,
+            allowed_pods: allocatable.pods,
+            images: node.status.images.iter().map(NodeImage::from).collect(),
+            declared_features: texts(&node.status.declared_features),
+            conditions: digest(&conditions),
+            annotations: digest(&node.metadata.annotations),
+        };
+        (compact, problems)
+    }
+}
+
+impl From<&api::ContainerImage> for NodeImage {
+    fn from(image: &api::ContainerImage) -> Self {
+        Self { names: texts(&image.names), size: image.size_bytes }
+    }
+}
+
+impl NodeFields for Node {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key)
+    }
+}
+
+pub(crate) fn texts(list: &[String]) -> Box<[Arc<str>]> {
+    list.iter().map(|text| text.as_str().into()).collect()
+}
+
+/// A digest that is the same in every run: it only tells whether two values differ.
+pub(crate) fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,278 @@
+//! A plugin: a name and the extension points it implements.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{
+    Bind, Cluster, ClusterEvent, EventObjects, Filter, NormalizeScore, Permit, PluginName, Pod,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
+    QueueingHint, Reserve, Score,
+};
+
+/// The extension points a profile can configure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ExtensionPoint {
+    /// Holds pods back before the active queue.
+    PreEnqueue,
+    /// Orders the active queue.
+    QueueSort,
+    /// Prepares filters.
+    PreFilter,
+    /// Turns nodes down.
+    Filter,
+    /// Makes room.
+    PostFilter,
+    /// Prepares scores.
+    PreScore,
+    /// Rates nodes.
+    Score,
+    /// Keeps books.
+    Reserve,
+    /// Has the last word.
+    Permit,
+    /// Writes before the bind.
+    PreBind,
+    /// Binds.
+    Bind,
+    /// Hears of bound pods.
+    PostBind,
+}
+
+impl ExtensionPoint {
+    /// Every point, in the order in which kube-scheduler resolves a profile.
+    pub const ALL: [Self; 12] = [
+        Self::PreFilter,
+        Self::Filter,
+        Self::PostFilter,
+        Self::Reserve,
+        Self::PreScore,
+        Self::Score,
+        Self::PreBind,
+        Self::Bind,
+        Self::PostBind,
+        Self::Permit,
+        Self::PreEnqueue,
+        Self::QueueSort,
+    ];
+
+    /// The name in metric labels, for example `PreFilter`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PreEnqueue => "PreEnqueue",
+            Self::QueueSort => "QueueSort",
+            Self::PreFilter => "PreFilter",
+            Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+            Self::Reserve => "Reserve",
+            Self::Permit => "Permit",
+            Self::PreBind => "PreBind",
+            Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+        }
+    }
+
+    /// The name of the set in `plugins` of a profile, for example `preFilter`.
+    pub const fn config_name(self) -> &'static str {
+        match self {
+            Self::PreEnqueue => "preEnqueue",
+            Self::QueueSort => "queueSort",
+            Self::PreFilter => "preFilter",
+            Self::Filter => "filter",
+            Self::PostFilter => "postFilter",
+            Self::PreScore => "preScore",
+            Self::Score => "score",
+            Self::Reserve => "reserve",
+            Self::Permit => "permit",
+            Self::PreBind => "preBind",
+            Self::Bind => "bind",
+            Self::PostBind => "postBind",
+        }
+    }
+}
+
+impl fmt::Display for ExtensionPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Tells whether an event may help a pod that the plugin rejected.
+///
+/// An error counts as [`QueueingHint::Queue`].
+pub type HintFn =
+    dyn Fn(&Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String> + Send + Sync;
+
+/// An event a plugin wants to hear of, for pods it rejected.
+#[derive(Clone)]
+pub struct EventRegistration {
+    /// The event.
+    pub event: ClusterEvent,
+    /// The hint; without one the answer is always Queue.
+    pub hint: Option<Arc<HintFn>>,
+}
+
+impl EventRegistration {
+    /// Requeues on every such event.
+    pub const fn always(event: ClusterEvent) -> Self {
+        Self { event, hint: None }
+    }
+}
+
+/// A plugin, ready to run: built with [`Plugin::new`].
+///
+/// Each field is one extension point, `None` where the plugin does not implement it.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each field is the extension point of its name")]
+pub struct Plugin {
+    pub name: PluginName,
+    pub pre_enqueue: Option<Arc<dyn PreEnqueue>>,
+    pub queue_sort: Option<Arc<dyn QueueSort>>,
+    pub pre_filter: Option<Arc<dyn PreFilter>>,
+    pub pre_filter_extensions: Option<Arc<dyn PreFilterExtensions>>,
+    pub filter: Option<Arc<dyn Filter>>,
+    pub post_filter: Option<Arc<dyn PostFilter>>,
+    pub pre_score: Option<Arc<dyn PreScore>>,
+    pub score: Option<Arc<dyn Score>>,
+    pub normalize_score: Option<Arc<dyn NormalizeScore>>,
+    pub reserve: Option<Arc<dyn Reserve>>,
+    pub permit: Option<Arc<dyn Permit>>,
+    pub pre_bind: Option<Arc<dyn PreBind>>,
+    pub bind: Option<Arc<dyn Bind>>,
+    pub post_bind: Option<Arc<dyn PostBind>>,
+    /// Events that may help pods this plugin rejected. `None`: not declared, every event counts. An
+    /// empty list: no event ever helps.
+    pub events: Option<Vec<EventRegistration>>,
+}
+
+impl Plugin {
+    /// Starts a plugin called `name`; add each extension point it implements, then
+    /// [`build`](PluginBuilder::build).
+    #[expect(clippy::new_ret_no_self, reason = "the builder is the only way to a plugin")]
+    pub fn new<P: Send + Sync + 'static>(name: &str, plugin: P) -> PluginBuilder<P> {
+        PluginBuilder {
+            plugin: Arc::new(plugin),
+            built: Self {
+                name: name.into(),
+                pre_enqueue: None,
+                queue_sort: None,
+                pre_filter: None,
+                pre_filter_extensions: None,
+                filter: None,
+                post_filter: None,
+                pre_score: None,
+                score: None,
+                normalize_score: None,
+                reserve: None,
+                permit: None,
+                pre_bind: None,
+                bind: None,
+                post_bind: None,
+                events: None,
+            },
+        }
+    }
+
+    /// Whether the plugin implements `point`.
+    pub fn extends(&self, point: ExtensionPoint) -> bool {
+        match point {
+            ExtensionPoint::PreEnqueue => self.pre_enqueue.is_some(),
+            ExtensionPoint::QueueSort => self.queue_sort.is_some(),
+            ExtensionPoint::PreFilter => self.pre_filter.is_some(),
+            ExtensionPoint::Filter => self.filter.is_some(),
+            ExtensionPoint::PostFilter => self.post_filter.is_some(),
+            ExtensionPoint::PreScore => self.pre_score.is_some(),
+            ExtensionPoint::Score => self.score.is_some(),
+            ExtensionPoint::Reserve => self.reserve.is_some(),
+            ExtensionPoint::Permit => self.permit.is_some(),
+            ExtensionPoint::PreBind => self.pre_bind.is_some(),
+            ExtensionPoint::Bind => self.bind.is_some(),
+            ExtensionPoint::PostBind => self.post_bind.is_some(),
+        }
+    }
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let points: Vec<_> =
+            ExtensionPoint::ALL.into_iter().filter(|point| self.extends(*point)).collect();
+        f.debug_struct("Plugin").field("name", &self.name).field("points", &points).finish()
+    }
+}
+
+/// Puts a [`Plugin`] together from one value that implements its extension points.
+pub struct PluginBuilder<P> {
+    plugin: Arc<P>,
+    built: Plugin,
+}
+
+/// One builder method per extension point.
+macro_rules! points {
+    ($($method:ident: $point:ident),* $(,)?) => {$(
+        #[doc = concat!("The plugin implements [`", stringify!($point), "`].")]
+        #[must_use]
+        pub fn $method(mut self) -> Self
+        where
+            P: $point,
+        {
+            self.built.$method = Some(self.plugin.clone());
+            self
+        }
+    )*};
+}
+
+impl<P: Send + Sync + 'static> PluginBuilder<P> {
+    points! {
+        pre_enqueue: PreEnqueue,
+        queue_sort: QueueSort,
+        pre_filter: PreFilter,
+        pre_filter_extensions: PreFilterExtensions,
+        filter: Filter,
+        post_filter: PostFilter,
+        pre_score: PreScore,
+        score: Score,
+        normalize_score: NormalizeScore,
+        reserve: Reserve,
+        permit: Permit,
+        pre_bind: PreBind,
+        bind: Bind,
+        post_bind: PostBind,
+    }
+
+    /// Declares that no event helps pods this plugin rejects, until [`on`](Self::on) names one.
+    #[must_use]
+    pub fn no_events(mut self) -> Self {
+        self.built.events.get_or_insert_default();
+        self
+    }
+
+    /// Requeues rejected pods on `event`, whatever its objects.
+    #[must_use]
+    pub fn on(mut self, event: ClusterEvent) -> Self {
+        self.built.events.get_or_insert_default().push(EventRegistration::always(event));
+        self
+    }
+
+    /// Requeues rejected pods on `event` when `hint` says so.
+    #[must_use]
+    pub fn on_with_hint(
+        mut self,
+        event: ClusterEvent,
+        hint: fn(&P, &Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String>,
+    ) -> Self {
+        let plugin = self.plugin.clone();
+        let hint: Arc<HintFn> =
+            Arc::new(move |pod, objects, cluster| hint(&plugin, pod, objects, cluster));
+        self.built
+            .events
+            .get_or_insert_default()
+            .push(EventRegistration { event, hint: Some(hint) });
+        self
+    }
+
+    /// The finished plugin.
+    pub fn build(self) -> Plugin {
+        self.built
+    }
+}

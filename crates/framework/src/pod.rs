@@ -1,0 +1,394 @@
+//! The compact form of a Pod.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::node::digest;
+use crate::{
+    LabelSelector, Labels, PodRequests, PreferredSchedulingTerms, Problem, RequiredNodeAffinity,
+    SelectorError, Toleration, api,
+};
+
+/// The UID of an object: 16 bytes where it is a UUID, text otherwise.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Uid {
+    /// A UUID in its canonical, lower-case form.
+    Uuid([u8; 16]),
+    /// Any other text.
+    Text(Arc<str>),
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        parse_uuid(text).map_or_else(|| Self::Text(text.into()), Self::Uuid)
+    }
+}
+
+/// `None` unless printing the result gives back the very same text.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    const DASHES: [usize; 4] = [8, 13, 18, 23];
+    let text = text.as_bytes();
+    if text.len() != 36 || DASHES.iter().any(|place| text[*place] != b'-') {
+        return None;
+    }
+    let mut digits = text.iter().filter(|byte| **byte != b'-').map(|byte| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    });
+    let mut uuid = [0; 16];
+    for byte in &mut uuid {
+        *byte = digits.next()?? << 4 | digits.next()??;
+    }
+    digits.next().is_none().then_some(uuid)
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Uuid(bytes) => {
+                for (place, byte) in bytes.iter().enumerate() {
+                    let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
+                    write!(f, "{dash}{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Namespace and name; prints as `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodKey {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl PodKey {
+    /// A key from its parts.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The `PodScheduled` condition, as far as its writer compares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduledCondition {
+    /// `True` or `False`.
+    pub status: bool,
+    /// Machine-readable reason.
+    pub reason: Arc<str>,
+    /// Text for people.
+    pub message: Arc<str>,
+}
+
+/// A pod: what scheduling reads of it.
+///
+/// What pods of one template have in common is shared behind [`Arc`]s once the engine has seen it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: PodKey,
+    /// UID.
+    pub uid: Uid,
+    /// Version of the object, 0 where it has none.
+    pub resource_version: u64,
+    /// `metadata.generation`, reported back in the condition.
+    pub generation: i64,
+    /// Labels.
+    pub labels: Arc<Labels>,
+    /// What the template decides.
+    pub spec: Arc<PodSpec>,
+    /// What the pod asks for.
+    pub requests: Arc<PodRequests>,
+    /// The node it is assigned to.
+    pub node_name: Option<Arc<str>>,
+    /// The node room is reserved on for it.
+    pub nominated_node_name: Option<Arc<str>>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether it has ended (`Succeeded` or `Failed`): it uses nothing any more.
+    pub terminal: bool,
+    /// Its `PodScheduled` condition, if any.
+    pub scheduled_condition: Option<Box<ScheduledCondition>>,
+    /// Digest of the claims generated for it, to notice changes.
+    pub generated_claims: u64,
+    /// What of the object could not be read; a pod with problems is not scheduled.
+    pub problems: Option<Box<[Problem]>>,
+}
+
+/// The part of a pod that its template decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct PodSpec {
+    /// Scheduler that is responsible.
+    pub scheduler_name: Arc<str>,
+    /// Priority; absent counts as 0.
+    pub priority: i32,
+    /// Whether it may preempt others.
+    pub may_preempt: bool,
+    /// `spec.nodeSelector` and required node affinity.
+    pub required_node_affinity: RequiredNodeAffinity,
+    /// Preferred node affinity; `None` when the list is absent.
+    pub preferred_node_affinity: Option<Result<PreferredSchedulingTerms, SelectorError>>,
+    /// Tolerations.
+    pub tolerations: Box<[Toleration]>,
+    /// Host ports of containers and sidecars.
+    pub host_ports: Box<[HostPort]>,
+    /// Images of init containers and containers, normalised, one entry per container.
+    pub images: Box<[Arc<str>]>,
+    /// Images mounted as volumes, normalised.
+    pub image_volumes: Box<[Arc<str>]>,
+    /// Names of the gates that hold the pod back.
+    pub scheduling_gates: Box<[Arc<str>]>,
+    /// Pod affinity, absent unless the pod has the struct.
+    pub pod_affinity: Option<PodAffinity>,
+    /// Pod anti-affinity, absent unless the pod has the struct.
+    pub pod_anti_affinity: Option<PodAffinity>,
+    /// Topology spread constraints.
+    pub topology_spread_constraints: Box<[api::TopologySpreadConstraint]>,
+    /// Volumes.
+    pub volumes: Box<[api::Volume]>,
+    /// Names of the claims for dynamic resources.
+    pub resource_claims: Box<[Arc<str>]>,
+    /// Some container exit restarts all containers.
+    pub restarts_all_containers: bool,
+    /// It uses the network of the host but a user namespace of its own.
+    pub host_network_in_user_namespace: bool,
+}
+
+impl PodSpec {
+    /// Whether the pod has a required anti-affinity term that parses.
+    pub fn has_required_anti_affinity(&self) -> bool {
+        self.pod_anti_affinity
+            .as_ref()
+            .is_some_and(|anti| anti.required.as_ref().is_ok_and(|terms| !terms.is_empty()))
+    }
+}
+
+/// Pod affinity or anti-affinity. A category with a malformed term is an error as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodAffinity {
+    /// Must hold.
+    pub required: Result<Box<[PodAffinityTerm]>, SelectorError>,
+    /// Should hold, by weight.
+    pub preferred: Result<Box<[WeightedPodAffinityTerm]>, SelectorError>,
+}
+
+/// A term on the pods of a topology domain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodAffinityTerm {
+    /// Pods meant.
+    pub selector: LabelSelector,
+    /// Namespaces meant: those listed, or the pod's own where neither list nor selector is given.
+    pub namespaces: Box<[Arc<str>]>,
+    /// Further namespaces, by their labels.
+    pub namespace_selector: LabelSelector,
+    /// Label of the node that names the domain.
+    pub topology_key: Arc<str>,
+}
+
+/// A weighted term.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WeightedPodAffinityTerm {
+    /// Weight, 1 to 100.
+    pub weight: i32,
+    /// The term.
+    pub term: PodAffinityTerm,
+}
+
+impl PodAffinityTerm {
+    fn compile(term: &api::PodAffinityTerm, own_namespace: &str) -> Result<Self, SelectorError> {
+        let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+        let namespaces =
+            if own { [own_namespace.into()].into() } else { crate::node::texts(&term.namespaces) };
+        Ok(Self {
+            selector: LabelSelector::compile(term.label_selector.as_ref())?,
+            namespaces,
+            namespace_selector: LabelSelector::compile(term.namespace_selector.as_ref())?,
+            topology_key: term.topology_key.as_str().into(),
+        })
+    }
+
+    /// Whether the term means `pod`, whose namespace carries `namespace_labels`.
+    pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
+        let namespace = self.namespaces.contains(&pod.key.namespace)
+            || self.namespace_selector.matches(namespace_labels);
+        namespace && self.selector.matches(&pod.labels)
+    }
+}
+
+impl PodAffinity {
+    fn compile(affinity: &api::PodAffinity, namespace: &str) -> Self {
+        let compile = |term| PodAffinityTerm::compile(term, namespace);
+        Self {
+            required: affinity.required.iter().map(compile).collect(),
+            preferred: affinity
+                .preferred
+                .iter()
+                .map(|weighted| {
+                    let term = compile(&weighted.pod_affinity_term)?;
+                    Ok(WeightedPodAffinityTerm { weight: weighted.weight, term })
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The protocol of a host port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// TCP, also when none is given.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// Anything else, as written.
+    Other(Arc<str>),
+}
+
+/// A port of the node that a container wants for itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// Address on the node; `0.0.0.0` stands for all.
+    pub ip: Arc<str>,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Port number.
+    pub port: i32,
+}
+
+impl HostPort {
+    const ALL: &str = "0.0.0.0";
+
+    fn compile(port: &api::ContainerPort) -> Self {
+        let ip = if port.host_ip.is_empty() { Self::ALL } else { &port.host_ip };
+        let protocol = match port.protocol.as_str() {
+            "" | "TCP" => Protocol::Tcp,
+            "UDP" => Protocol::Udp,
+            "SCTP" => Protocol::Sctp,
+            other => Protocol::Other(other.into()),
+        };
+        Self { ip: ip.into(), protocol, port: port.host_port }
+    }
+
+    /// Whether the port is wanted on all addresses: it then conflicts with every use of its number.
+    pub fn is_on_all_addresses(&self) -> bool {
+        &*self.ip == Self::ALL
+    }
+
+    /// Whether the two cannot be had on one node: same protocol and port, and the same address or one
+    /// of them stands for all. IPv6 `::` is not special.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || self.is_on_all_addresses() || other.is_on_all_addresses())
+    }
+}
+
+impl Pod {
+    /// Converts the API object. What could not be read is left out and told in
+    /// [`problems`](Self::problems).
+    pub fn from_api(pod: &api::Pod) -> Self {
+        let mut problems = Vec::new();
+        let requests = PodRequests::of(&pod.spec, &pod.status, &mut problems);
+        let name = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
+        let status = &pod.status;
+        let claims = (&status.resource_claim_statuses, &status.extended_resource_claim_status);
+        Self {
+            key: PodKey::new(&pod.metadata.namespace, &pod.metadata.name),
+            uid: Uid::from(pod.metadata.uid.as_str()),
+            resource_version: pod.metadata.resource_version.parse().unwrap_or(0),
+            generation: pod.metadata.generation,
+            labels: Arc::new(Labels::from(&pod.metadata.labels)),
+            spec: Arc::new(PodSpec::compile(&pod.spec, &pod.metadata.namespace)),
+            requests: Arc::new(requests),
+            node_name: name(&pod.spec.node_name),
+            nominated_node_name: name(&status.nominated_node_name),
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            terminal: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+            scheduled_condition: scheduled_condition(&status.conditions),
+            generated_claims: digest(&claims),
+            problems: (!problems.is_empty()).then(|| problems.into()),
+        }
+    }
+
+    /// Priority; absent counts as 0.
+    pub fn priority(&self) -> i32 {
+        self.spec.priority
+    }
+}
+
+fn scheduled_condition(conditions: &[api::PodCondition]) -> Option<Box<ScheduledCondition>> {
+    let condition = conditions.iter().find(|condition| condition.type_ == "PodScheduled")?;
+    Some(Box::new(ScheduledCondition {
+        status: condition.status == "True",
+        reason: condition.reason.as_str().into(),
+        message: condition.message.as_str().into(),
+    }))
+}
+
+impl PodSpec {
+    fn compile(spec: &api::PodSpec, namespace: &str) -> Self {
+        let affinity = spec.affinity.clone().unwrap_or_default();
+        let node_affinity = affinity.node_affinity.as_ref();
+        let containers = || spec.init_containers.iter().chain(&spec.containers);
+        let sidecar = |c: &&api::Container| c.restart_policy.as_deref() == Some("Always");
+        let keeps_ports = spec.init_containers.iter().filter(sidecar).chain(&spec.containers);
+        let image_volumes = spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
+        Self {
+            scheduler_name: spec.scheduler_name.as_str().into(),
+            priority: spec.priority.unwrap_or(0),
+            may_preempt: spec.preemption_policy.as_deref() != Some("Never"),
+            required_node_affinity: RequiredNodeAffinity::of(spec),
+            preferred_node_affinity: node_affinity
+                .and_then(|affinity| affinity.preferred.as_deref())
+                .map(|terms| PreferredSchedulingTerms::compile(terms, "")),
+            tolerations: spec.tolerations.iter().map(Toleration::from).collect(),
+            host_ports: keeps_ports
+                .flat_map(|container| &container.ports)
+                .filter(|port| port.host_port > 0)
+                .map(HostPort::compile)
+                .collect(),
+            images: containers().map(|container| normalized_image(&container.image)).collect(),
+            image_volumes: image_volumes.map(|image| normalized_image(&image.reference)).collect(),
+            scheduling_gates: spec
+                .scheduling_gates
+                .iter()
+                .map(|g| g.name.as_str().into())
+                .collect(),
+            pod_affinity: affinity.pod_affinity.map(|a| PodAffinity::compile(&a, namespace)),
+            pod_anti_affinity: affinity
+                .pod_anti_affinity
+                .map(|anti| PodAffinity::compile(&anti, namespace)),
+            topology_spread_constraints: spec.topology_spread_constraints.clone().into(),
+            volumes: spec.volumes.clone().into(),
+            resource_claims: spec.resource_claims.iter().map(|c| c.name.as_str().into()).collect(),
+            restarts_all_containers: containers()
+                .flat_map(|container| &container.restart_policy_rules)
+                .any(|rule| rule.action == "RestartAllContainers"),
+            host_network_in_user_namespace: spec.host_network && spec.host_users == Some(false),
+        }
+    }
+}
+
+/// An image reference with its tag: `:latest` is added where neither tag nor digest is given.
+fn normalized_image(image: &str) -> Arc<str> {
+    let tagged = image.rfind(':') > image.rfind('/');
+    if tagged { image.into() } else { format!("{image}:latest").into() }
+}

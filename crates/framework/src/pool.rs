@@ -1,0 +1,77 @@
+//! One copy of what pods have in common.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::{Labels, Pod, PodRequests, PodSpec};
+
+/// Shares equal parts between pods, so that the pods of one template cost little more than their names.
+#[derive(Debug, Default)]
+pub struct PodPool {
+    specs: Shared<PodSpec>,
+    requests: Shared<PodRequests>,
+    labels: Shared<Labels>,
+    texts: Shared<str>,
+}
+
+impl PodPool {
+    /// Replaces the parts of `pod` that another pod already has by that pod's.
+    pub fn share(&mut self, pod: &mut Pod) {
+        self.specs.share(&mut pod.spec);
+        self.requests.share(&mut pod.requests);
+        self.labels.share(&mut pod.labels);
+        self.texts.share(&mut pod.key.namespace);
+        if let Some(node) = &mut pod.node_name {
+            self.texts.share(node);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<T: ?Sized> {
+    known: HashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+const FIRST_SWEEP: usize = 64;
+
+impl<T: ?Sized> Default for Shared<T> {
+    fn default() -> Self {
+        Self { known: HashSet::new(), sweep_at: FIRST_SWEEP }
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Shared<T> {
+    fn share(&mut self, value: &mut Arc<T>) {
+        if let Some(known) = self.known.get(value) {
+            value.clone_from(known);
+            return;
+        }
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = (2 * self.known.len()).max(FIRST_SWEEP);
+        }
+        self.known.insert(value.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_become_one_and_unused_ones_are_swept() {
+        let mut shared = Shared::<str>::default();
+        let mut first: Arc<str> = "team-a".into();
+        let mut second: Arc<str> = "team-a".into();
+        shared.share(&mut first);
+        shared.share(&mut second);
+        assert!(Arc::ptr_eq(&first, &second));
+        for n in 0..10_000 {
+            shared.share(&mut Arc::from(format!("gone-{n}")));
+        }
+        assert!(shared.known.len() <= FIRST_SWEEP + 1, "{} left", shared.known.len());
+        assert!(shared.known.contains("team-a"));
+    }
+}

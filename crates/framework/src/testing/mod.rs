@@ -1,0 +1,27 @@
+//! Builders for tests: pods and nodes in one line each, clusters from them.
+
+mod node;
+mod pod;
+
+pub use node::{NodeBuilder, node};
+pub use pod::{PodBuilder, pod};
+
+use std::sync::Arc;
+
+use crate::{Cluster, Node, Pod};
+
+/// A cluster of these nodes, with these pods on the node each of them names.
+pub fn cluster(
+    nodes: impl IntoIterator<Item = Node>,
+    pods: impl IntoIterator<Item = Pod>,
+) -> Cluster {
+    let mut cluster = Cluster::default();
+    for node in nodes {
+        cluster.set_node(&node);
+    }
+    for pod in pods {
+        let node = pod.node_name.clone().expect("a placed pod names its node");
+        cluster.place_pod(Arc::new(pod), &node);
+    }
+    cluster
+}

@@ -1,0 +1,87 @@
+//! Points in time, always passed in: the engine reads no clock.
+
+use std::time::Duration;
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// A point in time in nanoseconds since the Unix epoch. In a simulation the epoch is its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(i64);
+
+impl Time {
+    /// The epoch.
+    pub const ZERO: Self = Self(0);
+
+    /// A time from nanoseconds since the epoch.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// A time from whole seconds since the epoch; saturates.
+    pub const fn from_secs(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(NANOS_PER_SECOND))
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Reads RFC 3339, the form of Kubernetes timestamps.
+    ///
+    /// # Errors
+    /// The text does not parse or lies outside the years 1678 to 2261.
+    pub fn parse_rfc3339(text: &str) -> Result<Self, String> {
+        let stamp: jiff::Timestamp =
+            text.parse().map_err(|error: jiff::Error| error.to_string())?;
+        i64::try_from(stamp.as_nanosecond())
+            .map(Self)
+            .map_err(|_| format!("{text} is out of range"))
+    }
+
+    /// Time elapsed since `earlier`, zero if that lies in the future.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// This time cut to the whole second, as the queue aligns backoffs.
+    pub const fn floor_to_second(self) -> Self {
+        Self(self.0.div_euclid(NANOS_PER_SECOND).saturating_mul(NANOS_PER_SECOND))
+    }
+}
+
+impl std::ops::Add<Duration> for Time {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
+            Ok(stamp) => stamp.fmt(f),
+            Err(_) => write!(f, "{} ns", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_cut_towards_the_past() {
+        let time = Time::parse_rfc3339("2025-06-01T12:00:01.834Z").unwrap();
+        assert_eq!(time.floor_to_second().to_string(), "2025-06-01T12:00:01Z");
+        assert_eq!(Time::from_nanos(-1).floor_to_second(), Time::from_secs(-1));
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Time::from_nanos(i64::MAX) + Duration::MAX, Time::from_nanos(i64::MAX));
+        assert_eq!(Time::ZERO.since(Time::from_secs(5)), Duration::ZERO);
+        assert!(Time::parse_rfc3339("yesterday").is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! Topology selectors: the topologies in which a storage class allows volumes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::labels::Labels;
+use crate::selector::{OperatorKind, Requirement};
+
+/// A `TopologySelectorTerm` as written: all of its requirements must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySelectorTerm {
+    /// Requirements on labels of the node.
+    pub match_label_expressions: Vec<TopologySelectorLabelRequirement>,
+}
+
+/// A label and the values it may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopologySelectorLabelRequirement {
+    /// Label key.
+    pub key: String,
+    /// Allowed values.
+    pub values: Vec<String>,
+}
+
+/// Compiled topology selector terms, one of which must match.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TopologySelector {
+    unrestricted: bool,
+    terms: Box<[Box<[Requirement]>]>,
+}
+
+impl TopologySelector {
+    /// Compiles terms. No terms match everywhere; empty and invalid terms match nowhere.
+    pub fn compile(terms: &[TopologySelectorTerm]) -> Self {
+        let compiled = terms
+            .iter()
+            .filter(|term| !term.match_label_expressions.is_empty())
+            .filter_map(|term| term.match_label_expressions.iter().map(requirement).collect());
+        Self { unrestricted: terms.is_empty(), terms: compiled.collect() }
+    }
+
+    /// Whether a node with these labels lies in an allowed topology.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let holds = |own: &Requirement| own.matches(labels.get(own.key()));
+        self.unrestricted || self.terms.iter().any(|term| term.iter().all(holds))
+    }
+}
+
+fn requirement(raw: &TopologySelectorLabelRequirement) -> Option<Requirement> {
+    Requirement::validated(&raw.key, OperatorKind::In, &raw.values, "").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(requirements: &[(&str, &[&str])]) -> TopologySelectorTerm {
+        let requirement = |&(key, values): &(&str, &[&str])| TopologySelectorLabelRequirement {
+            key: key.to_owned(),
+            values: values.iter().map(|&value| value.to_owned()).collect(),
+        };
+        TopologySelectorTerm {
+            match_label_expressions: requirements.iter().map(requirement).collect(),
+        }
+    }
+
+    #[test]
+    fn one_term_must_match_as_a_whole() {
+        let labels = Labels::from_iter([("zone", "a"), ("rack", "1")]);
+        for (terms, expected) in [
+            (&[][..], true),
+            (&[term(&[])], false),
+            (&[term(&[("zone", &["b", "a"])])], true),
+            (&[term(&[("zone", &["a"]), ("rack", &["2"])])], false),
+            (&[term(&[("zone", &["b"])]), term(&[("rack", &["1"])])], true),
+            (&[term(&[("zone", &[])])], false),
+        ] {
+            assert_eq!(TopologySelector::compile(terms).matches(&labels), expected, "{terms:?}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Loadmaster: a Kubernetes scheduler that considers every node and can always say why.

@@ -1,0 +1,3 @@
+//! The `loadmaster` command.
+
+fn main() {}
