@@ -32,7 +32,7 @@ pub struct Node {
     pub allowed_pods: i64,
     /// Images present.
     pub images: Box<[NodeImage]>,
-    /// Features the kubelet declares, sorted.
+    /// Features the kubelet declares, in the order of the object.
     pub declared_features: Box<[Arc<str>]>,
     /// Digest of condition types and statuses, to notice changes.
     pub conditions: u64,
@@ -50,7 +50,7 @@ impl Node {
         let compact = Self {
             name: node.metadata.name.as_str().into(),
             labels: Labels::from(&node.metadata.labels),
-            taints: node.spec.taints.iter().map(Taint::from).collect(),
+            taints: distinct(node.spec.taints.iter().map(Taint::from)),
             unschedulable: node.spec.unschedulable,
             allocatable: allocatable.resources,
             allowed_pods: allocatable.pods,
@@ -77,6 +77,17 @@ impl NodeFields for Node {
     fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key)
     }
+}
+
+/// Taints, each once: the API server refuses repeated ones, a file may hold them.
+fn distinct(taints: impl Iterator<Item = Taint>) -> Box<[Taint]> {
+    let mut distinct: Vec<Taint> = Vec::new();
+    for taint in taints {
+        if !distinct.contains(&taint) {
+            distinct.push(taint);
+        }
+    }
+    distinct.into()
 }
 
 pub(crate) fn texts(list: &[String]) -> Box<[Arc<str>]> {

@@ -15,51 +15,62 @@ pub struct ImageState {
     pub nodes: Posting,
 }
 
+/// An image that some node has; reused when no node has it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ImageId(u32);
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct ImageIndex {
-    images: HashMap<Arc<str>, ImageState>,
+    ids: HashMap<Arc<str>, ImageId>,
+    images: Vec<(Arc<str>, ImageState)>,
+    free: Vec<ImageId>,
 }
 
 impl ImageIndex {
     pub(super) fn get(&self, name: &str) -> Option<&ImageState> {
-        self.images.get(name)
+        self.ids.get(name).map(|id| &self.images[id.0 as usize].1)
     }
 
-    /// Registers the images of a node; returns their names, each once.
-    pub(super) fn insert(&mut self, node: NodeIx, images: &[NodeImage]) -> Box<[Arc<str>]> {
-        let mut names = Vec::new();
+    /// Registers the images of a node; returns their ids, each once.
+    pub(super) fn insert(&mut self, node: NodeIx, images: &[NodeImage]) -> Box<[ImageId]> {
+        let mut ids = Vec::new();
         for image in images {
             for name in &image.names {
-                if let Some(name) = self.insert_name(node, name, image.size) {
-                    names.push(name);
+                let id = self.id(name, image.size);
+                if self.images[id.0 as usize].1.nodes.insert(node) {
+                    ids.push(id);
                 }
             }
         }
-        names.into()
+        ids.into()
     }
 
-    fn insert_name(&mut self, node: NodeIx, name: &Arc<str>, size: i64) -> Option<Arc<str>> {
-        if let Some((name, state)) = self.images.get_key_value(name) {
-            let name = name.clone();
-            if state.nodes.contains(node) {
-                return None;
-            }
-            self.images.get_mut(&name)?.nodes.insert(node);
-            return Some(name);
+    fn id(&mut self, name: &Arc<str>, size: i64) -> ImageId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
         }
-        let mut nodes = Posting::default();
-        nodes.insert(node);
-        self.images.insert(name.clone(), ImageState { size, nodes });
-        Some(name.clone())
+        let image = (name.clone(), ImageState { size, nodes: Posting::default() });
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.images[id.0 as usize] = image;
+                id
+            }
+            None => {
+                self.images.push(image);
+                ImageId(u32::try_from(self.images.len() - 1).expect("fewer than 2^32 images"))
+            }
+        };
+        self.ids.insert(name.clone(), id);
+        id
     }
 
-    pub(super) fn remove(&mut self, node: NodeIx, names: &[Arc<str>]) {
-        for name in names {
-            if let Some(state) = self.images.get_mut(name) {
-                state.nodes.remove(node);
-                if state.nodes.is_empty() {
-                    self.images.remove(name);
-                }
+    pub(super) fn remove(&mut self, node: NodeIx, ids: &[ImageId]) {
+        for id in ids {
+            let (name, state) = &mut self.images[id.0 as usize];
+            state.nodes.remove(node);
+            if state.nodes.is_empty() {
+                self.ids.remove(name);
+                self.free.push(*id);
             }
         }
     }

@@ -24,7 +24,7 @@ pub use self::posting::Posting;
 pub use self::view::{NodeView, Overlay};
 
 use self::columns::Scalars;
-use self::images::ImageIndex;
+use self::images::{ImageId, ImageIndex};
 use self::labels::{LabelIndex, RowLabels};
 use self::pods::Pods;
 use crate::{HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint};
@@ -56,7 +56,7 @@ struct Row {
     name: Arc<str>,
     labels: RowLabels,
     taints: Box<[Taint]>,
-    images: Box<[Arc<str>]>,
+    images: Box<[ImageId]>,
     declared_features: Box<[Arc<str>]>,
     pods: Vec<PodIx>,
     conditions: u64,

@@ -106,7 +106,7 @@ impl<'a> NodeView<'a> {
         self.cluster.unschedulable.contains(self.ix)
     }
 
-    /// Features the kubelet declares, sorted.
+    /// Features the kubelet declares, in the order of the object.
     pub fn declared_features(&self) -> &'a [Arc<str>] {
         &self.cluster.row(self.ix).declared_features
     }

@@ -1,0 +1,151 @@
+//! Clusters for the benchmarks: ten kinds of nodes, filled to a share with pods of a few templates.
+
+use std::time::Duration;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::profile::{PluginRef, Profiles, SchedulerProfile};
+use engine::{Change, Engine, EngineConfig};
+use framework::{Node, Pod, Time, api};
+
+/// A kind of node: milli-CPU, memory in GiB, pods.
+const KINDS: [(u32, u32, u32); 10] = [
+    (4_000, 16, 58),
+    (8_000, 32, 58),
+    (16_000, 64, 110),
+    (32_000, 128, 234),
+    (64_000, 256, 250),
+    (8_000, 16, 58),
+    (16_000, 32, 110),
+    (8_000, 64, 58),
+    (16_000, 128, 110),
+    (96_000, 384, 250),
+];
+
+/// Requests of a template: milli-CPU, memory in MiB.
+const TEMPLATES: [(u32, u32); 8] = [
+    (100, 128),
+    (250, 512),
+    (500, 1024),
+    (1000, 2048),
+    (200, 1024),
+    (750, 768),
+    (2000, 8192),
+    (50, 64),
+];
+
+/// Share of the CPU of each node that is taken before anything is measured, in percent.
+const FILL_PERCENT: u32 = 60;
+
+/// The node of this number.
+pub(crate) fn node(number: usize) -> Node {
+    let kind = number % KINDS.len();
+    let (cpu, memory, pods) = KINDS[kind];
+    let mut node = api::Node::default();
+    node.metadata.name = format!("node-{number:06}");
+    let labels = [
+        ("kubernetes.io/hostname", node.metadata.name.clone()),
+        ("kubernetes.io/arch", "amd64".to_owned()),
+        ("kubernetes.io/os", "linux".to_owned()),
+        ("node.kubernetes.io/instance-type", format!("kind-{kind}")),
+        ("topology.kubernetes.io/region", "eu-1".to_owned()),
+        ("topology.kubernetes.io/zone", format!("eu-1{}", ["a", "b", "c"][number % 3])),
+        ("example.com/pool", format!("pool-{}", number % 7)),
+        ("example.com/rack", format!("rack-{}", number / 40)),
+    ];
+    node.metadata.labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
+    let allocatable = [
+        ("cpu", format!("{cpu}m")),
+        ("memory", format!("{memory}Gi")),
+        ("pods", pods.to_string()),
+        ("ephemeral-storage", "200Gi".to_owned()),
+    ];
+    node.status.allocatable =
+        allocatable.map(|(name, amount)| (name.to_owned(), api::QuantityText(amount))).into();
+    if number % 50 == 7 {
+        node.spec.taints.push(api::Taint {
+            key: "dedicated".to_owned(),
+            value: "batch".to_owned(),
+            effect: if number % 100 == 7 { "NoSchedule" } else { "PreferNoSchedule" }.to_owned(),
+        });
+    }
+    node.status.images = (0..20).map(|image| image_of(number * 3 + image * 7)).collect();
+    Node::from_api(&node).0
+}
+
+fn image_of(number: usize) -> api::ContainerImage {
+    let number = number % 200;
+    let name = format!("registry.example.com/app-{number}:v1");
+    let digest = format!("registry.example.com/app-{number}@sha256:{:064x}", number * 7919);
+    let size_bytes = 20_000_000 + i64::try_from(number).unwrap_or(0) * 3_000_000;
+    api::ContainerImage { names: vec![name, digest], size_bytes }
+}
+
+/// A pod of the template with this number, unassigned.
+pub(crate) fn pod(number: usize) -> Pod {
+    let template = number % TEMPLATES.len();
+    let (cpu, memory) = TEMPLATES[template];
+    let mut pod = api::Pod::default();
+    pod.metadata.name = format!("app-{template}-{number:08x}");
+    pod.metadata.namespace = format!("team-{}", template % 4);
+    pod.metadata.uid = format!("{number:08x}-0000-4000-8000-000000000000");
+    let labels = [("app", format!("app-{template}")), ("pod-template-hash", "5d9c7b".to_owned())];
+    pod.metadata.labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
+    pod.spec.scheduler_name = "default-scheduler".to_owned();
+    let mut container = api::Container {
+        name: "main".to_owned(),
+        image: format!("registry.example.com/app-{}:v1", template * 11),
+        ..api::Container::default()
+    };
+    let requests = [("cpu", format!("{cpu}m")), ("memory", format!("{memory}Mi"))];
+    container.resources.requests =
+        requests.map(|(name, amount)| (name.to_owned(), api::QuantityText(amount))).into();
+    pod.spec.containers = vec![container];
+    Pod::from_api(&pod)
+}
+
+/// The profile of kube-scheduler as far as it is built.
+pub(crate) fn profiles() -> Profiles {
+    let profile = SchedulerProfile {
+        scheduler_name: "default-scheduler".to_owned(),
+        ..SchedulerProfile::default()
+    };
+    let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
+        .map(|entry| PluginRef::new(entry.name, entry.default_weight))
+        .collect();
+    Profiles::build(&[profile], &defaults, &plugins::registry(), false)
+        .expect("the default profile builds")
+}
+
+/// An engine with `nodes` nodes, filled with pods; returns it with the number of pods.
+pub(crate) fn engine(nodes: usize, form: Form) -> (Engine, usize) {
+    let mut engine = Engine::new(EngineConfig { form, ..EngineConfig::new(profiles()) });
+    let mut pods = 0;
+    for number in 0..nodes {
+        let node = node(number);
+        let mut left = KINDS[number % KINDS.len()].0 * FILL_PERCENT / 100;
+        let name = node.name.clone();
+        apply(&mut engine, Change::Node(node));
+        while let Some(rest) = left.checked_sub(TEMPLATES[pods % TEMPLATES.len()].0) {
+            left = rest;
+            let pod = Pod { node_name: Some(name.clone()), ..pod(pods) };
+            apply(&mut engine, Change::Pod(Box::new(pod)));
+            pods += 1;
+        }
+    }
+    (engine, pods)
+}
+
+/// Applies a change at the epoch, without ports.
+pub(crate) fn apply(engine: &mut Engine, change: Change) {
+    engine.apply(change, Time::ZERO, &mut Ports { outside: &mut (), probe: &mut () });
+}
+
+/// A duration as text, in the unit that fits.
+pub(crate) fn text(duration: Duration) -> String {
+    match duration.as_nanos() {
+        nanos if nanos < 10_000 => format!("{nanos} ns"),
+        nanos if nanos < 10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
+        _ => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
+    }
+}

@@ -1,0 +1,227 @@
+//! All plugins of kube-scheduler 1.36, built or not.
+
+use framework::{ExtensionPoint, Plugin, PluginArgs};
+
+use crate::{
+    default_binder, image_locality, node_affinity, node_declared_features, node_name, node_ports,
+    node_resources, node_unschedulable, priority_sort, scheduling_gates, taint_toleration,
+};
+
+/// Makes a plugin from its arguments.
+pub type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
+
+/// A feature gate that a plugin depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// Name of the gate.
+    pub name: &'static str,
+    /// Whether 1.36 has it on unless told otherwise.
+    pub on_by_default: bool,
+}
+
+impl Gate {
+    const fn on(name: &'static str) -> Option<Self> {
+        Some(Self { name, on_by_default: true })
+    }
+
+    const fn off(name: &'static str) -> Option<Self> {
+        Some(Self { name, on_by_default: false })
+    }
+}
+
+/// What is known about a plugin without making it.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Name.
+    pub name: &'static str,
+    /// Extension points it implements, in the order of a scheduling attempt.
+    pub points: &'static [ExtensionPoint],
+    /// Points of pod groups it implements in Kubernetes, for which there is no trait yet.
+    pub group_points: &'static [&'static str],
+    /// Weight in the default list; 0 where none is set, which counts as 1 if the plugin scores.
+    pub default_weight: i32,
+    /// The kind of its arguments in `pluginConfig`, where it takes any.
+    pub args_kind: Option<&'static str>,
+    /// The gate without which it is not in the default list.
+    pub gate: Option<Gate>,
+    /// Makes it; `None` as long as it is not built.
+    pub factory: Option<Factory>,
+}
+
+impl Entry {
+    const fn new(name: &'static str, points: &'static [ExtensionPoint]) -> Self {
+        Self {
+            name,
+            points,
+            group_points: &[],
+            default_weight: 0,
+            args_kind: None,
+            gate: None,
+            factory: None,
+        }
+    }
+
+    /// Whether the plugin is built.
+    pub const fn is_built(&self) -> bool {
+        self.factory.is_some()
+    }
+
+    /// Whether the plugin is in the default list with default gates.
+    pub fn is_default(&self) -> bool {
+        self.gate.is_none_or(|gate| gate.on_by_default)
+    }
+}
+
+use ExtensionPoint::{
+    Bind, Filter, Permit, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
+    Score,
+};
+
+/// Every plugin, in the order of the default `multiPoint` list.
+pub static ALL: [Entry; 23] = [
+    Entry {
+        factory: Some(scheduling_gates::plugin),
+        ..Entry::new(scheduling_gates::NAME, &[PreEnqueue])
+    },
+    Entry { factory: Some(priority_sort::plugin), ..Entry::new(priority_sort::NAME, &[QueueSort]) },
+    Entry {
+        factory: Some(node_unschedulable::plugin),
+        ..Entry::new(node_unschedulable::NAME, &[Filter])
+    },
+    Entry { factory: Some(node_name::plugin), ..Entry::new(node_name::NAME, &[Filter]) },
+    Entry {
+        default_weight: 3,
+        factory: Some(taint_toleration::plugin),
+        ..Entry::new(taint_toleration::NAME, &[Filter, PreScore, Score])
+    },
+    Entry {
+        default_weight: 2,
+        args_kind: Some("NodeAffinityArgs"),
+        factory: Some(node_affinity::plugin),
+        ..Entry::new(node_affinity::NAME, &[PreFilter, Filter, PreScore, Score])
+    },
+    Entry {
+        factory: Some(node_ports::plugin),
+        ..Entry::new(node_ports::NAME, &[PreFilter, Filter])
+    },
+    Entry {
+        group_points: &["PlacementScore"],
+        default_weight: 1,
+        args_kind: Some("NodeResourcesFitArgs"),
+        factory: Some(node_resources::fit::plugin),
+        ..Entry::new(node_resources::fit::NAME, &[PreFilter, Filter, PreScore, Score])
+    },
+    Entry::new("VolumeRestrictions", &[PreFilter, Filter]),
+    Entry::new("NodeVolumeLimits", &[PreFilter, Filter]),
+    Entry {
+        args_kind: Some("VolumeBindingArgs"),
+        ..Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
+    },
+    Entry::new("VolumeZone", &[PreFilter, Filter]),
+    Entry {
+        default_weight: 2,
+        args_kind: Some("PodTopologySpreadArgs"),
+        ..Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])
+    },
+    Entry {
+        default_weight: 2,
+        args_kind: Some("InterPodAffinityArgs"),
+        ..Entry::new("InterPodAffinity", &[PreFilter, Filter, PreScore, Score])
+    },
+    Entry {
+        default_weight: 2,
+        args_kind: Some("DynamicResourcesArgs"),
+        gate: Gate::on("DynamicResourceAllocation"),
+        ..Entry::new(
+            "DynamicResources",
+            &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+        )
+    },
+    Entry {
+        args_kind: Some("DefaultPreemptionArgs"),
+        ..Entry::new("DefaultPreemption", &[PreEnqueue, PostFilter])
+    },
+    Entry {
+        default_weight: 1,
+        args_kind: Some("NodeResourcesBalancedAllocationArgs"),
+        factory: Some(node_resources::balanced_allocation::plugin),
+        ..Entry::new(node_resources::balanced_allocation::NAME, &[PreScore, Score])
+    },
+    Entry {
+        default_weight: 1,
+        factory: Some(image_locality::plugin),
+        ..Entry::new(image_locality::NAME, &[Score])
+    },
+    Entry { factory: Some(default_binder::plugin), ..Entry::new(default_binder::NAME, &[Bind]) },
+    Entry {
+        gate: Gate::on("NodeDeclaredFeatures"),
+        factory: Some(node_declared_features::plugin),
+        ..Entry::new(node_declared_features::NAME, &[PreFilter, Filter])
+    },
+    Entry {
+        gate: Gate::off("GangScheduling"),
+        ..Entry::new("GangScheduling", &[PreEnqueue, Permit])
+    },
+    Entry {
+        group_points: &["PlacementGenerate"],
+        gate: Gate::off("TopologyAwareWorkloadScheduling"),
+        ..Entry::new("TopologyPlacementGenerator", &[])
+    },
+    Entry {
+        group_points: &["PlacementScore"],
+        default_weight: 1,
+        gate: Gate::off("TopologyAwareWorkloadScheduling"),
+        ..Entry::new("PodGroupPodsCount", &[])
+    },
+];
+
+/// The plugin called `name`.
+pub fn get(name: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|entry| entry.name == name)
+}
+
+/// The default `multiPoint` list with default gates, in order.
+pub fn defaults() -> impl Iterator<Item = &'static Entry> {
+    ALL.iter().filter(|entry| entry.is_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_list_is_that_of_kubernetes() {
+        let list: Vec<_> = defaults().map(|entry| (entry.name, entry.default_weight)).collect();
+        let expected = [
+            ("SchedulingGates", 0),
+            ("PrioritySort", 0),
+            ("NodeUnschedulable", 0),
+            ("NodeName", 0),
+            ("TaintToleration", 3),
+            ("NodeAffinity", 2),
+            ("NodePorts", 0),
+            ("NodeResourcesFit", 1),
+            ("VolumeRestrictions", 0),
+            ("NodeVolumeLimits", 0),
+            ("VolumeBinding", 0),
+            ("VolumeZone", 0),
+            ("PodTopologySpread", 2),
+            ("InterPodAffinity", 2),
+            ("DynamicResources", 2),
+            ("DefaultPreemption", 0),
+            ("NodeResourcesBalancedAllocation", 1),
+            ("ImageLocality", 1),
+            ("DefaultBinder", 0),
+            ("NodeDeclaredFeatures", 0),
+        ];
+        assert_eq!(list, expected);
+    }
+
+    #[test]
+    fn names_are_unique_and_looked_up() {
+        for entry in &ALL {
+            assert!(std::ptr::eq(get(entry.name).unwrap(), entry), "{} twice", entry.name);
+        }
+        assert!(get("nodeaffinity").is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! DefaultBinder: binds a pod through the `binding` subresource.
+
+use framework::{Bind, BindStep, Binding, CycleState, Plugin, PluginArgs, Pod};
+
+/// Plugin name.
+pub const NAME: &str = "DefaultBinder";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct DefaultBinder;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    Ok(Plugin::new(NAME, DefaultBinder).bind().build())
+}
+
+impl Bind for DefaultBinder {
+    fn bind(&self, _state: &CycleState, pod: &Pod, node: &str) -> BindStep {
+        BindStep::Bind(Binding { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+    use framework::{PodKey, Uid};
+
+    use super::*;
+
+    #[test]
+    fn a_binding_names_pod_uid_and_node() {
+        let pod = pod("p").namespace("team-a").uid("u-1").build();
+        let BindStep::Bind(binding) = DefaultBinder.bind(&CycleState::new(), &pod, "n") else {
+            panic!("the default binder binds");
+        };
+        let expected =
+            Binding { pod: PodKey::new("team-a", "p"), uid: Uid::from("u-1"), node: "n".into() };
+        assert_eq!(binding, expected);
+    }
+}

@@ -1,0 +1,189 @@
+//! ImageLocality: prefers nodes that already have the images of the pod, the larger the better.
+//!
+//! An image counts with its size times the share of nodes that have it, so that a rare image does
+//! not draw every pod to the same few nodes. What it counts is the same on every node that has it:
+//! the set form looks each image up once and visits only the nodes that have one.
+//!
+//! The number of nodes that have an image is the current one; kube-scheduler remembers it per node
+//! from when that node last changed.
+
+use framework::{
+    Cluster, CycleState, ImageState, NodeIx, NodeView, Plugin, PluginArgs, Pod, Score, Status,
+};
+
+/// Name of the plugin.
+pub const NAME: &str = "ImageLocality";
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// Never.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    Ok(Plugin::new(NAME, ImageLocality).score().no_events().build())
+}
+
+struct ImageLocality;
+
+const MEBIBYTE: i64 = 1 << 20;
+/// Up to this many bytes score 0.
+const MIN_BYTES: i64 = 23 * MEBIBYTE;
+/// From this many bytes a container on the score is 100.
+const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MEBIBYTE;
+
+impl Score for ImageLocality {
+    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        let cluster = node.cluster();
+        let present = images(pod, cluster).filter(|image| image.nodes.contains(node.ix()));
+        let bytes = present.map(|image| spread_bytes(image, cluster)).fold(0, i64::saturating_add);
+        Ok(score(bytes, pod))
+    }
+
+    fn score_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let mut bytes = Vec::new();
+        for image in images(pod, cluster) {
+            bytes.resize(cluster.table_len(), 0_i64);
+            let more = spread_bytes(image, cluster);
+            for node in image.nodes.iter() {
+                bytes[node.index()] = bytes[node.index()].saturating_add(more);
+            }
+        }
+        if bytes.is_empty() {
+            scores.fill(0);
+            return Ok(());
+        }
+        let mut last = (0, score(0, pod));
+        for (node, place) in nodes.iter().zip(scores) {
+            let bytes = bytes[node.index()];
+            if bytes != last.0 {
+                last = (bytes, score(bytes, pod));
+            }
+            *place = last.1;
+        }
+        Ok(())
+    }
+}
+
+/// The images of containers and image volumes that some node has, as often as the pod names them.
+fn images<'a>(pod: &'a Pod, cluster: &'a Cluster) -> impl Iterator<Item = &'a ImageState> {
+    pod.spec.images.iter().chain(&pod.spec.image_volumes).filter_map(|name| cluster.image(name))
+}
+
+/// The size of an image, less the rarer it is.
+fn spread_bytes(image: &ImageState, cluster: &Cluster) -> i64 {
+    let share = image.nodes.len() as f64 / cluster.node_count() as f64;
+    (image.size as f64 * share) as i64
+}
+
+/// Where `bytes` lies between the limits for this pod, from 0 to 100.
+fn score(bytes: i64, pod: &Pod) -> i64 {
+    let containers = i64::try_from(pod.spec.images.len()).unwrap_or(i64::MAX);
+    let max = MAX_BYTES_PER_CONTAINER.saturating_mul(containers);
+    let bytes = if bytes < MIN_BYTES { MIN_BYTES } else { bytes.min(max) };
+    let hundredfold = bytes.saturating_sub(MIN_BYTES).saturating_mul(100);
+    hundredfold / (max - MIN_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::{self, node, pod};
+    use framework::{Node, api};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::{self, World, history};
+    use crate::forms;
+
+    /// The scores of both forms.
+    fn scores(nodes: impl IntoIterator<Item = Node>, pod: &Pod) -> Vec<i64> {
+        let cluster = testing::cluster(nodes, []);
+        let nodes: Vec<_> = cluster.nodes().iter().collect();
+        let (state, mut scores) = (CycleState::new(), vec![-1; nodes.len()]);
+        ImageLocality.score_set(&state, pod, &cluster, &nodes, &mut scores).unwrap();
+        let one = |node: &NodeIx| ImageLocality.score(&state, pod, &cluster.node(*node)).unwrap();
+        assert_eq!(nodes.iter().map(one).collect::<Vec<_>>(), scores);
+        scores
+    }
+
+    #[test]
+    fn an_image_counts_by_size_and_share_of_nodes() {
+        let with = |name: &str, mebibytes: i64| node(name).image("app:v1", mebibytes * MEBIBYTE);
+        let app = pod("p").image("app:v1").build();
+        let twice = pod("p").image("app:v1").container(&[]).build();
+        let rows = [
+            (vec![with("a", 250), node("b")], &app, vec![10, 0]),
+            (vec![with("a", 250), with("b", 250)], &app, vec![23, 23]),
+            (vec![with("a", 250), node("b")], &twice, vec![5, 0]),
+            (vec![with("a", 1000)], &app, vec![100]),
+            (vec![with("a", 23)], &app, vec![0]),
+            (vec![with("a", i64::MAX >> 20), node("b")], &app, vec![100, 0]),
+            (vec![with("a", -5)], &app, vec![0]),
+        ];
+        for (nodes, pod, expected) in rows {
+            assert_eq!(scores(nodes.into_iter().map(|node| node.build()), pod), expected);
+        }
+    }
+
+    #[test]
+    fn images_of_volumes_count_and_get_their_tag() {
+        let volume = api::ImageVolumeSource { reference: "data".to_owned() };
+        let with_volume = pod("p").image("app").with(|pod| {
+            pod.spec.volumes.push(api::Volume { image: Some(volume), ..api::Volume::default() });
+        });
+        let nodes = [
+            node("both").image("app:latest", 400 * MEBIBYTE).image("data:latest", 400 * MEBIBYTE),
+            node("data").image("data:latest", 400 * MEBIBYTE),
+            node("none"),
+        ];
+        let scores = scores(nodes.map(|node| node.build()), &with_volume.build());
+        assert_eq!(scores, [38, 24, 0]);
+    }
+
+    #[test]
+    fn a_pod_without_containers_does_not_divide_by_zero() {
+        let empty = pod("p").with(|pod| pod.spec.containers.clear()).build();
+        assert_eq!(scores([node("a").build()], &empty), [0]);
+    }
+
+    fn tagged(image: &str) -> String {
+        let tagged = image.rfind(':') > image.rfind('/');
+        if tagged { image.to_owned() } else { format!("{image}:latest") }
+    }
+
+    /// The rule, but for the size: where nodes disagree on it, the first to report a name decides.
+    fn oracle(world: &World, pod: &api::Pod, node: &api::Node) -> i64 {
+        let has = |node: &api::Node, name: &String| {
+            node.status.images.iter().any(|image| image.names.contains(name))
+        };
+        let containers: Vec<_> =
+            pod.spec.init_containers.iter().chain(&pod.spec.containers).collect();
+        let volumes = pod.spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
+        let references = containers.iter().map(|container| &container.image);
+        let names =
+            references.chain(volumes.map(|image| &image.reference)).map(|name| tagged(name));
+        let mut sum = 0;
+        for name in names.filter(|name| has(node, name)) {
+            let having = world.nodes.values().filter(|node| has(node, &name)).count();
+            let size = world.cluster.image(&name).unwrap().size;
+            sum += (size as f64 * (having as f64 / world.nodes.len() as f64)) as i64;
+        }
+        let (min, max) = (23 << 20, (1000 << 20) * containers.len() as i64);
+        100 * (sum.clamp(min, max) - min) / (max - min)
+    }
+
+    proptest! {
+        #![proptest_config(forms::config())]
+
+        #[test]
+        fn forms_agree(history in history(), pod in arbitrary::pod(), choice: u64) {
+            let (world, plugin) = (history.replay(), plugin(&PluginArgs::default()).unwrap());
+            forms::check_score(&plugin, &world, &pod, choice, |node| oracle(&world, &pod, node));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The in-tree plugins of kube-scheduler 1.36.
+//!
+//! One module per plugin, under the name Kubernetes gives it:
+//!
+//! | Plugin | Module | Points |
+//! |---|---|---|
+//! | SchedulingGates | [`scheduling_gates`] | PreEnqueue |
+//! | PrioritySort | [`priority_sort`] | QueueSort |
+//! | NodeUnschedulable | [`node_unschedulable`] | Filter |
+//! | NodeName | [`node_name`] | Filter |
+//! | TaintToleration | [`taint_toleration`] | Filter, PreScore, Score |
+//! | NodeAffinity | [`node_affinity`] | PreFilter, Filter, PreScore, Score |
+//! | NodePorts | [`node_ports`] | PreFilter, Filter |
+//! | NodeResourcesFit | [`node_resources::fit`] | PreFilter, Filter, PreScore, Score |
+//! | NodeResourcesBalancedAllocation | [`node_resources::balanced_allocation`] | PreScore, Score |
+//! | ImageLocality | [`image_locality`] | Score |
+//! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
+//! | DefaultBinder | [`default_binder`] | Bind |
+//!
+//! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
+//! [`catalogue`] knows all plugins of 1.36; those that are not in the table above stand in the
+//! [`registry`] as [`not_built`]: they reject the pods that need them, by name, and let all others
+//! pass.
+//!
+//! Filters and scores have a one-node form, which states the rule, and a set form, which answers
+//! the same from columns and bit sets of the cluster. The property tests hold the two to one
+//! another and both to the rule as written for API objects.
+
+#[cfg(test)]
+mod arbitrary;
+mod args;
+pub mod catalogue;
+pub mod default_binder;
+#[cfg(test)]
+mod forms;
+mod hint;
+pub mod image_locality;
+pub mod node_affinity;
+pub mod node_declared_features;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources;
+mod node_sets;
+pub mod node_unschedulable;
+mod normalize;
+pub mod not_built;
+pub mod priority_sort;
+pub mod scheduling_gates;
+pub mod taint_toleration;
+
+use framework::Registry;
+
+pub use not_built::ignored_preferences;
+
+/// A registry of every plugin in the [`catalogue`].
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    for entry in &catalogue::ALL {
+        let added = match entry.factory {
+            Some(factory) => registry.register(entry.name, factory),
+            None => registry.register(entry.name, |_| Ok(not_built::plugin(entry))),
+        };
+        added.expect("the catalogue has every name once");
+    }
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::{ExtensionPoint, PluginArgs};
+
+    use super::*;
+
+    #[test]
+    fn every_plugin_extends_the_points_of_the_catalogue() {
+        let registry = registry();
+        assert_eq!(registry.names().count(), catalogue::ALL.len());
+        for entry in &catalogue::ALL {
+            let plugin = registry.get(entry.name).unwrap()(&PluginArgs::default()).unwrap();
+            assert_eq!(&*plugin.name, entry.name);
+            for point in ExtensionPoint::ALL {
+                let expected = entry.points.contains(&point);
+                assert_eq!(plugin.extends(point), expected, "{} at {point}", entry.name);
+            }
+        }
+    }
+}

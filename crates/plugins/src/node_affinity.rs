@@ -1,0 +1,240 @@
+//! NodeAffinity: `spec.nodeSelector`, node affinity, and the affinity a profile adds for its pods.
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
+    NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView, NormalizeScore, Plugin,
+    PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, PreferredSchedulingTerms, QueueingHint,
+    Score, SelectorError, Status, Verdicts, api,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::args::decode_strictly;
+use crate::hint;
+use crate::node_sets::{retain_matching, retain_required, retain_selected};
+use crate::normalize::default_normalize;
+
+/// Plugin name.
+pub const NAME: &str = "NodeAffinity";
+
+const REASON_POD: &str = "node(s) didn't match Pod's node affinity/selector";
+const REASON_ADDED: &str = "node(s) didn't match scheduler-enforced node affinity";
+const REASON_CONFLICT: &str = "pod affinity terms conflict";
+
+/// `NodeAffinityArgs`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Args {
+    added_affinity: Option<api::NodeAffinity>,
+}
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub struct NodeAffinity {
+    added_required: Option<NodeSelector>,
+    added_preferred: Option<PreferredSchedulingTerms>,
+}
+
+/// Makes the plugin from `NodeAffinityArgs`.
+///
+/// # Errors
+/// The arguments do not decode, or a term of `addedAffinity` is invalid.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
+    Ok(Plugin::new(NAME, NodeAffinity::new(args)?)
+        .pre_filter()
+        .filter()
+        .pre_score()
+        .score()
+        .normalize_score()
+        .on_with_hint(
+            ClusterEvent::new(EventResource::Node, nodes),
+            NodeAffinity::after_node_change,
+        )
+        .build())
+}
+
+/// Making the plugin, and its rule on one node.
+impl NodeAffinity {
+    fn new(args: &PluginArgs) -> Result<Self, String> {
+        let added = decode_strictly::<Args>(args)?.added_affinity.unwrap_or_default();
+        let required = added.required.as_ref();
+        let preferred = added.preferred.as_deref().filter(|terms| !terms.is_empty());
+        let path = |field| format!("addedAffinity.{field}DuringSchedulingIgnoredDuringExecution");
+        let text = |error: SelectorError| error.to_string();
+        Ok(Self {
+            added_required: required
+                .map(|selector| NodeSelector::compile_strict(selector, &path("required")))
+                .transpose()
+                .map_err(text)?,
+            added_preferred: preferred
+                .map(|terms| PreferredSchedulingTerms::compile(terms, &path("preferred")))
+                .transpose()
+                .map_err(text)?,
+        })
+    }
+
+    fn added_matches(&self, node: &impl NodeFields) -> bool {
+        let required = self.added_required.as_ref();
+        required.is_none_or(|required| required.matches(node).unwrap_or(false))
+    }
+
+    fn after_node_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, new) = hint::nodes(objects)?;
+        let Some(new) = new else { return Ok(QueueingHint::Skip) };
+        let affinity = &pod.spec.required_node_affinity;
+        let text = |error: SelectorError| error.to_string();
+        if !self.added_matches(new) || !affinity.matches(new).map_err(text)? {
+            return Ok(QueueingHint::Skip);
+        }
+        let Some(old) = old else { return Ok(QueueingHint::Queue) };
+        // Difference node-affinity-added-affinity-hint: the old node is held to addedAffinity too.
+        let matched = affinity.matches(old).map_err(text)? && self.added_matches(old);
+        Ok(hint::queue_if(!matched))
+    }
+
+    /// The preferences that count for the pod, those of the profile first.
+    fn preferences<'a>(
+        &'a self,
+        pod: &'a Pod,
+    ) -> Result<impl Iterator<Item = &'a PreferredSchedulingTerms>, Status> {
+        let own = match &pod.spec.preferred_node_affinity {
+            Some(Ok(terms)) => Some(terms),
+            Some(Err(error)) => return Err(Status::error(error.to_string())),
+            None => None,
+        };
+        Ok(self.added_preferred.iter().chain(own))
+    }
+}
+
+impl PreFilter for NodeAffinity {
+    fn pre_filter(
+        &self,
+        _state: &mut CycleState,
+        pod: &Pod,
+        _cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        let affinity = &pod.spec.required_node_affinity;
+        let Some(selector) = affinity.selector() else {
+            return match (affinity.labels(), &self.added_required) {
+                (None, None) => Err(Status::skip()),
+                _ => Ok(PreFilterResult::default()),
+            };
+        };
+        match selector.node_names() {
+            NodeNameRestriction::Unrestricted => Ok(PreFilterResult::default()),
+            NodeNameRestriction::Names(names) => {
+                Ok(PreFilterResult { node_names: Some(names.iter().cloned().collect()) })
+            }
+            NodeNameRestriction::Conflict => Err(Status::unresolvable(REASON_CONFLICT)),
+        }
+    }
+}
+
+impl Filter for NodeAffinity {
+    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if !self.added_matches(node) {
+            return Status::unresolvable(REASON_ADDED);
+        }
+        if !pod.spec.required_node_affinity.matches(node).unwrap_or(false) {
+            return Status::unresolvable(REASON_POD);
+        }
+        Status::success()
+    }
+
+    fn filter_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        if let Some(required) = &self.added_required {
+            retain_selected(required, cluster, nodes);
+        }
+        retain_required(&pod.spec.required_node_affinity, cluster, nodes);
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        verdicts.record_all(rejected, Status::unresolvable(REASON_POD));
+        if let Some(required) = &self.added_required {
+            let mut added = rejected.clone();
+            retain_selected(required, cluster, &mut added);
+            let mut others = rejected.clone();
+            others.subtract(&added);
+            verdicts.record_all(&others, Status::unresolvable(REASON_ADDED));
+        }
+    }
+}
+
+impl PreScore for NodeAffinity {
+    fn pre_score(
+        &self,
+        _state: &mut CycleState,
+        pod: &Pod,
+        _cluster: &Cluster,
+        _nodes: &[NodeIx],
+    ) -> Status {
+        match self.preferences(pod).map(|mut preferences| preferences.next()) {
+            Ok(Some(_)) => Status::success(),
+            Ok(None) => Status::skip(),
+            Err(status) => status,
+        }
+    }
+}
+
+impl Score for NodeAffinity {
+    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.preferences(pod)?.map(|preferences| preferences.score(node)).sum())
+    }
+
+    fn score_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let candidates: NodeBits = nodes.iter().copied().collect();
+        let mut matched = NodeBits::default();
+        let mut sums = vec![0; cluster.table_len()];
+        for preference in self.preferences(pod)?.flat_map(PreferredSchedulingTerms::terms) {
+            matched.copy_from(&candidates);
+            retain_matching(&preference.term, cluster, &mut matched);
+            matched.iter().for_each(|node| sums[node.index()] += i64::from(preference.weight));
+        }
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = sums[node.index()];
+        }
+        Ok(())
+    }
+}
+
+impl NormalizeScore for NodeAffinity {
+    fn normalize_score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Status {
+        default_normalize(scores, false);
+        Status::success()
+    }
+}
+
+#[cfg(test)]
+mod tests;

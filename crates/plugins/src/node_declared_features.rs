@@ -1,0 +1,247 @@
+//! NodeDeclaredFeatures: a pod that relies on a feature of the kubelet runs where it is declared.
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
+    NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status, Verdicts,
+};
+
+use crate::hint;
+use crate::node_sets::retain_union;
+
+/// Plugin name.
+pub const NAME: &str = "NodeDeclaredFeatures";
+
+const REASON: &str = "node(s) didn't match Pod's required features";
+
+const RESTART_ALL_CONTAINERS: &str = "RestartAllContainersOnContainerExits";
+const USER_NAMESPACES_HOST_NETWORK: &str = "UserNamespacesHostNetworkSupport";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct NodeDeclaredFeatures;
+
+/// Left by PreFilter, without which no node can be filtered.
+#[derive(Debug, Clone, Copy)]
+struct PreFiltered;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    let nodes = ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE;
+    Ok(Plugin::new(NAME, NodeDeclaredFeatures)
+        .pre_filter()
+        .filter()
+        .on_with_hint(
+            ClusterEvent::new(EventResource::Node, nodes),
+            NodeDeclaredFeatures::after_node_change,
+        )
+        .on_with_hint(
+            ClusterEvent::new(EventResource::Pod, ActionType::UPDATE),
+            NodeDeclaredFeatures::after_own_change,
+        )
+        .build())
+}
+
+/// The features a pod relies on, as far as they can be told from its spec.
+fn required(pod: &Pod) -> impl Iterator<Item = &'static str> {
+    let restarts = pod.spec.restarts_all_containers.then_some(RESTART_ALL_CONTAINERS);
+    let shares = pod.spec.host_network_in_user_namespace.then_some(USER_NAMESPACES_HOST_NETWORK);
+    restarts.into_iter().chain(shares)
+}
+
+impl NodeDeclaredFeatures {
+    fn after_node_change(
+        &self,
+        _pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, new) = hint::nodes(objects)?;
+        let unchanged =
+            old.zip(new).is_some_and(|(old, new)| old.declared_features == new.declared_features);
+        Ok(hint::queue_if(!unchanged))
+    }
+
+    fn after_own_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, _) = hint::pods(objects)?;
+        let changed = match (old, hint::update_of(pod, objects)?) {
+            (Some(old), Some(new)) => !required(old).eq(required(new)),
+            (_, new) => new.is_some(),
+        };
+        Ok(hint::queue_if(changed))
+    }
+
+    fn require_pre_filter(state: &CycleState) -> Result<(), Status> {
+        match state.read::<PreFiltered>() {
+            Some(PreFiltered) => Ok(()),
+            None => Err(Status::error("PreFilter of NodeDeclaredFeatures did not run")),
+        }
+    }
+}
+
+impl PreFilter for NodeDeclaredFeatures {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        _cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        if required(pod).next().is_none() {
+            return Err(Status::skip());
+        }
+        state.write(PreFiltered);
+        Ok(PreFilterResult::default())
+    }
+}
+
+impl Filter for NodeDeclaredFeatures {
+    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if let Err(status) = Self::require_pre_filter(state) {
+            return status;
+        }
+        let declared = |wanted: &str| node.declared_features().iter().any(|own| **own == *wanted);
+        if required(pod).all(declared) { Status::success() } else { Status::unresolvable(REASON) }
+    }
+
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        Self::require_pre_filter(state)?;
+        for feature in required(pod) {
+            retain_union(cluster.declaring(feature), cluster, nodes);
+        }
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::{PodBuilder, cluster, node, pod};
+    use framework::{Node, api};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::{self, history};
+    use crate::forms;
+
+    fn built() -> Plugin {
+        plugin(&PluginArgs::default()).unwrap()
+    }
+
+    fn restarting(name: &str) -> PodBuilder {
+        let rule = api::ContainerRestartRule { action: "RestartAllContainers".to_owned() };
+        pod(name).with(|api| api.spec.containers[0].restart_policy_rules.push(rule))
+    }
+
+    fn sharing(pod: PodBuilder, host_users: Option<bool>) -> PodBuilder {
+        pod.with(|api| (api.spec.host_network, api.spec.host_users) = (true, host_users))
+    }
+
+    #[test]
+    fn features_are_told_from_the_spec() {
+        let features = |pod: PodBuilder| required(&pod.build()).collect::<Vec<_>>();
+        assert!(features(pod("p")).is_empty());
+        assert!(features(sharing(pod("p"), None)).is_empty());
+        assert_eq!(features(restarting("p")), [RESTART_ALL_CONTAINERS]);
+        let both = [RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK];
+        assert_eq!(features(sharing(restarting("p"), Some(false))), both);
+    }
+
+    #[test]
+    fn a_node_must_declare_all_of_them() {
+        let nodes = [
+            node("none").build(),
+            node("one").feature(RESTART_ALL_CONTAINERS).build(),
+            node("both")
+                .feature(USER_NAMESPACES_HOST_NETWORK)
+                .feature(RESTART_ALL_CONTAINERS)
+                .build(),
+        ];
+        let cluster = cluster(nodes, []);
+        let wanting = sharing(restarting("p"), Some(false)).build();
+        let mut state = CycleState::new();
+        NodeDeclaredFeatures.pre_filter(&mut state, &wanting, &cluster).unwrap();
+        for (name, expected) in [("none", false), ("one", false), ("both", true)] {
+            let view = cluster.node(cluster.node_named(name).unwrap());
+            let status = NodeDeclaredFeatures.filter(&state, &wanting, &view);
+            assert_eq!(status.is_success(), expected, "{name}");
+        }
+        let view = cluster.node(cluster.node_named("both").unwrap());
+        let status = NodeDeclaredFeatures.filter(&CycleState::new(), &wanting, &view);
+        assert_eq!(status.code(), framework::Code::Error);
+    }
+
+    #[test]
+    fn hints_ask_for_other_features_on_either_side() {
+        let (plain, rich) = (node("n").build(), node("n").feature("X").build());
+        let on_node = |old: Option<&Node>, new: &Node| {
+            let objects = EventObjects::Node { old, new: Some(new) };
+            let action = ActionType::UPDATE_NODE_DECLARED_FEATURE;
+            let waiting = restarting("p").build();
+            forms::hint(&built(), &waiting, EventResource::Node, action, &objects)
+        };
+        assert_eq!(on_node(None, &plain), QueueingHint::Queue);
+        assert_eq!(on_node(Some(&plain), &rich), QueueingHint::Queue);
+        assert_eq!(on_node(Some(&rich), &rich), QueueingHint::Skip);
+        for (old, new, expected) in [
+            (restarting("p"), pod("p"), QueueingHint::Queue),
+            (restarting("p"), restarting("p"), QueueingHint::Skip),
+            (restarting("q"), pod("q"), QueueingHint::Skip),
+        ] {
+            let (old, new) = (old.build(), new.build());
+            let objects = EventObjects::Pod { old: Some(&old), new: Some(&new) };
+            let waiting = restarting("p").build();
+            let (resource, action) = (EventResource::UnschedulablePod, ActionType::UPDATE);
+            assert_eq!(forms::hint(&built(), &waiting, resource, action, &objects), expected);
+        }
+    }
+
+    fn oracle(pod: &api::Pod, node: &api::Node) -> Status {
+        let spec = &pod.spec;
+        let declares = |name: &str| node.status.declared_features.iter().any(|own| own == name);
+        let restarts = spec
+            .containers
+            .iter()
+            .chain(&spec.init_containers)
+            .any(|c| c.restart_policy_rules.iter().any(|r| r.action == "RestartAllContainers"));
+        let shares = spec.host_network && spec.host_users == Some(false);
+        if restarts && !declares("RestartAllContainersOnContainerExits")
+            || shares && !declares("UserNamespacesHostNetworkSupport")
+        {
+            return Status::unresolvable("node(s) didn't match Pod's required features");
+        }
+        Status::success()
+    }
+
+    proptest! {
+        #![proptest_config(forms::config())]
+
+        #[test]
+        fn forms_agree(history in history(), pod in arbitrary::pod(), choice: u64) {
+            let world = history.replay();
+            forms::check_filter(&built(), &world, &pod, choice, |node| oracle(&pod, node));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! NodeName: a pod that names its node runs there or nowhere.
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
+    Plugin, PluginArgs, Pod, Status, Verdicts,
+};
+
+use crate::node_sets::retain_only;
+
+/// Plugin name.
+pub const NAME: &str = "NodeName";
+
+const REASON: &str = "node(s) didn't match the requested node name";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct NodeName;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    let nodes = ClusterEvent::new(EventResource::Node, ActionType::ADD);
+    Ok(Plugin::new(NAME, NodeName).filter().on(nodes).build())
+}
+
+impl Filter for NodeName {
+    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if pod.node_name.as_ref().is_none_or(|wanted| wanted == node.name()) {
+            return Status::success();
+        }
+        Status::unresolvable(REASON)
+    }
+
+    fn filter_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        if let Some(wanted) = &pod.node_name {
+            retain_only(cluster.node_named(wanted), nodes);
+        }
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::{self, history, node_name};
+    use crate::forms;
+
+    proptest! {
+        #![proptest_config(forms::config())]
+
+        #[test]
+        fn forms_agree(
+            history in history(),
+            mut pod in arbitrary::pod(),
+            wanted in prop::option::of(0_usize..9),
+            choice: u64,
+        ) {
+            pod.spec.node_name = wanted.map(node_name).unwrap_or_default();
+            let plugin = plugin(&PluginArgs::default()).unwrap();
+            forms::check_filter(&plugin, &history.replay(), &pod, choice, |node| {
+                if [&*node.metadata.name, ""].contains(&&*pod.spec.node_name) {
+                    return Status::success();
+                }
+                Status::unresolvable("node(s) didn't match the requested node name")
+            });
+        }
+    }
+}

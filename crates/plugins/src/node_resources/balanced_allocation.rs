@@ -1,0 +1,182 @@
+//! NodeResourcesBalancedAllocation: rates how much more evenly the resources of a node are used
+//! with the pod than without it.
+//!
+//! The balance of a node is 100 less the standard deviation of the used fractions, in whole
+//! percent: 50 to 100. A node scores 75 if the pod does not change it, up to 25 more or less if it
+//! does. Floating-point operations and their order are those of kube-scheduler, so that the same
+//! balances come out.
+
+use framework::{
+    Cluster, CycleState, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, Status,
+};
+
+use super::args::BalancedAllocationArgs;
+use super::kernels::{self, Block, Numbers, WIDTH, floor, integer};
+use super::{Basis, Lane, RatedResources, Share, Usage, shares_on};
+
+/// Name of the plugin.
+pub const NAME: &str = "NodeResourcesBalancedAllocation";
+
+/// Makes the plugin.
+///
+/// # Errors
+/// The arguments do not decode or are not valid.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = BalancedAllocationArgs::decode(args)?;
+    let rated = RatedResources::new(&args.resources, Basis::Requested);
+    Ok(Plugin::new(NAME, BalancedAllocation { rated }).pre_score().score().no_events().build())
+}
+
+struct BalancedAllocation {
+    rated: RatedResources,
+}
+
+impl PreScore for BalancedAllocation {
+    /// Leaves pods alone that request none of the rated resources.
+    fn pre_score(
+        &self,
+        _state: &mut CycleState,
+        pod: &Pod,
+        _cluster: &Cluster,
+        _nodes: &[NodeIx],
+    ) -> Status {
+        if self.rated.are_unrequested(&pod.requests.placed) {
+            Status::skip()
+        } else {
+            Status::success()
+        }
+    }
+}
+
+impl Score for BalancedAllocation {
+    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        let requests = &pod.requests.placed;
+        if self.rated.are_unrequested(requests) {
+            return Ok(0);
+        }
+        Ok(score(self.rated.shares(node, requests)))
+    }
+
+    fn score_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let requests = &pod.requests.placed;
+        if self.rated.are_unrequested(requests) {
+            scores.fill(0);
+            return Ok(());
+        }
+        let lanes = self.rated.lanes(cluster, requests);
+        let mut kernel = Kernel::for_lanes(&lanes);
+        kernels::for_each_block(
+            nodes,
+            scores,
+            |nodes, scores| kernel.score_block(&lanes, nodes, scores),
+            |node| score(shares_on(&lanes, node)),
+        );
+        Ok(())
+    }
+}
+
+/// The score of one node from what counts on it.
+fn score(shares: impl Iterator<Item = Share>) -> i64 {
+    let (without, with): (Vec<_>, Vec<_>) = shares
+        .map(|share| (fraction(share.usage), fraction(share.usage.with(share.request))))
+        .unzip();
+    50 + (50 + balance(&with) - balance(&without)) / 2
+}
+
+fn fraction(usage: Usage) -> f64 {
+    let fraction = usage.requested as f64 / usage.allocatable as f64;
+    if fraction > 1.0 { 1.0 } else { fraction }
+}
+
+fn balance(fractions: &[f64]) -> i64 {
+    let deviation = match fractions {
+        [] | [_] => 0.0,
+        [one, other] => ((one - other) / 2.0).abs(),
+        _ => {
+            let count = fractions.len() as f64;
+            let mean = fractions.iter().fold(0.0, |sum, fraction| sum + fraction) / count;
+            let squares = |sum, fraction: &f64| sum + (fraction - mean) * (fraction - mean);
+            (fractions.iter().fold(0.0, squares) / count).sqrt()
+        }
+    };
+    ((1.0 - deviation) * 100.0) as i64
+}
+
+/// Scores nodes in blocks; has room for the fractions of every resource.
+struct Kernel {
+    block: Block,
+    without: Vec<Numbers>,
+    with: Vec<Numbers>,
+}
+
+impl Kernel {
+    fn for_lanes(lanes: &[Lane<'_>]) -> Self {
+        let room = vec![[0.0; WIDTH]; lanes.len()];
+        Self { block: Block::new(), without: room.clone(), with: room }
+    }
+
+    /// Does what [`score`] does; answers whether it could, see [`Block::load`].
+    fn score_block(&mut self, lanes: &[Lane<'_>], nodes: &[NodeIx], scores: &mut [i64]) -> bool {
+        for ((lane, without), with) in lanes.iter().zip(&mut self.without).zip(&mut self.with) {
+            if !self.block.load(lane, nodes) {
+                return false;
+            }
+            (*without, *with) = self.block.fractions();
+        }
+        let balances = balances(&self.with).into_iter().zip(balances(&self.without));
+        for (score, (with, without)) in scores.iter_mut().zip(balances) {
+            *score = 50 + (50 + integer(with) - integer(without)) / 2;
+        }
+        true
+    }
+}
+
+/// Does what [`balance`] does, on every node of a block.
+fn balances(fractions: &[Numbers]) -> Numbers {
+    let mut balances = match fractions {
+        [] | [_] => [0.0; WIDTH],
+        [one, other] => {
+            let mut deviations = [0.0; WIDTH];
+            for (deviation, (one, other)) in deviations.iter_mut().zip(one.iter().zip(other)) {
+                *deviation = ((one - other) / 2.0_f64).abs();
+            }
+            deviations
+        }
+        _ => deviations(fractions),
+    };
+    for balance in &mut balances {
+        *balance = floor((1.0 - *balance) * 100.0);
+    }
+    balances
+}
+
+/// Standard deviations of three or more fractions.
+fn deviations(fractions: &[Numbers]) -> Numbers {
+    let count = fractions.len() as f64;
+    let mut means = [0.0; WIDTH];
+    for fractions in fractions {
+        for (sum, fraction) in means.iter_mut().zip(fractions) {
+            *sum += fraction;
+        }
+    }
+    for mean in &mut means {
+        *mean /= count;
+    }
+    let mut deviations = [0.0; WIDTH];
+    for fractions in fractions {
+        for ((sum, fraction), mean) in deviations.iter_mut().zip(fractions).zip(&means) {
+            *sum += (fraction - mean) * (fraction - mean);
+        }
+    }
+    for deviation in &mut deviations {
+        *deviation = (*deviation / count).sqrt();
+    }
+    deviations
+}

@@ -1,0 +1,358 @@
+//! NodeResourcesFit: keeps nodes that have room for what the pod requests, and rates how full they
+//! get.
+//!
+//! The filter compares requests with what placed pods request. Scores compare with what they
+//! request when containers without requests count with a default, so that such pods spread as well.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter, Node,
+    NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, PreScore,
+    QueueingHint, Resources, Score, Status, VerdictId, Verdicts, is_extended_resource_name,
+};
+
+use super::args::FitArgs;
+use super::kernels::{self, Block};
+use super::scoring::Strategy;
+use super::{Basis, Column, RatedResources, Resource, Usage, shares_on};
+use crate::hint::{self, queue_if};
+
+/// Name of the plugin.
+pub const NAME: &str = "NodeResourcesFit";
+
+/// Makes the plugin.
+///
+/// # Errors
+/// The arguments do not decode or are not valid.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = FitArgs::decode(args)?;
+    let pod = ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN;
+    let node = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
+    let device_class = ActionType::ADD | ActionType::UPDATE;
+    let event = ClusterEvent::new;
+    Ok(Plugin::new(NAME, Fit::new(args))
+        .pre_filter()
+        .filter()
+        .pre_score()
+        .score()
+        .on_with_hint(event(EventResource::Pod, pod), Fit::after_pod_change)
+        .on_with_hint(event(EventResource::Node, node), Fit::after_node_change)
+        .on_with_hint(
+            event(EventResource::DeviceClass, device_class),
+            Fit::after_device_class_change,
+        )
+        .build())
+}
+
+struct Fit {
+    ignored_resources: Vec<String>,
+    ignored_resource_groups: Vec<String>,
+    strategy: Strategy,
+    rated: RatedResources,
+}
+
+/// An amount of a resource that must be free on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Need {
+    resource: Resource,
+    /// More than 0.
+    amount: i64,
+}
+
+/// What the pod of this cycle needs: a pod slot first, then resources.
+#[derive(Debug, Clone)]
+struct Needs(Arc<[Need]>);
+
+/// The needs that a node cannot meet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Shortages {
+    /// Places in the list of needs.
+    short: Vec<usize>,
+    /// Whether some need is more than the node has at all.
+    unresolvable: bool,
+}
+
+impl Fit {
+    fn new(args: FitArgs) -> Self {
+        Self {
+            strategy: Strategy::new(&args.scoring_strategy),
+            rated: RatedResources::new(&args.scoring_strategy.resources, Basis::NonZeroRequested),
+            ignored_resources: args.ignored_resources,
+            ignored_resource_groups: args.ignored_resource_groups,
+        }
+    }
+
+    /// What `pod` needs, without what the arguments tell to ignore.
+    fn needs(&self, pod: &Pod) -> impl Iterator<Item = Need> {
+        let scalars = pod.requests.fit.scalars.iter().filter(|(name, _)| !self.is_ignored(name));
+        let need = |resource: Resource| Need { amount: resource.of(&pod.requests.fit), resource };
+        [Resource::PodSlot, Resource::Cpu, Resource::Memory, Resource::EphemeralStorage]
+            .into_iter()
+            .map(need)
+            .chain(scalars.map(|(name, amount)| Need {
+                resource: Resource::Scalar(name.clone()),
+                amount: *amount,
+            }))
+            .filter(|need| need.amount > 0)
+    }
+
+    fn is_ignored(&self, name: &str) -> bool {
+        let group = name.split('/').next().unwrap_or_default();
+        (self.ignored_resources.iter().any(|ignored| ignored == name)
+            || self.ignored_resource_groups.iter().any(|ignored| ignored == group))
+            && is_extended_resource_name(name)
+    }
+}
+
+impl Need {
+    const fn lacks_room(&self, usage: Usage) -> bool {
+        self.amount > usage.free()
+    }
+
+    /// Whether not even an empty node could meet it. A node that takes no pods at all is not told
+    /// apart from one that is full.
+    fn is_unresolvable(&self, usage: Usage) -> bool {
+        self.amount > usage.allocatable && self.resource != Resource::PodSlot
+    }
+
+    fn reason(&self) -> Cow<'static, str> {
+        match &self.resource {
+            Resource::PodSlot => "Too many pods".into(),
+            Resource::Cpu => "Insufficient cpu".into(),
+            Resource::Memory => "Insufficient memory".into(),
+            Resource::EphemeralStorage => "Insufficient ephemeral-storage".into(),
+            Resource::Scalar(name) => format!("Insufficient {name}").into(),
+        }
+    }
+}
+
+impl Needs {
+    fn of_cycle(state: &CycleState) -> Result<&Self, Status> {
+        state.read().ok_or_else(|| Status::error("NodeResourcesFit has no data from PreFilter"))
+    }
+
+    /// Fills `shortages` for a node with this usage of the needed resources.
+    fn check(&self, usage: impl Fn(usize, &Need) -> Usage, shortages: &mut Shortages) {
+        shortages.short.clear();
+        shortages.unresolvable = false;
+        for (place, need) in self.0.iter().enumerate() {
+            let usage = usage(place, need);
+            if need.lacks_room(usage) {
+                shortages.short.push(place);
+                shortages.unresolvable |= need.is_unresolvable(usage);
+            }
+        }
+    }
+
+    fn status(&self, shortages: &Shortages) -> Status {
+        if shortages.short.is_empty() {
+            return Status::success();
+        }
+        let code = if shortages.unresolvable {
+            Code::UnschedulableAndUnresolvable
+        } else {
+            Code::Unschedulable
+        };
+        let reasons = shortages.short.iter().map(|place| self.0[*place].reason());
+        Status::with_reasons(code, reasons.collect())
+    }
+
+    fn columns<'a>(&self, cluster: &'a Cluster) -> Vec<Option<Column<'a>>> {
+        self.0.iter().map(|need| need.resource.column(cluster, Basis::Requested)).collect()
+    }
+}
+
+impl PreFilter for Fit {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        _cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        state.write(Needs(self.needs(pod).collect()));
+        Ok(PreFilterResult::default())
+    }
+}
+
+impl Filter for Fit {
+    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+        let needs = match Needs::of_cycle(state) {
+            Ok(needs) => needs,
+            Err(status) => return status,
+        };
+        let mut shortages = Shortages::default();
+        needs.check(|_, need| need.resource.usage(node, Basis::Requested), &mut shortages);
+        needs.status(&shortages)
+    }
+
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        let needs = Needs::of_cycle(state)?;
+        let mut dense = Vec::with_capacity(needs.0.len());
+        for (need, column) in needs.0.iter().zip(needs.columns(cluster)) {
+            match column {
+                Some(Column::Dense(column)) => dense.push((column, need.amount)),
+                Some(Column::Scalar(column)) => {
+                    kernels::retain_with_scalar(nodes, column, need.amount);
+                }
+                None => nodes.clear(),
+            }
+        }
+        kernels::retain_with_room(nodes, &dense);
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        let needs = match Needs::of_cycle(state) {
+            Ok(needs) => needs,
+            Err(status) => return verdicts.record_all(rejected, status),
+        };
+        let columns = needs.columns(cluster);
+        let mut known: BTreeMap<Shortages, VerdictId> = BTreeMap::new();
+        let mut shortages = Shortages::default();
+        for node in rejected.iter() {
+            let usage = |place: usize, _: &Need| {
+                columns[place].map_or_else(Usage::default, |column| column.usage(node))
+            };
+            needs.check(usage, &mut shortages);
+            let verdict = match known.get(&shortages) {
+                Some(verdict) => *verdict,
+                None => {
+                    let verdict = verdicts.intern(needs.status(&shortages));
+                    known.insert(shortages.clone(), verdict);
+                    verdict
+                }
+            };
+            verdicts.set(node, verdict);
+        }
+    }
+}
+
+impl PreScore for Fit {
+    /// Nothing to prepare: what the pod requests was summed when it arrived.
+    fn pre_score(
+        &self,
+        _state: &mut CycleState,
+        _pod: &Pod,
+        _cluster: &Cluster,
+        _nodes: &[NodeIx],
+    ) -> Status {
+        Status::success()
+    }
+}
+
+impl Score for Fit {
+    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.strategy.score(self.rated.shares(node, &pod.requests.score)))
+    }
+
+    fn score_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let lanes = self.rated.lanes(cluster, &pod.requests.score);
+        let mut block = Block::new();
+        kernels::for_each_block(
+            nodes,
+            scores,
+            |nodes, scores| self.strategy.score_block(&lanes, &mut block, nodes, scores),
+            |node| self.strategy.score(shares_on(&lanes, node)),
+        );
+        Ok(())
+    }
+}
+
+/// Queueing hints.
+impl Fit {
+    /// Room comes from pods that leave a node, or a nomination, and from pods that shrink on one.
+    fn after_pod_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let helps = match hint::pods(objects)? {
+            (Some(gone), None) => gone.node_name.is_some() || gone.nominated_node_name.is_some(),
+            (Some(before), Some(after)) => {
+                let [wanted, before, requests] = [pod, before, after].map(|p| &p.requests.placed);
+                after.uid == pod.uid
+                    || (after.node_name.is_some() && is_less_of_wanted(wanted, requests, before))
+            }
+            (None, _) => true,
+        };
+        Ok(queue_if(helps))
+    }
+
+    /// A node helps if the pod would fit on it were it empty, and it is new or has more of
+    /// something than before.
+    ///
+    /// kube-scheduler judges by resources the filter ignores as well, and so leaves pods asleep
+    /// that fit; here they do not count.
+    fn after_node_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, Some(new)) = hint::nodes(objects)? else {
+            return Err("not an added or changed node".to_owned());
+        };
+        let fits = self.needs(pod).all(|need| need.amount <= need.resource.allocatable(new));
+        let grew = |old: &Node| {
+            old.allowed_pods < new.allowed_pods
+                || is_less_of_wanted(&pod.requests.fit, &old.allocatable, &new.allocatable)
+        };
+        Ok(queue_if(fits && old.is_none_or(grew)))
+    }
+
+    /// A DeviceClass may take an extended resource over that the pod requests.
+    fn after_device_class_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let EventObjects::Other { old, new: Some(new) } = objects else {
+            return Err("not an added or changed DeviceClass".to_owned());
+        };
+        let requests = |name: &str| pod.requests.fit.scalars.iter().any(|(own, _)| **own == *name);
+        let explicit = new["spec"]["extendedResourceName"].as_str();
+        if old.is_some_and(|old| old["spec"]["extendedResourceName"].as_str() == explicit) {
+            return Ok(QueueingHint::Skip);
+        }
+        let name = new["metadata"]["name"].as_str().filter(|_| old.is_none());
+        let implicit = name.map(|name| format!("{IMPLICIT_PREFIX}{name}"));
+        Ok(queue_if(implicit.as_deref().into_iter().chain(explicit).any(requests)))
+    }
+}
+
+/// With the name of a DeviceClass behind it, the extended resource that every class stands for.
+const IMPLICIT_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
+/// Whether `less` has less than `more` of something that is wanted.
+fn is_less_of_wanted(wanted: &Resources, less: &Resources, more: &Resources) -> bool {
+    (wanted.milli_cpu > 0 && less.milli_cpu < more.milli_cpu)
+        || (wanted.memory > 0 && less.memory < more.memory)
+        || (wanted.ephemeral_storage > 0 && less.ephemeral_storage < more.ephemeral_storage)
+        || (wanted.scalars.iter())
+            .any(|(name, amount)| *amount > 0 && less.scalar(name) < more.scalar(name))
+}

@@ -1,0 +1,235 @@
+//! Cpu, memory and other resources: [`fit`] (NodeResourcesFit) keeps nodes that have room for the
+//! pod and rates how full they get, [`balanced_allocation`] (NodeResourcesBalancedAllocation) rates
+//! how evenly their resources are used.
+//!
+//! Both rate a list of resources from their arguments. A resource is left out of a rating on nodes
+//! that have none of it, and a scalar resource wherever the pod does not ask for it.
+//!
+//! Extended resources that are backed by a DeviceClass count as missing on nodes whose kubelet does
+//! not offer them: dynamic resource allocation is not built yet, and the cluster has no device
+//! classes.
+
+mod args;
+pub mod balanced_allocation;
+pub mod fit;
+mod kernels;
+mod scoring;
+
+use std::sync::Arc;
+
+use framework::{Cluster, Node, NodeIx, NodeView, Resources, ScalarColumn};
+
+use self::args::ResourceSpec;
+
+/// What the plugins count of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Resource {
+    /// Room in the number of pods the node takes.
+    PodSlot,
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    /// Any other, also a name nobody knows: no node has it.
+    Scalar(Arc<str>),
+}
+
+/// Which sum over the pods of a node counts as requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// What they ask for.
+    Requested,
+    /// For cpu and memory the same with a default for every container that asks for nothing.
+    NonZeroRequested,
+}
+
+/// The amounts of one resource on one node, in milli-CPU, bytes or units.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Usage {
+    allocatable: i64,
+    requested: i64,
+}
+
+impl Usage {
+    /// What is left; negative on an overcommitted node.
+    const fn free(self) -> i64 {
+        self.allocatable.saturating_sub(self.requested)
+    }
+
+    /// The same with `request` more requested.
+    const fn with(self, request: i64) -> Self {
+        Self { requested: self.requested.saturating_add(request), ..self }
+    }
+}
+
+impl Resource {
+    fn named(name: &str) -> Self {
+        match name {
+            "cpu" => Self::Cpu,
+            "memory" => Self::Memory,
+            "ephemeral-storage" => Self::EphemeralStorage,
+            scalar => Self::Scalar(scalar.into()),
+        }
+    }
+
+    /// The amount of it in `resources`; a pod takes one slot.
+    fn of(&self, resources: &Resources) -> i64 {
+        match self {
+            Self::PodSlot => 1,
+            Self::Cpu => resources.milli_cpu,
+            Self::Memory => resources.memory,
+            Self::EphemeralStorage => resources.ephemeral_storage,
+            Self::Scalar(name) => resources.scalar(name),
+        }
+    }
+
+    /// What `node` has of it for pods.
+    fn allocatable(&self, node: &Node) -> i64 {
+        match self {
+            Self::PodSlot => node.allowed_pods,
+            _ => self.of(&node.allocatable),
+        }
+    }
+
+    /// The amounts on `node`.
+    fn usage(&self, node: &NodeView<'_>, basis: Basis) -> Usage {
+        let requested = match (self, basis) {
+            (Self::PodSlot, _) => {
+                return Usage { allocatable: node.allowed_pods(), requested: node.pod_count() };
+            }
+            (Self::Scalar(name), _) => {
+                let scalar = node.scalar(name);
+                return Usage { allocatable: scalar.allocatable, requested: scalar.requested };
+            }
+            (Self::Cpu, Basis::NonZeroRequested) => node.non_zero_requested().milli_cpu,
+            (Self::Memory, Basis::NonZeroRequested) => node.non_zero_requested().memory,
+            _ => self.of(&node.requested()),
+        };
+        Usage { allocatable: self.of(&node.allocatable()), requested }
+    }
+
+    /// The amounts on all nodes; `None` if no node has any.
+    fn column<'a>(&self, cluster: &'a Cluster, basis: Basis) -> Option<Column<'a>> {
+        let (all, requested) = (cluster.allocatable(), cluster.requested());
+        let (allocatable, requested) = match (self, basis) {
+            (Self::PodSlot, _) => (cluster.allowed_pods(), cluster.pod_counts()),
+            (Self::Cpu, Basis::Requested) => (&all.milli_cpu[..], &requested.milli_cpu[..]),
+            (Self::Memory, Basis::Requested) => (&all.memory[..], &requested.memory[..]),
+            (Self::Cpu, Basis::NonZeroRequested) => {
+                (&all.milli_cpu[..], &cluster.non_zero_requested().milli_cpu[..])
+            }
+            (Self::Memory, Basis::NonZeroRequested) => {
+                (&all.memory[..], &cluster.non_zero_requested().memory[..])
+            }
+            (Self::EphemeralStorage, _) => {
+                (&all.ephemeral_storage[..], &requested.ephemeral_storage[..])
+            }
+            (Self::Scalar(name), _) => return cluster.scalar(name).map(Column::Scalar),
+        };
+        Some(Column::Dense(DenseColumn { allocatable, requested }))
+    }
+}
+
+/// The amounts of one resource on all nodes.
+#[derive(Debug, Clone, Copy)]
+enum Column<'a> {
+    Dense(DenseColumn<'a>),
+    Scalar(&'a ScalarColumn),
+}
+
+/// Amounts by node index.
+#[derive(Debug, Clone, Copy)]
+struct DenseColumn<'a> {
+    allocatable: &'a [i64],
+    requested: &'a [i64],
+}
+
+impl Column<'_> {
+    #[inline]
+    fn usage(&self, node: NodeIx) -> Usage {
+        match self {
+            Self::Dense(column) => Usage {
+                allocatable: column.allocatable[node.index()],
+                requested: column.requested[node.index()],
+            },
+            Self::Scalar(column) => {
+                let scalar = column.get(node);
+                Usage { allocatable: scalar.allocatable, requested: scalar.requested }
+            }
+        }
+    }
+}
+
+/// The resources a plugin rates, with their weights.
+#[derive(Debug)]
+struct RatedResources {
+    resources: Box<[(Resource, i64)]>,
+    basis: Basis,
+}
+
+/// What a rated resource contributes on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Share {
+    /// Amounts without the pod.
+    usage: Usage,
+    /// What the pod asks for.
+    request: i64,
+    weight: i64,
+}
+
+/// A rated resource on all nodes, for one pod.
+#[derive(Debug, Clone, Copy)]
+struct Lane<'a> {
+    column: Column<'a>,
+    request: i64,
+    weight: i64,
+}
+
+impl RatedResources {
+    fn new(resources: &[ResourceSpec], basis: Basis) -> Self {
+        let named = |spec: &ResourceSpec| (Resource::named(&spec.name), spec.weight);
+        Self { resources: resources.iter().map(named).collect(), basis }
+    }
+
+    /// Whether `requests` asks for none of them.
+    fn are_unrequested(&self, requests: &Resources) -> bool {
+        self.resources.iter().all(|(resource, _)| resource.of(requests) == 0)
+    }
+
+    /// The resources that count for a pod of these requests.
+    fn counting(&self, requests: &Resources) -> impl Iterator<Item = (&Resource, i64, i64)> {
+        self.resources.iter().filter_map(|(resource, weight)| {
+            let request = resource.of(requests);
+            let left_out = request == 0 && matches!(resource, Resource::Scalar(_));
+            (!left_out).then_some((resource, request, *weight))
+        })
+    }
+
+    /// What counts on `node` for a pod of these requests.
+    fn shares(&self, node: &NodeView<'_>, requests: &Resources) -> impl Iterator<Item = Share> {
+        self.counting(requests).filter_map(|(resource, request, weight)| {
+            let usage = resource.usage(node, self.basis);
+            (usage.allocatable > 0).then_some(Share { usage, request, weight })
+        })
+    }
+
+    /// What counts on any node for a pod of these requests.
+    fn lanes<'a>(&self, cluster: &'a Cluster, requests: &Resources) -> Vec<Lane<'a>> {
+        let lane = |(resource, request, weight): (&Resource, i64, i64)| {
+            let column = resource.column(cluster, self.basis)?;
+            Some(Lane { column, request, weight })
+        };
+        self.counting(requests).filter_map(lane).collect()
+    }
+}
+
+/// What counts on one node of all.
+fn shares_on(lanes: &[Lane<'_>], node: NodeIx) -> impl Iterator<Item = Share> {
+    lanes.iter().filter_map(move |lane| {
+        let usage = lane.column.usage(node);
+        let Lane { request, weight, .. } = *lane;
+        (usage.allocatable > 0).then_some(Share { usage, request, weight })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Node selectors over whole sets of nodes: labels are looked up once per value, not once per node.
+
+use framework::{
+    Cluster, FieldOperator, FieldRequirement, LabelSelector, NodeBits, NodeIx, NodeSelector,
+    NodeSelectorTerm, Operator, Posting, RequiredNodeAffinity, Requirement,
+};
+
+/// Keeps in `nodes` those on which a pod that requires `affinity` may run.
+pub(crate) fn retain_required(
+    affinity: &RequiredNodeAffinity,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    if let Some(labels) = affinity.labels() {
+        retain_labelled(labels, cluster, nodes);
+    }
+    if let Some(selector) = affinity.selector() {
+        retain_selected(selector, cluster, nodes);
+    }
+}
+
+/// Keeps in `nodes` those whose labels `selector` matches.
+fn retain_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
+    match selector.requirements() {
+        Some(requirements) => {
+            requirements.iter().for_each(|own| retain_meeting(own, cluster, nodes));
+        }
+        None => nodes.clear(),
+    }
+}
+
+/// Keeps in `nodes` those that some valid term of `selector` matches.
+pub(crate) fn retain_selected(selector: &NodeSelector, cluster: &Cluster, nodes: &mut NodeBits) {
+    let mut selected = NodeBits::with_len(cluster.table_len());
+    let mut matched = NodeBits::default();
+    for term in selector.terms().iter().flatten() {
+        matched.copy_from(nodes);
+        retain_matching(term, cluster, &mut matched);
+        selected.union(&matched);
+    }
+    nodes.intersect(&selected);
+}
+
+/// Keeps in `nodes` those that `term` matches.
+pub(crate) fn retain_matching(term: &NodeSelectorTerm, cluster: &Cluster, nodes: &mut NodeBits) {
+    for requirement in &term.expressions {
+        retain_meeting(requirement, cluster, nodes);
+    }
+    // A node without a name has no fields to ask for.
+    let nameless = cluster.node_named("").filter(|node| nodes.contains(*node));
+    for requirement in &term.fields {
+        retain_named(requirement, cluster, nodes);
+    }
+    if let Some(node) = nameless {
+        nodes.insert(node);
+    }
+}
+
+/// Keeps in `nodes` those whose labels meet `requirement`.
+fn retain_meeting(requirement: &Requirement, cluster: &Cluster, nodes: &mut NodeBits) {
+    let key = requirement.key();
+    let with_key = || cluster.with_label_key(key).into_iter();
+    let with_value =
+        || requirement.values().iter().filter_map(|value| cluster.with_label(key, value));
+    match requirement.operator() {
+        Operator::Equals | Operator::In => retain_union(with_value(), cluster, nodes),
+        Operator::NotIn => with_value().for_each(|labelled| labelled.subtract_from(nodes)),
+        Operator::Exists => retain_union(with_key(), cluster, nodes),
+        Operator::DoesNotExist => with_key().for_each(|labelled| labelled.subtract_from(nodes)),
+        Operator::Gt(_) | Operator::Lt(_) => {
+            let mut wanted = NodeBits::with_len(cluster.table_len());
+            let meets = |value: &str| requirement.matches(Some(value));
+            cluster.union_labelled_into(key, meets, &mut wanted);
+            nodes.intersect(&wanted);
+        }
+    }
+}
+
+/// Keeps in `nodes` those in any of `postings`.
+pub(crate) fn retain_union<'a>(
+    postings: impl IntoIterator<Item = &'a Posting>,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    let mut wanted = NodeBits::with_len(cluster.table_len());
+    postings.into_iter().for_each(|posting| posting.union_into(&mut wanted));
+    nodes.intersect(&wanted);
+}
+
+/// Keeps in `nodes` those whose name meets `requirement`. Any other field is the same on all nodes.
+fn retain_named(requirement: &FieldRequirement, cluster: &Cluster, nodes: &mut NodeBits) {
+    let named = cluster.node_named(&requirement.value);
+    match (&*requirement.key, requirement.operator) {
+        ("metadata.name", FieldOperator::In) => retain_only(named, nodes),
+        ("metadata.name", FieldOperator::NotIn) => {
+            if let Some(node) = named {
+                nodes.remove(node);
+            }
+        }
+        _ if requirement.matches("") => {}
+        _ => nodes.clear(),
+    }
+}
+
+/// Keeps in `nodes` only `node`.
+pub(crate) fn retain_only(node: Option<NodeIx>, nodes: &mut NodeBits) {
+    let kept = node.filter(|node| nodes.contains(*node));
+    nodes.clear();
+    if let Some(node) = kept {
+        nodes.insert(node);
+    }
+}

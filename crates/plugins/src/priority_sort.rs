@@ -1,0 +1,55 @@
+//! PrioritySort: the higher priority first, then whoever waits longer.
+
+use std::cmp::Ordering;
+
+use framework::{Plugin, PluginArgs, QueueSort, QueuedPod};
+
+/// Plugin name.
+pub const NAME: &str = "PrioritySort";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct PrioritySort;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    Ok(Plugin::new(NAME, PrioritySort).queue_sort().build())
+}
+
+impl QueueSort for PrioritySort {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        let by_priority = b.pod.priority().cmp(&a.pod.priority());
+        by_priority.then(a.timestamp.cmp(&b.timestamp)) == Ordering::Less
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use framework::Time;
+    use framework::testing::pod;
+
+    use super::*;
+
+    #[test]
+    fn priority_goes_before_time_and_ties_are_less_neither_way() {
+        let queued = |priority: Option<i32>, seconds| {
+            let pod = pod("a").with(|api| api.spec.priority = priority).build();
+            QueuedPod::new(Arc::new(pod), Time::from_secs(seconds))
+        };
+        for (a, b, expected) in [
+            (queued(Some(2), 9), queued(Some(1), 1), true),
+            (queued(Some(1), 1), queued(Some(2), 9), false),
+            (queued(Some(1), 1), queued(Some(1), 2), true),
+            (queued(Some(1), 2), queued(Some(1), 2), false),
+            (queued(None, 1), queued(Some(-1), 0), true),
+            (queued(None, 1), queued(Some(0), 1), false),
+        ] {
+            assert_eq!(PrioritySort.less(&a, &b), expected, "{a:?} {b:?}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! SchedulingGates: a pod waits while `spec.schedulingGates` is not empty.
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, EventObjects, EventResource, Plugin, PluginArgs, Pod,
+    PreEnqueue, QueueingHint, Status,
+};
+
+use crate::hint;
+
+/// Plugin name.
+pub const NAME: &str = "SchedulingGates";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct SchedulingGates;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    let ungated =
+        ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
+    Ok(Plugin::new(NAME, SchedulingGates)
+        .pre_enqueue()
+        .on_with_hint(ungated, SchedulingGates::after_ungating)
+        .build())
+}
+
+impl SchedulingGates {
+    fn after_ungating(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        Ok(hint::queue_if(hint::update_of(pod, objects)?.is_some()))
+    }
+}
+
+impl PreEnqueue for SchedulingGates {
+    fn pre_enqueue(&self, pod: &Pod, _cluster: &Cluster) -> Status {
+        let gates = &pod.spec.scheduling_gates;
+        if gates.is_empty() {
+            return Status::success();
+        }
+        Status::unresolvable(format!("waiting for scheduling gates: [{}]", gates.join(" ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+
+    use super::*;
+
+    #[test]
+    fn gates_hold_a_pod_back_in_their_order() {
+        let status = |pod| SchedulingGates.pre_enqueue(&pod, &Cluster::default());
+        assert!(status(pod("a").build()).is_success());
+        let expected = Status::unresolvable("waiting for scheduling gates: [b a]");
+        assert_eq!(status(pod("a").gate("b").gate("a").build()), expected);
+    }
+
+    #[test]
+    fn only_its_own_last_gate_wakes_a_pod() {
+        let (mine, other) = (pod("a").build(), pod("b").build());
+        for (new, expected) in [(&mine, QueueingHint::Queue), (&other, QueueingHint::Skip)] {
+            let objects = EventObjects::Pod { old: Some(new), new: Some(new) };
+            let hint = SchedulingGates.after_ungating(&mine, &objects, &Cluster::default());
+            assert_eq!(hint, Ok(expected));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with
+//! fewer `PreferNoSchedule` taints of that kind.
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
+    NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreScore, QueueingHint, Score,
+    Status, Taint, TaintEffect, Verdicts, find_untolerated,
+};
+
+use crate::hint;
+use crate::normalize::default_normalize;
+
+/// Plugin name.
+pub const NAME: &str = "TaintToleration";
+
+const REASON: &str = "node(s) had untolerated taint(s)";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct TaintToleration;
+
+/// Left by PreScore, without which there is no score.
+#[derive(Debug, Clone, Copy)]
+struct PreScored;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    let nodes = ActionType::ADD | ActionType::UPDATE_NODE_TAINT;
+    let pods = ActionType::UPDATE_POD_TOLERATION;
+    Ok(Plugin::new(NAME, TaintToleration)
+        .filter()
+        .pre_score()
+        .score()
+        .normalize_score()
+        .on_with_hint(
+            ClusterEvent::new(EventResource::Node, nodes),
+            TaintToleration::after_node_change,
+        )
+        .on_with_hint(
+            ClusterEvent::new(EventResource::Pod, pods),
+            TaintToleration::after_own_toleration,
+        )
+        .build())
+}
+
+fn tolerates(pod: &Pod, taint: &Taint) -> bool {
+    pod.spec.tolerations.iter().any(|own| own.tolerates(taint))
+}
+
+/// Whether none of `taints` keeps the pod off.
+fn may_run(pod: &Pod, taints: &[Taint]) -> bool {
+    let forbids = |taint: &Taint| taint.effect.forbids_scheduling();
+    find_untolerated(taints, &pod.spec.tolerations, forbids).is_none()
+}
+
+/// Whether a node with `taint` is worse for the pod.
+fn repels(pod: &Pod, taint: &Taint) -> bool {
+    taint.effect == TaintEffect::PreferNoSchedule && !tolerates(pod, taint)
+}
+
+impl TaintToleration {
+    fn after_node_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, new) = hint::nodes(objects)?;
+        let was_closed = old.is_none_or(|old| !may_run(pod, &old.taints));
+        Ok(hint::queue_if(was_closed && new.is_some_and(|new| may_run(pod, &new.taints))))
+    }
+
+    fn after_own_toleration(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        Ok(hint::queue_if(hint::update_of(pod, objects)?.is_some()))
+    }
+}
+
+impl Filter for TaintToleration {
+    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if may_run(pod, node.taints()) { Status::success() } else { Status::unresolvable(REASON) }
+    }
+
+    fn filter_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        for (taint, tainted) in cluster.taints() {
+            if taint.effect.forbids_scheduling() && !tolerates(pod, taint) {
+                tainted.subtract_from(nodes);
+            }
+        }
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    }
+}
+
+impl PreScore for TaintToleration {
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        _pod: &Pod,
+        _cluster: &Cluster,
+        _nodes: &[NodeIx],
+    ) -> Status {
+        state.write(PreScored);
+        Status::success()
+    }
+}
+
+impl TaintToleration {
+    fn require_pre_score(state: &CycleState) -> Result<(), Status> {
+        match state.read::<PreScored>() {
+            Some(PreScored) => Ok(()),
+            None => Err(Status::error("PreScore of TaintToleration did not run")),
+        }
+    }
+}
+
+impl Score for TaintToleration {
+    fn score(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        Self::require_pre_score(state)?;
+        Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint))).sum())
+    }
+
+    fn score_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        Self::require_pre_score(state)?;
+        let mut repelling = cluster.taints().filter(|(taint, _)| repels(pod, taint)).peekable();
+        if repelling.peek().is_none() {
+            scores.fill(0);
+            return Ok(());
+        }
+        let mut counts = vec![0; cluster.table_len()];
+        repelling
+            .flat_map(|(_, tainted)| tainted.iter())
+            .for_each(|node| counts[node.index()] += 1);
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = counts[node.index()];
+        }
+        Ok(())
+    }
+}
+
+impl NormalizeScore for TaintToleration {
+    fn normalize_score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Status {
+        default_normalize(scores, true);
+        Status::success()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::{NodeBuilder, PodBuilder, cluster, node, pod};
+    use framework::{Node, api};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::{self, history};
+    use crate::forms;
+
+    fn built() -> Plugin {
+        plugin(&PluginArgs::default()).unwrap()
+    }
+
+    fn tolerant(key: &str, effect: &str) -> PodBuilder {
+        pod("p").toleration(key, "Exists", "", effect)
+    }
+
+    fn tainted(taints: &[(&str, &str)]) -> NodeBuilder {
+        taints.iter().fold(node("n"), |node, (key, effect)| node.taint(key, "", effect))
+    }
+
+    #[test]
+    fn forbidding_taints_must_be_tolerated() {
+        for (taints, pod, expected) in [
+            (&[("a", "NoSchedule")][..], pod("p"), false),
+            (&[("a", "NoSchedule")], tolerant("a", "NoSchedule"), true),
+            (&[("a", "NoSchedule"), ("b", "NoExecute")], tolerant("a", ""), false),
+            (&[("a", "NoSchedule"), ("b", "NoExecute")], tolerant("", ""), true),
+            (&[("a", "PreferNoSchedule")], pod("p"), true),
+            (&[("a", "Unheard")], pod("p"), true),
+        ] {
+            let cluster = cluster([tainted(taints).build()], []);
+            let view = cluster.node(cluster.node_named("n").unwrap());
+            let status = TaintToleration.filter(&CycleState::new(), &pod.build(), &view);
+            let verdict = if expected { Status::success() } else { Status::unresolvable(REASON) };
+            assert_eq!(status, verdict, "{taints:?}");
+        }
+    }
+
+    #[test]
+    fn a_forbidding_toleration_does_not_help_the_score() {
+        let soft = &[("a", "PreferNoSchedule"), ("b", "PreferNoSchedule")];
+        let cluster = cluster([tainted(soft).build()], []);
+        let view = cluster.node(cluster.node_named("n").unwrap());
+        let score = |pod: PodBuilder| {
+            let (pod, mut state) = (pod.build(), CycleState::new());
+            TaintToleration.pre_score(&mut state, &pod, &cluster, &[]).ok().unwrap();
+            TaintToleration.score(&state, &pod, &view)
+        };
+        assert_eq!(score(pod("p")), Ok(2));
+        assert_eq!(score(tolerant("a", "NoSchedule")), Ok(2));
+        assert_eq!(score(tolerant("a", "PreferNoSchedule")), Ok(1));
+        assert_eq!(score(tolerant("", "")), Ok(0));
+        let without = TaintToleration.score(&CycleState::new(), &pod("p").build(), &view);
+        assert!(without.is_err());
+    }
+
+    #[test]
+    fn hints_ask_for_a_node_that_becomes_tolerable() {
+        let (open, closed) = (node("n").build(), tainted(&[("a", "NoSchedule")]).build());
+        let on_node = |old: Option<&Node>, new: &Node| {
+            let objects = EventObjects::Node { old, new: Some(new) };
+            let action = ActionType::UPDATE_NODE_TAINT;
+            forms::hint(&built(), &pod("p").build(), EventResource::Node, action, &objects)
+        };
+        assert_eq!(on_node(None, &open), QueueingHint::Queue);
+        assert_eq!(on_node(None, &closed), QueueingHint::Skip);
+        assert_eq!(on_node(Some(&closed), &open), QueueingHint::Queue);
+        assert_eq!(on_node(Some(&open), &open), QueueingHint::Skip);
+        assert_eq!(on_node(Some(&open), &closed), QueueingHint::Skip);
+        for (name, expected) in [("p", QueueingHint::Queue), ("q", QueueingHint::Skip)] {
+            let new = pod(name).build();
+            let objects = EventObjects::Pod { old: None, new: Some(&new) };
+            let action = ActionType::UPDATE_POD_TOLERATION;
+            let waiting = pod("p").build();
+            let hint = forms::hint(&built(), &waiting, EventResource::Pod, action, &objects);
+            assert_eq!(hint, expected);
+        }
+    }
+
+    /// Taints with one of `effects` that no toleration of the pod is about.
+    fn untolerated(pod: &api::Pod, node: &api::Node, effects: &[&str]) -> usize {
+        let tolerated = |taint: &api::Taint| {
+            pod.spec.tolerations.iter().any(|own| {
+                (own.effect.is_empty() || own.effect == taint.effect)
+                    && (own.key.is_empty() || own.key == taint.key)
+                    && match own.operator.as_str() {
+                        "" | "Equal" => own.value == taint.value,
+                        operator => operator == "Exists",
+                    }
+            })
+        };
+        let about = node.spec.taints.iter().filter(|taint| effects.contains(&&*taint.effect));
+        about.filter(|taint| !tolerated(taint)).count()
+    }
+
+    proptest! {
+        #![proptest_config(forms::config())]
+
+        #[test]
+        fn filter_forms_agree(history in history(), pod in arbitrary::pod(), choice: u64) {
+            forms::check_filter(&built(), &history.replay(), &pod, choice, |node| {
+                match untolerated(&pod, node, &["NoSchedule", "NoExecute"]) {
+                    0 => Status::success(),
+                    _ => Status::unresolvable("node(s) had untolerated taint(s)"),
+                }
+            });
+        }
+
+        #[test]
+        fn score_forms_agree(history in history(), pod in arbitrary::pod(), choice: u64) {
+            forms::check_score(&built(), &history.replay(), &pod, choice, |node| {
+                untolerated(&pod, node, &["PreferNoSchedule"]).try_into().unwrap()
+            });
+        }
+    }
+}
