@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use framework::{
-    CycleState, ExtensionPoint, Handle, NominatingInfo, PermitVerdict, Pod, QueuedPod, Status,
-    Time, Verdicts, WaitingPod,
+    Code, CycleState, ExtensionPoint, Handle, NominatingInfo, PermitVerdict, Pod, PostFilterResult,
+    QueuedPod, Status, Time, Verdicts, WaitingPod,
 };
 
 use crate::cycle::{Cycle, Depth, FitError, NO_NODES, Report, Sampling, ScheduleError};
 use crate::effect::{EffectKind, Event, EventType, note};
 use crate::engine::{Engine, cx};
 use crate::failure::Failure;
-use crate::guard::guarded;
+use crate::guard::{HasCode, ask, guarded};
 use crate::ports::{Ports, Span};
 use crate::profile::Profile;
 
@@ -31,6 +31,16 @@ pub enum Outcome {
     Skipped,
 }
 
+impl HasCode for Outcome {
+    fn code(&self) -> Code {
+        match self {
+            Self::Assumed(_) | Self::Skipped => Code::Success,
+            Self::Unschedulable(_) => Code::Unschedulable,
+            Self::Error(_) => Code::Error,
+        }
+    }
+}
+
 /// An attempt that was made.
 #[derive(Debug, Clone)]
 pub struct Attempt {
@@ -45,7 +55,6 @@ impl Engine {
     pub fn schedule_one(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<Attempt> {
         let queued = self.queue.pop(&mut cx!(self, now, ports.probe))?;
         let pod = queued.pod.clone();
-        ports.probe.start(Span::Attempt);
         let outcome = match self.profile_to_try(&pod) {
             Some(profile) => self.attempt(queued, &profile, now, ports),
             None => {
@@ -54,7 +63,6 @@ impl Engine {
             }
         };
         self.carry_out_commands(now, ports);
-        ports.probe.stop(Span::Attempt, framework::Code::Success);
         Some(Attempt { pod, outcome })
     }
 
@@ -83,11 +91,24 @@ impl Engine {
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Outcome {
-        let mut now = now;
+        ports.probe.start(Span::Attempt(&profile.scheduler_name));
+        let outcome = self.find_and_commit(queued, profile, now, ports);
+        ports.probe.stop(Span::Attempt(&profile.scheduler_name), outcome.code());
+        outcome
+    }
+
+    fn find_and_commit(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Arc<Profile>,
+        mut now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Outcome {
         let mut state = CycleState::new();
         ports.probe.start(Span::Algorithm);
         let found = self.find_node(&queued.pod, profile, &mut state, &mut now, ports);
-        ports.probe.stop(Span::Algorithm, framework::Code::Success);
+        let code = found.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
+        ports.probe.stop(Span::Algorithm, code);
         match found {
             Ok(node) => self.commit(queued, profile, node, state, now, ports),
             Err(error) => {
@@ -158,6 +179,7 @@ impl Engine {
         }
     }
 
+    /// Runs the PostFilter plugins; what they say goes into the message of the pod.
     fn post_filter(
         &mut self,
         fit: &mut FitError,
@@ -170,9 +192,27 @@ impl Engine {
         if profile.post_filter.is_empty() {
             return Failure::clear();
         }
-        let mut reasons = Vec::new();
-        let mut nominating = NominatingInfo::Noop;
         ports.probe.start(Span::Point(ExtensionPoint::PostFilter));
+        let verdicts = &fit.diagnosis.verdicts;
+        let result = self.run_post_filter(verdicts, pod, profile, state, now, ports);
+        ports.probe.stop(Span::Point(ExtensionPoint::PostFilter), result.status.code());
+        fit.diagnosis.post_filter_message = result.status.message();
+        result.nominating
+    }
+
+    /// The first plugin that succeeds, fails or finds the pod beyond help decides; otherwise the
+    /// reasons of all are collected, and the last nomination stands.
+    fn run_post_filter(
+        &mut self,
+        verdicts: &Verdicts,
+        pod: &Pod,
+        profile: &Profile,
+        state: &mut CycleState,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> PostFilterResult {
+        let mut collected = PostFilterResult::default();
+        let mut reasons = Vec::new();
         for plugin in &profile.post_filter {
             let mut handle = Handle::new(
                 self.cache.cluster(),
@@ -181,37 +221,26 @@ impl Engine {
                 now,
                 &mut self.commands,
             );
-            let verdicts: &Verdicts = &fit.diagnosis.verdicts;
-            let result = guarded(&plugin.name, ports.probe, || {
+            let result = ask(ExtensionPoint::PostFilter, &plugin.name, ports.probe, || {
                 plugin.plugin.post_filter(state, pod, verdicts, &mut handle)
             });
-            let result = result.unwrap_or_else(|status| framework::PostFilterResult {
-                status,
-                ..framework::PostFilterResult::default()
-            });
-            if result.status.is_success() {
-                fit.diagnosis.post_filter_message.clear();
-                nominating = result.nominating;
-                break;
-            }
-            let ends = result.status.code() == framework::Code::UnschedulableAndUnresolvable
-                || !result.status.is_rejection();
-            if ends {
-                fit.diagnosis.post_filter_message = result.status.message();
-                nominating = match result.status.is_rejection() {
-                    true => result.nominating,
-                    false => NominatingInfo::Noop,
-                };
-                break;
-            }
-            reasons.extend(result.status.reasons().iter().map(ToString::to_string));
-            fit.diagnosis.post_filter_message = reasons.join(", ");
-            if result.nominating != NominatingInfo::Noop {
-                nominating = result.nominating;
+            let result = match result {
+                Ok(result) => result,
+                Err(status) => PostFilterResult { status, ..PostFilterResult::default() },
+            };
+            match result.status.code() {
+                Code::Success | Code::UnschedulableAndUnresolvable => return result,
+                Code::Unschedulable | Code::Pending => {
+                    reasons.extend_from_slice(result.status.reasons());
+                    if result.nominating != NominatingInfo::Noop {
+                        collected.nominating = result.nominating;
+                    }
+                }
+                _ => return PostFilterResult { status: result.status, ..Default::default() },
             }
         }
-        ports.probe.stop(Span::Point(ExtensionPoint::PostFilter), framework::Code::Success);
-        nominating
+        collected.status = Status::with_reasons(Code::Unschedulable, reasons);
+        collected
     }
 
     /// Assumes the pod on the node, reserves, asks Permit, and starts the binding cycle.
@@ -265,7 +294,7 @@ impl Engine {
     ) -> Result<(), Status> {
         let cluster = self.cache.cluster();
         for plugin in &profile.reserve {
-            let status = guarded(&plugin.name, ports.probe, || {
+            let status = ask(ExtensionPoint::Reserve, &plugin.name, ports.probe, || {
                 plugin.plugin.reserve(state, pod, node, cluster)
             })
             .unwrap_or_else(|status| status);
@@ -318,7 +347,7 @@ impl Engine {
                 now,
                 &mut self.commands,
             );
-            let verdict = guarded(&plugin.name, ports.probe, || {
+            let verdict = ask(ExtensionPoint::Permit, &plugin.name, ports.probe, || {
                 plugin.plugin.permit(state, pod, node, &mut handle)
             })
             .unwrap_or_else(PermitVerdict::Reject);

@@ -24,7 +24,7 @@ use crate::cycle::FitError;
 use crate::effect::{EffectId, EffectKind, Event, EventType, note};
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::guard::guarded;
+use crate::guard::{ask, guarded};
 use crate::ports::{Count, Ports, Span};
 use crate::profile::Profile;
 
@@ -206,7 +206,7 @@ impl Engine {
     ) -> Result<Option<Waiting>, Status> {
         let plugin = &cycle.profile.pre_bind[plugin];
         let cluster = self.cache.cluster();
-        let step = guarded(&plugin.name, ports.probe, || {
+        let step = ask(ExtensionPoint::PreBind, &plugin.name, ports.probe, || {
             plugin.plugin.pre_bind(&mut cycle.state, &cycle.pod, &cycle.node, cluster, input)
         });
         match step.unwrap_or_else(PreBindStep::Done) {
@@ -487,7 +487,7 @@ impl Engine {
         ports.probe.start(Span::Point(ExtensionPoint::PostBind));
         for plugin in &profile.post_bind {
             // A panic is counted; the pod is bound.
-            let _ = guarded(&plugin.name, ports.probe, || {
+            let _ = ask(ExtensionPoint::PostBind, &plugin.name, ports.probe, || {
                 plugin.plugin.post_bind(&cycle.state, &cycle.pod, &cycle.node);
             });
         }
@@ -524,7 +524,7 @@ impl Engine {
 /// Runs the Bind plugins until one does not skip; `None` when it has bound the pod by itself.
 fn bind_by_plugin(cycle: &BindingCycle, ports: &mut Ports<'_>) -> Result<Option<Binding>, Status> {
     for plugin in &cycle.profile.bind {
-        let step = guarded(&plugin.name, ports.probe, || {
+        let step = ask(ExtensionPoint::Bind, &plugin.name, ports.probe, || {
             plugin.plugin.bind(&cycle.state, &cycle.pod, &cycle.node)
         });
         match step.unwrap_or_else(BindStep::Done) {

@@ -1,7 +1,7 @@
 //! Which specific events an update of a pod or a node is told as.
 //!
-//! Plugins register for what they care about, so an update is split into the parts that changed; each
-//! part moves pods on its own, in the order given here.
+//! Plugins register for what they care about, so an update is split into the parts that changed;
+//! each part moves pods on its own, in the order given here.
 
 use framework::{ActionType, EventResource, Node, Pod, Resources};
 
@@ -19,7 +19,10 @@ pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
     let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
     let tests = [
         (ActionType::UPDATE_POD_LABEL, old.labels != new.labels),
-        (ActionType::UPDATE_POD_SCALE_DOWN, scales_down(&old.requests.placed, &new.requests.placed)),
+        (
+            ActionType::UPDATE_POD_SCALE_DOWN,
+            scales_down(&old.requests.placed, &new.requests.placed),
+        ),
         (ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, gates(old) && !gates(new)),
         (
             ActionType::UPDATE_POD_TOLERATION,
@@ -37,8 +40,8 @@ pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
     updates
 }
 
-/// What an update of a node changed, in the order of the events; nothing when no pod can care, as with
-/// a heartbeat. Taints may come twice: the end of a cordon is told as a change of taints.
+/// What an update of a node changed, in the order of the events; nothing when no pod can care, as
+/// with a heartbeat. Taints may come twice: the end of a cordon is told as a change of taints.
 pub fn node_updates(old: &Node, new: &Node) -> Vec<ActionType> {
     let allocatable = |node: &Node| (node.allocatable.clone(), node.allowed_pods);
     those_that_apply([
@@ -62,9 +65,7 @@ fn scales_down(old: &Resources, new: &Resources) -> bool {
     old.milli_cpu > new.milli_cpu
         || old.memory > new.memory
         || old.ephemeral_storage > new.ephemeral_storage
-        || old.scalars.iter().any(|(name, amount)| {
-            *amount > new.scalar(name) || !mentioned(name)
-        })
+        || old.scalars.iter().any(|(name, amount)| *amount > new.scalar(name) || !mentioned(name))
 }
 
 #[cfg(test)]
@@ -77,7 +78,8 @@ mod tests {
     fn a_pod_update_is_told_by_what_changed() {
         use ActionType as A;
         let old = || pod("p").cpu("2").request("example.com/gpu", "0").gate("example.com/hold");
-        let rows: [(fn(PodBuilder) -> PodBuilder, &[ActionType]); 9] = [
+        type Change = fn(PodBuilder) -> PodBuilder;
+        let rows: [(Change, &[ActionType]); 9] = [
             (|pod| pod, &[A::UPDATE]),
             (|pod| pod.cpu("3"), &[A::UPDATE]),
             (|pod| pod.label("app", "web"), &[A::UPDATE_POD_LABEL]),
@@ -118,7 +120,8 @@ mod tests {
     fn a_node_update_is_told_by_what_changed() {
         use ActionType as A;
         let old = || node("n").unschedulable().label("app", "x");
-        let rows: [(fn(NodeBuilder) -> NodeBuilder, &[ActionType]); 8] = [
+        type Change = fn(NodeBuilder) -> NodeBuilder;
+        let rows: [(Change, &[ActionType]); 8] = [
             (|node| node, &[]),
             (|node| node.image("busybox", 1), &[]),
             (|node| node.allocatable("pods", "111"), &[A::UPDATE_NODE_ALLOCATABLE]),
@@ -126,14 +129,18 @@ mod tests {
             (|node| node.label("app", "y"), &[A::UPDATE_NODE_LABEL]),
             (|node| node.feature("Resize"), &[A::UPDATE_NODE_DECLARED_FEATURE]),
             (
-                |node| node.with(|node| drop(node.metadata.annotations.insert("a".into(), "b".into()))),
+                |node| {
+                    node.with(|node| drop(node.metadata.annotations.insert("a".into(), "b".into())))
+                },
                 &[A::UPDATE_NODE_ANNOTATION],
             ),
             (
-                |node| node.taint("k", "v", "NoSchedule").with(|node| {
-                    node.spec.unschedulable = false;
-                    node.status.conditions.push(ready());
-                }),
+                |node| {
+                    node.taint("k", "v", "NoSchedule").with(|node| {
+                        node.spec.unschedulable = false;
+                        node.status.conditions.push(ready());
+                    })
+                },
                 &[A::UPDATE_NODE_TAINT, A::UPDATE_NODE_TAINT, A::UPDATE_NODE_CONDITION],
             ),
         ];

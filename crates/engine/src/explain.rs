@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::{CycleState, NodeIx, PluginName, Pod, Status, Time, Verdicts};
+use framework::{CycleState, NodeBits, NodeIx, PluginName, Pod, Status, Time, Verdicts};
 
 use crate::cycle::{
     Cycle, Depth, FitError, Form, NodeScores, Report, Sampling, ScheduleError, Scratch,
@@ -16,6 +16,9 @@ use crate::ports::Ports;
 pub struct Evaluation {
     /// Nodes that can take the pod, and their total scores; a single node is not scored.
     pub feasible: Vec<(NodeIx, Option<i64>)>,
+    /// Nodes that pass every filter. They are more than the feasible ones if the pod is nominated to one
+    /// of them: no other is then in question.
+    pub passed: NodeBits,
     /// The verdict on every node that cannot.
     pub verdicts: Verdicts,
     /// Plugins that turned some node, or the pod, down.
@@ -77,8 +80,9 @@ impl Engine {
             report: Report::default(),
         };
         let outcome = cycle.run();
-        let Report { verdicts, rejectors, scores } = cycle.report;
-        let mut evaluation = Evaluation { verdicts, rejectors, scores, ..Evaluation::default() };
+        let Report { verdicts, passed, rejectors, scores } = cycle.report;
+        let mut evaluation =
+            Evaluation { verdicts, passed, rejectors, scores, ..Evaluation::default() };
         match outcome {
             Ok(()) => {
                 let feasible = scratch.feasible();

@@ -3,9 +3,103 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use framework::{PluginName, Status};
+use framework::{
+    BindStep, Code, ExtensionPoint, PermitVerdict, PluginName, PostFilterResult, PreBindPreFlight,
+    PreBindStep, Status,
+};
 
-use crate::ports::{Count, Probe};
+use crate::ports::{Count, Probe, Span};
+
+/// Asks the plugin called `name` at an extension point: [`guarded`], and measured.
+pub(crate) fn ask<T: HasCode>(
+    point: ExtensionPoint,
+    name: &PluginName,
+    probe: &mut dyn Probe,
+    call: impl FnOnce() -> T,
+) -> Result<T, Status> {
+    probe.start(Span::Plugin(point, name));
+    let answer = guarded(name, probe, call);
+    probe.stop(Span::Plugin(point, name), answer.code());
+    answer
+}
+
+/// An answer of a plugin, as a status code for metrics.
+pub(crate) trait HasCode {
+    /// The code.
+    fn code(&self) -> Code;
+}
+
+impl HasCode for () {
+    fn code(&self) -> Code {
+        Code::Success
+    }
+}
+
+impl HasCode for Status {
+    fn code(&self) -> Code {
+        Self::code(self)
+    }
+}
+
+impl<T: HasCode> HasCode for Result<T, Status> {
+    fn code(&self) -> Code {
+        match self {
+            Ok(answer) => answer.code(),
+            Err(status) => status.code(),
+        }
+    }
+}
+
+impl HasCode for framework::PreFilterResult {
+    fn code(&self) -> Code {
+        Code::Success
+    }
+}
+
+impl HasCode for PostFilterResult {
+    fn code(&self) -> Code {
+        self.status.code()
+    }
+}
+
+impl HasCode for PermitVerdict {
+    fn code(&self) -> Code {
+        match self {
+            Self::Allow => Code::Success,
+            Self::Wait { .. } => Code::Wait,
+            Self::Reject(status) => status.code(),
+        }
+    }
+}
+
+impl HasCode for PreBindPreFlight {
+    fn code(&self) -> Code {
+        match self {
+            Self::Skip { .. } => Code::Skip,
+            Self::Run { .. } => Code::Success,
+            Self::Fail(status) => status.code(),
+        }
+    }
+}
+
+impl HasCode for PreBindStep {
+    fn code(&self) -> Code {
+        match self {
+            Self::Done(status) => status.code(),
+            Self::Write(_) | Self::Wait { .. } => Code::Wait,
+        }
+    }
+}
+
+impl HasCode for BindStep {
+    fn code(&self) -> Code {
+        match self {
+            Self::Skip => Code::Skip,
+            Self::Bind(_) => Code::Success,
+            Self::Done(status) => status.code(),
+        }
+    }
+}
 
 /// Runs `call`, which enters the plugin called `name`. A panic is counted and becomes an Error status
 /// that names the plugin.

@@ -65,8 +65,8 @@ impl Outside for () {
 /// A stretch of work whose duration is of interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span<'a> {
-    /// A whole scheduling attempt.
-    Attempt,
+    /// A whole scheduling attempt for a pod of this profile.
+    Attempt(&'a str),
     /// Filtering and scoring within an attempt.
     Algorithm,
     /// All plugins of one extension point.

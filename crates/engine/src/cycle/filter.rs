@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use framework::{
-    Code, CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, NodeView, Overlay, Pod, Status,
-    Verdicts,
+    CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, NodeView, Overlay, Pod, Status, Verdicts,
 };
 
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
 use super::{Cycle, Depth, Diagnosis, Form, PreFiltered, ScheduleError};
-use crate::guard::guarded;
+use crate::guard::{HasCode, ask, guarded};
 use crate::ports::Span;
 use crate::profile::{EXTENDER, Named};
 
@@ -19,7 +18,7 @@ impl Cycle<'_, '_> {
         let candidates = self.candidates(pre_filtered);
         self.ports.probe.start(Span::Point(ExtensionPoint::Filter));
         let passed = self.filter_set(&candidates, pre_filtered);
-        self.ports.probe.stop(Span::Point(ExtensionPoint::Filter), Code::Success);
+        self.ports.probe.stop(Span::Point(ExtensionPoint::Filter), passed.code());
         passed.map_err(ScheduleError::Error)?;
         let nominated = self.filter_nominated(&candidates, pre_filtered)?;
         let looked_at = self.collect_feasible(&candidates);
@@ -49,6 +48,7 @@ impl Cycle<'_, '_> {
         if !found {
             return Err(self.rejected(diagnosis));
         }
+        self.report.passed = self.scratch.feasible.nodes.iter().copied().collect();
         self.report.rejectors = diagnosis.unschedulable_plugins;
         self.report.verdicts = diagnosis.verdicts;
         Ok(())
@@ -77,7 +77,7 @@ impl Cycle<'_, '_> {
         self.scratch.passed.resize(profile.filter.len(), NodeBits::default());
         for (plugin, passed) in profile.filter.iter().zip(&mut self.scratch.passed) {
             if !pre_filtered.skip.contains(&plugin.name) && !left.is_empty() {
-                guarded(&plugin.name, self.ports.probe, || match form {
+                ask(ExtensionPoint::Filter, &plugin.name, self.ports.probe, || match form {
                     Form::Set => plugin.plugin.filter_set(state, pod, cluster, left),
                     Form::OneNode => filter_each(left, |node| {
                         plugin.plugin.filter(state, pod, &cluster.node(node))
@@ -188,9 +188,10 @@ impl Cycle<'_, '_> {
                 continue;
             }
             let pod = self.pod;
-            let status =
-                guarded(&plugin.name, self.ports.probe, || plugin.plugin.filter(state, pod, node))
-                    .unwrap_or_else(|status| status);
+            let status = ask(ExtensionPoint::Filter, &plugin.name, self.ports.probe, || {
+                plugin.plugin.filter(state, pod, node)
+            })
+            .unwrap_or_else(|status| status);
             if status.is_rejection() {
                 return Ok(status.by(&plugin.name));
             }

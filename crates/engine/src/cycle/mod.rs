@@ -22,7 +22,7 @@ pub use self::sampling::{Sampling, num_feasible_nodes_to_find};
 pub use self::score::NodeScores;
 
 use crate::cache::Cache;
-use crate::guard::guarded;
+use crate::guard::{HasCode, ask};
 use crate::ports::{Ports, Span};
 use crate::profile::Profile;
 use crate::queue::Nominator;
@@ -56,6 +56,19 @@ pub enum ScheduleError {
     Fit(Box<FitError>),
     /// Something failed that says nothing about the pod.
     Error(Status),
+}
+
+impl HasCode for ScheduleError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoNodes => Code::UnschedulableAndUnresolvable,
+            Self::Fit(fit) if !fit.diagnosis.pre_filter.is_success() => {
+                fit.diagnosis.pre_filter.code()
+            }
+            Self::Fit(_) => Code::Unschedulable,
+            Self::Error(status) => status.code(),
+        }
+    }
 }
 
 /// Reason of a pod that waits for the first node.
@@ -112,6 +125,8 @@ pub(crate) struct Cycle<'a, 'p> {
 pub(crate) struct Report {
     /// The verdict on every node, absent for those that can take the pod.
     pub verdicts: Verdicts,
+    /// The nodes that can take the pod, also when it is nominated to one of them.
+    pub passed: NodeBits,
     /// Plugins that turned some node down.
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin, in profile order.
@@ -173,14 +188,21 @@ impl Cycle<'_, '_> {
     }
 
     fn pre_filter(&mut self) -> Result<PreFiltered, ScheduleError> {
+        self.ports.probe.start(Span::Point(ExtensionPoint::PreFilter));
+        let outcome = self.run_pre_filter();
+        let code = outcome.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
+        self.ports.probe.stop(Span::Point(ExtensionPoint::PreFilter), code);
+        outcome
+    }
+
+    fn run_pre_filter(&mut self) -> Result<PreFiltered, ScheduleError> {
         let profile = self.profile;
         let mut outcome = PreFiltered { restriction: None, skip: BTreeSet::new() };
         let mut rejection = None;
-        self.ports.probe.start(Span::Point(ExtensionPoint::PreFilter));
         for plugin in &profile.pre_filter {
             let cluster = self.cache.cluster();
             let (state, pod) = (&mut *self.state, self.pod);
-            let answer = guarded(&plugin.name, self.ports.probe, || {
+            let answer = ask(ExtensionPoint::PreFilter, &plugin.name, self.ports.probe, || {
                 plugin.plugin.pre_filter(state, pod, cluster)
             });
             let status = match answer.unwrap_or_else(Err) {
@@ -206,7 +228,6 @@ impl Cycle<'_, '_> {
                 }
             }
         }
-        self.ports.probe.stop(Span::Point(ExtensionPoint::PreFilter), Code::Success);
         match rejection {
             None => Ok(outcome),
             Some(status) => {

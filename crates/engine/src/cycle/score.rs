@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use framework::{Code, ExtensionPoint, NodeIx, PluginName, Status};
 
 use super::{Cycle, Depth, Form};
-use crate::guard::guarded;
+use crate::guard::{HasCode, ask, guarded};
 use crate::ports::Span;
 use crate::profile::{MAX_NODE_SCORE, ScorePlugin};
 
@@ -37,11 +37,15 @@ impl Cycle<'_, '_> {
             totals.fill(1);
             return Ok(());
         }
-        let skip = self.pre_score(nodes)?;
-        self.ports.probe.start(Span::Point(ExtensionPoint::Score));
+        self.ports.probe.start(Span::Point(ExtensionPoint::PreScore));
+        let skip = self.pre_score(nodes);
+        let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
+        self.ports.probe.stop(Span::Point(ExtensionPoint::PreScore), code);
+        let skip = skip?;
         let mut scores = std::mem::take(&mut self.scratch.scores);
         scores.resize(nodes.len(), 0);
         let profile = self.profile;
+        self.ports.probe.start(Span::Point(ExtensionPoint::Score));
         let mut outcome = Ok(());
         for plugin in profile.score.iter().filter(|plugin| !skip.contains(&plugin.name)) {
             outcome = self.score_by(plugin, nodes, &mut scores, totals);
@@ -50,7 +54,7 @@ impl Cycle<'_, '_> {
             }
         }
         self.scratch.scores = scores;
-        self.ports.probe.stop(Span::Point(ExtensionPoint::Score), Code::Success);
+        self.ports.probe.stop(Span::Point(ExtensionPoint::Score), outcome.code());
         outcome?;
         self.prioritize_by_extenders(nodes, totals);
         Ok(())
@@ -60,10 +64,9 @@ impl Cycle<'_, '_> {
     fn pre_score(&mut self, nodes: &[NodeIx]) -> Result<BTreeSet<PluginName>, Status> {
         let profile = self.profile;
         let mut skip = BTreeSet::new();
-        self.ports.probe.start(Span::Point(ExtensionPoint::PreScore));
         for plugin in &profile.pre_score {
             let (state, pod, cluster) = (&mut *self.state, self.pod, self.cache.cluster());
-            let status = guarded(&plugin.name, self.ports.probe, || {
+            let status = ask(ExtensionPoint::PreScore, &plugin.name, self.ports.probe, || {
                 plugin.plugin.pre_score(state, pod, cluster, nodes)
             })
             .unwrap_or_else(|status| status);
@@ -79,7 +82,6 @@ impl Cycle<'_, '_> {
                 }
             }
         }
-        self.ports.probe.stop(Span::Point(ExtensionPoint::PreScore), Code::Success);
         Ok(skip)
     }
 
@@ -116,7 +118,7 @@ impl Cycle<'_, '_> {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let (state, pod, cluster, form) = (&*self.state, self.pod, self.cache.cluster(), self.form);
-        guarded(&plugin.name, self.ports.probe, || match form {
+        ask(ExtensionPoint::Score, &plugin.name, self.ports.probe, || match form {
             Form::Set => plugin.plugin.score_set(state, pod, cluster, nodes, scores),
             Form::OneNode => nodes.iter().zip(&mut *scores).try_for_each(|(node, score)| {
                 *score = plugin.plugin.score(state, pod, &cluster.node(*node))?;

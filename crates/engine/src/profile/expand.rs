@@ -30,11 +30,11 @@ pub fn merge_defaults(defaults: &[PluginRef], user: &PluginSet) -> PluginSet {
     PluginSet { enabled, disabled: user.disabled.clone() }
 }
 
-/// Names of the plugins that run at each point, in order: explicit entries that override a multiPoint
-/// plugin, then multiPoint plugins, then the other explicit entries.
+/// Names of the plugins that run at each point, in order: explicit entries that override a
+/// multiPoint plugin, then multiPoint plugins, then the other explicit entries.
 ///
-/// The explicit entries of every point are checked before multiPoint is looked at, which decides what
-/// error is reported when there are several.
+/// The explicit entries of every point are checked before multiPoint is looked at, which decides
+/// what error is reported when there are several.
 pub(super) fn plugins_by_point(
     sets: &PluginSets,
     plugins: &BTreeMap<PluginName, Plugin>,

@@ -252,8 +252,8 @@ fn registrations(
     events.collect()
 }
 
-/// A plugin that waits for new nodes also hears of taint changes: kube-scheduler adds this to make up
-/// for nodes that are added with a taint which goes away later.
+/// A plugin that waits for new nodes also hears of taint changes: kube-scheduler adds this to make
+/// up for nodes that are added with a taint which goes away later.
 fn with_taint_changes(mut events: Vec<EventRegistration>) -> Vec<EventRegistration> {
     let hears = |action| {
         let on_nodes = |registered: &&EventRegistration| {

@@ -35,8 +35,8 @@ impl Backoff {
         Duration::from_nanos(initial.checked_shl(doublings).unwrap_or(0))
     }
 
-    /// When the backoff of `pod` ends, a whole second; `None` if it has none. Errors in a row count in
-    /// place of rejections when there are any.
+    /// When the backoff of `pod` ends, a whole second; `None` if it has none. Errors in a row count
+    /// in place of rejections when there are any.
     pub fn expiration(&self, pod: &QueuedPod) -> Option<Time> {
         let count = match pod.consecutive_errors {
             0 => pod.unschedulable_count,
@@ -59,8 +59,8 @@ pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
 
 /// The pods in backoff.
 ///
-/// Rejected pods may be popped before their backoff ends, when nothing else is left to do; pods that
-/// failed with an error may not.
+/// Rejected pods may be popped before their backoff ends, when nothing else is left to do; pods
+/// that failed with an error may not.
 #[derive(Debug, Default)]
 pub(super) struct BackoffQueue {
     rejected: PodHeap,
@@ -119,11 +119,7 @@ impl BackoffQueue {
     }
 
     /// Takes the pod called `key`.
-    pub(super) fn remove(
-        &mut self,
-        key: &PodKey,
-        sort: &mut SortPlugin<'_>,
-    ) -> Option<QueuedPod> {
+    pub(super) fn remove(&mut self, key: &PodKey, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
         let rejected = self.rejected.remove(key, &mut ExpirationThenSort(sort));
         rejected.or_else(|| self.failed.remove(key, &mut Expiration))
     }

@@ -38,8 +38,7 @@ fn passes(plugin: &Named<dyn PreEnqueue>, pod: &Pod, cx: &mut Cx<'_>) -> bool {
     let span = Span::Plugin(ExtensionPoint::PreEnqueue, &plugin.name);
     let cluster = cx.cluster;
     cx.probe.start(span);
-    let status =
-        guarded(&plugin.name, cx.probe, || plugin.plugin.pre_enqueue(pod, cluster));
+    let status = guarded(&plugin.name, cx.probe, || plugin.plugin.pre_enqueue(pod, cluster));
     let status = status.unwrap_or_else(|panicked| panicked);
     cx.probe.stop(span, status.code());
     status.is_success()

@@ -6,8 +6,8 @@ use framework::{PodKey, QueuedPod};
 
 /// The order in which pods leave a heap.
 pub(super) trait Order {
-    /// Whether `a` leaves before `b`. Pods of which neither leaves before the other leave in the order
-    /// of their arrival.
+    /// Whether `a` leaves before `b`. Pods of which neither leaves before the other leave in the
+    /// order of their arrival.
     fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool;
 }
 
@@ -84,7 +84,8 @@ impl PodHeap {
         Some(self.take(self.entries[entry].position, order))
     }
 
-    /// Changes the pod called `key`, which keeps its name and its arrival; `false` if there is none.
+    /// Changes the pod called `key`, which keeps its name and its arrival; `false` if there is
+    /// none.
     pub(super) fn update(
         &mut self,
         key: &PodKey,

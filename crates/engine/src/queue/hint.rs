@@ -60,11 +60,11 @@ pub(super) fn registered_by_rejectors<'p>(
     registered.filter(|(plugin, _)| is_rejected_by(pod, plugin)).collect()
 }
 
-/// What `occurrence` means for `pod`. The hints asked are those of `registered` that match the event
-/// and belong to a plugin which rejected the pod.
+/// What `occurrence` means for `pod`. The hints asked are those of `registered` that match the
+/// event and belong to a plugin which rejected the pod.
 ///
-/// A Queue from a Pending plugin is the best there is; a Queue from another plugin settles it only if
-/// no Pending plugin is left to ask. An error of a hint, or a panic, counts as Queue.
+/// A Queue from a Pending plugin is the best there is; a Queue from another plugin settles it only
+/// if no Pending plugin is left to ask. An error of a hint, or a panic, counts as Queue.
 pub(super) fn strategy(
     pod: &QueuedPod,
     occurrence: &Occurrence,
@@ -105,9 +105,10 @@ fn of_wildcard(pod: &QueuedPod, occurrence: &Occurrence) -> Strategy {
     let meant = match &occurrence.objects {
         Objects::Pod(_, Some(new)) => new.uid == pod.pod.uid,
         Objects::Node(_, Some(_)) | Objects::Other(_, Some(_)) => false,
-        Objects::Pod(_, None) | Objects::Node(_, None) | Objects::Other(_, None) | Objects::None => {
-            true
-        }
+        Objects::Pod(_, None)
+        | Objects::Node(_, None)
+        | Objects::Other(_, None)
+        | Objects::None => true,
     };
     if meant { Strategy::AfterBackoff } else { Strategy::Skip }
 }
@@ -127,8 +128,7 @@ fn may_help(
     let Some(hint) = &registration.hint else { return true };
     let cluster = cx.cluster;
     cx.probe.start(Span::Hint(plugin));
-    let answer =
-        guarded(plugin, cx.probe, || hint(&pod.pod, &occurrence.objects(), cluster));
+    let answer = guarded(plugin, cx.probe, || hint(&pod.pod, &occurrence.objects(), cluster));
     let (helps, code) = match answer {
         Ok(Ok(QueueingHint::Queue)) => (true, Code::Success),
         Ok(Ok(QueueingHint::Skip)) => (false, Code::Skip),

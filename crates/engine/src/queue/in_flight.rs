@@ -7,8 +7,8 @@ use framework::{Pod, PodKey, Uid};
 
 use crate::occurrence::Occurrence;
 
-/// Pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since the
-/// earliest of these pops: a pod that comes back must not miss what happened while it was away.
+/// Pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since
+/// the earliest of these pops: a pod that comes back must not miss what happened while it was away.
 ///
 /// Memory is bounded by the time the slowest attempt takes: what no pod in flight has yet to see is
 /// dropped.
@@ -74,8 +74,8 @@ impl InFlight {
         }
     }
 
-    /// What happened since the pod was popped, whoever it was meant for; `None` if the pod is not in
-    /// flight.
+    /// What happened since the pod was popped, whoever it was meant for; `None` if the pod is not
+    /// in flight.
     pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &Occurrence>> {
         let start = self.pods.get(uid)?.start - self.dropped;
         let start = usize::try_from(start).expect("a position kept is an index");

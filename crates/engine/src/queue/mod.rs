@@ -13,13 +13,13 @@
 //! ```
 //!
 //! A pod is in one place at a time, or in flight. Active pods leave in the order of the QueueSort
-//! plugin; rejected pods in backoff leave when nothing is active, whether or not their backoff is over
-//! (it is a demotion, not a delay), pods that failed with an error wait it out. Unschedulable pods wait
-//! for an event that one of their rejectors registered and whose hint says that it may help, gated pods
-//! for an event of the plugin that gates them.
+//! plugin; rejected pods in backoff leave when nothing is active, whether or not their backoff is
+//! over (it is a demotion, not a delay), pods that failed with an error wait it out. Unschedulable
+//! pods wait for an event that one of their rejectors registered and whose hint says that it may
+//! help, gated pods for an event of the plugin that gates them.
 //!
-//! All of it is plain data: time is an argument, there is no lock and no clock, and equal histories give
-//! equal orders.
+//! All of it is plain data: time is an argument, there is no lock and no clock, and equal histories
+//! give equal orders.
 
 mod backoff;
 mod gate;
@@ -183,9 +183,9 @@ impl Queue {
 
     /// Follows an update of a pod that has no node yet.
     ///
-    /// In flight, the update is kept for its return; active or in backoff, the new object replaces the
-    /// old one; unschedulable, the update is also an event that may help. A pod that is nowhere is taken
-    /// in. A pod with another UID is another pod.
+    /// In flight, the update is kept for its return; active or in backoff, the new object replaces
+    /// the old one; unschedulable, the update is also an event that may help. A pod that is nowhere
+    /// is taken in. A pod with another UID is another pod.
     pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Cx<'_>) {
         if old.uid != new.uid {
             self.delete(old, cx);
@@ -205,8 +205,8 @@ impl Queue {
         }
     }
 
-    /// Forgets a pod that is gone or has a node now: its nomination, and its place in the queue unless
-    /// that belongs to another pod of the same name. An attempt in flight goes on.
+    /// Forgets a pod that is gone or has a node now: its nomination, and its place in the queue
+    /// unless that belongs to another pod of the same name. An attempt in flight goes on.
     pub fn delete(&mut self, pod: &Pod, cx: &mut Cx<'_>) {
         self.nominator.delete(&pod.uid);
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
@@ -214,9 +214,9 @@ impl Queue {
         }
     }
 
-    /// Puts an event to the unschedulable pods and moves those it may help to the active queue or, while
-    /// they back off, to backoff (`MoveAllToActiveOrBackoffQueue`). Pods in flight get to know of it when
-    /// they return.
+    /// Puts an event to the unschedulable pods and moves those it may help to the active queue or,
+    /// while they back off, to backoff (`MoveAllToActiveOrBackoffQueue`). Pods in flight get to
+    /// know of it when they return.
     ///
     /// `may_move` excludes pods up front; it does not restrict what pods in flight hear.
     pub fn move_all(
@@ -236,19 +236,26 @@ impl Queue {
         }
     }
 
-    /// Moves pods to the active queue whether or not they back off or wait for an event; only a gate
-    /// holds them back. A pod in flight will at least not become unschedulable when it returns.
+    /// Moves pods to the active queue whether or not they back off or wait for an event; only a
+    /// gate holds them back. A pod in flight will at least not become unschedulable when it
+    /// returns.
     pub fn activate(&mut self, pods: &[PodKey], cx: &mut Cx<'_>) {
         for key in pods {
             if let Some(pod) = self.unschedulable.remove(key) {
                 self.make_active(pod, label::FORCE_ACTIVATE, cx);
             } else if let Some(pod) = self.backoff.remove(key, &mut SortPlugin::of(cx)) {
                 self.push_active(pod, label::FORCE_ACTIVATE, cx);
-            } else if let Some(pod) = self.in_flight.named(key).cloned() {
-                let event = ClusterEvent::wildcard(label::FORCE_ACTIVATE);
-                let objects = Objects::Pod(None, Some(pod));
-                self.in_flight.record(&Occurrence { event, objects });
+            } else if self.active.get(key).is_none() {
+                self.activate_on_return(key);
             }
+        }
+    }
+
+    fn activate_on_return(&mut self, key: &PodKey) {
+        if let Some(pod) = self.in_flight.named(key).cloned() {
+            let event = ClusterEvent::wildcard(label::FORCE_ACTIVATE);
+            let objects = Objects::Pod(None, Some(pod));
+            self.in_flight.record(&Occurrence { event, objects });
         }
     }
 }
@@ -260,8 +267,9 @@ impl Queue {
         !self.active.is_empty() || self.backoff.has_rejected()
     }
 
-    /// Takes the next pod: of the active ones, or else of the rejected ones in backoff. It is in flight
-    /// from now on, and counts one attempt more. Its rejectors are those of the last attempt.
+    /// Takes the next pod: of the active ones, or else of the rejected ones in backoff. It is in
+    /// flight from now on, and counts one attempt more. Its rejectors are those of the last
+    /// attempt.
     ///
     /// A pod whose earlier attempt is still in flight is dropped; it comes back with that attempt.
     pub fn pop(&mut self, cx: &mut Cx<'_>) -> Option<QueuedPod> {
@@ -280,12 +288,12 @@ impl Queue {
         self.in_flight.done(uid);
     }
 
-    /// Takes back a pod whose attempt failed, with the plugins that rejected it on record, or none if it
-    /// was an error. It is no longer in flight.
+    /// Takes back a pod whose attempt failed, with the plugins that rejected it on record, or none
+    /// if it was an error. It is no longer in flight.
     ///
-    /// It becomes unschedulable, unless something happened during the attempt that may help; after an
-    /// error, or when it was not in flight any more, it backs off. If a pod of its name is queued already
-    /// the record is dropped.
+    /// It becomes unschedulable, unless something happened during the attempt that may help; after
+    /// an error, or when it was not in flight any more, it backs off. If a pod of its name is
+    /// queued already the record is dropped.
     pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Cx<'_>) {
         let uid = pod.pod.uid.clone();
         if self.get(&pod.pod.key).is_none() {
@@ -313,8 +321,8 @@ impl Queue {
         self.backoff.next_complete().into_iter().chain(self.next_leftover()).min()
     }
 
-    /// Gives pods another try that no event has helped in a long time. Like kube-scheduler, the attempts
-    /// in flight hear of it too, also if all the overdue pods are gated and stay.
+    /// Gives pods another try that no event has helped in a long time. Like kube-scheduler, the
+    /// attempts in flight hear of it too, also if all the overdue pods are gated and stay.
     fn flush_leftovers(&mut self, cx: &mut Cx<'_>) {
         let flush = floor_to_leftover_interval(cx.now);
         if self.last_leftover_flush >= Some(flush) {

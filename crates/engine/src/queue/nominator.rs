@@ -7,9 +7,9 @@ use framework::{NominatedPods, NominatingInfo, Pod, Uid};
 
 /// Which pods are nominated to which node.
 ///
-/// The pods themselves are kept, in flight or queued. (kube-scheduler looks them up in the queue and
-/// takes a nominated pod in flight for one without requests and priority, which gives its room away a
-/// second time; this is a deliberate difference.)
+/// The pods themselves are kept, in flight or queued. (kube-scheduler looks them up in the queue
+/// and takes a nominated pod in flight for one without requests and priority, which gives its room
+/// away a second time; this is a deliberate difference.)
 #[derive(Debug, Default)]
 pub struct Nominator {
     /// Never iterated.

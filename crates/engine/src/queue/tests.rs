@@ -1,0 +1,5 @@
+//! The queue as a whole: stories first, then random histories against a naive model.
+
+mod kit;
+mod model;
+mod story;

@@ -135,7 +135,8 @@ impl Slot {
     }
 }
 
-/// The plugins whose events may release a pod. A gated pod ignores what its other rejectors wait for.
+/// The plugins whose events may release a pod. A gated pod ignores what its other rejectors wait
+/// for.
 fn waits_for(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
     let gate = pod.gating_plugin.as_ref();
     let rejectors = pod.unschedulable_plugins.union(&pod.pending_plugins);
@@ -174,7 +175,8 @@ mod tests {
         pods.insert(waiting("both", 5, &["Fit", "Ports"], None));
         pods.insert(waiting("gated", 1, &["Fit", "Gates"], Some("Gates")));
         pods.insert(waiting("ports", 5, &["Ports"], None));
-        let plugins = |names: &[&str]| names.iter().map(|n| PluginName::from(*n)).collect::<Vec<_>>();
+        let plugins =
+            |names: &[&str]| names.iter().map(|n| PluginName::from(*n)).collect::<Vec<_>>();
         let rows: [(&[&str], &[&str]); 5] = [
             (&["Fit"], &["both", "late"]),
             (&["Fit", "Ports"], &["both", "ports", "late"]),

@@ -1,0 +1,257 @@
+//! A world around a queue, with a handful of plugins whose answers are easy to foresee.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::testing::{cluster, node, pod};
+use framework::{
+    ActionType, Bind, BindStep, Cluster, ClusterEvent, CycleState, EventObjects, EventResource,
+    Filter, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedPod, QueueingHint,
+    Registry, Status, Time,
+};
+
+use crate::occurrence::{Objects, Occurrence};
+use crate::ports::{Count, Probe, Span};
+use crate::profile::{PluginRef, Profiles, SchedulerProfile};
+use crate::queue::{Cx, Place, Queue, QueueConfig};
+
+type Hint = Result<QueueingHint, String>;
+
+/// Priority, then time; panics over pods labelled `sort=trap`.
+struct Sort;
+
+impl QueueSort for Sort {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        for pod in [a, b] {
+            assert_ne!(pod.pod.labels.get("sort"), Some("trap"), "the trap snaps");
+        }
+        (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp)
+    }
+}
+
+/// Gates pods with scheduling gates.
+struct Gates;
+
+impl PreEnqueue for Gates {
+    fn pre_enqueue(&self, pod: &Pod, _: &Cluster) -> Status {
+        match pod.spec.scheduling_gates.is_empty() {
+            true => Status::success(),
+            false => Status::unresolvable("gates"),
+        }
+    }
+}
+
+impl Gates {
+    fn own_update(&self, pod: &Pod, objects: &EventObjects<'_>, _: &Cluster) -> Hint {
+        let own = matches!(objects, EventObjects::Pod { new: Some(new), .. } if new.uid == pod.uid);
+        Ok(if own { QueueingHint::Queue } else { QueueingHint::Skip })
+    }
+}
+
+/// Gates pods labelled `quota=wanted` until there is a node called `bank`; panics over
+/// `quota=trap`.
+struct Quota;
+
+impl PreEnqueue for Quota {
+    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
+        match pod.labels.get("quota") {
+            Some("wanted") if cluster.node_named("bank").is_none() => {
+                Status::unschedulable("quota")
+            }
+            Some("trap") => panic!("the trap snaps"),
+            _ => Status::success(),
+        }
+    }
+}
+
+/// Rejects nothing itself; tests reject in its name.
+struct Rejector;
+
+impl Filter for Rejector {
+    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+        Status::success()
+    }
+}
+
+impl Rejector {
+    /// Pods labelled `frees=yes` make room when they go.
+    fn room(&self, _: &Pod, objects: &EventObjects<'_>, _: &Cluster) -> Hint {
+        let EventObjects::Pod { old: Some(old), .. } = objects else {
+            return Err("a deletion without the pod".to_owned());
+        };
+        let frees = old.labels.get("frees") == Some("yes");
+        Ok(if frees { QueueingHint::Queue } else { QueueingHint::Skip })
+    }
+
+    fn fails(&self, _: &Pod, _: &EventObjects<'_>, _: &Cluster) -> Hint {
+        Err("no idea".to_owned())
+    }
+
+    fn panics(&self, _: &Pod, _: &EventObjects<'_>, _: &Cluster) -> Hint {
+        panic!("the trap snaps")
+    }
+}
+
+struct Binder;
+
+impl Bind for Binder {
+    fn bind(&self, _: &CycleState, _: &Pod, _: &str) -> BindStep {
+        BindStep::Skip
+    }
+}
+
+const NODE: EventResource = EventResource::Node;
+
+fn plugins() -> [Plugin; 8] {
+    let event = ClusterEvent::new;
+    let claim = event(EventResource::ResourceClaim, ActionType::UPDATE);
+    let ungated = event(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
+    [
+        Plugin::new("Sort", Sort).queue_sort().build(),
+        Plugin::new("Gates", Gates).pre_enqueue().on_with_hint(ungated, Gates::own_update).build(),
+        Plugin::new("Quota", Quota).pre_enqueue().on(event(NODE, ActionType::ADD)).build(),
+        Plugin::new("Fit", Rejector)
+            .filter()
+            .on(event(NODE, ActionType::ADD))
+            .on_with_hint(event(EventResource::Pod, ActionType::DELETE), Rejector::room)
+            .build(),
+        Plugin::new("Claims", Rejector).filter().on(claim).build(),
+        Plugin::new("Careless", Rejector)
+            .filter()
+            .on_with_hint(event(NODE, ActionType::UPDATE_NODE_LABEL), Rejector::fails)
+            .on_with_hint(event(NODE, ActionType::UPDATE_NODE_CONDITION), Rejector::panics)
+            .build(),
+        Plugin::new("Deaf", Rejector).filter().no_events().build(),
+        Plugin::new("Binder", Binder).bind().build(),
+    ]
+}
+
+fn profiles() -> Profiles {
+    let mut registry = Registry::new();
+    let mut defaults = Vec::new();
+    for plugin in plugins() {
+        defaults.push(PluginRef::new(&plugin.name, 0));
+        let name = plugin.name.clone();
+        registry.register(&name, move |_| Ok(plugin.clone())).unwrap();
+    }
+    let profile = SchedulerProfile {
+        scheduler_name: "default-scheduler".to_owned(),
+        ..SchedulerProfile::default()
+    };
+    Profiles::build(&[profile], &defaults, &registry, false).unwrap()
+}
+
+/// Keeps what it is told.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// `queue event`, one for each arrival.
+    pub(super) incoming: Vec<String>,
+    pub(super) panics: Vec<String>,
+    pub(super) hints: usize,
+}
+
+impl Probe for Log {
+    fn start(&mut self, span: Span<'_>) {
+        self.hints += usize::from(matches!(span, Span::Hint(_)));
+    }
+
+    fn count(&mut self, count: Count<'_>) {
+        match count {
+            Count::Incoming { queue, event } => self.incoming.push(format!("{queue} {event}")),
+            Count::Panic { plugin } => self.panics.push(plugin.to_string()),
+            Count::Attempt { .. } => {}
+        }
+    }
+}
+
+/// A queue, the cluster it sees, the time, and what the queue reports.
+pub(super) struct World {
+    pub(super) queue: Queue,
+    pub(super) cluster: Cluster,
+    pub(super) now: Time,
+    pub(super) log: Log,
+    profiles: Profiles,
+}
+
+impl World {
+    /// Nothing yet, at 1000.4 s.
+    pub(super) fn new() -> Self {
+        Self {
+            queue: Queue::new(QueueConfig::default()),
+            cluster: cluster([node("n").build()], []),
+            now: Time::from_nanos(1_000_400_000_000),
+            log: Log::default(),
+            profiles: profiles(),
+        }
+    }
+
+    /// Calls into the queue.
+    pub(super) fn on<T>(&mut self, call: impl FnOnce(&mut Queue, &mut Cx<'_>) -> T) -> T {
+        let Self { queue, cluster, now, log, profiles } = self;
+        call(queue, &mut Cx { profiles, cluster, now: *now, probe: log })
+    }
+
+    pub(super) fn add(&mut self, pod: &Arc<Pod>) {
+        self.on(|queue, cx| queue.add(pod.clone(), cx));
+    }
+
+    pub(super) fn update(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
+        self.on(|queue, cx| queue.update(old, new.clone(), cx));
+    }
+
+    pub(super) fn pop(&mut self) -> QueuedPod {
+        self.try_pop().expect("a pod is ready")
+    }
+
+    pub(super) fn try_pop(&mut self) -> Option<QueuedPod> {
+        self.on(Queue::pop)
+    }
+
+    /// Gives a popped pod back; `rejectors` starting with `~` answered Pending.
+    pub(super) fn fail(&mut self, mut queued: QueuedPod, rejectors: &[&str]) {
+        let bare = |name: &&str| name.trim_start_matches('~').into();
+        let pending = |name: &&&str| name.starts_with('~');
+        queued.unschedulable_plugins = rejectors.iter().map(bare).collect();
+        queued.pending_plugins = rejectors.iter().filter(pending).map(bare).collect();
+        self.on(|queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
+    }
+
+    pub(super) fn happens(&mut self, occurrence: &Occurrence) {
+        self.on(|queue, cx| queue.move_all(occurrence, &|_| true, cx));
+    }
+
+    /// Lets time pass, then ticks.
+    pub(super) fn wait(&mut self, millis: u64) {
+        self.now = self.now + Duration::from_millis(millis);
+        self.on(Queue::tick);
+    }
+
+    pub(super) fn place(&self, name: &str) -> Option<Place> {
+        self.queue.get(&key(name)).map(|(place, _)| place)
+    }
+}
+
+pub(super) fn key(name: &str) -> PodKey {
+    PodKey::new("default", name)
+}
+
+pub(super) fn plain(name: &str) -> Arc<Pod> {
+    Arc::new(pod(name).build())
+}
+
+pub(super) fn node_event(action: ActionType) -> Occurrence {
+    let new = (action != ActionType::DELETE).then(|| Arc::new(node("other").build()));
+    Occurrence { event: ClusterEvent::new(NODE, action), objects: Objects::Node(None, new) }
+}
+
+pub(super) fn claim_event() -> Occurrence {
+    let event = ClusterEvent::new(EventResource::ResourceClaim, ActionType::UPDATE);
+    Occurrence { event, objects: Objects::Other(None, Some(Arc::default())) }
+}
+
+/// An assigned pod is deleted, which helps or not.
+pub(super) fn pod_deleted(frees: bool) -> Occurrence {
+    let gone = pod("gone").on("n").label("frees", if frees { "yes" } else { "no" }).build();
+    let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
+    Occurrence { event, objects: Objects::Pod(Some(Arc::new(gone)), None) }
+}
