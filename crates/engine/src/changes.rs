@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use framework::{ActionType, ClusterEvent, EventResource, Node, Pod, PodKey, Status, Time, Uid};
 
+use serde_json::Value;
+
 use crate::classify::{node_updates, pod_updates};
 use crate::engine::{Change, Engine, cx};
 use crate::occurrence::{Objects, Occurrence};
@@ -18,9 +20,8 @@ impl Engine {
             Change::Pod(pod) if pod.terminal => self.delete_pod(&pod.key, &pod.uid, now, ports),
             Change::Pod(pod) => self.apply_pod(*pod, now, ports),
             Change::PodDeleted { key, uid } => self.delete_pod(&key, &uid, now, ports),
-            Change::Other { event, old, new } => {
-                let occurrence = Occurrence { event, objects: Objects::Other(old, new) };
-                self.move_all(&occurrence, &|_| true, now, ports.probe);
+            Change::Object { kind, namespace, name, object } => {
+                self.apply_object(kind, &namespace, &name, object, now, ports);
             }
         }
         self.wake_bindings(now, ports);
@@ -48,6 +49,29 @@ impl Engine {
         let objects = Objects::Node(Some(old), None);
         self.move_all(&Occurrence { event, objects }, &|_| true, now, ports.probe);
         self.cache.remove_node(name);
+    }
+
+    /// Kinds other than pods and nodes know additions, deletions, and updates of whatever sort.
+    fn apply_object(
+        &mut self,
+        kind: EventResource,
+        namespace: &str,
+        name: &str,
+        object: Option<Arc<Value>>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let old = self.cache.set_object(&kind, namespace, name, object.clone());
+        let action = match (&old, &object) {
+            (None, None) => return,
+            (Some(old), Some(new)) if old == new => return,
+            (None, Some(_)) => ActionType::ADD,
+            (Some(_), Some(_)) => ActionType::UPDATE,
+            (Some(_), None) => ActionType::DELETE,
+        };
+        let event = ClusterEvent::new(kind, action);
+        let occurrence = Occurrence { event, objects: Objects::Other(old, object) };
+        self.move_all(&occurrence, &|_| true, now, ports.probe);
     }
 
     fn apply_pod(&mut self, mut pod: Pod, now: Time, ports: &mut Ports<'_>) {

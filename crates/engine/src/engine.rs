@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Answer, ClusterEvent, Command, Node, NodeIx, Pod, PodKey, Status, Time, Uid, WaitingPods,
+    Answer, Command, EventResource, Node, NodeIx, Pod, PodKey, Status, Time, Uid, WaitingPods,
 };
 use serde_json::Value;
 
@@ -78,14 +78,16 @@ pub enum Change {
         /// Which pod of that name.
         uid: Uid,
     },
-    /// An object of another kind was added, updated or deleted.
-    Other {
-        /// What happened.
-        event: ClusterEvent,
-        /// Before the change.
-        old: Option<Arc<Value>>,
-        /// After the change.
-        new: Option<Arc<Value>>,
+    /// An object of another kind as it is now, or `None` if it is gone.
+    Object {
+        /// Its kind.
+        kind: EventResource,
+        /// Its namespace; empty for cluster-scoped objects.
+        namespace: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+        /// The object.
+        object: Option<Arc<Value>>,
     },
 }
 

@@ -21,7 +21,7 @@ pub struct Evaluation {
     pub passed: NodeBits,
     /// The verdict on every node that cannot.
     pub verdicts: Verdicts,
-    /// Plugins that turned some node, or the pod, down.
+    /// Plugins that turned the pod down, or some node that was in question.
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin that was not skipped, in profile order.
     pub scores: Vec<NodeScores>,

@@ -22,8 +22,10 @@ mod cycle_state;
 mod effect;
 mod event;
 mod extension;
+mod extra;
 mod handle;
 mod labels;
+mod metrics;
 mod node;
 mod node_selector;
 mod plugin;
@@ -56,8 +58,10 @@ pub use extension::{
     PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue,
     PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score,
 };
+pub use extra::{Extra, ExtraFields};
 pub use handle::{Command, Handle, NominatedPods, WaitingPod, WaitingPods};
 pub use labels::{Labels, label_key_faults};
+pub use metrics::{Counter, Gauge, Metric};
 pub use node::{Node, NodeImage};
 pub use node_selector::*;
 pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};

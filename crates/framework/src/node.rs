@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::{Labels, NodeAllocatable, NodeFields, Problem, Resources, Taint, api};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    Extra, ExtraFields, Labels, NodeAllocatable, NodeFields, Problem, Resources, Taint, api,
+};
 
 /// An image on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub struct Node {
     pub conditions: u64,
     /// Digest of the annotations, to notice changes.
     pub annotations: u64,
+    /// Further fields that some plugin asked for.
+    pub extra: Extra,
 }
 
 impl Node {
@@ -58,8 +65,22 @@ impl Node {
             declared_features: texts(&node.status.declared_features),
             conditions: digest(&conditions),
             annotations: digest(&node.metadata.annotations),
+            extra: Extra::default(),
         };
         (compact, problems)
+    }
+
+    /// Decodes and converts the API object, and keeps the further fields in `wanted`. What could not
+    /// be read is left out and told in the problems.
+    ///
+    /// # Errors
+    /// The object is not of the shape of a Node.
+    pub fn from_json(
+        node: &Value,
+        wanted: &ExtraFields,
+    ) -> Result<(Self, Vec<Problem>), serde_json::Error> {
+        let (compact, problems) = Self::from_api(&api::Node::deserialize(node)?);
+        Ok((Self { extra: Extra::of(node, &wanted.node), ..compact }, problems))
     }
 }
 

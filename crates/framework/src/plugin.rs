@@ -1,12 +1,15 @@
 //! A plugin: a name and the extension points it implements.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::{
-    Bind, Cluster, ClusterEvent, EventObjects, Filter, NormalizeScore, Permit, PluginName, Pod,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
-    QueueingHint, Reserve, Score,
+    Bind, Cluster, ClusterEvent, EventObjects, EventResource, ExtraFields, Filter, Metric,
+    NormalizeScore, Permit, PluginName, Pod, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreScore, QueueSort, QueueingHint, Reserve, Score,
 };
 
 /// The extension points a profile can configure.
@@ -141,6 +144,14 @@ pub struct Plugin {
     pub pre_bind: Option<Arc<dyn PreBind>>,
     pub bind: Option<Arc<dyn Bind>>,
     pub post_bind: Option<Arc<dyn PostBind>>,
+    /// Arguments in effect, defaults included, for people to read.
+    pub args: Option<serde_json::Value>,
+    /// Numbers the plugin counts by itself.
+    pub metrics: Vec<Metric>,
+    /// Fields of pods and nodes that are kept for it.
+    pub extra_fields: ExtraFields,
+    /// Kinds it reads or hears of, as `<plural>.<version>.<group>`.
+    pub watched_kinds: BTreeSet<Arc<str>>,
     /// Events that may help pods this plugin rejected. `None`: not declared, every event counts. An
     /// empty list: no event ever helps.
     pub events: Option<Vec<EventRegistration>>,
@@ -169,6 +180,10 @@ impl Plugin {
                 pre_bind: None,
                 bind: None,
                 post_bind: None,
+                args: None,
+                metrics: Vec::new(),
+                extra_fields: ExtraFields::default(),
+                watched_kinds: BTreeSet::new(),
                 events: None,
             },
         }
@@ -240,6 +255,44 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         post_bind: PostBind,
     }
 
+    /// Shows `args` as the arguments in effect; give them with their defaults filled in.
+    #[must_use]
+    pub fn args(mut self, args: &impl Serialize) -> Self {
+        self.built.args = serde_json::to_value(args).ok();
+        self
+    }
+
+    /// Exports a metric of the plugin.
+    #[must_use]
+    pub fn metric(mut self, metric: impl Into<Metric>) -> Self {
+        self.built.metrics.push(metric.into());
+        self
+    }
+
+    /// Keeps the field of pods at this JSON pointer, to be read with
+    /// [`pod.extra`](crate::Pod::extra).
+    #[must_use]
+    pub fn keep_pod_field(mut self, pointer: &str) -> Self {
+        self.built.extra_fields.pod.insert(pointer.into());
+        self
+    }
+
+    /// Keeps the field of nodes at this JSON pointer, to be read with
+    /// [`NodeView::extra`](crate::NodeView::extra).
+    #[must_use]
+    pub fn keep_node_field(mut self, pointer: &str) -> Self {
+        self.built.extra_fields.node.insert(pointer.into());
+        self
+    }
+
+    /// Watches a kind, named `<plural>.<version>.<group>`, to be read with
+    /// [`Cluster::objects`]. Kinds that an event is registered on are watched anyway.
+    #[must_use]
+    pub fn watch(mut self, kind: &str) -> Self {
+        self.built.watched_kinds.insert(kind.into());
+        self
+    }
+
     /// Declares that no event helps pods this plugin rejects, until [`on`](Self::on) names one.
     #[must_use]
     pub fn no_events(mut self) -> Self {
@@ -250,6 +303,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     /// Requeues rejected pods on `event`, whatever its objects.
     #[must_use]
     pub fn on(mut self, event: ClusterEvent) -> Self {
+        self.watch_kind_of(&event);
         self.built.events.get_or_insert_default().push(EventRegistration::always(event));
         self
     }
@@ -261,6 +315,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         event: ClusterEvent,
         hint: fn(&P, &Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String>,
     ) -> Self {
+        self.watch_kind_of(&event);
         let plugin = self.plugin.clone();
         let hint: Arc<HintFn> =
             Arc::new(move |pod, objects, cluster| hint(&plugin, pod, objects, cluster));
@@ -269,6 +324,12 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
             .get_or_insert_default()
             .push(EventRegistration { event, hint: Some(hint) });
         self
+    }
+
+    fn watch_kind_of(&mut self, event: &ClusterEvent) {
+        if let EventResource::Custom(kind) = &event.resource {
+            self.built.watched_kinds.insert(kind.clone());
+        }
     }
 
     /// The finished plugin.

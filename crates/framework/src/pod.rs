@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use crate::node::digest;
 use crate::{
-    LabelSelector, Labels, PodRequests, PreferredSchedulingTerms, Problem, RequiredNodeAffinity,
-    SelectorError, Toleration, api,
+    Extra, ExtraFields, LabelSelector, Labels, PodRequests, PreferredSchedulingTerms, Problem,
+    RequiredNodeAffinity, SelectorError, Toleration, api,
 };
 
 /// The UID of an object: 16 bytes where it is a UUID, text otherwise.
@@ -130,6 +133,8 @@ pub struct Pod {
     pub generated_claims: u64,
     /// What of the object could not be read; a pod with problems is not scheduled.
     pub problems: Option<Box<[Problem]>>,
+    /// Further fields that some plugin asked for.
+    pub extra: Extra,
 }
 
 /// The part of a pod that its template decides.
@@ -325,7 +330,17 @@ impl Pod {
             scheduled_condition: scheduled_condition(&status.conditions),
             generated_claims: digest(&claims),
             problems: (!problems.is_empty()).then(|| problems.into()),
+            extra: Extra::default(),
         }
+    }
+
+    /// Decodes and converts the API object, and keeps the further fields in `wanted`.
+    ///
+    /// # Errors
+    /// The object is not of the shape of a Pod.
+    pub fn from_json(pod: &Value, wanted: &ExtraFields) -> Result<Self, serde_json::Error> {
+        let compact = Self::from_api(&api::Pod::deserialize(pod)?);
+        Ok(Self { extra: Extra::of(pod, &wanted.pod), ..compact })
     }
 
     /// Priority; absent counts as 0.

@@ -74,6 +74,20 @@ impl Registry {
         Ok(())
     }
 
+    /// Adds every plugin of `other`.
+    ///
+    /// # Errors
+    /// A name is in both.
+    pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
+        for (name, factory) in other.factories {
+            if self.factories.contains_key(&name) {
+                return Err(RegistryError(name));
+            }
+            self.factories.insert(name, factory);
+        }
+        Ok(())
+    }
+
     /// The factory of the plugin called `name`.
     pub fn get(&self, name: &str) -> Option<&Factory> {
         self.factories.get(name)
@@ -112,5 +126,6 @@ mod tests {
         let factory = |_: &PluginArgs| Err("never made".to_owned());
         registry.register("A", factory).unwrap();
         assert_eq!(registry.register("A", factory), Err(RegistryError("A".into())));
+        assert_eq!(registry.merge(registry.clone()), Err(RegistryError("A".into())));
     }
 }

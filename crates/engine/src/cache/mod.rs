@@ -18,7 +18,11 @@ mod node_tree;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use framework::{Cluster, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, Uid};
+use framework::{
+    Cluster, EventResource, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, Uid,
+};
+
+use serde_json::Value;
 
 use self::node_tree::NodeTree;
 
@@ -144,6 +148,17 @@ impl Cache {
         self.tree.remove(ix);
         self.cluster.remove_node(name);
         Some(before)
+    }
+
+    /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
+    pub fn set_object(
+        &mut self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+        object: Option<Arc<Value>>,
+    ) -> Option<Arc<Value>> {
+        self.cluster.set_object(kind, namespace, name, object)
     }
 
     /// Brings [`node_order`](Self::node_order) up to date.

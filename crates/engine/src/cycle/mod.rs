@@ -127,7 +127,7 @@ pub(crate) struct Report {
     pub verdicts: Verdicts,
     /// The nodes that can take the pod, also when it is nominated to one of them.
     pub passed: NodeBits,
-    /// Plugins that turned some node down.
+    /// Plugins that turned some node down, as far as it was in question.
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin, in profile order.
     pub scores: Vec<NodeScores>,
@@ -176,6 +176,8 @@ impl Cycle<'_, '_> {
         }
         if let Some(node) = nominated {
             self.scratch.feasible.nodes = vec![node];
+            let restricting = pre_filtered.restriction.into_iter().flat_map(|(_, plugins)| plugins);
+            self.report.rejectors = restricting.collect();
         }
         Ok(())
     }

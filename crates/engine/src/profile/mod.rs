@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Bind, ClusterEvent, EventRegistration, EventResource, ExtensionPoint, Filter,
-    NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
+    ActionType, Bind, ClusterEvent, EventRegistration, EventResource, ExtensionPoint, ExtraFields,
+    Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
     PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, Registry, Reserve, Score,
 };
 
@@ -73,6 +73,8 @@ pub struct Profile {
     pub post_bind: Vec<Named<dyn PostBind>>,
     /// Which plugin wants to hear of which event for pods it rejected.
     pub events: Vec<(PluginName, EventRegistration)>,
+    /// Every plugin enabled at some point, by name.
+    pub plugins: BTreeMap<PluginName, Plugin>,
 }
 
 /// A profile that cannot be built. The texts are those of kube-scheduler.
@@ -159,6 +161,7 @@ impl Profile {
             bind: made(P::Bind).map(|p| named(p, |p| p.bind.clone())).collect(),
             post_bind: made(P::PostBind).map(|p| named(p, |p| p.post_bind.clone())).collect(),
             events: registrations(at, plugins),
+            plugins: plugins.clone(),
         })
     }
 
@@ -344,6 +347,22 @@ impl Profiles {
     /// Every profile, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Profile>> {
         self.by_name.values()
+    }
+
+    fn plugins(&self) -> impl Iterator<Item = &Plugin> {
+        self.iter().flat_map(|profile| profile.plugins.values())
+    }
+
+    /// Fields of pods and nodes that some plugin asked for.
+    pub fn extra_fields(&self) -> ExtraFields {
+        let mut fields = ExtraFields::default();
+        self.plugins().for_each(|plugin| fields.extend(&plugin.extra_fields));
+        fields
+    }
+
+    /// Kinds that some plugin reads or hears of, as `<plural>.<version>.<group>`.
+    pub fn watched_kinds(&self) -> BTreeSet<Arc<str>> {
+        self.plugins().flat_map(|plugin| plugin.watched_kinds.iter().cloned()).collect()
     }
 
     /// Whether any plugin of any profile wants to hear of `event`.

@@ -3,7 +3,7 @@
 use framework::{Code, ExtensionPoint, Pod, PreEnqueue, QueuedPod};
 
 use super::Cx;
-use crate::guard::guarded;
+use crate::guard::ask;
 use crate::ports::Span;
 use crate::profile::Named;
 
@@ -35,11 +35,9 @@ pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Cx<'_>) -> bool {
 
 /// A plugin that panics gates the pod like one that fails.
 fn passes(plugin: &Named<dyn PreEnqueue>, pod: &Pod, cx: &mut Cx<'_>) -> bool {
-    let span = Span::Plugin(ExtensionPoint::PreEnqueue, &plugin.name);
     let cluster = cx.cluster;
-    cx.probe.start(span);
-    let status = guarded(&plugin.name, cx.probe, || plugin.plugin.pre_enqueue(pod, cluster));
-    let status = status.unwrap_or_else(|panicked| panicked);
-    cx.probe.stop(span, status.code());
-    status.is_success()
+    let status = ask(ExtensionPoint::PreEnqueue, &plugin.name, cx.probe, || {
+        plugin.plugin.pre_enqueue(pod, cluster)
+    });
+    status.is_ok_and(|status| status.is_success())
 }

@@ -21,54 +21,69 @@ pub(super) enum Strategy {
     Immediately,
 }
 
-/// An event some plugin wants to hear of.
-pub(super) type Registered = (PluginName, EventRegistration);
+/// An event a plugin wants to hear of.
+type Registered<'p> = (&'p PluginName, &'p EventRegistration);
 
 /// Who wants to hear of one event.
 pub(super) struct Listeners<'p> {
-    by_profile: BTreeMap<&'p str, Vec<&'p Registered>>,
+    by_profile: BTreeMap<&'p str, BTreeMap<&'p PluginName, Vec<&'p EventRegistration>>>,
 }
 
 impl<'p> Listeners<'p> {
     /// Who of all profiles wants to hear of `event`.
     pub(super) fn of(profiles: &'p Profiles, event: &ClusterEvent) -> Self {
-        let matching = |registered: &&Registered| registered.1.event.matches(event);
-        let by_profile = profiles.iter().map(|profile| {
-            (&*profile.scheduler_name, profile.events.iter().filter(matching).collect())
-        });
-        Self { by_profile: by_profile.collect() }
+        let mut by_profile = BTreeMap::new();
+        for profile in profiles.iter() {
+            let of_profile: &mut BTreeMap<_, Vec<_>> =
+                by_profile.entry(&*profile.scheduler_name).or_default();
+            for (plugin, registration) in &profile.events {
+                if registration.event.matches(event) {
+                    of_profile.entry(plugin).or_default().push(registration);
+                }
+            }
+        }
+        Self { by_profile }
     }
 
     /// The plugins that do, of whatever profile.
     pub(super) fn plugins(&self) -> BTreeSet<&'p PluginName> {
-        self.by_profile.values().flatten().map(|(plugin, _)| plugin).collect()
+        self.by_profile.values().flat_map(BTreeMap::keys).copied().collect()
     }
 
-    /// Those of the profile of `pod`.
-    pub(super) fn for_pod(&self, pod: &QueuedPod) -> &[&'p Registered] {
-        self.by_profile.get(&*pod.pod.spec.scheduler_name).map_or(&[], Vec::as_slice)
+    /// Those of the profile of `pod` that rejected it.
+    pub(super) fn among_rejectors(&self, pod: &QueuedPod) -> impl Iterator<Item = Registered<'p>> {
+        let of_profile = self.by_profile.get(&*pod.pod.spec.scheduler_name);
+        let listening = rejectors(pod).filter_map(move |name| of_profile?.get_key_value(name));
+        listening.flat_map(|(name, own)| own.iter().map(|registration| (*name, *registration)))
     }
 }
 
-/// What the plugins that rejected `pod` want to hear of.
+/// All that the plugins which rejected `pod` want to hear of.
 pub(super) fn registered_by_rejectors<'p>(
     pod: &QueuedPod,
     profiles: &'p Profiles,
-) -> Vec<&'p Registered> {
+) -> Vec<Registered<'p>> {
     let profile = profiles.get(&pod.pod.spec.scheduler_name);
     let registered = profile.into_iter().flat_map(|profile| &profile.events);
-    registered.filter(|(plugin, _)| is_rejected_by(pod, plugin)).collect()
+    let of_rejector =
+        registered.filter(|(plugin, _)| rejectors(pod).any(|rejector| rejector == plugin));
+    of_rejector.map(|(plugin, registration)| (plugin, registration)).collect()
 }
 
-/// What `occurrence` means for `pod`. The hints asked are those of `registered` that match the
-/// event and belong to a plugin which rejected the pod.
+/// The plugins that rejected a pod, by name.
+pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
+    pod.unschedulable_plugins.union(&pod.pending_plugins)
+}
+
+/// What `occurrence` means for `pod`. The hints asked are those of `registered`, which stem from
+/// plugins that rejected the pod, as far as they match the event.
 ///
 /// A Queue from a Pending plugin is the best there is; a Queue from another plugin settles it only
 /// if no Pending plugin is left to ask. An error of a hint, or a panic, counts as Queue.
-pub(super) fn strategy(
+pub(super) fn strategy<'p>(
     pod: &QueuedPod,
     occurrence: &Occurrence,
-    registered: &[&Registered],
+    registered: impl IntoIterator<Item = Registered<'p>>,
     cx: &mut Cx<'_>,
 ) -> Strategy {
     if pod.has_no_rejector() {
@@ -84,9 +99,10 @@ pub(super) fn strategy(
     for (plugin, registration) in registered {
         let pending = pod.pending_plugins.contains(plugin);
         let improves = pending || strategy == Strategy::Skip;
-        let concerned =
-            is_rejected_by(pod, plugin) && registration.event.matches(&occurrence.event);
-        if !improves || !concerned || !may_help(pod, plugin, registration, occurrence, cx) {
+        if !improves
+            || !registration.event.matches(&occurrence.event)
+            || !may_help(pod, plugin, registration, occurrence, cx)
+        {
             continue;
         }
         if pending {
@@ -111,10 +127,6 @@ fn of_wildcard(pod: &QueuedPod, occurrence: &Occurrence) -> Strategy {
         | Objects::None => true,
     };
     if meant { Strategy::AfterBackoff } else { Strategy::Skip }
-}
-
-fn is_rejected_by(pod: &QueuedPod, plugin: &PluginName) -> bool {
-    pod.unschedulable_plugins.contains(plugin) || pod.pending_plugins.contains(plugin)
 }
 
 /// Asks the hint of one registration; without one the answer is yes.

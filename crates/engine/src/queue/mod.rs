@@ -1,15 +1,16 @@
 //! The scheduling queue: pods on their way to their next attempt.
 //!
 //! ```text
-//!             add                       pop                   (scheduled)
-//!   ─────────────────────▶ active ─────────────▶ in flight ──────────────▶ done
-//!      │ PreEnqueue says no   ▲ ▲                  │
-//!      ▼                      │ │ backoff over,    │ add_unschedulable_if_not_present
-//!   gated ── its event ───────┘ │ or nothing else  ▼
-//!                               │ to do         an event since the pop may help, or it was an error?
-//!                            backoff ◀──────── yes │ │ no
-//!                               ▲                    ▼
-//!                               └─ event, time ── unschedulable
+//!                  passes PreEnqueue             pop                     done
+//!   add, update ──────────┬───────────▶ active ───────▶ in flight ─────────────▶ scheduled
+//!                         │              ▲   ▲              │
+//!                         ▼    its event │   │ time, or     │ add_unschedulable_if_not_present
+//!                       gated ───────────┘   │ nothing else │
+//!                                            │ is ready     ├── an error, or something happened
+//!                                         backoff ◀─────────┤   meanwhile that may help
+//!                                            ▲              │
+//!                              event, 5 min  │              ▼
+//!                                            └────── unschedulable
 //! ```
 //!
 //! A pod is in one place at a time, or in flight. Active pods leave in the order of the QueueSort
@@ -425,7 +426,7 @@ impl Queue {
         for occurrence in own_updates(old, new) {
             let Some((_, queued)) = self.unschedulable.get(&new.key) else { return };
             let registered = hint::registered_by_rejectors(queued, cx.profiles);
-            let strategy = hint::strategy(queued, &occurrence, &registered, cx);
+            let strategy = hint::strategy(queued, &occurrence, registered, cx);
             if strategy != Strategy::Skip {
                 let queued = self.unschedulable.remove(&new.key).expect("it was there just now");
                 self.requeue(queued, strategy, &occurrence.event.to_string(), cx);
@@ -457,7 +458,8 @@ impl Queue {
             if !may_move(&queued.pod) {
                 continue;
             }
-            let strategy = hint::strategy(queued, occurrence, listeners.for_pod(queued), cx);
+            let registered = listeners.among_rejectors(queued);
+            let strategy = hint::strategy(queued, occurrence, registered, cx);
             if strategy != Strategy::Skip {
                 let key = queued.pod.key.clone();
                 let queued = self.unschedulable.remove(&key).expect("it was there just now");
@@ -478,7 +480,7 @@ impl Queue {
         let registered = hint::registered_by_rejectors(pod, cx.profiles);
         let mut best = Strategy::Skip;
         for occurrence in events {
-            match hint::strategy(pod, occurrence, &registered, cx) {
+            match hint::strategy(pod, occurrence, registered.iter().copied(), cx) {
                 Strategy::Skip => {}
                 Strategy::AfterBackoff if !pod.pending_plugins.is_empty() => {
                     best = Strategy::AfterBackoff;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use framework::{PluginName, Pod, PodKey, QueuedPod, Time};
 
 use super::Place;
+use super::hint::rejectors;
 
 /// A pod's place in line: those that wait longest come first, then those that came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,8 +140,7 @@ impl Slot {
 /// for.
 fn waits_for(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
     let gate = pod.gating_plugin.as_ref();
-    let rejectors = pod.unschedulable_plugins.union(&pod.pending_plugins);
-    gate.into_iter().chain(rejectors.filter(move |_| gate.is_none()))
+    gate.into_iter().chain(rejectors(pod).filter(move |_| gate.is_none()))
 }
 
 /// Sorted, each slot once.

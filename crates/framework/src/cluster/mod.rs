@@ -17,6 +17,8 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 pub use self::columns::{CpuMemoryColumns, ResourceColumns, ScalarAmount, ScalarColumn};
 pub use self::images::ImageState;
 pub use self::pods::{PlacedPod, PodIx};
@@ -27,7 +29,7 @@ use self::columns::Scalars;
 use self::images::{ImageId, ImageIndex};
 use self::labels::{LabelIndex, RowLabels};
 use self::pods::Pods;
-use crate::{HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint};
+use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint};
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +63,7 @@ struct Row {
     pods: Vec<PodIx>,
     conditions: u64,
     annotations: u64,
+    extra: Extra,
 }
 
 /// Nodes, the pods placed on them, and what is counted about both.
@@ -87,7 +90,13 @@ pub struct Cluster {
     images: ImageIndex,
     pods: Pods,
     with_required_anti_affinity: BTreeSet<PodIx>,
+    generations: Vec<u64>,
+    last_generation: u64,
+    objects: Objects,
 }
+
+/// Objects of other kinds, by kind, namespace and name.
+type Objects = BTreeMap<EventResource, BTreeMap<(Arc<str>, Arc<str>), Arc<Value>>>;
 
 /// Reading.
 impl Cluster {
@@ -225,6 +234,16 @@ impl Cluster {
         self.with_required_anti_affinity.iter().map(|pod| self.pods.get(*pod))
     }
 
+    /// The objects of a kind that some plugin watches, by namespace and name.
+    pub fn objects(&self, kind: &EventResource) -> impl Iterator<Item = &Arc<Value>> {
+        self.objects.get(kind).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// One object of a kind that some plugin watches; the namespace is empty for cluster-scoped ones.
+    pub fn object(&self, kind: &EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.objects.get(kind)?.get(&(namespace.into(), name.into()))
+    }
+
     /// A node as an object of its own, for comparing with an update. Its images are known to the
     /// cluster only by name and first size, so they are left out.
     pub fn to_node(&self, node: NodeIx) -> Node {
@@ -247,6 +266,7 @@ impl Cluster {
             declared_features: row.declared_features.clone(),
             conditions: row.conditions,
             annotations: row.annotations,
+            extra: row.extra.clone(),
         }
     }
 }
@@ -282,6 +302,8 @@ impl Cluster {
         row.declared_features.clone_from(&node.declared_features);
         row.conditions = node.conditions;
         row.annotations = node.annotations;
+        row.extra = node.extra.clone();
+        self.touch(ix);
         ix
     }
 
@@ -296,6 +318,7 @@ impl Cluster {
     /// Places `pod` on the node called `node`, a ghost if that is not known.
     pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
         let ix = self.row_named(node);
+        self.touch(ix);
         self.count_requests(ix, &pod, 1);
         for port in &pod.spec.host_ports {
             self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
@@ -317,6 +340,7 @@ impl Cluster {
     pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
         let placed = self.pods.remove(pod);
         self.with_required_anti_affinity.remove(&pod);
+        self.touch(placed.node);
         let pods = &mut self.rows[placed.node.index()].pods;
         pods.swap_remove(placed.slot);
         if let Some(moved) = pods.get(placed.slot) {
@@ -328,6 +352,27 @@ impl Cluster {
         }
         self.drop_if_empty_ghost(placed.node);
         placed
+    }
+
+    /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
+    pub fn set_object(
+        &mut self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+        object: Option<Arc<Value>>,
+    ) -> Option<Arc<Value>> {
+        let key = (namespace.into(), name.into());
+        let objects = self.objects.entry(kind.clone()).or_default();
+        match object {
+            Some(object) => objects.insert(key, object),
+            None => objects.remove(&key),
+        }
+    }
+
+    fn touch(&mut self, ix: NodeIx) {
+        self.last_generation += 1;
+        self.generations[ix.index()] = self.last_generation;
     }
 
     fn row_named(&mut self, name: &str) -> NodeIx {
@@ -342,6 +387,7 @@ impl Cluster {
             self.non_zero_requested.grow(len);
             self.allowed_pods.resize(len, 0);
             self.pod_counts.resize(len, 0);
+            self.generations.resize(len, 0);
             NodeIx::new(len - 1)
         });
         let name: Arc<str> = name.into();

@@ -111,6 +111,17 @@ impl<'a> NodeView<'a> {
         &self.cluster.row(self.ix).declared_features
     }
 
+    /// The field at `pointer`, if some plugin asked for it and the node has it.
+    pub fn extra(&self, pointer: &str) -> Option<&'a serde_json::Value> {
+        self.cluster.row(self.ix).extra.get(pointer)
+    }
+
+    /// A number that is new whenever the node or the pods on it change, and never comes again: what
+    /// a plugin worked out for one generation holds as long as the node has it.
+    pub fn generation(&self) -> u64 {
+        self.cluster.generations[self.ix.index()]
+    }
+
     /// Resources for pods, without scalars.
     pub fn allocatable(&self) -> Resources {
         self.cluster.allocatable.get(self.ix)

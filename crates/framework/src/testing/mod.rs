@@ -1,8 +1,10 @@
 //! Builders for tests: pods and nodes in one line each, clusters from them.
 
+mod harness;
 mod node;
 mod pod;
 
+pub use harness::{Harness, Run};
 pub use node::{NodeBuilder, node};
 pub use pod::{PodBuilder, pod};
 

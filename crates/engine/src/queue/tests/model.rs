@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::testing::{node, pod};
-use framework::{ActionType, Pod, Time, Uid};
+use framework::{ActionType, Pod, QueuedPod, Time, Uid};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
@@ -64,7 +64,9 @@ fn step() -> impl Strategy<Value = Step> {
     let wait = prop_oneof![0..3_000_u64, 0..40_000_u64, 200_000..400_000_u64];
     prop_oneof![
         6 => (name(), anything::<bool>(), anything::<bool>(), 0..3_i32).prop_map(
-            |(name, gated, quota, priority)| Step::Add { name, gated: gated && quota, quota, priority }
+            |(name, gate, quota, priority)| {
+                Step::Add { name, gated: gate && quota, quota, priority }
+            }
         ),
         3 => (name(), prop::bool::weighted(0.2), anything::<bool>())
             .prop_map(|(name, gated, label)| Step::Update { name, gated, label }),
@@ -374,13 +376,15 @@ impl Record {
 struct Pair {
     world: World,
     model: Model,
+    /// The popped pods, as the model's list of pods in flight.
+    popped: Vec<QueuedPod>,
 }
 
 impl Pair {
     fn new() -> Self {
         let world = World::new();
         let model = Model { now: world.now.as_nanos(), ..Model::default() };
-        Self { world, model }
+        Self { world, model, popped: Vec::new() }
     }
 
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
@@ -401,7 +405,9 @@ impl Pair {
                 self.world.add(&pod);
                 self.model.add(pod);
             }
-            Step::Update { name, gated, label } => self.update(name.get(&NAMES), gated, label),
+            Step::Update { name, gated, label } => {
+                self.update(NAMES[name.index(NAMES.len())], gated, label);
+            }
             Step::Delete(name) => {
                 if let Some(pod) = self.model.living.remove(name.get(&NAMES)) {
                     self.world.on(|queue, cx| queue.delete(&pod, cx));
@@ -412,13 +418,15 @@ impl Pair {
                 let expected = self.model.pop().map(|record| record.pod.uid.clone());
                 prop_assert_eq!(self.world.queue.has_ready(), expected.is_some());
                 let popped = self.world.try_pop();
-                prop_assert_eq!(popped.map(|queued| queued.pod.uid.clone()), expected);
+                prop_assert_eq!(popped.as_ref().map(|queued| queued.pod.uid.clone()), expected);
+                self.popped.extend(popped);
             }
             Step::Fail { which, rejectors, pending } => self.fail(&which, &rejectors, pending),
             Step::Done(which) => {
                 if !self.model.in_flight.is_empty() {
                     let which = which.index(self.model.in_flight.len());
                     let (record, _) = self.model.in_flight.remove(which);
+                    self.popped.remove(which);
                     self.world.queue.done(&record.pod.uid);
                 }
             }
@@ -465,12 +473,7 @@ impl Pair {
             return;
         }
         let which = which.index(self.model.in_flight.len());
-        let record = self.model.in_flight[which].0.clone();
-        let mut queued =
-            framework::QueuedPod::new(record.pod.clone(), Time::from_nanos(record.since));
-        queued.attempts = record.attempts;
-        queued.unschedulable_count = record.rejections;
-        queued.consecutive_errors = record.errors;
+        let queued = self.popped.remove(which);
         let mut named: Vec<String> = rejectors.iter().map(ToString::to_string).collect();
         if let Some(first) = named.first_mut().filter(|_| pending) {
             first.insert(0, '~');
@@ -533,7 +536,9 @@ impl Pair {
         prop_assert_eq!(queue.counts(), counts);
         let most = model.in_flight.iter().map(|(_, kept)| kept.len()).max().unwrap_or(0);
         prop_assert!(queue.in_flight_events().len() >= most);
-        prop_assert!(most > 0 || !model.in_flight.is_empty() || queue.in_flight_events().len() == 0);
+        prop_assert!(
+            most > 0 || !model.in_flight.is_empty() || queue.in_flight_events().len() == 0
+        );
         Ok(())
     }
 }

@@ -1,0 +1,316 @@
+//! Runs one plugin through a scheduling cycle against a small cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Node, NodeBits, NodeIx, Plugin,
+    Pod, QueueingHint, Status, Verdicts,
+};
+
+/// A plugin and a small cluster to run it against.
+///
+/// ```
+/// # use loadmaster_framework as framework;
+/// use framework::testing::{Harness, node, pod};
+/// use framework::{CycleState, Filter, NodeView, Plugin, Pod, Status};
+///
+/// struct OnlySsd;
+///
+/// impl Filter for OnlySsd {
+///     fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+///         match node.label("disk") {
+///             Some("ssd") => Status::success(),
+///             _ => Status::unresolvable("node(s) had no ssd"),
+///         }
+///     }
+/// }
+///
+/// let harness = Harness::new(Plugin::new("OnlySsd", OnlySsd).filter().build())
+///     .node(node("a").label("disk", "ssd").build())
+///     .node(node("b").build());
+/// let run = harness.run(&pod("p").build());
+/// assert_eq!(run.feasible(), ["a"]);
+/// assert_eq!(run.verdicts["b"].message(), "node(s) had no ssd");
+/// ```
+pub struct Harness {
+    plugin: Plugin,
+    cluster: Cluster,
+}
+
+/// What a plugin said about one pod.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// The status of PreFilter; a failure ends the run.
+    pub pre_filter: Status,
+    /// The names PreFilter narrowed the search to.
+    pub narrowed_to: Option<BTreeSet<Arc<str>>>,
+    /// The verdict of Filter on each node.
+    pub verdicts: BTreeMap<String, Status>,
+    /// The status of PreScore; a failure leaves the scores empty.
+    pub pre_score: Status,
+    /// The scores of the nodes that passed, before normalising.
+    pub raw_scores: BTreeMap<String, i64>,
+    /// The same, normalised.
+    pub scores: BTreeMap<String, i64>,
+}
+
+impl Run {
+    /// Names of the nodes that passed.
+    pub fn feasible(&self) -> Vec<&str> {
+        let passed = self.verdicts.iter().filter(|(_, status)| status.is_success());
+        passed.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+impl fmt::Display for Run {
+    /// A line per node: its verdict, and its scores if it passed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.pre_filter.is_success() {
+            writeln!(f, "PreFilter: {} {}", self.pre_filter.code(), self.pre_filter.message())?;
+        }
+        let width = self.verdicts.keys().map(String::len).max().unwrap_or(0);
+        for (name, status) in &self.verdicts {
+            write!(f, "{name:width$}  {} {}", status.code(), status.message())?;
+            if let (Some(raw), Some(score)) = (self.raw_scores.get(name), self.scores.get(name)) {
+                write!(f, " score {score} (raw {raw})")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    OneNode,
+    Set,
+}
+
+impl Harness {
+    /// A harness with an empty cluster.
+    pub fn new(plugin: Plugin) -> Self {
+        Self { plugin, cluster: Cluster::default() }
+    }
+
+    /// Adds or replaces a node.
+    #[must_use]
+    pub fn node(mut self, node: Node) -> Self {
+        self.cluster.set_node(&node);
+        self
+    }
+
+    /// Places a pod on the node it names.
+    ///
+    /// # Panics
+    /// The pod names no node.
+    #[must_use]
+    pub fn pod(mut self, pod: Pod) -> Self {
+        let node = pod.node_name.clone().expect("a placed pod names its node: use `.on(\"node\")`");
+        self.cluster.place_pod(Arc::new(pod), &node);
+        self
+    }
+
+    /// Adds an object of a watched kind (`<plural>.<version>.<group>`), under the namespace and name in
+    /// its metadata.
+    #[must_use]
+    pub fn object(mut self, kind: &str, object: Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let kind = EventResource::Custom(kind.into());
+        self.cluster.set_object(&kind, &namespace, &name, Some(Arc::new(object)));
+        self
+    }
+
+    /// The cluster as it is.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Runs PreFilter, Filter, PreScore, Score and NormalizeScore in their set form, after checking
+    /// that the one-node form says the same.
+    ///
+    /// # Panics
+    /// The two forms disagree.
+    #[track_caller]
+    pub fn run(&self, pod: &Pod) -> Run {
+        let set = self.run_form(pod, Form::Set);
+        let one_node = self.run_form(pod, Form::OneNode);
+        assert_eq!(set, one_node, "set form (left) and one-node form (right) disagree");
+        set
+    }
+
+    /// What the hints the plugin registered for `event` say; `None` if it registered none.
+    pub fn hint(
+        &self,
+        pod: &Pod,
+        event: &ClusterEvent,
+        objects: &EventObjects<'_>,
+    ) -> Option<QueueingHint> {
+        let registered = self.plugin.events.as_ref()?;
+        let hints = registered.iter().filter(|registered| registered.event.matches(event));
+        let answers = hints.map(|registered| match &registered.hint {
+            None => QueueingHint::Queue,
+            Some(hint) => hint(pod, objects, &self.cluster).unwrap_or(QueueingHint::Queue),
+        });
+        answers.reduce(|a, b| if a == QueueingHint::Queue { a } else { b })
+    }
+
+    fn run_form(&self, pod: &Pod, form: Form) -> Run {
+        let mut run = Run::default();
+        let mut state = CycleState::new();
+        let mut skip_filter = false;
+        if let Some(plugin) = &self.plugin.pre_filter {
+            match plugin.pre_filter(&mut state, pod, &self.cluster) {
+                Ok(result) => run.narrowed_to = result.node_names,
+                Err(status) if status.is_skip() => skip_filter = true,
+                Err(status) => return Run { pre_filter: status, ..run },
+            }
+        }
+        let narrowed = run.narrowed_to.as_ref();
+        let candidates: NodeBits = (self.cluster.nodes().iter())
+            .filter(|ix| narrowed.is_none_or(|names| names.contains(self.cluster.node_name(*ix))))
+            .collect();
+        let passed = self.filter(&state, pod, &candidates, skip_filter, form, &mut run);
+        self.score(&mut state, pod, &passed, form, &mut run);
+        run
+    }
+
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        candidates: &NodeBits,
+        skip: bool,
+        form: Form,
+        run: &mut Run,
+    ) -> Vec<NodeIx> {
+        let mut passed = candidates.clone();
+        let mut verdicts = Verdicts::with_len(self.cluster.table_len());
+        if let Some(plugin) = self.plugin.filter.as_ref().filter(|_| !skip) {
+            match form {
+                Form::OneNode => {
+                    for ix in candidates.iter() {
+                        let status = plugin.filter(state, pod, &self.cluster.node(ix));
+                        if !status.is_success() {
+                            passed.remove(ix);
+                            verdicts.record(ix, status);
+                        }
+                    }
+                }
+                Form::Set => {
+                    let outcome = plugin.filter_set(state, pod, &self.cluster, &mut passed);
+                    let mut rejected = candidates.clone();
+                    rejected.subtract(&passed);
+                    plugin.explain_set(state, pod, &self.cluster, &rejected, &mut verdicts);
+                    if let Err(status) = outcome {
+                        verdicts.set_absent(status);
+                    }
+                }
+            }
+        }
+        for ix in candidates.iter() {
+            run.verdicts.insert(self.name(ix), verdicts.get(ix).clone());
+        }
+        passed.iter().collect()
+    }
+
+    fn score(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIx],
+        form: Form,
+        run: &mut Run,
+    ) {
+        if let Some(plugin) = &self.plugin.pre_score {
+            run.pre_score = plugin.pre_score(state, pod, &self.cluster, nodes);
+        }
+        let Some(plugin) = self.plugin.score.as_ref().filter(|_| run.pre_score.is_success()) else {
+            return;
+        };
+        let mut scores = vec![0; nodes.len()];
+        let outcome = match form {
+            Form::Set => plugin.score_set(state, pod, &self.cluster, nodes, &mut scores),
+            Form::OneNode => nodes.iter().zip(&mut scores).try_for_each(|(ix, score)| {
+                *score = plugin.score(state, pod, &self.cluster.node(*ix))?;
+                Ok(())
+            }),
+        };
+        if let Err(status) = outcome {
+            run.pre_score = status;
+            return;
+        }
+        let by_name = |scores: &[i64]| {
+            nodes.iter().map(|ix| self.name(*ix)).zip(scores.iter().copied()).collect()
+        };
+        run.raw_scores = by_name(&scores);
+        if let Some(plugin) = &self.plugin.normalize_score {
+            let status = plugin.normalize_score(state, pod, nodes, &mut scores);
+            if !status.is_success() {
+                run.pre_score = status;
+            }
+        }
+        run.scores = by_name(&scores);
+    }
+
+    fn name(&self, ix: NodeIx) -> String {
+        self.cluster.node_name(ix).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{node, pod};
+    use crate::{Filter, NodeView, Score};
+
+    /// A filter whose set form forgets a rule.
+    struct Forgetful;
+
+    impl Filter for Forgetful {
+        fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+            match node.label("keep") {
+                Some(_) => Status::success(),
+                None => Status::unschedulable("no"),
+            }
+        }
+
+        fn filter_set(
+            &self,
+            _: &CycleState,
+            _: &Pod,
+            _: &Cluster,
+            _: &mut NodeBits,
+        ) -> Result<(), Status> {
+            Ok(())
+        }
+    }
+
+    impl Score for Forgetful {
+        fn score(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+            Ok(node.pod_count())
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "set form (left) and one-node form (right) disagree")]
+    fn forms_that_disagree_are_found() {
+        let plugin = Plugin::new("Forgetful", Forgetful).filter().build();
+        Harness::new(plugin).node(node("a").build()).run(&pod("p").build());
+    }
+
+    #[test]
+    fn a_run_shows_verdicts_and_scores() {
+        let plugin = Plugin::new("Forgetful", Forgetful).score().build();
+        let harness = Harness::new(plugin)
+            .node(node("a").build())
+            .node(node("b").build())
+            .pod(pod("there").on("b").build());
+        let run = harness.run(&pod("p").build());
+        assert_eq!(run.to_string(), "a  Success  score 0 (raw 0)\nb  Success  score 1 (raw 1)\n");
+    }
+}
