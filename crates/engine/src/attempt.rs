@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::{
-    Code, CycleState, ExtensionPoint, Handle, NominatingInfo, PermitVerdict, Pod, PostFilterResult,
+    Code, CycleState, ExtensionPoint, NominatingInfo, PermitVerdict, Pod, PostFilterResult,
     QueuedPod, Status, Time, Verdicts, WaitingPod,
 };
 
@@ -17,6 +17,19 @@ use crate::profile::Profile;
 
 /// Longest time a pod may wait in Permit, whatever a plugin asks for.
 const MAX_PERMIT_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(15);
+
+/// What plugins may look at and ask for, for one call.
+macro_rules! handle {
+    ($engine:expr, $now:expr) => {
+        framework::Handle::new(
+            $engine.cache.cluster(),
+            &$engine.bindings.waiting,
+            $engine.queue.nominator(),
+            $now,
+            &mut $engine.commands,
+        )
+    };
+}
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,13 +227,7 @@ impl Engine {
         let mut collected = PostFilterResult::default();
         let mut reasons = Vec::new();
         for plugin in &profile.post_filter {
-            let mut handle = Handle::new(
-                self.cache.cluster(),
-                &self.bindings.waiting,
-                self.queue.nominator(),
-                now,
-                &mut self.commands,
-            );
+            let mut handle = handle!(self, now);
             let result = ask(ExtensionPoint::PostFilter, &plugin.name, ports.probe, || {
                 plugin.plugin.post_filter(state, pod, verdicts, &mut handle)
             });
@@ -340,13 +347,7 @@ impl Engine {
     ) -> Result<Option<WaitingPod>, Status> {
         let mut pending = std::collections::BTreeMap::new();
         for plugin in &profile.permit {
-            let mut handle = Handle::new(
-                self.cache.cluster(),
-                &self.bindings.waiting,
-                self.queue.nominator(),
-                now,
-                &mut self.commands,
-            );
+            let mut handle = handle!(self, now);
             let verdict = ask(ExtensionPoint::Permit, &plugin.name, ports.probe, || {
                 plugin.plugin.permit(state, pod, node, &mut handle)
             })

@@ -1,6 +1,6 @@
 //! The two ways out of a cycle: asking an extender, and telling how long things took.
 
-use framework::{Code, ExtensionPoint, PluginName, Pod, Time};
+use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time};
 
 /// A synchronous question to a scheduler extender.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ pub enum Span<'a> {
     Point(ExtensionPoint),
     /// One plugin at one extension point.
     Plugin(ExtensionPoint, &'a PluginName),
-    /// A queueing hint of a plugin.
-    Hint(&'a PluginName),
+    /// A queueing hint of a plugin, asked about an event.
+    Hint(&'a PluginName, &'a ClusterEvent),
 }
 
 /// Something that is counted.

@@ -96,8 +96,13 @@ pub trait Filter: Send + Sync {
         failed
     }
 
+    /// The status of every rejection, where there is only one: then nobody asks node by node.
+    fn only_rejection(&self) -> Option<Status> {
+        None
+    }
+
     /// Says why the set form turned `rejected` down; asked only when reasons are wanted. By default
-    /// asks the one-node form again.
+    /// gives the [only rejection](Self::only_rejection), or asks the one-node form again.
     fn explain_set(
         &self,
         state: &CycleState,
@@ -106,8 +111,11 @@ pub trait Filter: Send + Sync {
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
-        for node in rejected.iter() {
-            verdicts.record(node, self.filter(state, pod, &cluster.node(node)));
+        match self.only_rejection() {
+            Some(status) => verdicts.record_all(rejected, status),
+            None => rejected.iter().for_each(|node| {
+                verdicts.record(node, self.filter(state, pod, &cluster.node(node)));
+            }),
         }
     }
 }

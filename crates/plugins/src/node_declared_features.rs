@@ -2,7 +2,7 @@
 
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status, Verdicts,
+    NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
 use crate::hint;
@@ -124,15 +124,8 @@ impl Filter for NodeDeclaredFeatures {
         Ok(())
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _cluster: &Cluster,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    fn only_rejection(&self) -> Option<Status> {
+        Some(Status::unresolvable(REASON))
     }
 }
 

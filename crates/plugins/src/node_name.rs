@@ -2,7 +2,7 @@
 
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
-    Plugin, PluginArgs, Pod, Status, Verdicts,
+    Plugin, PluginArgs, Pod, Status,
 };
 
 use crate::node_sets::retain_only;
@@ -46,15 +46,8 @@ impl Filter for NodeName {
         Ok(())
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _cluster: &Cluster,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    fn only_rejection(&self) -> Option<Status> {
+        Some(Status::unresolvable(REASON))
     }
 }
 

@@ -3,7 +3,6 @@
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, HostPort,
     NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
-    Verdicts,
 };
 
 use crate::hint;
@@ -107,15 +106,8 @@ impl Filter for NodePorts {
         Ok(())
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _cluster: &Cluster,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        verdicts.record_all(rejected, Status::unschedulable(REASON));
+    fn only_rejection(&self) -> Option<Status> {
+        Some(Status::unschedulable(REASON))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint, TaintEffect, Verdicts,
+    NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint, TaintEffect,
 };
 
 use crate::hint;
@@ -94,15 +94,8 @@ impl Filter for NodeUnschedulable {
         Ok(())
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _cluster: &Cluster,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    fn only_rejection(&self) -> Option<Status> {
+        Some(Status::unresolvable(REASON))
     }
 }
 

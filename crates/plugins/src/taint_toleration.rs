@@ -4,7 +4,7 @@
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
     NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreScore, QueueingHint, Score,
-    Status, Taint, TaintEffect, Verdicts, find_untolerated,
+    Status, Taint, TaintEffect, find_untolerated,
 };
 
 use crate::hint;
@@ -103,15 +103,8 @@ impl Filter for TaintToleration {
         Ok(())
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _cluster: &Cluster,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        verdicts.record_all(rejected, Status::unresolvable(REASON));
+    fn only_rejection(&self) -> Option<Status> {
+        Some(Status::unresolvable(REASON))
     }
 }
 

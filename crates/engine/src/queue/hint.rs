@@ -139,13 +139,13 @@ fn may_help(
 ) -> bool {
     let Some(hint) = &registration.hint else { return true };
     let cluster = cx.cluster;
-    cx.probe.start(Span::Hint(plugin));
+    cx.probe.start(Span::Hint(plugin, &occurrence.event));
     let answer = guarded(plugin, cx.probe, || hint(&pod.pod, &occurrence.objects(), cluster));
     let (helps, code) = match answer {
         Ok(Ok(QueueingHint::Queue)) => (true, Code::Success),
         Ok(Ok(QueueingHint::Skip)) => (false, Code::Skip),
         Ok(Err(_)) | Err(_) => (true, Code::Error),
     };
-    cx.probe.stop(Span::Hint(plugin), code);
+    cx.probe.stop(Span::Hint(plugin, &occurrence.event), code);
     helps
 }

@@ -152,7 +152,7 @@ pub(super) struct Log {
 
 impl Probe for Log {
     fn start(&mut self, span: Span<'_>) {
-        self.hints += usize::from(matches!(span, Span::Hint(_)));
+        self.hints += usize::from(matches!(span, Span::Hint(..)));
     }
 
     fn count(&mut self, count: Count<'_>) {
