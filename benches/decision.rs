@@ -28,9 +28,9 @@ fn main() {
         let (one_node, _) = measure(nodes, Form::OneNode);
         println!(
             "{nodes:>8} {pods:>9} {:>12} {:>9} {:>12} {:>9} {:>6.1}x",
-            support::text(set),
+            text(set),
             per_node(set, nodes),
-            support::text(one_node),
+            text(one_node),
             per_node(one_node, nodes),
             one_node.as_secs_f64() / set.as_secs_f64(),
         );
@@ -74,4 +74,13 @@ fn take_off(engine: &mut Engine, attempt: &Attempt) {
     }
     let (key, uid) = (attempt.pod.key.clone(), attempt.pod.uid.clone());
     support::apply(engine, Change::PodDeleted { key, uid });
+}
+
+/// A duration as text, in the unit that fits.
+fn text(duration: Duration) -> String {
+    match duration.as_nanos() {
+        nanos if nanos < 10_000 => format!("{nanos} ns"),
+        nanos if nanos < 10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
+        _ => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
+    }
 }

@@ -1,3 +1,5 @@
 //! The `loadmaster` command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    loadmaster::cli::main()
+}

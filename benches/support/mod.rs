@@ -1,7 +1,5 @@
 //! Clusters for the benchmarks: ten kinds of nodes, filled to a share with pods of a few templates.
 
-use std::time::Duration;
-
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
@@ -139,13 +137,4 @@ pub(crate) fn engine(nodes: usize, form: Form) -> (Engine, usize) {
 /// Applies a change at the epoch, without ports.
 pub(crate) fn apply(engine: &mut Engine, change: Change) {
     engine.apply(change, Time::ZERO, &mut Ports { outside: &mut (), probe: &mut () });
-}
-
-/// A duration as text, in the unit that fits.
-pub(crate) fn text(duration: Duration) -> String {
-    match duration.as_nanos() {
-        nanos if nanos < 10_000 => format!("{nanos} ns"),
-        nanos if nanos < 10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
-        _ => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
-    }
 }

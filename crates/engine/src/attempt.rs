@@ -24,6 +24,7 @@ macro_rules! handle {
         framework::Handle::new(
             $engine.cache.cluster(),
             &$engine.bindings.waiting,
+            &$engine.pending,
             $engine.queue.nominator(),
             $now,
             &mut $engine.commands,
@@ -94,7 +95,9 @@ impl Engine {
             }));
             return None;
         }
-        (!self.cache.is_assumed(&pod.uid)).then_some(profile)
+        // A pod that vanished and came back may still have a Bind under way, whose end decides.
+        let on_its_way = self.cache.is_assumed(&pod.uid) || self.bindings.contains(&pod.uid);
+        (!on_its_way).then_some(profile)
     }
 
     fn attempt(
@@ -280,7 +283,7 @@ impl Engine {
                 Outcome::Assumed(node)
             }
             Err(status) => {
-                self.unreserve(profile, &mut state, &assumed, &node, ports);
+                self.unreserve(profile, &mut state, &assumed, &node, now, ports);
                 self.cache.remove(&assumed.uid);
                 let failure = match status.is_rejection() {
                     true => Failure::of_fit(FitError::of_chosen_node(status), Failure::clear()),
@@ -324,13 +327,14 @@ impl Engine {
         state: &mut CycleState,
         pod: &Pod,
         node: &str,
+        now: Time,
         ports: &mut Ports<'_>,
     ) {
-        let cluster = self.cache.cluster();
         for plugin in profile.reserve.iter().rev() {
+            let mut handle = handle!(self, now);
             // A panic is counted; there is nothing left to undo.
             let _ = guarded(&plugin.name, ports.probe, || {
-                plugin.plugin.unreserve(state, pod, node, cluster);
+                plugin.plugin.unreserve(state, pod, node, &mut handle);
             });
         }
     }

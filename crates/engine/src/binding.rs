@@ -11,11 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use framework::{
-    ActionType, Answer, BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName, Pod,
-    PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, StatusPatch, Time, Uid,
-    WaitingPods, api,
+    ActionType, Answer, BindStep, Binding, Code, CycleState, ExtensionPoint, NominatingInfo,
+    PluginName, Pod, PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, StatusPatch,
+    Time, Uid, WaitingPods, api,
 };
 
 use serde::Deserialize;
@@ -23,7 +24,7 @@ use serde::Deserialize;
 use crate::cycle::FitError;
 use crate::effect::{EffectId, EffectKind, Event, EventType, note};
 use crate::engine::Engine;
-use crate::failure::Failure;
+use crate::failure::{Failure, changed_nomination};
 use crate::guard::{ask, guarded};
 use crate::ports::{Count, Ports, Span};
 use crate::profile::Profile;
@@ -45,6 +46,11 @@ impl Bindings {
         self.cycles.len()
     }
 
+    /// Whether a binding cycle of the pod is under way.
+    pub(crate) fn contains(&self, uid: &Uid) -> bool {
+        self.cycles.contains_key(uid)
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let permits = self.waiting.values().flat_map(|waiting| waiting.pending.values());
         permits.chain(self.parked.values()).min().copied()
@@ -62,6 +68,8 @@ struct BindingCycle {
     phase: Phase,
     /// PreBind plugins by place in the profile; the plugins of one group run side by side.
     groups: Vec<Vec<usize>>,
+    /// The Bind plugin at work, none where an extender binds.
+    binder: Option<PluginName>,
 }
 
 enum Phase {
@@ -84,6 +92,18 @@ enum Phase {
 enum Waiting {
     Answer(EffectId),
     Change { until: Time },
+}
+
+impl Waiting {
+    /// This wait, ended by the deadline of the one before it.
+    fn within(self, before: Self) -> Self {
+        match (self, before) {
+            (Self::Change { until }, Self::Change { until: first }) => {
+                Self::Change { until: until.min(first) }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// Whether a cycle goes on.
@@ -118,6 +138,7 @@ impl Engine {
             state,
             phase: Phase::WaitOnPermit,
             groups: Vec::new(),
+            binder: None,
         };
         let next = match self.pre_flight(&mut cycle, ports) {
             Err(status) => {
@@ -126,7 +147,8 @@ impl Engine {
             }
             Ok(writes) => {
                 if writes || waits {
-                    let nominated_node_name = Some(cycle.node.clone());
+                    let nominating = NominatingInfo::Override(cycle.node.clone());
+                    let nominated_node_name = changed_nomination(&cycle.pod, &nominating);
                     let patch = StatusPatch { condition: None, nominated_node_name };
                     self.patch_pod_status(&cycle.pod, patch);
                 }
@@ -226,7 +248,8 @@ impl Engine {
         }
     }
 
-    /// Moves the plugins on that wait for what has come; `input` picks those.
+    /// Moves the plugins on that wait for what has come; `input` picks those. Who goes on waiting for
+    /// a change does so until the end of its first patience, or the world would keep it for ever.
     fn resume_pre_bind<'a>(
         &mut self,
         cycle: &mut BindingCycle,
@@ -240,10 +263,16 @@ impl Engine {
         for (plugin, waiting) in running {
             match input(waiting) {
                 None => left.push((plugin, waiting)),
-                Some(input) => match self.step_pre_bind(cycle, plugin, input, now, ports) {
-                    Err(status) => return Next::Failed(status),
-                    Ok(waiting) => left.extend(waiting.map(|waiting| (plugin, waiting))),
-                },
+                Some(input) => {
+                    let changed = matches!(input, PreBindInput::Changed);
+                    match self.step_pre_bind(cycle, plugin, input, now, ports) {
+                        Err(status) => return Next::Failed(status),
+                        Ok(next) => {
+                            let next = next.map(|next| if changed { next.within(waiting) } else { next });
+                            left.extend(next.map(|next| (plugin, next)));
+                        }
+                    }
+                }
             }
         }
         if left.is_empty() {
@@ -267,8 +296,11 @@ impl Engine {
         let effect = match binder {
             Some(extender) => EffectKind::ExtenderBind { extender, binding: binding() },
             None => match bind_by_plugin(cycle, ports) {
-                Ok(Some(binding)) => EffectKind::Bind(binding),
-                Ok(None) => return Next::Bound,
+                Ok((plugin, Some(binding))) => {
+                    cycle.binder = Some(plugin);
+                    EffectKind::Bind(binding)
+                }
+                Ok((_, None)) => return Next::Bound,
                 Err(status) => return Next::Failed(status),
             },
         };
@@ -314,7 +346,10 @@ impl Engine {
         let ignorable = extender.filter(|place| self.config.extenders[*place].ignorable);
         match (answer, ignorable) {
             (Answer::Ok(_), _) => Next::Bound,
-            (Answer::Unknown(_), _) => self.read_pod(cycle),
+            (Answer::Unknown(_), _) => match self.confirmed_node(&cycle.pod.uid) {
+                Some(node) => bound_to(cycle, node),
+                None => self.read_pod(cycle),
+            },
             (_, Some(extender)) => self.bind(cycle, extender + 1, ports),
             (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
         }
@@ -335,19 +370,21 @@ impl Engine {
                 Ok(pod) if pod.metadata.uid != cycle.pod.uid.to_string() => {
                     Next::Failed(bind_error(cycle, "the pod was replaced by another of its name"))
                 }
-                Ok(pod) if *pod.spec.node_name == *cycle.node => Next::Bound,
                 Ok(pod) if pod.spec.node_name.is_empty() => {
                     Next::Failed(bind_error(cycle, "the request was lost"))
                 }
-                Ok(pod) => {
-                    let node = pod.spec.node_name;
-                    Next::Failed(bind_error(cycle, &format!("the pod is bound to node {node}")))
-                }
+                Ok(pod) => bound_to(cycle, &pod.spec.node_name),
                 Err(_) => self.read_pod(cycle),
             },
             Answer::Gone(text) => Next::Failed(bind_error(cycle, text)),
             _ => self.read_pod(cycle),
         }
+    }
+
+    /// The node on which the watch has shown the pod.
+    fn confirmed_node(&self, uid: &Uid) -> Option<&str> {
+        let placed = self.cache.placed(uid).filter(|_| !self.cache.is_assumed(uid))?;
+        Some(self.cache.cluster().node_name(placed.node))
     }
 
     /// The watch shows the pod bound: a bind whose answer was lost is settled.
@@ -363,10 +400,7 @@ impl Engine {
             return;
         }
         let Some(cycle) = self.bindings.cycles.remove(&pod.uid) else { return };
-        let next = match *node == *cycle.node {
-            true => Next::Bound,
-            false => Next::Failed(bind_error(&cycle, &format!("the pod is bound to node {node}"))),
-        };
+        let next = bound_to(&cycle, node);
         self.proceed(cycle, next, now, ports);
     }
 
@@ -385,21 +419,21 @@ impl Engine {
 
     /// Ends waits that have taken too long.
     pub(crate) fn expire_bindings(&mut self, now: Time, ports: &mut Ports<'_>) {
-        let late: Vec<(Uid, PluginName, Time)> = self
+        let late: Vec<(Uid, PluginName, Duration)> = self
             .bindings
             .waiting
             .iter()
             .filter_map(|(uid, waiting)| {
-                let (plugin, _) = waiting
+                let (plugin, at) = waiting
                     .pending
                     .iter()
                     .filter(|(_, at)| **at <= now)
                     .min_by_key(|(_, at)| **at)?;
-                Some((uid.clone(), plugin.clone(), waiting.since))
+                Some((uid.clone(), plugin.clone(), at.since(waiting.since)))
             })
             .collect();
-        for (uid, plugin, since) in late {
-            let waited = go_duration(now.since(since));
+        for (uid, plugin, patience) in late {
+            let waited = go_duration(patience);
             let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
             self.reject_waiting(&uid, Status::unschedulable(text).by(&plugin), now, ports);
         }
@@ -504,8 +538,9 @@ impl Engine {
         ports: &mut Ports<'_>,
     ) {
         let pod = cycle.pod.clone();
-        self.unreserve(&cycle.profile, &mut cycle.state, &pod, &cycle.node, ports);
-        let forgotten = self.cache.forget(&pod.uid).ok().flatten().is_some();
+        self.unreserve(&cycle.profile, &mut cycle.state, &pod, &cycle.node, now, ports);
+        // A pod that was deleted meanwhile has no room any more, but Unreserve may have freed something.
+        let forgotten = self.cache.forget(&pod.uid).is_ok();
         let rejected = status.is_rejection();
         if forgotten && !rejected {
             self.assigned_pod_event(ActionType::DELETE, Some(pod.clone()), None, now, ports);
@@ -521,16 +556,19 @@ impl Engine {
     }
 }
 
-/// Runs the Bind plugins until one does not skip; `None` when it has bound the pod by itself.
-fn bind_by_plugin(cycle: &BindingCycle, ports: &mut Ports<'_>) -> Result<Option<Binding>, Status> {
+/// Runs the Bind plugins until one does not skip; no binding when it has bound the pod by itself.
+fn bind_by_plugin(
+    cycle: &BindingCycle,
+    ports: &mut Ports<'_>,
+) -> Result<(PluginName, Option<Binding>), Status> {
     for plugin in &cycle.profile.bind {
         let step = ask(ExtensionPoint::Bind, &plugin.name, ports.probe, || {
             plugin.plugin.bind(&cycle.state, &cycle.pod, &cycle.node)
         });
         match step.unwrap_or_else(BindStep::Done) {
             BindStep::Skip => {}
-            BindStep::Bind(binding) => return Ok(Some(binding)),
-            BindStep::Done(status) if status.is_success() => return Ok(None),
+            BindStep::Bind(binding) => return Ok((plugin.name.clone(), Some(binding))),
+            BindStep::Done(status) if status.is_success() => return Ok((plugin.name.clone(), None)),
             BindStep::Done(status) if status.is_rejection() => return Err(status.by(&plugin.name)),
             BindStep::Done(status) => {
                 let name = &plugin.name;
@@ -542,9 +580,19 @@ fn bind_by_plugin(cycle: &BindingCycle, ports: &mut Ports<'_>) -> Result<Option<
     Err(Status::skip())
 }
 
+/// Someone has bound the pod to `node`.
+fn bound_to(cycle: &BindingCycle, node: &str) -> Next {
+    match *node == *cycle.node {
+        true => Next::Bound,
+        false => Next::Failed(bind_error(cycle, &format!("the pod is bound to node {node}"))),
+    }
+}
+
 fn bind_error(cycle: &BindingCycle, text: &str) -> Status {
-    let name = cycle.profile.bind.first().map_or("", |plugin| &plugin.name);
-    Status::error(format!("running Bind plugin {name:?}: {text}"))
+    Status::error(match &cycle.binder {
+        Some(plugin) => format!("running Bind plugin {plugin:?}: {text}"),
+        None => text.to_owned(),
+    })
 }
 
 fn pre_flight_error(plugin: &PluginName, status: &Status) -> Status {
@@ -558,13 +606,29 @@ fn pre_flight_error(plugin: &PluginName, status: &Status) -> Status {
     Status::error(text).by(plugin)
 }
 
-/// A duration of whole seconds as Go prints it: `5m0s`, `1h0m0s`, `42s`.
-fn go_duration(duration: std::time::Duration) -> String {
-    let seconds = duration.as_secs();
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, _) => format!("{minutes}m{seconds}s"),
-        _ => format!("{hours}h{minutes}m{seconds}s"),
+/// A duration as Go prints it: `15m0s`, `1.5s`, `20ms`.
+fn go_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let in_units = |unit: u128, name: &str| {
+        let (whole, rest) = (nanos / unit, nanos % unit);
+        let digits = unit.ilog10() as usize;
+        let fraction = format!(".{rest:0digits$}");
+        format!("{whole}{}{name}", fraction.trim_end_matches('0').trim_end_matches('.'))
+    };
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => in_units(1_000, "µs"),
+        1_000_000..1_000_000_000 => in_units(1_000_000, "ms"),
+        _ => {
+            let minutes = duration.as_secs() / 60;
+            let seconds = duration - Duration::from_secs(minutes * 60);
+            let seconds = format!("{}s", seconds.as_nanos() as f64 / 1e9);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => seconds,
+                (0, minutes) => format!("{minutes}m{seconds}"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
+            }
+        }
     }
 }

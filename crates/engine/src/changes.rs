@@ -17,7 +17,6 @@ impl Engine {
         match change {
             Change::Node(node) => self.apply_node(node, now, ports),
             Change::NodeDeleted(name) => self.delete_node(&name, now, ports),
-            Change::Pod(pod) if pod.terminal => self.delete_pod(&pod.key, &pod.uid, now, ports),
             Change::Pod(pod) => self.apply_pod(*pod, now, ports),
             Change::PodDeleted { key, uid } => self.delete_pod(&key, &uid, now, ports),
             Change::Object { kind, namespace, name, object } => {
@@ -32,7 +31,8 @@ impl Engine {
         let old = self.cache.set_node(&node);
         let actions = match &old {
             None => vec![ActionType::ADD],
-            Some(old) => node_updates(old, &node),
+            // Both as the cache knows them, which forgets amounts of nothing.
+            Some(old) => self.cache.node(&node.name).map_or_else(Vec::new, |new| node_updates(old, &new)),
         };
         let (old, new) = (old.map(Arc::new), Arc::new(node));
         for action in actions {
@@ -43,8 +43,7 @@ impl Engine {
     }
 
     fn delete_node(&mut self, name: &str, now: Time, ports: &mut Ports<'_>) {
-        let Some(ix) = self.cache.cluster().node_named(name) else { return };
-        let old = Arc::new(self.cache.cluster().to_node(ix));
+        let Some(old) = self.cache.node(name).map(Arc::new) else { return };
         let event = ClusterEvent::new(EventResource::Node, ActionType::DELETE);
         let objects = Objects::Node(Some(old), None);
         self.move_all(&Occurrence { event, objects }, &|_| true, now, ports.probe);
@@ -82,6 +81,7 @@ impl Engine {
             self.delete_pod(&replaced.key, &replaced.uid, now, ports);
         }
         match pod.node_name.clone() {
+            _ if pod.terminal => self.delete_pod(&pod.key, &pod.uid, now, ports),
             Some(node) => self.apply_assigned(pod, &node, now, ports),
             None if self.is_responsible_for(&pod) => self.apply_unassigned(pod, now, ports),
             None => {}
@@ -105,6 +105,10 @@ impl Engine {
     }
 
     fn apply_unassigned(&mut self, pod: Arc<Pod>, now: Time, ports: &mut Ports<'_>) {
+        if self.cache.placed(&pod.uid).is_some() && !self.cache.is_assumed(&pod.uid) {
+            // It has been seen bound, which nothing undoes: this is an older version.
+            return;
+        }
         let Some(old) = self.pending.insert(pod.key.clone(), pod.clone()) else {
             self.queue.add(pod, &mut cx!(self, now, ports.probe));
             return;

@@ -38,8 +38,8 @@ pub enum EffectKind {
     },
     /// A write a plugin asked for; answered likewise.
     Write(Write),
-    /// Read the pod, because the outcome of its binding is not known. Answered with a
-    /// [`Change`](crate::Change): the pod as it is, or its deletion.
+    /// Read the pod, because the outcome of its binding is not known; answered likewise, with the pod
+    /// as it is. A [`Change`](crate::Change) that shows it bound settles the matter too.
     ReadPod {
         /// Namespace and name.
         pod: PodKey,

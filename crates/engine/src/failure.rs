@@ -139,7 +139,7 @@ impl Engine {
 }
 
 /// The nomination to write, if it differs from the one in the object.
-fn changed_nomination(pod: &Pod, nominating: &NominatingInfo) -> Option<Arc<str>> {
+pub(crate) fn changed_nomination(pod: &Pod, nominating: &NominatingInfo) -> Option<Arc<str>> {
     let NominatingInfo::Override(node) = nominating else { return None };
     let known = pod.nominated_node_name.as_deref().unwrap_or_default();
     (**node != *known).then(|| node.clone())

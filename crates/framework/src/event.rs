@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::BitOr;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::{Node, Pod};
 
 /// The kind of object an event is about.
@@ -217,12 +219,47 @@ pub enum EventObjects<'a> {
     /// An object of another kind, as JSON.
     Other {
         /// Before the change.
-        old: Option<&'a serde_json::Value>,
+        old: Option<&'a Value>,
         /// After the change.
-        new: Option<&'a serde_json::Value>,
+        new: Option<&'a Value>,
     },
     /// No object: timeouts and forced activation.
     None,
+}
+
+impl<'a> EventObjects<'a> {
+    /// The pod, before and after.
+    ///
+    /// # Errors
+    /// The event is not about a pod.
+    pub fn pods(&self) -> Result<(Option<&'a Pod>, Option<&'a Pod>), String> {
+        match *self {
+            Self::Pod { old, new } => Ok((old, new)),
+            _ => Err("the event is not about a pod".to_owned()),
+        }
+    }
+
+    /// The node, before and after.
+    ///
+    /// # Errors
+    /// The event is not about a node.
+    pub fn nodes(&self) -> Result<(Option<&'a Node>, Option<&'a Node>), String> {
+        match *self {
+            Self::Node { old, new } => Ok((old, new)),
+            _ => Err("the event is not about a node".to_owned()),
+        }
+    }
+
+    /// The object of another kind, before and after.
+    ///
+    /// # Errors
+    /// The event is about a pod or a node, or about nothing.
+    pub fn others(&self) -> Result<(Option<&'a Value>, Option<&'a Value>), String> {
+        match *self {
+            Self::Other { old, new } => Ok((old, new)),
+            _ => Err("the event is not about an object of another kind".to_owned()),
+        }
+    }
 }
 
 /// What a plugin says about a pod it rejected, when an event comes in.
@@ -232,6 +269,13 @@ pub enum QueueingHint {
     Skip,
     /// The event may make this pod schedulable.
     Queue,
+}
+
+impl QueueingHint {
+    /// Queue if the event `helps`, else Skip.
+    pub const fn queue_if(helps: bool) -> Self {
+        if helps { Self::Queue } else { Self::Skip }
+    }
 }
 
 #[cfg(test)]

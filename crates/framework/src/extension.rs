@@ -209,8 +209,8 @@ pub trait Reserve: Send + Sync {
     fn reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, cluster: &Cluster) -> Status;
 
     /// The attempt failed; may be called without an earlier Reserve and more than once. The node may
-    /// be gone by now.
-    fn unreserve(&self, state: &mut CycleState, pod: &Pod, node: &str, cluster: &Cluster);
+    /// be gone by now. Through `handle` waiting pods that depend on this one can be rejected.
+    fn unreserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &mut Handle<'_>);
 }
 
 /// Answer of a Permit plugin.

@@ -21,10 +21,21 @@ pub struct WaitingPod {
 /// The pods that wait in Permit, by UID.
 pub type WaitingPods = BTreeMap<Uid, WaitingPod>;
 
+/// The pods that some profile is responsible for and that have no node yet, as last seen. Pods that
+/// wait in Permit or are being bound are among them until the API server shows them bound.
+pub type PendingPods = BTreeMap<PodKey, Arc<Pod>>;
+
 /// Looks up pods that are nominated to a node.
 pub trait NominatedPods {
     /// Pods nominated to `node`, in the order of their nomination.
     fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>>;
+}
+
+/// Nothing is nominated; for tests.
+impl NominatedPods for () {
+    fn nominated_to(&self, _node: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
 }
 
 /// Something a plugin asks for; applied after its call.
@@ -56,6 +67,8 @@ pub struct Handle<'a> {
     pub cluster: &'a Cluster,
     /// Pods that wait in Permit.
     pub waiting: &'a WaitingPods,
+    /// Pods without a node.
+    pub pending: &'a PendingPods,
     /// Nominations.
     pub nominated: &'a dyn NominatedPods,
     /// The time of the call.
@@ -68,11 +81,21 @@ impl<'a> Handle<'a> {
     pub fn new(
         cluster: &'a Cluster,
         waiting: &'a WaitingPods,
+        pending: &'a PendingPods,
         nominated: &'a dyn NominatedPods,
         now: Time,
         commands: &'a mut Vec<Command>,
     ) -> Self {
-        Self { cluster, waiting, nominated, now, commands }
+        Self { cluster, waiting, pending, nominated, now, commands }
+    }
+
+    /// The pending pods of one namespace, by name.
+    pub fn pending_in(&self, namespace: &str) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
+        let namespace: Arc<str> = namespace.into();
+        let first = PodKey { namespace: namespace.clone(), name: "".into() };
+        let own =
+            self.pending.range(first..).take_while(move |(key, _)| key.namespace == namespace);
+        own.map(|(_, pod)| pod)
     }
 
     /// Queues a command; it takes effect when the call is over.

@@ -36,6 +36,7 @@ mod quantity;
 mod queued;
 mod registry;
 mod resources;
+mod score;
 mod selector;
 mod status;
 mod taint;
@@ -59,7 +60,7 @@ pub use extension::{
     PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score,
 };
 pub use extra::{Extra, ExtraFields};
-pub use handle::{Command, Handle, NominatedPods, WaitingPod, WaitingPods};
+pub use handle::{Command, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods};
 pub use labels::{Labels, label_key_faults};
 pub use metrics::{Counter, Gauge, Metric};
 pub use node::{Node, NodeImage};
@@ -75,6 +76,7 @@ pub use quantity::*;
 pub use queued::QueuedPod;
 pub use registry::{Factory, PluginArgs, PluginName, Registry, RegistryError};
 pub use resources::*;
+pub use score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use selector::*;
 pub use status::{Code, Status};
 pub use taint::*;

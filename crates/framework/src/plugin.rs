@@ -39,11 +39,15 @@ pub enum ExtensionPoint {
     Bind,
     /// Hears of bound pods.
     PostBind,
+    /// Proposes sets of nodes for a pod group.
+    PlacementGenerate,
+    /// Rates such sets.
+    PlacementScore,
 }
 
 impl ExtensionPoint {
     /// Every point, in the order in which kube-scheduler resolves a profile.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::PreFilter,
         Self::Filter,
         Self::PostFilter,
@@ -56,6 +60,8 @@ impl ExtensionPoint {
         Self::Permit,
         Self::PreEnqueue,
         Self::QueueSort,
+        Self::PlacementGenerate,
+        Self::PlacementScore,
     ];
 
     /// The name in metric labels, for example `PreFilter`.
@@ -73,6 +79,8 @@ impl ExtensionPoint {
             Self::PreBind => "PreBind",
             Self::Bind => "Bind",
             Self::PostBind => "PostBind",
+            Self::PlacementGenerate => "PlacementGenerate",
+            Self::PlacementScore => "PlacementScore",
         }
     }
 
@@ -91,6 +99,8 @@ impl ExtensionPoint {
             Self::PreBind => "preBind",
             Self::Bind => "bind",
             Self::PostBind => "postBind",
+            Self::PlacementGenerate => "placementGenerate",
+            Self::PlacementScore => "placementScore",
         }
     }
 }
@@ -144,6 +154,8 @@ pub struct Plugin {
     pub pre_bind: Option<Arc<dyn PreBind>>,
     pub bind: Option<Arc<dyn Bind>>,
     pub post_bind: Option<Arc<dyn PostBind>>,
+    /// Points of pod groups it has in Kubernetes: there are no traits for them yet.
+    pub group_points: BTreeSet<ExtensionPoint>,
     /// Arguments in effect, defaults included, for people to read.
     pub args: Option<serde_json::Value>,
     /// Numbers the plugin counts by itself.
@@ -180,6 +192,7 @@ impl Plugin {
                 pre_bind: None,
                 bind: None,
                 post_bind: None,
+                group_points: BTreeSet::new(),
                 args: None,
                 metrics: Vec::new(),
                 extra_fields: ExtraFields::default(),
@@ -204,6 +217,9 @@ impl Plugin {
             ExtensionPoint::PreBind => self.pre_bind.is_some(),
             ExtensionPoint::Bind => self.bind.is_some(),
             ExtensionPoint::PostBind => self.post_bind.is_some(),
+            ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore => {
+                self.group_points.contains(&point)
+            }
         }
     }
 }

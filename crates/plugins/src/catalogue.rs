@@ -36,8 +36,8 @@ pub struct Entry {
     pub name: &'static str,
     /// Extension points it implements, in the order of a scheduling attempt.
     pub points: &'static [ExtensionPoint],
-    /// Points of pod groups it implements in Kubernetes, for which there is no trait yet.
-    pub group_points: &'static [&'static str],
+    /// Points of pod groups it has in Kubernetes: there are no traits for them yet.
+    pub group_points: &'static [ExtensionPoint],
     /// Weight in the default list; 0 where none is set, which counts as 1 if the plugin scores.
     pub default_weight: i32,
     /// The kind of its arguments in `pluginConfig`, where it takes any.
@@ -73,8 +73,8 @@ impl Entry {
 }
 
 use ExtensionPoint::{
-    Bind, Filter, Permit, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
-    Score,
+    Bind, Filter, Permit, PlacementGenerate, PlacementScore, PostFilter, PreBind, PreEnqueue,
+    PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 
 /// Every plugin, in the order of the default `multiPoint` list.
@@ -105,7 +105,7 @@ pub static ALL: [Entry; 23] = [
         ..Entry::new(node_ports::NAME, &[PreFilter, Filter])
     },
     Entry {
-        group_points: &["PlacementScore"],
+        group_points: &[PlacementScore],
         default_weight: 1,
         args_kind: Some("NodeResourcesFitArgs"),
         factory: Some(node_resources::fit::plugin),
@@ -163,12 +163,12 @@ pub static ALL: [Entry; 23] = [
         ..Entry::new("GangScheduling", &[PreEnqueue, Permit])
     },
     Entry {
-        group_points: &["PlacementGenerate"],
+        group_points: &[PlacementGenerate],
         gate: Gate::off("TopologyAwareWorkloadScheduling"),
         ..Entry::new("TopologyPlacementGenerator", &[])
     },
     Entry {
-        group_points: &["PlacementScore"],
+        group_points: &[PlacementScore],
         default_weight: 1,
         gate: Gate::off("TopologyAwareWorkloadScheduling"),
         ..Entry::new("PodGroupPodsCount", &[])

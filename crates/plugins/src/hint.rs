@@ -4,7 +4,7 @@ use framework::{EventObjects, Node, Pod, QueueingHint};
 
 /// Queue if `helps`, else Skip.
 pub(crate) const fn queue_if(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+    QueueingHint::queue_if(helps)
 }
 
 /// The pod of an event, before and after.
@@ -14,10 +14,7 @@ pub(crate) const fn queue_if(helps: bool) -> QueueingHint {
 pub(crate) fn pods<'a>(
     objects: &EventObjects<'a>,
 ) -> Result<(Option<&'a Pod>, Option<&'a Pod>), String> {
-    match *objects {
-        EventObjects::Pod { old, new } => Ok((old, new)),
-        _ => Err("the event is not about a pod".to_owned()),
-    }
+    objects.pods()
 }
 
 /// The node of an event, before and after.
@@ -27,10 +24,7 @@ pub(crate) fn pods<'a>(
 pub(crate) fn nodes<'a>(
     objects: &EventObjects<'a>,
 ) -> Result<(Option<&'a Node>, Option<&'a Node>), String> {
-    match *objects {
-        EventObjects::Node { old, new } => Ok((old, new)),
-        _ => Err("the event is not about a node".to_owned()),
-    }
+    objects.nodes()
 }
 
 /// The new state of `pod`, if the event is an update of that very pod.

@@ -48,7 +48,9 @@ pub mod priority_sort;
 pub mod scheduling_gates;
 pub mod taint_toleration;
 
-use framework::Registry;
+use framework::{Plugin, PluginArgs, Registry};
+
+use catalogue::Entry;
 
 pub use not_built::ignored_preferences;
 
@@ -56,13 +58,20 @@ pub use not_built::ignored_preferences;
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
     for entry in &catalogue::ALL {
-        let added = match entry.factory {
-            Some(factory) => registry.register(entry.name, factory),
-            None => registry.register(entry.name, |_| Ok(not_built::plugin(entry))),
-        };
+        let added = registry.register(entry.name, |args| make(entry, args));
         added.expect("the catalogue has every name once");
     }
     registry
+}
+
+/// Makes the plugin of a catalogue entry, or its stand-in.
+fn make(entry: &Entry, args: &PluginArgs) -> Result<Plugin, String> {
+    let mut plugin = match entry.factory {
+        Some(factory) => factory(args)?,
+        None => not_built::plugin(entry),
+    };
+    plugin.group_points = entry.group_points.iter().copied().collect();
+    Ok(plugin)
 }
 
 #[cfg(test)]
@@ -79,7 +88,8 @@ mod tests {
             let plugin = registry.get(entry.name).unwrap()(&PluginArgs::default()).unwrap();
             assert_eq!(&*plugin.name, entry.name);
             for point in ExtensionPoint::ALL {
-                let expected = entry.points.contains(&point);
+                let mut expected = entry.points.iter().chain(entry.group_points);
+                let expected = expected.any(|own| *own == point);
                 assert_eq!(plugin.extends(point), expected, "{} at {point}", entry.name);
             }
         }

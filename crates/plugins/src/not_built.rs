@@ -66,7 +66,11 @@ fn extend(builder: PluginBuilder<NotBuilt>, point: ExtensionPoint) -> PluginBuil
         ExtensionPoint::Reserve => builder.reserve(),
         ExtensionPoint::Permit => builder.permit(),
         ExtensionPoint::PreBind => builder.pre_bind(),
-        ExtensionPoint::QueueSort | ExtensionPoint::Bind | ExtensionPoint::PostBind => builder,
+        ExtensionPoint::QueueSort
+        | ExtensionPoint::Bind
+        | ExtensionPoint::PostBind
+        | ExtensionPoint::PlacementGenerate
+        | ExtensionPoint::PlacementScore => builder,
     }
 }
 
@@ -310,7 +314,14 @@ impl Reserve for NotBuilt {
         Status::success()
     }
 
-    fn unreserve(&self, _state: &mut CycleState, _pod: &Pod, _node: &str, _cluster: &Cluster) {}
+    fn unreserve(
+        &self,
+        _state: &mut CycleState,
+        _pod: &Pod,
+        _node: &str,
+        _handle: &mut Handle<'_>,
+    ) {
+    }
 }
 
 impl Permit for NotBuilt {

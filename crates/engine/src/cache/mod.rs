@@ -133,9 +133,14 @@ impl Cache {
         self.assumed += usize::from(assumed);
     }
 
+    /// The node called `name`, as far as the cluster keeps it.
+    pub fn node(&self, name: &str) -> Option<Node> {
+        self.cluster.node_named(name).map(|ix| self.cluster.to_node(ix))
+    }
+
     /// Adds or replaces a node; returns it as it was before.
     pub fn set_node(&mut self, node: &Node) -> Option<Node> {
-        let before = self.cluster.node_named(&node.name).map(|ix| self.cluster.to_node(ix));
+        let before = self.node(&node.name);
         let ix = self.cluster.set_node(node);
         self.tree.set(ix, &node.labels);
         before

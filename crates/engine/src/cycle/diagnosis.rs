@@ -32,7 +32,8 @@ impl Diagnosis {
     }
 
     /// Plugins narrowed the search to nothing: together they are what rejects the pod.
-    pub(super) fn by_contradiction(plugins: Vec<PluginName>) -> Self {
+    pub(super) fn by_contradiction(mut plugins: Vec<PluginName>) -> Self {
+        plugins.sort_unstable();
         let reason = match plugins.as_slice() {
             [only] => format!("node(s) didn't satisfy plugin {only}"),
             several => {
@@ -96,8 +97,9 @@ impl FitError {
     /// The text before what PostFilter adds.
     pub fn message_before_post_filter(&self) -> String {
         let mut message = format!("0/{} nodes are available:", self.num_all_nodes);
-        if !self.diagnosis.pre_filter.is_success() {
-            message += &format!(" {}.", self.diagnosis.pre_filter.message());
+        let by_pre_filter = self.diagnosis.pre_filter.message();
+        if !by_pre_filter.is_empty() {
+            message += &format!(" {by_pre_filter}.");
             return message;
         }
         let mut parts: Vec<String> = self

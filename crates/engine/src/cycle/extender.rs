@@ -83,6 +83,9 @@ impl Cycle<'_, '_> {
             let unknown = || format!("extender claims a filtered node that is unknown: {name:?}");
             by_name.get(name.as_str()).copied().ok_or_else(unknown)
         };
+        let mut kept = kept.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        kept.sort_unstable();
+        kept.dedup();
         for (name, reason) in &failed {
             if let Some(node) = by_name.get(name.as_str()) {
                 verdicts.record(*node, Status::unschedulable(reason.clone()));
@@ -93,9 +96,6 @@ impl Cycle<'_, '_> {
                 verdicts.record(*node, Status::unresolvable(reason.clone()));
             }
         }
-        let mut kept = kept.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        kept.sort_unstable();
-        kept.dedup();
         Ok(kept)
     }
 

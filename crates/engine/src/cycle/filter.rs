@@ -13,20 +13,27 @@ use crate::ports::Span;
 use crate::profile::{EXTENDER, Named};
 
 impl Cycle<'_, '_> {
-    /// Leaves in the scratch the nodes that can take the pod.
-    pub(super) fn filter(&mut self, pre_filtered: &PreFiltered) -> Result<(), ScheduleError> {
+    /// Leaves in the scratch the nodes that can take the pod. `own` is the verdict on the node the pod
+    /// is nominated to, if that was tried before and turned it down.
+    pub(super) fn filter(
+        &mut self,
+        pre_filtered: &PreFiltered,
+        own: Option<(NodeIx, Status)>,
+    ) -> Result<(), ScheduleError> {
         let candidates = self.candidates(pre_filtered);
         self.ports.probe.start(Span::Point(ExtensionPoint::Filter));
         let passed = self.filter_set(&candidates, pre_filtered);
         self.ports.probe.stop(Span::Point(ExtensionPoint::Filter), passed.code());
         passed.map_err(ScheduleError::Error)?;
         let nominated = self.filter_nominated(&candidates, pre_filtered)?;
-        let looked_at = self.collect_feasible(&candidates);
+        let own_node = own.as_ref().map(|(node, _)| *node);
+        let looked_at = self.collect_feasible(&candidates, own_node);
 
-        let mut by_extenders = Verdicts::default();
+        let mut verdicts = Verdicts::default();
+        own.into_iter().for_each(|(node, status)| verdicts.record(node, status));
         let mut nodes = std::mem::take(&mut self.scratch.feasible.nodes);
         let before = nodes.len();
-        let answered = self.filter_by_extenders(&mut nodes, &mut by_extenders);
+        let answered = self.filter_by_extenders(&mut nodes, &mut verdicts);
         let extenders_rejected = nodes.len() < before;
         self.scratch.feasible.nodes = nodes;
         answered.map_err(ScheduleError::Error)?;
@@ -35,7 +42,7 @@ impl Cycle<'_, '_> {
         if found && self.depth == Depth::Decide {
             return Ok(());
         }
-        let mut diagnosis = Diagnosis { verdicts: by_extenders, ..Diagnosis::default() };
+        let mut diagnosis = Diagnosis { verdicts, ..Diagnosis::default() };
         diagnosis.record_restriction(pre_filtered);
         if extenders_rejected {
             diagnosis.unschedulable_plugins.insert(EXTENDER.into());
@@ -82,7 +89,8 @@ impl Cycle<'_, '_> {
                     Form::OneNode => filter_each(left, |node| {
                         plugin.plugin.filter(state, pod, &cluster.node(node))
                     }),
-                })?
+                })
+                .flatten()
                 .map_err(|status| filter_error(plugin, &status))?;
             }
             passed.copy_from(left);
@@ -203,8 +211,13 @@ impl Cycle<'_, '_> {
     }
 
     /// Lists the nodes that passed: all, or as many as the sample asks for, in which case the nodes
-    /// that were looked at are returned.
-    fn collect_feasible(&mut self, candidates: &NodeBits) -> Option<NodeBits> {
+    /// that were looked at are returned. The next search starts as far on as nodes passed or have a
+    /// verdict, the one the pod is nominated to (`own`) among them.
+    fn collect_feasible(
+        &mut self,
+        candidates: &NodeBits,
+        own: Option<NodeIx>,
+    ) -> Option<NodeBits> {
         let passed = &self.scratch.candidates;
         let feasible = &mut self.scratch.feasible.nodes;
         let Sampling::Percentage(percentage) = self.sampling else {
@@ -233,8 +246,11 @@ impl Cycle<'_, '_> {
             }
             looked_at.insert(*node);
         }
+        let turned_down = |node| looked_at.contains(node) && !passed.contains(node);
+        let apart = own.is_some_and(|node| !turned_down(node));
+        let processed = looked_at.count() + usize::from(apart);
         *self.next_start =
-            (*self.next_start + looked_at.count()) % self.cache.cluster().node_count().max(1);
+            (*self.next_start + processed) % self.cache.cluster().node_count().max(1);
         Some(looked_at)
     }
 
@@ -271,7 +287,7 @@ impl Cycle<'_, '_> {
                 diagnosis.verdicts.record_all(&rejected, status);
             }
         }
-        for (node, status) in nominated {
+        for (node, status) in nominated.iter().filter(|(node, _)| looked_at.contains(*node)) {
             diagnosis.verdicts.record(*node, status.clone());
         }
     }

@@ -141,6 +141,18 @@ struct PreFiltered {
     skip: BTreeSet<PluginName>,
 }
 
+/// What came of trying the node a pod is nominated to.
+#[derive(Default)]
+enum Tried {
+    /// There is none, or nothing can be said of it.
+    #[default]
+    Nothing,
+    /// It cannot take the pod.
+    TurnedDown(NodeIx, Status),
+    /// It can take the pod.
+    Passed(NodeIx),
+}
+
 impl Cycle<'_, '_> {
     /// Finds the nodes that can take the pod and rates them; the outcome is left in the scratch.
     ///
@@ -170,16 +182,31 @@ impl Cycle<'_, '_> {
 
     fn find_feasible_nodes(&mut self) -> Result<(), ScheduleError> {
         let pre_filtered = self.pre_filter()?;
-        let nominated = self.try_nominated_node(&pre_filtered)?;
-        if nominated.is_none() || self.depth == Depth::Explain {
-            self.filter(&pre_filtered)?;
+        // An error over the nominated node leaves it to the full search, as in kube-scheduler.
+        match self.try_nominated_node(&pre_filtered).unwrap_or_default() {
+            Tried::Passed(node) => {
+                if self.depth == Depth::Explain {
+                    self.explain_others(node, &pre_filtered);
+                }
+                self.scratch.feasible.nodes.clear();
+                self.scratch.feasible.nodes.push(node);
+                Ok(())
+            }
+            Tried::TurnedDown(node, status) => self.filter(&pre_filtered, Some((node, status))),
+            Tried::Nothing => self.filter(&pre_filtered, None),
         }
-        if let Some(node) = nominated {
-            self.scratch.feasible.nodes = vec![node];
-            let restricting = pre_filtered.restriction.into_iter().flat_map(|(_, plugins)| plugins);
-            self.report.rejectors = restricting.collect();
+    }
+
+    /// Reports on all nodes, although `chosen` alone is in question and the search stays where it is.
+    fn explain_others(&mut self, chosen: NodeIx, pre_filtered: &PreFiltered) {
+        let start = *self.next_start;
+        if let Err(ScheduleError::Fit(fit)) = self.filter(pre_filtered, None) {
+            self.report.verdicts = fit.diagnosis.verdicts;
         }
-        Ok(())
+        *self.next_start = start;
+        self.report.passed.insert(chosen);
+        let restricting = pre_filtered.restriction.iter().flat_map(|(_, plugins)| plugins);
+        self.report.rejectors = restricting.cloned().collect();
     }
 
     fn rejected(&self, diagnosis: Diagnosis) -> ScheduleError {
@@ -265,17 +292,21 @@ impl Cycle<'_, '_> {
     fn try_nominated_node(
         &mut self,
         pre_filtered: &PreFiltered,
-    ) -> Result<Option<NodeIx>, ScheduleError> {
+    ) -> Result<Tried, ScheduleError> {
         let nominated = self.pod.nominated_node_name.as_ref();
         let Some(node) = nominated.and_then(|name| self.cache.cluster().node_named(name)) else {
-            return Ok(None);
+            return Ok(Tried::Nothing);
         };
-        if !self.filter_one(node, pre_filtered)?.is_success() {
-            return Ok(None);
+        let status = self.filter_one(node, pre_filtered)?;
+        if !status.is_success() {
+            return Ok(Tried::TurnedDown(node, status));
         }
-        let mut nodes = vec![node];
-        self.filter_by_extenders(&mut nodes, &mut Verdicts::default())
-            .map_err(ScheduleError::Error)?;
-        Ok(nodes.pop())
+        let (mut nodes, mut verdicts) = (vec![node], Verdicts::default());
+        self.filter_by_extenders(&mut nodes, &mut verdicts).map_err(ScheduleError::Error)?;
+        if nodes.is_empty() {
+            let status = verdicts.explicit(node).cloned();
+            return Ok(status.map_or(Tried::Nothing, |status| Tried::TurnedDown(node, status)));
+        }
+        Ok(Tried::Passed(node))
     }
 }

@@ -17,6 +17,13 @@ pub struct SchedulerProfile {
     pub plugin_config: Vec<PluginConfig>,
 }
 
+impl SchedulerProfile {
+    /// The arguments given for a plugin.
+    pub fn args_of(&self, plugin: &str) -> Option<&serde_json::Value> {
+        self.plugin_config.iter().find(|config| config.name == plugin)?.args.as_ref()
+    }
+}
+
 /// Arguments of one plugin.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -44,6 +51,8 @@ pub struct PluginSets {
     pub pre_bind: PluginSet,
     pub bind: PluginSet,
     pub post_bind: PluginSet,
+    pub placement_generate: PluginSet,
+    pub placement_score: PluginSet,
     /// Plugins enabled at every point they implement.
     pub multi_point: PluginSet,
 }
@@ -64,7 +73,34 @@ impl PluginSets {
             ExtensionPoint::PreBind => &self.pre_bind,
             ExtensionPoint::Bind => &self.bind,
             ExtensionPoint::PostBind => &self.post_bind,
+            ExtensionPoint::PlacementGenerate => &self.placement_generate,
+            ExtensionPoint::PlacementScore => &self.placement_score,
         }
+    }
+
+    /// The set of one extension point, to change it.
+    pub const fn at_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
+        match point {
+            ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
+            ExtensionPoint::QueueSort => &mut self.queue_sort,
+            ExtensionPoint::PreFilter => &mut self.pre_filter,
+            ExtensionPoint::Filter => &mut self.filter,
+            ExtensionPoint::PostFilter => &mut self.post_filter,
+            ExtensionPoint::PreScore => &mut self.pre_score,
+            ExtensionPoint::Score => &mut self.score,
+            ExtensionPoint::Reserve => &mut self.reserve,
+            ExtensionPoint::Permit => &mut self.permit,
+            ExtensionPoint::PreBind => &mut self.pre_bind,
+            ExtensionPoint::Bind => &mut self.bind,
+            ExtensionPoint::PostBind => &mut self.post_bind,
+            ExtensionPoint::PlacementGenerate => &mut self.placement_generate,
+            ExtensionPoint::PlacementScore => &mut self.placement_score,
+        }
+    }
+
+    /// Every set, the one for all points last.
+    pub fn all(&self) -> impl Iterator<Item = &PluginSet> {
+        ExtensionPoint::ALL.into_iter().map(|point| self.at(point)).chain([&self.multi_point])
     }
 }
 

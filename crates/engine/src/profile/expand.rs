@@ -10,13 +10,14 @@ use super::config::{PluginRef, PluginSet, PluginSets};
 /// The default plugins of a profile with the user's set merged in.
 ///
 /// Default entries keep their order; a default the user also enables takes the user's weight in its
-/// place; what remains of the user's entries follows, duplicates included (they fail later).
+/// place, the last one if there are several; what remains of the user's entries follows, duplicates
+/// included (they fail later).
 pub fn merge_defaults(defaults: &[PluginRef], user: &PluginSet) -> PluginSet {
     let mut enabled = Vec::new();
     let mut replaced = BTreeSet::new();
     if !user.disables_all() {
         for default in defaults.iter().filter(|plugin| !user.disables(&plugin.name)) {
-            match user.enabled.iter().position(|plugin| plugin.name == default.name) {
+            match user.enabled.iter().rposition(|plugin| plugin.name == default.name) {
                 Some(place) => {
                     replaced.insert(place);
                     enabled.push(user.enabled[place].clone());
@@ -27,7 +28,8 @@ pub fn merge_defaults(defaults: &[PluginRef], user: &PluginSet) -> PluginSet {
     }
     let rest = user.enabled.iter().enumerate().filter(|(place, _)| !replaced.contains(place));
     enabled.extend(rest.map(|(_, plugin)| plugin.clone()));
-    PluginSet { enabled, disabled: user.disabled.clone() }
+    let disabled = user.disabled.iter().map(|plugin| PluginRef::new(&plugin.name, 0)).collect();
+    PluginSet { enabled, disabled }
 }
 
 /// Names of the plugins that run at each point, in order: explicit entries that override a

@@ -2,6 +2,7 @@
 
 mod config;
 mod expand;
+mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use framework::{
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
 pub use expand::merge_defaults;
 
+pub use framework::MAX_NODE_SCORE;
+use weights::Weights;
+
 /// Name under which rejections by extenders are recorded.
 pub const EXTENDER: &str = "Extender";
-
-/// Highest score of a plugin after normalising.
-pub const MAX_NODE_SCORE: i64 = 100;
 
 /// A plugin at an extension point.
 pub struct Named<T: ?Sized> {
@@ -75,6 +76,8 @@ pub struct Profile {
     pub events: Vec<(PluginName, EventRegistration)>,
     /// Every plugin enabled at some point, by name.
     pub plugins: BTreeMap<PluginName, Plugin>,
+    at: BTreeMap<ExtensionPoint, Vec<PluginName>>,
+    weights: BTreeMap<ExtensionPoint, Weights>,
 }
 
 /// A profile that cannot be built. The texts are those of kube-scheduler.
@@ -95,14 +98,20 @@ pub enum ProfileError {
     QueueSortCount { profile: String, count: usize },
     #[error("at least one bind plugin is needed for profile with scheduler name {profile:?}")]
     NoBind { profile: String },
-    #[error("score plugins: total score of Score plugins could overflow")]
-    ScoreOverflow,
+    #[error(
+        "at most one placement generate plugin is allowed for profile with scheduler name {0:?}"
+    )]
+    TwoPlacementGenerators(String),
+    #[error("{0} plugins: total score of Score plugins could overflow")]
+    WeightOverflow(&'static str),
     #[error("repeated config for plugin {0}")]
     RepeatedConfig(String),
     #[error("duplicate profile with scheduler name {0:?}")]
     DuplicateProfile(String),
     #[error("different queue sort plugins for profile {profile:?}: {plugin:?}, first: {first:?}")]
     DifferentQueueSort { profile: String, plugin: String, first: String },
+    #[error("different queue sort plugin args for profile {0:?}")]
+    DifferentQueueSortArgs(String),
     #[error("at least one profile is required")]
     NoProfile,
     #[error("creating profile for scheduler name {profile}: {source}")]
@@ -124,28 +133,22 @@ impl Profile {
         sets.multi_point = merge_defaults(defaults, &profile.plugins.multi_point);
         let plugins = make_plugins(profile, &sets, registry)?;
         let at = expand::plugins_by_point(&sets, &plugins)?;
-        Self::assemble(profile, &sets, &plugins, &at)
+        check_counts(&profile.scheduler_name, &at)?;
+        let weights = weights::by_point(&sets, &plugins)?;
+        Ok(Self::assemble(profile, plugins, at, weights))
     }
 
     fn assemble(
         profile: &SchedulerProfile,
-        sets: &PluginSets,
-        plugins: &BTreeMap<PluginName, Plugin>,
-        at: &BTreeMap<ExtensionPoint, Vec<PluginName>>,
-    ) -> Result<Self, ProfileError> {
+        plugins: BTreeMap<PluginName, Plugin>,
+        at: BTreeMap<ExtensionPoint, Vec<PluginName>>,
+        weights: BTreeMap<ExtensionPoint, Weights>,
+    ) -> Self {
         use ExtensionPoint as P;
         let made = |point: ExtensionPoint| at[&point].iter().map(|name| &plugins[name]);
-        let queue_sort = match at[&P::QueueSort].as_slice() {
-            [only] => named(&plugins[only], |plugin| plugin.queue_sort.clone()),
-            other => Err(ProfileError::QueueSortCount {
-                profile: profile.scheduler_name.clone(),
-                count: other.len(),
-            })?,
-        };
-        if at[&P::Bind].is_empty() {
-            return Err(ProfileError::NoBind { profile: profile.scheduler_name.clone() });
-        }
-        Ok(Self {
+        let queue_sort = named(&plugins[&at[&P::QueueSort][0]], |plugin| plugin.queue_sort.clone());
+        let score = made(P::Score).map(|plugin| score_plugin(plugin, &weights[&P::Score]));
+        Self {
             scheduler_name: profile.scheduler_name.as_str().into(),
             percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
             pre_enqueue: made(P::PreEnqueue).map(|p| named(p, |p| p.pre_enqueue.clone())).collect(),
@@ -154,15 +157,27 @@ impl Profile {
             filter: made(P::Filter).map(|p| named(p, |p| p.filter.clone())).collect(),
             post_filter: made(P::PostFilter).map(|p| named(p, |p| p.post_filter.clone())).collect(),
             pre_score: made(P::PreScore).map(|p| named(p, |p| p.pre_score.clone())).collect(),
-            score: score_plugins(sets, made(P::Score))?,
+            score: score.collect(),
             reserve: made(P::Reserve).map(|p| named(p, |p| p.reserve.clone())).collect(),
             permit: made(P::Permit).map(|p| named(p, |p| p.permit.clone())).collect(),
             pre_bind: made(P::PreBind).map(|p| named(p, |p| p.pre_bind.clone())).collect(),
             bind: made(P::Bind).map(|p| named(p, |p| p.bind.clone())).collect(),
             post_bind: made(P::PostBind).map(|p| named(p, |p| p.post_bind.clone())).collect(),
-            events: registrations(at, plugins),
-            plugins: plugins.clone(),
-        })
+            events: registrations(&at, &plugins),
+            plugins,
+            at,
+            weights,
+        }
+    }
+
+    /// Names of the plugins that run at `point`, in order.
+    pub fn plugins_at(&self, point: ExtensionPoint) -> &[PluginName] {
+        self.at.get(&point).map_or(&[], Vec::as_slice)
+    }
+
+    /// The weight of a plugin's scores at `point`, where that is a point with weights.
+    pub fn weight_at(&self, point: ExtensionPoint, plugin: &str) -> Option<i64> {
+        self.weights.get(&point)?.get(plugin).copied()
     }
 
     /// Registers the pseudo-plugin under which extenders reject pods.
@@ -185,11 +200,8 @@ fn make_plugins(
             return Err(ProfileError::RepeatedConfig(config.name.clone()));
         }
     }
-    let points = ExtensionPoint::ALL.into_iter().map(|point| sets.at(point));
-    let enabled: BTreeSet<&str> = points
-        .chain([&sets.multi_point])
-        .flat_map(|set| set.enabled.iter().map(|plugin| plugin.name.as_str()))
-        .collect();
+    let enabled = sets.all().flat_map(|set| &set.enabled);
+    let enabled: BTreeSet<&str> = enabled.map(|plugin| plugin.name.as_str()).collect();
     let mut plugins = BTreeMap::new();
     for name in enabled {
         let Some(factory) = registry.get(name) else { continue };
@@ -211,26 +223,30 @@ fn pre_filter(plugin: &Plugin) -> PreFilterPlugin {
     PreFilterPlugin { name, plugin: at, extensions: plugin.pre_filter_extensions.clone() }
 }
 
-fn score_plugins<'a>(
-    sets: &PluginSets,
-    plugins: impl Iterator<Item = &'a Plugin>,
-) -> Result<Vec<ScorePlugin>, ProfileError> {
-    let mut total = 0_i64;
-    plugins
-        .map(|plugin| {
-            let entry =
-                sets.score.enabled(&plugin.name).or_else(|| sets.multi_point.enabled(&plugin.name));
-            let weight = i64::from(entry.map_or(0, |entry| entry.weight));
-            let weight = if weight == 0 { 1 } else { weight };
-            total = (weight >= 0)
-                .then(|| total.checked_add(weight.checked_mul(MAX_NODE_SCORE)?))
-                .flatten()
-                .ok_or(ProfileError::ScoreOverflow)?;
-            let Named { name, plugin: score } = named(plugin, |plugin| plugin.score.clone());
-            let normalize = plugin.normalize_score.clone();
-            Ok(ScorePlugin { name, plugin: score, normalize, weight })
-        })
-        .collect()
+fn score_plugin(plugin: &Plugin, weights: &Weights) -> ScorePlugin {
+    let Named { name, plugin: score } = named(plugin, |plugin| plugin.score.clone());
+    let weight = weights[&name];
+    ScorePlugin { name, plugin: score, normalize: plugin.normalize_score.clone(), weight }
+}
+
+/// Refuses a profile with too few or too many plugins at a point.
+fn check_counts(
+    profile: &str,
+    at: &BTreeMap<ExtensionPoint, Vec<PluginName>>,
+) -> Result<(), ProfileError> {
+    let count = |point: ExtensionPoint| at[&point].len();
+    let profile = || profile.to_owned();
+    if count(ExtensionPoint::QueueSort) != 1 {
+        let count = count(ExtensionPoint::QueueSort);
+        return Err(ProfileError::QueueSortCount { profile: profile(), count });
+    }
+    if count(ExtensionPoint::Bind) == 0 {
+        return Err(ProfileError::NoBind { profile: profile() });
+    }
+    if count(ExtensionPoint::PlacementGenerate) > 1 {
+        return Err(ProfileError::TwoPlacementGenerators(profile()));
+    }
+    Ok(())
 }
 
 /// Points at which a plugin can reject a pod: those whose plugins register events.
@@ -290,6 +306,26 @@ fn any_event() -> impl Iterator<Item = EventRegistration> {
     .map(|resource| EventRegistration::always(ClusterEvent::new(resource, ActionType::ALL)))
 }
 
+/// Refuses a profile that sorts the queue otherwise than the first one does.
+fn same_queue_sort(
+    first: &SchedulerProfile,
+    first_sort: &Named<dyn QueueSort>,
+    profile: &SchedulerProfile,
+    sort: &Named<dyn QueueSort>,
+) -> Result<(), ProfileError> {
+    if first_sort.name != sort.name {
+        return Err(ProfileError::DifferentQueueSort {
+            profile: profile.scheduler_name.clone(),
+            plugin: sort.name.to_string(),
+            first: first_sort.name.to_string(),
+        });
+    }
+    if first.args_of(&sort.name) != profile.args_of(&sort.name) {
+        return Err(ProfileError::DifferentQueueSortArgs(profile.scheduler_name.clone()));
+    }
+    Ok(())
+}
+
 /// All profiles of a scheduler.
 #[derive(Clone)]
 pub struct Profiles {
@@ -309,7 +345,7 @@ impl Profiles {
         extenders: bool,
     ) -> Result<Self, ProfileError> {
         let mut by_name = BTreeMap::new();
-        let mut first: Option<Named<dyn QueueSort>> = None;
+        let mut first: Option<(&SchedulerProfile, Named<dyn QueueSort>)> = None;
         for config in profiles {
             let mut profile = Profile::build(config, defaults, registry).map_err(|source| {
                 let profile = config.scheduler_name.clone();
@@ -321,17 +357,12 @@ impl Profiles {
             if by_name.contains_key(&profile.scheduler_name) {
                 return Err(ProfileError::DuplicateProfile(config.scheduler_name.clone()));
             }
-            let sort = first.get_or_insert_with(|| profile.queue_sort.clone());
-            if sort.name != profile.queue_sort.name {
-                return Err(ProfileError::DifferentQueueSort {
-                    profile: config.scheduler_name.clone(),
-                    plugin: profile.queue_sort.name.to_string(),
-                    first: sort.name.to_string(),
-                });
-            }
+            let (canon, sort) = first.get_or_insert_with(|| (config, profile.queue_sort.clone()));
+            same_queue_sort(canon, sort, config, &profile.queue_sort)?;
             by_name.insert(profile.scheduler_name.clone(), Arc::new(profile));
         }
-        Ok(Self { by_name, queue_sort: first.ok_or(ProfileError::NoProfile)? })
+        let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
+        Ok(Self { by_name, queue_sort })
     }
 
     /// The profile that is responsible for pods of this scheduler name.

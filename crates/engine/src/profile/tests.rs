@@ -90,6 +90,11 @@ fn build(plugins: Value) -> Result<Profile, ProfileError> {
     Profile::build(&config(json!({ "plugins": plugins })), &defaults(), &registry())
 }
 
+/// An entry of `Images` that counts its scores against it.
+fn negative() -> Value {
+    json!([{"name": "Images", "weight": -1}])
+}
+
 fn enable(names: &[&str]) -> Value {
     names.iter().map(|name| json!({ "name": name })).collect()
 }
@@ -237,13 +242,77 @@ fn what_cannot_be_built_says_so_in_the_words_of_kubernetes() {
             "at least one bind plugin is needed for profile with scheduler name \"a\"",
         ),
         (
-            json!({"score": {"enabled": [{"name": "Images", "weight": -1}]}}),
+            json!({"score": {"enabled": negative()}}),
             "score plugins: total score of Score plugins could overflow",
         ),
     ];
     for (plugins, expected) in rows {
         let error = build(plugins.clone()).map(|_| ()).unwrap_err();
         assert_eq!(error.to_string(), expected, "{plugins}");
+    }
+}
+
+#[test]
+fn only_the_last_score_plugin_may_have_a_negative_weight() {
+    let profile = build(json!({"multiPoint": {"enabled": negative()}})).unwrap();
+    assert_eq!(scores(&profile), [("Taints", 3), ("Affinity", 2), ("Images", -1)]);
+    let disabled_elsewhere = json!({
+        "score": {"disabled": enable(&["*"]), "enabled": negative()},
+    });
+    let error = build(disabled_elsewhere).map(|_| ()).unwrap_err();
+    assert_eq!(error, ProfileError::WeightOverflow("score"));
+}
+
+#[test]
+fn of_two_entries_for_a_default_the_last_takes_its_place() {
+    let user = PluginSet {
+        enabled: vec![PluginRef::new("Taints", 5), PluginRef::new("Taints", 7)],
+        disabled: vec![PluginRef::new("Ports", 9)],
+    };
+    let merged = merge_defaults(&defaults(), &user);
+    let weights: Vec<_> = merged.enabled.iter().map(|own| (&*own.name, own.weight)).collect();
+    let expected =
+        [("Sort", 0), ("Name", 0), ("Taints", 7), ("Affinity", 2), ("Images", 1), ("Binder", 0)];
+    assert_eq!(weights[..6], expected);
+    assert_eq!(weights[6], ("Taints", 5));
+    assert_eq!(merged.disabled, [PluginRef::new("Ports", 0)]);
+}
+
+#[test]
+fn points_of_pod_groups_are_expanded_by_name() {
+    let mut registry = registry();
+    for (name, points) in [
+        ("Generator", vec![ExtensionPoint::PlacementGenerate]),
+        ("Other", vec![ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore]),
+    ] {
+        let mut plugin = Plugin::new(name, Fake).no_events().build();
+        plugin.group_points = points.into_iter().collect();
+        registry.register(name, move |_| Ok(plugin.clone())).unwrap();
+    }
+    let build = |plugins: Value| {
+        Profile::build(&config(json!({ "plugins": plugins })), &defaults(), &registry)
+    };
+    let weighted = json!([{"name": "Other", "weight": 4}]);
+    let profile = build(json!({"multiPoint": {"enabled": weighted}})).unwrap();
+    assert_eq!(profile.plugins_at(ExtensionPoint::PlacementScore), [PluginName::from("Other")]);
+    assert_eq!(profile.weight_at(ExtensionPoint::PlacementScore, "Other"), Some(4));
+    assert_eq!(profile.weight_at(ExtensionPoint::PlacementGenerate, "Other"), None);
+    let rows = [
+        (
+            json!({"multiPoint": {"enabled": enable(&["Generator", "Other"])}}),
+            "at most one placement generate plugin is allowed for profile with scheduler name \"a\"",
+        ),
+        (
+            json!({"placementScore": {"enabled": enable(&["Generator"])}}),
+            "plugin \"Generator\" does not extend PlacementScorePlugin plugin",
+        ),
+        (
+            json!({"placementGenerate": {"enabled": enable(&["Nope"])}}),
+            "PlacementGeneratePlugin \"Nope\" does not exist",
+        ),
+    ];
+    for (plugins, expected) in rows {
+        assert_eq!(build(plugins).map(|_| ()).unwrap_err().to_string(), expected);
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Node, NodeBits, NodeIx, Plugin,
-    Pod, QueueingHint, Status, Verdicts,
+    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, MAX_NODE_SCORE, MIN_NODE_SCORE,
+    Node, NodeBits, NodeIx, PendingPods, Plugin, Pod, QueueingHint, Status, Time, Verdicts,
+    WaitingPods,
 };
 
 /// A plugin and a small cluster to run it against.
@@ -37,8 +38,11 @@ use crate::{
 /// assert_eq!(run.verdicts["b"].message(), "node(s) had no ssd");
 /// ```
 pub struct Harness {
-    plugin: Plugin,
-    cluster: Cluster,
+    pub(super) plugin: Plugin,
+    pub(super) cluster: Cluster,
+    pub(super) waiting: WaitingPods,
+    pub(super) pending: PendingPods,
+    pub(super) now: Time,
 }
 
 /// What a plugin said about one pod.
@@ -93,7 +97,13 @@ enum Form {
 impl Harness {
     /// A harness with an empty cluster.
     pub fn new(plugin: Plugin) -> Self {
-        Self { plugin, cluster: Cluster::default() }
+        Self {
+            plugin,
+            cluster: Cluster::default(),
+            waiting: WaitingPods::new(),
+            pending: PendingPods::new(),
+            now: Time::ZERO,
+        }
     }
 
     /// Adds or replaces a node.
@@ -101,6 +111,28 @@ impl Harness {
     pub fn node(mut self, node: Node) -> Self {
         self.cluster.set_node(&node);
         self
+    }
+
+    /// Adds or replaces a node given as the API server gives it. Of its further fields those are kept
+    /// that the plugin asked for, as in the daemon.
+    ///
+    /// # Panics
+    /// The object is no node.
+    #[must_use]
+    pub fn node_from_json(self, node: &Value) -> Self {
+        let (node, problems) =
+            Node::from_json(node, &self.plugin.extra_fields).expect("the object is a node");
+        assert!(problems.is_empty(), "{problems:?}");
+        self.node(node)
+    }
+
+    /// A pod given as the API server gives it. Of its further fields those are kept that the plugin
+    /// asked for, as in the daemon.
+    ///
+    /// # Panics
+    /// The object is no pod.
+    pub fn pod_from_json(&self, pod: &Value) -> Pod {
+        Pod::from_json(pod, &self.plugin.extra_fields).expect("the object is a pod")
     }
 
     /// Places a pod on the node it names.
@@ -134,7 +166,8 @@ impl Harness {
     /// that the one-node form says the same.
     ///
     /// # Panics
-    /// The two forms disagree.
+    /// The two forms disagree, or a normalised score is not within 0 to 100: the engine would fail the
+    /// attempt.
     #[track_caller]
     pub fn run(&self, pod: &Pod) -> Run {
         let set = self.run_form(pod, Form::Set);
@@ -255,6 +288,10 @@ impl Harness {
             }
         }
         run.scores = by_name(&scores);
+        for (node, score) in &run.scores {
+            let range = MIN_NODE_SCORE..=MAX_NODE_SCORE;
+            assert!(range.contains(score), "the score {score} of node {node} is not in {range:?}");
+        }
     }
 
     fn name(&self, ix: NodeIx) -> String {
@@ -301,6 +338,33 @@ mod tests {
     fn forms_that_disagree_are_found() {
         let plugin = Plugin::new("Forgetful", Forgetful).filter().build();
         Harness::new(plugin).node(node("a").build()).run(&pod("p").build());
+    }
+
+    /// Compares a field of the pod with one of the node.
+    struct Extra;
+
+    impl Filter for Extra {
+        fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+            match pod.extra.get("/spec/tier") == node.extra("/metadata/annotations/tier") {
+                true => Status::success(),
+                false => Status::unresolvable("another tier"),
+            }
+        }
+    }
+
+    #[test]
+    fn fields_are_kept_as_the_plugin_asked_for_them() {
+        let node = serde_json::json!({"metadata": {"name": "a", "annotations": {"tier": "gold"}}});
+        let pod = serde_json::json!({"metadata": {"name": "p"}, "spec": {"tier": "gold"}});
+        let asks =
+            Plugin::new("Extra", Extra).filter().keep_node_field("/metadata/annotations/tier");
+        let forgets = Harness::new(asks.build()).node_from_json(&node);
+        assert!(forgets.run(&forgets.pod_from_json(&pod)).feasible().is_empty());
+
+        let asks =
+            Plugin::new("Extra", Extra).filter().keep_node_field("/metadata/annotations/tier");
+        let both = Harness::new(asks.keep_pod_field("/spec/tier").build()).node_from_json(&node);
+        assert_eq!(both.run(&both.pod_from_json(&pod)).feasible(), ["a"]);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Builders for tests: pods and nodes in one line each, clusters from them.
 
+mod commit;
 mod harness;
 mod node;
 mod pod;
 
+pub use commit::Commit;
 pub use harness::{Harness, Run};
 pub use node::{NodeBuilder, node};
 pub use pod::{PodBuilder, pod};

@@ -1,8 +1,7 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use framework::testing::{PodBuilder, cluster, node, pod};
-use framework::{Code, NominatedPods, Time, Uid, WaitingPod};
+use framework::{Code, PendingPods, Time, Uid, WaitingPod};
 use serde_json::{Value, json};
 
 use super::*;
@@ -119,19 +118,12 @@ fn a_filter_without_its_pre_filter_is_as_strict() {
     }
 }
 
-struct NoNominations;
-
-impl NominatedPods for NoNominations {
-    fn nominated_to(&self, _node: &str) -> Vec<Arc<Pod>> {
-        Vec::new()
-    }
-}
-
 #[test]
 fn preemption_says_that_it_is_not_built() {
     let (cluster, mut commands) = (Cluster::default(), Vec::new());
     let waiting: BTreeMap<Uid, WaitingPod> = BTreeMap::new();
-    let mut handle = Handle::new(&cluster, &waiting, &NoNominations, Time::ZERO, &mut commands);
+    let pending = PendingPods::new();
+    let mut handle = Handle::new(&cluster, &waiting, &pending, &(), Time::ZERO, &mut commands);
     for (name, message) in [
         ("DefaultPreemption", "preemption: plugin DefaultPreemption is not built yet."),
         ("DynamicResources", ""),

@@ -1,0 +1,209 @@
+//! What becomes of a failed attempt: event, condition, nomination, and where the pod goes.
+
+use engine::{EffectKind, Outcome};
+use framework::testing::{PodBuilder, pod};
+use framework::{Status, api};
+
+use crate::harness::*;
+
+/// Turns pods down by their label `turn`.
+fn turner() -> Fake {
+    fake("Turner").no_events().filter(|pod, _| match pod.labels.get("turn") {
+        Some("down") => no("full"),
+        Some("over") => Status::error("broken"),
+        _ => yes(),
+    })
+}
+
+fn condition(reason: &str, message: &str) -> api::PodCondition {
+    api::PodCondition {
+        type_: "PodScheduled".to_owned(),
+        status: "False".to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+const FULL: &str = "0/3 nodes are available: 3 full.";
+
+#[test]
+fn a_failure_is_told_as_an_event_and_a_condition() {
+    let rows = [
+        ("down", "Unschedulable", FULL, "unschedulable default-scheduler"),
+        (
+            "over",
+            "SchedulerError",
+            "running \"Turner\" filter plugin: broken",
+            "error default-scheduler",
+        ),
+    ];
+    for (turn, reason, message, counted) in rows {
+        let mut world = world([turner()]);
+        world.schedule(pod("p").label("turn", turn).with(|pod| pod.metadata.generation = 7));
+        let event = format!("Warning FailedScheduling Scheduling: {message}");
+        assert_eq!(world.events(), [event]);
+        assert_eq!(world.condition("p"), Some(format!("{reason}: {message}")));
+        let is_patch = |kind: &EffectKind| {
+            matches!(kind, EffectKind::PatchPodStatus { observed_generation: 7, .. })
+        };
+        assert!(world.history.iter().any(|effect| is_patch(&effect.kind)));
+        assert_eq!(world.probe.attempts, [counted]);
+    }
+}
+
+#[test]
+fn a_condition_that_says_the_same_is_not_written_again() {
+    // Condition the pod has, patches.
+    let rows = [
+        (condition("Unschedulable", FULL), 0),
+        (condition("SchedulerError", FULL), 1),
+        (condition("Unschedulable", "0/2 nodes are available: 2 full."), 1),
+        (api::PodCondition { status: "True".to_owned(), ..condition("Unschedulable", FULL) }, 1),
+        (api::PodCondition { type_: "Ready".to_owned(), ..condition("Unschedulable", FULL) }, 1),
+    ];
+    for (known, patches) in rows {
+        let mut world = world([turner()]);
+        let with = |pod: &mut api::Pod| pod.status.conditions.push(known.clone());
+        world.schedule(pod("p").label("turn", "down").with(with));
+        assert_eq!(world.patches("p").len(), patches, "{known:?}");
+        assert_eq!(world.events().len(), 1, "the event is recorded each time");
+    }
+}
+
+#[test]
+fn a_long_message_is_cut_in_the_event_only() {
+    let long = fake("Long").pre_filter(|_| Err(Status::unschedulable("é".repeat(2000))));
+    let mut world = world([long]);
+    world.schedule(pod("p"));
+    let EffectKind::Event(event) = &world.history[0].kind else { panic!("an event comes first") };
+    assert!(event.note.len() <= 1024 && event.note.ends_with(" ..."));
+    assert!(world.condition("p").unwrap().len() > 4000);
+}
+
+/// A world in which pods fail at the place their label `fails` names, with a node `a`.
+fn failing_world() -> World {
+    let fails = |pod: &framework::Pod, at: &str| pod.labels.get("fails") == Some(at);
+    let plugin = fake("Fragile")
+        .no_events()
+        .pre_filter(move |pod| match fails(pod, "prefilter") {
+            true => Err(Status::error("x")),
+            false => Ok(framework::PreFilterResult::default()),
+        })
+        .filter(move |pod, _| if fails(pod, "filter") { no("x") } else { yes() })
+        .score(move |pod, _| if fails(pod, "score") { Ok(-1) } else { Ok(0) })
+        .reserve(move |pod, _| if fails(pod, "reserve") { no("x") } else { yes() })
+        .permit(move |pod, _| match fails(pod, "permit") {
+            true => framework::PermitVerdict::Reject(no("x")),
+            false => framework::PermitVerdict::Allow,
+        })
+        .pre_flight(|_| framework::PreBindPreFlight::Run { allow_parallel: false })
+        .pre_bind(move |pod, _| {
+            framework::PreBindStep::Done(if fails(pod, "prebind") { no("x") } else { yes() })
+        })
+        .post_filter(|pod, _, _| framework::PostFilterResult {
+            status: no("no help"),
+            nominating: match pod.labels.get("nominate") {
+                Some(node) => framework::NominatingInfo::Override(node.into()),
+                None => framework::NominatingInfo::Noop,
+            },
+        });
+    Setup::new([plugin]).nodes(&["a", "b"])
+}
+
+#[test]
+fn the_nomination_is_cleared_kept_or_set_by_where_the_attempt_failed() {
+    type Row = (fn(PodBuilder) -> PodBuilder, &'static str, Option<&'static str>);
+    // The pod (nominated to `x`, which does not exist), what is written.
+    let rows: [Row; 8] = [
+        (|pod| pod.label("fails", "prefilter"), "error", Some("")),
+        (|pod| pod.label("fails", "score"), "error", Some("")),
+        (|pod| pod.label("fails", "filter"), "no fit, nothing nominated", None),
+        (|pod| pod.label("fails", "filter").label("nominate", "a"), "no fit", Some("a")),
+        (|pod| pod.label("fails", "filter").label("nominate", "x"), "no fit, the same", None),
+        (|pod| pod.label("fails", "filter").label("nominate", ""), "no fit, taken away", Some("")),
+        (|pod| pod.label("fails", "reserve"), "reserve", Some("")),
+        (|pod| pod.label("fails", "permit"), "permit", Some("")),
+    ];
+    for (change, what, written) in rows {
+        let mut world = failing_world();
+        world.schedule(change(pod("p").nominated("x")));
+        let patches = world.patches("p");
+        let [patch] = patches.as_slice() else { panic!("{what}: one patch, not {patches:?}") };
+        assert_eq!(patch.nominated_node_name.as_deref(), written, "{what}");
+        assert!(patch.condition.is_some(), "{what}: in one go with the condition");
+    }
+}
+
+#[test]
+fn a_failing_binding_cycle_takes_the_nomination_back() {
+    let mut world = failing_world();
+    world.pod(pod("p").label("fails", "prebind"));
+    world.run();
+    let nominations: Vec<_> =
+        world.patches("p").into_iter().map(|patch| patch.nominated_node_name).collect();
+    assert_eq!(nominations[0].as_deref(), Some("a"), "for the sake of PreBind");
+    let name = &world.server[&key("p")].status.nominated_node_name;
+    // The pod that failed was seen before its nomination came back from the server.
+    assert!(nominations.len() == 2 && (name == "a" || name.is_empty()));
+}
+
+/// A pod whose Bind to `a` is open.
+fn bound_soon() -> (World, engine::EffectId) {
+    let mut world = world([fit()]);
+    world.schedule(pod("p"));
+    let (bind, _) = world.take_bind("p");
+    (world, bind)
+}
+
+fn refused() -> framework::Answer {
+    framework::Answer::Error("refused".to_owned())
+}
+
+#[test]
+fn a_pod_that_is_gone_is_told_of_but_not_requeued() {
+    let (mut world, bind) = bound_soon();
+    world.delete("p");
+    world.answer(bind, &refused());
+    assert_eq!((world.place("p"), world.engine.queue().counts()), ("nowhere", Default::default()));
+    assert_eq!((world.events().len(), world.patches("p").len()), (1, 1));
+}
+
+#[test]
+fn a_pod_that_is_bound_meanwhile_is_told_of_but_not_requeued() {
+    let (mut world, bind) = bound_soon();
+    world.update("p", |pod| pod.spec.node_name = "b".to_owned());
+    world.answer(bind, &refused());
+    assert_eq!((world.place("p"), world.engine.queue().counts()), ("placed", Default::default()));
+    assert_eq!(world.events().len(), 1);
+}
+
+#[test]
+fn a_pod_that_is_replaced_meanwhile_is_not_told_of() {
+    let (mut world, bind) = bound_soon();
+    world.pod(pod("p").uid("new").gate("hold"));
+    let before = world.engine.queue().counts();
+    world.answer(bind, &refused());
+    assert_eq!(world.engine.queue().counts(), before);
+    assert_eq!((world.events(), world.patches("p")), (vec![], vec![]));
+}
+
+#[test]
+fn a_pod_comes_back_as_it_is_now() {
+    let (mut world, bind) = bound_soon();
+    world.update("p", |pod| drop(pod.metadata.labels.insert("new".into(), "yes".into())));
+    world.answer(bind, &refused());
+    let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
+    assert_eq!(queued.pod.labels.get("new"), Some("yes"));
+    assert_eq!((queued.attempts, queued.consecutive_errors), (1, 1));
+}
+
+#[test]
+fn pods_that_make_no_sense_to_try_are_skipped() {
+    let mut world = world([turner()]);
+    world.pod(pod("p"));
+    world.terminate("p");
+    assert_eq!(world.attempt(), Outcome::Skipped);
+    let text = "Warning FailedScheduling Scheduling: skip schedule deleting pod: default/p";
+    assert_eq!((world.events(), world.patches("p")), (vec![text.to_owned()], vec![]));
+    assert_eq!((world.place("p"), world.engine.queue().counts().in_flight), ("nowhere", 0));
+}

@@ -1,0 +1,369 @@
+//! Plugins whose answers a test writes down beforehand.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use framework::*;
+
+use super::{no, node_event, pod_event, yes};
+
+/// What plugins were asked, in order: `Point Plugin about-what`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub(crate) fn push(&self, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// What was asked so far, and forgets it.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was asked so far at these points, and forgets everything.
+    pub(crate) fn take_of(&self, points: &[&str]) -> Vec<String> {
+        let mut lines = self.take();
+        lines.retain(|line| points.iter().any(|point| line.split(' ').next() == Some(point)));
+        lines
+    }
+}
+
+type Hint = fn(&Fake, &Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String>;
+
+/// Declares the script of each extension point and the method that sets it.
+macro_rules! scripts {
+    ($($point:ident: fn($($arg:ty),*) -> $answer:ty;)*) => {
+        /// A plugin that implements the points it has a script for.
+        #[derive(Default)]
+        pub(crate) struct Fake {
+            name: &'static str,
+            log: Log,
+            weight: i32,
+            events: Option<Vec<(ClusterEvent, Option<Hint>)>>,
+            $($point: Option<Box<dyn Fn($($arg),*) -> $answer + Send + Sync>>,)*
+        }
+
+        impl Fake {
+            $(pub(crate) fn $point(
+                mut self,
+                script: impl Fn($($arg),*) -> $answer + Send + Sync + 'static,
+            ) -> Self {
+                self.$point = Some(Box::new(script));
+                self
+            })*
+        }
+    };
+}
+
+scripts! {
+    queue_sort: fn(&QueuedPod, &QueuedPod) -> bool;
+    pre_enqueue: fn(&Pod, &Cluster) -> Status;
+    pre_filter: fn(&Pod) -> Result<PreFilterResult, Status>;
+    add_pod: fn(&mut CycleState, &Pod, &NodeView<'_>) -> Status;
+    filter: fn(&Pod, &NodeView<'_>) -> Status;
+    post_filter: fn(&Pod, &Verdicts, &mut Handle<'_>) -> PostFilterResult;
+    pre_score: fn(&Pod) -> Status;
+    score: fn(&Pod, &NodeView<'_>) -> Result<i64, Status>;
+    normalize: fn(&mut [i64]) -> Status;
+    reserve: fn(&Pod, &str) -> Status;
+    unreserve: fn(&Pod, &str) -> ();
+    permit: fn(&Pod, &mut Handle<'_>) -> PermitVerdict;
+    pre_flight: fn(&Pod) -> PreBindPreFlight;
+    pre_bind: fn(&Pod, PreBindInput<'_>) -> PreBindStep;
+    bind: fn(&Pod, &str) -> BindStep;
+    post_bind: fn(&Pod, &str) -> ();
+}
+
+/// A plugin without any point yet.
+pub(crate) fn fake(name: &'static str) -> Fake {
+    Fake { name, ..Fake::default() }
+}
+
+impl Fake {
+    /// Sets the weight of its scores.
+    pub(crate) fn weight(mut self, weight: i32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// No event helps the pods it rejects, unless [`on`](Self::on) names one.
+    pub(crate) fn no_events(mut self) -> Self {
+        self.events.get_or_insert_default();
+        self
+    }
+
+    /// This event helps the pods it rejects.
+    pub(crate) fn on(mut self, event: ClusterEvent) -> Self {
+        self.events.get_or_insert_default().push((event, None));
+        self
+    }
+
+    /// This event helps the pods it rejects if the hint says so.
+    pub(crate) fn on_with_hint(mut self, event: ClusterEvent, hint: Hint) -> Self {
+        self.events.get_or_insert_default().push((event, Some(hint)));
+        self
+    }
+
+    pub(crate) const fn sorts(&self) -> bool {
+        self.queue_sort.is_some()
+    }
+
+    pub(crate) const fn binds(&self) -> bool {
+        self.bind.is_some()
+    }
+
+    pub(super) const fn weight_of_scores(&self) -> i32 {
+        self.weight
+    }
+
+    fn note(&self, point: &str, about: impl std::fmt::Display) {
+        self.log.push(format!("{point} {} {about}", self.name));
+    }
+
+    /// The plugin, which tells `log` of every call.
+    pub(super) fn plugin(mut self, log: &Log) -> Plugin {
+        self.log = log.clone();
+        let events = self.events.take();
+        let points = [
+            self.queue_sort.is_some(),
+            self.pre_enqueue.is_some(),
+            self.pre_filter.is_some(),
+            self.add_pod.is_some(),
+            self.filter.is_some(),
+            self.post_filter.is_some(),
+            self.pre_score.is_some(),
+            self.score.is_some(),
+            self.normalize.is_some(),
+            self.reserve.is_some() || self.unreserve.is_some(),
+            self.permit.is_some(),
+            self.pre_bind.is_some() || self.pre_flight.is_some(),
+            self.bind.is_some(),
+            self.post_bind.is_some(),
+        ];
+        let mut builder = Plugin::new(self.name, self);
+        let add: [fn(PluginBuilder<Self>) -> PluginBuilder<Self>; 14] = [
+            PluginBuilder::queue_sort,
+            PluginBuilder::pre_enqueue,
+            PluginBuilder::pre_filter,
+            PluginBuilder::pre_filter_extensions,
+            PluginBuilder::filter,
+            PluginBuilder::post_filter,
+            PluginBuilder::pre_score,
+            PluginBuilder::score,
+            PluginBuilder::normalize_score,
+            PluginBuilder::reserve,
+            PluginBuilder::permit,
+            PluginBuilder::pre_bind,
+            PluginBuilder::bind,
+            PluginBuilder::post_bind,
+        ];
+        for (add, _) in add.into_iter().zip(points).filter(|(_, scripted)| *scripted) {
+            builder = add(builder);
+        }
+        if let Some(events) = events {
+            builder = builder.no_events();
+            for (event, hint) in events {
+                builder = match hint {
+                    None => builder.on(event),
+                    Some(hint) => builder.on_with_hint(event, hint),
+                };
+            }
+        }
+        builder.build()
+    }
+}
+
+/// Calls the script of a point that has one.
+macro_rules! ask {
+    ($fake:ident.$point:ident($($arg:expr),*)) => {
+        ($fake.$point.as_ref().expect("a point is implemented where it has a script"))($($arg),*)
+    };
+}
+
+impl QueueSort for Fake {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        ask!(self.queue_sort(a, b))
+    }
+}
+
+impl PreEnqueue for Fake {
+    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
+        self.note("PreEnqueue", &pod.key.name);
+        ask!(self.pre_enqueue(pod, cluster))
+    }
+}
+
+impl PreFilter for Fake {
+    fn pre_filter(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        self.note("PreFilter", &pod.key.name);
+        ask!(self.pre_filter(pod))
+    }
+}
+
+impl PreFilterExtensions for Fake {
+    fn add_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, node: &NodeView<'_>) -> Status {
+        self.note("AddPod", format!("{} on {}", other.key.name, node.name()));
+        ask!(self.add_pod(state, other, node))
+    }
+
+    fn remove_pod(&self, _: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
+        yes()
+    }
+}
+
+impl Filter for Fake {
+    fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        self.note("Filter", format!("{} on {}", pod.key.name, node.name()));
+        ask!(self.filter(pod, node))
+    }
+}
+
+impl PostFilter for Fake {
+    fn post_filter(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        verdicts: &Verdicts,
+        handle: &mut Handle<'_>,
+    ) -> PostFilterResult {
+        self.note("PostFilter", &pod.key.name);
+        ask!(self.post_filter(pod, verdicts, handle))
+    }
+}
+
+impl PreScore for Fake {
+    fn pre_score(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+    ) -> Status {
+        let names: Vec<&str> = nodes.iter().map(|node| &**cluster.node_name(*node)).collect();
+        self.note("PreScore", names.join(","));
+        ask!(self.pre_score(pod))
+    }
+}
+
+impl Score for Fake {
+    fn score(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        self.note("Score", format!("{} on {}", pod.key.name, node.name()));
+        ask!(self.score(pod, node))
+    }
+}
+
+impl NormalizeScore for Fake {
+    fn normalize_score(
+        &self,
+        _: &CycleState,
+        pod: &Pod,
+        _: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Status {
+        self.note("Normalize", &pod.key.name);
+        ask!(self.normalize(scores))
+    }
+}
+
+impl Reserve for Fake {
+    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &Cluster) -> Status {
+        self.note("Reserve", format!("{} on {node}", pod.key.name));
+        self.reserve.as_ref().map_or(yes(), |reserve| reserve(pod, node))
+    }
+
+    fn unreserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &mut Handle<'_>) {
+        self.note("Unreserve", format!("{} on {node}", pod.key.name));
+        if let Some(unreserve) = &self.unreserve {
+            unreserve(pod, node);
+        }
+    }
+}
+
+impl Permit for Fake {
+    fn permit(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        handle: &mut Handle<'_>,
+    ) -> PermitVerdict {
+        self.note("Permit", format!("{} on {node}", pod.key.name));
+        ask!(self.permit(pod, handle))
+    }
+}
+
+impl PreBind for Fake {
+    /// Without a script there is something to do, alone.
+    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Cluster) -> PreBindPreFlight {
+        self.note("PreFlight", &pod.key.name);
+        let run = PreBindPreFlight::Run { allow_parallel: false };
+        self.pre_flight.as_ref().map_or(run, |pre_flight| pre_flight(pod))
+    }
+
+    fn pre_bind(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &str,
+        _: &Cluster,
+        input: PreBindInput<'_>,
+    ) -> PreBindStep {
+        self.note("PreBind", format!("{} {input:?}", pod.key.name));
+        ask!(self.pre_bind(pod, input))
+    }
+}
+
+impl Bind for Fake {
+    fn bind(&self, _: &CycleState, pod: &Pod, node: &str) -> BindStep {
+        self.note("Bind", format!("{} to {node}", pod.key.name));
+        ask!(self.bind(pod, node))
+    }
+}
+
+impl PostBind for Fake {
+    fn post_bind(&self, _: &CycleState, pod: &Pod, node: &str) {
+        self.note("PostBind", format!("{} to {node}", pod.key.name));
+        ask!(self.post_bind(pod, node));
+    }
+}
+
+/// NodeResourcesFit in a few lines: cpu and number of pods.
+pub(crate) fn fit() -> Fake {
+    let grows = node_event(ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE);
+    let shrinks = pod_event(ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN);
+    fake("Fit").on(grows).on(shrinks).filter(|pod, node| {
+        let free = node.allocatable().milli_cpu - node.requested().milli_cpu;
+        match node.pod_count() < node.allowed_pods() {
+            false => no("Too many pods"),
+            true if pod.requests.fit.milli_cpu > free => no("Insufficient cpu"),
+            true => yes(),
+        }
+    })
+}
+
+/// SchedulingGates in a few lines.
+pub(crate) fn gates() -> Fake {
+    fake("Gates").on(pod_event(ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)).pre_enqueue(
+        |pod, _| if pod.spec.scheduling_gates.is_empty() { yes() } else { no("gated") },
+    )
+}
+
+/// Keeps pods labelled `held` from being scheduled, and their nominations as they are.
+pub(crate) fn held() -> [Fake; 2] {
+    let held = fake("Held").no_events().filter(|pod, _| match pod.labels.get("held") {
+        Some(_) => no("held"),
+        None => yes(),
+    });
+    [
+        held,
+        fake("Keep").post_filter(|_, _, _| PostFilterResult {
+            status: Status::with_reasons(Code::Unschedulable, Vec::new()),
+            nominating: NominatingInfo::Noop,
+        }),
+    ]
+}

@@ -1,0 +1,41 @@
+//! A world around the engine: scripted plugins, an API server as plain data, virtual time.
+
+mod fake;
+mod ports;
+mod world;
+
+pub(crate) use fake::{Fake, Log, fake, fit, gates, held};
+pub(crate) use ports::{Extenders, Recorder};
+pub(crate) use world::{Setup, World, key, world};
+
+use framework::{ActionType, ClusterEvent, EventResource, Status};
+
+/// The plugin agrees.
+pub(crate) fn yes() -> Status {
+    Status::success()
+}
+
+/// The plugin turns the pod or node down, for now.
+pub(crate) fn no(reason: &'static str) -> Status {
+    Status::unschedulable(reason)
+}
+
+/// The plugin turns the pod or node down, and evicting pods would not help.
+pub(crate) fn never(reason: &'static str) -> Status {
+    Status::unresolvable(reason)
+}
+
+/// A status with this code and a reason.
+pub(crate) fn status(code: framework::Code, reason: &'static str) -> Status {
+    Status::new(code, reason)
+}
+
+/// An event about nodes.
+pub(crate) fn node_event(action: ActionType) -> ClusterEvent {
+    ClusterEvent::new(EventResource::Node, action)
+}
+
+/// An event about pods.
+pub(crate) fn pod_event(action: ActionType) -> ClusterEvent {
+    ClusterEvent::new(EventResource::Pod, action)
+}

@@ -1,0 +1,458 @@
+//! The engine, the API server it talks to, and the time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use engine::cycle::{Extender, Form};
+use engine::ports::Ports;
+use engine::profile::{PluginRef, Profiles, SchedulerProfile};
+use engine::queue::Place;
+use engine::{
+    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Outcome, TieBreak,
+};
+use framework::testing::{NodeBuilder, PodBuilder};
+use framework::*;
+
+use super::{Extenders, Fake, Log, Recorder};
+
+pub(crate) fn key(name: &str) -> PodKey {
+    PodKey::new("default", name)
+}
+
+/// A world with these plugins and three nodes, `a`, `b` and `c`.
+pub(crate) fn world(plugins: impl IntoIterator<Item = Fake>) -> World {
+    Setup::new(plugins).nodes(&["a", "b", "c"])
+}
+
+struct Sort;
+
+impl QueueSort for Sort {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp)
+    }
+}
+
+struct DefaultBinder;
+
+impl Bind for DefaultBinder {
+    fn bind(&self, _: &CycleState, pod: &Pod, node: &str) -> BindStep {
+        BindStep::Bind(Binding { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.into() })
+    }
+}
+
+/// A world to be.
+pub(crate) struct Setup {
+    plugins: Vec<(Plugin, i32)>,
+    log: Log,
+    pub(crate) extenders: Vec<Extender>,
+    pub(crate) percentage: i32,
+    pub(crate) seed: u64,
+    pub(crate) tie_break: TieBreak,
+    pub(crate) form: Form,
+}
+
+impl Setup {
+    /// One profile, `default-scheduler`, with these plugins in this order, and with one that sorts and
+    /// one that binds if none of them does. The best node is the first by name.
+    pub(crate) fn new(plugins: impl IntoIterator<Item = Fake>) -> Self {
+        let (log, mut sorts, mut binds, mut all) = (Log::default(), false, false, Vec::new());
+        for fake in plugins {
+            sorts |= fake.sorts();
+            binds |= fake.binds();
+            let weight = fake.weight_of_scores();
+            all.push((fake.plugin(&log), weight));
+        }
+        if !sorts {
+            all.push((Plugin::new("Sort", Sort).queue_sort().build(), 0));
+        }
+        if !binds {
+            all.push((Plugin::new("DefaultBinder", DefaultBinder).bind().build(), 0));
+        }
+        Self {
+            plugins: all,
+            log,
+            extenders: Vec::new(),
+            percentage: 0,
+            seed: 0,
+            tie_break: TieBreak::FirstByName,
+            form: Form::Set,
+        }
+    }
+
+    /// Adds a plugin that is no fake, behind all others.
+    pub(crate) fn plugin(mut self, plugin: Plugin) -> Self {
+        self.plugins.push((plugin, 0));
+        self
+    }
+
+    /// The world without nodes.
+    pub(crate) fn build(self) -> World {
+        let mut registry = Registry::new();
+        let mut defaults = Vec::new();
+        for (plugin, weight) in self.plugins {
+            defaults.push(PluginRef::new(&plugin.name, weight));
+            let name = plugin.name.clone();
+            registry.register(&name, move |_| Ok(plugin.clone())).expect("names are unique");
+        }
+        let profile = SchedulerProfile {
+            scheduler_name: "default-scheduler".to_owned(),
+            ..SchedulerProfile::default()
+        };
+        let extended = !self.extenders.is_empty();
+        let profiles = Profiles::build(&[profile], &defaults, &registry, extended)
+            .expect("the profile is in order");
+        let mut config = EngineConfig::new(profiles);
+        config.extenders = self.extenders;
+        config.percentage_of_nodes_to_score = self.percentage;
+        config.seed = self.seed;
+        config.tie_break = self.tie_break;
+        config.form = self.form;
+        World {
+            engine: Engine::new(config),
+            now: Time::from_secs(1000),
+            extenders: Extenders::default(),
+            probe: Recorder::default(),
+            log: self.log,
+            history: Vec::new(),
+            open: VecDeque::new(),
+            server: BTreeMap::new(),
+            version: 0,
+        }
+    }
+
+    /// The world with these nodes.
+    pub(crate) fn nodes(self, names: &[&str]) -> World {
+        let mut world = self.build();
+        for name in names {
+            world.node(framework::testing::node(name));
+        }
+        world
+    }
+}
+
+/// The engine and everything around it.
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) now: Time,
+    pub(crate) extenders: Extenders,
+    pub(crate) probe: Recorder,
+    pub(crate) log: Log,
+    /// Every effect so far.
+    pub(crate) history: Vec<Effect>,
+    /// Effects nobody has carried out yet.
+    pub(crate) open: VecDeque<Effect>,
+    /// The pods the API server knows.
+    pub(crate) server: BTreeMap<PodKey, api::Pod>,
+    version: u64,
+}
+
+/// What comes in.
+impl World {
+    /// Calls into the engine and collects what it wants done.
+    pub(crate) fn on<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
+        let ports = &mut Ports { outside: &mut self.extenders, probe: &mut self.probe };
+        let answer = call(&mut self.engine, self.now, ports);
+        let effects = self.engine.take_effects();
+        self.history.extend(effects.iter().cloned());
+        self.open.extend(effects);
+        answer
+    }
+
+    pub(crate) fn apply(&mut self, change: Change) {
+        self.on(|engine, now, ports| engine.apply(change, now, ports));
+    }
+
+    /// A node appears or changes.
+    pub(crate) fn node(&mut self, node: NodeBuilder) {
+        self.apply(Change::Node(node.build()));
+    }
+
+    pub(crate) fn delete_node(&mut self, name: &str) {
+        self.apply(Change::NodeDeleted(name.into()));
+    }
+
+    /// A pod is created, or replaced, and the engine sees it.
+    pub(crate) fn pod(&mut self, pod: PodBuilder) {
+        let name = self.store(pod.api()).name;
+        self.see(&name);
+    }
+
+    /// The API server stores a pod under a new version.
+    pub(crate) fn store(&mut self, mut pod: api::Pod) -> PodKey {
+        self.version += 1;
+        pod.metadata.resource_version = self.version.to_string();
+        let key = PodKey::new(&pod.metadata.namespace, &pod.metadata.name);
+        self.server.insert(key.clone(), pod);
+        key
+    }
+
+    /// The API server changes a pod; the engine does not see it yet.
+    pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut api::Pod)) {
+        let mut pod = self.server[&key(name)].clone();
+        change(&mut pod);
+        self.store(pod);
+    }
+
+    /// The watch shows the pod as it is.
+    pub(crate) fn see(&mut self, name: &str) {
+        let pod = Pod::from_api(&self.server[&key(name)]);
+        self.apply(Change::Pod(Box::new(pod)));
+    }
+
+    /// The API server changes a pod and the watch shows it.
+    pub(crate) fn update(&mut self, name: &str, change: impl FnOnce(&mut api::Pod)) {
+        self.change(name, change);
+        self.see(name);
+    }
+
+    /// The pod gets its deletion timestamp.
+    pub(crate) fn terminate(&mut self, name: &str) {
+        let now = Some("2025-06-01T12:00:00Z".to_owned());
+        self.update(name, |pod| pod.metadata.deletion_timestamp = now);
+    }
+
+    /// The pod is gone, and the watch shows it.
+    pub(crate) fn delete(&mut self, name: &str) {
+        let pod = self.server.remove(&key(name)).expect("the pod exists");
+        let uid = Uid::from(pod.metadata.uid.as_str());
+        self.apply(Change::PodDeleted { key: key(name), uid });
+    }
+
+    pub(crate) fn answer(&mut self, effect: EffectId, answer: &Answer) {
+        self.on(|engine, now, ports| engine.answer(effect, answer, now, ports));
+    }
+
+    /// One attempt with the next pod.
+    pub(crate) fn try_attempt(&mut self) -> Option<Outcome> {
+        let attempt = self.on(|engine, now, ports| engine.schedule_one(now, ports))?;
+        Some(attempt.outcome)
+    }
+
+    /// One attempt with the next pod, which must exist.
+    #[track_caller]
+    pub(crate) fn attempt(&mut self) -> Outcome {
+        self.try_attempt().expect("a pod is ready")
+    }
+
+    /// A new pod and the attempt with it.
+    #[track_caller]
+    pub(crate) fn schedule(&mut self, pod: PodBuilder) -> Outcome {
+        self.pod(pod);
+        self.attempt()
+    }
+
+    /// Time passes, and nothing but what is due happens.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        self.pass_for(Duration::from_secs(seconds));
+    }
+
+    pub(crate) fn pass_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        for _ in 0..10_000 {
+            let due = self.engine.next_deadline().filter(|due| *due <= end);
+            let Some(due) = due else { break };
+            self.now = self.now.max(due);
+            self.on(|engine, now, ports| engine.tick(now, ports));
+        }
+        self.now = end;
+        self.on(|engine, now, ports| engine.tick(now, ports));
+    }
+}
+
+/// Carrying out what the engine wants.
+impl World {
+    /// Tries every pod that is ready and carries out every effect, until all is quiet.
+    #[track_caller]
+    pub(crate) fn run(&mut self) {
+        for _ in 0..100_000 {
+            if self.try_attempt().is_some() {
+                continue;
+            }
+            let Some(effect) = self.open.pop_front() else { return };
+            self.carry_out(effect);
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    /// Runs for a while: what becomes due is done, and everything that follows from it.
+    #[track_caller]
+    pub(crate) fn run_for(&mut self, seconds: u64) {
+        self.run();
+        for _ in 0..seconds {
+            self.pass(1);
+            self.run();
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect.kind {
+            EffectKind::Bind(binding) | EffectKind::ExtenderBind { binding, .. } => {
+                let answer = self.bind_on_server(&binding);
+                self.answer(effect.id, &answer);
+                if answer == Answer::ok() {
+                    self.see(&binding.pod.name);
+                }
+            }
+            EffectKind::Write(_) => self.answer(effect.id, &Answer::ok()),
+            EffectKind::ReadPod { pod, .. } => {
+                let answer = self.read_on_server(&pod);
+                self.answer(effect.id, &answer);
+            }
+            EffectKind::PatchPodStatus { pod, uid, patch, .. } => {
+                if self.patch_on_server(&pod, &uid, &patch) {
+                    self.see(&pod.name);
+                }
+            }
+            EffectKind::Event(_) => {}
+        }
+    }
+
+    /// What the API server makes of a Binding.
+    pub(crate) fn bind_on_server(&mut self, binding: &Binding) -> Answer {
+        let Some(pod) = self.server.get(&binding.pod) else {
+            return Answer::Gone(format!("pods {:?} not found", &*binding.pod.name));
+        };
+        if Uid::from(pod.metadata.uid.as_str()) != binding.uid {
+            return Answer::Conflict("the UID in the precondition does not match".to_owned());
+        }
+        if pod.metadata.deletion_timestamp.is_some() || !pod.spec.node_name.is_empty() {
+            return Answer::Conflict(format!("pod {} is already assigned", &*binding.pod.name));
+        }
+        self.change(&binding.pod.name, |pod| {
+            pod.spec.node_name = binding.node.to_string();
+            pod.status.nominated_node_name.clear();
+        });
+        Answer::ok()
+    }
+
+    pub(crate) fn read_on_server(&self, key: &PodKey) -> Answer {
+        match self.server.get(key) {
+            Some(pod) => Answer::Ok(serde_json::to_value(pod).ok()),
+            None => Answer::Gone(format!("pods {:?} not found", &*key.name)),
+        }
+    }
+
+    /// Returns whether there was such a pod.
+    pub(crate) fn patch_on_server(&mut self, key: &PodKey, uid: &Uid, patch: &StatusPatch) -> bool {
+        let known = self.server.get(key).is_some_and(|pod| Uid::from(&*pod.metadata.uid) == *uid);
+        if !known {
+            return false;
+        }
+        self.change(&key.name, |pod| {
+            if let Some(node) = &patch.nominated_node_name {
+                pod.status.nominated_node_name = node.to_string();
+            }
+            if let Some(condition) = &patch.condition {
+                pod.status.conditions.retain(|condition| condition.type_ != "PodScheduled");
+                pod.status.conditions.push(api::PodCondition {
+                    type_: "PodScheduled".to_owned(),
+                    status: if condition.status { "True" } else { "False" }.to_owned(),
+                    reason: condition.reason.to_string(),
+                    message: condition.message.to_string(),
+                });
+            }
+        });
+        true
+    }
+
+    /// The last effect that is not carried out yet and of this kind; it is taken off the list.
+    #[track_caller]
+    pub(crate) fn take_open(&mut self, is_meant: impl Fn(&EffectKind) -> bool) -> Effect {
+        let place = self.open.iter().rposition(|effect| is_meant(&effect.kind));
+        self.open.remove(place.expect("such an effect was asked for")).expect("the place exists")
+    }
+
+    /// The open Bind of a pod.
+    #[track_caller]
+    pub(crate) fn take_bind(&mut self, name: &str) -> (EffectId, Binding) {
+        let is_meant =
+            |kind: &EffectKind| matches!(kind, EffectKind::Bind(b) if *b.pod.name == *name);
+        let effect = self.take_open(is_meant);
+        let EffectKind::Bind(binding) = effect.kind else { unreachable!("only binds are meant") };
+        (effect.id, binding)
+    }
+
+    /// The open ReadPod.
+    #[track_caller]
+    pub(crate) fn take_read(&mut self) -> EffectId {
+        self.take_open(|kind| matches!(kind, EffectKind::ReadPod { .. })).id
+    }
+
+    /// The open Write.
+    #[track_caller]
+    pub(crate) fn take_write(&mut self) -> EffectId {
+        self.take_open(|kind| matches!(kind, EffectKind::Write(_))).id
+    }
+}
+
+/// Looking at what came of it.
+impl World {
+    /// Where the pod is.
+    pub(crate) fn place(&self, name: &str) -> &'static str {
+        let key = key(name);
+        let uid = self.server.get(&key).map(|pod| Uid::from(pod.metadata.uid.as_str()));
+        let uid = uid.as_ref();
+        match self.engine.queue().get(&key) {
+            Some((Place::Active, _)) => return "active",
+            Some((Place::Backoff, _)) => return "backoff",
+            Some((Place::ErrorBackoff, _)) => return "error backoff",
+            Some((Place::Unschedulable, _)) => return "unschedulable",
+            Some((Place::Gated, _)) => return "gated",
+            None => {}
+        }
+        let cache = self.engine.cache();
+        match uid {
+            Some(uid) if cache.is_assumed(uid) => "assumed",
+            Some(uid) if cache.placed(uid).is_some() => "placed",
+            _ => "nowhere",
+        }
+    }
+
+    /// The node the cache has the pod on.
+    pub(crate) fn node_of(&self, name: &str) -> Option<String> {
+        let cache = self.engine.cache();
+        let pods = cache.cluster().pods();
+        let mut placed = pods.filter(|placed| *placed.pod.key.name == *name);
+        placed.next().map(|placed| cache.cluster().node_name(placed.node).to_string())
+    }
+
+    /// `Type Reason Action: note` of every event so far.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let events = self.history.iter().filter_map(|effect| match &effect.kind {
+            EffectKind::Event(event) => Some(event),
+            _ => None,
+        });
+        events
+            .map(|event| {
+                let event_type = match event.event_type {
+                    EventType::Normal => "Normal",
+                    EventType::Warning => "Warning",
+                };
+                format!("{event_type} {} {}: {}", event.reason, event.action, event.note)
+            })
+            .collect()
+    }
+
+    /// The status patches for a pod so far.
+    pub(crate) fn patches(&self, name: &str) -> Vec<StatusPatch> {
+        let patches = self.history.iter().filter_map(|effect| match &effect.kind {
+            EffectKind::PatchPodStatus { pod, patch, .. } if *pod.name == *name => Some(patch),
+            _ => None,
+        });
+        patches.cloned().collect()
+    }
+
+    /// `Reason: message` of the last condition asked for.
+    pub(crate) fn condition(&self, name: &str) -> Option<String> {
+        let mut conditions = self.patches(name).into_iter().filter_map(|patch| patch.condition);
+        let condition = conditions.next_back()?;
+        assert!(!condition.status, "the scheduler never says that a pod is scheduled");
+        Some(format!("{}: {}", condition.reason, condition.message))
+    }
+
+    /// Names of the plugins on record as rejectors of a queued pod.
+    pub(crate) fn rejectors(&self, name: &str) -> Vec<String> {
+        let (_, queued) = self.engine.queue().get(&key(name)).expect("the pod is queued");
+        queued.unschedulable_plugins.iter().map(ToString::to_string).collect()
+    }
+}

@@ -1,0 +1,38 @@
+//! The engine from outside: changes go in, effects come out, plugins are scripted.
+//!
+//! Each module tells one part of the reference (kube-scheduler 1.36) as a story; [`harness`] is the
+//! world around the engine, [`invariants`] is what must hold whatever happens.
+
+// The name by which the rest of the workspace knows it.
+extern crate loadmaster_engine as engine;
+
+#[cfg(test)]
+mod binding;
+#[cfg(test)]
+mod cycle;
+#[cfg(test)]
+mod determinism;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod explain;
+#[cfg(test)]
+mod extenders;
+#[cfg(test)]
+mod failure;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod invariants;
+#[cfg(test)]
+mod nominated;
+#[cfg(test)]
+mod panics;
+#[cfg(test)]
+mod post_filter;
+#[cfg(test)]
+mod reserve_permit;
+#[cfg(test)]
+mod sampling;
+#[cfg(test)]
+mod scoring;

@@ -1,0 +1,197 @@
+//! Runs what follows on a chosen node: Reserve, Permit, and Unreserve.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Harness;
+use crate::{Cluster, Command, CycleState, Handle, PermitVerdict, Pod, Status, Time, WaitingPod};
+
+/// What a plugin said about a pod on its way to a node.
+pub struct Commit {
+    /// The status of Reserve.
+    pub reserve: Status,
+    /// The verdict of Permit; Allow where the plugin has none, or where Reserve failed.
+    pub permit: PermitVerdict,
+    /// What the plugin asked for through its handle.
+    pub commands: Vec<Command>,
+    state: CycleState,
+}
+
+impl Harness {
+    /// Lets time pass until `now`.
+    #[must_use]
+    pub fn at(mut self, now: Time) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Adds a pod that has no node yet.
+    #[must_use]
+    pub fn pending(mut self, pod: Pod) -> Self {
+        self.pending.insert(pod.key.clone(), Arc::new(pod));
+        self
+    }
+
+    /// Adds a pod that is assumed on the node it names and waits in Permit for this plugin.
+    ///
+    /// # Panics
+    /// The pod names no node, or one that was not added.
+    #[must_use]
+    pub fn waiting(mut self, pod: Pod) -> Self {
+        let unassigned = Pod { node_name: None, ..pod.clone() };
+        let node = pod.node_name.as_deref().and_then(|name| self.cluster.node_named(name));
+        let node = node.expect("a waiting pod names a node: use `.on(\"node\")`");
+        let until = self.now + Duration::from_mins(15);
+        let waiting = WaitingPod {
+            pod: Arc::new(pod.clone()),
+            node,
+            since: self.now,
+            pending: [(self.plugin.name.clone(), until)].into(),
+        };
+        self.waiting.insert(pod.uid.clone(), waiting);
+        self.pending(unassigned).pod(pod)
+    }
+
+    /// Assumes `pod` on `node` and runs Reserve and Permit, after PreFilter for what it leaves in the
+    /// cycle state.
+    ///
+    /// # Panics
+    /// PreFilter turns the pod down.
+    #[track_caller]
+    pub fn commit(&self, pod: &Pod, node: &str) -> Commit {
+        let mut state = CycleState::new();
+        if let Some(plugin) = &self.plugin.pre_filter
+            && let Err(status) = plugin.pre_filter(&mut state, pod, &self.cluster)
+        {
+            assert!(status.is_skip(), "PreFilter turns the pod down: {}", status.message());
+        }
+        let (cluster, assumed) = self.assume(pod, node);
+        let mut commit = Commit {
+            reserve: Status::success(),
+            permit: PermitVerdict::Allow,
+            commands: Vec::new(),
+            state,
+        };
+        if let Some(plugin) = &self.plugin.reserve {
+            commit.reserve = plugin.reserve(&mut commit.state, &assumed, node, &cluster);
+        }
+        if let Some(plugin) = self.plugin.permit.as_ref().filter(|_| commit.reserve.is_success()) {
+            let mut handle = self.handle(&cluster, &mut commit.commands);
+            commit.permit = plugin.permit(&mut commit.state, &assumed, node, &mut handle);
+        }
+        commit
+    }
+
+    /// Runs Unreserve for a pod that [`commit`](Self::commit) has brought on its way to `node`; returns
+    /// what the plugin asks for.
+    pub fn undo(&self, pod: &Pod, node: &str, mut commit: Commit) -> Vec<Command> {
+        let mut commands = Vec::new();
+        if let Some(plugin) = &self.plugin.reserve {
+            let (cluster, assumed) = self.assume(pod, node);
+            let mut handle = self.handle(&cluster, &mut commands);
+            plugin.unreserve(&mut commit.state, &assumed, node, &mut handle);
+        }
+        commands
+    }
+
+    /// The pod on its node, and the cluster with it.
+    fn assume(&self, pod: &Pod, node: &str) -> (Cluster, Arc<Pod>) {
+        let assumed = Arc::new(Pod { node_name: Some(node.into()), ..pod.clone() });
+        let mut cluster = self.cluster.clone();
+        cluster.place_pod(assumed.clone(), node);
+        (cluster, assumed)
+    }
+
+    fn handle<'a>(&'a self, cluster: &'a Cluster, commands: &'a mut Vec<Command>) -> Handle<'a> {
+        Handle::new(cluster, &self.waiting, &self.pending, &(), self.now, commands)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{node, pod};
+    use crate::{Permit, Plugin, Reserve};
+
+    /// Lets a pod pass when another waits, and takes that one along both ways.
+    struct Pair;
+
+    impl Pair {
+        fn other(handle: &Handle<'_>) -> Option<crate::Uid> {
+            handle.waiting.keys().next().cloned()
+        }
+    }
+
+    impl Reserve for Pair {
+        fn reserve(&self, state: &mut CycleState, _: &Pod, _: &str, _: &Cluster) -> Status {
+            state.write("reserved");
+            Status::success()
+        }
+
+        fn unreserve(&self, state: &mut CycleState, _: &Pod, _: &str, handle: &mut Handle<'_>) {
+            assert_eq!(state.read(), Some(&"reserved"));
+            let (plugin, message) = ("Pair".into(), format!("at {}", handle.now.as_nanos()));
+            if let Some(pod) = Self::other(handle) {
+                handle.command(Command::Reject { pod, plugin, message });
+            }
+        }
+    }
+
+    impl Permit for Pair {
+        fn permit(
+            &self,
+            _: &mut CycleState,
+            pod: &Pod,
+            node: &str,
+            handle: &mut Handle<'_>,
+        ) -> PermitVerdict {
+            assert_eq!(handle.cluster.pods().last().map(|placed| &placed.pod.key), Some(&pod.key));
+            assert_eq!(pod.node_name.as_deref(), Some(node));
+            match Self::other(handle) {
+                Some(pod) => {
+                    handle.command(Command::Allow { pod, plugin: "Pair".into() });
+                    PermitVerdict::Allow
+                }
+                None => {
+                    let names = handle.pending_in("default").map(|pod| &*pod.key.name);
+                    let reason = names.collect::<Vec<_>>().join(" ");
+                    PermitVerdict::Wait { timeout: Duration::from_secs(1), reason }
+                }
+            }
+        }
+    }
+
+    fn harness() -> Harness {
+        let plugin = Plugin::new("Pair", Pair).reserve().permit().build();
+        Harness::new(plugin).node(node("a").build())
+    }
+
+    #[test]
+    fn a_commit_shows_the_verdict_and_the_commands() {
+        let elsewhere = pod("x").namespace("defaults").build();
+        let alone = harness()
+            .pending(pod("p").build())
+            .pending(pod("q").build())
+            .pending(elsewhere)
+            .commit(&pod("p").build(), "a");
+        let (timeout, reason) = (Duration::from_secs(1), "p q".to_owned());
+        assert_eq!(alone.permit, PermitVerdict::Wait { timeout, reason });
+        assert!(alone.commands.is_empty() && alone.reserve.is_success());
+
+        let second = harness().waiting(pod("p").on("a").build()).commit(&pod("q").build(), "a");
+        assert_eq!(second.permit, PermitVerdict::Allow);
+        let (uid, plugin) = (pod("p").build().uid, "Pair".into());
+        assert_eq!(second.commands, [Command::Allow { pod: uid, plugin }]);
+    }
+
+    #[test]
+    fn an_undo_reads_the_state_of_the_commit() {
+        let harness = harness().waiting(pod("p").on("a").build());
+        let commit = harness.commit(&pod("q").build(), "a");
+        let commands = harness.at(Time::from_nanos(7)).undo(&pod("q").build(), "a", commit);
+        assert!(
+            matches!(&commands[..], [Command::Reject { message, .. }] if message == "at 7"),
+            "{commands:?}"
+        );
+    }
+}

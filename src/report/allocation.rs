@@ -1,0 +1,315 @@
+//! How much of a cluster is allocated while pods arrive: metering, and reduction to a figure.
+//!
+//! A [`Meter`] follows one run and yields a [`Sample`] after every arrival; [`summarise`] brings
+//! the samples of several runs onto one [`Grid`] and gives mean, least and most over the runs;
+//! [`plot`] draws that. All functions are pure. Shares are percentages of what the cluster has.
+
+use super::svg::{Axis, Band, Plot, Series};
+use crate::trace::Amounts;
+
+/// What must stand beside every figure of GPU allocation.
+pub const FRAGMENTATION_NOTE: &str = "GPU is summed per node: room left over on several devices \
+     of a node counts as one piece. Fragmentation inside a node does not show, so these shares do \
+     not compare with those of schedulers that place on single devices.";
+
+/// Shares of the three resources, in percent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Shares {
+    /// CPU.
+    pub cpu: f64,
+    /// Memory.
+    pub memory: f64,
+    /// GPU.
+    pub gpu: f64,
+}
+
+impl Shares {
+    /// `part` of `whole`, resource by resource. Of a resource that the whole lacks, the share is 0.
+    pub fn of(part: Amounts, whole: Amounts) -> Self {
+        Self {
+            cpu: percent(part.cpu_milli, whole.cpu_milli),
+            memory: percent(part.memory_mib, whole.memory_mib),
+            gpu: percent(part.gpu_milli, whole.gpu_milli),
+        }
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+/// The state of a cluster after an arrival.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sample {
+    /// GPU demand of all pods that arrived so far, in percent of the GPU capacity.
+    pub arrived: f64,
+    /// What is allocated, in percent of the capacity.
+    pub allocated: Shares,
+}
+
+/// Counts demand and allocation of one run. Exact: amounts are whole numbers until a sample is
+/// taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meter {
+    capacity: Amounts,
+    arrived: Amounts,
+    allocated: Amounts,
+}
+
+impl Meter {
+    /// A meter for an empty cluster that has `capacity`.
+    pub fn new(capacity: Amounts) -> Self {
+        Self { capacity, arrived: Amounts::default(), allocated: Amounts::default() }
+    }
+
+    /// A pod arrived.
+    pub fn arrive(&mut self, demand: Amounts) {
+        self.arrived = self.arrived.plus(demand);
+    }
+
+    /// A pod got a node.
+    pub fn allocate(&mut self, demand: Amounts) {
+        self.allocated = self.allocated.plus(demand);
+    }
+
+    /// A pod that had a node left.
+    pub fn release(&mut self, demand: Amounts) {
+        self.allocated = self.allocated.minus(demand);
+    }
+
+    /// The state now.
+    pub fn sample(&self) -> Sample {
+        Sample {
+            arrived: Shares::of(self.arrived, self.capacity).gpu,
+            allocated: Shares::of(self.allocated, self.capacity),
+        }
+    }
+}
+
+/// Points on the axis of arrived demand: 0, `step`, 2 `step`, ... up to `end`, all in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Distance between two points; 0 counts as 1.
+    pub step: u32,
+    /// No point lies beyond.
+    pub end: u32,
+}
+
+impl Grid {
+    /// The points.
+    pub fn points(self) -> impl Iterator<Item = f64> {
+        (0..=self.end).step_by(self.step.max(1) as usize).map(f64::from)
+    }
+}
+
+/// Mean, least and most of one number over several runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Least.
+    pub min: f64,
+    /// Most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these values; `None` of no values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let (mut count, mut sum) = (0.0, 0.0);
+        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values {
+            count += 1.0;
+            sum += value;
+            min = f64::min(min, value);
+            max = f64::max(max, value);
+        }
+        // Rounding may carry the mean of equal values past them.
+        (count > 0.0).then(|| Self { mean: f64::min(max, f64::max(min, sum / count)), min, max })
+    }
+}
+
+/// The state of several runs at one point of the grid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GridPoint {
+    /// Arrived GPU demand in percent of the GPU capacity.
+    pub arrived: f64,
+    /// Runs that got that far.
+    pub runs: usize,
+    /// Allocated CPU in percent.
+    pub cpu: Spread,
+    /// Allocated memory in percent.
+    pub memory: Spread,
+    /// Allocated GPU in percent.
+    pub gpu: Spread,
+}
+
+/// Brings one run onto the grid: at each point, the state after the last arrival that does not lie
+/// beyond it.
+///
+/// Before the first arrival nothing is allocated. A run reaches up to the first point at or behind
+/// its last sample (a drawing up to 130 % ends a little below it, and its end stands for 130 %);
+/// further points are left out. `samples` are in the order of arrival.
+pub fn resample(samples: &[Sample], grid: Grid) -> Vec<Shares> {
+    let Some(last) = samples.last() else { return Vec::new() };
+    let mut shares = Vec::new();
+    let (mut next, mut now) = (0, Shares::default());
+    for point in grid.points() {
+        while let Some(sample) = samples.get(next).filter(|sample| sample.arrived <= point) {
+            now = sample.allocated;
+            next += 1;
+        }
+        shares.push(now);
+        if point >= last.arrived {
+            break;
+        }
+    }
+    shares
+}
+
+/// Mean, least and most over the runs at every point of the grid that some run reaches.
+pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
+    let runs: Vec<Vec<Shares>> = runs.iter().map(|run| resample(run.as_ref(), grid)).collect();
+    let point = |(ix, arrived)| {
+        let reached: Vec<Shares> = runs.iter().filter_map(|run| run.get(ix)).copied().collect();
+        let over = |share: fn(&Shares) -> f64| Spread::of(reached.iter().map(share));
+        Some(GridPoint {
+            arrived,
+            runs: reached.len(),
+            cpu: over(|shares| shares.cpu)?,
+            memory: over(|shares| shares.memory)?,
+            gpu: over(|shares| shares.gpu)?,
+        })
+    };
+    grid.points().enumerate().map_while(point).collect()
+}
+
+/// The figure: allocation over arrived demand, one line per resource with a band from least to most
+/// where there are several runs, a guide for "all that arrived is placed", and
+/// [`FRAGMENTATION_NOTE`].
+pub fn plot(title: impl Into<String>, points: &[GridPoint]) -> Plot {
+    let runs = points.iter().map(|point| point.runs).max().unwrap_or_default();
+    let reach = points.last().map_or(0.0, |point| point.arrived);
+    let line = |name: &str, of: fn(&GridPoint) -> Spread| {
+        let mean = points.iter().map(|point| (point.arrived, of(point).mean)).collect();
+        let band = points.iter().map(|point| {
+            let Spread { min: low, max: high, .. } = of(point);
+            Band { x: point.arrived, low, high }
+        });
+        let series = Series::line(name, mean);
+        if runs > 1 { series.band(band.collect()) } else { series }
+    };
+    let mut plot = Plot::new(
+        title,
+        Axis::new("GPU demand arrived, as share of GPU capacity")
+            .unit("%")
+            .range(0.0, reach.max(1.0)),
+        Axis::new("allocated share of capacity").unit("%").range(0.0, 100.0),
+    )
+    .series(line("GPU", |point| point.gpu))
+    .series(line("CPU", |point| point.cpu))
+    .series(line("memory", |point| point.memory))
+    .series(Series::guide("every GPU asked for is placed", vec![(0.0, 0.0), (100.0, 100.0)]))
+    .note(FRAGMENTATION_NOTE);
+    if runs > 1 {
+        plot = plot.subtitle(format!("mean of {runs} seeds, shaded from least to most"));
+    }
+    plot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(arrived: f64, gpu: f64) -> Sample {
+        Sample { arrived, allocated: Shares { cpu: gpu / 2.0, memory: gpu / 4.0, gpu } }
+    }
+
+    fn gpus(shares: &[Shares]) -> Vec<f64> {
+        shares.iter().map(|shares| shares.gpu).collect()
+    }
+
+    const TENS: Grid = Grid { step: 10, end: 40 };
+
+    #[test]
+    fn a_meter_counts_arrivals_allocations_and_releases() {
+        let amounts =
+            |cpu_milli, memory_mib, gpu_milli| Amounts { cpu_milli, memory_mib, gpu_milli };
+        let mut meter = Meter::new(amounts(1000, 200, 4000));
+        assert_eq!(meter.sample(), Sample::default());
+        meter.arrive(amounts(500, 50, 1000));
+        meter.allocate(amounts(500, 50, 1000));
+        meter.arrive(amounts(100, 50, 1000));
+        let expected = Shares { cpu: 50.0, memory: 25.0, gpu: 25.0 };
+        assert_eq!(meter.sample(), Sample { arrived: 50.0, allocated: expected });
+        meter.release(amounts(500, 50, 1000));
+        assert_eq!(meter.sample(), Sample { arrived: 50.0, allocated: Shares::default() });
+    }
+
+    #[test]
+    fn a_resource_that_the_cluster_lacks_has_no_share() {
+        let part = Amounts { gpu_milli: 5, ..Default::default() };
+        assert_eq!(Shares::of(part, Amounts::default()), Shares::default());
+    }
+
+    #[test]
+    fn a_point_of_the_grid_shows_the_last_arrival_not_beyond_it() {
+        let samples = [sample(4.0, 4.0), sample(10.0, 9.0), sample(10.0, 9.5), sample(35.0, 30.0)];
+        assert_eq!(gpus(&resample(&samples, TENS)), [0.0, 9.5, 9.5, 9.5, 30.0]);
+    }
+
+    #[test]
+    fn a_run_ends_at_the_point_behind_its_last_sample() {
+        assert_eq!(gpus(&resample(&[sample(19.9, 15.0)], TENS)), [0.0, 0.0, 15.0]);
+        assert_eq!(gpus(&resample(&[sample(20.0, 15.0)], TENS)), [0.0, 0.0, 15.0]);
+        assert_eq!(gpus(&resample(&[sample(99.0, 15.0)], TENS)), [0.0; 5]);
+        assert_eq!(resample(&[], TENS), []);
+    }
+
+    #[test]
+    fn runs_are_summarised_point_by_point() {
+        let runs = [vec![sample(10.0, 10.0), sample(20.0, 16.0)], vec![sample(10.0, 8.0)]];
+        let points = summarise(&runs, TENS);
+        let seen: Vec<_> =
+            points.iter().map(|point| (point.arrived, point.runs, point.gpu)).collect();
+        let spread = |mean, min, max| Spread { mean, min, max };
+        assert_eq!(
+            seen,
+            [
+                (0.0, 2, spread(0.0, 0.0, 0.0)),
+                (10.0, 2, spread(9.0, 8.0, 10.0)),
+                (20.0, 1, spread(16.0, 16.0, 16.0)),
+            ]
+        );
+        assert_eq!(points[1].cpu, spread(4.5, 4.0, 5.0));
+        assert_eq!(points[1].memory, spread(2.25, 2.0, 2.5));
+        assert_eq!(summarise::<Vec<Sample>>(&[], TENS), []);
+    }
+
+    #[test]
+    fn the_mean_stays_between_least_and_most() {
+        assert_eq!(Spread::of([]), None);
+        for count in 1..50 {
+            let spread = Spread::of(vec![0.1; count]).expect("there are values");
+            assert_eq!((spread.min, spread.mean, spread.max), (0.1, 0.1, 0.1), "{count} values");
+        }
+    }
+
+    #[test]
+    fn a_grid_without_step_counts_by_ones() {
+        let points: Vec<f64> = Grid { step: 0, end: 3 }.points().collect();
+        assert_eq!(points, [0.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn the_figure_says_what_it_shows_and_what_it_hides() {
+        let runs = [vec![sample(10.0, 10.0)], vec![sample(10.0, 8.0)]];
+        let svg = plot("openb", &summarise(&runs, TENS)).to_string();
+        for text in ["mean of 2 seeds", "GPU", "CPU", "memory", "Fragmentation inside"] {
+            assert!(svg.contains(text), "{text} is missing in {svg}");
+        }
+        let one = plot("openb", &summarise(&runs[..1], TENS)).to_string();
+        assert!(!one.contains("seeds"), "one run has no band");
+        assert!(plot("nothing", &[]).to_string().contains("no data"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The outcome of a simulated cluster as text: tables on a terminal, the same without colour elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::table::{Cell, Colour, Column, Table, Tone};
+use crate::simulate::cluster::{LeftPod, LeftState, Placement, Simulation};
+use crate::simulate::explain::{Explanation, Ranked, Verdict};
+use crate::simulate::{NodeUsage, Usage};
+
+/// Resources with a column of their own; the last column has the others.
+const USUAL: [&str; 3] = ["cpu", "memory", "pods"];
+
+/// How much a text shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// What most people want.
+    #[default]
+    Usual,
+    /// Further columns, and every name.
+    Wide,
+}
+
+/// Number of node names shown of a verdict.
+const NAMED: usize = 5;
+
+/// A node from which on its usage is coloured, in percent.
+const FULL: f64 = 90.0;
+
+/// Everything about a simulation.
+pub fn simulation(simulation: &Simulation, detail: Detail, colour: Colour) -> String {
+    let mut text = summary(simulation);
+    if !simulation.placed.is_empty() {
+        text += "\nPLACED\n";
+        text += &placed(&simulation.placed, detail).render(colour);
+    }
+    if !simulation.left.is_empty() {
+        text += "\nLEFT PENDING\n";
+        text += &left(&simulation.left, detail).render(colour);
+    }
+    if !simulation.nodes.is_empty() {
+        text += "\nNODES, requested of allocatable after the run\n";
+        text += &nodes(simulation, detail).render(colour);
+    }
+    for explanation in &simulation.explanations {
+        text += "\n";
+        text += &explain(explanation, detail, colour);
+    }
+    text
+}
+
+fn summary(simulation: &Simulation) -> String {
+    let summary = simulation.summary;
+    let mut text = format!(
+        "{}: {} placed, {} left pending. {}, {} running before.\n",
+        counted(summary.pending, "pending pod"),
+        summary.placed,
+        summary.left,
+        counted(summary.nodes, "node"),
+        counted(summary.running, "pod"),
+    );
+    let names = simulation.scheduler_names.join(", ");
+    text += &format!("Scheduled the pods of {names} (seed {}).", simulation.seed);
+    if summary.of_other_schedulers > 0 {
+        let others = counted(summary.of_other_schedulers, "pending pod");
+        text += &format!(" Left {others} to other schedulers.");
+    }
+    if summary.ended > 0 {
+        text += &format!(" Left out {} that ended.", counted(summary.ended, "pod"));
+    }
+    text + "\n"
+}
+
+/// A number with its noun.
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn placed(pods: &[Placement], detail: Detail) -> Table {
+    let columns = [Column::words("NAMESPACE"), Column::words("POD"), Column::words("NODE")];
+    let mut table = Table::new(columns.into_iter().chain(further_columns(detail)));
+    for pod in pods {
+        let cells = [&pod.namespace, &pod.name, &pod.node].map(Cell::from);
+        let further = further_cells(detail, &pod.scheduler_name, pod.priority, pod.attempts);
+        table.row(cells.into_iter().chain(further));
+    }
+    table
+}
+
+fn left(pods: &[LeftPod], detail: Detail) -> Table {
+    let first = [Column::words("NAMESPACE"), Column::words("POD"), Column::words("STATE")];
+    let columns = first.into_iter().chain(further_columns(detail)).chain([Column::words("REASON")]);
+    let mut table = Table::new(columns);
+    for pod in pods {
+        let tone = match pod.state {
+            LeftState::Gated | LeftState::Terminating => Tone::Odd,
+            LeftState::Unschedulable | LeftState::Failed | LeftState::Untried => Tone::Bad,
+        };
+        let state = Cell::toned(pod.state.name(), tone);
+        let cells = [Cell::from(&pod.namespace), Cell::from(&pod.name), state];
+        let further = further_cells(detail, &pod.scheduler_name, pod.priority, pod.attempts);
+        table.row(cells.into_iter().chain(further).chain([Cell::from(&pod.reason)]));
+    }
+    table
+}
+
+fn further_columns(detail: Detail) -> Vec<Column> {
+    match detail {
+        Detail::Usual => Vec::new(),
+        Detail::Wide => {
+            vec![
+                Column::words("SCHEDULER"),
+                Column::numbers("PRIORITY"),
+                Column::numbers("ATTEMPTS"),
+            ]
+        }
+    }
+}
+
+fn further_cells(detail: Detail, scheduler: &str, priority: i32, attempts: u32) -> Vec<Cell> {
+    match detail {
+        Detail::Usual => Vec::new(),
+        Detail::Wide => {
+            vec![scheduler.into(), priority.to_string().into(), attempts.to_string().into()]
+        }
+    }
+}
+
+fn nodes(simulation: &Simulation, detail: Detail) -> Table {
+    let mut columns = vec![Column::words("NODE")];
+    for name in ["CPU", "MEMORY", "PODS"] {
+        columns.extend([Column::numbers(name), Column::numbers("%")]);
+    }
+    columns.push(Column::words("OTHERS"));
+    if detail == Detail::Wide {
+        columns.push(Column::words("ZONE"));
+    }
+    columns.push(Column::words("REMARKS"));
+    let mut table = Table::new(columns);
+    for node in &simulation.nodes {
+        let mut cells = vec![Cell::from(&node.name)];
+        cells.extend(usage_cells(&node.resources));
+        if detail == Detail::Wide {
+            cells.push(Cell::from(&node.zone));
+        }
+        cells.push(Cell::toned(remarks(node), Tone::Odd));
+        table.row(cells);
+    }
+    let total = [Cell::from("total")].into_iter().chain(usage_cells(&simulation.total));
+    table.row(total);
+    table
+}
+
+fn remarks(node: &NodeUsage) -> String {
+    let cordoned = node.unschedulable.then(|| "cordoned".to_owned());
+    cordoned.into_iter().chain(node.taints.iter().cloned()).collect::<Vec<_>>().join(" ")
+}
+
+fn usage_cells(resources: &BTreeMap<String, Usage>) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for name in USUAL {
+        let usage = resources.get(name).copied().unwrap_or_default();
+        let amount = |number| if name == "memory" { bytes(number) } else { plain(number) };
+        cells.push(format!("{}/{}", amount(usage.requested), amount(usage.allocatable)).into());
+        cells.push(percent_cell(usage));
+    }
+    let others = resources.iter().filter(|(name, usage)| is_worth_a_word(name, **usage));
+    let others: Vec<String> = others.map(|(name, usage)| other(name, *usage)).collect();
+    cells.push(others.join(" ").into());
+    cells
+}
+
+/// Storage is on every node and asked for by few pods.
+fn is_worth_a_word(name: &str, usage: Usage) -> bool {
+    !USUAL.contains(&name) && (name != "ephemeral-storage" || usage.requested > 0.0)
+}
+
+fn other(name: &str, usage: Usage) -> String {
+    let in_bytes = name == "ephemeral-storage" || name.starts_with("hugepages-");
+    let amount = |number| if in_bytes { bytes(number) } else { plain(number) };
+    format!("{name} {}/{}", amount(usage.requested), amount(usage.allocatable))
+}
+
+fn percent_cell(usage: Usage) -> Cell {
+    match usage.percent() {
+        None => Cell::from("-"),
+        Some(percent) => {
+            let tone = if percent >= FULL { Tone::Odd } else { Tone::Plain };
+            Cell::toned(format!("{percent:.0}"), tone)
+        }
+    }
+}
+
+/// A number with as many decimals as it needs, three at most.
+fn plain(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Bytes in the largest binary unit that leaves a whole number before the point.
+fn bytes(number: f64) -> String {
+    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let (mut number, mut unit) = (number, 0);
+    while number >= 1024.0 && unit + 1 < UNITS.len() {
+        number /= 1024.0;
+        unit += 1;
+    }
+    let text = format!("{number:.1}");
+    format!("{}{}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}
+
+/// The answer about one pod.
+pub fn explain(explanation: &Explanation, detail: Detail, colour: Colour) -> String {
+    let mut text = format!("EXPLAINED {} (now, that is after the run)\n", explanation.pod);
+    if let Some(node) = &explanation.node {
+        let _ = writeln!(text, "It was placed on {node}; asked once more without it there:");
+    }
+    if let Some(gate) = &explanation.gate {
+        let _ = writeln!(text, "It is held back from scheduling: {gate}. Without that:");
+    }
+    if let Some(error) = &explanation.error {
+        let _ = writeln!(text, "It cannot be answered: {error}");
+    }
+    let _ = writeln!(
+        text,
+        "{} of {} can take it.",
+        explanation.feasible,
+        counted(explanation.nodes, "node")
+    );
+    if !explanation.verdicts.is_empty() {
+        text += &verdicts(&explanation.verdicts, detail).render(colour);
+    }
+    if !explanation.best.is_empty() {
+        text += "Best nodes, with the weighted score of each plugin:\n";
+        text += &best(&explanation.best).render(colour);
+    }
+    text
+}
+
+fn verdicts(verdicts: &[Verdict], detail: Detail) -> Table {
+    let mut table = Table::new([
+        Column::numbers("NODES"),
+        Column::words("PLUGIN"),
+        Column::words("CODE"),
+        Column::words("REASONS"),
+        Column::words("NAMES"),
+    ]);
+    for verdict in verdicts {
+        let reasons = verdict.reasons.join(", ");
+        let names = names(&verdict.nodes, detail);
+        let count = verdict.nodes.len().to_string();
+        table.row([&count, &verdict.plugin, verdict.code, &reasons, &names]);
+    }
+    table
+}
+
+fn names(nodes: &[String], detail: Detail) -> String {
+    let shown = if detail == Detail::Wide { nodes.len() } else { NAMED };
+    let first = nodes.iter().take(shown).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match nodes.len().saturating_sub(shown) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+fn best(nodes: &[Ranked]) -> Table {
+    let plugins = nodes.first().map_or(&[][..], |node| &node.scores);
+    let columns = plugins.iter().map(|score| Column::numbers(&score.plugin));
+    let mut table =
+        Table::new([Column::words("NODE"), Column::numbers("TOTAL")].into_iter().chain(columns));
+    for node in nodes {
+        let total = node.total.map_or("-".to_owned(), |total| total.to_string());
+        let scores = node.scores.iter().map(|score| score.score.to_string());
+        table.row([node.node.clone(), total].into_iter().chain(scores));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_read_well() {
+        let rows = [(0.0, "0"), (1.5, "1.5"), (0.25, "0.25"), (110.0, "110"), (1000.0, "1000")];
+        for (number, expected) in rows {
+            assert_eq!(plain(number), expected);
+        }
+        let gib = 1024.0 * 1024.0 * 1024.0;
+        let rows = [(0.0, "0"), (512.0, "512"), (16.0 * gib, "16Gi"), (1.25 * gib, "1.2Gi")];
+        for (number, expected) in rows {
+            assert_eq!(bytes(number), expected);
+        }
+    }
+}

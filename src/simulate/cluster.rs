@@ -1,0 +1,354 @@
+//! What would become of the pending pods of a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::profile::ProfileError;
+use framework::{Pod, PodKey};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::explain::{Explanation, explain};
+use super::{NodeUsage, Settings, State, Usage, World, usage};
+use crate::wire::{self, Input, PodObject};
+
+/// Number of names a warning spells out.
+const NAMED: usize = 3;
+
+/// Kinds that a plugin reads, as far as it is not built yet.
+const READ_BY: [(&str, &[&str]); 6] = [
+    (
+        "VolumeBinding",
+        &[
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "StorageClass",
+            "CSIDriver",
+            "CSIStorageCapacity",
+            "VolumeAttachment",
+        ],
+    ),
+    ("NodeVolumeLimits", &["CSINode"]),
+    ("InterPodAffinity", &["Namespace"]),
+    ("PodTopologySpread", &["Service", "ReplicationController", "ReplicaSet", "StatefulSet"]),
+    (
+        "DynamicResources",
+        &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
+    ),
+    ("DefaultPreemption", &["PodDisruptionBudget"]),
+];
+
+/// What is asked of a simulation.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    /// Settings of the engine.
+    pub settings: Settings,
+    /// Schedules only pods of these scheduler names; all pending pods if empty.
+    pub scheduler_names: Vec<String>,
+    /// Pods to explain.
+    pub explain: Vec<PodKey>,
+    /// Explains every pod that is left as well.
+    pub explain_left: bool,
+}
+
+/// Everything a simulation found out. Its JSON form is an interface: fields are added, never renamed.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Simulation {
+    /// Seed of random choices.
+    pub seed: u64,
+    /// The scheduler names whose pods were scheduled.
+    pub scheduler_names: Vec<String>,
+    /// Numbers of everything.
+    pub summary: Summary,
+    /// Pods that got a node, in the order of the decisions.
+    pub placed: Vec<Placement>,
+    /// Pods that got none, in the order of the input.
+    pub left: Vec<LeftPod>,
+    /// The nodes after the run, sorted by name.
+    pub nodes: Vec<NodeUsage>,
+    /// Their sum.
+    pub total: BTreeMap<String, Usage>,
+    /// Number of objects of kinds that play no role, by kind.
+    pub other_kinds: BTreeMap<String, usize>,
+    /// What can be used as it is but is probably not meant, and what has no effect.
+    pub warnings: Vec<String>,
+    /// Answers about single pods.
+    pub explanations: Vec<Explanation>,
+    /// The placed pods as objects.
+    #[serde(skip)]
+    pub manifests: Vec<Value>,
+}
+
+/// Numbers of nodes and pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods that had a node already.
+    pub running: usize,
+    /// Pods that waited for one.
+    pub pending: usize,
+    /// Those of them that got one.
+    pub placed: usize,
+    /// Those of them that did not.
+    pub left: usize,
+    /// Pods of other schedulers that waited; they were not touched.
+    pub of_other_schedulers: usize,
+    /// Pods that have ended; they were left out.
+    pub ended: usize,
+}
+
+/// A pod that got a node.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The node.
+    pub node: String,
+    /// Its scheduler name.
+    pub scheduler_name: String,
+    /// Its priority.
+    pub priority: i32,
+    /// Scheduling attempts it took.
+    pub attempts: u32,
+}
+
+/// A pod that got none.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What keeps it.
+    pub state: LeftState,
+    /// The text of its condition.
+    pub reason: String,
+    /// Its scheduler name.
+    pub scheduler_name: String,
+    /// Its priority.
+    pub priority: i32,
+    /// Scheduling attempts.
+    pub attempts: u32,
+}
+
+/// What keeps a pod pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LeftState {
+    /// No node can take it.
+    Unschedulable,
+    /// A plugin holds it back from scheduling.
+    Gated,
+    /// Trying to place it failed.
+    Failed,
+    /// It is being deleted.
+    Terminating,
+    /// The run ended before it was tried.
+    Untried,
+}
+
+impl LeftState {
+    /// The state as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unschedulable => "unschedulable",
+            Self::Gated => "gated",
+            Self::Failed => "failed",
+            Self::Terminating => "terminating",
+            Self::Untried => "untried",
+        }
+    }
+}
+
+/// Schedules the pending pods of the input until nothing moves any more.
+///
+/// They arrive in the order of their creation, those without a time behind the others in the order of the
+/// input.
+///
+/// # Errors
+/// The profile cannot be built, or a pod to explain is none of those that were scheduled.
+pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> {
+    let names = scheduler_names(&input.pods, &question.scheduler_names);
+    let mut world = World::new(question.settings, names.iter().map(String::as_str))?;
+    let mut warnings = input.warnings;
+    for node in input.nodes {
+        world.add_node(node);
+    }
+    let (pending, running): (Vec<_>, Vec<_>) =
+        input.pods.into_iter().partition(PodObject::is_pending);
+    let (mut pending, others): (Vec<_>, Vec<_>) =
+        pending.into_iter().partition(|object| names.contains(&*object.pod.spec.scheduler_name));
+    let mut summary = Summary {
+        nodes: world.engine().cache().cluster().node_count(),
+        running: running.len(),
+        pending: pending.len(),
+        of_other_schedulers: others.len(),
+        ended: input.ended,
+        ..Summary::default()
+    };
+    for object in running {
+        world.add_pod(object.pod);
+    }
+    warnings.extend(ignored_kinds(&input.others));
+    warnings.extend(ignored_preferences(&pending));
+    pending.sort_by_key(|object| (object.created.is_none(), object.created));
+    for object in &pending {
+        world.add_pod(object.pod.clone());
+    }
+    world.settle();
+
+    let (placed, manifests) = placements(&mut world, &pending);
+    let left = left_pods(&world, &pending);
+    (summary.placed, summary.left) = (placed.len(), left.len());
+    let nodes = usage::of_nodes(world.engine().cache().cluster());
+    let total = usage::total(&nodes);
+    let explanations = explanations(&mut world, &pending, &left, question)?;
+    Ok(Simulation {
+        seed: question.settings.seed,
+        scheduler_names: names.into_iter().collect(),
+        summary,
+        placed,
+        left,
+        nodes,
+        total,
+        other_kinds: input.others,
+        warnings,
+        explanations,
+        manifests,
+    })
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A profile cannot be built.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A pod to explain is not there.
+    #[error("cannot explain {pod}: {why}")]
+    NoSuchPod {
+        /// The pod.
+        pod: PodKey,
+        /// What is there instead.
+        why: &'static str,
+    },
+}
+
+/// The names that were asked for, or those of all pending pods. At least one, so that there is a profile.
+fn scheduler_names(pods: &[PodObject], asked: &[String]) -> BTreeSet<String> {
+    if !asked.is_empty() {
+        return asked.iter().cloned().collect();
+    }
+    let pending = pods.iter().filter(|object| object.is_pending());
+    let names: BTreeSet<String> =
+        pending.map(|object| object.pod.spec.scheduler_name.to_string()).collect();
+    if names.is_empty() { ["default-scheduler".to_owned()].into() } else { names }
+}
+
+/// The pods that got a node in the order of the decisions, and their objects.
+fn placements(world: &mut World, pending: &[PodObject]) -> (Vec<Placement>, Vec<Value>) {
+    let by_key: BTreeMap<&PodKey, &PodObject> =
+        pending.iter().map(|object| (&object.pod.key, object)).collect();
+    let mut placements = Vec::new();
+    let mut manifests = Vec::new();
+    for key in world.take_placed() {
+        let (Some(object), Some(fate)) = (by_key.get(&key), world.fate(&key)) else { continue };
+        let State::Placed { node, .. } = &fate.state else { continue };
+        manifests.push(wire::placed_pod(&object.raw, node));
+        placements.push(Placement {
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            node: node.to_string(),
+            scheduler_name: object.pod.spec.scheduler_name.to_string(),
+            priority: object.pod.priority(),
+            attempts: fate.attempts,
+        });
+    }
+    (placements, manifests)
+}
+
+fn left_pods(world: &World, pending: &[PodObject]) -> Vec<LeftPod> {
+    pending.iter().filter_map(|object| left_pod(world, &object.pod)).collect()
+}
+
+fn left_pod(world: &World, pod: &Pod) -> Option<LeftPod> {
+    let fate = world.fate(&pod.key)?;
+    let (state, reason) = match (&fate.state, world.gate_of(&pod.key)) {
+        (State::Placed { .. }, _) => return None,
+        (_, Some(gate)) => (LeftState::Gated, gate),
+        (State::Unschedulable(reason), None) => (LeftState::Unschedulable, reason.clone()),
+        (State::Failed(reason), None) => (LeftState::Failed, reason.clone()),
+        (State::Terminating, None) => (LeftState::Terminating, "is being deleted".to_owned()),
+        (State::New, None) => (LeftState::Untried, "was not tried".to_owned()),
+    };
+    Some(LeftPod {
+        namespace: pod.key.namespace.to_string(),
+        name: pod.key.name.to_string(),
+        state,
+        reason,
+        scheduler_name: pod.spec.scheduler_name.to_string(),
+        priority: pod.priority(),
+        attempts: fate.attempts,
+    })
+}
+
+fn explanations(
+    world: &mut World,
+    pending: &[PodObject],
+    left: &[LeftPod],
+    question: &Question,
+) -> Result<Vec<Explanation>, Error> {
+    let mut wanted = question.explain.clone();
+    if question.explain_left {
+        wanted.extend(left.iter().map(|pod| PodKey::new(&pod.namespace, &pod.name)));
+    }
+    let mut explanations = Vec::new();
+    for key in wanted {
+        let object = pending.iter().find(|object| object.pod.key == key);
+        let explanation = object.and_then(|object| explain(world, &object.pod));
+        explanations.push(explanation.ok_or(Error::NoSuchPod {
+            pod: key,
+            why: "it is not among the pods that waited for a node",
+        })?);
+    }
+    Ok(explanations)
+}
+
+fn ignored_kinds(others: &BTreeMap<String, usize>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (plugin, kinds) in READ_BY {
+        let built = plugins::catalogue::get(plugin).is_some_and(|entry| entry.is_built());
+        let found = kinds.iter().filter_map(|kind| Some((kind, others.get(*kind)?)));
+        let found: Vec<String> = found.map(|(kind, number)| format!("{number} {kind}")).collect();
+        if !built && !found.is_empty() {
+            let found = found.join(", ");
+            warnings.push(format!("ignored: {found}: plugin {plugin} is not built yet"));
+        }
+    }
+    warnings
+}
+
+/// One warning for each kind of preference, however many pods have it.
+fn ignored_preferences(pending: &[PodObject]) -> Vec<String> {
+    let mut pods: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for PodObject { pod, .. } in pending {
+        for preference in plugins::ignored_preferences(pod) {
+            pods.entry(preference).or_default().push(pod.key.to_string());
+        }
+    }
+    let warning = |(preference, pods): (&str, Vec<String>)| {
+        let first = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = match pods.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("ignored: {preference} of {first}{more}: the plugin is not built yet")
+    };
+    pods.into_iter().map(warning).collect()
+}

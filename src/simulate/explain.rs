@@ -1,0 +1,170 @@
+//! Why a pod can run on some nodes and not on others, as things stand now.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use engine::Evaluation;
+use engine::cycle::Form;
+use engine::ports::Ports;
+use framework::{Cluster, NodeIx, Pod, PodKey, Status};
+use plugins::catalogue::{self, Entry};
+use serde::Serialize;
+
+use super::{State, World};
+
+/// Number of nodes whose scores are shown.
+const BEST: usize = 5;
+
+/// The answer about one pod. It holds at the end of the run, not when the pod was placed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Namespace and name.
+    pub pod: String,
+    /// Always `now`: evaluated on the state after the run.
+    pub as_of: &'static str,
+    /// The node it is on; it is left out of account there.
+    pub node: Option<String>,
+    /// What holds the pod back before any node is looked at.
+    pub gate: Option<String>,
+    /// Number of nodes there are.
+    pub nodes: usize,
+    /// Number of nodes that can take the pod.
+    pub feasible: usize,
+    /// Why the others cannot, the most frequent verdict first.
+    pub verdicts: Vec<Verdict>,
+    /// The best nodes, best first; those of equal totals by name.
+    pub best: Vec<Ranked>,
+    /// The evaluation itself failed.
+    pub error: Option<String>,
+}
+
+/// A verdict shared by some nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// The plugin that turned the nodes down.
+    pub plugin: String,
+    /// Its status code.
+    pub code: &'static str,
+    /// Its reasons.
+    pub reasons: Vec<String>,
+    /// The nodes, by name.
+    pub nodes: Vec<String>,
+}
+
+/// A node that can take the pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ranked {
+    /// The node.
+    pub node: String,
+    /// Sum of the scores; `None` if there was nothing to choose from.
+    pub total: Option<i64>,
+    /// Normalised and weighted score by plugin, in the order of the profile.
+    pub scores: Vec<PluginScore>,
+}
+
+/// What one plugin gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginScore {
+    /// The plugin.
+    pub plugin: String,
+    /// Its normalised and weighted score.
+    pub score: i64,
+}
+
+/// Explains a pod that came without a node. A pod that was placed is taken off its node for the question.
+pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
+    let node = match &world.fate(&pod.key)?.state {
+        State::Placed { node, .. } => Some(node.clone()),
+        _ => None,
+    };
+    let gate = world.gate_of(&pod.key);
+    let evaluation = match &node {
+        None => evaluate(world, pod)?,
+        Some(node) => {
+            world.remove_pod(pod);
+            let evaluation = evaluate(world, pod);
+            world.add_pod(Pod { node_name: Some(node.clone()), ..pod.clone() });
+            evaluation?
+        }
+    };
+    let cluster = world.engine().cache().cluster();
+    let node = node.map(|node| node.to_string());
+    Some(Explanation { node, gate, ..of_evaluation(&pod.key, cluster, &evaluation) })
+}
+
+fn evaluate(world: &mut World, pod: &Pod) -> Option<Evaluation> {
+    let now = world.now();
+    let ports = &mut Ports { outside: &mut (), probe: &mut () };
+    world.engine_mut().evaluate(&Arc::new(pod.clone()), Form::Set, None, now, ports)
+}
+
+fn of_evaluation(pod: &PodKey, cluster: &Cluster, evaluation: &Evaluation) -> Explanation {
+    Explanation {
+        pod: pod.to_string(),
+        as_of: "now",
+        node: None,
+        gate: None,
+        nodes: cluster.node_count(),
+        feasible: evaluation.feasible.len(),
+        verdicts: verdicts(cluster, evaluation),
+        best: best(cluster, evaluation),
+        error: evaluation.error.as_ref().map(Status::message),
+    }
+}
+
+/// Every distinct verdict with its nodes.
+fn verdicts(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Verdict> {
+    let mut place: HashMap<&Status, usize> = HashMap::new();
+    let mut groups: Vec<(&Status, Vec<String>)> = Vec::new();
+    for node in cluster.nodes().iter() {
+        let status = evaluation.verdicts.get(node);
+        if status.is_success() {
+            continue;
+        }
+        let group = *place.entry(status).or_insert_with(|| {
+            groups.push((status, Vec::new()));
+            groups.len() - 1
+        });
+        groups[group].1.push(cluster.node_name(node).to_string());
+    }
+    groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
+    groups.into_iter().map(|(status, nodes)| verdict(status, nodes)).collect()
+}
+
+fn verdict(status: &Status, mut nodes: Vec<String>) -> Verdict {
+    nodes.sort_unstable();
+    Verdict {
+        plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
+        code: status.code().name(),
+        reasons: status.reasons().iter().map(ToString::to_string).collect(),
+        nodes,
+    }
+}
+
+fn best(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Ranked> {
+    let mut ranked = evaluation.feasible.clone();
+    ranked.sort_by(|(a, a_total), (b, b_total)| {
+        b_total.cmp(a_total).then_with(|| cluster.node_name(*a).cmp(cluster.node_name(*b)))
+    });
+    let of_node = |(node, total): (NodeIx, Option<i64>)| Ranked {
+        node: cluster.node_name(node).to_string(),
+        total,
+        scores: scores(evaluation, node),
+    };
+    ranked.into_iter().take(BEST).map(of_node).collect()
+}
+
+/// Plugins that are not built yet stand in with scores of 0, which say nothing.
+fn scores(evaluation: &Evaluation, node: NodeIx) -> Vec<PluginScore> {
+    let is_built = |name: &str| catalogue::get(name).is_none_or(Entry::is_built);
+    let of_plugin = |scores: &engine::cycle::NodeScores| {
+        let (_, score) = scores.weighted.iter().find(|(other, _)| *other == node)?;
+        Some(PluginScore { plugin: scores.plugin.to_string(), score: *score })
+    };
+    let shown = evaluation.scores.iter().filter(|scores| is_built(&scores.plugin));
+    shown.filter_map(of_plugin).collect()
+}

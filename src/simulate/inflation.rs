@@ -1,0 +1,75 @@
+//! A workload drawn from a trace to a chosen size: pods arrive one by one, and none leaves.
+
+use engine::profile::ProfileError;
+use framework::Pod;
+use rayon::prelude::*;
+
+use super::replay::{SCHEDULER, world_of};
+use super::{Course, Progress, Settings, Tally};
+use crate::report::allocation::Meter;
+use crate::trace::inflate::{InflateError, inflate};
+use crate::trace::{Trace, TracePod};
+
+/// Why a trace cannot be inflated.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The profile cannot be built.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Nothing can be drawn.
+    #[error(transparent)]
+    Draw(#[from] InflateError),
+}
+
+/// Draws and schedules pods until their GPU demand is `percent` of the capacity, once for each seed, seeds
+/// side by side. The seed decides the drawing as well as ties between nodes.
+///
+/// # Errors
+/// The target cannot be reached with this trace.
+pub fn run(
+    trace: &Trace,
+    percent: u32,
+    seeds: &[u64],
+    settings: Settings,
+    progress: &dyn Progress,
+) -> Result<Vec<Course>, Error> {
+    let drawings: Vec<(u64, Vec<TracePod>)> = seeds
+        .par_iter()
+        .map(|seed| Ok((*seed, inflate(trace, percent, *seed)?)))
+        .collect::<Result<_, InflateError>>()?;
+    progress.expect(drawings.iter().map(|(_, pods)| pods.len()).sum());
+    let course = |(seed, pods): &(u64, Vec<TracePod>)| {
+        course(trace, pods, Settings { seed: *seed, ..settings }, progress)
+    };
+    Ok(drawings.par_iter().map(course).collect::<Result<_, ProfileError>>()?)
+}
+
+fn course(
+    trace: &Trace,
+    pods: &[TracePod],
+    settings: Settings,
+    progress: &dyn Progress,
+) -> Result<Course, ProfileError> {
+    let mut world = world_of(trace, settings)?;
+    let mut meter = Meter::new(trace.capacity());
+    let mut tally = Tally::default();
+    let mut samples = Vec::with_capacity(pods.len());
+    for row in pods {
+        let pod = Pod::from_api(&row.to_pod(SCHEDULER));
+        let key = pod.key.clone();
+        tally.arrive();
+        meter.arrive(row.demand());
+        world.add_pod(pod);
+        world.run_ready();
+        for placed in world.take_placed() {
+            debug_assert_eq!(placed, key, "without departures no other pod can get a place");
+            if let Some(fate) = world.fate(&placed) {
+                tally.place(fate);
+                meter.allocate(row.demand());
+            }
+        }
+        samples.push(meter.sample());
+        progress.arrived();
+    }
+    Ok(Course { seed: settings.seed, tally, samples })
+}

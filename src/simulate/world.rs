@@ -1,0 +1,349 @@
+//! An engine with the world it needs: a clock that jumps, and an API server that says yes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use engine::ports::Ports;
+use engine::profile::ProfileError;
+use engine::queue::Place;
+use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Outcome};
+use framework::{Answer, Binding, Node, Pod, PodKey, Time};
+
+use super::Settings;
+
+/// How often virtual time moves on with pods in backoff before they are left alone, if nothing is placed
+/// meanwhile: with the usual backoffs, a minute and a half.
+const IDLE_STEPS: u32 = 12;
+
+/// Attempts in a row that place nothing, as a multiple of the pods there are, after which a round is
+/// over: plugins that reject in turn must not keep it going for ever.
+const FRUITLESS_ROUNDS: usize = 4;
+
+const NO_SERVER: &str = "a simulation has no API server that could do this";
+
+/// What became of a pod so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fate {
+    /// When it came.
+    pub arrived: Time,
+    /// Scheduling attempts so far.
+    pub attempts: u32,
+    /// How it stands.
+    pub state: State,
+}
+
+/// How a pod stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It has not been tried.
+    New,
+    /// No node can take it; the text of its condition.
+    Unschedulable(String),
+    /// Trying failed.
+    Failed(String),
+    /// It is being deleted and not tried any more.
+    Terminating,
+    /// It runs.
+    Placed {
+        /// Where.
+        node: Arc<str>,
+        /// Since when.
+        at: Time,
+    },
+}
+
+/// An engine, the time, and the pods.
+///
+/// Effects are carried out at once: a Binding is answered with success, and the pod then shows up bound.
+pub struct World {
+    engine: Engine,
+    now: Time,
+    /// Pods that came without a node; looked up by name, never iterated.
+    fates: HashMap<PodKey, Fate>,
+    /// Pods placed since somebody last asked, in order.
+    placed: Vec<PodKey>,
+}
+
+/// Both ports of the engine lead nowhere: there are no extenders and nothing is measured.
+macro_rules! no_ports {
+    () => {
+        &mut Ports { outside: &mut (), probe: &mut () }
+    };
+}
+
+impl World {
+    /// An empty world that schedules the pods of these scheduler names.
+    ///
+    /// # Errors
+    /// The profile cannot be built.
+    pub fn new<'a>(
+        settings: Settings,
+        scheduler_names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, ProfileError> {
+        let engine = Engine::new(settings.engine(&scheduler_names.into_iter().collect())?);
+        Ok(Self { engine, now: Time::ZERO, fates: HashMap::new(), placed: Vec::new() })
+    }
+
+    /// The engine, to look into.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, for questions that need its buffers.
+    pub(super) const fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// What became of a pod that came without a node.
+    pub fn fate(&self, pod: &PodKey) -> Option<&Fate> {
+        self.fates.get(pod)
+    }
+
+    /// The pods placed since the last call, in order.
+    pub fn take_placed(&mut self) -> Vec<PodKey> {
+        std::mem::take(&mut self.placed)
+    }
+
+    /// Adds or replaces a node.
+    pub fn add_node(&mut self, node: Node) {
+        self.apply(Change::Node(node));
+    }
+
+    /// Adds a pod, on its node if it has one.
+    pub fn add_pod(&mut self, pod: Pod) {
+        if pod.node_name.is_none() {
+            let fate = Fate { arrived: self.now, attempts: 0, state: State::New };
+            self.fates.insert(pod.key.clone(), fate);
+        }
+        self.apply(Change::Pod(Box::new(pod)));
+    }
+
+    /// Takes a pod out of the world, whether it runs or waits. Its fate stays on record.
+    pub fn remove_pod(&mut self, pod: &Pod) {
+        self.apply(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.engine.apply(change, self.now, no_ports!());
+        self.carry_out_effects();
+    }
+
+    /// Moves time on to `time` and does on the way what becomes due.
+    pub fn advance_to(&mut self, time: Time) {
+        while let Some(deadline) = self.engine.next_deadline().filter(|due| *due <= time) {
+            self.jump_to(deadline);
+            self.run_ready();
+            if self.engine.next_deadline().is_some_and(|next| next <= deadline) {
+                break;
+            }
+        }
+        self.now = self.now.max(time);
+    }
+
+    /// Schedules whatever is ready now; pods in backoff after an error wait on.
+    pub fn run_ready(&mut self) {
+        let queued = self.engine.queue().counts();
+        let pods = queued.active + queued.backoff + queued.unschedulable;
+        let mut left = FRUITLESS_ROUNDS * pods;
+        while let Some(attempt) = self.engine.schedule_one(self.now, no_ports!()) {
+            let placed = self.placed.len();
+            self.note(attempt);
+            self.carry_out_effects();
+            left = match self.placed.len() > placed {
+                true => FRUITLESS_ROUNDS * pods,
+                false => left.saturating_sub(1),
+            };
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Runs until nothing moves any more.
+    ///
+    /// Pods in backoff, and pods whose binding waits for something, are given their time as long as
+    /// anything is placed, and a little longer. Pods that wait for a change of the cluster are not:
+    /// without one, time does not help them.
+    pub fn settle(&mut self) {
+        let mut idle_steps = 0;
+        while idle_steps < IDLE_STEPS {
+            let placed = self.placed.len();
+            self.run_ready();
+            idle_steps = if self.placed.len() > placed { 0 } else { idle_steps + 1 };
+            if !self.time_may_help() {
+                break;
+            }
+            let Some(deadline) = self.engine.next_deadline() else { break };
+            self.jump_to(deadline);
+        }
+    }
+
+    fn time_may_help(&self) -> bool {
+        self.engine.queue().counts().backoff > 0 || self.engine.binding_count() > 0
+    }
+
+    fn jump_to(&mut self, deadline: Time) {
+        self.now = self.now.max(deadline);
+        self.engine.tick(self.now, no_ports!());
+        self.carry_out_effects();
+    }
+
+    fn note(&mut self, attempt: Attempt) {
+        let terminating = attempt.pod.terminating;
+        let Some(fate) = self.fates.get_mut(&attempt.pod.key) else { return };
+        fate.attempts += 1;
+        match attempt.outcome {
+            Outcome::Assumed(_) => {}
+            Outcome::Unschedulable(reason) => fate.state = State::Unschedulable(reason),
+            Outcome::Error(reason) => fate.state = State::Failed(reason),
+            Outcome::Skipped if terminating => fate.state = State::Terminating,
+            Outcome::Skipped => fate.attempts -= 1,
+        }
+    }
+
+    fn carry_out_effects(&mut self) {
+        loop {
+            let effects = self.engine.take_effects();
+            if effects.is_empty() {
+                return;
+            }
+            for Effect { id, kind } in effects {
+                self.carry_out(id, kind);
+            }
+        }
+    }
+
+    /// Statuses and events are for people who look at the API: nobody does.
+    fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
+        match kind {
+            EffectKind::Bind(binding) => self.bind(id, &binding),
+            EffectKind::ExtenderBind { .. } | EffectKind::Write(_) | EffectKind::ReadPod { .. } => {
+                self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
+            }
+            EffectKind::PatchPodStatus { .. } | EffectKind::Event(_) => {}
+        }
+    }
+
+    fn bind(&mut self, id: EffectId, binding: &Binding) {
+        self.answer(id, &Answer::ok());
+        let Some(placed) = self.engine.cache().placed(&binding.uid) else { return };
+        let bound = Pod::clone(&placed.pod);
+        if let Some(fate) = self.fates.get_mut(&binding.pod) {
+            fate.state = State::Placed { node: binding.node.clone(), at: self.now };
+        }
+        self.placed.push(binding.pod.clone());
+        self.engine.apply(Change::Pod(Box::new(bound)), self.now, no_ports!());
+    }
+
+    fn answer(&mut self, id: EffectId, answer: &Answer) {
+        self.engine.answer(id, answer, self.now, no_ports!());
+    }
+
+    /// What holds the pod back before its first attempt, in the words of the plugin that does.
+    pub fn gate_of(&self, pod: &PodKey) -> Option<String> {
+        let (place, queued) = self.engine.queue().get(pod)?;
+        let plugin = queued.gating_plugin.as_ref().filter(|_| place == Place::Gated)?;
+        let profile = self.engine.profiles().get(&queued.pod.spec.scheduler_name)?;
+        let gate = profile.pre_enqueue.iter().find(|gate| gate.name == *plugin)?;
+        Some(gate.plugin.pre_enqueue(&queued.pod, self.engine.cache().cluster()).message())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn world() -> World {
+        World::new(Settings::default(), ["default-scheduler"]).unwrap()
+    }
+
+    fn node(name: &str, cpu: &str) -> Node {
+        let status = json!({"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}});
+        let node = json!({"metadata": {"name": name}, "status": status});
+        Node::from_api(&serde_json::from_value(node).unwrap()).0
+    }
+
+    fn pod(name: &str, mut spec: Value) -> Pod {
+        spec["schedulerName"] = "default-scheduler".into();
+        let metadata = json!({"name": name, "namespace": "default", "uid": name});
+        let pod = json!({"metadata": metadata, "spec": spec});
+        Pod::from_api(&serde_json::from_value(pod).unwrap())
+    }
+
+    fn asking(name: &str, cpu: &str) -> Pod {
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        pod(name, json!({"containers": [container]}))
+    }
+
+    /// One term of its preferences cannot be read, so scoring fails each time.
+    fn failing(name: &str) -> Pod {
+        let expression = json!({"key": "a", "operator": "Near"});
+        let term = json!({"weight": 1, "preference": {"matchExpressions": [expression]}});
+        let preferred = json!({"preferredDuringSchedulingIgnoredDuringExecution": [term]});
+        pod(name, json!({"affinity": {"nodeAffinity": preferred}}))
+    }
+
+    fn state<'a>(world: &'a World, pod: &Pod) -> &'a State {
+        &world.fate(&pod.key).unwrap().state
+    }
+
+    #[test]
+    fn pods_are_placed_until_nothing_fits() {
+        let mut world = world();
+        world.add_node(node("n", "2"));
+        let pods = ["a", "b", "c"].map(|name| asking(name, "1"));
+        pods.iter().for_each(|pod| world.add_pod(pod.clone()));
+        world.settle();
+        assert_eq!(world.take_placed(), [pods[0].key.clone(), pods[1].key.clone()]);
+        assert!(matches!(state(&world, &pods[2]), State::Unschedulable(_)));
+        assert_eq!(world.engine().cache().assumed_count(), 0, "the pods show up bound");
+    }
+
+    #[test]
+    fn a_departure_makes_room() {
+        let mut world = world();
+        world.add_node(node("n", "1"));
+        let (first, second) = (asking("a", "1"), asking("b", "1"));
+        world.add_pod(first.clone());
+        world.add_pod(second.clone());
+        world.settle();
+        world.advance_to(Time::from_secs(60));
+        world.remove_pod(&first);
+        world.run_ready();
+        let placed = State::Placed { node: "n".into(), at: Time::from_secs(60) };
+        assert_eq!(*state(&world, &second), placed);
+        assert_eq!(world.fate(&second.key).unwrap().attempts, 2);
+    }
+
+    #[test]
+    fn a_pod_that_only_fails_ends_with_its_error() {
+        let mut world = world();
+        ["n", "m"].into_iter().for_each(|name| world.add_node(node(name, "1")));
+        let pod = failing("a");
+        world.add_pod(pod.clone());
+        world.settle();
+        let State::Failed(error) = state(&world, &pod) else { panic!("{:?}", state(&world, &pod)) };
+        assert!(error.contains("Near"), "{error}");
+        assert!(world.fate(&pod.key).unwrap().attempts > 1, "it was given time");
+        assert!(world.now() > Time::ZERO);
+    }
+
+    #[test]
+    fn a_gated_pod_is_told_by_its_gate() {
+        let mut world = world();
+        world.add_node(node("n", "1"));
+        let pod = pod("a", json!({"schedulingGates": [{"name": "example.com/g"}]}));
+        world.add_pod(pod.clone());
+        world.settle();
+        assert_eq!(*state(&world, &pod), State::New);
+        let gate = world.gate_of(&pod.key);
+        assert_eq!(gate.as_deref(), Some("waiting for scheduling gates: [example.com/g]"));
+    }
+}

@@ -1,0 +1,423 @@
+//! Cluster traces: the nodes and pods of a real cluster, and what becomes of them here.
+//!
+//! [`openb`] reads the files, [`inflate`] draws a workload of a chosen size from them, and this
+//! module holds what both share: the rows in compact form, their conversion to API objects, and the
+//! order in which pods arrive and leave. Nothing here knows the engine.
+//!
+//! GPUs are one pool of thousandths per node. That hides fragmentation inside a node: two devices
+//! with half of their room left look like one whole free device.
+
+use std::collections::BTreeMap;
+
+use framework::api;
+use thiserror::Error;
+
+pub mod inflate;
+pub mod openb;
+
+/// Extended resource that counts thousandths of a GPU.
+pub const GPU_MILLI: &str = "alibabacloud.com/gpu-milli";
+
+/// Node label that names the GPU model.
+pub const GPU_MODEL: &str = "alibabacloud.com/gpu-card-model";
+
+/// Pod label that holds the quality-of-service class of the trace (`LS`, `BE`, ...).
+pub const QOS: &str = "alibabacloud.com/qos";
+
+/// Namespace of every pod of a trace.
+pub const NAMESPACE: &str = "openb";
+
+/// Thousandths of a GPU in one device.
+pub const MILLI_PER_GPU: u64 = 1000;
+
+/// Allocatable `pods` of every node. The traces do not state it, so it must never be what limits a
+/// node: this is more than any published pod list holds, even drawn up to 130 % of the cluster.
+const PODS_PER_NODE: &str = "100000";
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Amounts of the three resources that a trace states.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// CPU in thousandths of a core.
+    pub cpu_milli: u64,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// GPU in thousandths of a device, summed over the devices.
+    pub gpu_milli: u64,
+}
+
+impl Amounts {
+    /// The sum of both, resource by resource; stops at the largest number.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory_mib: self.memory_mib.saturating_add(other.memory_mib),
+            gpu_milli: self.gpu_milli.saturating_add(other.gpu_milli),
+        }
+    }
+
+    /// What is left of `self` without `other`, resource by resource; stops at zero.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_sub(other.cpu_milli),
+            memory_mib: self.memory_mib.saturating_sub(other.memory_mib),
+            gpu_milli: self.gpu_milli.saturating_sub(other.gpu_milli),
+        }
+    }
+}
+
+impl std::iter::Sum for Amounts {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::default(), Self::plus)
+    }
+}
+
+/// A node of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceNode {
+    /// Name, unique among the nodes.
+    pub name: String,
+    /// CPU in thousandths of a core.
+    pub cpu_milli: u64,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Number of GPU devices.
+    pub gpus: u64,
+    /// Model of the devices.
+    pub model: Option<String>,
+}
+
+impl TraceNode {
+    /// What the node has for pods.
+    pub fn capacity(&self) -> Amounts {
+        Amounts {
+            cpu_milli: self.cpu_milli,
+            memory_mib: self.memory_mib,
+            gpu_milli: self.gpus.saturating_mul(MILLI_PER_GPU),
+        }
+    }
+
+    /// The node as an API object. Its uid is its name; a node without devices does not list the GPU
+    /// resource.
+    pub fn to_node(&self) -> api::Node {
+        let capacity = self.capacity();
+        let mut allocatable = resource_list(capacity);
+        allocatable.insert("pods".to_owned(), quantity(PODS_PER_NODE));
+        let mut labels = BTreeMap::from([(HOSTNAME.to_owned(), self.name.clone())]);
+        labels.extend(self.model.iter().map(|model| (GPU_MODEL.to_owned(), model.clone())));
+        api::Node {
+            metadata: api::ObjectMeta {
+                name: self.name.clone(),
+                uid: self.name.clone(),
+                labels,
+                ..Default::default()
+            },
+            status: api::NodeStatus { allocatable, ..Default::default() },
+            ..Default::default()
+        }
+    }
+}
+
+/// A pod of a trace. Times are seconds since the trace began; a list without times leaves them out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TracePod {
+    /// Name, unique among the pods.
+    pub name: String,
+    /// CPU asked for, in thousandths of a core.
+    pub cpu_milli: u64,
+    /// Memory asked for, in MiB.
+    pub memory_mib: u64,
+    /// Number of GPU devices asked for.
+    pub gpus: u64,
+    /// Share of each device, in thousandths.
+    pub gpu_milli: u64,
+    /// GPU models that will do; empty means all.
+    pub models: Vec<String>,
+    /// Quality-of-service class.
+    pub qos: Option<String>,
+    /// Phase in which the trace left the pod.
+    pub phase: Option<String>,
+    /// When the pod arrived.
+    pub created: Option<u64>,
+    /// When the pod was gone; never before [`created`](Self::created) in a list that was read.
+    pub deleted: Option<u64>,
+    /// When the pod was given a node in the recorded cluster.
+    pub scheduled: Option<u64>,
+}
+
+impl TracePod {
+    /// What the pod asks for; its GPU demand is the number of devices times the share of each.
+    pub fn demand(&self) -> Amounts {
+        Amounts {
+            cpu_milli: self.cpu_milli,
+            memory_mib: self.memory_mib,
+            gpu_milli: self.gpus.saturating_mul(self.gpu_milli),
+        }
+    }
+
+    /// The pod as a pending API object for the scheduler of that name.
+    pub fn to_pod(&self, scheduler_name: &str) -> api::Pod {
+        let container = api::Container {
+            name: "main".to_owned(),
+            resources: api::ResourceRequirements {
+                requests: resource_list(self.demand()),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let labels = self.qos.iter().map(|qos| (QOS.to_owned(), qos.clone())).collect();
+        api::Pod {
+            metadata: api::ObjectMeta {
+                name: self.name.clone(),
+                namespace: NAMESPACE.to_owned(),
+                uid: format!("{NAMESPACE}/{}", self.name),
+                labels,
+                ..Default::default()
+            },
+            spec: api::PodSpec {
+                scheduler_name: scheduler_name.to_owned(),
+                containers: vec![container],
+                affinity: self.affinity(),
+                ..Default::default()
+            },
+            status: api::PodStatus { phase: "Pending".to_owned(), ..Default::default() },
+        }
+    }
+
+    /// The demand for a GPU model as required node affinity.
+    fn affinity(&self) -> Option<api::Affinity> {
+        if self.models.is_empty() {
+            return None;
+        }
+        let requirement = api::SelectorRequirement {
+            key: GPU_MODEL.to_owned(),
+            operator: "In".to_owned(),
+            values: self.models.clone(),
+        };
+        let term =
+            api::NodeSelectorTerm { match_expressions: vec![requirement], ..Default::default() };
+        let required = api::NodeSelector { node_selector_terms: vec![term] };
+        Some(api::Affinity {
+            node_affinity: Some(api::NodeAffinity { required: Some(required), preferred: None }),
+            ..Default::default()
+        })
+    }
+}
+
+/// CPU and memory always, so that a stated zero stays stated; the GPU resource only when it is not
+/// zero.
+fn resource_list(amounts: Amounts) -> api::ResourceList {
+    let mut list = api::ResourceList::from([
+        ("cpu".to_owned(), quantity(format!("{}m", amounts.cpu_milli))),
+        ("memory".to_owned(), quantity(format!("{}Mi", amounts.memory_mib))),
+    ]);
+    if amounts.gpu_milli > 0 {
+        list.insert(GPU_MILLI.to_owned(), quantity(amounts.gpu_milli.to_string()));
+    }
+    list
+}
+
+fn quantity(text: impl Into<String>) -> api::QuantityText {
+    api::QuantityText(text.into())
+}
+
+/// The nodes and pods of a recorded cluster, in the order of their files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Nodes.
+    pub nodes: Vec<TraceNode>,
+    /// Pods.
+    pub pods: Vec<TracePod>,
+}
+
+impl Trace {
+    /// What all nodes have together.
+    pub fn capacity(&self) -> Amounts {
+        self.nodes.iter().map(TraceNode::capacity).sum()
+    }
+
+    /// What all pods ask for together.
+    pub fn demand(&self) -> Amounts {
+        self.pods.iter().map(TracePod::demand).sum()
+    }
+
+    /// Every arrival and departure in the order of time.
+    ///
+    /// At one second, pods that were there leave before new ones arrive, arrivals keep the order of
+    /// the list, and a pod that came and went within that second leaves last. A pod without a
+    /// deletion time stays.
+    ///
+    /// # Errors
+    /// When a pod has no creation time, as in the lists that have resources only.
+    pub fn timeline(&self) -> Result<Vec<Moment>, TimelineError> {
+        let mut moments = Vec::with_capacity(2 * self.pods.len());
+        for (pod, row) in self.pods.iter().enumerate() {
+            let created = row
+                .created
+                .ok_or_else(|| TimelineError::NoCreationTime { pod: row.name.clone() })?;
+            moments.push((
+                created,
+                Turn::Arriving,
+                Moment { at: created, pod, what: What::Arrives },
+            ));
+            if let Some(deleted) = row.deleted {
+                let turn = if deleted > created { Turn::Leaving } else { Turn::Passing };
+                moments.push((deleted, turn, Moment { at: deleted, pod, what: What::Leaves }));
+            }
+        }
+        moments.sort_by_key(|&(at, turn, moment)| (at, turn, moment.pod));
+        Ok(moments.into_iter().map(|(_, _, moment)| moment).collect())
+    }
+}
+
+/// Whose turn it is within one second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Leaving,
+    Arriving,
+    Passing,
+}
+
+/// An arrival or a departure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Seconds since the trace began.
+    pub at: u64,
+    /// Index into [`Trace::pods`].
+    pub pod: usize,
+    /// What happens.
+    pub what: What,
+}
+
+/// What happens to a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// It is created and wants a node.
+    Arrives,
+    /// It is deleted, whether it runs or still waits.
+    Leaves,
+}
+
+/// Why a trace has no timeline.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TimelineError {
+    /// A pod does not say when it arrived.
+    #[error("pod {pod} has no creation_time: this list cannot be replayed, only drawn from")]
+    NoCreationTime {
+        /// Name of the pod.
+        pod: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(pod: &api::Pod) -> Vec<(&str, &str)> {
+        pairs(&pod.spec.containers[0].resources.requests)
+    }
+
+    fn pairs(list: &api::ResourceList) -> Vec<(&str, &str)> {
+        list.iter().map(|(name, quantity)| (name.as_str(), quantity.0.as_str())).collect()
+    }
+
+    #[test]
+    fn a_node_lists_what_it_has_and_carries_its_model() {
+        let node = TraceNode {
+            name: "n1".to_owned(),
+            cpu_milli: 32_000,
+            memory_mib: 262_144,
+            gpus: 8,
+            model: Some("T4".to_owned()),
+        }
+        .to_node();
+        assert_eq!(
+            pairs(&node.status.allocatable),
+            [(GPU_MILLI, "8000"), ("cpu", "32000m"), ("memory", "262144Mi"), ("pods", "100000")]
+        );
+        assert_eq!(node.metadata.labels[HOSTNAME], "n1");
+        assert_eq!(node.metadata.labels[GPU_MODEL], "T4");
+        assert_eq!((node.metadata.name.as_str(), node.metadata.uid.as_str()), ("n1", "n1"));
+    }
+
+    #[test]
+    fn a_node_without_devices_has_neither_the_resource_nor_the_label() {
+        let node = TraceNode { name: "n1".to_owned(), ..Default::default() }.to_node();
+        assert!(!node.status.allocatable.contains_key(GPU_MILLI));
+        assert!(!node.metadata.labels.contains_key(GPU_MODEL));
+    }
+
+    #[test]
+    fn a_pod_asks_for_devices_times_share_on_one_of_its_models() {
+        let pod = TracePod {
+            name: "p1".to_owned(),
+            cpu_milli: 500,
+            memory_mib: 0,
+            gpus: 2,
+            gpu_milli: 250,
+            models: vec!["P100".to_owned(), "T4".to_owned()],
+            qos: Some("LS".to_owned()),
+            ..Default::default()
+        }
+        .to_pod("loadmaster");
+        assert_eq!(requests(&pod), [(GPU_MILLI, "500"), ("cpu", "500m"), ("memory", "0Mi")]);
+        assert_eq!(pod.spec.scheduler_name, "loadmaster");
+        assert_eq!(pod.metadata.labels[QOS], "LS");
+        assert_eq!(pod.metadata.uid, "openb/p1");
+        let required = pod
+            .spec
+            .affinity
+            .and_then(|affinity| affinity.node_affinity?.required)
+            .expect("a pod that names models has required node affinity");
+        let [term] = required.node_selector_terms.as_slice() else { panic!("{required:?}") };
+        assert_eq!(term.match_expressions[0].key, GPU_MODEL);
+        assert_eq!(term.match_expressions[0].operator, "In");
+        assert_eq!(term.match_expressions[0].values, ["P100", "T4"]);
+    }
+
+    #[test]
+    fn a_pod_without_gpu_asks_for_none_and_goes_anywhere() {
+        let pod = TracePod { name: "p1".to_owned(), ..Default::default() }.to_pod("loadmaster");
+        assert_eq!(requests(&pod), [("cpu", "0m"), ("memory", "0Mi")]);
+        assert_eq!(pod.spec.affinity, None);
+    }
+
+    fn lived(created: u64, deleted: Option<u64>) -> TracePod {
+        TracePod { created: Some(created), deleted, ..Default::default() }
+    }
+
+    #[test]
+    fn within_a_second_the_old_leave_the_new_arrive_and_the_brief_leave_last() {
+        let pods = vec![lived(5, None), lived(0, Some(5)), lived(5, Some(5)), lived(5, Some(9))];
+        let trace = Trace { pods, ..Default::default() };
+        let seen: Vec<_> = trace
+            .timeline()
+            .expect("every pod has a creation time")
+            .into_iter()
+            .map(|moment| (moment.at, moment.pod, moment.what))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (0, 1, What::Arrives),
+                (5, 1, What::Leaves),
+                (5, 0, What::Arrives),
+                (5, 2, What::Arrives),
+                (5, 3, What::Arrives),
+                (5, 2, What::Leaves),
+                (9, 3, What::Leaves),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_without_times_has_no_timeline() {
+        let pods = vec![TracePod { name: "p7".to_owned(), ..Default::default() }];
+        let trace = Trace { pods, ..Default::default() };
+        let error = trace.timeline().expect_err("there is no creation time");
+        assert_eq!(error, TimelineError::NoCreationTime { pod: "p7".to_owned() });
+    }
+}

@@ -1,0 +1,355 @@
+//! Telling objects apart, and gathering nodes and pods.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use framework::{Node, Pod, PodKey, Time, Uid, api};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::defaults::{self, PriorityClasses};
+use super::{Fault, Faults, Location};
+
+/// Number of names a warning spells out.
+const NAMED: usize = 3;
+
+/// Everything that was read.
+#[derive(Debug, Default)]
+pub struct Input {
+    /// Nodes, in the order of the input.
+    pub nodes: Vec<Node>,
+    /// Pods that have not ended, in the order of the input.
+    pub pods: Vec<PodObject>,
+    /// Number of pods that have ended (`Succeeded` or `Failed`); they are left out.
+    pub ended: usize,
+    /// Number of objects of every other kind.
+    pub others: BTreeMap<String, usize>,
+    /// What can be used as it is but is probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// A pod, and what it takes to write it back.
+#[derive(Debug)]
+pub struct PodObject {
+    /// What scheduling reads of it.
+    pub pod: Pod,
+    /// The object as it was read; dropped if the pod has a node already.
+    pub raw: Value,
+    /// When it was created.
+    pub created: Option<Time>,
+}
+
+impl PodObject {
+    /// Whether the pod waits for a node.
+    pub fn is_pending(&self) -> bool {
+        self.pod.node_name.is_none()
+    }
+}
+
+/// Takes objects one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    input: Input,
+    nodes: Placed<Arc<str>>,
+    pods: Placed<PodKey>,
+    classes: PriorityClasses,
+    faults: Vec<Fault>,
+}
+
+/// Where in the result the object of a name is, and where it came from.
+type Placed<K> = HashMap<K, (usize, Location)>;
+
+impl Collector {
+    /// Notes something that cannot be read.
+    pub(crate) fn refuse(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    /// Takes a document: an object, or a list of them.
+    pub(crate) fn take(&mut self, at: &Location, value: Value) {
+        self.take_as(at, value, None);
+    }
+
+    /// `inherited` is version and kind of items that do not name their own, as in a `PodList`.
+    fn take_as(&mut self, at: &Location, mut value: Value, inherited: Option<&(String, String)>) {
+        if let (Some(object), Some((version, kind))) = (value.as_object_mut(), inherited) {
+            object.entry("apiVersion").or_insert_with(|| version.as_str().into());
+            object.entry("kind").or_insert_with(|| kind.as_str().into());
+        }
+        let type_ = match version_and_kind(&value) {
+            Ok(type_) => type_,
+            Err(message) => return self.refuse(Fault::new(at.clone(), message)),
+        };
+        if type_.1.ends_with("List") && value.get("items").is_some() {
+            return self.take_list(at, value, &type_);
+        }
+        let taken = match (type_.0.as_str(), type_.1.as_str()) {
+            ("v1", "Node") => self.take_node(at, &value),
+            ("v1", "Pod") => self.take_pod(at, value),
+            (_, kind) => {
+                *self.input.others.entry(kind.to_owned()).or_default() += 1;
+                self.take_other(&type_, &value);
+                Ok(())
+            }
+        };
+        taken.unwrap_or_else(|message| self.refuse(Fault::new(at.clone(), message)));
+    }
+
+    fn take_list(&mut self, at: &Location, mut value: Value, (version, kind): &(String, String)) {
+        let item = kind.strip_suffix("List").unwrap_or_default();
+        let inherited = (!item.is_empty()).then(|| (version.clone(), item.to_owned()));
+        match value["items"].take() {
+            Value::Null => {}
+            Value::Array(items) => {
+                for (index, item) in items.into_iter().enumerate() {
+                    self.take_as(&at.item(index), item, inherited.as_ref());
+                }
+            }
+            other => {
+                let message = format!("{kind}: items: expected a list, found {}", sort_of(&other));
+                self.refuse(Fault::new(at.clone(), message));
+            }
+        }
+    }
+
+    fn take_node(&mut self, at: &Location, value: &Value) -> Result<(), String> {
+        let mut object: api::Node = decode(value, "Node")?;
+        defaults::complete_node(&mut object, value);
+        if object.metadata.name.is_empty() {
+            self.warn(format!("{at}: Node: metadata.name: is missing; the node is left out"));
+            return Ok(());
+        }
+        let (node, problems) = Node::from_api(&object);
+        for problem in problems.into_iter().chain(defaults::faults_of_node(&object, &node)) {
+            self.warn(format!("{at}: Node {}: {problem}", node.name));
+        }
+        let name = node.name.clone();
+        match self.nodes.insert(name.clone(), (self.input.nodes.len(), at.clone())) {
+            None => self.input.nodes.push(node),
+            Some((index, before)) => {
+                self.warn(replaces(at, &before, "Node", &name));
+                self.input.nodes[index] = node;
+                self.nodes.insert(name, (index, at.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_pod(&mut self, at: &Location, raw: Value) -> Result<(), String> {
+        let mut object: api::Pod = decode(&raw, "Pod")?;
+        let mut problems = defaults::faults_of_pod(&object, &raw);
+        defaults::complete_pod(&mut object, at);
+        let mut pod = Pod::from_api(&object);
+        if pod.terminal {
+            self.input.ended += 1;
+            return Ok(());
+        }
+        let pending = pod.node_name.is_none();
+        problems.extend(pod.problems.take().into_iter().flatten());
+        problems.extend(defaults::broken_selectors(&pod));
+        if pending {
+            self.classes.remember(&pod.key, &raw);
+            pod.problems = (!problems.is_empty()).then(|| problems.into());
+        } else {
+            for problem in problems {
+                self.warn(format!("{at}: Pod {}: {problem}", pod.key));
+            }
+        }
+        let created = object.metadata.creation_timestamp.as_deref();
+        let created = created.and_then(|text| Time::parse_rfc3339(text).ok());
+        let raw = if pending { raw } else { Value::Null };
+        self.add_pod(at, PodObject { pod, raw, created });
+        Ok(())
+    }
+
+    fn add_pod(&mut self, at: &Location, object: PodObject) {
+        let key = object.pod.key.clone();
+        match self.pods.insert(key.clone(), (self.input.pods.len(), at.clone())) {
+            None => self.input.pods.push(object),
+            Some((index, before)) => {
+                self.warn(replaces(at, &before, "Pod", &key));
+                self.input.pods[index] = object;
+                self.pods.insert(key, (index, at.clone()));
+            }
+        }
+    }
+
+    fn take_other(&mut self, (version, kind): &(String, String), value: &Value) {
+        if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
+            self.classes.add(value);
+        }
+    }
+
+    fn warn(&mut self, warning: String) {
+        self.input.warnings.push(warning);
+    }
+
+    /// What was read, once everything is there.
+    ///
+    /// # Errors
+    /// Everything that could not be read.
+    pub(crate) fn finish(mut self) -> Result<Input, Faults> {
+        if !self.faults.is_empty() {
+            return Err(Faults(self.faults));
+        }
+        let warnings = self.classes.apply(&mut self.input.pods);
+        self.input.warnings.extend(warnings);
+        self.tell_uids_apart();
+        self.warn_of_unknown_nodes();
+        Ok(self.input)
+    }
+
+    /// Manifests that were copied may carry the uid of another pod; it must name one pod only.
+    fn tell_uids_apart(&mut self) {
+        let mut owners: HashMap<Uid, PodKey> = HashMap::new();
+        for PodObject { pod, .. } in &mut self.input.pods {
+            if let Some(owner) = owners.get(&pod.uid) {
+                self.input.warnings.push(format!(
+                    "Pod {}: metadata.uid: is that of {owner}; another one is made up",
+                    pod.key
+                ));
+                pod.uid = defaults::made_up_uid(&pod.key);
+            }
+            owners.insert(pod.uid.clone(), pod.key.clone());
+        }
+    }
+
+    fn warn_of_unknown_nodes(&mut self) {
+        let of_pod = |object: &PodObject| object.pod.node_name.clone();
+        let on_unknown: Vec<Arc<str>> = self.input.pods.iter().filter_map(of_pod).collect();
+        let on_unknown: Vec<&str> =
+            on_unknown.iter().map(AsRef::as_ref).filter(|n| !self.nodes.contains_key(*n)).collect();
+        let unknown: BTreeSet<&str> = on_unknown.iter().copied().collect();
+        if !unknown.is_empty() {
+            let warning = format!(
+                "{} run on nodes that are not in the input ({}): they count nowhere",
+                count(on_unknown.len(), "pod"),
+                some_of(unknown.into_iter())
+            );
+            self.warn(warning);
+        }
+    }
+}
+
+/// A number with its noun.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The first few names, and how many there are beside.
+pub(crate) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let first = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}
+
+fn replaces(at: &Location, before: &Location, kind: &str, name: &impl std::fmt::Display) -> String {
+    format!("{at}: {kind} {name} is given twice; it replaces the one in {before}")
+}
+
+fn version_and_kind(value: &Value) -> Result<(String, String), String> {
+    if !value.is_object() {
+        return Err(format!("is no Kubernetes object: found {}", sort_of(value)));
+    }
+    let field = |name: &str| match value.get(name) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        Some(other) => Err(format!(
+            "is no Kubernetes object: {name}: expected a name, found {}",
+            sort_of(other)
+        )),
+        None => Err(format!("is no Kubernetes object: {name} is missing")),
+    };
+    Ok((field("apiVersion")?, field("kind")?))
+}
+
+/// What a value is, for people.
+fn sort_of(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) if text.chars().count() <= 40 => format!("{text:?}"),
+        Value::String(_) => "a text".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// Decodes an object; the error names it and the field.
+fn decode<T: DeserializeOwned>(value: &Value, kind: &str) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let text = |field: &str| value["metadata"][field].as_str();
+        let name = match (text("namespace"), text("name")) {
+            (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
+            (None, Some(name)) => format!("{kind} {name}"),
+            (_, None) => kind.to_owned(),
+        };
+        format!("{name}: {}: {}", error.path(), error.inner())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn collect(objects: impl IntoIterator<Item = Value>) -> Result<Input, Faults> {
+        let mut collector = Collector::default();
+        for object in objects {
+            collector.take(&Location::named("-"), object);
+        }
+        collector.finish()
+    }
+
+    fn pod(name: &str, uid: &str, node: &str) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "uid": uid},
+            "spec": {"nodeName": node, "containers": [{"name": "c"}]},
+        })
+    }
+
+    #[test]
+    fn lists_are_unrolled_and_their_items_need_no_kind() {
+        let mut bare = pod("a", "", "");
+        bare.as_object_mut().unwrap().retain(|key, _| key == "metadata" || key == "spec");
+        let pods = json!({"apiVersion": "v1", "kind": "PodList", "items": [bare]});
+        let empty = json!({"apiVersion": "v1", "kind": "NodeList", "items": null});
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [pods, empty]});
+        let input = collect([list]).unwrap();
+        assert_eq!(input.pods.len(), 1);
+        assert_eq!(input.pods[0].raw["kind"], "Pod", "it can be written back");
+    }
+
+    #[test]
+    fn a_fault_names_the_place_in_its_list() {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("a", "", ""), 3]});
+        let faults = collect([list]).unwrap_err();
+        assert_eq!(faults.to_string(), "-: items[1]: is no Kubernetes object: found 3");
+    }
+
+    #[test]
+    fn a_kind_of_another_group_is_another_kind() {
+        let mut metrics = pod("a", "", "");
+        metrics["apiVersion"] = "example.com/v1".into();
+        let input = collect([metrics]).unwrap();
+        assert_eq!((input.pods.len(), input.others["Pod"]), (0, 1));
+    }
+
+    #[test]
+    fn a_uid_names_one_pod_only() {
+        let input = collect([pod("a", "7", ""), pod("b", "7", "")]).unwrap();
+        assert_eq!(input.pods[1].pod.uid.to_string(), "default/b");
+        assert_eq!(input.warnings.len(), 1);
+    }
+
+    #[test]
+    fn pods_on_nodes_that_are_not_there_are_told_in_one_line() {
+        let pods = ["a", "b", "c", "d", "e"].map(|name| pod(name, "", &format!("gone-{name}")));
+        let input = collect(pods).unwrap();
+        let expected = "5 pods run on nodes that are not in the input (gone-a, gone-b, gone-c and \
+                        2 more): they count nowhere";
+        assert_eq!(input.warnings, [expected]);
+    }
+}

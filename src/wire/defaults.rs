@@ -1,0 +1,313 @@
+//! What the API server adds to an object before anybody sees it, and what it would refuse.
+//!
+//! Dumps of a cluster have all of this already; manifests written by hand do not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{
+    Node, NodeSelector, Pod, PodKey, Problem, SelectorError, Uid, api, is_scalar_resource_name,
+};
+use serde_json::Value;
+
+use super::Location;
+use super::collect::PodObject;
+
+const DEFAULT_NAMESPACE: &str = "default";
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Resources that are no scalars.
+const USUAL_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// Priority classes that every cluster has.
+const SYSTEM_CLASSES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+/// Fills in what is absent from a node: allocatable is the capacity where it is not given.
+pub(super) fn complete_node(node: &mut api::Node, raw: &Value) {
+    if node.status.allocatable.is_empty()
+        && let Ok(capacity) = serde::Deserialize::deserialize(&raw["status"]["capacity"])
+    {
+        node.status.allocatable = capacity;
+    }
+}
+
+/// What of a node is probably not meant, beside quantities that cannot be read.
+pub(super) fn faults_of_node(object: &api::Node, node: &Node) -> Vec<Problem> {
+    let mut faults = Vec::new();
+    let allocatable = &object.status.allocatable;
+    if allocatable.is_empty() {
+        faults.push(Problem::new("status.allocatable", "is missing; no pod fits on the node"));
+    } else if !allocatable.contains_key("pods") {
+        faults
+            .push(Problem::new("status.allocatable[pods]", "is missing; no pod fits on the node"));
+    }
+    let own = &node.allocatable;
+    let scalars = own.scalars.iter().map(|(name, amount)| (&**name, *amount));
+    let amounts = [("cpu", own.milli_cpu), ("memory", own.memory), ("pods", node.allowed_pods)];
+    for (name, _) in amounts.into_iter().chain(scalars).filter(|(_, amount)| *amount == i64::MAX) {
+        let path = format!("status.allocatable[{name}]");
+        let message = format!("is absurdly large and counts as {}", i64::MAX);
+        faults.push(Problem::new(path, message));
+    }
+    for (index, taint) in object.spec.taints.iter().enumerate() {
+        if !matches!(taint.effect.as_str(), "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+            let path = format!("spec.taints[{index}].effect");
+            let message = format!(
+                "{:?} is none of NoSchedule, PreferNoSchedule and NoExecute; the taint has no effect",
+                taint.effect
+            );
+            faults.push(Problem::new(path, message));
+        }
+    }
+    faults
+}
+
+/// What the API server would refuse of a pod, so far as placing it depends on it.
+pub(super) fn faults_of_pod(pod: &api::Pod, raw: &Value) -> Vec<Problem> {
+    let mut faults = Vec::new();
+    let prefix = raw["metadata"]["generateName"].as_str();
+    match (pod.metadata.name.as_str(), prefix) {
+        ("", Some(prefix)) => {
+            let message = format!(
+                "is missing; names after generateName {prefix:?} are made by the API server, \
+                 so give the pod a name of its own here"
+            );
+            faults.push(Problem::new("metadata.name", message));
+        }
+        ("", None) => faults.push(Problem::new("metadata.name", "is missing")),
+        _ => {}
+    }
+    if pod.spec.containers.is_empty() {
+        faults
+            .push(Problem::new("spec.containers", "is missing; a pod has at least one container"));
+    }
+    faults.extend(unknown_resources(&pod.spec.init_containers, "spec.initContainers"));
+    faults.extend(unknown_resources(&pod.spec.containers, "spec.containers"));
+    faults
+}
+
+/// Requests under names that no scheduler counts: they would silently ask for nothing.
+fn unknown_resources(containers: &[api::Container], path: &str) -> Vec<Problem> {
+    let mut faults = Vec::new();
+    for (index, container) in containers.iter().enumerate() {
+        let own =
+            [("requests", &container.resources.requests), ("limits", &container.resources.limits)];
+        for (list, name) in
+            own.iter().flat_map(|(list, names)| names.keys().map(move |n| (list, n)))
+        {
+            if !USUAL_RESOURCES.contains(&name.as_str()) && !is_scalar_resource_name(name) {
+                let path = format!("{path}[{index}].resources.{list}[{name}]");
+                faults.push(Problem::new(path, "is no name of a resource"));
+            }
+        }
+    }
+    faults
+}
+
+/// Selectors that cannot be read. The API server lets none of them in.
+pub(super) fn broken_selectors(pod: &Pod) -> Vec<Problem> {
+    let spec = &pod.spec;
+    let mut faults = Vec::new();
+    let mut add = |path: &str, error: Option<SelectorError>| {
+        let messages = error.iter().flat_map(SelectorError::messages);
+        faults
+            .extend(messages.map(|message| Problem::new(format!("spec.affinity.{path}"), message)));
+    };
+    let required = spec.required_node_affinity.selector().and_then(NodeSelector::error);
+    add("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", required);
+    let preferred = spec.preferred_node_affinity.as_ref().and_then(|terms| terms.as_ref().err());
+    add("nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", preferred.cloned());
+    let pods = [("podAffinity", &spec.pod_affinity), ("podAntiAffinity", &spec.pod_anti_affinity)];
+    for (path, affinity) in pods {
+        let Some(affinity) = affinity else { continue };
+        add(path, affinity.required.as_ref().err().cloned());
+        add(path, affinity.preferred.as_ref().err().cloned());
+    }
+    faults
+}
+
+/// Fills in what is absent from a pod.
+pub(super) fn complete_pod(pod: &mut api::Pod, at: &Location) {
+    let metadata = &mut pod.metadata;
+    if metadata.namespace.is_empty() {
+        metadata.namespace = DEFAULT_NAMESPACE.to_owned();
+    }
+    if metadata.name.is_empty() {
+        metadata.name = format!("(no name in {at})");
+    }
+    if metadata.uid.is_empty() {
+        metadata.uid = made_up_uid(&PodKey::new(&metadata.namespace, &metadata.name)).to_string();
+    }
+    let spec = &mut pod.spec;
+    if spec.scheduler_name.is_empty() {
+        spec.scheduler_name = DEFAULT_SCHEDULER.to_owned();
+    }
+    let host_network = spec.host_network;
+    for container in spec.init_containers.iter_mut().chain(&mut spec.containers) {
+        requests_from_limits(&mut container.resources);
+        for port in container.ports.iter_mut().filter(|port| host_network && port.host_port == 0) {
+            port.host_port = port.container_port;
+        }
+    }
+    pod_requests_from_limits(spec);
+}
+
+/// A uid for a pod that has none, the same in every run.
+pub(super) fn made_up_uid(key: &PodKey) -> Uid {
+    Uid::from(key.to_string().as_str())
+}
+
+/// What is limited but not asked for is asked for up to the limit.
+fn requests_from_limits(resources: &mut api::ResourceRequirements) {
+    for (name, limit) in &resources.limits {
+        resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// The same for the pod as a whole, where no container asks for the resource.
+fn pod_requests_from_limits(spec: &mut api::PodSpec) {
+    let Some(resources) = &mut spec.resources else { return };
+    let containers = spec.init_containers.iter().chain(&spec.containers);
+    let asked: Vec<&String> = containers.flat_map(|c| c.resources.requests.keys()).collect();
+    resources.limits.iter().filter(|(name, _)| !asked.contains(name)).for_each(|(name, limit)| {
+        resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
+    });
+}
+
+/// Priority classes of the input, and the pods that name one without having its priority yet.
+#[derive(Debug, Default)]
+pub(super) struct PriorityClasses {
+    values: BTreeMap<String, i32>,
+    default: Option<i32>,
+    wanted: BTreeMap<PodKey, Option<String>>,
+}
+
+impl PriorityClasses {
+    /// Takes a `PriorityClass`.
+    pub(super) fn add(&mut self, class: &Value) {
+        let value = class["value"].as_i64().and_then(|value| i32::try_from(value).ok());
+        let (Some(name), Some(value)) = (class["metadata"]["name"].as_str(), value) else { return };
+        self.values.insert(name.to_owned(), value);
+        if class["globalDefault"] == Value::Bool(true) {
+            self.default = Some(value);
+        }
+    }
+
+    /// Notes which class a pod wants, unless its priority is known.
+    pub(super) fn remember(&mut self, key: &PodKey, pod: &Value) {
+        if pod["spec"]["priority"].is_null() {
+            let class = pod["spec"]["priorityClassName"].as_str().filter(|name| !name.is_empty());
+            self.wanted.insert(key.clone(), class.map(str::to_owned));
+        }
+    }
+
+    /// Gives the pods their priorities; returns warnings about classes that are not known.
+    pub(super) fn apply(&self, pods: &mut [PodObject]) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for PodObject { pod, .. } in pods {
+            match self.wanted.get(&pod.key) {
+                None => {}
+                Some(None) => set_priority(pod, self.default),
+                Some(Some(class)) => match self.value(class) {
+                    Some(value) => set_priority(pod, Some(value)),
+                    None => warnings.push(format!(
+                        "Pod {}: spec.priorityClassName: there is no PriorityClass {class} in the \
+                         input; the pod counts with priority 0",
+                        pod.key
+                    )),
+                },
+            }
+        }
+        warnings
+    }
+
+    fn value(&self, class: &str) -> Option<i32> {
+        let system =
+            SYSTEM_CLASSES.iter().find(|(name, _)| *name == class).map(|(_, value)| *value);
+        self.values.get(class).copied().or(system)
+    }
+}
+
+fn set_priority(pod: &mut Pod, priority: Option<i32>) {
+    if let Some(priority) = priority {
+        Arc::make_mut(&mut pod.spec).priority = priority;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn complete(pod: Value) -> api::Pod {
+        let mut pod = serde_json::from_value(pod).unwrap();
+        complete_pod(&mut pod, &Location::named("pod.yaml"));
+        pod
+    }
+
+    #[test]
+    fn absent_names_get_the_defaults_of_the_api_server() {
+        let pod = complete(json!({"metadata": {"name": "p"}}));
+        assert_eq!(pod.metadata.namespace, "default");
+        assert_eq!(pod.metadata.uid, "default/p");
+        assert_eq!(pod.spec.scheduler_name, "default-scheduler");
+        let nameless = complete(json!({}));
+        assert_eq!(nameless.metadata.name, "(no name in pod.yaml)");
+    }
+
+    #[test]
+    fn limits_stand_in_for_requests_that_are_absent() {
+        let pod = complete(json!({"spec": {
+            "resources": {"limits": {"cpu": "9", "memory": "9Gi"}},
+            "containers": [{"resources": {
+                "limits": {"cpu": "2", "example.com/gpu": "1"}, "requests": {"cpu": "1"},
+            }}],
+        }}));
+        let requests = |resources: &api::ResourceRequirements| {
+            let pairs = resources.requests.iter().map(|(name, text)| format!("{name}={}", text.0));
+            pairs.collect::<Vec<_>>()
+        };
+        assert_eq!(requests(&pod.spec.containers[0].resources), ["cpu=1", "example.com/gpu=1"]);
+        let whole = pod.spec.resources.as_ref().map(requests);
+        assert_eq!(whole.unwrap(), ["memory=9Gi"], "a container asks for cpu");
+    }
+
+    #[test]
+    fn ports_of_host_network_pods_are_ports_of_the_host() {
+        let ports = json!([{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]);
+        let spec = |host: bool| json!({"hostNetwork": host, "containers": [{"ports": ports}]});
+        let host_ports = |pod: api::Pod| {
+            pod.spec.containers[0].ports.iter().map(|port| port.host_port).collect::<Vec<_>>()
+        };
+        assert_eq!(host_ports(complete(json!({"spec": spec(true)}))), [80, 8081]);
+        assert_eq!(host_ports(complete(json!({"spec": spec(false)}))), [0, 8081]);
+    }
+
+    #[test]
+    fn priorities_come_from_the_classes_of_the_input() {
+        let mut classes = PriorityClasses::default();
+        classes.add(&json!({"metadata": {"name": "high"}, "value": 1000}));
+        classes.add(&json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true}));
+        let rows = [
+            (json!({"priorityClassName": "high"}), 1000),
+            (json!({"priorityClassName": "system-node-critical"}), 2_000_001_000),
+            (json!({"priorityClassName": "high", "priority": 5}), 5),
+            (json!({"priorityClassName": "unknown"}), 0),
+            (json!({}), 7),
+        ];
+        let mut pods = Vec::new();
+        for (index, (spec, _)) in rows.iter().enumerate() {
+            let raw = json!({"metadata": {"name": index.to_string()}, "spec": spec});
+            let pod = Pod::from_api(&complete(raw.clone()));
+            classes.remember(&pod.key, &raw);
+            pods.push(PodObject { pod, raw, created: None });
+        }
+        let warnings = classes.apply(&mut pods);
+        let found: Vec<i32> = pods.iter().map(|object| object.pod.priority()).collect();
+        assert_eq!(found, rows.map(|(_, priority)| priority));
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("there is no PriorityClass unknown"), "{warnings:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! What `kubectl get -o yaml|json` writes, and manifests, read into the compact forms.
+//!
+//! A file is cut into documents (`documents`), lists are unrolled and objects told apart
+//! (`collect`), fields that are absent get the defaults of the API server (`defaults`), and pods are
+//! written back whole (`manifest`). Faults name file, document or line, object and field.
+
+mod collect;
+mod defaults;
+mod documents;
+mod manifest;
+mod source;
+mod yaml;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub use collect::{Input, PodObject};
+pub use manifest::placed_pod;
+pub use yaml::to_string as to_yaml;
+
+use self::collect::Collector;
+use self::source::Source;
+
+/// Reads all objects behind the paths: files, folders, or `-` for standard input.
+///
+/// # Errors
+/// Everything that cannot be read, all of it and not only the first.
+pub fn read(paths: &[PathBuf]) -> Result<Input, Faults> {
+    let mut collector = Collector::default();
+    for path in source::files(paths)? {
+        match source::read(&path).and_then(|source| documents::of(&source)) {
+            Ok(documents) => {
+                documents.into_iter().for_each(|(at, value)| collector.take(&at, value))
+            }
+            Err(fault) => collector.refuse(fault),
+        }
+    }
+    collector.finish()
+}
+
+/// Where an object stands: file, document if there are several, item of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    source: Arc<str>,
+    /// Number and first line of the document, where a file has several.
+    document: Option<(usize, usize)>,
+    /// Place in lists, from the outer to the inner one.
+    items: Vec<usize>,
+}
+
+impl Location {
+    fn named(source: &str) -> Self {
+        Self { source: source.into(), document: None, items: Vec::new() }
+    }
+
+    fn of(source: &Source) -> Self {
+        Self { source: source.name.clone(), document: None, items: Vec::new() }
+    }
+
+    fn with_document(self, document: Option<(usize, usize)>) -> Self {
+        Self { document, ..self }
+    }
+
+    fn item(&self, index: usize) -> Self {
+        let mut location = self.clone();
+        location.items.push(index);
+        location
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)?;
+        if let Some((number, line)) = self.document {
+            write!(f, ": document {number} (line {line})")?;
+        }
+        self.items.iter().try_for_each(|index| write!(f, ": items[{index}]"))
+    }
+}
+
+/// Something that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{at}: {message}")]
+pub struct Fault {
+    at: Location,
+    message: String,
+}
+
+impl Fault {
+    fn new(at: Location, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+}
+
+/// Everything that could not be read, one line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl std::error::Error for Faults {}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().enumerate() {
+            let separator = if index > 0 { "\n" } else { "" };
+            write!(f, "{separator}{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Fault> for Faults {
+    fn from(fault: Fault) -> Self {
+        Self(vec![fault])
+    }
+}

@@ -1,0 +1,159 @@
+//! `simulate -f`: what is read, what comes out.
+
+use super::{Answer, loadmaster, loadmaster_with, placements};
+
+const DUMP: [&str; 5] = ["simulate", "-f", "nodes.yaml", "-f", "pods.json"];
+
+fn dump(more: &[&str]) -> Answer {
+    loadmaster(&[&DUMP[..], more].concat())
+}
+
+#[test]
+fn a_dump_is_scheduled_and_told_as_text() {
+    let text = dump(&[]).text();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.starts_with("2 pending pods: 1 placed, 1 left pending."), "{text}");
+    assert!(text.contains("Scheduled the pods of default-scheduler, other"), "{text}");
+    assert!(text.contains("Left out 1 pod that ended."), "{text}");
+    assert!(lines.contains(&vec!["a", "web", "large"]), "{text}");
+    assert!(text.contains("0/2 nodes are available: 2 Insufficient memory."), "{text}");
+    assert!(lines.iter().any(|line| line.starts_with(&["small", "1.5/2", "75"])), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colour in a pipe");
+}
+
+#[test]
+fn json_has_stable_keys() {
+    let answer = dump(&["-o", "json"]).json();
+    assert_eq!((&answer["apiVersion"], &answer["kind"]), (&"v1".into(), &"List".into()));
+    let simulation = &answer["simulation"];
+    let summary = &simulation["summary"];
+    let numbers = ["nodes", "running", "pending", "placed", "left", "ofOtherSchedulers", "ended"];
+    let found = numbers.map(|key| summary[key].as_u64());
+    assert_eq!(found, [2, 1, 2, 1, 1, 0, 1].map(Some));
+    assert_eq!(placements(&answer), [("web".to_owned(), "large".to_owned())]);
+    let left = &simulation["left"][0];
+    assert_eq!((&left["namespace"], &left["name"]), (&"b".into(), &"huge".into()));
+    assert_eq!(left["state"], "unschedulable");
+    let cpu = &simulation["nodes"][1]["resources"]["cpu"];
+    assert_eq!(*cpu, serde_json::json!({"requested": 1.5, "allocatable": 2, "percent": 75.0}));
+    assert_eq!(simulation["schedulerNames"], serde_json::json!(["default-scheduler", "other"]));
+}
+
+#[test]
+fn placed_pods_are_written_back_whole_and_can_be_read_again() {
+    let yaml = dump(&["-o", "yaml"]).text();
+    assert!(yaml.contains("unknownField"), "{yaml}");
+    assert!(yaml.contains("keep: me"), "{yaml}");
+    assert!(!yaml.contains("resourceVersion") && !yaml.contains("uid"), "{yaml}");
+    let again = loadmaster_with(&["simulate", "-f", "nodes.yaml", "-", "-o", "json"], &yaml).json();
+    let summary = &again["simulation"]["summary"];
+    assert_eq!((summary["running"].as_u64(), summary["pending"].as_u64()), (Some(1), Some(0)));
+    let total = &again["simulation"]["total"]["cpu"];
+    assert_eq!(total["requested"], 1);
+}
+
+#[test]
+fn a_folder_is_read_in_depth_and_in_order() {
+    let answer = loadmaster(&["simulate", "-f", "folder", "-o", "json"]).json();
+    let simulation = &answer["simulation"];
+    let order: Vec<String> = placements(&answer).into_iter().map(|(pod, _)| pod).collect();
+    assert_eq!(order, ["first", "second"]);
+    assert_eq!(simulation["left"][0]["state"], "gated");
+    assert_eq!(simulation["left"][0]["reason"], "waiting for scheduling gates: [example.com/wait]");
+    let cpu = &simulation["nodes"][0]["resources"]["cpu"];
+    assert_eq!(cpu["requested"], 1, "what is limited is asked for");
+    assert_eq!(cpu["allocatable"], 4, "what a node has is allocatable unless it says otherwise");
+}
+
+#[test]
+fn kinds_that_no_plugin_reads_yet_are_named() {
+    let answer = loadmaster(&["simulate", "-f", "folder"]);
+    let expected = "ignored: 1 PersistentVolumeClaim: plugin VolumeBinding is not built yet";
+    let built = plugins::catalogue::get("VolumeBinding").unwrap().is_built();
+    assert!(built || answer.err.contains(expected), "{}", answer.err);
+}
+
+#[test]
+fn other_schedulers_keep_their_pods_when_told() {
+    let answer = dump(&["--scheduler-name", "other", "-o", "json"]).json();
+    let summary = &answer["simulation"]["summary"];
+    assert_eq!(summary["pending"], 1);
+    assert_eq!(summary["ofOtherSchedulers"], 1);
+    assert_eq!(placements(&answer), []);
+}
+
+#[test]
+fn a_pod_that_is_left_is_explained_verdict_by_verdict() {
+    let text = dump(&["--explain", "b/huge"]).text();
+    let (_, explained) = text.split_once("EXPLAINED b/huge (now, that is after the run)").unwrap();
+    assert!(explained.contains("0 of 2 nodes can take it."), "{explained}");
+    let verdict =
+        ["2", "NodeResourcesFit", "UnschedulableAndUnresolvable", "Insufficient", "memory"];
+    let is_verdict = |line: &str| line.split_whitespace().take(5).eq(verdict);
+    assert!(explained.lines().any(is_verdict), "{explained}");
+    assert!(explained.contains("large, small"), "{explained}");
+}
+
+#[test]
+fn a_placed_pod_is_explained_with_scores_and_without_itself() {
+    let answer = dump(&["--explain", "a/web", "-o", "json"]).json();
+    let explanation = &answer["simulation"]["explanations"][0];
+    assert_eq!((&explanation["node"], &explanation["asOf"]), (&"large".into(), &"now".into()));
+    assert_eq!(explanation["feasible"], 1);
+    assert_eq!(explanation["best"][0]["node"], "large");
+    let placed = &answer["simulation"]["nodes"][0]["resources"]["cpu"]["requested"];
+    assert_eq!(*placed, 1, "asking changes nothing");
+}
+
+#[test]
+fn scores_are_shown_plugin_by_plugin() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n\
+               spec: {containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}}}]}\n";
+    let args = ["simulate", "-f", "nodes.yaml", "-", "--explain", "p", "-o", "json"];
+    let answer = loadmaster_with(&args, pod).json();
+    let best = &answer["simulation"]["explanations"][0]["best"];
+    assert_eq!(best[0]["node"], "large");
+    let scores = best[0]["scores"].as_array().unwrap();
+    let sum: i64 = scores.iter().map(|score| score["score"].as_i64().unwrap()).sum();
+    assert_eq!(best[0]["total"], sum);
+    assert!(scores.iter().any(|score| score["plugin"] == "NodeResourcesFit"), "{scores:?}");
+}
+
+#[test]
+fn wide_output_explains_what_is_left() {
+    let text = dump(&["-o", "wide"]).text();
+    assert!(text.contains("EXPLAINED b/huge"), "{text}");
+    assert!(text.contains("PRIORITY"), "{text}");
+}
+
+#[test]
+fn one_seed_gives_one_answer() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/cluster");
+    let run = |seed: u32| {
+        loadmaster(&["simulate", "-f", example, "--seed", &seed.to_string(), "-o", "json"])
+    };
+    assert_eq!(run(7).text(), run(7).text());
+    let seven = placements(&run(7).json());
+    let different = (0..20).any(|seed| placements(&run(seed).json()) != seven);
+    assert!(different, "ties are broken by the seed");
+}
+
+#[test]
+fn a_cluster_without_nodes_says_so() {
+    let answer = loadmaster(&["simulate", "-f", "pods.json", "-o", "json"]).json();
+    assert_eq!(answer["simulation"]["left"][0]["reason"], "no nodes available to schedule pods");
+}
+
+#[test]
+fn sampling_can_be_asked_for() {
+    for more in [["--percentage-of-nodes-to-score", "50"].as_slice(), &["--adaptive-sampling"]] {
+        dump(more).text();
+    }
+}
+
+#[test]
+fn the_version_is_printed() {
+    let version = format!("loadmaster {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(loadmaster(&["version"]).text(), version);
+}

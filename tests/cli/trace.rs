@@ -1,0 +1,86 @@
+//! `simulate --trace`: small traces of our own, and the published one where it is at hand.
+
+use std::path::Path;
+
+use super::{Answer, loadmaster, written};
+
+const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,16384,2,T4\nn1,8000,16384,0,\n";
+
+/// Of the three pods that want a whole GPU each, one waits until another has left.
+const PODS: &str = "\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+p0,1000,1024,1,1000,,LS,Running,0,100,0
+p1,1000,1024,1,1000,T4,LS,Running,10,200,10
+p2,1000,1024,1,1000,,BE,Running,20,300,20
+p3,1000,1024,1,1000,P100,BE,Running,30,300,30
+";
+
+fn small(name: &str, more: &[&str]) -> Answer {
+    let nodes = written(&format!("{name}-nodes.csv"), NODES.as_bytes());
+    let pods = written(&format!("{name}-pods.csv"), PODS.as_bytes());
+    let args = ["simulate", "--trace", "openb", "--nodes", &nodes, "--pods", &pods];
+    loadmaster(&[&args, more].concat())
+}
+
+#[test]
+fn a_replay_lets_pods_wait_and_leave() {
+    let answer = small("replay", &["--replay", "-o", "json"]).json();
+    let run = &answer["runs"][0];
+    let numbers = ["arrived", "atOnce", "afterWaiting", "never"].map(|key| run[key].as_u64());
+    assert_eq!(numbers, [4, 2, 1, 1].map(Some));
+    assert_eq!(answer["peak"]["gpu"], 100.0);
+}
+
+#[test]
+fn an_inflation_draws_to_the_target_and_plots() {
+    let plot = written("inflate.svg", b"");
+    let more = ["--inflate", "100", "--seeds", "3", "--seed", "5", "--plot", &plot];
+    let text = small("inflate", &more).text();
+    assert!(
+        text.contains("fragmentation inside a node")
+            || text.contains("Fragmentation inside a node")
+    );
+    assert!(text.contains("mean over 3 seeds"), "{text}");
+    let seeds = text.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    assert_eq!(seeds.take(3).collect::<Vec<_>>(), [5, 6, 7]);
+    assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn a_value_that_cannot_be_used_names_file_line_and_column() {
+    let nodes = written("bad-nodes.csv", NODES.replace("16384,2", "much,2").as_bytes());
+    let pods = written("bad-pods.csv", PODS.as_bytes());
+    let args = ["simulate", "--trace", "openb", "--nodes", &nodes, "--pods", &pods, "--replay"];
+    let error = loadmaster(&args).refused(1);
+    assert!(error.contains("bad-nodes.csv line 2: memory_mib: "), "{error}");
+}
+
+/// The published trace, where it is at hand.
+fn openb(more: &[&str]) -> Option<Answer> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/openb");
+    if !data.is_dir() {
+        println!("skipped: {} is not there", data.display());
+        return None;
+    }
+    let file = |name: &str| data.join(name).display().to_string();
+    let (nodes, pods) = (file("openb_node_list_all_node.csv"), file("openb_pod_list_default.csv"));
+    let args = ["simulate", "--trace", "openb", "--nodes", &nodes, "--pods", &pods];
+    Some(loadmaster(&[&args, more].concat()))
+}
+
+#[test]
+fn the_published_trace_is_replayed() {
+    let Some(answer) = openb(&["--replay", "-o", "json"]) else { return };
+    let run = answer.json()["runs"][0].clone();
+    assert_eq!((run["arrived"].as_u64(), run["never"].as_u64()), (Some(8152), Some(0)));
+}
+
+#[test]
+fn the_published_trace_is_inflated() {
+    let args = ["--inflate", "5", "--seeds", "2", "-o", "json"];
+    let (Some(first), Some(second)) = (openb(&args), openb(&args)) else { return };
+    let (first, second) = (first.json(), second.json());
+    assert_eq!(first, second, "equal seeds give equal runs");
+    let gpu = first["allocation"].as_array().unwrap().last().unwrap()["gpu"]["mean"].as_f64();
+    assert!(gpu.is_some_and(|gpu| (4.0..=5.0).contains(&gpu)), "{gpu:?}");
+}

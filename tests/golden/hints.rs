@@ -1,0 +1,248 @@
+//! Queueing hints: which events plugins register, what their hints say, how updates are classified.
+
+use engine::classify::{node_updates, pod_resource, pod_updates};
+use framework::{
+    ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Plugin,
+    PluginArgs, Pod, QueueingHint,
+};
+use serde_json::{Map, Value, json};
+
+use super::compare::{Comparison, Outcome};
+use super::differences;
+use super::scheduling::DEVICES;
+use super::setting::{Setting, is_unbuilt};
+use super::world::{self, World};
+
+/// Runs a case of any form.
+pub(crate) fn run(case: &Value) -> Outcome {
+    let outcome = if !case["plugin"].is_null() {
+        hint(case)
+    } else if !case["classify"].is_null() {
+        classify(case)
+    } else {
+        events_to_register(case)
+    };
+    outcome.unwrap_or_else(Outcome::failed)
+}
+
+/// The hint of one plugin about one event.
+fn hint(case: &Value) -> Result<Outcome, String> {
+    let name = case["plugin"].as_str().unwrap_or_default();
+    if is_unbuilt(name) {
+        return Ok(Outcome::deferred(name));
+    }
+    let setting = Setting::of(&case["profile"])?;
+    let plugin = plugin(name, &case["profile"])?;
+    let mut world = World::new(&setting);
+    world.apply_all(&case["objects"])?;
+    let waiting = world::pod(&case["pod"])?;
+    let objects = Objects::of(case)?;
+    if let Objects::Node(_, Some(node)) = &objects
+        && is_unbuilt(DEVICES)
+        && name == "NodeResourcesFit"
+        && world.leaves_to_devices(&waiting, &node.allocatable)
+    {
+        return Ok(Outcome::deferred(DEVICES));
+    }
+    let event = event(&case["event"], &objects)?;
+    let mut answers = Vec::new();
+    let registered = plugin.events.iter().flatten().filter(|own| own.event.matches(&event));
+    for EventRegistration { hint, .. } in registered {
+        answers.push(match hint {
+            None => Ok(QueueingHint::Queue),
+            Some(hint) => hint(&waiting, &objects.as_event(), world.cluster()),
+        });
+    }
+    let (actual, error) = match answers.iter().find_map(|answer| answer.as_ref().err()) {
+        _ if answers.is_empty() => return Err(format!("{name} does not register {event}")),
+        Some(error) => ("Error", Value::from(error.as_str())),
+        None if answers.contains(&Ok(QueueingHint::Queue)) => ("Queue", Value::Null),
+        None => ("QueueSkip", Value::Null),
+    };
+    if actual == "Queue"
+        && case["expected"] == "QueueSkip"
+        && let Some(difference) = differences::of_hint(name, arguments(name, &case["profile"]))
+    {
+        let on_purpose = Some(difference);
+        return Ok(Outcome {
+            actual: actual.into(),
+            compared: 1,
+            on_purpose,
+            ..Outcome::default()
+        });
+    }
+    let mut comparison = Comparison::default();
+    if !case["expected"].is_null() {
+        comparison.equal("hint", &case["expected"], &actual.into());
+        comparison.equal("error", &case["error"], &error);
+    }
+    Ok(comparison.finish(actual.into()))
+}
+
+/// The plugin as the profile configures it.
+fn plugin(name: &str, profile: &Value) -> Result<Plugin, String> {
+    let registry = plugins::registry();
+    let factory = registry.get(name).ok_or_else(|| format!("there is no plugin {name}"))?;
+    match arguments(name, profile) {
+        Value::Null => factory(&PluginArgs::default()),
+        given => factory(&PluginArgs::new(given.clone())),
+    }
+}
+
+/// The arguments the profile gives the plugin; null for none.
+fn arguments<'a>(name: &str, profile: &'a Value) -> &'a Value {
+    let mut configs = profile["pluginConfig"].as_array().into_iter().flatten();
+    configs.find(|config| config["name"] == name).map_or(&Value::Null, |config| &config["args"])
+}
+
+/// The objects of an event, decoded.
+enum Objects<'a> {
+    Pod(Option<Pod>, Option<Pod>),
+    Node(Option<Node>, Option<Node>),
+    Other(Option<&'a Value>, Option<&'a Value>),
+}
+
+impl<'a> Objects<'a> {
+    fn of(case: &'a Value) -> Result<Self, String> {
+        let present = |key: &str| Some(&case[key]).filter(|object| !object.is_null());
+        let (old, new) = (present("old"), present("new"));
+        let kind = new.or(old).and_then(|object| object["kind"].as_str());
+        Ok(match kind {
+            Some("Pod") => {
+                Self::Pod(old.map(world::pod).transpose()?, new.map(world::pod).transpose()?)
+            }
+            Some("Node") => {
+                Self::Node(old.map(world::node).transpose()?, new.map(world::node).transpose()?)
+            }
+            _ => Self::Other(old, new),
+        })
+    }
+
+    fn as_event(&self) -> EventObjects<'_> {
+        match self {
+            Self::Pod(old, new) => EventObjects::Pod { old: old.as_ref(), new: new.as_ref() },
+            Self::Node(old, new) => EventObjects::Node { old: old.as_ref(), new: new.as_ref() },
+            Self::Other(old, new) => EventObjects::Other { old: *old, new: *new },
+        }
+    }
+}
+
+fn event(event: &Value, objects: &Objects<'_>) -> Result<ClusterEvent, String> {
+    let (resource, action) = (event["resource"].as_str(), event["action"].as_str());
+    let resource = match objects {
+        Objects::Pod(old, new) => new.as_ref().or(old.as_ref()).map(pod_resource),
+        _ => RESOURCES.into_iter().find(|known| Some(known.name()) == resource),
+    };
+    let action = ACTIONS.into_iter().find(|known| Some(known.name()) == action);
+    match (resource, action) {
+        (Some(resource), Some(action)) => Ok(ClusterEvent::new(resource, action)),
+        _ => Err(format!("unknown event {event}")),
+    }
+}
+
+/// What an update is told as.
+fn classify(case: &Value) -> Result<Outcome, String> {
+    let (resource, updates) = match Objects::of(case)? {
+        Objects::Pod(Some(old), Some(new)) => (pod_resource(&new), pod_updates(&old, &new)),
+        Objects::Node(Some(old), Some(new)) => (EventResource::Node, node_updates(&old, &new)),
+        _ => return Err("an update has an old and a new pod or node".to_owned()),
+    };
+    let events: Value =
+        updates.iter().map(|action| format!("{}/{}", resource.name(), action.name())).collect();
+    let expected = match &case["events"] {
+        Value::Null => Value::Null,
+        events => json!({"events": events}),
+    };
+    Ok(Outcome::plain(&expected, json!({"events": events})))
+}
+
+/// The table of registered events, for the plugins that are built.
+fn events_to_register(case: &Value) -> Result<Outcome, String> {
+    let mut actual = Map::new();
+    let mut expected = Map::new();
+    let mut comparison = Comparison::default();
+    let recorded = case["eventsToRegister"].as_object();
+    for entry in plugins::catalogue::ALL.iter().filter(|entry| entry.is_built()) {
+        let events = plugin(entry.name, &Value::Null)?.events.unwrap_or_default();
+        if !events.is_empty() {
+            let events = events.iter().map(registration).collect();
+            actual.insert(entry.name.to_owned(), sorted(events));
+        }
+    }
+    for (name, events) in recorded.into_iter().flatten() {
+        if is_unbuilt(name) {
+            comparison.defer(name);
+        } else {
+            let events = events.as_array().cloned().unwrap_or_default();
+            expected.insert(name.clone(), sorted(events));
+        }
+    }
+    if recorded.is_some() {
+        comparison.equal("eventsToRegister", &expected.into(), &actual.clone().into());
+    }
+    Ok(comparison.finish(json!({"eventsToRegister": actual})))
+}
+
+fn registration(registered: &EventRegistration) -> Value {
+    let ClusterEvent { resource, action, .. } = &registered.event;
+    let names: Value = ACTIONS
+        .iter()
+        .filter(|known| action.intersects(**known))
+        .map(|known| known.name())
+        .filter(|name| is_told(resource, name))
+        .collect();
+    json!({
+        "resource": resource.name(),
+        "actions": names,
+        "hasHint": registered.hint.is_some(),
+    })
+}
+
+/// Whether the table names an action for a resource: updates of nodes and pods are named by what
+/// changed, those of other kinds as a whole.
+fn is_told(resource: &EventResource, action: &str) -> bool {
+    match (resource, action) {
+        (_, "Add" | "Delete") => true,
+        (EventResource::Node, action) => action.starts_with("UpdateNode"),
+        (EventResource::Pod, action) => action.starts_with("UpdatePod"),
+        (_, action) => action == "Update",
+    }
+}
+
+/// The order of registrations has no meaning.
+fn sorted(mut events: Vec<Value>) -> Value {
+    events.sort_by_cached_key(Value::to_string);
+    events.into()
+}
+
+const ACTIONS: [ActionType; 14] = [
+    ActionType::ADD,
+    ActionType::DELETE,
+    ActionType::UPDATE_NODE_ALLOCATABLE,
+    ActionType::UPDATE_NODE_LABEL,
+    ActionType::UPDATE_NODE_TAINT,
+    ActionType::UPDATE_NODE_CONDITION,
+    ActionType::UPDATE_NODE_ANNOTATION,
+    ActionType::UPDATE_NODE_DECLARED_FEATURE,
+    ActionType::UPDATE_POD_LABEL,
+    ActionType::UPDATE_POD_SCALE_DOWN,
+    ActionType::UPDATE_POD_TOLERATION,
+    ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+    ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+    ActionType::UPDATE,
+];
+
+const RESOURCES: [EventResource; 12] = [
+    EventResource::Pod,
+    EventResource::Node,
+    EventResource::PersistentVolume,
+    EventResource::PersistentVolumeClaim,
+    EventResource::CsiNode,
+    EventResource::CsiDriver,
+    EventResource::VolumeAttachment,
+    EventResource::CsiStorageCapacity,
+    EventResource::StorageClass,
+    EventResource::ResourceClaim,
+    EventResource::ResourceSlice,
+    EventResource::DeviceClass,
+];

@@ -1,0 +1,135 @@
+//! Sequences and histories: pods scheduled one after the other, while the cluster changes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use framework::Pod;
+use serde_json::Value;
+
+use super::compare::{Comparison, Outcome};
+use super::decision;
+use super::setting::Setting;
+use super::unbuilt::Say;
+use super::world::{self, FORMS, World};
+
+/// Runs a case by every form.
+pub(crate) fn run(case: &Value) -> Outcome {
+    let mut comparison = Comparison::default();
+    let mut steps = Vec::new();
+    for (form, name) in FORMS {
+        comparison.set_prefix(name);
+        match replay(case, form, name, &mut comparison) {
+            Ok(actual) => steps.push(actual),
+            Err(message) => return Outcome::failed(message),
+        }
+    }
+    comparison.set_prefix("the set form, held to the one-node form");
+    for (place, pair) in std::iter::zip(&steps[0], &steps[1]).enumerate() {
+        if pair.0 != pair.1 {
+            comparison.equal(&place.to_string(), pair.1, pair.0);
+        }
+    }
+    comparison.finish(steps.swap_remove(0).into())
+}
+
+/// Carries out the steps; returns what was decided in each `schedule` step.
+fn replay(
+    case: &Value,
+    form: Form,
+    form_name: &str,
+    comparison: &mut Comparison,
+) -> Result<Vec<Value>, String> {
+    let setting = Setting::of(&case["profile"])?;
+    let mut world = World::new(&setting);
+    world.apply_all(&case["objects"])?;
+    let mut decided = Vec::new();
+    for step in steps(case) {
+        let pod = match step {
+            Step::Schedule(pod) => pod,
+            Step::Delete(step) => {
+                world.delete(step);
+                continue;
+            }
+            Step::Apply(object) => {
+                world.apply(object)?;
+                continue;
+            }
+        };
+        let pod = Arc::new(world::pod(pod)?);
+        let evaluation = world.evaluate(&pod, form, None)?;
+        let actual = decision::describe_step(&pod.key.to_string(), &evaluation, world.cluster());
+        let expected = &case["expected"][decided.len()];
+        if !expected.is_null() {
+            let place = decided.len().to_string();
+            comparison.set_prefix(format!("{form_name}.{place} ({})", pod.key));
+            let say = Say::about(&pod, &world, &setting);
+            compare(&place, expected, &actual, &say, comparison);
+        }
+        let chosen = expected["chosen"].as_str().or(actual["chosen"].as_str());
+        if let Some(node) = chosen.filter(|node| !node.is_empty()) {
+            world.apply_pod(Pod { node_name: Some(node.into()), ..(*pod).clone() });
+        }
+        decided.push(actual);
+    }
+    Ok(decided)
+}
+
+/// Something that happens in a history.
+enum Step<'a> {
+    Schedule(&'a Value),
+    Delete(&'a Value),
+    Apply(&'a Value),
+}
+
+/// The steps of a history, or the pods of a sequence, which is a history of nothing else.
+fn steps(case: &Value) -> impl Iterator<Item = Step<'_>> {
+    let list = |key: &str| case[key].as_array().into_iter().flatten();
+    let pods = list("pods").map(Step::Schedule);
+    pods.chain(list("steps").map(|step| match step["op"].as_str() {
+        Some("delete") => Step::Delete(step),
+        Some("apply") => Step::Apply(&step["object"]),
+        _ => Step::Schedule(&step["pod"]),
+    }))
+}
+
+/// Compares a step. What differs is deferred where a plugin that is not built has a say; such a
+/// plugin can only turn down further nodes.
+fn compare(place: &str, expected: &Value, actual: &Value, say: &Say, comparison: &mut Comparison) {
+    const DECIDED_BY_SCORES: [&str; 3] = ["totals", "best", "chosen"];
+    comparison.equal("pod", &expected["pod"], &actual["pod"]);
+    let (recorded, computed) = (names(expected), names(actual));
+    if recorded != computed && !say.filter.is_empty() && recorded.is_subset(&computed) {
+        for entry in DECIDED_BY_SCORES.iter().chain(&["feasible", "message"]) {
+            comparison.defer_entry(&[place, entry], say.filter.iter().map(String::as_str));
+        }
+        return;
+    }
+    comparison.equal("feasible", &expected["feasible"], &actual["feasible"]);
+    let plugins = || say.filter.iter().map(String::as_str);
+    compare_or_defer(place, "message", expected, actual, plugins(), comparison);
+    for entry in DECIDED_BY_SCORES {
+        let plugins = say.score.iter().map(String::as_str);
+        compare_or_defer(place, entry, expected, actual, plugins, comparison);
+    }
+}
+
+fn compare_or_defer<'a>(
+    place: &str,
+    entry: &str,
+    expected: &Value,
+    actual: &Value,
+    plugins: impl ExactSizeIterator<Item = &'a str>,
+    comparison: &mut Comparison,
+) {
+    let (recorded, computed) = (&expected[entry], &actual[entry]);
+    if recorded != computed && plugins.len() > 0 {
+        comparison.defer_entry(&[place, entry], plugins);
+    } else {
+        comparison.equal(entry, recorded, computed);
+    }
+}
+
+fn names(step: &Value) -> BTreeSet<&str> {
+    step["feasible"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}

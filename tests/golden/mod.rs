@@ -1,0 +1,125 @@
+//! The golden runner: holds the engine and its plugins to decisions recorded from kube-scheduler
+//! 1.36.2.
+//!
+//! A case says what the cluster is like and what kube-scheduler made of it (see FORMAT.md of the
+//! corpus). Every case runs by every form of the plugins, each against the recording. What belongs
+//! to plugins that are not built yet is deferred by name and never made up: those plugins are taken
+//! out of the profile, so that the others decide in full, and the entries of the recording that
+//! depend on them are neither compared nor emitted.
+
+mod areas;
+mod compare;
+mod corpus;
+mod decision;
+mod differences;
+mod hints;
+mod histories;
+mod profiles;
+mod queue_order;
+mod report;
+mod sampling;
+mod scheduling;
+mod setting;
+mod small;
+mod unbuilt;
+mod world;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use compare::Outcome;
+use corpus::Area;
+
+pub(crate) use corpus::CorpusError;
+pub(crate) use report::Report;
+
+/// What is run, and what is written.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// Areas to run; all if empty.
+    pub(crate) areas: Vec<String>,
+    /// The one case to run.
+    pub(crate) case: Option<String>,
+    /// Where to write what was computed, one `{"id","actual"}` a line.
+    pub(crate) emit: Option<PathBuf>,
+}
+
+/// Runs the cases in `folder`. `advance` is called with the number of cases and after each of them.
+pub(crate) fn run(
+    folder: &Path,
+    options: &Options,
+    advance: &(dyn Fn(usize) + Sync),
+) -> Result<Report, CorpusError> {
+    let areas = select(corpus::read(folder, &options.areas)?, options.case.as_deref())?;
+    let total = areas.iter().map(|area| area.cases.len()).sum();
+    let mut emit = options.emit.as_deref().map(Emit::create).transpose()?;
+    let mut report = Report::default();
+    for area in &areas {
+        let Some(decide) = areas::runner(&area.name) else {
+            report.skip(&area.name, area.cases.len());
+            continue;
+        };
+        let run = |case| {
+            let outcome = decide(case);
+            advance(total);
+            outcome
+        };
+        let outcomes: Vec<Outcome> = area.cases.par_iter().map(run).collect();
+        for (case, outcome) in area.cases.iter().zip(outcomes) {
+            if let Some(emit) = &mut emit {
+                emit.write(case, &outcome)?;
+            }
+            report.add(&area.name, case, outcome);
+        }
+    }
+    if let Some(emit) = emit {
+        emit.finish()?;
+    }
+    Ok(report)
+}
+
+/// The areas that have the wanted case, with that case alone.
+fn select(areas: Vec<Area>, case: Option<&str>) -> Result<Vec<Area>, CorpusError> {
+    let Some(wanted) = case else { return Ok(areas) };
+    let mut selected = Vec::new();
+    for mut area in areas {
+        area.cases.retain(|case| case["id"] == wanted);
+        if !area.cases.is_empty() {
+            selected.push(area);
+        }
+    }
+    if selected.is_empty() { Err(CorpusError::NoCase(wanted.to_owned())) } else { Ok(selected) }
+}
+
+/// Writes what was computed.
+struct Emit {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Emit {
+    fn create(path: &Path) -> Result<Self, CorpusError> {
+        let file = File::create(path);
+        let file = file.map_err(|source| CorpusError::Write { path: path.into(), source })?;
+        Ok(Self { path: path.into(), file: BufWriter::new(file) })
+    }
+
+    /// Writes a case, unless nothing of it was computed.
+    fn write(&mut self, case: &Value, outcome: &Outcome) -> Result<(), CorpusError> {
+        if outcome.actual.is_null() {
+            return Ok(());
+        }
+        let line = json!({"id": case["id"], "actual": outcome.actual});
+        let written = writeln!(self.file, "{line}");
+        written.map_err(|source| CorpusError::Write { path: self.path.clone(), source })
+    }
+
+    fn finish(mut self) -> Result<(), CorpusError> {
+        let written = self.file.flush();
+        written.map_err(|source| CorpusError::Write { path: self.path, source })
+    }
+}

@@ -1,0 +1,161 @@
+//! The queue: orders, backoffs, gates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::profile::Profiles;
+use engine::queue::{Backoff, Cx, Queue, QueueConfig, is_backing_off};
+use framework::{Cluster, Pod, QueuedPod, Time, api};
+use serde_json::{Map, Value, json};
+
+use super::compare::{Comparison, Outcome};
+use super::decision;
+use super::setting::{DEFAULT_SCHEDULER, Setting, is_unbuilt};
+use super::world::{self, World};
+
+/// Runs a case of any kind.
+pub(crate) fn run(case: &Value) -> Outcome {
+    let outcome = match case["kind"].as_str() {
+        Some("activeOrder") => active_order(case).map(|order| against(case, "expected", order)),
+        Some("backoffOrder") => backoff_order(case).map(|order| against(case, "expected", order)),
+        Some("backoff") => Ok(against(case, "expectedMillis", backoff_millis(case))),
+        Some("backoffExpiry") => backoff_expiry(case).map(|rows| against(case, "rows", rows)),
+        Some("preEnqueue") => pre_enqueue(case),
+        kind => Err(format!("unknown kind {kind:?}")),
+    };
+    outcome.unwrap_or_else(Outcome::failed)
+}
+
+/// Holds `computed` to what is recorded under `key`. Only under `expected` is the key not part of
+/// the shape.
+fn against(case: &Value, key: &str, computed: Value) -> Outcome {
+    match (key, &case[key]) {
+        ("expected", expected) => Outcome::plain(expected, computed),
+        (_, Value::Null) => Outcome::plain(&Value::Null, json!({key: computed})),
+        (_, expected) => Outcome::plain(&json!({key: expected}), json!({key: computed})),
+    }
+}
+
+fn active_order(case: &Value) -> Result<Value, String> {
+    let setting = Setting::of(&Value::Null)?;
+    let mut queue = QueueOf::new(QueueConfig::default(), &setting.profiles);
+    for entry in list(&case["pods"]) {
+        let (pod, timestamp) = (pod(entry), time(&entry["timestamp"])?);
+        queue.at(timestamp, |queue, cx| queue.add(pod, cx));
+    }
+    Ok(queue.drain())
+}
+
+fn backoff_order(case: &Value) -> Result<Value, String> {
+    let setting = Setting::of(&Value::Null)?;
+    let Backoff { initial, max } = backoff(case);
+    let config =
+        QueueConfig { initial_backoff: initial, max_backoff: max, ..QueueConfig::default() };
+    let mut queue = QueueOf::new(config, &setting.profiles);
+    for entry in list(&case["pods"]) {
+        let timestamp = time(&entry["timestamp"])?;
+        let mut queued = QueuedPod::new(pod(entry), timestamp);
+        // The queue counts the failure that brings the pod back.
+        queued.unschedulable_count = count(&entry["unschedulableCount"]).saturating_sub(1);
+        queued.unschedulable_plugins.insert("NodeResourcesFit".into());
+        queue.at(timestamp, |queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
+    }
+    Ok(queue.drain())
+}
+
+fn backoff_millis(case: &Value) -> Value {
+    let rule = backoff(case);
+    let durations = list(&case["counts"]).map(|failures| rule.duration(count(failures)));
+    durations.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)).collect()
+}
+
+fn backoff_expiry(case: &Value) -> Result<Value, String> {
+    let (rule, now) = (backoff(case), time(&case["now"])?);
+    let row = |row: &Value| {
+        let mut queued = QueuedPod::new(pod(row), time(&row["timestamp"])?);
+        queued.unschedulable_count = count(&row["unschedulableCount"]);
+        queued.consecutive_errors = count(&row["consecutiveErrorsCount"]);
+        let expiry = rule.expiration(&queued);
+        let mut computed = row.clone();
+        computed["expiry"] = expiry.map(|time| time.to_string()).into();
+        computed["backingOff"] = is_backing_off(expiry, now).into();
+        Ok(computed)
+    };
+    list(&case["rows"]).map(row).collect()
+}
+
+fn pre_enqueue(case: &Value) -> Result<Outcome, String> {
+    let setting = Setting::of(&case["profile"])?;
+    let mut world = World::new(&setting);
+    world.apply_all(&case["objects"])?;
+    let pod = world::pod(&case["pod"])?;
+    let profile = setting.profiles.get(DEFAULT_SCHEDULER);
+    let plugins = profile.iter().flat_map(|profile| &profile.pre_enqueue);
+    let actual: Map<String, Value> = plugins
+        .map(|plugin| {
+            let status = plugin.plugin.pre_enqueue(&pod, world.cluster());
+            (plugin.name.to_string(), decision::verdict(&status))
+        })
+        .collect();
+    let mut comparison = Comparison::default();
+    let mut expected = case["expected"].clone();
+    if let Some(plugins) = expected.as_object_mut() {
+        plugins.keys().filter(|name| is_unbuilt(name)).for_each(|name| comparison.defer(name));
+        plugins.retain(|name, _| !is_unbuilt(name));
+        comparison.equal("", &expected, &actual.clone().into());
+    }
+    Ok(comparison.finish(actual.into()))
+}
+
+/// A queue with what its calls need.
+struct QueueOf<'a> {
+    queue: Queue,
+    profiles: &'a Profiles,
+    cluster: Cluster,
+}
+
+impl<'a> QueueOf<'a> {
+    fn new(config: QueueConfig, profiles: &'a Profiles) -> Self {
+        Self { queue: Queue::new(config), profiles, cluster: Cluster::default() }
+    }
+
+    fn at<T>(&mut self, now: Time, call: impl FnOnce(&mut Queue, &mut Cx<'_>) -> T) -> T {
+        let (profiles, cluster) = (self.profiles, &self.cluster);
+        call(&mut self.queue, &mut Cx { profiles, cluster, now, probe: &mut () })
+    }
+
+    /// The names of all pods, in the order in which they leave.
+    fn drain(mut self) -> Value {
+        std::iter::from_fn(|| self.at(Time::ZERO, |queue, cx| queue.pop(cx)))
+            .map(|queued| queued.pod.key.name.to_string())
+            .collect()
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A pod of the name and priority of an entry.
+fn pod(entry: &Value) -> Arc<Pod> {
+    let mut pod = api::Pod::default();
+    pod.metadata.name = entry["name"].as_str().unwrap_or_default().to_owned();
+    pod.metadata.namespace = "default".to_owned();
+    pod.metadata.uid.clone_from(&pod.metadata.name);
+    pod.spec.scheduler_name = DEFAULT_SCHEDULER.to_owned();
+    pod.spec.priority = entry["priority"].as_i64().and_then(|own| i32::try_from(own).ok());
+    Arc::new(Pod::from_api(&pod))
+}
+
+fn backoff(case: &Value) -> Backoff {
+    let seconds = |key: &str| Duration::from_secs(case[key].as_u64().unwrap_or(0));
+    Backoff { initial: seconds("podInitialBackoffSeconds"), max: seconds("podMaxBackoffSeconds") }
+}
+
+fn count(value: &Value) -> u32 {
+    value.as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
+}
+
+fn time(value: &Value) -> Result<Time, String> {
+    Time::parse_rfc3339(value.as_str().unwrap_or_default())
+}

@@ -1,0 +1,83 @@
+//! Sampling: how many nodes are looked at, and which ones.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use engine::EngineConfig;
+use engine::cycle::{Form, Sampling, num_feasible_nodes_to_find};
+use serde_json::{Value, json};
+
+use super::compare::{Comparison, Outcome};
+use super::decision;
+use super::setting::{DEFAULT_SCHEDULER, Setting};
+use super::unbuilt::Say;
+use super::world::{self, FORMS, World};
+
+/// Runs a case by every form.
+pub(crate) fn run(case: &Value) -> Outcome {
+    let mut comparison = Comparison::default();
+    let mut computed = Value::Null;
+    for (form, name) in FORMS.into_iter().rev() {
+        comparison.set_prefix(name);
+        match search(case, form) {
+            Ok((actual, say)) => {
+                compare(&case["expected"], &actual, &say, &mut comparison);
+                computed = actual;
+            }
+            Err(message) => return Outcome::failed(message),
+        }
+    }
+    comparison.finish(computed)
+}
+
+fn search(case: &Value, form: Form) -> Result<(Value, Say), String> {
+    let setting = Setting::of(&case["profile"])?;
+    let global = case["percentageOfNodesToScore"].as_i64().unwrap_or(0);
+    let global = i32::try_from(global).map_err(|error| error.to_string())?;
+    let profile = setting.profiles.get(DEFAULT_SCHEDULER);
+    let of_profile = profile.and_then(|profile| profile.percentage_of_nodes_to_score);
+    let mut world = World::with(EngineConfig {
+        percentage_of_nodes_to_score: global,
+        adaptive_sampling: true,
+        ..EngineConfig::new(setting.profiles.clone())
+    });
+    world.apply_all(&case["objects"])?;
+    let pod = Arc::new(world::pod(&case["pod"])?);
+    let start = case["startIndex"].as_u64().and_then(|start| usize::try_from(start).ok());
+    let evaluation = world.evaluate(&pod, form, Some(start.unwrap_or(0)))?;
+    let cluster = world.cluster();
+    let nodes = cluster.node_count();
+    let limit = match Sampling::of(of_profile, global, true) {
+        Sampling::All => nodes,
+        Sampling::Percentage(percentage) => num_feasible_nodes_to_find(nodes, percentage),
+    };
+    let feasible = evaluation.feasible.iter().map(|(node, _)| *node);
+    let actual = json!({
+        "numFeasibleNodesToFind": limit,
+        "nodeOrder": decision::names(world.engine().cache().node_order().iter().copied(), cluster),
+        "feasible": decision::names(feasible, cluster),
+        "evaluated": evaluation.feasible.len() + evaluation.verdicts.explicit_count(),
+        "nextStartIndex": evaluation.next_start,
+        "best": decision::best(&evaluation, cluster),
+    });
+    let say = Say::about(&pod, &world, &setting);
+    Ok((actual, say))
+}
+
+fn compare(expected: &Value, actual: &Value, say: &Say, comparison: &mut Comparison) {
+    let Some(recorded) = expected.as_object() else { return };
+    for (entry, recorded) in recorded {
+        let nobody = BTreeSet::new();
+        let plugins = match entry.as_str() {
+            "feasible" | "evaluated" | "nextStartIndex" => &say.filter,
+            "best" if say.filter.is_empty() => &say.score,
+            "best" => &say.filter,
+            _ => &nobody,
+        };
+        if *recorded != actual[entry] && !plugins.is_empty() {
+            comparison.defer_entry(&[entry], plugins.iter().map(String::as_str));
+        } else {
+            comparison.equal(entry, recorded, &actual[entry]);
+        }
+    }
+}

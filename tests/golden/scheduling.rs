@@ -1,0 +1,264 @@
+//! The scheduling areas: one pod, one cluster, every verdict and every score.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use framework::Pod;
+use serde_json::{Map, Value, json};
+
+use super::compare::{Comparison, Outcome};
+use super::decision;
+use super::setting::{Setting, is_unbuilt};
+use super::world::{self, FORMS, World};
+
+/// The plugin that allocates devices.
+pub(crate) const DEVICES: &str = "DynamicResources";
+
+/// Runs a case by every form.
+pub(crate) fn run(case: &Value) -> Outcome {
+    decide(case).unwrap_or_else(Outcome::failed)
+}
+
+fn decide(case: &Value) -> Result<Outcome, String> {
+    let setting = Setting::of(&case["profile"])?;
+    let mut world = World::new(&setting);
+    world.apply_all(&case["objects"])?;
+    let pod = Arc::new(world::pod(&case["pod"])?);
+    if is_unbuilt(DEVICES) && is_left_to_devices(&pod, &world) {
+        return Ok(Outcome::deferred(DEVICES));
+    }
+    let mut comparison = Comparison::default();
+    let mut decided = Vec::new();
+    for (form, name) in FORMS {
+        let evaluation = world.evaluate(&pod, form, None)?;
+        let actual = decision::describe(&evaluation, world.cluster(), &setting);
+        comparison.set_prefix(name);
+        if !case["expected"].is_null() {
+            compare(case, &actual, &setting, &mut comparison);
+        }
+        decided.push(actual);
+    }
+    comparison.set_prefix("the set form, held to the one-node form");
+    let [set, one_node] = &decided[..] else { unreachable!("there are two forms") };
+    if set != one_node {
+        comparison.equal("", one_node, set);
+    }
+    Ok(comparison.finish(set.clone()))
+}
+
+/// Whether NodeResourcesFit does not decide alone about some node.
+fn is_left_to_devices(pod: &Pod, world: &World) -> bool {
+    let cluster = world.cluster();
+    let mut nodes = cluster.nodes().iter().map(|node| cluster.node(node).allocatable());
+    nodes.any(|offered| world.leaves_to_devices(pod, &offered))
+}
+
+/// Compares every entry that built plugins decide.
+fn compare(case: &Value, actual: &Value, setting: &Setting, comparison: &mut Comparison) {
+    let expected = &case["expected"];
+    let nominated = case["pod"]["status"]["nominatedNodeName"].as_str();
+    let mut held =
+        Held { expected, actual, nominated, setting, deferred: BTreeMap::new(), comparison };
+    held.deferred_to_post_filter();
+    if held.pre_filter() {
+        held.nodes();
+        held.feasible();
+    }
+}
+
+/// One decision held to its recording.
+struct Held<'a> {
+    expected: &'a Value,
+    actual: &'a Value,
+    /// The node the pod is nominated to.
+    nominated: Option<&'a str>,
+    setting: &'a Setting,
+    /// Nodes turned down by a plugin that is not built, with that plugin.
+    deferred: BTreeMap<&'a str, &'a str>,
+    comparison: &'a mut Comparison,
+}
+
+/// Entries that depend on which nodes can take the pod.
+const OUTCOME: [&str; 7] =
+    ["feasible", "scores", "rawScores", "best", "unschedulablePlugins", "message", "error"];
+
+impl<'a> Held<'a> {
+    /// What PostFilter does and says.
+    fn deferred_to_post_filter(&mut self) {
+        let (expected, actual) = (self.expected, self.actual);
+        match self.setting.unbuilt_post_filters().first() {
+            Some(plugin) => {
+                if !expected["preemption"].is_null() || !expected["fullMessage"].is_null() {
+                    self.comparison.defer(plugin);
+                }
+            }
+            None => self.equal("preemption", &expected["preemption"], &actual["preemption"]),
+        }
+        if !expected["allocations"].is_null() {
+            self.comparison.defer(DEVICES);
+        }
+    }
+
+    /// Returns whether there are verdicts on nodes to compare.
+    fn pre_filter(&mut self) -> bool {
+        let (expected, actual) = (&self.expected["preFilter"], &self.actual["preFilter"]);
+        match expected["plugin"].as_str() {
+            Some(plugin) if is_unbuilt(plugin) => {
+                self.defer_outcome(&BTreeSet::from([plugin]));
+                self.comparison.defer_entry(&["nodes"], [plugin]);
+                false
+            }
+            _ => {
+                self.equal("preFilter", &normal(expected), &normal(actual));
+                expected.is_null() == actual.is_null()
+            }
+        }
+    }
+
+    fn nodes(&mut self) {
+        let (expected, actual) = (&self.expected["nodes"], &self.actual["nodes"]);
+        let (recorded, computed) = (fields(expected), fields(actual));
+        let names: BTreeSet<&'a String> =
+            recorded.into_iter().chain(computed).flat_map(Map::keys).collect();
+        for name in names {
+            let (expected, actual) = (&expected[name], &actual[name]);
+            match expected["plugin"].as_str().filter(|plugin| is_unbuilt(plugin)) {
+                Some(plugin) => self.deferred_node(name, plugin, actual),
+                None => self.equal(&format!("nodes.{name}"), &normal(expected), &normal(actual)),
+            }
+        }
+    }
+
+    /// A plugin that is not built turns the node down: those before it must not.
+    fn deferred_node(&mut self, name: &'a str, plugin: &'a str, actual: &Value) {
+        self.deferred.insert(name, plugin);
+        self.comparison.defer_entry(&["nodes", name], [plugin]);
+        let later =
+            actual["plugin"].as_str().is_some_and(|by| self.setting.filters_later(by, plugin));
+        if actual["code"] != "Success" && !later {
+            let expected = json!(format!("Success, or the verdict of a plugin behind {plugin}"));
+            self.comparison.difference(&format!("nodes.{name}"), expected, actual.clone());
+        }
+    }
+
+    fn feasible(&mut self) {
+        let (expected, actual) = (self.expected, self.actual);
+        let plugins: BTreeSet<&str> = self.deferred.values().copied().collect();
+        let failed = !expected["error"].is_null() && !plugins.is_empty();
+        let nominated = self.nominated.is_some_and(|node| self.deferred.contains_key(node));
+        if failed || nominated {
+            self.defer_outcome(&plugins);
+            return;
+        }
+        let surplus = self.surplus();
+        if surplus.is_empty() {
+            self.equal("feasible", &expected["feasible"], &actual["feasible"]);
+            self.equal("error", &expected["error"], &actual["error"]);
+            if expected["feasible"] == actual["feasible"] {
+                self.scores();
+            }
+        } else {
+            let mut without = actual["feasible"].clone();
+            if let Some(names) = without.as_array_mut() {
+                names.retain(|name| !surplus.contains(name.as_str().unwrap_or_default()));
+            }
+            self.equal("feasible without deferred nodes", &expected["feasible"], &without);
+            for entry in ["feasible", "scores", "rawScores", "best"] {
+                self.comparison.defer_entry(&[entry], plugins.iter().copied());
+            }
+        }
+        self.texts(&plugins);
+    }
+
+    /// The feasible nodes that a plugin which is not built would turn down.
+    fn surplus(&self) -> BTreeSet<&'a str> {
+        let feasible = self.actual["feasible"].as_array().into_iter().flatten();
+        let names = feasible.filter_map(Value::as_str);
+        names.filter(|name| self.deferred.contains_key(name)).collect()
+    }
+
+    /// Over the same nodes, the scores of built plugins do not depend on the others.
+    fn scores(&mut self) {
+        let (expected, actual) = (self.expected, self.actual);
+        let mut extra: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
+        for (node, scores) in fields(&expected["scores"]).into_iter().flatten() {
+            for (plugin, score) in fields(scores).into_iter().flatten() {
+                if is_unbuilt(plugin) {
+                    self.comparison.defer(plugin);
+                    extra.entry(plugin).or_default().insert(node, score.as_i64().unwrap_or(0));
+                }
+            }
+        }
+        let scores = without_unbuilt(&expected["scores"], &extra);
+        self.equal("scores", &scores, &actual["scores"]);
+        let raw = without_unbuilt(&expected["rawScores"], &BTreeMap::new());
+        self.equal("rawScores", &raw, &actual["rawScores"]);
+        for (plugin, scores) in &extra {
+            for (node, _) in scores.iter().filter(|(_, score)| **score != 0) {
+                self.comparison.defer_entry(&["scores", node, "total"], [*plugin]);
+            }
+        }
+        let tips =
+            |scores: &BTreeMap<&str, i64>| scores.values().collect::<BTreeSet<_>>().len() > 1;
+        let tipping: Vec<&str> =
+            extra.iter().filter(|(_, scores)| tips(scores)).map(|(plugin, _)| *plugin).collect();
+        match tipping.is_empty() {
+            true => self.equal("best", &expected["best"], &actual["best"]),
+            false => self.comparison.defer_entry(&["best"], tipping),
+        }
+    }
+
+    /// The texts count the verdicts on all nodes.
+    fn texts(&mut self, plugins: &BTreeSet<&str>) {
+        let (expected, actual) = (self.expected, self.actual);
+        if plugins.is_empty() {
+            for entry in ["unschedulablePlugins", "message"] {
+                self.equal(entry, &expected[entry], &actual[entry]);
+            }
+            return;
+        }
+        for entry in ["unschedulablePlugins", "message"] {
+            self.comparison.defer_entry(&[entry], plugins.iter().copied());
+        }
+    }
+
+    fn defer_outcome(&mut self, plugins: &BTreeSet<&str>) {
+        for entry in OUTCOME {
+            self.comparison.defer_entry(&[entry], plugins.iter().copied());
+        }
+    }
+
+    fn equal(&mut self, path: &str, expected: &Value, actual: &Value) {
+        self.comparison.equal(path, expected, actual);
+    }
+}
+
+/// A verdict with its reasons in a fixed order.
+fn normal(verdict: &Value) -> Value {
+    let mut verdict = verdict.clone();
+    if let Some(reasons) = verdict.get_mut("reasons").and_then(Value::as_array_mut) {
+        reasons.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+    }
+    verdict
+}
+
+/// Scores by node and plugin without those of plugins that are not built; `extra` is taken off
+/// totals.
+fn without_unbuilt(scores: &Value, extra: &BTreeMap<&str, BTreeMap<&str, i64>>) -> Value {
+    let mut scores = scores.clone();
+    let Some(nodes) = scores.as_object_mut() else { return scores };
+    for (node, scores) in nodes.iter_mut() {
+        let Some(scores) = scores.as_object_mut() else { continue };
+        scores.retain(|plugin, _| !is_unbuilt(plugin));
+        let of_node = extra.values().filter_map(|scores| scores.get(node.as_str()));
+        if let Some(total) = scores.get_mut("total") {
+            *total = json!(total.as_i64().unwrap_or(0) - of_node.sum::<i64>());
+        }
+    }
+    nodes.retain(|_, scores| scores.as_object().is_none_or(|scores| !scores.is_empty()));
+    if nodes.is_empty() { Value::Null } else { scores }
+}
+
+fn fields(value: &Value) -> Option<&Map<String, Value>> {
+    value.as_object()
+}

@@ -1,0 +1,98 @@
+//! The profile of a case, with and without the plugins that are not built yet.
+
+use std::sync::Arc;
+
+use engine::profile::{PluginRef, PluginSet, Profile, Profiles, SchedulerProfile};
+use plugins::catalogue;
+use serde_json::Value;
+
+/// Name of the profile of pods that choose none.
+pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Whether `plugin` is one of the catalogue that is not built yet.
+pub(crate) fn is_unbuilt(plugin: &str) -> bool {
+    catalogue::get(plugin).is_some_and(|entry| !entry.is_built())
+}
+
+/// The plugins a case runs with.
+pub(crate) struct Setting {
+    /// What decides: the profile without the plugins that are not built.
+    pub(crate) profiles: Profiles,
+    /// The profile as configured, with stand-ins for what is not built: names and order.
+    full: Arc<Profile>,
+}
+
+impl Setting {
+    /// The setting of a case with this `profile`; null means the default profile.
+    pub(crate) fn of(profile: &Value) -> Result<Self, String> {
+        let mut profile: SchedulerProfile = match profile {
+            Value::Null => SchedulerProfile::default(),
+            given => serde_json::from_value(given.clone())
+                .map_err(|error| format!("cannot read the profile: {error}"))?,
+        };
+        if profile.scheduler_name.is_empty() {
+            profile.scheduler_name = DEFAULT_SCHEDULER.to_owned();
+        }
+        let registry = plugins::registry();
+        let mut defaults: Vec<PluginRef> = catalogue::defaults()
+            .map(|entry| PluginRef::new(entry.name, entry.default_weight))
+            .collect();
+        let full = Profile::build(&profile, &defaults, &registry).map_err(|e| e.to_string())?;
+        defaults.retain(|plugin| !is_unbuilt(&plugin.name));
+        take_out_unbuilt(&mut profile);
+        let profiles = Profiles::build(&[profile], &defaults, &registry, false);
+        Ok(Self { profiles: profiles.map_err(|error| error.to_string())?, full: Arc::new(full) })
+    }
+
+    /// The profile as configured.
+    pub(crate) fn full(&self) -> &Profile {
+        &self.full
+    }
+
+    /// Whether filter plugin `later` runs behind `earlier`.
+    pub(crate) fn filters_later(&self, later: &str, earlier: &str) -> bool {
+        let place =
+            |name: &str| self.full.filter.iter().position(|plugin| plugin.name.as_ref() == name);
+        place(later) > place(earlier)
+    }
+
+    /// The PostFilter plugins that are not built, the one that preempts first.
+    pub(crate) fn unbuilt_post_filters(&self) -> Vec<&str> {
+        let names = self.full.post_filter.iter().map(|plugin| &*plugin.name);
+        let mut names: Vec<&str> = names.filter(|name| is_unbuilt(name)).collect();
+        names.sort_by_key(|name| *name != "DefaultPreemption");
+        names
+    }
+
+    /// Whether the profile has any PostFilter plugin.
+    pub(crate) fn has_post_filter(&self) -> bool {
+        !self.full.post_filter.is_empty()
+    }
+
+    /// Whether the profile scores with `plugin`.
+    pub(crate) fn scores_with(&self, plugin: &str) -> bool {
+        self.full.score.iter().any(|own| own.name.as_ref() == plugin)
+    }
+}
+
+fn take_out_unbuilt(profile: &mut SchedulerProfile) {
+    let sets = &mut profile.plugins;
+    let all: [&mut PluginSet; 13] = [
+        &mut sets.pre_enqueue,
+        &mut sets.queue_sort,
+        &mut sets.pre_filter,
+        &mut sets.filter,
+        &mut sets.post_filter,
+        &mut sets.pre_score,
+        &mut sets.score,
+        &mut sets.reserve,
+        &mut sets.permit,
+        &mut sets.pre_bind,
+        &mut sets.bind,
+        &mut sets.post_bind,
+        &mut sets.multi_point,
+    ];
+    for set in all {
+        set.enabled.retain(|plugin| !is_unbuilt(&plugin.name));
+    }
+}

@@ -1,0 +1,179 @@
+//! A cluster made of the objects of a case, inside an engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::{Change, Engine, EngineConfig, Evaluation, TieBreak};
+use framework::{Cluster, LabelSelector, Node, Pod, PodKey, Resources, Time, Uid, api};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::setting::{DEFAULT_SCHEDULER, Setting};
+
+/// Every form in which plugins decide, with the name it has in differences.
+pub(crate) const FORMS: [(Form, &str); 2] =
+    [(Form::Set, "set form"), (Form::OneNode, "one-node form")];
+
+/// A cluster in which pods can be looked at.
+pub(crate) struct World {
+    engine: Engine,
+    /// The pods known, to tell a pod from another of the same name.
+    uids: BTreeMap<PodKey, Uid>,
+    /// Selectors of the services, which the default spread constraints depend on.
+    services: BTreeMap<PodKey, LabelSelector>,
+    /// Extended resources that device classes stand for.
+    device_resources: BTreeSet<String>,
+}
+
+impl World {
+    /// An empty cluster that looks at every node.
+    pub(crate) fn new(setting: &Setting) -> Self {
+        Self::with(EngineConfig::new(setting.profiles.clone()))
+    }
+
+    /// An empty cluster under an engine configured like this.
+    pub(crate) fn with(config: EngineConfig) -> Self {
+        let engine = Engine::new(EngineConfig { tie_break: TieBreak::FirstByName, ..config });
+        let (uids, services) = (BTreeMap::new(), BTreeMap::new());
+        Self { engine, uids, services, device_resources: BTreeSet::new() }
+    }
+
+    /// Nodes and pods.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.engine.cache().cluster()
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Applies every object of a list; an absent list is empty.
+    pub(crate) fn apply_all(&mut self, objects: &Value) -> Result<(), String> {
+        objects.as_array().into_iter().flatten().try_for_each(|object| self.apply(object))
+    }
+
+    /// Adds an object, or puts it in the place of the one of its kind and name. Kinds that no built
+    /// plugin reads are passed over.
+    pub(crate) fn apply(&mut self, object: &Value) -> Result<(), String> {
+        match object["kind"].as_str() {
+            Some("Node") => self.change(Change::Node(node(object)?)),
+            Some("Pod") => self.apply_pod(pod(object)?),
+            Some("Service") => self.apply_service(object)?,
+            Some("DeviceClass") => {
+                let name = object["metadata"]["name"].as_str();
+                let implicit =
+                    name.map(|name| format!("deviceclass.resource.kubernetes.io/{name}"));
+                let explicit = object["spec"]["extendedResourceName"].as_str().map(str::to_owned);
+                self.device_resources.extend(implicit.into_iter().chain(explicit));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Applies a pod.
+    pub(crate) fn apply_pod(&mut self, pod: Pod) {
+        let other = self.uids.insert(pod.key.clone(), pod.uid.clone());
+        if let Some(uid) = other.filter(|uid| *uid != pod.uid) {
+            self.change(Change::PodDeleted { key: pod.key.clone(), uid });
+        }
+        self.change(Change::Pod(Box::new(pod)));
+    }
+
+    fn apply_service(&mut self, object: &Value) -> Result<(), String> {
+        let key = key(&object["metadata"]["namespace"], &object["metadata"]["name"]);
+        let selector: Option<BTreeMap<String, String>> = read(&object["spec"]["selector"])?;
+        match selector.filter(|selector| !selector.is_empty()) {
+            Some(selector) => {
+                self.services.insert(key, LabelSelector::from_set(&selector));
+            }
+            None => {
+                self.services.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The object described by a `delete` step is gone.
+    pub(crate) fn delete(&mut self, step: &Value) {
+        let key = key(&step["namespace"], &step["name"]);
+        match step["kind"].as_str() {
+            Some("Node") => self.change(Change::NodeDeleted(key.name)),
+            Some("Service") => drop(self.services.remove(&key)),
+            Some("Pod") => {
+                if let Some(uid) = self.uids.remove(&key) {
+                    self.change(Change::PodDeleted { key, uid });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a service selects the pod.
+    pub(crate) fn has_service_for(&self, pod: &Pod) -> bool {
+        let mut services = self.services.iter();
+        services.any(|(key, selector)| {
+            key.namespace == pod.key.namespace && selector.matches(&pod.labels)
+        })
+    }
+
+    /// Whether NodeResourcesFit would leave a request of the pod to DynamicResources on a node that
+    /// offers these resources: a device class stands for the resource, and the node has none.
+    pub(crate) fn leaves_to_devices(&self, pod: &Pod, offered: &Resources) -> bool {
+        pod.requests.fit.scalars.iter().any(|(name, amount)| {
+            *amount > 0 && offered.scalar(name) == 0 && self.device_resources.contains(&**name)
+        })
+    }
+
+    /// What the engine would decide about the pod, by this form of the plugins; a sampled search
+    /// begins at `start`.
+    pub(crate) fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        start: Option<usize>,
+    ) -> Result<Evaluation, String> {
+        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        self.engine
+            .evaluate(pod, form, start, Time::ZERO, ports)
+            .ok_or_else(|| format!("no profile is called {:?}", pod.spec.scheduler_name))
+    }
+
+    fn change(&mut self, change: Change) {
+        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        self.engine.apply(change, Time::ZERO, ports);
+        self.engine.take_effects();
+    }
+}
+
+/// Decodes an object of the corpus.
+pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
+    T::deserialize(object).map_err(|error| format!("cannot read an object: {error}"))
+}
+
+/// Decodes a pod and applies the usual defaults to what the corpus leaves out.
+pub(crate) fn pod(object: &Value) -> Result<Pod, String> {
+    let mut pod: api::Pod = read(object)?;
+    let or = |text: &mut String, default: &str| {
+        if text.is_empty() {
+            default.clone_into(text);
+        }
+    };
+    or(&mut pod.spec.scheduler_name, DEFAULT_SCHEDULER);
+    or(&mut pod.metadata.namespace, "default");
+    let uid = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+    or(&mut pod.metadata.uid, &uid);
+    Ok(Pod::from_api(&pod))
+}
+
+/// Decodes a node.
+pub(crate) fn node(object: &Value) -> Result<Node, String> {
+    Ok(Node::from_api(&read(object)?).0)
+}
+
+fn key(namespace: &Value, name: &Value) -> PodKey {
+    PodKey::new(namespace.as_str().unwrap_or_default(), name.as_str().unwrap_or_default())
+}
