@@ -9,7 +9,13 @@
 //! - [`report`]: what people read at the end.
 
 pub mod cli;
+pub mod config;
 pub mod report;
 pub mod simulate;
 pub mod trace;
 pub mod wire;
+
+/// The code in the guide for plugin authors, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/plugins.md")]
+struct PluginsGuide;

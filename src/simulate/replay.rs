@@ -13,7 +13,7 @@ use framework::{Node, Pod, PodKey, Time};
 
 use super::{Course, Progress, Settings, State, Tally, World};
 use crate::report::allocation::Meter;
-use crate::trace::{TimelineError, Trace, TracePod, What};
+use crate::trace::{TimelineError, Trace, TracePod};
 
 /// The scheduler the pods are given to.
 pub(super) const SCHEDULER: &str = "default-scheduler";
@@ -43,12 +43,7 @@ pub(super) fn world_of(trace: &Trace, settings: Settings) -> Result<World, Profi
 /// # Errors
 /// The trace has no times.
 pub fn replay(trace: &Trace, settings: Settings, progress: &dyn Progress) -> Result<Course, Error> {
-    let arrivals: Vec<(Time, usize)> = trace
-        .timeline()?
-        .into_iter()
-        .filter(|moment| moment.what == What::Arrives)
-        .map(|moment| (seconds(moment.at), moment.pod))
-        .collect();
+    let arrivals = trace.arrivals()?;
     progress.expect(arrivals.len());
     let mut replay = Replay {
         trace,
@@ -60,7 +55,7 @@ pub fn replay(trace: &Trace, settings: Settings, progress: &dyn Progress) -> Res
     };
     let mut samples = Vec::with_capacity(arrivals.len());
     for (at, pod) in arrivals {
-        replay.run_until(at);
+        replay.run_until(seconds(at));
         replay.arrive(pod);
         samples.push(replay.meter.sample());
         progress.arrived();

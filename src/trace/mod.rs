@@ -244,64 +244,24 @@ impl Trace {
         self.pods.iter().map(TracePod::demand).sum()
     }
 
-    /// Every arrival and departure in the order of time.
-    ///
-    /// At one second, pods that were there leave before new ones arrive, arrivals keep the order of
-    /// the list, and a pod that came and went within that second leaves last. A pod without a
-    /// deletion time stays.
+    /// When each pod arrives, in seconds since the trace began, and its index in
+    /// [`pods`](Self::pods): by time, and at one second in the order of the list.
     ///
     /// # Errors
     /// When a pod has no creation time, as in the lists that have resources only.
-    pub fn timeline(&self) -> Result<Vec<Moment>, TimelineError> {
-        let mut moments = Vec::with_capacity(2 * self.pods.len());
-        for (pod, row) in self.pods.iter().enumerate() {
-            let created = row
-                .created
-                .ok_or_else(|| TimelineError::NoCreationTime { pod: row.name.clone() })?;
-            moments.push((
-                created,
-                Turn::Arriving,
-                Moment { at: created, pod, what: What::Arrives },
-            ));
-            if let Some(deleted) = row.deleted {
-                let turn = if deleted > created { Turn::Leaving } else { Turn::Passing };
-                moments.push((deleted, turn, Moment { at: deleted, pod, what: What::Leaves }));
-            }
-        }
-        moments.sort_by_key(|&(at, turn, moment)| (at, turn, moment.pod));
-        Ok(moments.into_iter().map(|(_, _, moment)| moment).collect())
+    pub fn arrivals(&self) -> Result<Vec<(u64, usize)>, TimelineError> {
+        let arrival = |(index, pod): (usize, &TracePod)| match pod.created {
+            Some(created) => Ok((created, index)),
+            None => Err(TimelineError::NoCreationTime { pod: pod.name.clone() }),
+        };
+        let mut arrivals: Vec<_> =
+            self.pods.iter().enumerate().map(arrival).collect::<Result<_, _>>()?;
+        arrivals.sort_unstable();
+        Ok(arrivals)
     }
 }
 
-/// Whose turn it is within one second.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
-    Leaving,
-    Arriving,
-    Passing,
-}
-
-/// An arrival or a departure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    /// Seconds since the trace began.
-    pub at: u64,
-    /// Index into [`Trace::pods`].
-    pub pod: usize,
-    /// What happens.
-    pub what: What,
-}
-
-/// What happens to a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// It is created and wants a node.
-    Arrives,
-    /// It is deleted, whether it runs or still waits.
-    Leaves,
-}
-
-/// Why a trace has no timeline.
+/// Why a trace cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TimelineError {
     /// A pod does not say when it arrived.
@@ -385,32 +345,12 @@ mod tests {
         assert_eq!(pod.spec.affinity, None);
     }
 
-    fn lived(created: u64, deleted: Option<u64>) -> TracePod {
-        TracePod { created: Some(created), deleted, ..Default::default() }
-    }
-
     #[test]
-    fn within_a_second_the_old_leave_the_new_arrive_and_the_brief_leave_last() {
-        let pods = vec![lived(5, None), lived(0, Some(5)), lived(5, Some(5)), lived(5, Some(9))];
+    fn pods_arrive_by_time_and_then_in_the_order_of_the_list() {
+        let created = |at| TracePod { created: Some(at), ..Default::default() };
+        let pods = vec![created(5), created(0), created(5)];
         let trace = Trace { pods, ..Default::default() };
-        let seen: Vec<_> = trace
-            .timeline()
-            .expect("every pod has a creation time")
-            .into_iter()
-            .map(|moment| (moment.at, moment.pod, moment.what))
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (0, 1, What::Arrives),
-                (5, 1, What::Leaves),
-                (5, 0, What::Arrives),
-                (5, 2, What::Arrives),
-                (5, 3, What::Arrives),
-                (5, 2, What::Leaves),
-                (9, 3, What::Leaves),
-            ]
-        );
+        assert_eq!(trace.arrivals(), Ok(vec![(0, 1), (5, 0), (5, 2)]));
     }
 
     #[test]

@@ -766,8 +766,8 @@ mod tests {
         let (capacity, demand) = (trace.capacity(), trace.demand());
         assert_eq!((capacity.cpu_milli, capacity.gpu_milli), (125_514_000, 6_212_000));
         assert_eq!((capacity.memory_mib, demand.gpu_milli), (612_028_416, 6_086_800));
-        let timeline = trace.timeline().expect("the default list has times");
-        assert_eq!(timeline.len(), 2 * 8152);
+        let arrivals = trace.arrivals().expect("the default list has times");
+        assert_eq!(arrivals.len(), 8152);
     }
 
     #[test]
@@ -776,6 +776,6 @@ mod tests {
         assert_eq!(trace.pods.iter().filter(|pod| !pod.models.is_empty()).count(), 2388);
         let Some(trace) = published("openb_pod_list_multigpu50.csv") else { return };
         assert_eq!(trace.pods.len(), 9061);
-        assert!(trace.timeline().is_err());
+        assert!(trace.arrivals().is_err());
     }
 }

@@ -4,7 +4,7 @@ use plugins::catalogue;
 use serde_json::Value;
 
 use super::compare::Outcome;
-use super::{hints, histories, profiles, queue_order, sampling, scheduling, small};
+use super::{config, hints, histories, queue_order, sampling, scheduling, small};
 
 /// Runs one case.
 pub(crate) type Runner = fn(&Value) -> Outcome;
@@ -14,7 +14,7 @@ pub(crate) type Runner = fn(&Value) -> Outcome;
 type Row = (&'static str, Runner, &'static [&'static str]);
 
 const AREAS: [Row; 19] = [
-    ("config", profiles::run, &["KubeSchedulerConfiguration"]),
+    ("config", config::run, &[]),
     ("dra", scheduling::run, &["DynamicResources"]),
     ("histories", histories::run, &[]),
     ("inter-pod-affinity", scheduling::run, &["InterPodAffinity"]),

@@ -9,12 +9,12 @@
 
 mod areas;
 mod compare;
+mod config;
 mod corpus;
 mod decision;
 mod differences;
 mod hints;
 mod histories;
-mod profiles;
 mod queue_order;
 mod report;
 mod sampling;

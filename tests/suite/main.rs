@@ -6,3 +6,4 @@ mod cli;
 mod golden;
 
 mod golden_corpus;
+mod plugins;

@@ -70,6 +70,8 @@ struct BindingCycle {
     groups: Vec<Vec<usize>>,
     /// The Bind plugin at work, none where an extender binds.
     binder: Option<PluginName>,
+    /// The nomination that was asked for.
+    nominated: Option<Arc<str>>,
 }
 
 enum Phase {
@@ -139,6 +141,7 @@ impl Engine {
             phase: Phase::WaitOnPermit,
             groups: Vec::new(),
             binder: None,
+            nominated: None,
         };
         let next = match self.pre_flight(&mut cycle, ports) {
             Err(status) => {
@@ -148,7 +151,9 @@ impl Engine {
             Ok(writes) => {
                 if writes || waits {
                     let nominating = NominatingInfo::Override(cycle.node.clone());
-                    let nominated_node_name = changed_nomination(&cycle.pod, &nominating);
+                    let known = cycle.pod.nominated_node_name.as_ref();
+                    cycle.nominated = changed_nomination(known, &nominating);
+                    let nominated_node_name = cycle.nominated.clone();
                     let patch = StatusPatch { condition: None, nominated_node_name };
                     self.patch_pod_status(&cycle.pod, patch);
                 }
@@ -268,7 +273,8 @@ impl Engine {
                     match self.step_pre_bind(cycle, plugin, input, now, ports) {
                         Err(status) => return Next::Failed(status),
                         Ok(next) => {
-                            let next = next.map(|next| if changed { next.within(waiting) } else { next });
+                            let next =
+                                next.map(|next| if changed { next.within(waiting) } else { next });
                             left.extend(next.map(|next| (plugin, next)));
                         }
                     }
@@ -549,6 +555,7 @@ impl Engine {
             true => Failure::of_fit(FitError::of_chosen_node(status), Failure::clear()),
             false => Failure::of(status),
         };
+        let failure = failure.after_asking_for(cycle.nominated);
         self.fail(cycle.queued, &cycle.profile, failure, now, ports);
         if forgotten && rejected {
             self.freed_for_others(pod, now, ports);
@@ -568,7 +575,9 @@ fn bind_by_plugin(
         match step.unwrap_or_else(BindStep::Done) {
             BindStep::Skip => {}
             BindStep::Bind(binding) => return Ok((plugin.name.clone(), Some(binding))),
-            BindStep::Done(status) if status.is_success() => return Ok((plugin.name.clone(), None)),
+            BindStep::Done(status) if status.is_success() => {
+                return Ok((plugin.name.clone(), None));
+            }
             BindStep::Done(status) if status.is_rejection() => return Err(status.by(&plugin.name)),
             BindStep::Done(status) => {
                 let name = &plugin.name;

@@ -32,7 +32,9 @@ impl Engine {
         let actions = match &old {
             None => vec![ActionType::ADD],
             // Both as the cache knows them, which forgets amounts of nothing.
-            Some(old) => self.cache.node(&node.name).map_or_else(Vec::new, |new| node_updates(old, &new)),
+            Some(old) => {
+                self.cache.node(&node.name).map_or_else(Vec::new, |new| node_updates(old, &new))
+            }
         };
         let (old, new) = (old.map(Arc::new), Arc::new(node));
         for action in actions {
@@ -89,8 +91,14 @@ impl Engine {
     }
 
     fn apply_assigned(&mut self, pod: Arc<Pod>, node: &Arc<str>, now: Time, ports: &mut Ports<'_>) {
-        let confirmed = !self.cache.is_assumed(&pod.uid);
-        let known = self.cache.apply(pod.clone(), node).filter(|_| confirmed);
+        let was_assumed = self.cache.is_assumed(&pod.uid);
+        let before = self.cache.apply(pod.clone(), node);
+        let stays = before.as_ref().is_none_or(|before| before.node_name == pod.node_name);
+        if !stays {
+            // Somebody else has bound it: the room it was assumed to take is free.
+            self.assigned_pod_event(ActionType::DELETE, before.clone(), None, now, ports);
+        }
+        let known = before.filter(|_| stays && !was_assumed);
         let actions = match &known {
             None => vec![ActionType::ADD],
             Some(old) => pod_updates(old, &pod),

@@ -22,6 +22,8 @@ pub(crate) struct Failure {
     unschedulable_plugins: BTreeSet<PluginName>,
     pending_plugins: BTreeSet<PluginName>,
     nominating: NominatingInfo,
+    /// The nomination the attempt has asked for, which the object may not show yet.
+    asked_for: Option<Arc<str>>,
 }
 
 impl Failure {
@@ -33,6 +35,7 @@ impl Failure {
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
             nominating: Self::clear(),
+            asked_for: None,
         }
     }
 
@@ -44,7 +47,13 @@ impl Failure {
             unschedulable_plugins: fit.diagnosis.unschedulable_plugins,
             pending_plugins: fit.diagnosis.pending_plugins,
             nominating,
+            asked_for: None,
         }
+    }
+
+    /// The attempt has asked to nominate the pod to this node.
+    pub(crate) fn after_asking_for(self, node: Option<Arc<str>>) -> Self {
+        Self { asked_for: node, ..self }
     }
 
     /// Takes the nomination away.
@@ -119,7 +128,10 @@ impl Engine {
         let patch = StatusPatch {
             condition: (pod.scheduled_condition.as_deref() != Some(&condition))
                 .then_some(condition),
-            nominated_node_name: changed_nomination(pod, &failure.nominating),
+            nominated_node_name: changed_nomination(
+                pod.nominated_node_name.as_ref().or(failure.asked_for.as_ref()),
+                &failure.nominating,
+            ),
         };
         self.patch_pod_status(pod, patch);
     }
@@ -138,9 +150,11 @@ impl Engine {
     }
 }
 
-/// The nomination to write, if it differs from the one in the object.
-pub(crate) fn changed_nomination(pod: &Pod, nominating: &NominatingInfo) -> Option<Arc<str>> {
+/// The nomination to write, if it differs from the one that is known.
+pub(crate) fn changed_nomination(
+    known: Option<&Arc<str>>,
+    nominating: &NominatingInfo,
+) -> Option<Arc<str>> {
     let NominatingInfo::Override(node) = nominating else { return None };
-    let known = pod.nominated_node_name.as_deref().unwrap_or_default();
-    (**node != *known).then(|| node.clone())
+    (**node != **known.unwrap_or(&"".into())).then(|| node.clone())
 }

@@ -43,6 +43,7 @@ pub struct Write {
 
 /// How an effect ended.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Answer {
     /// Done; the object as the server returned it, where it did.
     Ok(Option<serde_json::Value>),

@@ -10,6 +10,7 @@ use crate::{Node, Pod};
 
 /// The kind of object an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum EventResource {
     /// Any pod; registered by plugins, matches the two below.
     Pod,
@@ -201,6 +202,7 @@ impl fmt::Display for ClusterEvent {
 
 /// The objects of an event, before and after.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum EventObjects<'a> {
     /// A pod: `old` is absent when it was added, `new` when it was deleted.
     Pod {

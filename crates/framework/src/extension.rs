@@ -260,6 +260,7 @@ pub enum PreBindPreFlight {
 
 /// What makes a PreBind continue.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PreBindInput<'a> {
     /// The first call.
     Start,
@@ -278,7 +279,8 @@ pub enum PreBindStep {
     Done(Status),
     /// Perform this write and come back with the answer.
     Write(Write),
-    /// Come back when the cluster changed, or after `timeout` from now.
+    /// Come back when the cluster changed, or after `timeout` from now. Waiting on after a change ends
+    /// no later than the wait before.
     Wait {
         /// How long to wait at most.
         timeout: Duration,

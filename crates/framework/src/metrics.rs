@@ -61,6 +61,7 @@ impl Gauge {
 
 /// A metric of a plugin.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Metric {
     /// Only grows.
     Counter(Arc<Counter>),

@@ -138,6 +138,7 @@ impl EventRegistration {
 /// Each field is one extension point, `None` where the plugin does not implement it.
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each field is the extension point of its name")]
+#[non_exhaustive]
 pub struct Plugin {
     pub name: PluginName,
     pub pre_enqueue: Option<Arc<dyn PreEnqueue>>,

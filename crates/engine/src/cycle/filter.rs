@@ -213,11 +213,7 @@ impl Cycle<'_, '_> {
     /// Lists the nodes that passed: all, or as many as the sample asks for, in which case the nodes
     /// that were looked at are returned. The next search starts as far on as nodes passed or have a
     /// verdict, the one the pod is nominated to (`own`) among them.
-    fn collect_feasible(
-        &mut self,
-        candidates: &NodeBits,
-        own: Option<NodeIx>,
-    ) -> Option<NodeBits> {
+    fn collect_feasible(&mut self, candidates: &NodeBits, own: Option<NodeIx>) -> Option<NodeBits> {
         let passed = &self.scratch.candidates;
         let feasible = &mut self.scratch.feasible.nodes;
         let Sampling::Percentage(percentage) = self.sampling else {

@@ -289,10 +289,7 @@ impl Cycle<'_, '_> {
     }
 
     /// Tries the node the pod is nominated to. If it can take the pod it is the only one in question.
-    fn try_nominated_node(
-        &mut self,
-        pre_filtered: &PreFiltered,
-    ) -> Result<Tried, ScheduleError> {
+    fn try_nominated_node(&mut self, pre_filtered: &PreFiltered) -> Result<Tried, ScheduleError> {
         let nominated = self.pod.nominated_node_name.as_ref();
         let Some(node) = nominated.and_then(|name| self.cache.cluster().node_named(name)) else {
             return Ok(Tried::Nothing);

@@ -264,11 +264,19 @@ fn registrations(
 ) -> Vec<(PluginName, EventRegistration)> {
     let rejecting: BTreeSet<&PluginName> = REJECTING.iter().flat_map(|point| &at[point]).collect();
     let events = rejecting.into_iter().flat_map(|name| {
-        let declared = plugins[name].events.clone();
-        let events = declared.unwrap_or_else(|| any_event().collect());
+        let events = events_of(&plugins[name]);
         with_taint_changes(events).into_iter().map(move |event| (name.clone(), event))
     });
     events.collect()
+}
+
+/// What a plugin declared, or else every event, those on the kinds it watches among them.
+fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
+    let on_watched = plugin.watched_kinds.iter().map(|kind| {
+        let kind = EventResource::Custom(kind.clone());
+        EventRegistration::always(ClusterEvent::new(kind, ActionType::ALL))
+    });
+    plugin.events.clone().unwrap_or_else(|| any_event().chain(on_watched).collect())
 }
 
 /// A plugin that waits for new nodes also hears of taint changes: kube-scheduler adds this to make

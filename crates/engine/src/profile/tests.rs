@@ -387,6 +387,10 @@ fn plugins_that_can_reject_hear_of_events() {
     let undeclared = heard(&profile, "Affinity");
     assert_eq!(undeclared.len(), 10);
     assert!(undeclared.contains(&"PodAll".to_owned()), "{undeclared:?}");
+    let watching = Plugin::new("Affinity", Fake).filter().watch("racks.v1.example.com").build();
+    assert!(events_of(&watching).iter().any(|registered| {
+        registered.event.to_string() == "racks.v1.example.comAll" && registered.hint.is_none()
+    }));
 
     let with_extenders =
         Profiles::build(&[config(json!({}))], &defaults(), &registry(), true).unwrap();

@@ -94,7 +94,8 @@ fn any_other_failure_of_pre_filter_is_an_error() {
 #[test]
 fn restrictions_intersect_and_unknown_names_do_not_count() {
     // Answers, node.
-    let rows: [([fn() -> PreFiltered; 3], &str); 3] = [
+    type Row = ([fn() -> PreFiltered; 3], &'static str);
+    let rows: [Row; 3] = [
         ([|| only(&["b", "c"]), all, || only(&["a", "c"])], "c"),
         ([|| only(&["b", "stranger"]), all, all], "b"),
         ([all, || Err(Status::skip()), all], "a"),

@@ -114,7 +114,8 @@ fn failing_world() -> World {
 fn the_nomination_is_cleared_kept_or_set_by_where_the_attempt_failed() {
     type Row = (fn(PodBuilder) -> PodBuilder, &'static str, Option<&'static str>);
     // The pod (nominated to `x`, which does not exist), what is written.
-    let rows: [Row; 8] = [
+    let rows: [Row; 9] = [
+        (|pod| pod.label("fails", "prebind").nominated("a"), "before the bind", Some("")),
         (|pod| pod.label("fails", "prefilter"), "error", Some("")),
         (|pod| pod.label("fails", "score"), "error", Some("")),
         (|pod| pod.label("fails", "filter"), "no fit, nothing nominated", None),
@@ -136,15 +137,19 @@ fn the_nomination_is_cleared_kept_or_set_by_where_the_attempt_failed() {
 
 #[test]
 fn a_failing_binding_cycle_takes_the_nomination_back() {
-    let mut world = failing_world();
-    world.pod(pod("p").label("fails", "prebind"));
-    world.run();
-    let nominations: Vec<_> =
-        world.patches("p").into_iter().map(|patch| patch.nominated_node_name).collect();
-    assert_eq!(nominations[0].as_deref(), Some("a"), "for the sake of PreBind");
-    let name = &world.server[&key("p")].status.nominated_node_name;
-    // The pod that failed was seen before its nomination came back from the server.
-    assert!(nominations.len() == 2 && (name == "a" || name.is_empty()));
+    // Whether the watch shows the nomination before the bind fails.
+    for seen in [true, false] {
+        let mut world = failing_world();
+        world.schedule(pod("p"));
+        let (bind, _) = world.take_bind("p");
+        if seen {
+            world.update("p", |pod| pod.status.nominated_node_name = "a".to_owned());
+        }
+        world.answer(bind, &refused());
+        let patches = world.patches("p");
+        let nominations = patches.iter().map(|patch| patch.nominated_node_name.as_deref());
+        assert_eq!(nominations.collect::<Vec<_>>(), [Some("a"), Some("")], "seen: {seen}");
+    }
 }
 
 /// A pod whose Bind to `a` is open.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use engine::Outcome;
 use framework::testing::pod;
-use framework::{Code, Command, PermitVerdict, Status, Uid};
+use framework::{
+    Cluster, Code, Command, CycleState, Handle, PermitVerdict, Plugin, Pod, Reserve, Status, Uid,
+};
 
 use crate::harness::*;
 
@@ -159,7 +161,7 @@ fn a_wait_ends_in_time() {
         world.pass_for(timeout - Duration::from_nanos(1));
         assert_eq!(world.place("p"), "assumed", "{text}");
         world.now = world.now + 7 * second;
-        world.on(|engine, now, ports| engine.tick(now, ports));
+        world.tick();
         let message = format!("rejected due to timeout after waiting {text} at plugin Gate");
         let condition = format!("Unschedulable: 0/1 nodes are available: 1 {message}.");
         assert_eq!(world.condition("p"), Some(condition), "however late the tick");
@@ -271,4 +273,43 @@ fn activate_moves_pods_past_their_backoff() {
     assert_eq!(world.place("p"), "unschedulable");
     world.schedule(pod("q").label("wakes", "yes"));
     assert_eq!(world.place("p"), "active");
+}
+
+/// In Unreserve, rejects the pods that wait for `Gate`, and says who has no node yet.
+struct Together;
+
+impl Reserve for Together {
+    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Cluster) -> Status {
+        Status::success()
+    }
+
+    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &mut Handle<'_>) {
+        assert!(handle.cluster.pods().any(|placed| placed.pod.uid == pod.uid), "still assumed");
+        assert!(!handle.waiting.contains_key(&pod.uid), "it waits no longer");
+        let pending: Vec<&str> = handle.pending_in("default").map(|pod| &*pod.key.name).collect();
+        let message = format!("pending: {}", pending.join(" "));
+        for waiting in handle.waiting.keys() {
+            let (pod, plugin) = (waiting.clone(), "Gate".into());
+            handle.command(Command::Reject { pod, plugin, message: message.clone() });
+        }
+    }
+}
+
+#[test]
+fn unreserve_can_reject_the_pods_that_wait() {
+    let together = Plugin::new("Together", Together).reserve().build();
+    let gate = waits("Gate", Duration::from_secs(30));
+    let mut world = Setup::new([gate]).plugin(together).nodes(&["a"]);
+    for name in ["p", "q", "r"] {
+        world.schedule(pod(name).label("waits", "yes"));
+        world.pass(1);
+    }
+    assert_eq!(world.engine.waiting_pods().len(), 3);
+    world.delete("q");
+    assert_eq!(world.engine.waiting_pods().len(), 0);
+    for name in ["p", "r"] {
+        let condition = world.condition(name).unwrap();
+        assert_eq!(condition, "Unschedulable: 0/1 nodes are available: 1 pending: p r.");
+        assert_eq!((world.node_of(name), world.rejectors(name)), (None, vec!["Gate".to_owned()]));
+    }
 }

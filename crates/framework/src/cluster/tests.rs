@@ -188,6 +188,7 @@ fn an_overlay_adds_and_takes_away_without_touching_the_table() {
     let wanted = pod("w").host_port(80).build().spec.host_ports[0].clone();
     assert_eq!((view.requested().milli_cpu, view.pod_count()), (3000, 1));
     assert_eq!(view.scalar("example.com/gpu").requested, 2);
+    assert!(view.generation().is_none() && cluster.node(ix).generation().is_some());
     assert!(!view.has_port_conflict(&wanted) && cluster.node(ix).has_port_conflict(&wanted));
     assert!(view.pods().map(|pod| &*pod.key.name).eq(["new"]));
     assert_eq!(cluster.node(ix).requested().milli_cpu, 1000);

@@ -117,9 +117,10 @@ impl<'a> NodeView<'a> {
     }
 
     /// A number that is new whenever the node or the pods on it change, and never comes again: what
-    /// a plugin worked out for one generation holds as long as the node has it.
-    pub fn generation(&self) -> u64 {
-        self.cluster.generations[self.ix.index()]
+    /// a plugin worked out for one generation holds as long as the node has it. `None` for a node
+    /// with an [`Overlay`]: what is worked out on a what-if holds for nothing else.
+    pub fn generation(&self) -> Option<u64> {
+        self.overlay.is_none().then(|| self.cluster.generations[self.ix.index()])
     }
 
     /// Resources for pods, without scalars.

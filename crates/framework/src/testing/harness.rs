@@ -47,6 +47,7 @@ pub struct Harness {
 
 /// What a plugin said about one pod.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Run {
     /// The status of PreFilter; a failure ends the run.
     pub pre_filter: Status,

@@ -30,6 +30,9 @@ impl Log {
 
 type Hint = fn(&Fake, &Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String>;
 
+/// What points that only listen answer.
+type Nothing = ();
+
 /// Declares the script of each extension point and the method that sets it.
 macro_rules! scripts {
     ($($point:ident: fn($($arg:ty),*) -> $answer:ty;)*) => {
@@ -66,12 +69,12 @@ scripts! {
     score: fn(&Pod, &NodeView<'_>) -> Result<i64, Status>;
     normalize: fn(&mut [i64]) -> Status;
     reserve: fn(&Pod, &str) -> Status;
-    unreserve: fn(&Pod, &str) -> ();
+    unreserve: fn(&Pod, &str) -> Nothing;
     permit: fn(&Pod, &mut Handle<'_>) -> PermitVerdict;
     pre_flight: fn(&Pod) -> PreBindPreFlight;
     pre_bind: fn(&Pod, PreBindInput<'_>) -> PreBindStep;
     bind: fn(&Pod, &str) -> BindStep;
-    post_bind: fn(&Pod, &str) -> ();
+    post_bind: fn(&Pod, &str) -> Nothing;
 }
 
 /// A plugin without any point yet.

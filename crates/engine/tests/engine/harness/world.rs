@@ -246,16 +246,23 @@ impl World {
         self.pass_for(Duration::from_secs(seconds));
     }
 
+    #[track_caller]
     pub(crate) fn pass_for(&mut self, duration: Duration) {
         let end = self.now + duration;
-        for _ in 0..10_000 {
-            let due = self.engine.next_deadline().filter(|due| *due <= end);
-            let Some(due) = due else { break };
+        while let Some(due) = self.engine.next_deadline().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            self.on(|engine, now, ports| engine.tick(now, ports));
+            self.tick();
         }
         self.now = end;
+        self.tick();
+    }
+
+    /// What is due is done, so that the next deadline lies ahead.
+    #[track_caller]
+    pub(crate) fn tick(&mut self) {
         self.on(|engine, now, ports| engine.tick(now, ports));
+        let due = self.engine.next_deadline();
+        assert!(due.is_none_or(|due| due > self.now), "still due after a tick: {due:?}");
     }
 }
 

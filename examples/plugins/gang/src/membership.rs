@@ -1,0 +1,86 @@
+//! Which gang a pod is in, and who else is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use framework::{Cluster, Handle, Pod, PodKey, Uid};
+
+use crate::NAME;
+
+/// Label with the name of the gang, unique within the namespace.
+pub const NAME_LABEL: &str = "gang.example.com/name";
+
+/// Label with the number of members that must have a node before any is bound.
+pub const MIN_AVAILABLE: &str = "gang.example.com/min-available";
+
+/// The place of a pod in a gang.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Membership {
+    namespace: Arc<str>,
+    gang: Arc<str>,
+    pub(crate) min_available: usize,
+}
+
+impl Membership {
+    /// Reads the labels of `pod`; `None` if it is in no gang.
+    ///
+    /// # Errors
+    /// The number of members is missing, or is none.
+    pub(crate) fn of(pod: &Pod) -> Result<Option<Self>, String> {
+        let Some(gang) = pod.labels.get(NAME_LABEL) else { return Ok(None) };
+        let min = pod.labels.get(MIN_AVAILABLE).unwrap_or_default();
+        match min.parse() {
+            Ok(min_available @ 1..) => {
+                let namespace = pod.key.namespace.clone();
+                Ok(Some(Self { namespace, gang: gang.into(), min_available }))
+            }
+            _ => Err(format!("label {MIN_AVAILABLE} must be a number above 0, got {min:?}")),
+        }
+    }
+
+    /// Whether `pod` is in the same gang, and here to stay.
+    pub(crate) fn includes(&self, pod: &Pod) -> bool {
+        pod.key.namespace == self.namespace
+            && !pod.terminating
+            && pod.labels.get(NAME_LABEL) == Some(&self.gang)
+    }
+
+    /// The members that have a node, the one that asks included: it is assumed already.
+    ///
+    /// Looks at every pod of the cluster, as the framework has no index of pods by label.
+    pub(crate) fn placed<'a>(&self, cluster: &'a Cluster) -> BTreeSet<&'a Uid> {
+        let members = cluster.pods().filter(|placed| self.includes(&placed.pod));
+        members.map(|placed| &placed.pod.uid).collect()
+    }
+
+    /// The members that wait in Permit for this plugin.
+    pub(crate) fn waiting(&self, handle: &Handle<'_>) -> Vec<Uid> {
+        let ours = handle.waiting.iter().filter(|(_, waiting)| {
+            waiting.pending.contains_key(NAME) && self.includes(&waiting.pod)
+        });
+        ours.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The members that have no node and no gate that holds them back.
+    pub(crate) fn unplaced(&self, placed: &BTreeSet<&Uid>, handle: &Handle<'_>) -> Vec<PodKey> {
+        let members = handle.pending_in(&self.namespace).filter(|pod| {
+            self.includes(pod) && pod.spec.scheduling_gates.is_empty() && !placed.contains(&pod.uid)
+        });
+        members.map(|pod| pod.key.clone()).collect()
+    }
+
+    /// Why a member is rejected when too few of them exist.
+    pub(crate) fn lacks_members(&self, existing: usize) -> String {
+        format!("gang {} has {existing} of {} members", self.gang, self.min_available)
+    }
+
+    /// Why a member waits.
+    pub(crate) fn lacks_nodes(&self, placed: usize) -> String {
+        format!("{placed} of {} members of gang {} have a node", self.min_available, self.gang)
+    }
+
+    /// Why a waiting member is rejected after `pod` gave up.
+    pub(crate) fn abandoned_by(&self, pod: &Pod) -> String {
+        format!("gang {} gave up: {} did", self.gang, pod.key)
+    }
+}

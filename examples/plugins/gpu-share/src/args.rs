@@ -1,0 +1,169 @@
+//! The arguments.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use framework::api::ResourceList;
+use serde::{Deserialize, Serialize};
+
+/// Largest number of CPUs or devices a node of full size may have.
+const FULL_NODE_MAX: u32 = 1_000_000;
+
+/// The arguments.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct GpuShareArgs {
+    /// Which node, and which of its devices, is best.
+    pub strategy: Strategy,
+    /// The pods that are to be expected, as far as the strategy looks ahead.
+    pub workload: Vec<Task>,
+    /// What room is measured against.
+    pub full_node: FullNode,
+}
+
+/// Which node, and which of its devices, is best for a pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Strategy {
+    /// The node on which the least CPU and GPU is left, there the device of which the least is
+    /// left.
+    #[default]
+    BestFit,
+    /// Where the pod adds least to the GPU room that the expected workload cannot use; among
+    /// equals, the best fit.
+    FragmentationGradient,
+}
+
+/// Pods of one kind in the expected workload.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Task {
+    /// What a pod requests. CPU, memory and thousandths of a GPU count.
+    pub requests: ResourceList,
+    /// GPU models it can use; empty for all.
+    pub models: Vec<String>,
+    /// How many pods are of this kind, in any unit.
+    pub popularity: f64,
+}
+
+/// A node of full size: what is left is measured in parts of it, so that CPU and GPU compare. More
+/// room than this counts as this much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct FullNode {
+    /// CPUs.
+    pub cpus: u32,
+    /// GPU devices.
+    pub gpus: u32,
+}
+
+impl Default for FullNode {
+    fn default() -> Self {
+        Self { cpus: 128, gpus: 8 }
+    }
+}
+
+impl GpuShareArgs {
+    /// The arguments, once they are found to be in order.
+    ///
+    /// # Errors
+    /// What is wrong, field by field.
+    pub(crate) fn checked(self) -> Result<Self, String> {
+        let mut faults = Vec::new();
+        if self.strategy == Strategy::FragmentationGradient && self.workload.is_empty() {
+            faults.push("workload: FragmentationGradient requires at least one task".to_owned());
+        }
+        for (place, task) in self.workload.iter().enumerate() {
+            let popularity = task.popularity;
+            if !popularity.is_finite() || popularity <= 0.0 {
+                let text = "must be greater than 0";
+                faults.push(format!("workload[{place}].popularity: {text}, got {popularity}"));
+            }
+        }
+        for (field, value) in [("cpus", self.full_node.cpus), ("gpus", self.full_node.gpus)] {
+            if !(1..=FULL_NODE_MAX).contains(&value) {
+                faults.push(format!("fullNode.{field}: must be from 1 to {FULL_NODE_MAX}"));
+            }
+        }
+        if faults.is_empty() { Ok(self) } else { Err(faults.join("; ")) }
+    }
+}
+
+/// The most popular of `tasks` that together make up at least `percent` of the pods, each kind
+/// once, the most popular first.
+pub fn typical_tasks(tasks: impl IntoIterator<Item = Task>, percent: f64) -> Vec<Task> {
+    let mut kinds: Vec<Task> = Vec::new();
+    let mut places = HashMap::new();
+    for task in tasks {
+        let kind = (task.requests.clone(), task.models.clone());
+        match places.entry(kind) {
+            Entry::Occupied(place) => {
+                let known: &mut Task = &mut kinds[*place.get()];
+                known.popularity += task.popularity;
+            }
+            Entry::Vacant(place) => {
+                place.insert(kinds.len());
+                kinds.push(task);
+            }
+        }
+    }
+    kinds.sort_by(|a, b| b.popularity.total_cmp(&a.popularity));
+    let pods: f64 = kinds.iter().map(|task| task.popularity).sum();
+    let mut counted = 0.0;
+    kinds.retain(|task| {
+        let wanted = counted < pods * percent / 100.0;
+        counted += task.popularity;
+        wanted
+    });
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::PluginArgs;
+    use framework::api::QuantityText;
+    use serde_json::json;
+
+    use super::*;
+
+    fn task(cpu: &str, popularity: f64) -> Task {
+        let requests = [("cpu".to_owned(), QuantityText(cpu.to_owned()))].into();
+        Task { requests, popularity, ..Task::default() }
+    }
+
+    #[test]
+    fn typical_tasks_are_the_most_popular_kinds() {
+        let tasks = || [("1", 1.0), ("2", 4.0), ("1", 2.0), ("3", 1.0)].map(|(c, p)| task(c, p));
+        let (one, two, three) = (task("1", 3.0), task("2", 4.0), task("3", 1.0));
+        assert_eq!(typical_tasks(tasks(), 100.0), [two.clone(), one.clone(), three]);
+        assert_eq!(typical_tasks(tasks(), 51.0), [two.clone(), one]);
+        assert_eq!(typical_tasks(tasks(), 50.0), [two]);
+        assert_eq!(typical_tasks([], 100.0), []);
+    }
+
+    #[test]
+    fn arguments_are_strict_and_complete() {
+        let decode = |value| PluginArgs::new(value).decode::<GpuShareArgs>()?.checked();
+        let complete = decode(json!({})).unwrap();
+        assert_eq!(
+            serde_json::to_value(complete).unwrap(),
+            json!({"strategy": "BestFit", "workload": [], "fullNode": {"cpus": 128, "gpus": 8}})
+        );
+        for (args, expected) in [
+            (json!({"strategy": "WorstFit"}), "unknown variant `WorstFit`"),
+            (json!({"fullNode": {"gpu": 1}}), "unknown field `gpu`"),
+            (json!({"fullNode": {"cpus": 0}}), "fullNode.cpus: must be from 1 to 1000000"),
+            (json!({"fullNode": {"gpus": -1}}), "invalid value: integer `-1`"),
+            (
+                json!({"strategy": "FragmentationGradient"}),
+                "workload: FragmentationGradient requires at least one task",
+            ),
+            (
+                json!({"workload": [{"popularity": 1}, {"popularity": -2}]}),
+                "workload[1].popularity: must be greater than 0, got -2",
+            ),
+        ] {
+            let error = decode(args).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! GpuShare: gives out GPUs device by device, in whole and in part.
+//!
+//! An example of a plugin that keeps books: what it decides in Reserve must count before the API
+//! server knows of it. It shows PreFilter, Filter and Score in both forms, Reserve, PreBind, hints,
+//! arguments, a metric, and what a plugin may remember between calls.
+//!
+//! Nodes list `alibabacloud.com/gpu-milli`, thousandths of a device, as an extended resource. A pod
+//! that requests less than 1000 gets a part of one device; a pod that requests n times 1000 gets n
+//! devices for itself. The numbers of the devices are written to the annotation
+//! `alibabacloud.com/gpu-index` (`2`, or `0-1-3`) before the pod is bound, for the device plugin on
+//! the node to read.
+//!
+//! ```yaml
+//! schedulerName: gpu
+//! plugins:
+//!   multiPoint: {enabled: [{name: GpuShare}]}
+//!   preScore: {disabled: [{name: "*"}]}
+//!   score: {disabled: [{name: "*"}], enabled: [{name: GpuShare}]}
+//! pluginConfig:
+//! - name: GpuShare
+//!   args:
+//!     strategy: FragmentationGradient
+//!     workload:
+//!     - {requests: {cpu: 3152m, alibabacloud.com/gpu-milli: 810}, popularity: 1047}
+//!     - {requests: {cpu: 12, alibabacloud.com/gpu-milli: 1000}, models: [T4], popularity: 326}
+//!     - {requests: {cpu: 32, memory: 64Gi}, popularity: 290}
+//! ```
+//!
+//! Which node, and which of its devices, is best is up to the [`Strategy`]. Other score plugins
+//! pull elsewhere, so the profile turns them off; filters stay as they are.
+//!
+//! Where a pod has its devices is known from the books, from its annotation, or not at all: then it
+//! is taken to have those the plugin would have chosen. Each profile has a plugin of its own with
+//! books of its own, so only one profile of a scheduler should place pods with GPUs.
+
+mod args;
+mod demand;
+mod devices;
+mod judge;
+mod rows;
+mod scores;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use framework::{
+    ActionType, Answer, Cluster, ClusterEvent, Counter, CycleState, EventObjects, EventResource,
+    Filter, Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod,
+    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, QueueingHint,
+    Registry, RegistryError, Reserve, Score, Status, Write,
+};
+use serde_json::json;
+
+pub use args::{FullNode, GpuShareArgs, Strategy, Task, typical_tasks};
+pub use demand::{Demand, GPU_MILLI};
+pub use devices::Taken;
+
+use demand::Shape;
+use devices::Devices;
+use judge::Judge;
+use rows::Rows;
+use scores::Scores;
+
+/// Plugin name.
+pub const NAME: &str = "GpuShare";
+
+/// Annotation of a pod that names its devices by number.
+pub const GPU_INDEX: &str = "alibabacloud.com/gpu-index";
+
+/// Label of a node that names the model of its devices.
+pub const GPU_MODEL: &str = "alibabacloud.com/gpu-card-model";
+
+/// [`GPU_INDEX`] as a JSON pointer.
+const GPU_INDEX_FIELD: &str = "/metadata/annotations/alibabacloud.com~1gpu-index";
+
+const NOT_WHOLE: &str = "a GPU request above 1000 thousandths must be a multiple of 1000";
+const TOO_FEW_DEVICES: &str = "node(s) had too few GPUs";
+const NO_ROOM: &str = "node(s) had no GPU with enough room";
+const TOO_FEW_UNUSED: &str = "node(s) had too few unused GPUs";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct GpuShare {
+    judge: Judge,
+    ledger: Mutex<Ledger>,
+    refused: Arc<Counter>,
+}
+
+/// What the plugin remembers between calls. Only the books must be: all else is worked out from the
+/// cluster, and kept as long as it holds.
+#[derive(Debug, Default)]
+struct Ledger {
+    rows: Rows,
+    scores: Scores,
+}
+
+/// Adds the plugin to `registry`.
+///
+/// # Errors
+/// The name is taken.
+pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
+    registry.register(NAME, plugin)
+}
+
+/// Makes the plugin from [`GpuShareArgs`].
+///
+/// # Errors
+/// The arguments do not decode, or are not in order.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = args.decode::<GpuShareArgs>()?.checked()?;
+    let refused = Counter::new(
+        "gpu_share_reserve_refused_total",
+        "Pods that found no devices left on the node that was chosen for them.",
+    );
+    let plugin =
+        GpuShare { judge: Judge::new(&args)?, ledger: Mutex::default(), refused: refused.clone() };
+    let event = ClusterEvent::new;
+    Ok(Plugin::new(NAME, plugin)
+        .pre_filter()
+        .filter()
+        .score()
+        .normalize_score()
+        .reserve()
+        .pre_bind()
+        .keep_pod_field(GPU_INDEX_FIELD)
+        .on_with_hint(event(EventResource::Pod, ActionType::DELETE), GpuShare::after_pod_deletion)
+        .on_with_hint(
+            event(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE),
+            GpuShare::after_node_change,
+        )
+        .args(&args)
+        .metric(&refused)
+        .build())
+}
+
+impl GpuShare {
+    /// The ledger. A panic while it was locked is no reason to give up: rows are replaced as a
+    /// whole.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Devices come free when a pod that has some is gone.
+    fn after_pod_deletion(
+        &self,
+        _pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        match *objects {
+            EventObjects::Pod { old: Some(gone), .. } => {
+                let had_room = gone.node_name.is_some() || gone.nominated_node_name.is_some();
+                Ok(queue_if(had_room && Demand::of(gone).is_some()))
+            }
+            _ => Err("not a pod that is gone".to_owned()),
+        }
+    }
+
+    /// A node helps if its devices are enough for the pod, and it is new or has more of them.
+    fn after_node_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let EventObjects::Node { old, new: Some(new) } = *objects else {
+            return Err("not an added or changed node".to_owned());
+        };
+        let devices = |node: &Node| Devices::unused(node.allocatable.scalar(GPU_MILLI));
+        let (before, after) = (old.map(devices), devices(new));
+        let grew = before.is_none_or(|before| before.total() < after.total());
+        Ok(queue_if(grew && Demand::of(pod).is_some_and(|demand| after.could_fit(demand))))
+    }
+}
+
+const fn queue_if(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+impl PreFilter for GpuShare {
+    /// Leaves the demand for the filter, which pods that want no GPU do not need.
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        _cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        let Some(demand) = Demand::of(pod) else { return Err(Status::skip()) };
+        if let Demand::Whole(_) = demand
+            && pod.requests.fit.scalar(GPU_MILLI) % 1000 != 0
+        {
+            return Err(Status::unresolvable(NOT_WHOLE));
+        }
+        state.write(demand);
+        Ok(PreFilterResult::default())
+    }
+}
+
+/// What PreFilter left.
+fn demand_of(state: &CycleState) -> Result<Demand, Status> {
+    state.read().copied().ok_or_else(|| Status::error("GpuShare has no data from PreFilter"))
+}
+
+impl Filter for GpuShare {
+    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+        let demand = match demand_of(state) {
+            Ok(demand) => demand,
+            Err(status) => return status,
+        };
+        let mut ledger = self.ledger();
+        let devices = &ledger.rows.row(node, &self.judge).room.devices;
+        match demand {
+            _ if devices.fit(demand) => Status::success(),
+            _ if !devices.could_fit(demand) => Status::unresolvable(TOO_FEW_DEVICES),
+            Demand::Share(_) => Status::unschedulable(NO_ROOM),
+            Demand::Whole(_) => Status::unschedulable(TOO_FEW_UNUSED),
+        }
+    }
+
+    /// The same with the ledger locked once.
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        let demand = demand_of(state)?;
+        let rows = &mut self.ledger().rows;
+        nodes.retain(|node| rows.row(&cluster.node(node), &self.judge).room.devices.fit(demand));
+        Ok(())
+    }
+}
+
+impl Score for GpuShare {
+    /// In parts of a point; pods that want no GPU are scored as well, as the CPU they take may be
+    /// what makes the devices of a node unusable.
+    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.ledger().rows.place(node, Shape::of(pod), &self.judge).score)
+    }
+
+    /// Works out only the nodes that have changed since the last pod of this shape.
+    fn score_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let Ledger { rows, scores: known } = &mut *self.ledger();
+        known.write(Shape::of(pod), cluster, nodes, scores, (rows, &self.judge));
+        Ok(())
+    }
+}
+
+impl NormalizeScore for GpuShare {
+    fn normalize_score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Status {
+        judge::normalize(scores);
+        Status::success()
+    }
+}
+
+impl Reserve for GpuShare {
+    fn reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, cluster: &Cluster) -> Status {
+        if Demand::of(pod).is_none() {
+            return Status::success();
+        }
+        let Some(node) = cluster.node_named(node) else {
+            return Status::unschedulable("the node is gone");
+        };
+        let rows = &mut self.ledger().rows;
+        let Some(taken) = rows.choose(&cluster.node(node), pod, &self.judge) else {
+            self.refused.inc();
+            return Status::unschedulable("the GPUs of the node were given away meanwhile");
+        };
+        rows.book(node, &pod.uid, taken.clone());
+        state.write(taken);
+        Status::success()
+    }
+
+    /// On a node that is gone the books need no correction: the pod is not there any more, either.
+    fn unreserve(&self, _state: &mut CycleState, pod: &Pod, node: &str, handle: &mut Handle<'_>) {
+        if let Some(node) = handle.cluster.node_named(node) {
+            self.ledger().rows.unbook(node, &pod.uid);
+        }
+    }
+}
+
+impl PreBind for GpuShare {
+    fn pre_flight(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        _node: &str,
+        _cluster: &Cluster,
+    ) -> PreBindPreFlight {
+        let allow_parallel = true;
+        match state.read::<Taken>() {
+            Some(_) => PreBindPreFlight::Run { allow_parallel },
+            None => PreBindPreFlight::Skip { allow_parallel },
+        }
+    }
+
+    /// Writes the annotation. Whether a write whose answer was lost has happened does not matter:
+    /// the next attempt overwrites it.
+    fn pre_bind(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        _node: &str,
+        _cluster: &Cluster,
+        input: PreBindInput<'_>,
+    ) -> PreBindStep {
+        match (input, state.read::<Taken>()) {
+            (PreBindInput::Start, Some(taken)) => PreBindStep::Write(annotate(pod, taken)),
+            (PreBindInput::Answer(answer), _) => PreBindStep::Done(outcome(answer)),
+            _ => PreBindStep::Done(Status::success()),
+        }
+    }
+}
+
+fn annotate(pod: &Pod, taken: &Taken) -> Write {
+    Write {
+        api_version: "v1".into(),
+        resource: "pods".into(),
+        namespace: pod.key.namespace.clone(),
+        name: pod.key.name.clone(),
+        subresource: None,
+        patch: json!({
+            "metadata": {
+                "uid": pod.uid.to_string(),
+                "annotations": {GPU_INDEX: taken.to_string()},
+            },
+        }),
+    }
+}
+
+fn outcome(answer: &Answer) -> Status {
+    match answer.failure() {
+        None => Status::success(),
+        Some(text) => Status::error(format!("writing the annotation {GPU_INDEX}: {text}")),
+    }
+}

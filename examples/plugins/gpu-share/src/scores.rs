@@ -1,0 +1,77 @@
+//! Scores that still hold.
+
+use std::collections::BTreeMap;
+
+use framework::{Cluster, NodeIx};
+
+use crate::demand::Shape;
+use crate::judge::Judge;
+use crate::rows::Rows;
+
+/// Scores that are kept in all, for pods of whatever shapes: 16 MiB.
+const CELLS_MAX: usize = 1 << 20;
+
+/// Scores by shape of pod and by node. There are few shapes, and one decision changes one node:
+/// nearly all scores of the last pod of a shape hold for the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scores {
+    columns: BTreeMap<Shape, Column>,
+    uses: u64,
+}
+
+#[derive(Debug, Default)]
+struct Column {
+    /// When it was last used.
+    used: u64,
+    /// By [`NodeIx::index`].
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    /// The version of the row that the score holds for; no row has version 0.
+    version: u64,
+    score: i64,
+}
+
+impl Scores {
+    /// Writes the score of `nodes[i]` to `scores[i]`.
+    pub(crate) fn write(
+        &mut self,
+        shape: Shape,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+        (rows, judge): (&mut Rows, &Judge),
+    ) {
+        let cells = self.cells(shape, cluster.table_len());
+        for (node, score) in nodes.iter().zip(scores) {
+            let (node, cell) = (cluster.node(*node), &mut cells[node.index()]);
+            let version = rows.row(&node, judge).version;
+            if cell.version != version {
+                *cell = Cell { version, score: rows.place(&node, shape, judge).score };
+            }
+            *score = cell.score;
+        }
+    }
+
+    fn cells(&mut self, shape: Shape, nodes: usize) -> &mut [Cell] {
+        self.uses += 1;
+        if !self.columns.contains_key(&shape) && (self.columns.len() + 1) * nodes > CELLS_MAX {
+            self.drop_longest_unused();
+        }
+        let column = self.columns.entry(shape).or_default();
+        column.used = self.uses;
+        if column.cells.len() < nodes {
+            column.cells.resize(nodes, Cell::default());
+        }
+        &mut column.cells
+    }
+
+    fn drop_longest_unused(&mut self) {
+        let longest = self.columns.iter().min_by_key(|(_, column)| column.used);
+        if let Some(shape) = longest.map(|(shape, _)| *shape) {
+            self.columns.remove(&shape);
+        }
+    }
+}

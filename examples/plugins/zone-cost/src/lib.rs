@@ -1,0 +1,202 @@
+//! ZoneCost: prefers the nodes that cost least.
+//!
+//! An example of a Score plugin with arguments, a set form and a metric. Prices are numbers of
+//! whatever currency and period, by zone, by instance type, or by both:
+//!
+//! ```yaml
+//! pluginConfig:
+//! - name: ZoneCost
+//!   args:
+//!     zones: {eu-1a: 0.40, eu-1b: 0.44}
+//!     instanceTypes: {spot-16: 0.12}
+//! ```
+//!
+//! The price of its instance type counts before the price of its zone. Nodes without either cost
+//! `defaultPrice`, which is the highest price of the lists unless it is given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{
+    Cluster, Counter, CycleState, MAX_NODE_SCORE, NodeIx, NodeView, NormalizeScore, Plugin,
+    PluginArgs, Pod, Registry, RegistryError, Score, Status,
+};
+use serde::{Deserialize, Serialize};
+
+/// Plugin name.
+pub const NAME: &str = "ZoneCost";
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+
+/// Highest price that can be given.
+const PRICE_MAX: f64 = 1e6;
+
+/// The arguments.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ZoneCostArgs {
+    /// Prices by zone, the value of the label `topology.kubernetes.io/zone`.
+    pub zones: BTreeMap<String, f64>,
+    /// Prices by the label `node.kubernetes.io/instance-type`; they count before those of zones.
+    pub instance_types: BTreeMap<String, f64>,
+    /// The price of nodes that have neither; the highest of the lists if absent.
+    pub default_price: Option<f64>,
+}
+
+/// The plugin.
+#[derive(Debug)]
+pub struct ZoneCost {
+    zones: Prices,
+    instance_types: Prices,
+    default_price: i64,
+    unpriced: Arc<Counter>,
+}
+
+/// Prices in millionths by label value: whole numbers, so that scores are the same on every machine.
+type Prices = BTreeMap<String, i64>;
+
+/// Adds the plugin to `registry`.
+///
+/// # Errors
+/// The name is taken.
+pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
+    registry.register(NAME, plugin)
+}
+
+/// Makes the plugin from [`ZoneCostArgs`].
+///
+/// # Errors
+/// The arguments do not decode, or a price is out of range.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = args.decode::<ZoneCostArgs>()?.completed()?;
+    let unpriced = Counter::new(
+        "zone_cost_unpriced_nodes_total",
+        "Nodes that were scored with the default price, as no price is given for them.",
+    );
+    let plugin = Plugin::new(NAME, ZoneCost::new(&args, unpriced.clone()));
+    Ok(plugin.score().normalize_score().args(&args).metric(&unpriced).build())
+}
+
+impl ZoneCostArgs {
+    /// The arguments with the default filled in, once they are found to be in order.
+    fn completed(mut self) -> Result<Self, String> {
+        let faults = self.faults();
+        if !faults.is_empty() {
+            return Err(faults.join("; "));
+        }
+        let listed = self.zones.values().chain(self.instance_types.values()).copied();
+        self.default_price = self.default_price.or_else(|| listed.reduce(f64::max));
+        Ok(self)
+    }
+
+    /// What is wrong, field by field.
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.zones.is_empty() && self.instance_types.is_empty() {
+            faults.push("zones, instanceTypes: at least one price is required".to_owned());
+        }
+        let zones = self.zones.iter().map(|(zone, price)| (format!("zones[{zone}]"), *price));
+        let types = self.instance_types.iter();
+        let types = types.map(|(name, price)| (format!("instanceTypes[{name}]"), *price));
+        let default = self.default_price.map(|price| ("defaultPrice".to_owned(), price));
+        for (field, price) in zones.chain(types).chain(default) {
+            if !(0.0..=PRICE_MAX).contains(&price) {
+                faults.push(format!("{field}: must be from 0 to {PRICE_MAX}, got {price}"));
+            }
+        }
+        faults
+    }
+}
+
+impl ZoneCost {
+    fn new(args: &ZoneCostArgs, unpriced: Arc<Counter>) -> Self {
+        Self {
+            zones: in_millionths(&args.zones),
+            instance_types: in_millionths(&args.instance_types),
+            default_price: args.default_price.map_or(0, millionths),
+            unpriced,
+        }
+    }
+
+    /// The price of one node, if it has one of its own.
+    fn price(&self, node: &NodeView<'_>) -> Option<i64> {
+        let listed = |prices: &Prices, label| prices.get(node.label(label)?).copied();
+        listed(&self.instance_types, INSTANCE_TYPE).or_else(|| listed(&self.zones, ZONE))
+    }
+
+    /// The price of every node that has one of its own, by [`NodeIx::index`].
+    fn price_column(&self, cluster: &Cluster) -> Vec<Option<i64>> {
+        let mut column = vec![None; cluster.table_len()];
+        for (label, prices) in [(ZONE, &self.zones), (INSTANCE_TYPE, &self.instance_types)] {
+            for (value, price) in prices {
+                let Some(nodes) = cluster.with_label(label, value) else { continue };
+                nodes.iter().for_each(|node| column[node.index()] = Some(*price));
+            }
+        }
+        column
+    }
+
+    /// `price`, or the default one, which is counted.
+    fn or_default(&self, price: Option<i64>) -> i64 {
+        price.unwrap_or_else(|| {
+            self.unpriced.inc();
+            self.default_price
+        })
+    }
+}
+
+impl Score for ZoneCost {
+    /// The price: [`NormalizeScore`] turns it round.
+    fn score(&self, _state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.or_default(self.price(node)))
+    }
+
+    /// Goes by price instead of by node: the cluster knows the nodes of each label value.
+    fn score_set(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let column = self.price_column(cluster);
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = self.or_default(column[node.index()]);
+        }
+        Ok(())
+    }
+}
+
+impl NormalizeScore for ZoneCost {
+    /// The cheapest of the nodes gets 100, the dearest 0, the others lie between in proportion.
+    fn normalize_score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Status {
+        let lowest = scores.iter().copied().min().unwrap_or(0);
+        let highest = scores.iter().copied().max().unwrap_or(0);
+        for score in scores {
+            *score = match highest - lowest {
+                0 => MAX_NODE_SCORE,
+                spread => (highest - *score) * MAX_NODE_SCORE / spread,
+            };
+        }
+        Status::success()
+    }
+}
+
+fn in_millionths(prices: &BTreeMap<String, f64>) -> Prices {
+    prices.iter().map(|(value, price)| (value.clone(), millionths(*price))).collect()
+}
+
+fn millionths(price: f64) -> i64 {
+    (price * 1e6).round() as i64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! From the configuration to what the engine takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::cycle::Extender as EngineExtender;
+use engine::profile::{self, ProfileError, Profiles, SchedulerProfile};
+use engine::queue::QueueConfig;
+use framework::Registry;
+
+use super::args::Arguments;
+use super::configuration::{Configuration, Profile};
+use super::v1::Extender;
+
+/// A valid configuration from which no scheduler can be built, in the words of kube-scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// Extenders ask for resources to be ignored by a plugin that is not there.
+    #[error("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")]
+    NobodyIgnores,
+    /// A profile cannot be built.
+    #[error("initializing profiles: {0}")]
+    Profiles(#[from] ProfileError),
+}
+
+impl Configuration {
+    /// The extenders in the order in which they are asked: ignorable ones last.
+    pub fn extenders_in_order(&self) -> impl Iterator<Item = &Extender> {
+        let by_ignorable = |ignorable| {
+            self.extenders.iter().filter(move |extender| extender.ignorable == ignorable)
+        };
+        by_ignorable(false).chain(by_ignorable(true))
+    }
+
+    /// What the engine knows of the extenders, in the order in which they are asked.
+    pub fn engine_extenders(&self) -> Vec<EngineExtender> {
+        let extender = |extender: &Extender| EngineExtender {
+            name: Arc::from(extender.url_prefix.as_str()),
+            filter: !extender.filter_verb.is_empty(),
+            prioritize: !extender.prioritize_verb.is_empty(),
+            bind: !extender.bind_verb.is_empty(),
+            weight: extender.weight,
+            ignorable: extender.ignorable,
+            managed_resources: extender
+                .managed_resources
+                .iter()
+                .map(|resource| resource.name.clone())
+                .collect(),
+        };
+        self.extenders_in_order().map(extender).collect()
+    }
+
+    /// Backoffs.
+    pub fn queue(&self) -> QueueConfig {
+        let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        QueueConfig {
+            initial_backoff: seconds(self.pod_initial_backoff_seconds),
+            max_backoff: seconds(self.pod_max_backoff_seconds),
+            ..QueueConfig::default()
+        }
+    }
+
+    /// The same with the arguments of NodeResourcesFit as the extenders want them: what they manage
+    /// and the scheduler is to ignore replaces `ignoredResources` in every profile.
+    ///
+    /// # Errors
+    /// A profile has no NodeResourcesFit.
+    pub fn with_ignored_resources(mut self) -> Result<Self, BuildError> {
+        let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
+        let ignored = managed.filter(|resource| resource.ignored_by_scheduler);
+        let ignored: Vec<String> = ignored.map(|resource| resource.name.clone()).collect();
+        if ignored.is_empty() {
+            return Ok(self);
+        }
+        for profile in &mut self.profiles {
+            let args = profile.plugin_config.iter_mut().find_map(|entry| match &mut entry.args {
+                Some(Arguments::NodeResourcesFit(args)) => Some(args),
+                _ => None,
+            });
+            let args = args.ok_or(BuildError::NobodyIgnores)?;
+            args.ignored_resources.clone_from(&ignored);
+        }
+        Ok(self)
+    }
+
+    /// The profiles as the engine takes them.
+    pub fn scheduler_profiles(&self) -> Vec<SchedulerProfile> {
+        self.profiles.iter().map(scheduler_profile).collect()
+    }
+
+    /// Makes every plugin of every profile.
+    ///
+    /// # Errors
+    /// No scheduler can be built from the configuration.
+    pub fn build_profiles(&self, registry: &Registry) -> Result<Profiles, BuildError> {
+        let config = self.clone().with_ignored_resources()?;
+        let extenders = !config.extenders.is_empty();
+        // The defaults are merged in already.
+        Ok(Profiles::build(&config.scheduler_profiles(), &[], registry, extenders)?)
+    }
+}
+
+fn scheduler_profile(profile: &Profile) -> SchedulerProfile {
+    let plugin_config = profile.plugin_config.iter().map(|entry| profile::PluginConfig {
+        name: entry.name.clone(),
+        args: entry.args.as_ref().map(Arguments::to_value),
+    });
+    SchedulerProfile {
+        scheduler_name: profile.scheduler_name.clone(),
+        percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
+        plugins: profile.plugins.clone(),
+        plugin_config: plugin_config.collect(),
+    }
+}

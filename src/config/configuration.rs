@@ -1,0 +1,131 @@
+//! The configuration with every default filled in.
+
+use engine::profile::{PluginRef, PluginSet, PluginSets};
+use framework::ExtensionPoint;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::args::Arguments;
+use super::duration::Duration;
+use super::scheme::{API_VERSION, KIND};
+use super::v1::{ClientConnection, Extender};
+
+/// What the scheduler is to do; it serializes as kube-scheduler writes it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// How many threads work on one attempt.
+    pub parallelism: i32,
+    /// Which of several schedulers is active.
+    pub leader_election: LeaderElection,
+    /// How the API server is reached.
+    pub client_connection: ClientConnection,
+    /// Whether profiles can be taken over HTTP.
+    pub enable_profiling: bool,
+    /// Whether they can be taken of contended locks.
+    pub enable_contention_profiling: bool,
+    /// How many percent of the nodes are looked at.
+    pub percentage_of_nodes_to_score: i32,
+    /// Backoff after the first failure.
+    pub pod_initial_backoff_seconds: i64,
+    /// Longest backoff.
+    pub pod_max_backoff_seconds: i64,
+    /// Profiles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    /// Extenders, as configured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extenders: Vec<Extender>,
+    /// Whether a standby waits with filling its cache.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub delay_cache_until_active: bool,
+}
+
+impl Configuration {
+    /// The configuration as a document, with kind and version.
+    pub fn to_value(&self) -> Value {
+        let mut document = serde_json::to_value(self).unwrap_or_default();
+        document["apiVersion"] = json!(API_VERSION);
+        document["kind"] = json!(KIND);
+        document
+    }
+}
+
+/// Leader election.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderElection {
+    /// Whether there is an election at all.
+    pub leader_elect: bool,
+    /// After what time without renewal others may take over.
+    pub lease_duration: Duration,
+    /// For how long the leader tries to renew.
+    pub renew_deadline: Duration,
+    /// How long to wait between tries.
+    pub retry_period: Duration,
+    /// The kind of object used.
+    pub resource_lock: String,
+    /// Its name.
+    pub resource_name: String,
+    /// Its namespace.
+    pub resource_namespace: String,
+}
+
+/// One profile, with the default plugins merged in and arguments for every plugin that takes any.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Profile {
+    /// Pods choose the profile by this name.
+    pub scheduler_name: String,
+    /// How many percent of the nodes are looked at; wins over the global setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// Plugins by extension point.
+    #[serde(serialize_with = "written_sets")]
+    pub plugins: PluginSets,
+    /// Arguments of plugins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plugin_config: Vec<PluginConfig>,
+}
+
+/// Arguments of one plugin.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PluginConfig {
+    /// Plugin name.
+    pub name: String,
+    /// Its arguments; none for a plugin whose kind is not known and that was given none.
+    pub args: Option<Arguments>,
+}
+
+impl Profile {
+    /// The arguments of a plugin.
+    pub fn args_of(&self, plugin: &str) -> Option<&Arguments> {
+        self.plugin_config.iter().find(|config| config.name == plugin)?.args.as_ref()
+    }
+}
+
+/// Writes all sets, those without plugins too.
+fn written_sets<S: Serializer>(sets: &PluginSets, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    for point in ExtensionPoint::ALL {
+        map.serialize_entry(point.config_name(), &WrittenSet::of(sets.at(point)))?;
+    }
+    map.serialize_entry("multiPoint", &WrittenSet::of(&sets.multi_point))?;
+    map.end()
+}
+
+/// A set as it is written: without lists that are empty, with all weights.
+#[derive(Serialize)]
+struct WrittenSet<'a> {
+    #[serde(skip_serializing_if = "<[PluginRef]>::is_empty")]
+    enabled: &'a [PluginRef],
+    #[serde(skip_serializing_if = "<[PluginRef]>::is_empty")]
+    disabled: &'a [PluginRef],
+}
+
+impl<'a> WrittenSet<'a> {
+    fn of(set: &'a PluginSet) -> Self {
+        Self { enabled: &set.enabled, disabled: &set.disabled }
+    }
+}

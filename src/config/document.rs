@@ -1,0 +1,159 @@
+//! The configuration as text: what `--write-config-to` writes, and what `config show` shows.
+
+use engine::profile::{Profile as BuiltProfile, Profiles};
+use framework::ExtensionPoint;
+use plugins::catalogue;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::configuration::{Configuration, PluginConfig, Profile};
+use super::{BuildError, emit};
+
+/// The points in the order of a scheduling attempt, those of pod groups first.
+const POINTS: [ExtensionPoint; 14] = [
+    ExtensionPoint::PlacementGenerate,
+    ExtensionPoint::PlacementScore,
+    ExtensionPoint::PreEnqueue,
+    ExtensionPoint::QueueSort,
+    ExtensionPoint::PreFilter,
+    ExtensionPoint::Filter,
+    ExtensionPoint::PostFilter,
+    ExtensionPoint::PreScore,
+    ExtensionPoint::Score,
+    ExtensionPoint::Reserve,
+    ExtensionPoint::Permit,
+    ExtensionPoint::PreBind,
+    ExtensionPoint::Bind,
+    ExtensionPoint::PostBind,
+];
+
+/// The configuration as kube-scheduler writes it, in YAML: arguments only of plugins in use, by
+/// name.
+///
+/// # Errors
+/// A profile has no plugin that could ignore what extenders want ignored.
+pub fn write_config(config: &Configuration) -> Result<String, BuildError> {
+    let mut written = config.clone().with_ignored_resources()?;
+    for profile in &mut written.profiles {
+        profile.plugin_config = used_config(profile);
+    }
+    Ok(emit::yaml(&written.to_value()))
+}
+
+fn used_config(profile: &Profile) -> Vec<PluginConfig> {
+    let is_used = |entry: &&PluginConfig| {
+        let mut sets = profile.plugins.all();
+        entry.args.is_some() && sets.any(|set| set.enabled(&entry.name).is_some())
+    };
+    let mut used: Vec<_> = profile.plugin_config.iter().filter(is_used).cloned().collect();
+    used.sort_by(|one, other| one.name.cmp(&other.name));
+    used
+}
+
+/// Which plugins run where, profile by profile.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Expansion {
+    /// Profiles in the order of the configuration.
+    pub profiles: Vec<ExpandedProfile>,
+}
+
+/// What becomes of one profile.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpandedProfile {
+    /// Pods choose the profile by this name.
+    pub scheduler_name: String,
+    /// How many percent of the nodes are looked at; 0 leaves the choice to the scheduler.
+    pub percentage_of_nodes_to_score: i32,
+    /// The extension points at which any plugin runs.
+    pub extension_points: Vec<ExpandedPoint>,
+    /// The arguments in effect, of plugins that have any.
+    pub arguments: Vec<InEffect>,
+    /// Plugins in use that are not built yet.
+    pub not_built: Vec<String>,
+}
+
+/// The plugins of one point, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpandedPoint {
+    /// Name of the point.
+    pub extension_point: &'static str,
+    /// Its plugins.
+    pub plugins: Vec<ExpandedPlugin>,
+}
+
+/// A plugin at a point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpandedPlugin {
+    /// Its name.
+    pub name: String,
+    /// Weight of its scores, where it scores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i64>,
+    /// Whether it is built.
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub built: bool,
+}
+
+/// The arguments of a plugin.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InEffect {
+    /// Plugin name.
+    pub name: String,
+    /// Its arguments, defaults filled in.
+    pub args: Value,
+}
+
+impl Expansion {
+    /// What becomes of the profiles of a configuration, once they are built.
+    pub fn of(config: &Configuration, built: &Profiles) -> Self {
+        let profiles = config.profiles.iter().filter_map(|profile| {
+            Some(ExpandedProfile::of(config, profile, built.get(&profile.scheduler_name)?))
+        });
+        Self { profiles: profiles.collect() }
+    }
+}
+
+impl ExpandedProfile {
+    fn of(config: &Configuration, profile: &Profile, built: &BuiltProfile) -> Self {
+        let own = profile.percentage_of_nodes_to_score;
+        let points = POINTS.into_iter().map(|point| ExpandedPoint::of(point, built));
+        let in_use = built.plugins.keys().filter(|name| !is_built(name));
+        Self {
+            scheduler_name: profile.scheduler_name.clone(),
+            percentage_of_nodes_to_score: own.unwrap_or(config.percentage_of_nodes_to_score),
+            extension_points: points.filter(|point| !point.plugins.is_empty()).collect(),
+            arguments: arguments(profile, built),
+            not_built: in_use.map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl ExpandedPoint {
+    fn of(point: ExtensionPoint, built: &BuiltProfile) -> Self {
+        let plugins = built.plugins_at(point).iter().map(|name| ExpandedPlugin {
+            name: name.to_string(),
+            weight: built.weight_at(point, name),
+            built: is_built(name),
+        });
+        Self { extension_point: point.config_name(), plugins: plugins.collect() }
+    }
+}
+
+/// Whether a plugin is more than a name; those that are not in-tree always are.
+fn is_built(plugin: &str) -> bool {
+    catalogue::get(plugin).is_none_or(catalogue::Entry::is_built)
+}
+
+/// The arguments of every plugin in use; a plugin itself knows them best.
+fn arguments(profile: &Profile, built: &BuiltProfile) -> Vec<InEffect> {
+    let in_use = built.plugins.values().filter_map(|plugin| {
+        let configured = || profile.args_of(&plugin.name).map(super::Arguments::to_value);
+        let args = plugin.args.clone().or_else(configured)?;
+        Some(InEffect { name: plugin.name.to_string(), args })
+    });
+    in_use.collect()
+}

@@ -1,0 +1,129 @@
+//! The feature gates of kube-scheduler 1.36, in one table.
+
+use super::Stage::{self, Alpha, Beta, Ga};
+
+/// What is known about a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// How far the feature has come.
+    pub stage: Stage,
+    /// Whether it is on unless told otherwise.
+    pub default: bool,
+    /// Whether it can only have its default.
+    pub locked: bool,
+    /// Gates that must be on for this one to be on.
+    pub needs: &'static [&'static str],
+    /// What Loadmaster makes of it.
+    pub support: Support,
+}
+
+/// What Loadmaster makes of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// It does what it says, on and off.
+    Follows,
+    /// It cannot be switched off here: the behaviour is always the default one.
+    Fixed,
+    /// What it switches on is not built; this is what is missing.
+    Missing(&'static str),
+}
+
+impl Gate {
+    const fn new(name: &'static str, stage: Stage, default: bool, support: Support) -> Self {
+        Self { name, stage, default, locked: false, needs: &[], support }
+    }
+
+    /// A gate that is on and can be switched off in Kubernetes, but not here.
+    const fn fixed(name: &'static str, stage: Stage) -> Self {
+        Self::new(name, stage, true, Support::Fixed)
+    }
+
+    /// A gate that is on and can be switched off.
+    const fn on(name: &'static str, stage: Stage) -> Self {
+        Self::new(name, stage, true, Support::Follows)
+    }
+
+    /// A gate that is on for good.
+    const fn locked(name: &'static str) -> Self {
+        Self { locked: true, ..Self::fixed(name, Ga) }
+    }
+
+    /// A gate that is off, and what is missing to switch it on.
+    const fn off(name: &'static str, stage: Stage, missing: &'static str) -> Self {
+        Self::new(name, stage, false, Support::Missing(missing))
+    }
+
+    const fn needs(self, needs: &'static [&'static str]) -> Self {
+        Self { needs, ..self }
+    }
+}
+
+const DRA: &[&str] = &["DynamicResourceAllocation"];
+const GROUPS: &str = "scheduling of pod groups";
+const ALLOCATOR: &str = "the allocator of dynamic resources";
+const CBOR: &str = "the CBOR encoding of API requests";
+
+/// Every gate, sorted by name.
+pub const GATES: &[Gate] = &[
+    Gate::fixed("AtomicFIFO", Beta),
+    Gate::fixed("ClientsAllowCARotation", Beta),
+    Gate::off("ClientsAllowCBOR", Alpha, CBOR),
+    Gate::fixed("ClientsAllowTLSCacheGC", Beta),
+    Gate::off("ClientsPreferCBOR", Alpha, CBOR),
+    Gate::fixed("ComponentFlagz", Beta),
+    Gate::fixed("ComponentStatusz", Beta),
+    Gate::fixed("ContextualLogging", Beta),
+    Gate::off("CoordinatedLeaderElection", Beta, "coordinated leader election"),
+    Gate::locked("DRAAdminAccess").needs(DRA),
+    Gate::fixed("DRAConsumableCapacity", Beta).needs(DRA),
+    Gate::on("DRADeviceBindingConditions", Beta)
+        .needs(&["DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"]),
+    Gate::off("DRADeviceTaintRules", Beta, "DeviceTaintRules").needs(&["DRADeviceTaints"]),
+    Gate::fixed("DRADeviceTaints", Beta).needs(DRA),
+    Gate::fixed("DRAExtendedResource", Beta).needs(DRA),
+    Gate::off("DRAListTypeAttributes", Alpha, ALLOCATOR).needs(DRA),
+    Gate::off("DRANodeAllocatableResources", Alpha, ALLOCATOR).needs(DRA),
+    Gate::fixed("DRAPartitionableDevices", Beta).needs(DRA),
+    Gate::fixed("DRAPrioritizedList", Ga).needs(DRA),
+    Gate::on("DRAResourceClaimDeviceStatus", Beta).needs(DRA),
+    Gate::on("DRASchedulerFilterTimeout", Beta).needs(DRA),
+    Gate::off("DRAWorkloadResourceClaims", Alpha, GROUPS)
+        .needs(&["DynamicResourceAllocation", "GenericWorkload"]),
+    Gate::locked("DynamicResourceAllocation"),
+    Gate::off("GangScheduling", Alpha, GROUPS).needs(&["GenericWorkload"]),
+    Gate::off("GenericWorkload", Alpha, GROUPS),
+    Gate::fixed("InOrderInformersBatchProcess", Beta),
+    Gate::locked("InOrderInformers"),
+    Gate::fixed("InPlacePodLevelResourcesVerticalScaling", Beta).needs(&[
+        "InPlacePodVerticalScaling",
+        "PodLevelResources",
+        "NodeDeclaredFeatures",
+    ]),
+    Gate::locked("InPlacePodVerticalScaling"),
+    Gate::fixed("InformerResourceVersion", Ga),
+    Gate::off("LoggingAlphaOptions", Alpha, "split log streams"),
+    Gate::fixed("LoggingBetaOptions", Beta),
+    Gate::fixed("MatchLabelKeysInPodTopologySpread", Beta),
+    Gate::off("NativeHistograms", Alpha, "native histograms"),
+    Gate::on("NodeDeclaredFeatures", Beta),
+    Gate::locked("NodeInclusionPolicyInPodTopologySpread"),
+    Gate::fixed("NominatedNodeNameForExpectation", Beta),
+    Gate::fixed("OpportunisticBatching", Beta),
+    Gate::fixed("PodLevelResources", Beta),
+    Gate::off("SchedulerAsyncAPICalls", Beta, "the API call dispatcher"),
+    Gate::fixed("SchedulerAsyncPreemption", Beta),
+    Gate::fixed("SchedulerPopFromBackoffQ", Beta),
+    Gate::locked("SchedulerQueueingHints"),
+    Gate::locked("SidecarContainers"),
+    Gate::off("StorageCapacityScoring", Alpha, "scoring by storage capacity"),
+    Gate::off("TaintTolerationComparisonOperators", Alpha, "tolerations that compare numbers"),
+    Gate::off("TopologyAwareWorkloadScheduling", Alpha, GROUPS).needs(&["GenericWorkload"]),
+    Gate::fixed("UnlockWhileProcessingFIFO", Beta),
+    Gate::locked("VolumeAttributesClass"),
+    Gate::off("VolumeLimitScaling", Alpha, "volume limits of nodes that are not there yet"),
+    Gate::fixed("WatchListClient", Beta),
+    Gate::off("WorkloadAwarePreemption", Alpha, "preemption of pod groups")
+        .needs(&["GangScheduling"]),
+];

@@ -1,0 +1,95 @@
+//! `KubeSchedulerConfiguration`: read, completed, checked, and handed to the engine.
+//!
+//! ```text
+//! text ─▶ tree ─▶ v1 (as written) ─▶ configuration (defaults filled in) ─▶ profiles of the engine
+//!    yaml    scheme,            defaults            validation         assembly
+//!    json    decode
+//! ```
+//!
+//! Every step fails with the texts of kube-scheduler 1.36. [`v1`] tells what was given from what was
+//! left out; [`Configuration`] is what is in effect. [`gates`] decides on some of the defaults.
+
+mod args;
+mod assembly;
+mod configuration;
+mod decode;
+mod defaults;
+mod document;
+mod duration;
+mod emit;
+pub mod gates;
+mod json;
+mod raw;
+mod scheme;
+mod tree;
+pub mod v1;
+mod validation;
+mod yaml;
+
+pub use args::{
+    Arguments, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PodTopologySpreadArgs,
+    RequestedToCapacityRatio, ResourceSpec, ScoringStrategy, ShapePoint, VolumeBindingArgs,
+};
+pub use assembly::BuildError;
+pub use configuration::{Configuration, LeaderElection, PluginConfig, Profile};
+pub use decode::Float;
+pub use document::{
+    ExpandedPlugin, ExpandedPoint, ExpandedProfile, Expansion, InEffect, write_config,
+};
+pub use duration::{Duration, DurationError};
+pub use emit::yaml as to_yaml;
+pub use gates::Gates;
+pub use raw::Base64;
+pub use scheme::DecodeError;
+pub use validation::{Fault, FieldError, FieldErrors};
+
+use v1::KubeSchedulerConfiguration;
+
+/// A configuration that cannot be used. The texts are those of kube-scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// Some of its values are wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// No scheduler can be built from it.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// A configuration that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// What was given.
+    pub written: KubeSchedulerConfiguration,
+    /// What is in effect.
+    pub config: Configuration,
+}
+
+impl Loaded {
+    fn of(written: KubeSchedulerConfiguration, gates: &Gates) -> Self {
+        let config = defaults::complete(&written, gates);
+        Self { written, config }
+    }
+}
+
+/// Reads a configuration in YAML or JSON, fills in defaults and checks it.
+///
+/// # Errors
+/// The text cannot be decoded, or values in it are wrong.
+pub fn load(text: &str, gates: &Gates) -> Result<Loaded, ConfigError> {
+    let loaded = Loaded::of(scheme::decode(text)?, gates);
+    validation::validate(&loaded.config, gates)?;
+    Ok(loaded)
+}
+
+/// The configuration in effect where none is given.
+pub fn defaults(gates: &Gates) -> Configuration {
+    Loaded::of(KubeSchedulerConfiguration::default(), gates).config
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,346 @@
+//! The example plugins: crates of their own that decide beside the in-tree plugins.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::Ports;
+use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
+use engine::{Change, EffectKind, Engine, EngineConfig, TieBreak};
+use framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use framework::{Answer, Binding, EventResource, Pod, PodKey, Registry, Time};
+use serde_json::{Value, json};
+
+/// The in-tree plugins and the examples.
+fn registry() -> Registry {
+    let mut registry = plugins::registry();
+    zone_cost::register(&mut registry).unwrap();
+    maintenance_window::register(&mut registry).unwrap();
+    gang::register(&mut registry).unwrap();
+    registry
+}
+
+/// The default profile, and in it the plugin called `name` with this weight and these arguments.
+fn profile_with(name: &str, weight: i32, args: Value) -> SchedulerProfile {
+    let enabled = vec![PluginRef::new(name, weight)];
+    let multi_point = PluginSet { enabled, ..PluginSet::default() };
+    SchedulerProfile {
+        plugins: PluginSets { multi_point, ..PluginSets::default() },
+        plugin_config: vec![PluginConfig { name: name.to_owned(), args: Some(args) }],
+        ..default_profile()
+    }
+}
+
+fn default_profile() -> SchedulerProfile {
+    SchedulerProfile {
+        scheduler_name: "default-scheduler".to_owned(),
+        ..SchedulerProfile::default()
+    }
+}
+
+/// An engine and the API server it talks to.
+struct World {
+    engine: Engine,
+    now: Time,
+    pods: BTreeMap<PodKey, Pod>,
+    /// What the conditions of each pod have said, the latest last.
+    messages: BTreeMap<PodKey, Vec<String>>,
+}
+
+impl World {
+    fn new(profile: SchedulerProfile) -> Self {
+        let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
+            .map(|entry| PluginRef::new(entry.name, entry.default_weight))
+            .collect();
+        let profiles = Profiles::build(&[profile], &defaults, &registry(), false).unwrap();
+        let tie_break = TieBreak::FirstByName;
+        Self {
+            engine: Engine::new(EngineConfig { tie_break, ..EngineConfig::new(profiles) }),
+            now: Time::from_secs(1000),
+            pods: BTreeMap::new(),
+            messages: BTreeMap::new(),
+        }
+    }
+
+    fn on<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
+        call(&mut self.engine, self.now, &mut Ports { outside: &mut (), probe: &mut () })
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.on(|engine, now, ports| engine.apply(change, now, ports));
+    }
+
+    fn node(&mut self, node: NodeBuilder) {
+        self.apply(Change::Node(node.build()));
+    }
+
+    fn pod(&mut self, pod: PodBuilder) {
+        let pod = pod.build();
+        self.pods.insert(pod.key.clone(), pod.clone());
+        self.apply(Change::Pod(Box::new(pod)));
+    }
+
+    fn nodes(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.node(node(name)));
+    }
+
+    /// Adds members of a gang of three, each of which takes half a node.
+    fn members(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.pod(member(name)));
+    }
+
+    fn delete(&mut self, name: &str) {
+        let key = PodKey::new("default", name);
+        let uid = self.pods.remove(&key).unwrap().uid;
+        self.apply(Change::PodDeleted { key, uid });
+    }
+
+    fn window(&mut self, name: &str, object: Option<Value>) {
+        self.apply(Change::Object {
+            kind: EventResource::Custom(maintenance_window::KIND.into()),
+            namespace: "".into(),
+            name: name.into(),
+            object: object.map(Arc::new),
+        });
+    }
+
+    /// Schedules until nothing is ready, and carries out what the engine asks for.
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            let attempt = self.on(|engine, now, ports| engine.schedule_one(now, ports));
+            let effects = self.engine.take_effects();
+            if attempt.is_none() && effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                match effect.kind {
+                    EffectKind::Bind(binding) => {
+                        self.on(|e, now, ports| e.answer(effect.id, &Answer::ok(), now, ports));
+                        self.bound(&binding);
+                    }
+                    EffectKind::PatchPodStatus { pod, patch, .. } => {
+                        let message =
+                            patch.condition.map(|condition| condition.message.to_string());
+                        self.messages.entry(pod).or_default().extend(message);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    /// The watch shows the pod with its node.
+    fn bound(&mut self, binding: &Binding) {
+        let pod = self.pods.get_mut(&binding.pod).unwrap();
+        pod.node_name = Some(binding.node.clone());
+        pod.resource_version += 1;
+        let pod = pod.clone();
+        self.apply(Change::Pod(Box::new(pod)));
+    }
+
+    /// Lets time pass, second by second.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now = self.now + Duration::from_secs(1);
+            self.on(|engine, now, ports| engine.tick(now, ports));
+            self.settle();
+        }
+    }
+
+    fn node_of(&self, name: &str) -> Option<&str> {
+        self.pods[&PodKey::new("default", name)].node_name.as_deref()
+    }
+
+    fn bound_count(&self) -> usize {
+        self.pods.values().filter(|pod| pod.node_name.is_some()).count()
+    }
+
+    /// What the conditions of a pod have said, one a line.
+    fn messages(&self, name: &str) -> String {
+        self.messages.get(&PodKey::new("default", name)).map_or(String::new(), |m| m.join("\n"))
+    }
+}
+
+#[test]
+fn each_example_depends_on_the_framework_alone() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plugins");
+    let mut examples = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let Ok(manifest) = fs::read_to_string(entry.unwrap().path().join("Cargo.toml")) else {
+            continue;
+        };
+        let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+        let name = manifest["package"]["name"].as_str().unwrap();
+        let dependencies = manifest["dependencies"].as_table().unwrap();
+        assert_eq!(
+            dependencies["framework"]["package"].as_str(),
+            Some("loadmaster-framework"),
+            "{name}"
+        );
+        for dependency in dependencies.keys() {
+            let allowed = ["framework", "serde", "serde_json"].contains(&dependency.as_str());
+            assert!(allowed, "{name} depends on {dependency}");
+        }
+        examples += 1;
+    }
+    assert!(examples >= 3, "found {examples}");
+}
+
+/// Where a pod goes when the dear zone has more room than the cheap one.
+fn placed_by(profile: SchedulerProfile) -> String {
+    let mut world = World::new(profile);
+    world.node(node("cheap").zone("a"));
+    world.node(node("dear").zone("b"));
+    world.pod(pod("there").cpu("4").memory("8Gi").on("cheap"));
+    world.pod(pod("p").cpu("1").memory("2Gi"));
+    world.settle();
+    world.node_of("p").unwrap().to_owned()
+}
+
+#[test]
+fn zone_cost_changes_the_placement() {
+    let prices = json!({"zones": {"a": 0.1, "b": 0.3}});
+    assert_eq!(placed_by(default_profile()), "dear");
+    assert_eq!(placed_by(profile_with(zone_cost::NAME, 10, prices)), "cheap");
+}
+
+#[test]
+fn zone_cost_tells_what_is_wrong_with_its_arguments() {
+    let profile = profile_with(zone_cost::NAME, 1, json!({"zones": {"a": -1}}));
+    let error = Profiles::build(&[profile], &[], &registry(), false).map(|_| ()).unwrap_err();
+    let text = "initializing plugin \"ZoneCost\": zones[a]: must be from 0 to 1000000, got -1";
+    assert!(error.to_string().ends_with(text), "{error}");
+}
+
+fn window(state: &str) -> Option<Value> {
+    Some(json!({"metadata": {"name": "w"}, "spec": {"state": state, "nodes": ["a"]}}))
+}
+
+/// A world in which an open window keeps the pod `p` off the only node.
+fn under_maintenance() -> World {
+    let mut world = World::new(profile_with(maintenance_window::NAME, 0, json!({})));
+    world.node(node("a"));
+    world.window("w", window("Open"));
+    world.pod(pod("p"));
+    world.settle();
+    world
+}
+
+#[test]
+fn maintenance_window_holds_a_pod() {
+    let mut world = under_maintenance();
+    assert!(world.engine.profiles().watched_kinds().contains(maintenance_window::KIND));
+    let message = world.messages("p");
+    let expected = "0/1 nodes are available: 1 node(s) in maintenance window w.";
+    assert!(message.starts_with(expected), "{message}");
+    let elsewhere = json!({"metadata": {"name": "v"}, "spec": {"state": "Open", "nodes": ["b"]}});
+    world.window("v", Some(elsewhere));
+    world.window("v", None);
+    world.pass(120);
+    assert_eq!(world.node_of("p"), None, "none of this helps");
+}
+
+#[test]
+fn a_window_that_closes_or_goes_releases_the_pod() {
+    for change in [window("Closed"), None] {
+        let mut world = under_maintenance();
+        world.window("w", change);
+        world.pass(10);
+        assert_eq!(world.node_of("p"), Some("a"));
+    }
+}
+
+/// A member of a gang of three that takes half a node.
+fn member(name: &str) -> PodBuilder {
+    pod(name).cpu("4").label(gang::NAME_LABEL, "g").label(gang::MIN_AVAILABLE, "3")
+}
+
+fn gangs() -> World {
+    World::new(profile_with(gang::NAME, 0, json!({"permitWaitingTimeSeconds": 30})))
+}
+
+#[test]
+fn a_gang_waits_for_its_last_member() {
+    let mut world = gangs();
+    world.nodes(&["x", "y"]);
+    world.members(&["a", "b"]);
+    world.settle();
+    assert_eq!((world.bound_count(), world.engine.cache().cluster().pod_count()), (0, 0));
+    assert!(world.messages("b").contains("gang g has 2 of 3 members"), "{}", world.messages("b"));
+    world.pod(member("c"));
+    world.settle();
+    assert_eq!(world.bound_count(), 3, "the last one calls the others, past their backoff");
+}
+
+#[test]
+fn a_gang_that_does_not_fit_gives_its_room_back_and_comes_again() {
+    let mut world = gangs();
+    world.node(node("x"));
+    world.members(&["a", "b", "c"]);
+    world.settle();
+    assert_eq!((world.bound_count(), world.engine.waiting_pods().len()), (0, 2));
+    world.pod(pod("other").cpu("4"));
+    world.pass(29);
+    assert_eq!(world.node_of("other"), None, "the gang keeps its room while it waits");
+    world.pass(15);
+    assert_eq!((world.node_of("other"), world.bound_count()), (Some("x"), 1));
+    let gave_up = world.messages("a");
+    assert!(gave_up.contains("after waiting 30s at plugin Gang"), "{gave_up}");
+    world.nodes(&["y", "z"]);
+    world.pass(15);
+    assert_eq!(world.bound_count(), 4);
+}
+
+#[test]
+fn a_deleted_member_dissolves_the_waiting_gang() {
+    let mut world = gangs();
+    world.node(node("x"));
+    world.members(&["a", "b", "c"]);
+    world.settle();
+    world.pass(1);
+    world.delete("a");
+    world.settle();
+    assert_eq!(world.engine.waiting_pods().len(), 0);
+    assert!(world.messages("b").contains("gang g gave up: default/a did"));
+    world.node(node("y"));
+    world.pod(member("d"));
+    world.pass(15);
+    assert_eq!(world.bound_count(), 3);
+}
+
+#[test]
+fn a_gang_is_bound_as_a_whole_or_not_at_all() {
+    for nodes in 0..=3 {
+        for members in 1..=6 {
+            let mut world = gangs();
+            (0..nodes).for_each(|n| world.node(node(&format!("n{n}"))));
+            for name in 0..members {
+                world.pod(member(&format!("m{name}")));
+                world.settle();
+            }
+            world.pass(400);
+            let (room, bound) = (2 * nodes, world.bound_count());
+            let expected = if room.min(members) >= 3 { room.min(members) } else { 0 };
+            assert_eq!(bound, expected, "{members} members, room for {room}");
+        }
+    }
+}
+
+#[test]
+fn two_gangs_that_stand_in_each_others_way_get_through_one_by_one() {
+    let mut world = gangs();
+    world.nodes(&["x", "y"]);
+    for name in ["a1", "b1", "a2", "b2", "a3", "b3"] {
+        world.pod(member(name).label(gang::NAME_LABEL, &name[..1]));
+    }
+    world.pass(600);
+    assert_eq!(world.bound_count(), 3, "room is for one of them");
+    let bound = world.pods.values().filter(|pod| pod.node_name.is_some());
+    let gangs: BTreeSet<_> = bound.map(|pod| pod.labels.get(gang::NAME_LABEL)).collect();
+    assert_eq!(gangs.len(), 1);
+}
