@@ -1,5 +1,5 @@
 //! The `loadmaster` command.
 
 fn main() -> std::process::ExitCode {
-    loadmaster::cli::main()
+    loadmaster::run_with(framework::Registry::new())
 }

@@ -1,5 +1,6 @@
 //! `loadmaster config`: checks, completes and shows configuration files.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ const STDIN: &str = "-";
 
 /// Checks, completes and shows configurations (KubeSchedulerConfiguration)
 #[derive(Debug, clap::Args)]
-pub struct ConfigCommand {
+pub(super) struct ConfigCommand {
     #[command(subcommand)]
     action: Action,
 
@@ -70,7 +71,7 @@ enum Output {
 
 impl ConfigCommand {
     /// Does what was asked, with these plugins: 0, or 1 and a line that begins with `Error:`.
-    pub fn run(self, registry: &Registry) -> ExitCode {
+    pub(super) fn run(self, registry: &Registry) -> ExitCode {
         match self.act(registry) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -94,12 +95,12 @@ impl ConfigCommand {
 
 fn validate(file: &Path, gates: &Gates, registry: &Registry) -> anyhow::Result<()> {
     let expansion = expand(&read(file)?, gates, registry)?;
-    for profile in &expansion.profiles {
-        if !profile.not_built.is_empty() {
-            let (name, plugins) = (&profile.scheduler_name, profile.not_built.join(", "));
-            let warning = format!("profile {name} has plugins that are not built yet: {plugins}");
-            super::complain("Warning", &warning);
-        }
+    let not_built: BTreeSet<&String> =
+        expansion.profiles.iter().flat_map(|profile| &profile.not_built).collect();
+    if !not_built.is_empty() {
+        let plugins: Vec<&str> = not_built.into_iter().map(String::as_str).collect();
+        let plugins = plugins.join(", ");
+        super::complain("Warning", &format!("plugins in use that are not built yet: {plugins}"));
     }
     let profiles: Vec<&str> =
         expansion.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();
@@ -129,7 +130,7 @@ fn expand(text: &str, gates: &Gates, registry: &Registry) -> anyhow::Result<Expa
     Ok(Expansion::of(&config, &built))
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+pub(super) fn read(file: &Path) -> anyhow::Result<String> {
     let read = if file == Path::new(STDIN) {
         io::read_to_string(io::stdin())
     } else {
@@ -205,14 +206,25 @@ mod tests {
 
     #[test]
     fn the_table_names_points_weights_and_what_is_missing() {
-        let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
-                    profiles:\n- schedulerName: mine\n  percentageOfNodesToScore: 30\n  plugins:\n    \
-                    score: {disabled: [{name: '*'}], enabled: [{name: ImageLocality, weight: 4}]}\n";
+        let text = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: mine
+  percentageOfNodesToScore: 30
+  plugins:
+    score:
+      disabled: [{name: '*'}]
+      enabled: [{name: ImageLocality, weight: 4}]
+";
         let expansion = expand(text, &Gates::default(), &plugins::registry()).unwrap();
         let table = render(&expansion, Colour::Off);
         assert!(table.starts_with("Profile mine looks at 30 % of the nodes\n"), "{table}");
         let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap();
-        assert_eq!(line("score").split_whitespace().collect::<Vec<_>>(), ["score", "ImageLocality", "4"]);
+        assert_eq!(
+            line("score").split_whitespace().collect::<Vec<_>>(),
+            ["score", "ImageLocality", "4"]
+        );
         assert!(table.contains("DefaultPreemption (not built)"), "{table}");
         assert!(line("NodeResourcesFit").contains("{\"scoringStrategy\":"), "{table}");
     }

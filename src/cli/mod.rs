@@ -3,6 +3,7 @@
 //! Exit codes: 0 when all went well (pods that stay pending are an answer, not a failure), 1 on input that
 //! cannot be used, 2 on a command that cannot be understood.
 
+mod config;
 mod progress;
 mod simulate;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use framework::Registry;
 
 /// A Kubernetes scheduler that considers every node and can always say why.
 #[derive(Debug, Parser)]
@@ -22,15 +24,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Config(config::ConfigCommand),
     Simulate(simulate::Args),
     /// Prints the version
     Version,
 }
 
-/// Reads the command line and does what it says.
-pub fn main() -> ExitCode {
+/// Reads the command line and does what it says, with these plugins.
+pub fn run(registry: Registry) -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Config(command) => return command.run(&registry),
+        Command::Simulate(args) => simulate::run(&args, registry),
         Command::Version => print(&format!("loadmaster {}\n", env!("CARGO_PKG_VERSION"))),
     };
     match outcome {

@@ -246,7 +246,8 @@ mod tests {
         );
         let plugins = &config.profiles[0].plugins.multi_point.enabled;
         assert_eq!(plugins.last().unwrap().name, "GangScheduling");
-        let kind = |kind: &str| json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind});
+        let kind =
+            |kind: &str| json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind});
         assert_eq!(args(&config, "DynamicResources"), kind("DynamicResourcesArgs"));
         let points = json!([{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]);
         assert_eq!(args(&config, "VolumeBinding")["shape"], points);
@@ -255,9 +256,15 @@ mod tests {
     #[test]
     fn given_arguments_stay_in_front_and_unknown_ones_as_they_are() {
         let config = complete_with(
-            "profiles:\n- pluginConfig:\n  - {name: Mine, args: {b: [1], a: {}}}\n  - name: Theirs\n  \
-             - {name: VolumeBinding, args: {bindTimeoutSeconds: 0}}\n  plugins:\n    multiPoint: \
-             {enabled: [{name: Mine}], disabled: [{name: '*'}]}\n",
+            "
+profiles:
+- plugins:
+    multiPoint: {enabled: [{name: Mine}], disabled: [{name: '*'}]}
+  pluginConfig:
+  - {name: Mine, args: {b: [1], a: {}}}
+  - {name: Theirs}
+  - {name: VolumeBinding, args: {bindTimeoutSeconds: 0}}
+",
             "",
         );
         let names: Vec<&str> =

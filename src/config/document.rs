@@ -9,6 +9,10 @@ use serde_json::Value;
 use super::configuration::{Configuration, PluginConfig, Profile};
 use super::{BuildError, emit};
 
+/// The points of pod groups: plugins are known by name there, and nothing runs yet.
+const GROUP_POINTS: [ExtensionPoint; 2] =
+    [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
+
 /// The points in the order of a scheduling attempt, those of pod groups first.
 const POINTS: [ExtensionPoint; 14] = [
     ExtensionPoint::PlacementGenerate,
@@ -93,7 +97,7 @@ pub struct ExpandedPlugin {
     /// Weight of its scores, where it scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i64>,
-    /// Whether it is built.
+    /// Whether it is built; only told where it is not.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub built: bool,
 }
@@ -137,7 +141,7 @@ impl ExpandedPoint {
         let plugins = built.plugins_at(point).iter().map(|name| ExpandedPlugin {
             name: name.to_string(),
             weight: built.weight_at(point, name),
-            built: is_built(name),
+            built: is_built(name) && !GROUP_POINTS.contains(&point),
         });
         Self { extension_point: point.config_name(), plugins: plugins.collect() }
     }

@@ -82,7 +82,8 @@ impl std::str::FromStr for Duration {
             nanos = nanos.checked_add(part).filter(|sum| *sum <= 1 << 63).ok_or_else(invalid)?;
             rest = after;
         }
-        let signed = if negative { 0_i64.checked_sub_unsigned(nanos) } else { nanos.try_into().ok() };
+        let signed =
+            if negative { 0_i64.checked_sub_unsigned(nanos) } else { nanos.try_into().ok() };
         signed.map(Self).ok_or_else(invalid)
     }
 }

@@ -11,7 +11,7 @@ pub fn yaml(value: &Value) -> String {
     match value {
         Value::Object(fields) if !fields.is_empty() => block(value, 0, &mut out),
         Value::Array(items) if !items.is_empty() => block(value, 0, &mut out),
-        inline => line(&scalar(inline), &mut out),
+        inline => line(&indented(&scalar(inline), 2), &mut out),
     }
     out
 }
@@ -22,7 +22,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
         Value::Object(fields) => {
             for (place, (name, value)) in fields.iter().enumerate() {
                 pad(if place > 0 { indent } else { 0 }, out);
-                out.push_str(&text(name));
+                out.push_str(&one_line(name));
                 out.push(':');
                 field(value, indent, out);
             }
@@ -91,11 +91,13 @@ fn scalar(value: &Value) -> String {
 
 /// A text in the plainest form that is read back as that text.
 fn text(value: &str) -> String {
-    if value.contains('\n') && is_literal(value) {
-        return literal(value);
-    }
-    if value.chars().any(char::is_control) || means_something_else(value) {
-        return serde_json::to_string(value).unwrap_or_default();
+    if value.contains('\n') && is_literal(value) { literal(value) } else { one_line(value) }
+}
+
+/// The same on a single line.
+fn one_line(value: &str) -> String {
+    if value.chars().any(must_be_escaped) || means_something_else(value) {
+        return escaped(value);
     }
     match needs_quotes(value) {
         true => format!("'{}'", value.replace('\'', "''")),
@@ -103,9 +105,31 @@ fn text(value: &str) -> String {
     }
 }
 
+/// Whether a character would be read as another, or as the end of a line.
+fn must_be_escaped(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// A text in double quotes.
+fn escaped(value: &str) -> String {
+    let mut written = String::from('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => written.extend(['\\', c]),
+            '\n' => written.push_str("\\n"),
+            '\t' => written.push_str("\\t"),
+            // Writing to a string cannot fail.
+            c if must_be_escaped(c) => drop(write!(written, "\\u{:04x}", u32::from(c))),
+            c => written.push(c),
+        }
+    }
+    written.push('"');
+    written
+}
+
 /// Whether a text of several lines can stand as it is.
 fn is_literal(value: &str) -> bool {
-    let strange = |c: char| c.is_control() && c != '\n';
+    let strange = |c: char| must_be_escaped(c) && c != '\n';
     !value.chars().any(strange) && !value.starts_with([' ', '\n']) && !value.contains(" \n")
 }
 
@@ -136,7 +160,8 @@ fn means_something_else(value: &str) -> bool {
 
 fn looks_like_a_number(value: &str) -> bool {
     let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
-    let starts = digits.strip_prefix('.').unwrap_or(digits).starts_with(|c: char| c.is_ascii_digit());
+    let starts =
+        digits.strip_prefix('.').unwrap_or(digits).starts_with(|c: char| c.is_ascii_digit());
     let is_part = |c: char| c.is_ascii_hexdigit() || "._:-+xobeETZ ".contains(c);
     starts && digits.chars().all(is_part)
 }
@@ -152,10 +177,10 @@ fn needs_quotes(value: &str) -> bool {
         None => value.starts_with(INDICATORS),
     };
     indicated
-        || value.starts_with([' ', '=']) && value.trim_start_matches(['=', ' ']).is_empty()
         || value.starts_with(' ')
         || value.ends_with([' ', ':'])
         || value.starts_with("---")
+        || value.starts_with("...")
         || value.contains(": ")
         || value.contains(" #")
 }
@@ -199,12 +224,73 @@ d:
     #[test]
     fn every_text_is_read_back() {
         let texts = [
-            "", " ", "a", "a b", "yes", "No", "ON", "null", "~", "1", "1.5", "-3", "0x1f", "1e3", "10s",
-            "2024-01-01", "1:30", ".5", "*", "- a", "-a", "?", ":", "a: b", "a:b", "a:", "a #b", "a#b",
-            "#a", "@a", "`", "'", "''", "it's", "\"", "a\"b", "[a", "{", "}", "!t", "&a", "%", "|",
-            ">", "a\nb", "a\nb\n", "a\n\nb\n\n", "\na", " a\nb", "a \nb", "tab\tx", "\u{1}", "é", "=",
-            "<<", "---", "--- a", "...", "kubescheduler.config.k8s.io/v1", "http://127.0.0.1:8888/",
-            "::bad", ".inf", "a,b", "x]", "true ", "\u{85}", "\u{feff}a",
+            "",
+            " ",
+            "a",
+            "a b",
+            "yes",
+            "No",
+            "ON",
+            "null",
+            "~",
+            "1",
+            "1.5",
+            "-3",
+            "0x1f",
+            "1e3",
+            "10s",
+            "2024-01-01",
+            "1:30",
+            ".5",
+            "*",
+            "- a",
+            "-a",
+            "?",
+            ":",
+            "a: b",
+            "a:b",
+            "a:",
+            "a #b",
+            "a#b",
+            "#a",
+            "@a",
+            "`",
+            "'",
+            "''",
+            "it's",
+            "\"",
+            "a\"b",
+            "[a",
+            "{",
+            "}",
+            "!t",
+            "&a",
+            "%",
+            "|",
+            ">",
+            "a\nb",
+            "a\nb\n",
+            "a\n\nb\n\n",
+            "\na",
+            " a\nb",
+            "a \nb",
+            "tab\tx",
+            "\u{1}",
+            "é",
+            "=",
+            "<<",
+            "---",
+            "--- a",
+            "...",
+            "kubescheduler.config.k8s.io/v1",
+            "http://127.0.0.1:8888/",
+            "::bad",
+            ".inf",
+            "a,b",
+            "x]",
+            "true ",
+            "\u{85}",
+            "\u{feff}a",
         ];
         for text in texts {
             for value in [json!(text), json!({"a": [text, {text: text}]}), json!([[text], text])] {

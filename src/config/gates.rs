@@ -32,7 +32,9 @@ pub enum GateError {
     #[error("missing bool value for {0}")]
     NoValue(String),
     /// Neither true nor false.
-    #[error("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
+    #[error(
+        "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
+    )]
     NotBool {
         /// The gate.
         name: String,
@@ -255,7 +257,8 @@ mod tests {
 
     #[test]
     fn entries_are_read_in_turn() {
-        let gates = parse("DRASchedulerFilterTimeout=false, kube:NodeDeclaredFeatures=F").unwrap_err();
+        let gates =
+            parse("DRASchedulerFilterTimeout=false, kube:NodeDeclaredFeatures=F").unwrap_err();
         let needs = vec!["NodeDeclaredFeatures"];
         let name = "InPlacePodLevelResourcesVerticalScaling";
         assert_eq!(gates, GateError::Needs { name, needs });
@@ -292,7 +295,8 @@ mod tests {
             ("Bogus=true", "unrecognized feature gate: Bogus"),
             (
                 "SchedulerQueueingHints=false",
-                "cannot set feature gate SchedulerQueueingHints to false, feature is locked to true",
+                "cannot set feature gate SchedulerQueueingHints to false, feature is locked to \
+                 true",
             ),
             (
                 "GangScheduling=true",

@@ -6,8 +6,8 @@
 //!    json    decode
 //! ```
 //!
-//! Every step fails with the texts of kube-scheduler 1.36. [`v1`] tells what was given from what was
-//! left out; [`Configuration`] is what is in effect. [`gates`] decides on some of the defaults.
+//! Every step fails with the texts of kube-scheduler 1.36. [`v1`] tells what was given from what
+//! was left out; [`Configuration`] is what is in effect. [`gates`] decides on some of the defaults.
 
 mod args;
 mod assembly;

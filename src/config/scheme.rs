@@ -18,7 +18,10 @@ pub(super) const KIND: &str = "KubeSchedulerConfiguration";
 const SCHEME: &str = "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme/scheme.go:29";
 
 /// The part of an object that names its type, as Go prints it in messages.
-const TYPE_FIELDS: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+const TYPE_FIELDS: &str = concat!(
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
+    r#"Kind string "json:\"kind,omitempty\"" }"#,
+);
 
 /// A configuration that cannot be decoded, in the words of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -155,9 +158,8 @@ fn decode_entry(entry: &mut PluginConfig) -> Result<Option<String>, String> {
         entry.args = raw.map(|tree| Arguments::Other(tree.to_value()));
         return Ok(None);
     }
-    let decoding = |fault: &dyn std::fmt::Display| {
-        format!("decoding args for plugin {}: {fault}", entry.name)
-    };
+    let decoding =
+        |fault: &dyn std::fmt::Display| format!("decoding args for plugin {}: {fault}", entry.name);
     let tree = raw.unwrap_or(Tree::Object(Vec::new()));
     let meta = TypeMeta::of(&tree).map_err(|fault| decoding(&fault))?.or_implied(&implied);
     let (args, faults) = meta.decode(&tree).ok_or_else(|| decoding(&meta.unknown()))?;

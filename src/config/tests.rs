@@ -27,10 +27,7 @@ fn texts_that_are_no_configuration_are_refused() {
         ("[1]", format!("{misfit} array into Go value of type {meta}")),
         ("kind: 5", format!("{misfit} number into Go struct field .kind of type string")),
         ("kind: K\n", "Object 'apiVersion' is missing in 'kind: K\n'".to_owned()),
-        (
-            "kind: K\napiVersion: a/b/c\n",
-            "unexpected GroupVersion string: a/b/c".to_owned(),
-        ),
+        ("kind: K\napiVersion: a/b/c\n", "unexpected GroupVersion string: a/b/c".to_owned()),
         (
             "kind: K\napiVersion: apps/v1\n",
             "no kind \"K\" is registered for version \"apps/v1\" in scheme \
@@ -56,41 +53,101 @@ fn texts_that_are_no_configuration_are_refused() {
 #[test]
 fn values_that_do_not_fit_name_their_field_and_type() {
     let rows = [
-        ("parallelism: 1.5", "number 1.5 into Go struct field KubeSchedulerConfiguration.parallelism of type int32"),
-        ("parallelism: 3000000000", "number 3000000000 into Go struct field KubeSchedulerConfiguration.parallelism of type int32"),
-        ("enableProfiling: 1", "number into Go struct field KubeSchedulerConfiguration.enableProfiling of type bool"),
-        ("leaderElection: []", "array into Go struct field KubeSchedulerConfiguration.leaderElection of type v1alpha1.LeaderElectionConfiguration"),
-        ("leaderElection: {leaderElect: 'yes'}", "string into Go struct field LeaderElectionConfiguration.leaderElection.leaderElect of type bool"),
-        ("clientConnection: {qps: x}", "string into Go struct field ClientConnectionConfiguration.clientConnection.qps of type float32"),
-        ("profiles: [5]", "number into Go struct field KubeSchedulerConfiguration.profiles of type v1.KubeSchedulerProfile"),
-        ("profiles: [{schedulerName: 5}]", "number into Go struct field KubeSchedulerProfile.profiles.schedulerName of type string"),
-        ("profiles: [{plugins: {score: {enabled: {}}}}]", "object into Go struct field PluginSet.profiles.plugins.score.enabled of type []v1.Plugin"),
-        ("profiles: [{plugins: {score: {enabled: [{weight: x}]}}}]", "string into Go struct field Plugin.profiles.plugins.score.enabled.weight of type int32"),
-        ("extenders: [{httpTimeout: 5}]", "number into Go struct field Extender.extenders.httpTimeout of type string"),
+        (
+            "parallelism: 1.5",
+            "number 1.5 into Go struct field KubeSchedulerConfiguration.parallelism of type int32",
+        ),
+        (
+            "parallelism: 3000000000",
+            "number 3000000000 into Go struct field KubeSchedulerConfiguration.parallelism of \
+             type int32",
+        ),
+        (
+            "enableProfiling: 1",
+            "number into Go struct field KubeSchedulerConfiguration.enableProfiling of type bool",
+        ),
+        (
+            "leaderElection: []",
+            "array into Go struct field KubeSchedulerConfiguration.leaderElection of type \
+             v1alpha1.LeaderElectionConfiguration",
+        ),
+        (
+            "leaderElection: {leaderElect: 'yes'}",
+            "string into Go struct field LeaderElectionConfiguration.leaderElection.leaderElect \
+             of type bool",
+        ),
+        (
+            "clientConnection: {qps: x}",
+            "string into Go struct field ClientConnectionConfiguration.clientConnection.qps of \
+             type float32",
+        ),
+        (
+            "profiles: [5]",
+            "number into Go struct field KubeSchedulerConfiguration.profiles of type \
+             v1.KubeSchedulerProfile",
+        ),
+        (
+            "profiles: [{schedulerName: 5}]",
+            "number into Go struct field KubeSchedulerProfile.profiles.schedulerName of type \
+             string",
+        ),
+        (
+            "profiles: [{plugins: {score: {enabled: {}}}}]",
+            "object into Go struct field PluginSet.profiles.plugins.score.enabled of type \
+             []v1.Plugin",
+        ),
+        (
+            "profiles: [{plugins: {score: {enabled: [{weight: x}]}}}]",
+            "string into Go struct field Plugin.profiles.plugins.score.enabled.weight of type \
+             int32",
+        ),
+        (
+            "extenders: [{httpTimeout: 5}]",
+            "number into Go struct field Extender.extenders.httpTimeout of type string",
+        ),
     ];
     for (body, expected) in rows {
         assert_eq!(refusal(body), format!("json: cannot unmarshal {expected}"), "{body}");
     }
-    assert_eq!(refusal("leaderElection: {retryPeriod: 5}"), "json: cannot unmarshal number into Go struct field LeaderElectionConfiguration.leaderElection.retryPeriod of type string");
+    assert_eq!(
+        refusal("leaderElection: {retryPeriod: 5}"),
+        "json: cannot unmarshal number into Go struct field \
+         LeaderElectionConfiguration.leaderElection.retryPeriod of type string"
+    );
     assert_eq!(refusal("leaderElection: {retryPeriod: null}"), "time: invalid duration \"\"");
-    assert_eq!(refusal("parallelism: x\nextenders: [{httpTimeout: 1d}]"), "time: unknown unit \"d\" in duration \"1d\"");
-    assert_eq!(refusal("extenders: [{tlsConfig: {caData: 'x'}}]"), "illegal base64 data at input byte 1");
+    assert_eq!(
+        refusal("parallelism: x\nextenders: [{httpTimeout: 1d}]"),
+        "time: unknown unit \"d\" in duration \"1d\""
+    );
+    assert_eq!(
+        refusal("extenders: [{tlsConfig: {caData: 'x'}}]"),
+        "illegal base64 data at input byte 1"
+    );
 }
 
 #[test]
 fn strict_faults_are_told_together() {
     assert_eq!(
         refusal(
-            "zeta: 1\nparallelism: 1\nparallelism: 2\nprofiles:\n- bogus: 1\n  pluginConfig:\n  - name: \
-             InterPodAffinity\n    args: {b: 1, a: 2}\n- pluginConfig:\n  - {name: Mine, args: {x: 1}}\n  \
-             - {name: NodeAffinity, args: {addedAffinity: {foo: 1}}}\n"
+            "\
+zeta: 1
+parallelism: 1
+parallelism: 2
+profiles:
+- bogus: 1
+  pluginConfig:
+  - {name: InterPodAffinity, args: {b: 1, a: 2}}
+- pluginConfig:
+  - {name: Mine, args: {x: 1}}
+  - {name: NodeAffinity, args: {addedAffinity: {foo: 1}}}
+"
         ),
-        "strict decoding error: yaml: unmarshal errors:\n  line 5: key \"parallelism\" already set in \
-         map, unknown field \"profiles[0].bogus\", unknown field \"zeta\", decoding \
+        "strict decoding error: yaml: unmarshal errors:\n  line 5: key \"parallelism\" already \
+         set in map, unknown field \"profiles[0].bogus\", unknown field \"zeta\", decoding \
          .profiles[0].pluginConfig[0]: strict decoding error: decoding args for plugin \
-         InterPodAffinity: strict decoding error: unknown field \"a\", unknown field \"b\", decoding \
-         .profiles[1].pluginConfig[1]: strict decoding error: decoding args for plugin NodeAffinity: \
-         strict decoding error: unknown field \"addedAffinity.foo\""
+         InterPodAffinity: strict decoding error: unknown field \"a\", unknown field \"b\", \
+         decoding .profiles[1].pluginConfig[1]: strict decoding error: decoding args for plugin \
+         NodeAffinity: strict decoding error: unknown field \"addedAffinity.foo\""
     );
     let json = r#"{"kind": "KubeSchedulerConfiguration", "zeta": 1, "parallelism": 1,
         "apiVersion": "kubescheduler.config.k8s.io/v1", "parallelism": 2, "alpha": 1}"#;
@@ -122,8 +179,8 @@ fn arguments_are_held_to_the_kind_their_plugin_implies() {
         ),
         (
             "{apiVersion: kubescheduler.config.k8s.io/v1beta3}",
-            "decoding args for plugin InterPodAffinity: no kind \"InterPodAffinityArgs\" is registered \
-             for version \"kubescheduler.config.k8s.io/v1beta3\" in scheme \
+            "decoding args for plugin InterPodAffinity: no kind \"InterPodAffinityArgs\" is \
+             registered for version \"kubescheduler.config.k8s.io/v1beta3\" in scheme \
              \"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme/scheme.go:29\"",
         ),
         (
@@ -136,7 +193,8 @@ fn arguments_are_held_to_the_kind_their_plugin_implies() {
         assert_eq!(args("InterPodAffinity", given), format!("{at}{expected}"), "{given}");
     }
     for nothing in ["null", "{}"] {
-        let body = format!("profiles: [{{pluginConfig: [{{name: InterPodAffinity, args: {nothing}}}]}}]");
+        let body =
+            format!("profiles: [{{pluginConfig: [{{name: InterPodAffinity, args: {nothing}}}]}}]");
         let config = configuration(&body);
         let written = config.profiles[0].args_of("InterPodAffinity").unwrap().to_value();
         assert_eq!(written["hardPodAffinityWeight"], 1);
@@ -154,10 +212,19 @@ fn what_was_given_is_told_from_what_was_filled_in() {
 #[test]
 fn what_is_written_is_read_back_and_has_only_what_is_in_use() {
     let config = configuration(
-        "profiles:\n- schedulerName: a\n  pluginConfig:\n  - {name: Mine, args: {x: 1}}\n  - {name: \
-         VolumeBinding}\n  plugins:\n    multiPoint: {disabled: [{name: VolumeBinding}]}\nextenders:\n- \
-         {urlPrefix: 'http://x', filterVerb: f, managedResources: [{name: a.io/b, \
-         ignoredByScheduler: true}]}\n",
+        "
+profiles:
+- schedulerName: a
+  plugins:
+    multiPoint: {disabled: [{name: VolumeBinding}]}
+  pluginConfig:
+  - {name: Mine, args: {x: 1}}
+  - {name: VolumeBinding}
+extenders:
+- urlPrefix: http://x
+  filterVerb: f
+  managedResources: [{name: a.io/b, ignoredByScheduler: true}]
+",
     );
     let written = write_config(&config).unwrap();
     let read = load(&written, &Gates::default()).unwrap().config;
@@ -167,8 +234,8 @@ fn what_is_written_is_read_back_and_has_only_what_is_in_use() {
     assert!(names.is_sorted() && !names.contains(&"Mine") && !names.contains(&"VolumeBinding"));
     let fit = read.profiles[0].args_of("NodeResourcesFit").unwrap().to_value();
     assert_eq!(fit["ignoredResources"], json!(["a.io/b"]));
-    let start = "apiVersion: kubescheduler.config.k8s.io/v1\nclientConnection:\n  acceptContentTypes: \
-                 \"\"\n  burst: 100\n";
+    let start = "apiVersion: kubescheduler.config.k8s.io/v1\nclientConnection:\n  \
+                 acceptContentTypes: \"\"\n  burst: 100\n";
     assert!(written.starts_with(start), "{written}");
     assert!(written.contains("    bind: {}\n"), "{written}");
 }
@@ -176,8 +243,12 @@ fn what_is_written_is_read_back_and_has_only_what_is_in_use() {
 #[test]
 fn extenders_are_asked_in_order_and_replace_what_is_ignored() {
     let config = configuration(
-        "podInitialBackoffSeconds: 2\nextenders:\n- {urlPrefix: a, ignorable: true, prioritizeVerb: p, \
-         weight: 3}\n- {urlPrefix: b, bindVerb: b, managedResources: [{name: a.io/b}]}\n",
+        "
+podInitialBackoffSeconds: 2
+extenders:
+- {urlPrefix: a, ignorable: true, prioritizeVerb: p, weight: 3}
+- {urlPrefix: b, bindVerb: b, managedResources: [{name: a.io/b}]}
+",
     );
     let extenders = config.engine_extenders();
     let names: Vec<&str> = extenders.iter().map(|extender| &*extender.name).collect();
@@ -186,8 +257,10 @@ fn extenders_are_asked_in_order_and_replace_what_is_ignored() {
     assert_eq!(extenders[1].weight, 3);
     assert_eq!(config.queue().initial_backoff.as_secs(), 2);
     let config = configuration(
-        "profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}}]\nextenders: \
-         [{managedResources: [{name: a.io/b, ignoredByScheduler: true}]}]\n",
+        "
+profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}}]
+extenders: [{managedResources: [{name: a.io/b, ignoredByScheduler: true}]}]
+",
     );
     let error = config.build_profiles(&plugins::registry()).map(|_| ()).unwrap_err();
     assert_eq!(
@@ -199,8 +272,13 @@ fn extenders_are_asked_in_order_and_replace_what_is_ignored() {
 #[test]
 fn a_profile_is_shown_with_its_plugins_weights_and_arguments() {
     let config = configuration(
-        "profiles:\n- schedulerName: a\n  plugins:\n    score: {enabled: [{name: NodeAffinity}]}\n    \
-         placementScore: {enabled: [{name: NodeResourcesFit, weight: 7}]}\n",
+        "
+profiles:
+- schedulerName: a
+  plugins:
+    score: {enabled: [{name: NodeAffinity}]}
+    placementScore: {enabled: [{name: NodeResourcesFit, weight: 7}]}
+",
     );
     let built = config.build_profiles(&plugins::registry()).unwrap();
     let shown = &Expansion::of(&config, &built).profiles[0];
@@ -223,15 +301,15 @@ fn profiles_that_cannot_be_built_say_so() {
     };
     let registry = plugins::registry();
     assert_eq!(
-        build("profiles: [{schedulerName: a, plugins: {filter: {enabled: [{name: X}]}}}]", &registry),
+        build(
+            "profiles: [{schedulerName: a, plugins: {filter: {enabled: [{name: X}]}}}]",
+            &registry
+        ),
         "initializing profiles: creating profile for scheduler name a: FilterPlugin \"X\" does not \
          exist"
     );
     assert_eq!(
-        build(
-            "profiles: [{plugins: {placementScore: {enabled: [{name: NodeName}]}}}]",
-            &registry
-        ),
+        build("profiles: [{plugins: {placementScore: {enabled: [{name: NodeName}]}}}]", &registry),
         "initializing profiles: creating profile for scheduler name default-scheduler: plugin \
          \"NodeName\" does not extend PlacementScorePlugin plugin"
     );
@@ -263,8 +341,7 @@ fn fifty_profiles_are_fifty_times_one() {
     }
     let built = config.build_profiles(&registry).unwrap();
     assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 50 * 20);
-    let weight = |name: &str| {
-        built.get(name).unwrap().weight_at(ExtensionPoint::Score, "ImageLocality")
-    };
+    let weight =
+        |name: &str| built.get(name).unwrap().weight_at(ExtensionPoint::Score, "ImageLocality");
     assert_eq!((weight("s1"), weight("s50")), (Some(1), Some(50)));
 }

@@ -91,35 +91,35 @@ record! {
 record! {
     /// Plugins switched on and off, by extension point.
     pub struct Plugins = "v1" "Plugins" {
-        /// Of this point.
+        /// At this point.
         "preEnqueue" => pre_enqueue: Set,
-        /// Of this point.
+        /// At this point.
         "queueSort" => queue_sort: Set,
-        /// Of this point.
+        /// At this point.
         "preFilter" => pre_filter: Set,
-        /// Of this point.
+        /// At this point.
         "filter" => filter: Set,
-        /// Of this point.
+        /// At this point.
         "postFilter" => post_filter: Set,
-        /// Of this point.
+        /// At this point.
         "preScore" => pre_score: Set,
-        /// Of this point.
+        /// At this point.
         "score" => score: Set,
-        /// Of this point.
+        /// At this point.
         "reserve" => reserve: Set,
-        /// Of this point.
+        /// At this point.
         "permit" => permit: Set,
-        /// Of this point.
+        /// At this point.
         "preBind" => pre_bind: Set,
-        /// Of this point.
+        /// At this point.
         "bind" => bind: Set,
-        /// Of this point.
+        /// At this point.
         "postBind" => post_bind: Set,
-        /// Of this point.
+        /// At this point.
         "placementGenerate" => placement_generate: Set,
-        /// Of this point.
+        /// At this point.
         "placementScore" => placement_score: Set,
-        /// Of every point they implement.
+        /// At every point they implement.
         "multiPoint" => multi_point: Set,
     }
 }

@@ -124,16 +124,18 @@ fn old_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The text of kube-scheduler for a document that cannot be parsed. It counts lines from 0 where the
-/// grammar is broken, from 1 where a token is.
+/// The text of kube-scheduler for a document that cannot be parsed. It does not tell the first
+/// line, and counts the others from 0 where the grammar is broken, from 1 where a token is.
 fn syntax_fault(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let problem = text.split(" at line ").next().unwrap_or_default();
     let problem = problem.split(", while ").next().unwrap_or_default();
-    let line = error.location().map_or(0, |place| place.line());
-    match line.saturating_sub(usize::from(is_grammatical(problem))) {
-        0 => format!("yaml: {problem}"),
-        line => format!("yaml: line {line}: {problem}"),
+    match error.location().map_or(1, |place| place.line()) {
+        0 | 1 => format!("yaml: {problem}"),
+        line => {
+            let line = line - usize::from(is_grammatical(problem));
+            format!("yaml: line {line}: {problem}")
+        }
     }
 }
 
@@ -156,7 +158,8 @@ mod tests {
 
     #[test]
     fn scalars_mean_what_they_mean_to_kube_scheduler() {
-        let text = "a: yes\nb: 'yes'\nc: \"no\"\nd: off\ne: ~\nf:\ng: 1.0\nh: 0x10\ni: 1.5\nj: |\n  on\n";
+        let text =
+            "a: yes\nb: 'yes'\nc: \"no\"\nd: off\ne: ~\nf:\ng: 1.0\nh: 0x10\ni: 1.5\nj: |\n  on\n";
         let expected = json!({
             "a": true, "b": "yes", "c": "no", "d": false, "e": null, "f": null,
             "g": 1, "h": 16, "i": 1.5, "j": "on\n",

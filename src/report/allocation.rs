@@ -7,7 +7,11 @@
 use super::svg::{Axis, Band, Plot, Series};
 use crate::trace::Amounts;
 
-/// What must stand beside every figure of GPU allocation.
+/// What is to be said beside GPU shares of single devices.
+pub const DEVICES_NOTE: &str = "GPU is accounted for by device: a pod that wants a part of a GPU fits on \
+    one device, and a pod that wants several takes whole ones.";
+
+/// What must be said beside GPU shares that are summed per node.
 pub const FRAGMENTATION_NOTE: &str = "GPU is summed per node: room left over on several devices \
      of a node counts as one piece. Fragmentation inside a node does not show, so these shares do \
      not compare with those of schedulers that place on single devices.";
@@ -186,8 +190,8 @@ pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
 
 /// The figure: allocation over arrived demand, one line per resource with a band from least to most
 /// where there are several runs, a guide for "all that arrived is placed", and
-/// [`FRAGMENTATION_NOTE`].
-pub fn plot(title: impl Into<String>, points: &[GridPoint]) -> Plot {
+/// `note`.
+pub fn plot(title: impl Into<String>, points: &[GridPoint], note: &str) -> Plot {
     let runs = points.iter().map(|point| point.runs).max().unwrap_or_default();
     let reach = points.last().map_or(0.0, |point| point.arrived);
     let line = |name: &str, of: fn(&GridPoint) -> Spread| {
@@ -210,7 +214,7 @@ pub fn plot(title: impl Into<String>, points: &[GridPoint]) -> Plot {
     .series(line("CPU", |point| point.cpu))
     .series(line("memory", |point| point.memory))
     .series(Series::guide("every GPU asked for is placed", vec![(0.0, 0.0), (100.0, 100.0)]))
-    .note(FRAGMENTATION_NOTE);
+    .note(note);
     if runs > 1 {
         plot = plot.subtitle(format!("mean of {runs} seeds, shaded from least to most"));
     }
@@ -304,12 +308,12 @@ mod tests {
     #[test]
     fn the_figure_says_what_it_shows_and_what_it_hides() {
         let runs = [vec![sample(10.0, 10.0)], vec![sample(10.0, 8.0)]];
-        let svg = plot("openb", &summarise(&runs, TENS)).to_string();
+        let svg = plot("openb", &summarise(&runs, TENS), FRAGMENTATION_NOTE).to_string();
         for text in ["mean of 2 seeds", "GPU", "CPU", "memory", "Fragmentation inside"] {
             assert!(svg.contains(text), "{text} is missing in {svg}");
         }
-        let one = plot("openb", &summarise(&runs[..1], TENS)).to_string();
+        let one = plot("openb", &summarise(&runs[..1], TENS), FRAGMENTATION_NOTE).to_string();
         assert!(!one.contains("seeds"), "one run has no band");
-        assert!(plot("nothing", &[]).to_string().contains("no data"));
+        assert!(plot("nothing", &[], "").to_string().contains("no data"));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::allocation::{FRAGMENTATION_NOTE, Grid, GridPoint, Spread, summarise};
+use super::allocation::{Grid, GridPoint, Spread, summarise};
 use super::table::{Colour, Column, Table};
 use crate::simulate::{Course, Tally};
 use crate::trace::Trace;
@@ -118,8 +118,14 @@ pub fn curve(courses: &[Course]) -> Vec<GridPoint> {
 }
 
 impl Arrivals {
-    /// Sums up the runs of a trace, whose figure is `curve`.
-    pub fn of(mode: String, trace: &Trace, courses: &[Course], curve: &[GridPoint]) -> Self {
+    /// Sums up the runs of a trace, whose figure is `curve`; `note` says how GPUs were counted.
+    pub fn of(
+        mode: String,
+        trace: &Trace,
+        courses: &[Course],
+        curve: &[GridPoint],
+        note: &'static str,
+    ) -> Self {
         let runs = courses.iter().map(|course| Run { seed: course.seed, tally: course.tally });
         Self {
             mode,
@@ -127,7 +133,7 @@ impl Arrivals {
             runs: runs.collect(),
             allocation: marks(curve).map(Mark::from).collect(),
             peak: Peak::of(courses),
-            note: FRAGMENTATION_NOTE,
+            note,
         }
     }
 

@@ -3,5 +3,6 @@
 pub mod allocation;
 pub mod arrivals;
 pub mod cluster;
+pub mod comparison;
 pub mod svg;
 pub mod table;

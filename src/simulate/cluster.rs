@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::profile::ProfileError;
 use framework::{Pod, PodKey};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::explain::{Explanation, explain};
 use super::{NodeUsage, Settings, State, Usage, World, usage};
+use crate::config::BuildError;
 use crate::wire::{self, Input, PodObject};
 
 /// Number of names a warning spells out.
@@ -175,7 +175,7 @@ impl LeftState {
 /// The profile cannot be built, or a pod to explain is none of those that were scheduled.
 pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> {
     let names = scheduler_names(&input.pods, &question.scheduler_names);
-    let mut world = World::new(question.settings, names.iter().map(String::as_str))?;
+    let mut world = World::new(&question.settings, names.iter().map(String::as_str))?;
     let mut warnings = input.warnings;
     for node in input.nodes {
         world.add_node(node);
@@ -192,6 +192,9 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
         ended: input.ended,
         ..Summary::default()
     };
+    for object in input.objects {
+        world.add_object(object);
+    }
     for object in running {
         world.add_pod(object.pod);
     }
@@ -209,6 +212,7 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
     let nodes = usage::of_nodes(world.engine().cache().cluster());
     let total = usage::total(&nodes);
     let explanations = explanations(&mut world, &pending, &left, question)?;
+    warnings.extend(world.warnings());
     Ok(Simulation {
         seed: question.settings.seed,
         scheduler_names: names.into_iter().collect(),
@@ -229,7 +233,7 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
 pub enum Error {
     /// A profile cannot be built.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] BuildError),
     /// A pod to explain is not there.
     #[error("cannot explain {pod}: {why}")]
     NoSuchPod {

@@ -1,11 +1,11 @@
 //! A workload drawn from a trace to a chosen size: pods arrive one by one, and none leaves.
 
-use engine::profile::ProfileError;
 use framework::Pod;
 use rayon::prelude::*;
 
 use super::replay::{SCHEDULER, world_of};
 use super::{Course, Progress, Settings, Tally};
+use crate::config::BuildError;
 use crate::report::allocation::Meter;
 use crate::trace::inflate::{InflateError, inflate};
 use crate::trace::{Trace, TracePod};
@@ -15,7 +15,7 @@ use crate::trace::{Trace, TracePod};
 pub enum Error {
     /// The profile cannot be built.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] BuildError),
     /// Nothing can be drawn.
     #[error(transparent)]
     Draw(#[from] InflateError),
@@ -30,7 +30,7 @@ pub fn run(
     trace: &Trace,
     percent: u32,
     seeds: &[u64],
-    settings: Settings,
+    settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<Vec<Course>, Error> {
     let drawings: Vec<(u64, Vec<TracePod>)> = seeds
@@ -39,9 +39,9 @@ pub fn run(
         .collect::<Result<_, InflateError>>()?;
     progress.expect(drawings.iter().map(|(_, pods)| pods.len()).sum());
     let course = |(seed, pods): &(u64, Vec<TracePod>)| {
-        course(trace, pods, Settings { seed: *seed, ..settings }, progress)
+        course(trace, pods, Settings { seed: *seed, ..settings.clone() }, progress)
     };
-    Ok(drawings.par_iter().map(course).collect::<Result<_, ProfileError>>()?)
+    Ok(drawings.par_iter().map(course).collect::<Result<_, BuildError>>()?)
 }
 
 fn course(
@@ -49,8 +49,8 @@ fn course(
     pods: &[TracePod],
     settings: Settings,
     progress: &dyn Progress,
-) -> Result<Course, ProfileError> {
-    let mut world = world_of(trace, settings)?;
+) -> Result<Course, BuildError> {
+    let mut world = world_of(trace, &settings)?;
     let mut meter = Meter::new(trace.capacity());
     let mut tally = Tally::default();
     let mut samples = Vec::with_capacity(pods.len());
@@ -71,5 +71,5 @@ fn course(
         samples.push(meter.sample());
         progress.arrived();
     }
-    Ok(Course { seed: settings.seed, tally, samples })
+    Ok(Course { seed: settings.seed, tally, samples, warnings: world.warnings() })
 }

@@ -4,53 +4,86 @@
 //! - [`cluster`]: what would become of the pending pods of a dump.
 //! - [`explain`]: why a pod can or cannot run where.
 //! - [`replay`] and [`inflation`]: a trace, as it was or drawn to a chosen size.
+//! - [`gpu`]: a trace placed on single GPU devices.
 
 pub mod cluster;
 pub mod explain;
+pub mod gpu;
 pub mod inflation;
 pub mod replay;
 mod usage;
 mod world;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use engine::EngineConfig;
-use engine::profile::{PluginRef, ProfileError, Profiles, SchedulerProfile};
-use plugins::catalogue::{self, Entry};
+use framework::Registry;
 use serde::Serialize;
 
+use crate::config::{self, BuildError, Configuration, Gates};
 use crate::report::allocation::Sample;
+use crate::wire::Wanted;
 
 pub use usage::{NodeUsage, Usage};
 pub use world::{Fate, State, World};
 
 /// What a simulation can be told beside its input.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// Seed of every random choice: equal input and seed give equal output.
     pub seed: u64,
-    /// How many percent of the nodes are looked at; 0 means all.
-    pub percentage_of_nodes_to_score: i32,
+    /// How many percent of the nodes are looked at, whatever the configuration says; 0 means all.
+    pub percentage_of_nodes_to_score: Option<i32>,
     /// Lets 0 mean what it means to kube-scheduler: a share that shrinks with the cluster.
     pub adaptive_sampling: bool,
+    /// Profiles, backoffs and everything else in effect. Extenders are not asked.
+    pub config: Arc<Configuration>,
+    /// The plugins there are.
+    pub registry: Arc<Registry>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            percentage_of_nodes_to_score: None,
+            adaptive_sampling: false,
+            config: Arc::new(config::defaults(&Gates::default())),
+            registry: Arc::new(plugins::registry()),
+        }
+    }
 }
 
 impl Settings {
-    /// The default profile under each of the names, in an engine with these settings.
-    fn engine(self, scheduler_names: &BTreeSet<&str>) -> Result<EngineConfig, ProfileError> {
-        let profile = |name: &&str| SchedulerProfile {
-            scheduler_name: (*name).to_owned(),
-            ..SchedulerProfile::default()
-        };
-        let profiles: Vec<SchedulerProfile> = scheduler_names.iter().map(profile).collect();
-        let default = |entry: &Entry| PluginRef::new(entry.name, entry.default_weight);
-        let defaults: Vec<PluginRef> = catalogue::defaults().map(default).collect();
-        let profiles = Profiles::build(&profiles, &defaults, &plugins::registry(), false)?;
+    /// What of the input the configured plugins read beside nodes and pods.
+    ///
+    /// # Errors
+    /// The profiles cannot be built.
+    pub fn wanted(&self) -> Result<Wanted, BuildError> {
+        let profiles = self.config.build_profiles(&self.registry)?;
+        Ok(Wanted { fields: profiles.extra_fields(), kinds: profiles.watched_kinds() })
+    }
+
+    /// An engine with these settings. Pods of a name that no profile has are scheduled by the first
+    /// profile.
+    fn engine(&self, scheduler_names: &BTreeSet<&str>) -> Result<EngineConfig, BuildError> {
+        let mut config = self.config.as_ref().clone().with_ignored_resources()?;
+        config.extenders.clear();
+        for name in scheduler_names {
+            let known = config.profiles.iter().any(|profile| profile.scheduler_name == **name);
+            if let Some(first) = config.profiles.first().filter(|_| !known) {
+                let named = config::Profile { scheduler_name: (*name).to_owned(), ..first.clone() };
+                config.profiles.push(named);
+            }
+        }
+        let percentage = self.percentage_of_nodes_to_score;
         Ok(EngineConfig {
             seed: self.seed,
-            percentage_of_nodes_to_score: self.percentage_of_nodes_to_score,
+            percentage_of_nodes_to_score: percentage.unwrap_or(config.percentage_of_nodes_to_score),
             adaptive_sampling: self.adaptive_sampling,
-            ..EngineConfig::new(profiles)
+            queue: config.queue(),
+            ..EngineConfig::new(config.build_profiles(&self.registry)?)
         })
     }
 }
@@ -95,6 +128,8 @@ pub struct Course {
     pub tally: Tally,
     /// The state of the cluster after each arrival.
     pub samples: Vec<Sample>,
+    /// Plugins that panicked or were slow.
+    pub warnings: Vec<String>,
 }
 
 /// Hears how far a run has come.

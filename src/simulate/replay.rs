@@ -8,10 +8,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use engine::profile::ProfileError;
 use framework::{Node, Pod, PodKey, Time};
 
 use super::{Course, Progress, Settings, State, Tally, World};
+use crate::config::BuildError;
 use crate::report::allocation::Meter;
 use crate::trace::{TimelineError, Trace, TracePod};
 
@@ -23,14 +23,14 @@ pub(super) const SCHEDULER: &str = "default-scheduler";
 pub enum Error {
     /// The profile cannot be built.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] BuildError),
     /// The trace does not say when its pods came.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
 }
 
 /// A world with the nodes of a trace.
-pub(super) fn world_of(trace: &Trace, settings: Settings) -> Result<World, ProfileError> {
+pub(super) fn world_of(trace: &Trace, settings: &Settings) -> Result<World, BuildError> {
     let mut world = World::new(settings, [SCHEDULER])?;
     for node in &trace.nodes {
         world.add_node(Node::from_api(&node.to_node()).0);
@@ -42,7 +42,11 @@ pub(super) fn world_of(trace: &Trace, settings: Settings) -> Result<World, Profi
 ///
 /// # Errors
 /// The trace has no times.
-pub fn replay(trace: &Trace, settings: Settings, progress: &dyn Progress) -> Result<Course, Error> {
+pub fn replay(
+    trace: &Trace,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<Course, Error> {
     let arrivals = trace.arrivals()?;
     progress.expect(arrivals.len());
     let mut replay = Replay {
@@ -61,7 +65,8 @@ pub fn replay(trace: &Trace, settings: Settings, progress: &dyn Progress) -> Res
         progress.arrived();
     }
     replay.run_out();
-    Ok(Course { seed: settings.seed, tally: replay.tally, samples })
+    let warnings = replay.world.warnings();
+    Ok(Course { seed: settings.seed, tally: replay.tally, samples, warnings })
 }
 
 struct Replay<'a> {

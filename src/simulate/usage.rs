@@ -69,6 +69,13 @@ pub struct NodeUsage {
     pub resources: BTreeMap<String, Usage>,
 }
 
+impl NodeUsage {
+    /// Number of pods on the node.
+    pub fn pods(&self) -> f64 {
+        self.resources.get("pods").map_or(0.0, |usage| usage.requested)
+    }
+}
+
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Every node of the cluster, sorted by name.

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::ports::Ports;
-use engine::profile::ProfileError;
 use engine::queue::Place;
 use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Outcome};
 use framework::{Answer, Binding, Node, Pod, PodKey, Time};
 
 use super::Settings;
+use crate::config::BuildError;
+use crate::watchdog::Watchdog;
+use crate::wire::WatchedObject;
 
 /// How often virtual time moves on with pods in backoff before they are left alone, if nothing is placed
 /// meanwhile: with the usual backoffs, a minute and a half.
@@ -62,12 +64,13 @@ pub struct World {
     fates: HashMap<PodKey, Fate>,
     /// Pods placed since somebody last asked, in order.
     placed: Vec<PodKey>,
+    watchdog: Watchdog,
 }
 
-/// Both ports of the engine lead nowhere: there are no extenders and nothing is measured.
-macro_rules! no_ports {
-    () => {
-        &mut Ports { outside: &mut (), probe: &mut () }
+/// The ports of the engine for one call: there are no extenders, and plugins are watched.
+macro_rules! ports {
+    ($world:expr) => {
+        &mut Ports { outside: &mut (), probe: &mut $world.watchdog }
     };
 }
 
@@ -77,11 +80,17 @@ impl World {
     /// # Errors
     /// The profile cannot be built.
     pub fn new<'a>(
-        settings: Settings,
+        settings: &Settings,
         scheduler_names: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, ProfileError> {
+    ) -> Result<Self, BuildError> {
         let engine = Engine::new(settings.engine(&scheduler_names.into_iter().collect())?);
-        Ok(Self { engine, now: Time::ZERO, fates: HashMap::new(), placed: Vec::new() })
+        Ok(Self {
+            engine,
+            now: Time::ZERO,
+            fates: HashMap::new(),
+            placed: Vec::new(),
+            watchdog: Watchdog::default(),
+        })
     }
 
     /// The engine, to look into.
@@ -99,6 +108,12 @@ impl World {
         self.now
     }
 
+    /// A warning for each plugin that panicked or was slow.
+    pub fn warnings(&self) -> Vec<String> {
+        let offences = self.watchdog.offences();
+        offences.map(|(plugin, seen)| format!("plugin {plugin} {seen}")).collect()
+    }
+
     /// What became of a pod that came without a node.
     pub fn fate(&self, pod: &PodKey) -> Option<&Fate> {
         self.fates.get(pod)
@@ -112,6 +127,12 @@ impl World {
     /// Adds or replaces a node.
     pub fn add_node(&mut self, node: Node) {
         self.apply(Change::Node(node));
+    }
+
+    /// Adds or replaces an object that some plugin reads.
+    pub fn add_object(&mut self, object: WatchedObject) {
+        let WatchedObject { kind, namespace, name, object } = object;
+        self.apply(Change::Object { kind, namespace, name, object: Some(object) });
     }
 
     /// Adds a pod, on its node if it has one.
@@ -129,7 +150,7 @@ impl World {
     }
 
     fn apply(&mut self, change: Change) {
-        self.engine.apply(change, self.now, no_ports!());
+        self.engine.apply(change, self.now, ports!(self));
         self.carry_out_effects();
     }
 
@@ -150,7 +171,7 @@ impl World {
         let queued = self.engine.queue().counts();
         let pods = queued.active + queued.backoff + queued.unschedulable;
         let mut left = FRUITLESS_ROUNDS * pods;
-        while let Some(attempt) = self.engine.schedule_one(self.now, no_ports!()) {
+        while let Some(attempt) = self.engine.schedule_one(self.now, ports!(self)) {
             let placed = self.placed.len();
             self.note(attempt);
             self.carry_out_effects();
@@ -189,7 +210,7 @@ impl World {
 
     fn jump_to(&mut self, deadline: Time) {
         self.now = self.now.max(deadline);
-        self.engine.tick(self.now, no_ports!());
+        self.engine.tick(self.now, ports!(self));
         self.carry_out_effects();
     }
 
@@ -222,7 +243,9 @@ impl World {
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
             EffectKind::Bind(binding) => self.bind(id, &binding),
-            EffectKind::ExtenderBind { .. } | EffectKind::Write(_) | EffectKind::ReadPod { .. } => {
+            // What a plugin writes before the bind is taken as written.
+            EffectKind::Write(_) => self.answer(id, &Answer::ok()),
+            EffectKind::ExtenderBind { .. } | EffectKind::ReadPod { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
             EffectKind::PatchPodStatus { .. } | EffectKind::Event(_) => {}
@@ -237,11 +260,11 @@ impl World {
             fate.state = State::Placed { node: binding.node.clone(), at: self.now };
         }
         self.placed.push(binding.pod.clone());
-        self.engine.apply(Change::Pod(Box::new(bound)), self.now, no_ports!());
+        self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports!(self));
     }
 
     fn answer(&mut self, id: EffectId, answer: &Answer) {
-        self.engine.answer(id, answer, self.now, no_ports!());
+        self.engine.answer(id, answer, self.now, ports!(self));
     }
 
     /// What holds the pod back before its first attempt, in the words of the plugin that does.
@@ -261,7 +284,7 @@ mod tests {
     use super::*;
 
     fn world() -> World {
-        World::new(Settings::default(), ["default-scheduler"]).unwrap()
+        World::new(&Settings::default(), ["default-scheduler"]).unwrap()
     }
 
     fn node(name: &str, cpu: &str) -> Node {

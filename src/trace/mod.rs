@@ -357,7 +357,7 @@ mod tests {
     fn a_list_without_times_has_no_timeline() {
         let pods = vec![TracePod { name: "p7".to_owned(), ..Default::default() }];
         let trace = Trace { pods, ..Default::default() };
-        let error = trace.timeline().expect_err("there is no creation time");
+        let error = trace.arrivals().expect_err("there is no creation time");
         assert_eq!(error, TimelineError::NoCreationTime { pod: "p7".to_owned() });
     }
 }

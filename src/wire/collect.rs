@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use framework::{Node, Pod, PodKey, Time, Uid, api};
+use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::{Fault, Faults, Location};
 const NAMED: usize = 3;
 
 /// Everything that was read.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Input {
     /// Nodes, in the order of the input.
     pub nodes: Vec<Node>,
@@ -22,14 +22,46 @@ pub struct Input {
     pub pods: Vec<PodObject>,
     /// Number of pods that have ended (`Succeeded` or `Failed`); they are left out.
     pub ended: usize,
+    /// Objects of kinds that some plugin reads, in the order of the input.
+    pub objects: Vec<WatchedObject>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
     /// What can be used as it is but is probably not meant.
     pub warnings: Vec<String>,
 }
 
+/// What plugins read beside what scheduling itself does.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Fields of nodes and pods.
+    pub fields: ExtraFields,
+    /// Kinds, as `<plural>.<version>.<group>`.
+    pub kinds: BTreeSet<Arc<str>>,
+}
+
+impl Wanted {
+    /// Adds what is wanted by `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.fields.extend(&other.fields);
+        self.kinds.extend(other.kinds);
+    }
+}
+
+/// An object of a kind that some plugin reads.
+#[derive(Debug, Clone)]
+pub struct WatchedObject {
+    /// Its kind.
+    pub kind: EventResource,
+    /// Its namespace; empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The object.
+    pub object: Arc<Value>,
+}
+
 /// A pod, and what it takes to write it back.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PodObject {
     /// What scheduling reads of it.
     pub pod: Pod,
@@ -47,8 +79,9 @@ impl PodObject {
 }
 
 /// Takes objects one by one.
-#[derive(Debug, Default)]
-pub(crate) struct Collector {
+#[derive(Debug)]
+pub(crate) struct Collector<'a> {
+    wanted: &'a Wanted,
     input: Input,
     nodes: Placed<Arc<str>>,
     pods: Placed<PodKey>,
@@ -59,7 +92,18 @@ pub(crate) struct Collector {
 /// Where in the result the object of a name is, and where it came from.
 type Placed<K> = HashMap<K, (usize, Location)>;
 
-impl Collector {
+impl<'a> Collector<'a> {
+    pub(crate) fn new(wanted: &'a Wanted) -> Self {
+        Self {
+            wanted,
+            input: Input::default(),
+            nodes: Placed::new(),
+            pods: Placed::new(),
+            classes: PriorityClasses::default(),
+            faults: Vec::new(),
+        }
+    }
+
     /// Notes something that cannot be read.
     pub(crate) fn refuse(&mut self, fault: Fault) {
         self.faults.push(fault);
@@ -86,9 +130,8 @@ impl Collector {
         let taken = match (type_.0.as_str(), type_.1.as_str()) {
             ("v1", "Node") => self.take_node(at, &value),
             ("v1", "Pod") => self.take_pod(at, value),
-            (_, kind) => {
-                *self.input.others.entry(kind.to_owned()).or_default() += 1;
-                self.take_other(&type_, &value);
+            _ => {
+                self.take_other(&type_, value);
                 Ok(())
             }
         };
@@ -119,7 +162,8 @@ impl Collector {
             self.warn(format!("{at}: Node: metadata.name: is missing; the node is left out"));
             return Ok(());
         }
-        let (node, problems) = Node::from_api(&object);
+        let (mut node, problems) = Node::from_api(&object);
+        node.extra = Extra::of(value, &self.wanted.fields.node);
         for problem in problems.into_iter().chain(defaults::faults_of_node(&object, &node)) {
             self.warn(format!("{at}: Node {}: {problem}", node.name));
         }
@@ -140,6 +184,7 @@ impl Collector {
         let mut problems = defaults::faults_of_pod(&object, &raw);
         defaults::complete_pod(&mut object, at);
         let mut pod = Pod::from_api(&object);
+        pod.extra = Extra::of(&raw, &self.wanted.fields.pod);
         if pod.terminal {
             self.input.ended += 1;
             return Ok(());
@@ -174,10 +219,22 @@ impl Collector {
         }
     }
 
-    fn take_other(&mut self, (version, kind): &(String, String), value: &Value) {
+    fn take_other(&mut self, (version, kind): &(String, String), object: Value) {
         if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
-            self.classes.add(value);
+            self.classes.add(&object);
         }
+        let watched = resource_name(version, kind);
+        let Some(watched) = self.wanted.kinds.get(watched.as_str()) else {
+            *self.input.others.entry(kind.clone()).or_default() += 1;
+            return;
+        };
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
+        self.input.objects.push(WatchedObject {
+            kind: EventResource::Custom(watched.clone()),
+            namespace: text("namespace"),
+            name: text("name"),
+            object: Arc::new(object),
+        });
     }
 
     fn warn(&mut self, warning: String) {
@@ -247,6 +304,21 @@ fn replaces(at: &Location, before: &Location, kind: &str, name: &impl std::fmt::
     format!("{at}: {kind} {name} is given twice; it replaces the one in {before}")
 }
 
+/// `<plural>.<version>.<group>` of a kind. Files name the kind only; its plural is taken to be the usual
+/// one.
+fn resource_name(api_version: &str, kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    let plural = match singular.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ if singular.ends_with(['s', 'x']) || singular.ends_with("ch") => format!("{singular}es"),
+        _ => format!("{singular}s"),
+    };
+    match api_version.split_once('/') {
+        Some((group, version)) => format!("{plural}.{version}.{group}"),
+        None => format!("{plural}.{api_version}"),
+    }
+}
+
 fn version_and_kind(value: &Value) -> Result<(String, String), String> {
     if !value.is_object() {
         return Err(format!("is no Kubernetes object: found {}", sort_of(value)));
@@ -294,7 +366,8 @@ mod tests {
     use super::*;
 
     fn collect(objects: impl IntoIterator<Item = Value>) -> Result<Input, Faults> {
-        let mut collector = Collector::default();
+        let wanted = Wanted::default();
+        let mut collector = Collector::new(&wanted);
         for object in objects {
             collector.take(&Location::named("-"), object);
         }

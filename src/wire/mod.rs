@@ -17,19 +17,20 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub use collect::{Input, PodObject};
+pub use collect::{Input, PodObject, Wanted, WatchedObject};
 pub use manifest::placed_pod;
 pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;
 use self::source::Source;
 
-/// Reads all objects behind the paths: files, folders, or `-` for standard input.
+/// Reads all objects behind the paths: files, folders, or `-` for standard input. Of kinds other than
+/// nodes and pods, and of fields that scheduling itself does not read, only what is `wanted` is kept.
 ///
 /// # Errors
 /// Everything that cannot be read, all of it and not only the first.
-pub fn read(paths: &[PathBuf]) -> Result<Input, Faults> {
-    let mut collector = Collector::default();
+pub fn read(paths: &[PathBuf], wanted: &Wanted) -> Result<Input, Faults> {
+    let mut collector = Collector::new(wanted);
     for path in source::files(paths)? {
         match source::read(&path).and_then(|source| documents::of(&source)) {
             Ok(documents) => {

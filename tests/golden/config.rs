@@ -79,8 +79,8 @@ fn extension_points(built: &Profiles) -> Value {
     expanded.into()
 }
 
-/// Whether a text that is Go's own is told in words that name the same: everything it has in quotes,
-/// and every path, must be in ours.
+/// Whether a text that is Go's own is told in words that name the same: everything it has in
+/// quotes, and every path, must be in ours.
 fn names_the_same(recorded: &Value, actual: &Value) -> bool {
     let (Some(recorded), Some(actual)) = (recorded.as_str(), actual.as_str()) else { return false };
     let quoted = recorded.split('"').skip(1).step_by(2);

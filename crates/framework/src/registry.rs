@@ -1,6 +1,7 @@
 //! Plugins by name.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -44,6 +45,12 @@ pub type Factory = Arc<dyn Fn(&PluginArgs) -> Result<Plugin, String> + Send + Sy
 #[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<PluginName, Factory>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
 }
 
 /// A name was registered before.

@@ -89,8 +89,9 @@ fn check_dynamic_resources(
 }
 
 fn check_affinity(at: &Path, added: &api::NodeAffinity, errors: &mut FieldErrors) {
-    let path =
-        |which: &str| at.field(&format!("{which}DuringSchedulingIgnoredDuringExecution")).to_string();
+    let path = |which: &str| {
+        at.field(&format!("{which}DuringSchedulingIgnoredDuringExecution")).to_string()
+    };
     let required = added.required.as_ref();
     let required =
         required.map(|selector| NodeSelector::compile_strict(selector, &path("required")).err());

@@ -124,7 +124,12 @@ impl FieldErrors {
         self.add(path, Fault::Required { detail: detail.to_owned() });
     }
 
-    pub(super) fn invalid(&mut self, path: impl fmt::Display, value: &impl Serialize, detail: &str) {
+    pub(super) fn invalid(
+        &mut self,
+        path: impl fmt::Display,
+        value: &impl Serialize,
+        detail: &str,
+    ) {
         let value = shown(value);
         self.add(path, Fault::Invalid { value, detail: detail.to_owned() });
     }

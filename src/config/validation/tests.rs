@@ -16,10 +16,15 @@ fn complaints(body: &str, gates: &str) -> Vec<String> {
 
 #[test]
 fn top_level_values_are_checked_in_order() {
-    let body = "clientConnection: {burst: -1}\nparallelism: -2\npercentageOfNodesToScore: 101\n\
-                podInitialBackoffSeconds: 0\npodMaxBackoffSeconds: -1\nleaderElection: {leaseDuration: \
-                -5s, renewDeadline: 1s, retryPeriod: -1s, resourceLock: x}\nprofiles: \
-                [{percentageOfNodesToScore: -1}, {schedulerName: a}, {schedulerName: a}]\n";
+    let body = "
+clientConnection: {burst: -1}
+leaderElection: {leaseDuration: -5s, renewDeadline: 1s, retryPeriod: -1s, resourceLock: x}
+parallelism: -2
+percentageOfNodesToScore: 101
+podInitialBackoffSeconds: 0
+podMaxBackoffSeconds: -1
+profiles: [{percentageOfNodesToScore: -1}, {schedulerName: a}, {schedulerName: a}]
+";
     let expected = [
         "clientConnection.burst: Invalid value: -1: must be non-negative",
         "leaderElection.leaseDuration: Invalid value: \"-5s\": must be greater than zero",
@@ -42,8 +47,13 @@ fn top_level_values_are_checked_in_order() {
 
 #[test]
 fn plugins_of_former_versions_are_named() {
-    let body = "profiles:\n- plugins:\n    filter: {enabled: [{name: NodeName}, {name: EBSLimits}]}\n    \
-                multiPoint: {enabled: [{name: GCEPDLimits}]}\n  pluginConfig: [{name: CinderLimits}]\n";
+    let body = "
+profiles:
+- plugins:
+    filter: {enabled: [{name: NodeName}, {name: EBSLimits}]}
+    multiPoint: {enabled: [{name: GCEPDLimits}]}
+  pluginConfig: [{name: CinderLimits}]
+";
     let rule = "was invalid in version \"v1\" (KubeSchedulerConfiguration is version \
                 \"kubescheduler.config.k8s.io/v1\")";
     let expected = [
@@ -57,8 +67,8 @@ fn plugins_of_former_versions_are_named() {
 fn all_profiles_sort_the_queue_alike() {
     let profile = |name: &str, sort: &str, args: &str| {
         format!(
-            "- {{schedulerName: {name}, plugins: {{queueSort: {sort}}}, pluginConfig: [{{name: Mine, \
-             args: {args}}}]}}\n"
+            "- {{schedulerName: {name}, plugins: {{queueSort: {sort}}}, pluginConfig: [{{name: \
+             Mine, args: {args}}}]}}\n"
         )
     };
     let sort = "{enabled: [{name: Mine}, {name: Other}], disabled: [{name: '*'}]}";
@@ -69,12 +79,12 @@ fn all_profiles_sort_the_queue_alike() {
         profile("c", sort, "{x: 2}")
     );
     let expected = [
-        "profiles[0].plugins.queueSort.Enabled: Invalid value: 2: only one queue sort plugin can be \
-         enabled",
-        "profiles[1].plugins.queueSort: Invalid value: {\"Enabled\":null,\"Disabled\":null}: must be \
-         the same for all profiles",
-        "profiles[2].pluginConfig.args: Invalid value: {\"x\":2}: queueSort must be the same for all \
-         profiles",
+        "profiles[0].plugins.queueSort.Enabled: Invalid value: 2: only one queue sort plugin can \
+         be enabled",
+        "profiles[1].plugins.queueSort: Invalid value: {\"Enabled\":null,\"Disabled\":null}: must \
+         be the same for all profiles",
+        "profiles[2].pluginConfig.args: Invalid value: {\"x\":2}: queueSort must be the same for \
+         all profiles",
     ];
     assert_eq!(complaints(&body, ""), expected);
 }
@@ -103,12 +113,13 @@ fn arguments_are_checked_plugin_by_plugin() {
             "VolumeBinding, args: {shape: []}",
             "",
             vec![
-                "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature \
-                 gate StorageCapacityScoring",
+                "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the \
+                 feature gate StorageCapacityScoring",
             ],
         ),
         (
-            "VolumeBinding, args: {shape: [{utilization: 5, score: 11}, {utilization: 5, score: 0}]}",
+            "VolumeBinding, args: {shape: [{utilization: 5, score: 11}, {utilization: 5, score: \
+             0}]}",
             "StorageCapacityScoring=true",
             vec![
                 "shape[1].utilization: Invalid value: 5: values must be sorted in increasing order",
@@ -118,13 +129,13 @@ fn arguments_are_checked_plugin_by_plugin() {
         (
             "NodeAffinity, args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
              {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}, \
-             preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchFields: \
-             [{key: metadata.name, operator: Gt, values: [a]}]}}]}}",
+             preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: \
+             {matchFields: [{key: metadata.name, operator: Gt, values: [a]}]}}]}}",
             "",
             vec![
                 "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]\
-                 .matchExpressions[0].values: Invalid value: null: for 'in', 'notin' operators, values \
-                 set can't be empty",
+                 .matchExpressions[0].values: Invalid value: null: for 'in', 'notin' operators, \
+                 values set can't be empty",
                 "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].matchFields[0]\
                  .operator: Unsupported value: \"Gt\": supported values: \"In\", \"NotIn\"",
             ],
@@ -142,10 +153,10 @@ fn arguments_are_checked_plugin_by_plugin() {
              topologyKey: a b, whenUnsatisfiable: ''}]}",
             "",
             vec![
-                "defaultConstraints[0].topologyKey: Invalid value: \"a b\": name part must consist of \
-                 alphanumeric characters, '-', '_' or '.', and must start and end with an \
-                 alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
-                 validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+                "defaultConstraints[0].topologyKey: Invalid value: \"a b\": name part must \
+                 consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
+                 an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
+                 used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
                 "defaultConstraints[0].whenUnsatisfiable: Required value: can not be empty",
             ],
         ),
@@ -162,23 +173,34 @@ fn arguments_are_checked_plugin_by_plugin() {
 
 #[test]
 fn extenders_are_checked_together() {
-    let body = "extenders:\n- {bindVerb: b, prioritizeVerb: p, managedResources: [{name: a.io/x}, \
-                {name: cpu}, {name: kubernetes.io/x}, {name: requests.a/x}]}\n- {bindVerb: b, \
-                managedResources: [{name: a.io/x}, {name: a.io/}]}\n";
-    let name_rule = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start \
-                     and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
-                     '123-abc', regex used for validation is \
+    let body = "
+extenders:
+- bindVerb: b
+  prioritizeVerb: p
+  managedResources: [{name: a.io/x}, {name: cpu}, {name: kubernetes.io/x}, {name: requests.a/x}]
+- bindVerb: b
+  managedResources: [{name: a.io/x}, {name: a.io/}]
+";
+    let name_rule = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
+                     start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  \
+                     or '123-abc', regex used for validation is \
                      '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let other = "is an invalid extended resource name";
     let expected = [
-        "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it".to_owned(),
+        "extenders[0].weight: Invalid value: 0: must have a positive weight applied to \
+         it"
+        .to_owned(),
         format!("extenders[0].managedResources[1].name: Invalid value: \"cpu\": {other}"),
-        format!("extenders[0].managedResources[2].name: Invalid value: \"kubernetes.io/x\": {other}"),
+        format!(
+            "extenders[0].managedResources[2].name: Invalid value: \"kubernetes.io/x\": \
+                 {other}"
+        ),
         format!("extenders[0].managedResources[3].name: Invalid value: \"requests.a/x\": {other}"),
-        "extenders[1].managedResources[0].name: Invalid value: \"a.io/x\": duplicate extender managed \
-         resource name"
+        "extenders[1].managedResources[0].name: Invalid value: \"a.io/x\": duplicate extender \
+         managed resource name"
             .to_owned(),
-        "extenders[1].managedResources[1].name: Invalid value: \"a.io/\": name part must be non-empty"
+        "extenders[1].managedResources[1].name: Invalid value: \"a.io/\": name part must be \
+         non-empty"
             .to_owned(),
         format!("extenders[1].managedResources[1].name: Invalid value: \"a.io/\": {name_rule}"),
         "extenders: Invalid value: \"found 2 extenders implementing bind\": only one extender can \
