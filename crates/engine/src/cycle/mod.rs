@@ -1,6 +1,6 @@
 //! The scheduling cycle of one pod: which nodes can take it, and which of them is best.
 //!
-//! [`Cycle::run`] reads the cluster and changes nothing but its own [`CycleState`]; assuming,
+//! `Cycle::run` reads the cluster and changes nothing but its own `CycleState`; assuming,
 //! reserving and failing are the engine's.
 
 mod diagnosis;
