@@ -52,6 +52,7 @@ golden:
 
 bench:
 	$(CARGO) bench --bench decision
+	$(CARGO) bench --bench one_node
 	$(CARGO) bench --bench memory
 
 deny:

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Attempt, Change, Engine, Outcome};
+use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use framework::{Answer, Time};
 
 /// How long each form is measured for, at least.
@@ -45,7 +45,8 @@ fn per_node(decision: Duration, nodes: usize) -> String {
 /// next one, so the cluster stays as full as it was.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn measure(nodes: usize, form: Form) -> (Duration, usize) {
-    let (mut engine, pods) = support::engine(nodes, form);
+    let config = support::config(&support::default_plugins(), &plugins::registry());
+    let (mut engine, pods) = support::engine(EngineConfig { form, ..config }, nodes);
     let mut spent = Duration::ZERO;
     let mut decisions = 0;
     while spent < MEASURED {

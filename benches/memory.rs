@@ -6,14 +6,14 @@
 mod support;
 
 use engine::Change;
-use engine::cycle::Form;
 use framework::Pod;
 
 const NODES: usize = 100_000;
 const PODS: usize = 1_000_000;
 
 fn main() {
-    let (mut engine, _) = support::engine(0, Form::Set);
+    let config = support::config(&support::default_plugins(), &plugins::registry());
+    let (mut engine, _) = support::engine(config, 0);
     let before = resident_bytes();
     for number in 0..NODES {
         support::apply(&mut engine, Change::Node(support::node(number)));

@@ -1,10 +1,9 @@
 //! Clusters for the benchmarks: ten kinds of nodes, filled to a share with pods of a few templates.
 
-use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
-use framework::{Node, Pod, Time, api};
+use framework::{Node, Pod, Registry, Time, api};
 
 /// A kind of node: milli-CPU, memory in GiB, pods.
 const KINDS: [(u32, u32, u32); 10] = [
@@ -102,22 +101,26 @@ pub(crate) fn pod(number: usize) -> Pod {
     Pod::from_api(&pod)
 }
 
-/// The profile of kube-scheduler as far as it is built.
-pub(crate) fn profiles() -> Profiles {
+/// The default plugins with their weights.
+pub(crate) fn default_plugins() -> Vec<PluginRef> {
+    plugins::catalogue::defaults()
+        .map(|entry| PluginRef::new(entry.name, entry.default_weight))
+        .collect()
+}
+
+/// An engine configuration with one profile of these plugins.
+pub(crate) fn config(plugins: &[PluginRef], registry: &Registry) -> EngineConfig {
     let profile = SchedulerProfile {
         scheduler_name: "default-scheduler".to_owned(),
         ..SchedulerProfile::default()
     };
-    let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
-        .map(|entry| PluginRef::new(entry.name, entry.default_weight))
-        .collect();
-    Profiles::build(&[profile], &defaults, &plugins::registry(), false)
-        .expect("the default profile builds")
+    let profiles = Profiles::build(&[profile], plugins, registry, false);
+    EngineConfig::new(profiles.expect("the profile builds"))
 }
 
 /// An engine with `nodes` nodes, filled with pods; returns it with the number of pods.
-pub(crate) fn engine(nodes: usize, form: Form) -> (Engine, usize) {
-    let mut engine = Engine::new(EngineConfig { form, ..EngineConfig::new(profiles()) });
+pub(crate) fn engine(config: EngineConfig, nodes: usize) -> (Engine, usize) {
+    let mut engine = Engine::new(config);
     let mut pods = 0;
     for number in 0..nodes {
         let node = node(number);

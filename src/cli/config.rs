@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use framework::Registry;
 use serde::Serialize;
@@ -34,6 +34,9 @@ enum Action {
     Validate {
         /// File with the configuration, `-` for standard input
         file: PathBuf,
+        /// Writes the configuration in effect, defaults filled in, to this file
+        #[arg(long, value_name = "FILE")]
+        write_config_to: Option<PathBuf>,
     },
     /// Prints the configuration in effect where none is given
     Defaults {
@@ -86,15 +89,28 @@ impl ConfigCommand {
         gates.warnings().iter().for_each(|warning| super::complain("Warning", warning));
         gates.check_built()?;
         match &self.action {
-            Action::Validate { file } => validate(file, &gates, registry),
+            Action::Validate { file, write_config_to } => {
+                validate(file, write_config_to.as_deref(), &gates, registry)
+            }
             Action::Defaults { output } => print_defaults(*output, &gates),
             Action::Show { file, output } => show(file, *output, &gates, registry),
         }
     }
 }
 
-fn validate(file: &Path, gates: &Gates, registry: &Registry) -> anyhow::Result<()> {
-    let expansion = expand(&read(file)?, gates, registry)?;
+fn validate(
+    file: &Path,
+    write_config_to: Option<&Path>,
+    gates: &Gates,
+    registry: &Registry,
+) -> anyhow::Result<()> {
+    let text = read(file)?;
+    let expansion = expand(&text, gates, registry)?;
+    if let Some(target) = write_config_to {
+        let document = config::write_config(&config::load(&text, gates)?.config)?;
+        std::fs::write(target, document)
+            .with_context(|| format!("cannot write {}", target.display()))?;
+    }
     let not_built: BTreeSet<&String> =
         expansion.profiles.iter().flat_map(|profile| &profile.not_built).collect();
     if !not_built.is_empty() {
