@@ -182,11 +182,11 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
 
 impl Args {
     /// The settings under one configuration, the default one if none is given.
-    fn settings(&self, config: Option<&Path>, registry: Arc<Registry>) -> anyhow::Result<Settings> {
+    fn settings(&self, file: Option<&Path>, registry: Arc<Registry>) -> anyhow::Result<Settings> {
         let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
         gates.warnings().iter().for_each(|warning| complain("warning", warning));
         gates.check_built()?;
-        let config = match config {
+        let config = match file {
             None => config::defaults(&gates),
             Some(file) => {
                 let loaded = config::load(&read_config(file)?, &gates);
@@ -196,13 +196,17 @@ impl Args {
         if !config.extenders.is_empty() {
             complain("warning", "extenders are not asked in a simulation");
         }
-        Ok(Settings {
+        let settings = Settings {
             seed: self.seed,
             percentage_of_nodes_to_score: self.percentage_of_nodes_to_score,
             adaptive_sampling: self.adaptive_sampling,
             config: Arc::new(config),
             registry,
-        })
+        };
+        if let Some(file) = file {
+            settings.wanted().with_context(|| file.display().to_string())?;
+        }
+        Ok(settings)
     }
 
     /// The settings under each of several configurations, with the name of its file.

@@ -20,7 +20,14 @@ pub enum BuildError {
     NobodyIgnores,
     /// A profile cannot be built.
     #[error("initializing profiles: {0}")]
-    Profiles(#[from] ProfileError),
+    Profiles(ProfileError),
+}
+
+/// Not a source: the text above has it already.
+impl From<ProfileError> for BuildError {
+    fn from(error: ProfileError) -> Self {
+        Self::Profiles(error)
+    }
 }
 
 impl Configuration {

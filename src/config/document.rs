@@ -7,29 +7,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::configuration::{Configuration, PluginConfig, Profile};
-use super::{BuildError, emit};
+use super::{ATTEMPT_POINTS, BuildError, emit};
 
 /// The points of pod groups: plugins are known by name there, and nothing runs yet.
 const GROUP_POINTS: [ExtensionPoint; 2] =
     [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
-
-/// The points in the order of a scheduling attempt, those of pod groups first.
-const POINTS: [ExtensionPoint; 14] = [
-    ExtensionPoint::PlacementGenerate,
-    ExtensionPoint::PlacementScore,
-    ExtensionPoint::PreEnqueue,
-    ExtensionPoint::QueueSort,
-    ExtensionPoint::PreFilter,
-    ExtensionPoint::Filter,
-    ExtensionPoint::PostFilter,
-    ExtensionPoint::PreScore,
-    ExtensionPoint::Score,
-    ExtensionPoint::Reserve,
-    ExtensionPoint::Permit,
-    ExtensionPoint::PreBind,
-    ExtensionPoint::Bind,
-    ExtensionPoint::PostBind,
-];
 
 /// The configuration as kube-scheduler writes it, in YAML: arguments only of plugins in use, by
 /// name.
@@ -124,7 +106,10 @@ impl Expansion {
 impl ExpandedProfile {
     fn of(config: &Configuration, profile: &Profile, built: &BuiltProfile) -> Self {
         let own = profile.percentage_of_nodes_to_score;
-        let points = POINTS.into_iter().map(|point| ExpandedPoint::of(point, built));
+        let points = GROUP_POINTS
+            .into_iter()
+            .chain(ATTEMPT_POINTS)
+            .map(|point| ExpandedPoint::of(point, built));
         let in_use = built.plugins.keys().filter(|name| !is_built(name));
         Self {
             scheduler_name: profile.scheduler_name.clone(),

@@ -9,9 +9,10 @@ mod field;
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::profile::{PluginRef, PluginSet};
-use framework::{ExtensionPoint, is_extended_resource_name, label_key_faults};
+use framework::{is_extended_resource_name, label_key_faults};
 use serde::Serialize;
 
+use super::ATTEMPT_POINTS;
 use super::configuration::{Configuration, LeaderElection, Profile};
 use super::gates::Gates;
 use super::scheme::API_VERSION;
@@ -22,22 +23,6 @@ pub use field::{Fault, FieldError, FieldErrors};
 
 /// Plugins of former versions.
 const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
-
-/// The sets in which former plugins are looked for, in the order in which they are told.
-const CHECKED_SETS: [ExtensionPoint; 12] = [
-    ExtensionPoint::PreEnqueue,
-    ExtensionPoint::QueueSort,
-    ExtensionPoint::PreFilter,
-    ExtensionPoint::Filter,
-    ExtensionPoint::PostFilter,
-    ExtensionPoint::PreScore,
-    ExtensionPoint::Score,
-    ExtensionPoint::Reserve,
-    ExtensionPoint::Permit,
-    ExtensionPoint::PreBind,
-    ExtensionPoint::Bind,
-    ExtensionPoint::PostBind,
-];
 
 /// Checks a configuration.
 ///
@@ -125,7 +110,7 @@ fn check_profile(at: &Path, profile: &Profile, gates: &Gates, errors: &mut Field
     }
     let path = at.field("percentageOfNodesToScore");
     check_percentage(&path, profile.percentage_of_nodes_to_score, errors);
-    for point in CHECKED_SETS {
+    for point in ATTEMPT_POINTS {
         let at = at.field("plugins").field(point.config_name()).field("enabled");
         for (index, plugin) in profile.plugins.at(point).enabled.iter().enumerate() {
             check_removed(&at.item(index), &plugin.name, errors);

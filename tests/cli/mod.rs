@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 mod bad_input;
+mod compare;
+mod config;
 mod simulate;
 mod trace;
 

@@ -114,8 +114,8 @@ pub enum ProfileError {
     DifferentQueueSortArgs(String),
     #[error("at least one profile is required")]
     NoProfile,
-    #[error("creating profile for scheduler name {profile}: {source}")]
-    In { profile: String, source: Box<Self> },
+    #[error("creating profile for scheduler name {profile}: {error}")]
+    In { profile: String, error: Box<Self> },
 }
 
 impl Profile {
@@ -355,9 +355,9 @@ impl Profiles {
         let mut by_name = BTreeMap::new();
         let mut first: Option<(&SchedulerProfile, Named<dyn QueueSort>)> = None;
         for config in profiles {
-            let mut profile = Profile::build(config, defaults, registry).map_err(|source| {
+            let mut profile = Profile::build(config, defaults, registry).map_err(|error| {
                 let profile = config.scheduler_name.clone();
-                ProfileError::In { profile, source: Box::new(source) }
+                ProfileError::In { profile, error: Box::new(error) }
             })?;
             if extenders {
                 profile.register_extenders();

@@ -1,0 +1,208 @@
+//! `config`: checked, completed and shown configurations.
+
+use serde_json::{Value, json};
+
+use super::{loadmaster, loadmaster_with, written};
+
+/// A configuration with these further fields.
+fn configuration(fields: &str) -> String {
+    format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{fields}"
+    )
+}
+
+/// One profile that scores by one plugin.
+fn mine() -> String {
+    configuration(
+        "profiles:
+- schedulerName: mine
+  percentageOfNodesToScore: 30
+  plugins:
+    score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit, weight: 7}]}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}]}}
+",
+    )
+}
+
+/// What is said about a configuration that is refused.
+#[track_caller]
+fn refusal(text: &str) -> String {
+    loadmaster_with(&["config", "validate", "-"], text).refused(1)
+}
+
+/// The plugins of the only profile at this point, as JSON shows them.
+fn plugins_at<'a>(shown: &'a Value, point: &str) -> &'a Vec<Value> {
+    let points = shown["profiles"][0]["extensionPoints"].as_array().unwrap();
+    let found = points.iter().find(|entry| entry["extensionPoint"] == point).unwrap();
+    found["plugins"].as_array().unwrap()
+}
+
+#[test]
+fn a_good_file_is_valid() {
+    let path = written("config-good.yaml", mine().as_bytes());
+    let text = loadmaster(&["config", "validate", &path]).text();
+    assert_eq!(text, format!("{path} is valid; profiles: mine\n"));
+}
+
+#[test]
+fn standard_input_is_valid_too() {
+    let text = configuration("profiles: [{schedulerName: a}, {schedulerName: b}]\n");
+    let answer = loadmaster_with(&["config", "validate", "-"], &text);
+    assert_eq!(answer.text(), "- is valid; profiles: a, b\n");
+}
+
+#[test]
+fn json_is_read_like_yaml() {
+    let config = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+    let answer = loadmaster_with(&["config", "validate", "-"], &config.to_string());
+    assert_eq!(answer.text(), "- is valid; profiles: default-scheduler\n");
+}
+
+#[test]
+fn a_bad_file_is_refused_in_the_words_of_kube_scheduler() {
+    let text = configuration("parallelism: -1\nprofiles: [{percentageOfNodesToScore: 101}]\n");
+    let path = written("config-bad.yaml", text.as_bytes());
+    let error = loadmaster(&["config", "validate", &path]).refused(1);
+    let expected = "Error: [parallelism: Invalid value: -1: should be an integer value greater \
+                    than zero, profiles[0].percentageOfNodesToScore: Invalid value: 101: not in \
+                    valid range [0-100]]\n";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn what_cannot_be_decoded_is_named() {
+    let good = configuration("");
+    let rows = [
+        (configuration("bogus: 1\n"), "strict decoding error: unknown field \"bogus\""),
+        (configuration("parallelism: 1\nparallelism: 2\n"), "parallelism"),
+        (good.replace("/v1", "/v9"), "for version \"kubescheduler.config.k8s.io/v9\""),
+        (good.replace("KubeSchedulerConfiguration", "Pod"), "no kind \"Pod\" is registered"),
+        (configuration("parallelism: many\n"), "parallelism"),
+        (String::new(), "'Kind' is missing"),
+    ];
+    for (text, expected) in rows {
+        let error = refusal(&text);
+        assert!(error.starts_with("Error: ") && error.contains(expected), "{text}{error}");
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_exist_is_told_once() {
+    let text = configuration("profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n");
+    let expected = "Error: initializing profiles: creating profile for scheduler name \
+                    default-scheduler: FilterPlugin \"Nope\" does not exist\n";
+    assert_eq!(refusal(&text), expected);
+}
+
+#[test]
+fn a_missing_file_is_told_as_go_tells_it() {
+    for action in ["validate", "show"] {
+        let error = loadmaster(&["config", action, "/no/such.yaml"]).refused(1);
+        assert_eq!(error, "Error: open /no/such.yaml: no such file or directory\n");
+    }
+}
+
+#[test]
+fn plugins_in_use_that_are_not_built_are_warned_about() {
+    let answer = loadmaster_with(&["config", "validate", "-"], &configuration(""));
+    let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
+    let warned = answer.err.lines().any(|line| {
+        line.starts_with("Warning: plugins in use that are not built yet: ")
+            && line.contains("DynamicResources")
+    });
+    assert_eq!(warned, !built, "{}", answer.err);
+    answer.text();
+}
+
+#[test]
+fn the_defaults_are_valid() {
+    let yaml = loadmaster(&["config", "defaults"]).text();
+    assert!(yaml.starts_with("apiVersion: kubescheduler.config.k8s.io/v1\n"), "{yaml}");
+    let answer = loadmaster_with(&["config", "validate", "-"], &yaml);
+    assert_eq!(answer.text(), "- is valid; profiles: default-scheduler\n");
+}
+
+#[test]
+fn the_defaults_are_the_same_as_json_and_as_what_is_written() {
+    let defaults = loadmaster(&["config", "defaults", "-o", "json"]).json();
+    assert_eq!(defaults["kind"], "KubeSchedulerConfiguration");
+    assert_eq!(defaults["profiles"][0]["schedulerName"], "default-scheduler");
+    let target = written("config-written.yaml", b"");
+    let args = ["config", "validate", "-", "--write-config-to", &target];
+    loadmaster_with(&args, &configuration("")).text();
+    let yaml = loadmaster(&["config", "defaults"]).text();
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), yaml);
+}
+
+#[test]
+fn the_table_names_points_weights_and_plugins_not_built() {
+    let path = written("config-shown.yaml", mine().as_bytes());
+    let text = loadmaster(&["config", "show", &path]).text();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.starts_with("Profile mine looks at 30 % of the nodes\n"), "{text}");
+    for line in [
+        ["POINT", "PLUGIN", "WEIGHT"].as_slice(),
+        &["score", "NodeResourcesFit", "7"],
+        &["bind", "DefaultBinder"],
+    ] {
+        assert!(lines.iter().any(|found| found == line), "{line:?} in {text}");
+    }
+    let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
+    assert_eq!(text.contains("DynamicResources (not built)"), !built, "{text}");
+    assert!(text.contains("\"type\":\"MostAllocated\""), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colour in a pipe");
+}
+
+#[test]
+fn json_shows_points_weights_and_arguments() {
+    let shown = loadmaster_with(&["config", "show", "-", "-o", "json"], &mine()).json();
+    let profile = &shown["profiles"][0];
+    assert_eq!(profile["schedulerName"], "mine");
+    assert_eq!(profile["percentageOfNodesToScore"], 30);
+    let score = plugins_at(&shown, "score");
+    assert_eq!(score.len(), 1, "{score:?}");
+    assert_eq!((&score[0]["name"], &score[0]["weight"]), (&"NodeResourcesFit".into(), &7.into()));
+    let arguments = profile["arguments"].as_array().unwrap();
+    let fit = arguments.iter().find(|entry| entry["name"] == "NodeResourcesFit").unwrap();
+    let strategy = json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]});
+    assert_eq!(fit["args"]["scoringStrategy"], strategy);
+}
+
+#[test]
+fn yaml_shows_the_same_as_json() {
+    let show = |output: &str| loadmaster_with(&["config", "show", "-", "-o", output], &mine());
+    let yaml: Value = serde_yaml::from_str(&show("yaml").text()).unwrap();
+    assert_eq!(yaml, show("json").json());
+}
+
+#[test]
+fn gates_that_cannot_be_had_are_refused() {
+    let rows = [
+        ("Bogus=true", "Error: unrecognized feature gate: Bogus\n"),
+        ("StorageCapacityScoring=true", "Error: feature gate StorageCapacityScoring is on, but "),
+    ];
+    for (gates, expected) in rows {
+        for place in [["config", "defaults"], ["config", "show"], ["config", "validate"]] {
+            let file: &[&str] = if place[1] == "defaults" { &[] } else { &["-"] };
+            let args = [&place[..], file, &["--feature-gates", gates]].concat();
+            let error = loadmaster_with(&args, &mine()).refused(1);
+            assert!(error.starts_with(expected), "{args:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn commands_that_cannot_be_understood_are_refused_with_2() {
+    let rows: [&[&str]; 4] = [
+        &["config"],
+        &["config", "validate"],
+        &["config", "sail"],
+        &["config", "defaults", "-o", "table"],
+    ];
+    for args in rows {
+        loadmaster(args).refused(2);
+    }
+}
