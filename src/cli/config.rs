@@ -73,12 +73,12 @@ enum Output {
 }
 
 impl ConfigCommand {
-    /// Does what was asked, with these plugins: 0, or 1 and a line that begins with `Error:`.
+    /// Does what was asked, with these plugins: 0, or 1 and a line that begins with `error:`.
     pub(super) fn run(self, registry: &Registry) -> ExitCode {
         match self.act(registry) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                super::complain("Error", &format!("{error:#}"));
+                super::complain("error", &format!("{error:#}"));
                 ExitCode::FAILURE
             }
         }
@@ -86,7 +86,7 @@ impl ConfigCommand {
 
     fn act(&self, registry: &Registry) -> anyhow::Result<()> {
         let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
-        gates.warnings().iter().for_each(|warning| super::complain("Warning", warning));
+        gates.warnings().iter().for_each(|warning| super::complain("warning", warning));
         gates.check_built()?;
         match &self.action {
             Action::Validate { file, write_config_to } => {
@@ -116,7 +116,7 @@ fn validate(
     if !not_built.is_empty() {
         let plugins: Vec<&str> = not_built.into_iter().map(String::as_str).collect();
         let plugins = plugins.join(", ");
-        super::complain("Warning", &format!("plugins in use that are not built yet: {plugins}"));
+        super::complain("warning", &format!("plugins in use that are not built yet: {plugins}"));
     }
     let profiles: Vec<&str> =
         expansion.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();

@@ -65,7 +65,7 @@ fn a_bad_file_is_refused_in_the_words_of_kube_scheduler() {
     let text = configuration("parallelism: -1\nprofiles: [{percentageOfNodesToScore: 101}]\n");
     let path = written("config-bad.yaml", text.as_bytes());
     let error = loadmaster(&["config", "validate", &path]).refused(1);
-    let expected = "Error: [parallelism: Invalid value: -1: should be an integer value greater \
+    let expected = "error: [parallelism: Invalid value: -1: should be an integer value greater \
                     than zero, profiles[0].percentageOfNodesToScore: Invalid value: 101: not in \
                     valid range [0-100]]\n";
     assert_eq!(error, expected);
@@ -84,14 +84,14 @@ fn what_cannot_be_decoded_is_named() {
     ];
     for (text, expected) in rows {
         let error = refusal(&text);
-        assert!(error.starts_with("Error: ") && error.contains(expected), "{text}{error}");
+        assert!(error.starts_with("error: ") && error.contains(expected), "{text}{error}");
     }
 }
 
 #[test]
 fn a_plugin_that_does_not_exist_is_told_once() {
     let text = configuration("profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n");
-    let expected = "Error: initializing profiles: creating profile for scheduler name \
+    let expected = "error: initializing profiles: creating profile for scheduler name \
                     default-scheduler: FilterPlugin \"Nope\" does not exist\n";
     assert_eq!(refusal(&text), expected);
 }
@@ -100,7 +100,7 @@ fn a_plugin_that_does_not_exist_is_told_once() {
 fn a_missing_file_is_told_as_go_tells_it() {
     for action in ["validate", "show"] {
         let error = loadmaster(&["config", action, "/no/such.yaml"]).refused(1);
-        assert_eq!(error, "Error: open /no/such.yaml: no such file or directory\n");
+        assert_eq!(error, "error: open /no/such.yaml: no such file or directory\n");
     }
 }
 
@@ -109,7 +109,7 @@ fn plugins_in_use_that_are_not_built_are_warned_about() {
     let answer = loadmaster_with(&["config", "validate", "-"], &configuration(""));
     let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
     let warned = answer.err.lines().any(|line| {
-        line.starts_with("Warning: plugins in use that are not built yet: ")
+        line.starts_with("warning: plugins in use that are not built yet: ")
             && line.contains("DynamicResources")
     });
     assert_eq!(warned, !built, "{}", answer.err);
@@ -181,8 +181,8 @@ fn yaml_shows_the_same_as_json() {
 #[test]
 fn gates_that_cannot_be_had_are_refused() {
     let rows = [
-        ("Bogus=true", "Error: unrecognized feature gate: Bogus\n"),
-        ("StorageCapacityScoring=true", "Error: feature gate StorageCapacityScoring is on, but "),
+        ("Bogus=true", "error: unrecognized feature gate: Bogus\n"),
+        ("StorageCapacityScoring=true", "error: feature gate StorageCapacityScoring is on, but "),
     ];
     for (gates, expected) in rows {
         for place in [["config", "defaults"], ["config", "show"], ["config", "validate"]] {
