@@ -70,6 +70,8 @@ pub struct Simulation {
     pub total: BTreeMap<String, Usage>,
     /// Number of objects of kinds that play no role, by kind.
     pub other_kinds: BTreeMap<String, usize>,
+    /// What plugins counted by themselves, by metric name.
+    pub metrics: BTreeMap<String, i64>,
     /// What can be used as it is but is probably not meant, and what has no effect.
     pub warnings: Vec<String>,
     /// Answers about single pods.
@@ -222,6 +224,7 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
         nodes,
         total,
         other_kinds: input.others,
+        metrics: world.metrics(),
         warnings,
         explanations,
         manifests,

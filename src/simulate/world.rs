@@ -1,6 +1,6 @@
 //! An engine with the world it needs: a clock that jumps, and an API server that says yes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use engine::ports::Ports;
@@ -106,6 +106,17 @@ impl World {
     /// The time.
     pub const fn now(&self) -> Time {
         self.now
+    }
+
+    /// What plugins counted by themselves, by metric name; summed over profiles.
+    pub fn metrics(&self) -> BTreeMap<String, i64> {
+        let profiles = self.engine.profiles().iter();
+        let plugins = profiles.flat_map(|profile| profile.plugins.values());
+        let mut metrics = BTreeMap::new();
+        for metric in plugins.flat_map(|plugin| &plugin.metrics) {
+            *metrics.entry(metric.name().to_owned()).or_insert(0) += metric.value();
+        }
+        metrics
     }
 
     /// A warning for each plugin that panicked or was slow.

@@ -78,6 +78,14 @@ impl Metric {
         }
     }
 
+    /// The number as it is; a counter beyond the largest `i64` stays there.
+    pub fn value(&self) -> i64 {
+        match self {
+            Self::Counter(counter) => i64::try_from(counter.get()).unwrap_or(i64::MAX),
+            Self::Gauge(gauge) => gauge.get(),
+        }
+    }
+
     /// What it tells, for people.
     pub fn help(&self) -> &str {
         match self {
