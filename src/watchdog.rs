@@ -37,16 +37,6 @@ impl Watchdog {
         self.offences.iter()
     }
 
-    /// Adds what another watchdog saw.
-    pub fn absorb(&mut self, other: Self) {
-        for (plugin, seen) in other.offences {
-            let sum = self.offences.entry(plugin).or_default();
-            sum.panics += seen.panics;
-            sum.slow_calls += seen.slow_calls;
-            sum.slowest = sum.slowest.max(seen.slowest);
-        }
-    }
-
     fn ended(&mut self, span: Span<'_>, took: Duration) {
         let (Span::Plugin(_, plugin) | Span::Hint(plugin, _)) = span else { return };
         if took >= SLOW {
@@ -104,9 +94,8 @@ mod tests {
         watchdog.ended(span(&slow), Duration::from_millis(1500));
         watchdog.ended(Span::Algorithm, Duration::from_secs(60));
         watchdog.count(Count::Panic { plugin: &slow });
-        let mut all = Watchdog::default();
-        all.absorb(watchdog);
-        let seen: Vec<_> = all.offences().map(|(name, seen)| format!("{name} {seen}")).collect();
+        let seen: Vec<_> =
+            watchdog.offences().map(|(name, seen)| format!("{name} {seen}")).collect();
         assert_eq!(seen, ["Slow panicked 1 times, and was slow 2 times, 3.0 s at the worst"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The extension points: one trait each.
 //!
-//! Plugins take `&self` and keep nothing between calls; what one point hands to the next goes through
-//! the [`CycleState`].
+//! Plugins take `&self`; what one point hands to the next goes through the [`CycleState`]. Between
+//! attempts they keep nothing but metrics and, for [`Reserve`], books about pods under way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
