@@ -364,8 +364,11 @@ impl Engine {
         match (answer, ignorable) {
             (Answer::Ok(_), _) => Next::Bound,
             (Answer::Unknown(_), _) => self.find_out(cycle),
-            // The pod has a node already: perhaps it is the first request that made it so.
-            (Answer::Conflict(_), _) if again => self.find_out(cycle),
+            (Answer::Gone(_), _) => {
+                Next::Failed(bind_error(cycle, answer.failure().unwrap_or_default()))
+            }
+            // That this request failed says nothing of the one before it.
+            _ if again => self.find_out(cycle),
             (_, Some(extender)) => self.bind(cycle, extender + 1, again, ports),
             (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
         }

@@ -165,6 +165,11 @@ impl Engine {
         self.bindings.len()
     }
 
+    /// Whether the pod is in a binding cycle.
+    pub fn is_binding(&self, pod: &Uid) -> bool {
+        self.bindings.contains(pod)
+    }
+
     /// Pods without a node that a profile is responsible for, as last seen.
     pub fn pending(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pending.values()

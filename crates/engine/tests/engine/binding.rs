@@ -311,13 +311,17 @@ fn a_pod_that_is_read_unbound_is_bound_to_the_same_node_again() {
 
 #[test]
 fn the_first_request_may_arrive_after_all() {
-    let (mut world, bind, binding) = bound_again();
-    world.bind_on_server(&binding);
-    world.answer(bind, &Answer::Conflict("pod p is already assigned to node \"a\"".to_owned()));
-    let read = world.take_read();
-    let answer = world.read_on_server(&key("p"));
-    world.answer(read, &answer);
-    assert_eq!((world.place("p"), scheduled(&world)), ("assumed", 1));
+    let failures: [fn(String) -> Answer; 4] =
+        [Answer::Conflict, Answer::Throttled, Answer::Forbidden, Answer::Error];
+    for failure in failures {
+        let (mut world, bind, binding) = bound_again();
+        world.bind_on_server(&binding);
+        world.answer(bind, &failure("not this time".to_owned()));
+        let read = world.take_read();
+        let answer = world.read_on_server(&key("p"));
+        world.answer(read, &answer);
+        assert_eq!((world.place("p"), scheduled(&world)), ("assumed", 1));
+    }
 }
 
 #[test]
