@@ -4,7 +4,7 @@
 //!   preflight ─▶ WaitOnPermit ─▶ PreBind (group by group) ─▶ Bind ─▶ bound
 //!        │            │                  │                    │ lost answer
 //!        ▼            ▼                  ▼                    ▼
-//!      undo: unreserve, forget, back to the queue ◀──────── ReadPod ─▶ not bound: Bind again
+//!      undo: unreserve, forget, back to the queue ◀──────── ReadPod
 //! ```
 //!
 //! Nothing here blocks: a state waits for an answer, a timer or a change, and each of them moves it on.
@@ -84,8 +84,6 @@ enum Phase {
     Bind {
         effect: EffectId,
         extender: Option<usize>,
-        /// An earlier request to bind may still be under way.
-        again: bool,
     },
     /// The answer to the bind was lost: the pod is read to find out.
     ReadPod(EffectId),
@@ -221,7 +219,7 @@ impl Engine {
                 return Next::Wait;
             }
         }
-        self.bind(cycle, 0, false, ports)
+        self.bind(cycle, 0, ports)
     }
 
     /// One step of one PreBind plugin; `None` when it is done.
@@ -291,13 +289,7 @@ impl Engine {
     }
 
     /// Binds through the first interested extender from `extender` on, or through the Bind plugins.
-    fn bind(
-        &mut self,
-        cycle: &mut BindingCycle,
-        extender: usize,
-        again: bool,
-        ports: &mut Ports<'_>,
-    ) -> Next {
+    fn bind(&mut self, cycle: &mut BindingCycle, extender: usize, ports: &mut Ports<'_>) -> Next {
         let binding = || Binding {
             pod: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
@@ -320,7 +312,7 @@ impl Engine {
         };
         let effect = self.emit(effect);
         self.bindings.by_effect.insert(effect, cycle.pod.uid.clone());
-        cycle.phase = Phase::Bind { effect, extender: binder, again };
+        cycle.phase = Phase::Bind { effect, extender: binder };
         Next::Wait
     }
 
@@ -334,13 +326,11 @@ impl Engine {
         let Some(uid) = self.bindings.by_effect.remove(&effect) else { return };
         let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { return };
         let next = match &cycle.phase {
-            Phase::Bind { effect: expected, extender, again } if *expected == effect => {
-                let (extender, again) = (*extender, *again);
-                self.bind_answered(&mut cycle, extender, again, answer, ports)
+            Phase::Bind { effect: expected, extender } if *expected == effect => {
+                let extender = *extender;
+                self.bind_answered(&mut cycle, extender, answer, ports)
             }
-            Phase::ReadPod(expected) if *expected == effect => {
-                self.pod_read(&mut cycle, answer, ports)
-            }
+            Phase::ReadPod(expected) if *expected == effect => self.pod_read(&mut cycle, answer),
             Phase::PreBind { .. } => {
                 let input = |waiting| {
                     (waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
@@ -356,33 +346,23 @@ impl Engine {
         &mut self,
         cycle: &mut BindingCycle,
         extender: Option<usize>,
-        again: bool,
         answer: &Answer,
         ports: &mut Ports<'_>,
     ) -> Next {
         let ignorable = extender.filter(|place| self.config.extenders[*place].ignorable);
         match (answer, ignorable) {
             (Answer::Ok(_), _) => Next::Bound,
-            (Answer::Unknown(_), _) => self.find_out(cycle),
-            (Answer::Gone(_), _) => {
-                Next::Failed(bind_error(cycle, answer.failure().unwrap_or_default()))
-            }
-            // That this request failed says nothing of the one before it.
-            _ if again => self.find_out(cycle),
-            (_, Some(extender)) => self.bind(cycle, extender + 1, again, ports),
+            (Answer::Unknown(_), _) => match self.confirmed_node(&cycle.pod.uid) {
+                Some(node) => bound_to(cycle, node),
+                None => self.read_pod(cycle),
+            },
+            (_, Some(extender)) => self.bind(cycle, extender + 1, ports),
             (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
         }
     }
 
-    /// The watch may know already what became of the bind.
-    fn find_out(&mut self, cycle: &mut BindingCycle) -> Next {
-        match self.confirmed_node(&cycle.pod.uid) {
-            Some(node) => bound_to(cycle, node),
-            None => self.read_pod(cycle),
-        }
-    }
-
-    /// Asks whether the pod is bound. Until that is known it keeps its room.
+    /// Asks whether the pod is bound. Until that is known it keeps its room. The answer is final: who
+    /// carries out the effect sees to it that no request to bind is under way any more.
     fn read_pod(&mut self, cycle: &mut BindingCycle) -> Next {
         let (pod, uid) = (cycle.pod.key.clone(), cycle.pod.uid.clone());
         let effect = self.emit(EffectKind::ReadPod { pod, uid: uid.clone() });
@@ -391,24 +371,15 @@ impl Engine {
         Next::Wait
     }
 
-    /// A request that is not seen to have worked may be under way still, and work later. So the pod
-    /// keeps its room and is bound to the same node once more: whichever request comes first does it,
-    /// and the server refuses the other.
-    fn pod_read(
-        &mut self,
-        cycle: &mut BindingCycle,
-        answer: &Answer,
-        ports: &mut Ports<'_>,
-    ) -> Next {
+    fn pod_read(&mut self, cycle: &mut BindingCycle, answer: &Answer) -> Next {
         match answer {
             Answer::Ok(Some(object)) => match api::Pod::deserialize(object) {
                 Ok(pod) if pod.metadata.uid != cycle.pod.uid.to_string() => {
                     Next::Failed(bind_error(cycle, "the pod was replaced by another of its name"))
                 }
-                Ok(pod) if pod.metadata.deletion_timestamp.is_some() => {
-                    Next::Failed(bind_error(cycle, "the pod is being deleted"))
+                Ok(pod) if pod.spec.node_name.is_empty() => {
+                    Next::Failed(bind_error(cycle, "the request was lost"))
                 }
-                Ok(pod) if pod.spec.node_name.is_empty() => self.bind(cycle, 0, true, ports),
                 Ok(pod) => bound_to(cycle, &pod.spec.node_name),
                 Err(_) => self.read_pod(cycle),
             },
