@@ -4,7 +4,7 @@
 //!   preflight ─▶ WaitOnPermit ─▶ PreBind (group by group) ─▶ Bind ─▶ bound
 //!        │            │                  │                    │ lost answer
 //!        ▼            ▼                  ▼                    ▼
-//!      undo: unreserve, forget, back to the queue ◀──────── ReadPod
+//!      undo: unreserve, forget, back to the queue ◀──────── ReadPod ─▶ not bound: Bind again
 //! ```
 //!
 //! Nothing here blocks: a state waits for an answer, a timer or a change, and each of them moves it on.
@@ -72,6 +72,8 @@ struct BindingCycle {
     binder: Option<PluginName>,
     /// The nomination that was asked for.
     nominated: Option<Arc<str>>,
+    /// When its attempt began.
+    since: Time,
 }
 
 enum Phase {
@@ -84,6 +86,8 @@ enum Phase {
     Bind {
         effect: EffectId,
         extender: Option<usize>,
+        /// An earlier request to bind may still be under way.
+        again: bool,
     },
     /// The answer to the bind was lost: the pod is read to find out.
     ReadPod(EffectId),
@@ -142,6 +146,7 @@ impl Engine {
             groups: Vec::new(),
             binder: None,
             nominated: None,
+            since: now,
         };
         let next = match self.pre_flight(&mut cycle, ports) {
             Err(status) => {
@@ -219,7 +224,7 @@ impl Engine {
                 return Next::Wait;
             }
         }
-        self.bind(cycle, 0, ports)
+        self.bind(cycle, 0, false, ports)
     }
 
     /// One step of one PreBind plugin; `None` when it is done.
@@ -289,7 +294,13 @@ impl Engine {
     }
 
     /// Binds through the first interested extender from `extender` on, or through the Bind plugins.
-    fn bind(&mut self, cycle: &mut BindingCycle, extender: usize, ports: &mut Ports<'_>) -> Next {
+    fn bind(
+        &mut self,
+        cycle: &mut BindingCycle,
+        extender: usize,
+        again: bool,
+        ports: &mut Ports<'_>,
+    ) -> Next {
         let binding = || Binding {
             pod: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
@@ -312,7 +323,7 @@ impl Engine {
         };
         let effect = self.emit(effect);
         self.bindings.by_effect.insert(effect, cycle.pod.uid.clone());
-        cycle.phase = Phase::Bind { effect, extender: binder };
+        cycle.phase = Phase::Bind { effect, extender: binder, again };
         Next::Wait
     }
 
@@ -326,11 +337,13 @@ impl Engine {
         let Some(uid) = self.bindings.by_effect.remove(&effect) else { return };
         let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { return };
         let next = match &cycle.phase {
-            Phase::Bind { effect: expected, extender } if *expected == effect => {
-                let extender = *extender;
-                self.bind_answered(&mut cycle, extender, answer, ports)
+            Phase::Bind { effect: expected, extender, again } if *expected == effect => {
+                let (extender, again) = (*extender, *again);
+                self.bind_answered(&mut cycle, extender, again, answer, ports)
             }
-            Phase::ReadPod(expected) if *expected == effect => self.pod_read(&mut cycle, answer),
+            Phase::ReadPod(expected) if *expected == effect => {
+                self.pod_read(&mut cycle, answer, ports)
+            }
             Phase::PreBind { .. } => {
                 let input = |waiting| {
                     (waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
@@ -346,23 +359,31 @@ impl Engine {
         &mut self,
         cycle: &mut BindingCycle,
         extender: Option<usize>,
+        again: bool,
         answer: &Answer,
         ports: &mut Ports<'_>,
     ) -> Next {
         let ignorable = extender.filter(|place| self.config.extenders[*place].ignorable);
         match (answer, ignorable) {
             (Answer::Ok(_), _) => Next::Bound,
-            (Answer::Unknown(_), _) => match self.confirmed_node(&cycle.pod.uid) {
-                Some(node) => bound_to(cycle, node),
-                None => self.read_pod(cycle),
-            },
-            (_, Some(extender)) => self.bind(cycle, extender + 1, ports),
+            (Answer::Unknown(_), _) => self.find_out(cycle),
+            (Answer::Gone(text), _) => Next::Failed(bind_error(cycle, text)),
+            // That this request failed says nothing of the one before it.
+            _ if again => self.find_out(cycle),
+            (_, Some(extender)) => self.bind(cycle, extender + 1, false, ports),
             (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
         }
     }
 
-    /// Asks whether the pod is bound. Until that is known it keeps its room. The answer is final: who
-    /// carries out the effect sees to it that no request to bind is under way any more.
+    /// The watch may know already what became of the bind.
+    fn find_out(&mut self, cycle: &mut BindingCycle) -> Next {
+        match self.confirmed_node(&cycle.pod.uid) {
+            Some(node) => bound_to(cycle, node),
+            None => self.read_pod(cycle),
+        }
+    }
+
+    /// Asks whether the pod is bound. Until that is known it keeps its room.
     fn read_pod(&mut self, cycle: &mut BindingCycle) -> Next {
         let (pod, uid) = (cycle.pod.key.clone(), cycle.pod.uid.clone());
         let effect = self.emit(EffectKind::ReadPod { pod, uid: uid.clone() });
@@ -371,15 +392,24 @@ impl Engine {
         Next::Wait
     }
 
-    fn pod_read(&mut self, cycle: &mut BindingCycle, answer: &Answer) -> Next {
+    /// A request that is not seen to have worked may be under way still, and work later. So the pod
+    /// keeps its room and is bound to the same node once more: whichever request comes first does it,
+    /// and the server refuses the other.
+    fn pod_read(
+        &mut self,
+        cycle: &mut BindingCycle,
+        answer: &Answer,
+        ports: &mut Ports<'_>,
+    ) -> Next {
         match answer {
             Answer::Ok(Some(object)) => match api::Pod::deserialize(object) {
                 Ok(pod) if pod.metadata.uid != cycle.pod.uid.to_string() => {
                     Next::Failed(bind_error(cycle, "the pod was replaced by another of its name"))
                 }
-                Ok(pod) if pod.spec.node_name.is_empty() => {
-                    Next::Failed(bind_error(cycle, "the request was lost"))
+                Ok(pod) if pod.metadata.deletion_timestamp.is_some() => {
+                    Next::Failed(bind_error(cycle, "the pod is being deleted"))
                 }
+                Ok(pod) if pod.spec.node_name.is_empty() => self.bind(cycle, 0, true, ports),
                 Ok(pod) => bound_to(cycle, &pod.spec.node_name),
                 Err(_) => self.read_pod(cycle),
             },
@@ -470,6 +500,8 @@ impl Engine {
         if !waiting.pending.is_empty() {
             return;
         }
+        let waited = now.since(waiting.since);
+        ports.probe.count(Count::PermitWait { code: Code::Success, waited });
         self.bindings.waiting.remove(uid);
         let Some(mut cycle) = self.bindings.cycles.remove(uid) else { return };
         let next = self.after_permit(&mut cycle, now, ports);
@@ -484,9 +516,9 @@ impl Engine {
         now: Time,
         ports: &mut Ports<'_>,
     ) -> bool {
-        if self.bindings.waiting.remove(uid).is_none() {
-            return false;
-        }
+        let Some(waiting) = self.bindings.waiting.remove(uid) else { return false };
+        let waited = now.since(waiting.since);
+        ports.probe.count(Count::PermitWait { code: status.code(), waited });
         let Some(cycle) = self.bindings.cycles.remove(uid) else { return false };
         self.undo(cycle, status, true, now, ports);
         true
@@ -508,13 +540,13 @@ impl Engine {
                 }
                 self.bindings.cycles.insert(uid, cycle);
             }
-            Next::Bound => self.bound(&cycle, ports),
+            Next::Bound => self.bound(&cycle, now, ports),
             Next::Failed(status) => self.undo(cycle, status, false, now, ports),
         }
     }
 
-    fn bound(&mut self, cycle: &BindingCycle, ports: &mut Ports<'_>) {
-        let profile = &cycle.profile;
+    fn bound(&mut self, cycle: &BindingCycle, now: Time, ports: &mut Ports<'_>) {
+        let (profile, queued) = (&cycle.profile, &cycle.queued);
         self.emit(EffectKind::Event(Event {
             regarding: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
@@ -525,6 +557,13 @@ impl Engine {
             reporting_controller: profile.scheduler_name.clone(),
         }));
         ports.probe.count(Count::Attempt { result: "scheduled", profile: &profile.scheduler_name });
+        ports.probe.count(Count::Scheduled {
+            profile: &profile.scheduler_name,
+            attempts: queued.attempts,
+            took: now.since(cycle.since),
+            since_first_active: now.since(queued.initial_attempt.unwrap_or(cycle.since)),
+            after_flush: queued.flushed,
+        });
         ports.probe.start(Span::Point(ExtensionPoint::PostBind));
         for plugin in &profile.post_bind {
             // A panic is counted; the pod is bound.

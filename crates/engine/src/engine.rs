@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Answer, Command, EventResource, Node, NodeIx, Pod, PodKey, Status, Time, Uid, WaitingPods,
+    Answer, Code, Command, EventResource, Node, NodeIx, Pod, PodKey, Status, Time, Uid, WaitingPods,
 };
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::binding::Bindings;
 use crate::cache::Cache;
 use crate::cycle::{Extender, Form, Scratch};
 use crate::effect::{Effect, EffectId, EffectKind};
-use crate::ports::{Ports, Probe};
+use crate::ports::{Ports, Probe, Span};
 use crate::profile::Profiles;
 use crate::queue::{Queue, QueueConfig};
 
@@ -256,6 +256,8 @@ impl Engine {
         now: Time,
         probe: &mut dyn Probe,
     ) {
+        probe.start(Span::Event(&occurrence.event));
         self.queue.move_all(occurrence, may_move, &mut cx!(self, now, probe));
+        probe.stop(Span::Event(&occurrence.event), Code::Success);
     }
 }

@@ -1,5 +1,7 @@
 //! The two ways out of a cycle: asking an extender, and telling how long things took.
 
+use std::time::Duration;
+
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time};
 
 /// A synchronous question to a scheduler extender.
@@ -75,6 +77,8 @@ pub enum Span<'a> {
     Plugin(ExtensionPoint, &'a PluginName),
     /// A queueing hint of a plugin, asked about an event.
     Hint(&'a PluginName, &'a ClusterEvent),
+    /// Putting an event to the pods that it may help.
+    Event(&'a ClusterEvent),
 }
 
 /// Something that is counted.
@@ -93,6 +97,26 @@ pub enum Count<'a> {
         result: &'static str,
         /// Scheduler name of the profile.
         profile: &'a str,
+    },
+    /// A pod was bound.
+    Scheduled {
+        /// Scheduler name of the profile.
+        profile: &'a str,
+        /// Attempts it took.
+        attempts: u32,
+        /// Time since the last of them began, waits in Permit and PreBind included.
+        took: Duration,
+        /// Time since the pod first entered the active queue.
+        since_first_active: Duration,
+        /// No event had helped it before that attempt; it was tried because it had waited for too long.
+        after_flush: bool,
+    },
+    /// A pod waited in Permit.
+    PermitWait {
+        /// What came of it.
+        code: Code,
+        /// For how long.
+        waited: Duration,
     },
     /// A plugin panicked; the attempt failed, the engine lives.
     Panic {

@@ -28,6 +28,8 @@ pub struct QueuedPod {
     pub gating_plugin: Option<PluginName>,
     /// When its backoff ends; computed once per failure.
     pub backoff_expiration: Option<Time>,
+    /// Whether it is tried because it waited for too long, not because of an event.
+    pub flushed: bool,
 }
 
 impl QueuedPod {
@@ -44,6 +46,7 @@ impl QueuedPod {
             pending_plugins: BTreeSet::new(),
             gating_plugin: None,
             backoff_expiration: None,
+            flushed: false,
         }
     }
 

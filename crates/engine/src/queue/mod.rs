@@ -499,6 +499,7 @@ impl Queue {
         label: &str,
         cx: &mut Cx<'_>,
     ) -> Place {
+        pod.flushed = label == label::UNSCHEDULABLE_TIMEOUT;
         match strategy {
             Strategy::Skip => self.park(pod, label, cx),
             Strategy::AfterBackoff if self.is_backing_off(&mut pod, cx.now) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{EffectKind, Outcome};
+use engine::{EffectId, EffectKind, Outcome};
 use framework::testing::{node, pod};
 use framework::{
     Answer, BindStep, Binding, Code, Pod, PreBindInput, PreBindPreFlight, PreBindStep, Status, Uid,
@@ -257,9 +257,8 @@ fn an_unknown_outcome_keeps_the_room_until_a_read_settles_it() {
     // What happened on the server meanwhile, condition, place.
     type Row = (fn(&mut World, &Binding), Option<&'static str>, &'static str);
     let text = "SchedulerError: running Bind plugin \"DefaultBinder\": ";
-    let rows: [Row; 4] = [
+    let rows: [Row; 3] = [
         (|world, binding| drop(world.bind_on_server(binding)), None, "assumed"),
-        (|_, _| (), Some("the request was lost"), "error backoff"),
         (
             |world, _| world.change("p", |pod| pod.spec.node_name = "z".to_owned()),
             Some("the pod is bound to node z"),
@@ -285,6 +284,56 @@ fn an_unknown_outcome_keeps_the_room_until_a_read_settles_it() {
         assert_eq!(world.condition("p"), condition);
         assert_eq!(world.node_of("p").is_some(), error.is_none());
     }
+}
+
+/// The first request to bind seems lost, and the pod is read unbound: it is bound to the same node again.
+fn bound_again() -> (World, EffectId, Binding) {
+    let mut world = world_with_bind();
+    let (bind, first) = world.take_bind("p");
+    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+    let (bind, again) = world.take_bind("p");
+    assert_eq!(first, again, "only this node may ever get the pod");
+    assert_eq!((world.place("p"), world.place("q")), ("assumed", "unschedulable"));
+    (world, bind, again)
+}
+
+#[test]
+fn a_pod_that_is_read_unbound_is_bound_to_the_same_node_again() {
+    let (mut world, bind, binding) = bound_again();
+    world.bind_on_server(&binding);
+    world.answer(bind, &Answer::ok());
+    world.see("p");
+    assert_eq!((world.place("p"), scheduled(&world)), ("placed", 1));
+}
+
+#[test]
+fn the_first_request_may_arrive_after_all() {
+    let failures: [fn(String) -> Answer; 4] =
+        [Answer::Conflict, Answer::Throttled, Answer::Forbidden, Answer::Error];
+    for failure in failures {
+        let (mut world, bind, binding) = bound_again();
+        world.bind_on_server(&binding);
+        world.answer(bind, &failure("not this time".to_owned()));
+        let read = world.take_read();
+        let answer = world.read_on_server(&key("p"));
+        world.answer(read, &answer);
+        assert_eq!((world.place("p"), scheduled(&world)), ("assumed", 1));
+    }
+}
+
+#[test]
+fn a_pod_that_is_read_being_deleted_is_not_bound_again() {
+    let mut world = world_with_bind();
+    let (bind, _) = world.take_bind("p");
+    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
+    world.change("p", |pod| pod.metadata.deletion_timestamp = Some("2026-11-21T00:00:00Z".into()));
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+    assert_eq!(world.node_of("p"), None);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Probe for Log {
         match count {
             Count::Incoming { queue, event } => self.incoming.push(format!("{queue} {event}")),
             Count::Panic { plugin } => self.panics.push(plugin.to_string()),
-            Count::Attempt { .. } => {}
+            _ => {}
         }
     }
 }

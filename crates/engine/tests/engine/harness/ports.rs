@@ -66,6 +66,12 @@ impl Probe for Recorder {
         match count {
             Count::Panic { plugin } => self.panics.push(plugin.to_string()),
             Count::Attempt { result, profile } => self.attempts.push(format!("{result} {profile}")),
+            Count::Scheduled { attempts, took, .. } => {
+                self.attempts.push(format!("bound after {attempts}, {took:?}"));
+            }
+            Count::PermitWait { code, waited } => {
+                self.attempts.push(format!("waited {waited:?}: {code}"));
+            }
             Count::Incoming { .. } => {}
         }
     }
