@@ -12,7 +12,13 @@
 
 pub mod cli;
 pub mod config;
+pub mod drive;
+pub mod http;
+pub mod instruments;
+pub mod logs;
+pub mod metrics;
 pub mod report;
+pub mod runtime;
 pub mod simulate;
 pub mod trace;
 pub mod watchdog;

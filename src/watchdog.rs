@@ -37,6 +37,11 @@ impl Watchdog {
         self.offences.iter()
     }
 
+    /// How often any of them misbehaved.
+    pub fn total(&self) -> u64 {
+        self.offences.values().map(|seen| seen.panics + seen.slow_calls).sum()
+    }
+
     fn ended(&mut self, span: Span<'_>, took: Duration) {
         let (Span::Plugin(_, plugin) | Span::Hint(plugin, _)) = span else { return };
         if took >= SLOW {

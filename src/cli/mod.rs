@@ -4,7 +4,13 @@
 //! cannot be used, 2 on a command that cannot be understood.
 
 mod config;
+mod flags;
+#[cfg(feature = "sandbox")]
+mod in_process;
 mod progress;
+mod run;
+#[cfg(feature = "sandbox")]
+mod sandbox;
 mod simulate;
 
 use std::io::{self, Write};
@@ -14,36 +20,58 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use framework::Registry;
 
+use self::flags::Flags;
+
 /// A Kubernetes scheduler that considers every node and can always say why.
+///
+/// Without a subcommand it schedules the pods of a cluster, as `loadmaster run` does. The flags of
+/// kube-scheduler are understood.
 #[derive(Debug, Parser)]
-#[command(name = "loadmaster", version, arg_required_else_help = true)]
+#[command(name = "loadmaster", args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+
+    #[command(flatten)]
+    flags: Flags,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Config(config::ConfigCommand),
+    /// Schedules the pods of a cluster
+    Run(Box<Flags>),
+    #[cfg(feature = "sandbox")]
+    Sandbox(sandbox::Args),
     Simulate(simulate::Args),
+    Config(config::ConfigCommand),
     /// Prints the version
     Version,
 }
 
 /// Reads the command line and does what it says, with these plugins.
 pub fn run(registry: Registry) -> ExitCode {
-    let outcome = match Cli::parse().command {
-        Command::Config(command) => return command.run(&registry),
-        Command::Simulate(args) => simulate::run(&args, registry),
-        Command::Version => print(&format!("loadmaster {}\n", env!("CARGO_PKG_VERSION"))),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            format!("{error:#}").lines().for_each(|line| complain("error", line));
-            ExitCode::FAILURE
+    let Cli { command, flags } = Cli::parse_from(flags::with_dashes(std::env::args_os()));
+    let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
+        Command::Run(flags) if flags.version => print_version(),
+        Command::Run(flags) => run::run(&flags, registry),
+        #[cfg(feature = "sandbox")]
+        Command::Sandbox(args) => {
+            let schedule = |kubeconfig, stop| in_process::schedule(registry, kubeconfig, stop);
+            sandbox::run(&args, schedule).map(|()| ExitCode::SUCCESS)
         }
-    }
+        Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
+        Command::Config(command) => Ok(command.run(&registry)),
+        Command::Version => print_version(),
+    };
+    outcome.unwrap_or_else(|error| {
+        format!("{error:#}").lines().for_each(|line| complain("error", line));
+        ExitCode::FAILURE
+    })
+}
+
+fn print_version() -> anyhow::Result<ExitCode> {
+    print(&format!("loadmaster {}\n", env!("CARGO_PKG_VERSION")))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes to standard output. A reader that has seen enough is no failure.

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::defaults::{self, PriorityClasses};
+use super::objects::Object;
 use super::{Fault, Faults, Location};
 
 /// Number of names a warning spells out.
@@ -109,50 +110,18 @@ impl<'a> Collector<'a> {
         self.faults.push(fault);
     }
 
-    /// Takes a document: an object, or a list of them.
-    pub(crate) fn take(&mut self, at: &Location, value: Value) {
-        self.take_as(at, value, None);
-    }
-
-    /// `inherited` is version and kind of items that do not name their own, as in a `PodList`.
-    fn take_as(&mut self, at: &Location, mut value: Value, inherited: Option<&(String, String)>) {
-        if let (Some(object), Some((version, kind))) = (value.as_object_mut(), inherited) {
-            object.entry("apiVersion").or_insert_with(|| version.as_str().into());
-            object.entry("kind").or_insert_with(|| kind.as_str().into());
-        }
-        let type_ = match version_and_kind(&value) {
-            Ok(type_) => type_,
-            Err(message) => return self.refuse(Fault::new(at.clone(), message)),
-        };
-        if type_.1.ends_with("List") && value.get("items").is_some() {
-            return self.take_list(at, value, &type_);
-        }
-        let taken = match (type_.0.as_str(), type_.1.as_str()) {
-            ("v1", "Node") => self.take_node(at, &value),
-            ("v1", "Pod") => self.take_pod(at, value),
+    /// Takes an object.
+    pub(crate) fn take(&mut self, object: Object) {
+        let Object { at, api_version, kind, value } = object;
+        let taken = match (api_version.as_str(), kind.as_str()) {
+            ("v1", "Node") => self.take_node(&at, &value),
+            ("v1", "Pod") => self.take_pod(&at, value),
             _ => {
-                self.take_other(&type_, value);
+                self.take_other(&api_version, &kind, value);
                 Ok(())
             }
         };
-        taken.unwrap_or_else(|message| self.refuse(Fault::new(at.clone(), message)));
-    }
-
-    fn take_list(&mut self, at: &Location, mut value: Value, (version, kind): &(String, String)) {
-        let item = kind.strip_suffix("List").unwrap_or_default();
-        let inherited = (!item.is_empty()).then(|| (version.clone(), item.to_owned()));
-        match value["items"].take() {
-            Value::Null => {}
-            Value::Array(items) => {
-                for (index, item) in items.into_iter().enumerate() {
-                    self.take_as(&at.item(index), item, inherited.as_ref());
-                }
-            }
-            other => {
-                let message = format!("{kind}: items: expected a list, found {}", sort_of(&other));
-                self.refuse(Fault::new(at.clone(), message));
-            }
-        }
+        taken.unwrap_or_else(|message| self.refuse(Fault::new(at, message)));
     }
 
     fn take_node(&mut self, at: &Location, value: &Value) -> Result<(), String> {
@@ -219,13 +188,13 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn take_other(&mut self, (version, kind): &(String, String), object: Value) {
+    fn take_other(&mut self, version: &str, kind: &str, object: Value) {
         if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
             self.classes.add(&object);
         }
         let watched = resource_name(version, kind);
         let Some(watched) = self.wanted.kinds.get(watched.as_str()) else {
-            *self.input.others.entry(kind.clone()).or_default() += 1;
+            *self.input.others.entry(kind.to_owned()).or_default() += 1;
             return;
         };
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
@@ -319,33 +288,6 @@ fn resource_name(api_version: &str, kind: &str) -> String {
     }
 }
 
-fn version_and_kind(value: &Value) -> Result<(String, String), String> {
-    if !value.is_object() {
-        return Err(format!("is no Kubernetes object: found {}", sort_of(value)));
-    }
-    let field = |name: &str| match value.get(name) {
-        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(other) => Err(format!(
-            "is no Kubernetes object: {name}: expected a name, found {}",
-            sort_of(other)
-        )),
-        None => Err(format!("is no Kubernetes object: {name} is missing")),
-    };
-    Ok((field("apiVersion")?, field("kind")?))
-}
-
-/// What a value is, for people.
-fn sort_of(value: &Value) -> String {
-    match value {
-        Value::Null => "nothing".to_owned(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) if text.chars().count() <= 40 => format!("{text:?}"),
-        Value::String(_) => "a text".to_owned(),
-        Value::Array(_) => "a list".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
-    }
-}
-
 /// Decodes an object; the error names it and the field.
 fn decode<T: DeserializeOwned>(value: &Value, kind: &str) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| {
@@ -364,12 +306,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::wire::unrolled;
 
     fn collect(objects: impl IntoIterator<Item = Value>) -> Result<Input, Faults> {
         let wanted = Wanted::default();
         let mut collector = Collector::new(&wanted);
-        for object in objects {
-            collector.take(&Location::named("-"), object);
+        for object in objects.into_iter().flat_map(unrolled) {
+            match object {
+                Ok(object) => collector.take(object),
+                Err(fault) => collector.refuse(fault),
+            }
         }
         collector.finish()
     }
@@ -381,25 +327,6 @@ mod tests {
             "metadata": {"name": name, "uid": uid},
             "spec": {"nodeName": node, "containers": [{"name": "c"}]},
         })
-    }
-
-    #[test]
-    fn lists_are_unrolled_and_their_items_need_no_kind() {
-        let mut bare = pod("a", "", "");
-        bare.as_object_mut().unwrap().retain(|key, _| key == "metadata" || key == "spec");
-        let pods = json!({"apiVersion": "v1", "kind": "PodList", "items": [bare]});
-        let empty = json!({"apiVersion": "v1", "kind": "NodeList", "items": null});
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": [pods, empty]});
-        let input = collect([list]).unwrap();
-        assert_eq!(input.pods.len(), 1);
-        assert_eq!(input.pods[0].raw["kind"], "Pod", "it can be written back");
-    }
-
-    #[test]
-    fn a_fault_names_the_place_in_its_list() {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("a", "", ""), 3]});
-        let faults = collect([list]).unwrap_err();
-        assert_eq!(faults.to_string(), "-: items[1]: is no Kubernetes object: found 3");
     }
 
     #[test]

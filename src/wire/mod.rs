@@ -7,8 +7,11 @@
 mod collect;
 mod defaults;
 mod documents;
+mod kinds;
 mod manifest;
+mod objects;
 mod source;
+mod watch;
 mod yaml;
 
 use std::fmt;
@@ -18,10 +21,16 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use collect::{Input, PodObject, Wanted, WatchedObject};
+pub use kinds::{WatchedKind, watched_kinds};
 pub use manifest::placed_pod;
+pub use watch::{Decoder, refusal};
+#[cfg(test)]
+pub(crate) use objects::unrolled;
+pub use objects::{Object, read_objects};
 pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;
+use self::objects::for_each_object;
 use self::source::Source;
 
 /// Reads all objects behind the paths: files, folders, or `-` for standard input. Of kinds other than
@@ -31,14 +40,10 @@ use self::source::Source;
 /// Everything that cannot be read, all of it and not only the first.
 pub fn read(paths: &[PathBuf], wanted: &Wanted) -> Result<Input, Faults> {
     let mut collector = Collector::new(wanted);
-    for path in source::files(paths)? {
-        match source::read(&path).and_then(|source| documents::of(&source)) {
-            Ok(documents) => {
-                documents.into_iter().for_each(|(at, value)| collector.take(&at, value))
-            }
-            Err(fault) => collector.refuse(fault),
-        }
-    }
+    for_each_object(paths, |object| match object {
+        Ok(object) => collector.take(object),
+        Err(fault) => collector.refuse(fault),
+    })?;
     collector.finish()
 }
 

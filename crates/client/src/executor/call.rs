@@ -1,0 +1,130 @@
+//! The requests that carry effects out.
+
+use std::sync::Arc;
+
+use framework::{Binding, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::request::{Method, collection_path, push_segment};
+
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// A request without its name and timeout.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) content_type: &'static str,
+    pub(super) body: Vec<u8>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BindingBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: BindingMeta<'a>,
+    target: BindingTarget<'a>,
+}
+
+#[derive(Serialize)]
+struct BindingMeta<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    uid: String,
+}
+
+#[derive(Serialize)]
+struct BindingTarget<'a> {
+    kind: &'static str,
+    name: &'a str,
+}
+
+/// Posts the Binding. Its UID keeps it from another pod of that name.
+pub(super) fn bind(binding: &Binding) -> Call {
+    let Binding { pod, uid, node } = binding;
+    let body = BindingBody {
+        api_version: "v1",
+        kind: "Binding",
+        metadata: BindingMeta { name: &pod.name, namespace: &pod.namespace, uid: uid.to_string() },
+        target: BindingTarget { kind: "Node", name: node },
+    };
+    Call {
+        method: Method::Post,
+        path: pod_path(pod, Some("binding")),
+        content_type: JSON,
+        body: to_json(&body),
+    }
+}
+
+/// Reads the pod. Without a resource version the server answers from its store, never from a cache.
+pub(super) fn read(pod: &PodKey) -> Call {
+    let path = pod_path(pod, None);
+    Call { method: Method::Get, path, content_type: JSON, body: Vec::new() }
+}
+
+/// Patches the status of the pod with this UID.
+pub(super) fn patch_status(
+    pod: &PodKey,
+    uid: &Uid,
+    observed_generation: i64,
+    patch: &StatusPatch,
+    now: Time,
+) -> Call {
+    let mut status = json!({});
+    if let Some(condition) = &patch.condition {
+        status["conditions"] = json!([condition_body(condition, observed_generation, now)]);
+    }
+    if let Some(node) = &patch.nominated_node_name {
+        status["nominatedNodeName"] = nomination(node);
+    }
+    Call {
+        method: Method::Patch,
+        path: pod_path(pod, Some("status")),
+        content_type: STRATEGIC_MERGE_PATCH,
+        body: to_json(&json!({ "metadata": { "uid": uid.to_string() }, "status": status })),
+    }
+}
+
+fn condition_body(condition: &ScheduledCondition, observed_generation: i64, now: Time) -> Value {
+    json!({
+        "type": "PodScheduled",
+        "status": if condition.status { "True" } else { "False" },
+        "reason": &*condition.reason,
+        "message": &*condition.message,
+        "observedGeneration": observed_generation,
+        "lastProbeTime": null,
+        "lastTransitionTime": now.floor_to_second().to_string(),
+    })
+}
+
+/// Null takes the field away.
+fn nomination(node: &Arc<str>) -> Value {
+    if node.is_empty() { Value::Null } else { Value::from(&**node) }
+}
+
+/// Sends the patch a plugin wants written.
+pub(super) fn write(write: &Write) -> Call {
+    let mut path = collection_path(&write.api_version, &write.namespace, &write.resource);
+    push_segment(&mut path, &write.name);
+    if let Some(subresource) = &write.subresource {
+        push_segment(&mut path, subresource);
+    }
+    Call { method: Method::Patch, path, content_type: MERGE_PATCH, body: to_json(&write.patch) }
+}
+
+fn pod_path(pod: &PodKey, subresource: Option<&str>) -> String {
+    let mut path = collection_path("v1", &pod.namespace, "pods");
+    push_segment(&mut path, &pod.name);
+    if let Some(subresource) = subresource {
+        push_segment(&mut path, subresource);
+    }
+    path
+}
+
+fn to_json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("strings, numbers and maps with text keys have a JSON form")
+}

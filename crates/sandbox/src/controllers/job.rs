@@ -1,0 +1,162 @@
+//! The Job controller: runs pods until enough of them have ended well, or too many have not.
+
+use framework::Time;
+use serde_json::{Value, json};
+
+use super::owned_pods::{Counts, OwnedPods, create_pods};
+use super::work_queue::{Key, WorkQueue, key};
+use super::{BURST, RETRY};
+use crate::informer::{Informer, News};
+use crate::metadata::uid;
+use crate::object::{
+    condition_status, is_terminating, number, put, set_condition, text, timestamp,
+};
+use crate::resources::JOBS;
+use crate::store::Store;
+
+const DEFAULT_BACKOFF_LIMIT: i64 = 6;
+
+#[derive(Debug)]
+pub(super) struct JobController {
+    informer: Informer,
+    pods: OwnedPods,
+    queue: WorkQueue,
+}
+
+/// What is to be done for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Start so many pods, a negative number means: end some.
+    Run(i64),
+    Complete,
+    /// More pods failed than `backoffLimit` lets.
+    Failed,
+}
+
+impl JobController {
+    pub(super) fn new() -> Self {
+        Self {
+            informer: Informer::new(JOBS),
+            pods: OwnedPods::new("Job"),
+            queue: WorkQueue::default(),
+        }
+    }
+
+    pub(super) fn step(&mut self, store: &mut Store, now: Time) {
+        for news in self.informer.news(store) {
+            if let News::Present(job) = news {
+                self.queue.add(key(&job));
+            }
+        }
+        self.pods.follow(store, &mut self.queue);
+        while let Some(key) = self.queue.pop(now) {
+            self.sync(store, &key, now);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.queue.next_deadline()
+    }
+
+    fn sync(&mut self, store: &mut Store, key: &Key, now: Time) {
+        let Some(job) = store.get(JOBS, &key.0, &key.1).cloned() else { return };
+        if is_terminating(&job) || is_over(&job) {
+            return;
+        }
+        let counts = self.pods.of(uid(&job)).map(|pods| pods.counts()).unwrap_or_default();
+        let verdict = verdict(&job["spec"], counts);
+        match verdict {
+            Verdict::Run(missing @ 1..) => {
+                if create_pods(store, &job, missing.min(BURST), now).is_err() {
+                    self.queue.add_after(key.clone(), now + RETRY);
+                }
+            }
+            Verdict::Run(surplus) => self.end_pods(store, &job, -surplus, now),
+            Verdict::Complete | Verdict::Failed => self.end_pods(store, &job, counts.active, now),
+        }
+        let write = |job: &mut Value| {
+            write_status(job, counts, verdict, now);
+            Ok(())
+        };
+        // A Job that is gone needs no status.
+        store.modify(JOBS, &key.0, &key.1, now, write).ok();
+    }
+
+    fn end_pods(&self, store: &mut Store, job: &Value, count: i64, now: Time) {
+        self.pods.delete(store, job, usize::try_from(count).unwrap_or(0), now);
+    }
+}
+
+fn is_over(job: &Value) -> bool {
+    ["Complete", "Failed"].iter().any(|of_type| condition_status(job, of_type) == "True")
+}
+
+/// Without `completions`, the first success ends the job once no pod runs any more.
+fn verdict(spec: &Value, counts: Counts) -> Verdict {
+    let parallelism = number(spec, "/parallelism").unwrap_or(1);
+    let completions = number(spec, "/completions");
+    if counts.failed > number(spec, "/backoffLimit").unwrap_or(DEFAULT_BACKOFF_LIMIT) {
+        return Verdict::Failed;
+    }
+    let wanted = match completions {
+        Some(completions) if counts.succeeded >= completions => return Verdict::Complete,
+        Some(completions) => parallelism.min(completions - counts.succeeded),
+        None if counts.succeeded > 0 && counts.active == 0 => return Verdict::Complete,
+        None if counts.succeeded > 0 => counts.active.min(parallelism),
+        None => parallelism,
+    };
+    let wanted = if spec["suspend"] == true { 0 } else { wanted };
+    Verdict::Run(wanted - counts.active)
+}
+
+fn write_status(job: &mut Value, counts: Counts, verdict: Verdict, now: Time) {
+    if text(job, "/status/startTime").is_empty() && job["spec"]["suspend"] != true {
+        put(job, &["status", "startTime"], json!(timestamp(now)));
+    }
+    let counted = [
+        ("active", counts.active),
+        ("ready", counts.ready),
+        ("succeeded", counts.succeeded),
+        ("failed", counts.failed),
+    ];
+    for (field, count) in counted {
+        put(job, &["status", field], json!(count));
+    }
+    let condition = match verdict {
+        Verdict::Run(_) => return,
+        Verdict::Complete => {
+            put(job, &["status", "completionTime"], json!(timestamp(now)));
+            json!({"type": "Complete", "status": "True", "reason": "CompletionsReached",
+                "message": "Reached expected number of succeeded pods"})
+        }
+        Verdict::Failed => json!({"type": "Failed", "status": "True",
+            "reason": "BackoffLimitExceeded",
+            "message": "Job has reached the specified backoff limit"}),
+    };
+    set_condition(job, condition, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_runs_as_many_pods_as_it_may_until_it_is_over() {
+        let counts = |active, succeeded, failed| Counts { active, ready: 0, succeeded, failed };
+        let table = [
+            (json!({}), counts(0, 0, 0), Verdict::Run(1)),
+            (json!({"parallelism": 3, "completions": 5}), counts(0, 0, 0), Verdict::Run(3)),
+            (json!({"parallelism": 3, "completions": 5}), counts(1, 3, 0), Verdict::Run(1)),
+            (json!({"parallelism": 3, "completions": 5}), counts(0, 5, 2), Verdict::Complete),
+            (json!({"parallelism": 1, "completions": 5}), counts(3, 0, 0), Verdict::Run(-2)),
+            (json!({"parallelism": 2}), counts(1, 1, 0), Verdict::Run(0)),
+            (json!({"parallelism": 2}), counts(0, 1, 0), Verdict::Complete),
+            (json!({"completions": 2, "backoffLimit": 1}), counts(0, 0, 1), Verdict::Run(1)),
+            (json!({"completions": 2, "backoffLimit": 1}), counts(0, 0, 2), Verdict::Failed),
+            (json!({"suspend": true}), counts(1, 0, 0), Verdict::Run(-1)),
+        ];
+        for (spec, counts, expected) in table {
+            assert_eq!(verdict(&spec, counts), expected, "{spec} {counts:?}");
+        }
+    }
+}

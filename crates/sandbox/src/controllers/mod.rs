@@ -1,0 +1,85 @@
+//! Small controllers, as far as scheduling needs them.
+//!
+//! ReplicaSets and Deployments make their pods, Jobs run theirs, PodDisruptionBudgets get their
+//! status, dependents of deleted objects and pods of deleted nodes are removed. Their work is
+//! proportional to what changes. Left out on purpose: StatefulSets, DaemonSets and CronJobs,
+//! eviction by taints, and rolling updates.
+
+mod deployment;
+mod disruption;
+mod garbage_collector;
+mod job;
+mod owned_pods;
+mod pod_gc;
+mod replica_set;
+#[cfg(test)]
+mod tests;
+mod work_queue;
+
+use std::time::Duration;
+
+use framework::Time;
+
+pub(crate) use disruption::budget_selector;
+
+use crate::store::Store;
+
+/// Pods that a controller creates for one object in one step.
+const BURST: i64 = 500;
+/// Pause after pods were refused.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// All controllers.
+#[derive(Debug)]
+pub struct Controllers {
+    deployments: deployment::DeploymentController,
+    replica_sets: replica_set::ReplicaSetController,
+    jobs: job::JobController,
+    disruption: disruption::DisruptionController,
+    garbage_collector: garbage_collector::GarbageCollector,
+    pod_gc: pod_gc::PodGarbageCollector,
+}
+
+impl Default for Controllers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Controllers {
+    /// Controllers that have not seen anything yet.
+    pub fn new() -> Self {
+        Self {
+            deployments: deployment::DeploymentController::new(),
+            replica_sets: replica_set::ReplicaSetController::new(),
+            jobs: job::JobController::new(),
+            disruption: disruption::DisruptionController::new(),
+            garbage_collector: garbage_collector::GarbageCollector::new(),
+            pod_gc: pod_gc::PodGarbageCollector::new(),
+        }
+    }
+
+    /// Lets every controller act on what is new in the store and on what is due. What one writes,
+    /// another may see in the next step: call it until the store's version stays, every few
+    /// milliseconds while others write, and at [`next_deadline`](Self::next_deadline).
+    pub fn step(&mut self, store: &mut Store, now: Time) {
+        self.deployments.step(store, now);
+        self.replica_sets.step(store, now);
+        self.jobs.step(store, now);
+        self.disruption.step(store, now);
+        self.garbage_collector.step(store, now);
+        self.pod_gc.step(store, now);
+    }
+
+    /// When something is due next, if nothing changes until then.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let deadlines = [
+            self.deployments.next_deadline(),
+            self.replica_sets.next_deadline(),
+            self.jobs.next_deadline(),
+            self.disruption.next_deadline(),
+            self.pod_gc.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,359 @@
+//! What becomes of a cluster when the controllers, and sometimes the kubelets, have had their say.
+
+use framework::Time;
+use serde_json::{Value, json};
+
+use super::Controllers;
+use crate::kubelet::Kubelets;
+use crate::metadata::name;
+use crate::object::{condition_status, number, put, set_condition, text};
+use crate::resources::{
+    CONFIGMAPS, DEPLOYMENTS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, REPLICASETS, Resource,
+};
+use crate::store::{DeleteOptions, Store};
+
+struct Cluster {
+    store: Store,
+    controllers: Controllers,
+    kubelets: Kubelets,
+    now: Time,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let now = Time::from_secs(1_000_000);
+        Self {
+            store: Store::new(1, now),
+            controllers: Controllers::new(),
+            kubelets: Kubelets::new(),
+            now,
+        }
+    }
+
+    fn create(&mut self, resource: &'static Resource, object: Value) {
+        self.store.create(resource, object, self.now).unwrap();
+        self.settle();
+    }
+
+    fn change(&mut self, resource: &'static Resource, name: &str, path: &[&str], value: Value) {
+        let change = |object: &mut Value| {
+            put(object, path, value);
+            Ok(())
+        };
+        self.store.modify(resource, namespace_of(resource), name, self.now, change).unwrap();
+        self.settle();
+    }
+
+    fn delete(&mut self, resource: &'static Resource, name: &str) {
+        let options = DeleteOptions::default();
+        self.store.delete(resource, namespace_of(resource), name, &options, self.now).unwrap();
+        self.settle();
+    }
+
+    /// Lets controllers and kubelets act until nothing changes any more.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            let before = self.store.resource_version();
+            self.controllers.step(&mut self.store, self.now);
+            self.kubelets.step(&mut self.store, self.now);
+            if self.store.resource_version() == before {
+                return;
+            }
+        }
+        panic!("the controllers do not come to rest");
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now + std::time::Duration::from_secs(seconds);
+        self.settle();
+    }
+
+    fn get(&self, resource: &'static Resource, name: &str) -> &Value {
+        self.store.get(resource, namespace_of(resource), name).unwrap()
+    }
+
+    fn pods(&self) -> Vec<String> {
+        self.store.objects(PODS).map(|pod| name(pod).to_owned()).collect()
+    }
+
+    /// What a scheduler would do.
+    fn bind_all_to(&mut self, node: &str) {
+        for pod in self.pods() {
+            if text(self.get(PODS, &pod), "/spec/nodeName").is_empty() {
+                self.change(PODS, &pod, &["spec", "nodeName"], json!(node));
+            }
+        }
+    }
+
+    fn budget(&self, field: &str) -> Option<i64> {
+        number(self.get(PODDISRUPTIONBUDGETS, "budget"), &format!("/status/{field}"))
+    }
+}
+
+fn namespace_of(resource: &Resource) -> &'static str {
+    if resource.namespaced { "default" } else { "" }
+}
+
+fn replica_set(name: &str, replicas: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
+        "selector": {"matchLabels": {"app": name}}, "template": template(name)}})
+}
+
+fn template(app: &str) -> Value {
+    json!({"metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "c", "image": "pause"}]}})
+}
+
+fn node(name: &str) -> Value {
+    json!({"metadata": {"name": name},
+        "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}})
+}
+
+#[test]
+fn a_replica_set_has_as_many_pods_as_it_wants() {
+    let mut cluster = Cluster::new();
+    cluster.create(REPLICASETS, replica_set("web", 3));
+    let pods = cluster.pods();
+    assert_eq!(pods.len(), 3);
+    let pod = cluster.get(PODS, &pods[0]);
+    let owner = &pod["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["uid"], cluster.get(REPLICASETS, "web")["metadata"]["uid"]);
+    assert_eq!((&owner["kind"], &owner["controller"]), (&json!("ReplicaSet"), &json!(true)));
+    assert_eq!(pod["metadata"]["labels"], json!({"app": "web"}));
+    assert!(pods[0].starts_with("web-"), "{pods:?}");
+
+    cluster.delete(PODS, &pods[0]);
+    assert_eq!(cluster.pods().len(), 3);
+    cluster.change(REPLICASETS, "web", &["spec", "replicas"], json!(1));
+    assert_eq!(cluster.pods().len(), 1);
+    let set = cluster.get(REPLICASETS, "web");
+    assert_eq!(set["status"]["replicas"], 1);
+    assert_eq!(set["status"]["observedGeneration"], set["metadata"]["generation"]);
+}
+
+#[test]
+fn a_large_replica_set_is_filled_in_bursts() {
+    let mut cluster = Cluster::new();
+    cluster.create(REPLICASETS, replica_set("web", 1_234));
+    assert_eq!(cluster.pods().len(), 1_234);
+    assert_eq!(cluster.get(REPLICASETS, "web")["status"]["replicas"], 1_234);
+}
+
+#[test]
+fn a_replica_set_says_why_it_has_no_pods_and_tries_again() {
+    let mut cluster = Cluster::new();
+    let mut set = replica_set("web", 1);
+    set["spec"]["template"]["spec"]["priorityClassName"] = json!("later");
+    cluster.create(REPLICASETS, set);
+    assert_eq!(condition_status(cluster.get(REPLICASETS, "web"), "ReplicaFailure"), "True");
+
+    let class = json!({"metadata": {"name": "later"}, "value": 7});
+    cluster.create(crate::resources::PRIORITYCLASSES, class);
+    cluster.wait(5);
+    assert_eq!(cluster.pods().len(), 1);
+    assert_eq!(condition_status(cluster.get(REPLICASETS, "web"), "ReplicaFailure"), "");
+}
+
+#[test]
+fn a_deployment_moves_all_replicas_to_the_replica_set_of_its_template() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(DEPLOYMENTS, replica_set("shop", 2));
+    let first = name(cluster.store.objects(REPLICASETS).next().unwrap()).to_owned();
+    assert!(first.starts_with("shop-"));
+    cluster.bind_all_to("n1");
+    let status = &cluster.get(DEPLOYMENTS, "shop")["status"];
+    assert_eq!((&status["availableReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
+    assert_eq!(condition_status(cluster.get(DEPLOYMENTS, "shop"), "Available"), "True");
+
+    let path = ["spec", "template", "metadata", "labels", "release"];
+    cluster.change(DEPLOYMENTS, "shop", &path, json!("2"));
+    assert_eq!(cluster.store.objects(REPLICASETS).count(), 2);
+    assert_eq!(cluster.get(REPLICASETS, &first)["spec"]["replicas"], 0);
+    let releases: Vec<&Value> =
+        cluster.store.objects(PODS).map(|pod| &pod["metadata"]["labels"]["release"]).collect();
+    assert_eq!(releases, [&json!("2"), &json!("2")]);
+}
+
+#[test]
+fn what_a_deleted_deployment_owned_goes_with_it() {
+    let mut cluster = Cluster::new();
+    cluster.create(DEPLOYMENTS, replica_set("shop", 2));
+    cluster.delete(DEPLOYMENTS, "shop");
+    assert_eq!(cluster.store.objects(REPLICASETS).count(), 0);
+    assert_eq!(cluster.pods(), [""; 0]);
+}
+
+#[test]
+fn an_object_with_another_owner_left_stays() {
+    let mut cluster = Cluster::new();
+    for name in ["one", "other"] {
+        cluster.create(CONFIGMAPS, json!({"metadata": {"name": name}}));
+    }
+    let owner = |name: &str| {
+        let owner = cluster.get(CONFIGMAPS, name);
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name,
+            "uid": owner["metadata"]["uid"]})
+    };
+    let owners = json!([owner("one"), owner("other")]);
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": owners}});
+    cluster.create(CONFIGMAPS, owned);
+    cluster.delete(CONFIGMAPS, "one");
+    let left = &cluster.get(CONFIGMAPS, "owned")["metadata"]["ownerReferences"];
+    assert_eq!(left.as_array().map(Vec::len), Some(1));
+    cluster.delete(CONFIGMAPS, "other");
+    assert!(cluster.store.get(CONFIGMAPS, "default", "owned").is_none());
+}
+
+#[test]
+fn an_object_whose_owner_never_was_goes() {
+    let mut cluster = Cluster::new();
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y"});
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [owner]}});
+    cluster.create(CONFIGMAPS, owned);
+    assert!(cluster.store.get(CONFIGMAPS, "default", "owned").is_none());
+}
+
+#[test]
+fn a_job_runs_its_pods_to_the_end() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    let mut template = template("sum");
+    template["metadata"]["annotations"] = json!({crate::kubelet::RUN_SECONDS_ANNOTATION: "60"});
+    template["spec"]["restartPolicy"] = json!("Never");
+    let spec = json!({"completions": 3, "parallelism": 2, "template": template});
+    cluster.create(JOBS, json!({"metadata": {"name": "sum"}, "spec": spec}));
+    assert_eq!(cluster.pods().len(), 2);
+    cluster.bind_all_to("n1");
+    cluster.wait(60);
+    cluster.bind_all_to("n1");
+    assert_eq!(cluster.get(JOBS, "sum")["status"]["succeeded"], 2);
+    cluster.wait(60);
+    let job = cluster.get(JOBS, "sum");
+    assert_eq!(job["status"]["succeeded"], 3);
+    assert_eq!(condition_status(job, "Complete"), "True");
+    assert_eq!(cluster.pods().len(), 3);
+}
+
+fn budget(spec: Value) -> Value {
+    let mut budget = json!({"metadata": {"name": "budget"}, "spec": spec});
+    budget["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+    budget
+}
+
+#[test]
+fn a_budget_follows_its_pods() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(REPLICASETS, replica_set("web", 4));
+    cluster.create(REPLICASETS, replica_set("other", 2));
+    cluster.create(PODDISRUPTIONBUDGETS, budget(json!({"maxUnavailable": "25%"})));
+    assert_eq!(
+        (cluster.budget("expectedPods"), cluster.budget("currentHealthy")),
+        (Some(4), Some(0))
+    );
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(0));
+
+    cluster.bind_all_to("n1");
+    assert_eq!(
+        (cluster.budget("desiredHealthy"), cluster.budget("currentHealthy")),
+        (Some(3), Some(4))
+    );
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(1));
+    let budget = cluster.get(PODDISRUPTIONBUDGETS, "budget");
+    assert_eq!(condition_status(budget, "DisruptionAllowed"), "True");
+    assert_eq!(budget["status"]["observedGeneration"], 1);
+
+    let pod = name(cluster.store.objects(PODS).last().unwrap()).to_owned();
+    let change = |pod: &mut Value| {
+        set_condition(pod, json!({"type": "Ready", "status": "False"}), Time::ZERO);
+        Ok(())
+    };
+    cluster.store.modify(PODS, "default", &pod, cluster.now, change).unwrap();
+    cluster.settle();
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(0));
+}
+
+#[test]
+fn a_budget_of_a_controller_without_a_scale_allows_nothing() {
+    let mut cluster = Cluster::new();
+    let mut template = template("web");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let spec = json!({"completions": 1, "template": template});
+    cluster.create(JOBS, json!({"metadata": {"name": "web"}, "spec": spec}));
+    cluster.create(PODDISRUPTIONBUDGETS, budget(json!({"maxUnavailable": 1})));
+    let budget = cluster.get(PODDISRUPTIONBUDGETS, "budget");
+    assert_eq!(budget["status"]["conditions"][0]["reason"], "SyncFailed");
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(0));
+}
+
+#[test]
+fn an_eviction_that_did_not_happen_is_forgotten_after_two_minutes() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(REPLICASETS, replica_set("web", 2));
+    cluster.bind_all_to("n1");
+    cluster.create(PODDISRUPTIONBUDGETS, budget(json!({"minAvailable": 1})));
+    let pod = cluster.pods().remove(0);
+    let since = json!(cluster.now.to_string());
+    cluster.change(PODDISRUPTIONBUDGETS, "budget", &["status", "disruptedPods", &pod], since);
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(0));
+    cluster.wait(119);
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(0));
+    cluster.wait(1);
+    assert_eq!(cluster.budget("disruptionsAllowed"), Some(1));
+}
+
+#[test]
+fn pods_of_a_node_that_is_gone_go_after_a_while() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(REPLICASETS, replica_set("web", 1));
+    cluster.bind_all_to("n1");
+    let pod = cluster.pods().remove(0);
+    cluster.delete(NODES, "n1");
+    cluster.wait(39);
+    assert_eq!(cluster.pods(), [pod.as_str()]);
+    cluster.wait(1);
+    assert_eq!(cluster.pods().len(), 1);
+    assert_ne!(cluster.pods(), [pod]);
+}
+
+#[test]
+fn pods_stay_when_their_node_comes_back_in_time() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(REPLICASETS, replica_set("web", 1));
+    cluster.bind_all_to("n1");
+    let pods = cluster.pods();
+    cluster.delete(NODES, "n1");
+    cluster.create(NODES, node("n1"));
+    cluster.wait(60);
+    assert_eq!(cluster.pods(), pods);
+}
+
+#[test]
+fn equal_clusters_go_equal_ways() {
+    let run = || {
+        let mut cluster = Cluster::new();
+        cluster.create(NODES, node("n1"));
+        cluster.create(DEPLOYMENTS, replica_set("shop", 3));
+        cluster.create(PODDISRUPTIONBUDGETS, budget(json!({"minAvailable": "50%"})));
+        cluster.bind_all_to("n1");
+        cluster.wait(600);
+        let pods: Vec<Value> = cluster.store.objects(PODS).map(|pod| (**pod).clone()).collect();
+        (cluster.store.resource_version(), pods)
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn nothing_is_written_where_nothing_happens() {
+    let mut cluster = Cluster::new();
+    cluster.create(DEPLOYMENTS, replica_set("shop", 3));
+    cluster.create(PODDISRUPTIONBUDGETS, budget(json!({"minAvailable": 1})));
+    assert_eq!(cluster.controllers.next_deadline(), None);
+    let before = cluster.store.resource_version();
+    cluster.wait(3_600);
+    assert_eq!(cluster.store.resource_version(), before);
+}

@@ -1,0 +1,141 @@
+//! Defaults of nodes, namespaces, services and devices.
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::fill::{Object, default, defaults, ensure, get, items, text};
+
+const NODE_INFO: [&str; 10] = [
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+];
+
+/// Nodes.
+pub(super) fn node(object: &mut Object) {
+    ensure(object, "spec");
+    let Some(status) = ensure(object, "status") else { return };
+    if let Some(capacity) = status.get("capacity").cloned() {
+        default(status, "allocatable", capacity);
+    }
+    for condition in items(status, "conditions") {
+        defaults(
+            condition,
+            [("lastHeartbeatTime", Value::Null), ("lastTransitionTime", Value::Null)],
+        );
+    }
+    default(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
+    if let Some(info) = ensure(status, "nodeInfo") {
+        for field in NODE_INFO {
+            default(info, field, "");
+        }
+    }
+}
+
+/// Namespaces; each is labelled with its name.
+pub(super) fn namespace(object: &mut Object) {
+    if let Some(metadata) = ensure(object, "metadata") {
+        let name = text(metadata, "name").to_owned();
+        if let (false, Some(labels)) = (name.is_empty(), ensure(metadata, "labels")) {
+            default(labels, "kubernetes.io/metadata.name", name);
+        }
+    }
+    ensure(object, "spec");
+    if let Some(status) = ensure(object, "status") {
+        default(status, "phase", "Active");
+    }
+}
+
+/// Services. No addresses are given out.
+pub(super) fn service(object: &mut Object) {
+    let Some(spec) = ensure(object, "spec") else { return };
+    defaults(
+        spec,
+        [
+            ("type", "ClusterIP".into()),
+            ("sessionAffinity", "None".into()),
+            ("internalTrafficPolicy", "Cluster".into()),
+        ],
+    );
+    for port in items(spec, "ports") {
+        default(port, "protocol", "TCP");
+        if let Some(number) = port.get("port").cloned() {
+            default(port, "targetPort", number);
+        }
+    }
+    if matches!(text(spec, "type"), "NodePort" | "LoadBalancer") {
+        default(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if let Some(status) = ensure(object, "status") {
+        default(status, "loadBalancer", json!({}));
+    }
+}
+
+/// EndpointSlices.
+pub(super) fn endpoint_slice(object: &mut Object) {
+    for port in items(object, "ports") {
+        defaults(port, [("name", "".into()), ("protocol", "TCP".into())]);
+    }
+}
+
+/// Secrets: text becomes data.
+pub(super) fn secret(object: &mut Object) {
+    default(object, "type", "Opaque");
+    let Some(Value::Object(texts)) = object.remove("stringData") else { return };
+    let Some(data) = ensure(object, "data") else { return };
+    for (key, text) in texts {
+        let encoded =
+            base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
+        data.insert(key, encoded.into());
+    }
+}
+
+/// RoleBindings and ClusterRoleBindings.
+pub(super) fn role_binding(object: &mut Object) {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    if let Some(role) = get(object, "roleRef") {
+        default(role, "apiGroup", GROUP);
+    }
+    for subject in items(object, "subjects") {
+        if matches!(text(subject, "kind"), "User" | "Group") {
+            default(subject, "apiGroup", GROUP);
+        }
+    }
+}
+
+/// ResourceClaims.
+pub(super) fn resource_claim(object: &mut Object) {
+    ensure(object, "spec").into_iter().for_each(claim_spec);
+    ensure(object, "status");
+}
+
+/// ResourceClaimTemplates.
+pub(super) fn resource_claim_template(object: &mut Object) {
+    let template = ensure(object, "spec");
+    template.and_then(|template| ensure(template, "spec")).into_iter().for_each(claim_spec);
+}
+
+fn claim_spec(spec: &mut Object) {
+    let Some(devices) = ensure(spec, "devices") else { return };
+    for request in items(devices, "requests") {
+        get(request, "exactly").into_iter().for_each(device_request);
+        items(request, "firstAvailable").for_each(device_request);
+    }
+}
+
+fn device_request(request: &mut Object) {
+    default(request, "allocationMode", "ExactCount");
+    if text(request, "allocationMode") == "ExactCount" {
+        default(request, "count", 1);
+    }
+    for toleration in items(request, "tolerations") {
+        default(toleration, "operator", "Equal");
+    }
+}

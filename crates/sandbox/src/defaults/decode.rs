@@ -1,0 +1,153 @@
+//! What typed decoding does to an object besides reading it: fields that say nothing are dropped,
+//! quantities are written in their canonical form.
+
+use framework::Quantity;
+use serde_json::{Map, Value};
+
+/// Brings an object into the form in which the API server would write it.
+pub(super) fn canonicalize(object: &mut Map<String, Value>) {
+    object.retain(|field, value| {
+        match value {
+            Value::Object(quantities) if is_quantities(field) => {
+                quantities.values_mut().for_each(canonicalize_quantity);
+            }
+            Value::String(_) if field == "sizeLimit" => canonicalize_quantity(value),
+            Value::Object(_) if is_map(field) || field == "selector" => {}
+            Value::Object(fields) => canonicalize(fields),
+            Value::Array(items) => {
+                items.iter_mut().filter_map(Value::as_object_mut).for_each(canonicalize);
+            }
+            _ => {}
+        }
+        !says_nothing(field, value)
+    });
+}
+
+fn canonicalize_quantity(value: &mut Value) {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => number.to_string(),
+        _ => return,
+    };
+    if let Ok(quantity) = text.parse::<Quantity>() {
+        *value = Value::String(quantity.to_string());
+    }
+}
+
+/// Maps of a resource name to a quantity.
+fn is_quantities(field: &str) -> bool {
+    matches!(
+        field,
+        "limits"
+            | "requests"
+            | "capacity"
+            | "allocatable"
+            | "allocatedResources"
+            | "overhead"
+            | "podFixed"
+            | "hard"
+            | "used"
+    )
+}
+
+/// Maps whose keys are data, so that an empty value counts.
+fn is_map(field: &str) -> bool {
+    matches!(
+        field,
+        "labels"
+            | "annotations"
+            | "nodeSelector"
+            | "matchLabels"
+            | "data"
+            | "binaryData"
+            | "stringData"
+            | "parameters"
+            | "volumeAttributes"
+            | "options"
+            | "attributes"
+            | "attachmentMetadata"
+            | "fieldsV1"
+            | "extra"
+    )
+}
+
+/// Whether a typed field with this value is not written (`omitempty`).
+fn says_nothing(field: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty() && !is_pointer_to_text(field),
+        Value::Array(items) => items.is_empty() && !matches!(field, "rules" | "drivers"),
+        Value::Object(fields) => fields.is_empty() && (is_map(field) || is_quantities(field)),
+        Value::Bool(false) => is_plain_flag(field),
+        _ => false,
+    }
+}
+
+/// Fields where empty text differs from none.
+fn is_pointer_to_text(field: &str) -> bool {
+    matches!(
+        field,
+        "storageClassName" | "volumeAttributesClassName" | "type" | "service" | "appProtocol"
+    )
+}
+
+/// Fields where `false` is the same as nothing.
+fn is_plain_flag(field: &str) -> bool {
+    matches!(
+        field,
+        "unschedulable"
+            | "hostNetwork"
+            | "hostPID"
+            | "hostIPC"
+            | "stdin"
+            | "stdinOnce"
+            | "tty"
+            | "readOnly"
+            | "paused"
+            | "publishNotReadyAddresses"
+            | "globalDefault"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn canonical(value: Value) -> Value {
+        let Value::Object(mut object) = value else { panic!("an object") };
+        canonicalize(&mut object);
+        Value::Object(object)
+    }
+
+    #[test]
+    fn what_says_nothing_is_dropped_and_what_might_is_kept() {
+        let cases = [
+            (json!({"spec": {"unschedulable": false, "taints": []}}), json!({"spec": {}})),
+            (json!({"status": {"nominatedNodeName": ""}}), json!({"status": {}})),
+            (
+                json!({"metadata": {"labels": {"a": ""}}}),
+                json!({"metadata": {"labels": {"a": ""}}}),
+            ),
+            (json!({"metadata": {"labels": {}}}), json!({"metadata": {}})),
+            (json!({"spec": {"storageClassName": ""}}), json!({"spec": {"storageClassName": ""}})),
+            (json!({"spec": {"selector": {"a": ""}}}), json!({"spec": {"selector": {"a": ""}}})),
+            (json!({"spec": {"suspend": false}}), json!({"spec": {"suspend": false}})),
+            (json!({"emptyDir": {}}), json!({"emptyDir": {}})),
+            (json!({"values": [""]}), json!({"values": [""]})),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(canonical(value.clone()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_written_canonically() {
+        let resources = json!({"requests": {"cpu": 1, "memory": "1024Mi", "x/y": "0.5"}});
+        let expected = json!({"requests": {"cpu": "1", "memory": "1Gi", "x/y": "500m"}});
+        assert_eq!(canonical(resources), expected);
+        let broken = json!({"limits": {"cpu": "many"}});
+        assert_eq!(canonical(broken.clone()), broken);
+    }
+}

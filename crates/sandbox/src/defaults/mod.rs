@@ -1,0 +1,186 @@
+//! What the API server fills in.
+
+mod cluster;
+mod decode;
+mod fill;
+mod pod;
+mod pod_status;
+mod storage;
+mod workloads;
+
+use framework::Time;
+use serde_json::{Value, json};
+
+use crate::resources::{self, Resource};
+
+/// Completes an object that is created: [`set_defaults`], a fresh status, and the tolerations that
+/// admission adds to pods. Values of an unexpected shape are left to validation.
+pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
+    let keeps_status = resource == resources::NODES || resource == resources::EVENTS;
+    let has_status = resource.subresources.iter().any(|sub| sub.name == "status");
+    if let (false, true, Some(fields)) = (keeps_status, has_status, object.as_object_mut()) {
+        fields.remove("status");
+    }
+    set_defaults(resource, object);
+    if resource == resources::PODS
+        && let Some(fields) = object.as_object_mut()
+    {
+        if let Some(spec) = fill::get(fields, "spec") {
+            pod_status::default_tolerations(spec);
+        }
+        let status = pod_status::new_status(fields.get("spec").unwrap_or(&json!({})), now);
+        fields.insert("status".to_owned(), status);
+    }
+}
+
+/// Sets the defaults of the kind and drops what says nothing, as the API server does with whatever
+/// it decodes. Doing it again changes nothing; every write goes through it.
+pub fn set_defaults(resource: &Resource, object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    decode::canonicalize(object);
+    if let Some(set) = defaulting(resource) {
+        set(object);
+    }
+}
+
+fn defaulting(resource: &Resource) -> Option<fn(&mut fill::Object)> {
+    let set: fn(&mut fill::Object) = match (resource.group, resource.plural) {
+        ("", "pods") => pod,
+        ("", "nodes") => cluster::node,
+        ("", "namespaces") => cluster::namespace,
+        ("", "services") => cluster::service,
+        ("", "secrets") => cluster::secret,
+        ("", "events") => workloads::event,
+        ("", "persistentvolumes") => storage::volume,
+        ("", "persistentvolumeclaims") => storage::claim,
+        ("", "podtemplates") => workloads::template,
+        ("", "replicationcontrollers") | ("apps", "replicasets") => workloads::replica_set,
+        ("apps", "deployments") => workloads::deployment,
+        ("apps", "statefulsets") => workloads::stateful_set,
+        ("apps", "daemonsets") => workloads::daemon_set,
+        ("batch", "jobs") => workloads::job,
+        ("batch", "cronjobs") => workloads::cron_job,
+        ("policy", "poddisruptionbudgets") => workloads::disruption_budget,
+        ("storage.k8s.io", "storageclasses") => storage::class,
+        ("storage.k8s.io", "csidrivers") => storage::csi_driver,
+        ("scheduling.k8s.io", "priorityclasses") => priority_class,
+        ("discovery.k8s.io", "endpointslices") => cluster::endpoint_slice,
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
+            cluster::role_binding
+        }
+        ("resource.k8s.io", "resourceclaims") => cluster::resource_claim,
+        ("resource.k8s.io", "resourceclaimtemplates") => cluster::resource_claim_template,
+        _ => return None,
+    };
+    Some(set)
+}
+
+fn pod(object: &mut fill::Object) {
+    pod::pod(object);
+    if let Some(status) = fill::ensure(object, "status") {
+        pod_status::complete(status);
+    }
+}
+
+fn priority_class(object: &mut fill::Object) {
+    fill::defaults(
+        object,
+        [("value", 0.into()), ("preemptionPolicy", "PreemptLowerPriority".into())],
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded;
+
+    fn now() -> Time {
+        Time::parse_rfc3339("2026-11-20T22:12:00Z").unwrap()
+    }
+
+    /// What the store and priority admission add is not compared here.
+    fn without_other_parts(mut object: Value) -> Value {
+        for field in
+            ["uid", "resourceVersion", "generation", "creationTimestamp", "name", "namespace"]
+        {
+            object["metadata"].as_object_mut().unwrap().remove(field);
+        }
+        for field in ["priority", "preemptionPolicy"] {
+            object.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove(field));
+        }
+        object
+    }
+
+    #[test]
+    fn created_objects_are_completed_as_recorded() {
+        for dialogue in recorded::dialogues().iter().filter(|it| it.creates()) {
+            let mut object = dialogue.request_body().clone();
+            object.as_object_mut().unwrap().remove("bogus");
+            let resource = dialogue.resource();
+            if resource == resources::EVENTS_V1 {
+                continue;
+            }
+            complete(resource, &mut object, now());
+            let expected = without_other_parts(dialogue.response_body().clone());
+            assert_eq!(without_other_parts(object), expected, "{}", dialogue.name());
+        }
+    }
+
+    #[test]
+    fn defaults_do_not_change_what_has_them() {
+        for dialogue in recorded::dialogues().iter().filter(|it| it.creates()) {
+            let mut object = dialogue.response_body().clone();
+            if dialogue.resource() != resources::EVENTS_V1 {
+                set_defaults(dialogue.resource(), &mut object);
+                assert_eq!(&object, dialogue.response_body(), "{}", dialogue.name());
+            }
+        }
+    }
+
+    #[test]
+    fn workloads_and_storage_get_their_defaults() {
+        let cases = [
+            (
+                resources::REPLICASETS,
+                json!({"spec": {}, "status": {"replicas": 9}}),
+                json!({"spec": {"replicas": 1}, "status": {"replicas": 0}}),
+            ),
+            (
+                resources::DEPLOYMENTS,
+                json!({"spec": {"strategy": {"type": "Recreate"}}}),
+                json!({
+                    "spec": {
+                        "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                        "strategy": {"type": "Recreate"},
+                    },
+                    "status": {},
+                }),
+            ),
+            (
+                resources::PERSISTENTVOLUMECLAIMS,
+                json!({"spec": {"storageClassName": ""}}),
+                json!({
+                    "spec": {"storageClassName": "", "resources": {}, "volumeMode": "Filesystem"},
+                    "status": {"phase": "Pending"},
+                }),
+            ),
+            (
+                resources::STORAGECLASSES,
+                json!({"provisioner": "p", "volumeBindingMode": "WaitForFirstConsumer"}),
+                json!({
+                    "provisioner": "p", "volumeBindingMode": "WaitForFirstConsumer",
+                    "reclaimPolicy": "Delete",
+                }),
+            ),
+            (
+                resources::SECRETS,
+                json!({"stringData": {"a": "b"}}),
+                json!({"data": {"a": "Yg=="}, "type": "Opaque"}),
+            ),
+        ];
+        for (resource, mut object, expected) in cases {
+            complete(resource, &mut object, now());
+            assert_eq!(object, expected, "{}", resource.plural);
+        }
+    }
+}

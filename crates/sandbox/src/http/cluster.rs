@@ -1,0 +1,104 @@
+//! What all connections share: the store behind its lock, and word of its changes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use framework::Time;
+use rustls::pki_types::CertificateDer;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::certificates::Identity;
+use crate::api::User;
+use crate::authorization;
+use crate::faults::Faults;
+use crate::store::Store;
+
+/// The cluster that is served.
+pub(super) struct Cluster {
+    store: Mutex<Store>,
+    faults: Mutex<Faults>,
+    /// The resource version of the store.
+    version: watch::Sender<u64>,
+    admin: Identity,
+    token: String,
+    /// Ends watches and work in the background.
+    pub(super) stopping: CancellationToken,
+}
+
+impl Cluster {
+    pub(super) fn new(seed: u64, faults: Faults, admin: Identity, token: String) -> Arc<Self> {
+        let store = Store::new(seed, now());
+        Arc::new(Self {
+            version: watch::Sender::new(store.resource_version()),
+            store: Mutex::new(store),
+            faults: Mutex::new(faults),
+            admin,
+            token,
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// Does something with the store while nobody else does, and wakes watches if it has changed.
+    pub(super) fn with_store<T>(&self, work: impl FnOnce(&mut Store, Time) -> T) -> T {
+        let mut store = lock(&self.store);
+        let outcome = work(&mut store, now());
+        let current = store.resource_version();
+        drop(store);
+        self.version.send_if_modified(|version| std::mem::replace(version, current) != current);
+        outcome
+    }
+
+    /// Like `with_store`, but a panic costs only this piece of work.
+    pub(super) fn guarded<T>(&self, work: impl FnOnce(&mut Store, Time) -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(|| self.with_store(work))).ok()
+    }
+
+    pub(super) fn faults(&self) -> MutexGuard<'_, Faults> {
+        lock(&self.faults)
+    }
+
+    /// Says when the store has changed.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// What the administrator shows.
+    pub(super) fn admin(&self) -> &Identity {
+        &self.admin
+    }
+
+    /// The bearer token of the administrator.
+    pub(super) fn admin_token(&self) -> &str {
+        &self.token
+    }
+
+    /// Whether these certificates are the administrator's.
+    pub(super) fn is_admin(&self, certificates: &[CertificateDer<'_>]) -> bool {
+        self.admin.shown_by(certificates)
+    }
+
+    /// Whose bearer token this is.
+    pub(super) fn user_of_token(&self, token: &str) -> Option<User> {
+        match token == self.token {
+            true => Some(User::admin()),
+            false => self.with_store(|store, now| authorization::user_of_token(store, token, now)),
+        }
+    }
+}
+
+/// A panic costs the request that panics, not the sandbox: its lock is taken over.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The clock of the sandbox; everything below gets the time from here.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell of the sandbox reads the clock, here only"
+)]
+fn now() -> Time {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_nanos(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
+}

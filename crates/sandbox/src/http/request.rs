@@ -1,0 +1,204 @@
+//! One request over HTTP: who asks, what may go wrong, and the answer.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request as HttpRequest, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::connection::Connection;
+use super::{fault_settings, watch};
+use crate::api::{Answer, Request, Response, User, parse_query};
+use crate::faults::{Outcome, Refusal};
+use crate::resources::{self, Resource};
+use crate::status::Status;
+
+/// Bodies may be this long, as at the real API server.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+type HttpResponse = axum::http::Response<Body>;
+
+/// Answers a request.
+pub(super) async fn answer(
+    State(connection): State<Connection>,
+    request: HttpRequest<Body>,
+) -> HttpResponse {
+    match connection.read(request).await {
+        Ok(request) => connection.answer(&request).await,
+        Err(status) => whole(status.response()),
+    }
+}
+
+impl Connection {
+    /// Takes a request from the wire.
+    async fn read(&self, request: HttpRequest<Body>) -> Result<Request, Status> {
+        let (head, body) = request.into_parts();
+        let user = self.user(&head.headers).ok_or_else(Status::unauthorized)?;
+        Ok(Request {
+            method: head.method.to_string(),
+            path: head.uri.path().to_owned(),
+            query: parse_query(head.uri.query().unwrap_or_default()),
+            accept: text(&head.headers, ACCEPT),
+            content_type: text(&head.headers, CONTENT_TYPE),
+            body: read_body(body).await?,
+            user,
+        })
+    }
+
+    /// A bearer token comes before a client certificate; a bad one is not made good by the other.
+    fn user(&self, headers: &HeaderMap) -> Option<User> {
+        match headers.get(AUTHORIZATION) {
+            Some(credentials) => {
+                let (scheme, token) = credentials.to_str().ok()?.split_once(' ')?;
+                let bearer = scheme.eq_ignore_ascii_case("bearer");
+                bearer.then(|| self.cluster.user_of_token(token.trim())).flatten()
+            }
+            None => self.certified.then(User::admin),
+        }
+    }
+
+    async fn answer(&self, request: &Request) -> HttpResponse {
+        if request.path == fault_settings::PATH {
+            return whole(fault_settings::answer(&self.cluster, request));
+        }
+        let fate = self.cluster.faults().fate(request);
+        if !fate.delay.is_zero() {
+            tokio::time::sleep(fate.delay).await;
+        }
+        match fate.outcome {
+            Outcome::Served => self.serve(request),
+            Outcome::Lost => {
+                let answer = self.serve(request);
+                self.cut.cut();
+                answer
+            }
+            Outcome::Refused(refusal) => whole(status_of(refusal, request).response()),
+        }
+    }
+
+    fn serve(&self, request: &Request) -> HttpResponse {
+        match self.cluster.guarded(|store, now| store.serve(request, now)) {
+            Some(Answer::Whole(response)) => whole(response),
+            Some(Answer::Watch(id)) => {
+                let body = watch::body(self.cluster.clone(), id);
+                http_response(StatusCode::OK, "application/json", body)
+            }
+            None => {
+                let what = format!("{} {} panicked", request.method, request.path);
+                whole(Status::internal(what).response())
+            }
+        }
+    }
+}
+
+/// The whole body, if it is not too long.
+async fn read_body(body: Body) -> Result<Bytes, Status> {
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
+        Err(error) => Err(Status::bad_request(format!("cannot read the body: {error}"))),
+    }
+}
+
+/// All values of a header that is a list.
+fn text(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
+}
+
+/// How a refusal is told.
+fn status_of(refusal: Refusal, request: &Request) -> Status {
+    match refusal {
+        Refusal::Conflict => match object(&request.path) {
+            Some((resource, name)) => Status::modified(resource, name),
+            None => Status::no_such_resource(),
+        },
+        Refusal::TooManyRequests => {
+            Status::too_many_requests("too many requests, please try again later", 1)
+        }
+        Refusal::InternalError => Status::internal("Internal error occurred: a sandbox fault"),
+        Refusal::ServiceUnavailable => Status::unavailable("unavailable: a sandbox fault"),
+    }
+}
+
+/// The object at a path, with or without a subresource behind it.
+fn object(path: &str) -> Option<(&'static Resource, &str)> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, rest) = match segments.as_slice() {
+        ["api", _, rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (*group, rest),
+        _ => return None,
+    };
+    let (plural, name) = match rest {
+        ["namespaces", _, plural, name, ..] => (plural, name),
+        [plural, name, ..] => (plural, name),
+        _ => return None,
+    };
+    Some((resources::resource(group, plural)?, name))
+}
+
+fn http_response(status: StatusCode, content_type: &'static str, body: Body) -> HttpResponse {
+    let mut response = HttpResponse::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn whole(answer: Response) -> HttpResponse {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = http_response(status, answer.content_type, Body::from(answer.body));
+    let headers = response.headers_mut();
+    if let Some(seconds) = answer.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    for warning in answer.warnings.iter().filter_map(|text| warning(text)) {
+        headers.append(WARNING, warning);
+    }
+    response
+}
+
+/// A warning as RFC 7234 writes it, with code 299 and no agent; control characters cannot be sent.
+fn warning(text: &str) -> Option<HeaderValue> {
+    let text: String = text.chars().filter(|c| !c.is_control()).collect();
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_quoted() {
+        let value = warning("unknown field \"spec.\nbogus\"").unwrap();
+        assert_eq!(value, r#"299 - "unknown field \"spec.bogus\"""#);
+    }
+
+    #[test]
+    fn the_object_is_found_in_the_path() {
+        for (path, expected) in [
+            ("/api/v1/nodes/a", Some(("nodes", "a"))),
+            ("/api/v1/namespaces/a", Some(("namespaces", "a"))),
+            ("/api/v1/namespaces/x/pods/a/binding", Some(("pods", "a"))),
+            ("/apis/apps/v1/namespaces/x/replicasets/a", Some(("replicasets", "a"))),
+            ("/api/v1/pods", None),
+            ("/version", None),
+        ] {
+            let found = object(path).map(|(resource, name)| (resource.plural, name));
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn headers_that_are_lists_are_joined() {
+        let mut headers = HeaderMap::new();
+        headers.append(ACCEPT, HeaderValue::from_static("application/json;as=Table"));
+        headers.append(ACCEPT, HeaderValue::from_static("application/json"));
+        assert_eq!(text(&headers, ACCEPT), "application/json;as=Table,application/json");
+        assert_eq!(text(&headers, CONTENT_TYPE), "");
+    }
+}

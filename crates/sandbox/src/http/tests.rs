@@ -1,0 +1,136 @@
+//! Requests and watches from HTTP's side, without sockets.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{Request, Response, StatusCode};
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::certificates::Certificates;
+use super::cluster::Cluster;
+use super::connection::Connection;
+use super::request;
+use crate::faults::{Faults, Settings};
+use crate::resources::NAMESPACES;
+
+const TOKEN: &str = "the-token";
+
+fn connection(faults: &[&str]) -> Connection {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificates = Certificates::issue(Ipv4Addr::LOCALHOST.into(), provider).unwrap();
+    let settings = Settings::default();
+    let settings = faults.iter().fold(settings, |settings, one| settings.with(one).unwrap());
+    let faults = Faults::new(settings, 0);
+    let cluster = Cluster::new(0, faults, certificates.admin, TOKEN.to_owned());
+    Connection { cluster, certified: false, cut: Arc::default() }
+}
+
+fn request(method: &str, target: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::builder()
+        .method(method)
+        .uri(target)
+        .header("Authorization", format!("Bearer {TOKEN}"))
+        .header("Content-Type", "application/json")
+        .body(body.into())
+        .unwrap()
+}
+
+async fn answer(connection: &Connection, request: Request<Body>) -> Response<Body> {
+    request::answer(State(connection.clone()), request).await
+}
+
+async fn body(response: Response<Body>) -> Value {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn namespace(name: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string()
+}
+
+fn has_namespace(connection: &Connection, name: &str) -> bool {
+    connection.cluster.with_store(|store, _| store.get(NAMESPACES, "", name).is_some())
+}
+
+#[tokio::test]
+async fn only_those_with_credentials_are_answered() {
+    let anonymous = connection(&[]);
+    let certified = Connection { certified: true, ..anonymous.clone() };
+    for (connection, authorization, expected) in [
+        (&anonymous, None, StatusCode::UNAUTHORIZED),
+        (&anonymous, Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
+        (&anonymous, Some("Basic dGhlLXRva2Vu"), StatusCode::UNAUTHORIZED),
+        (&anonymous, Some("bearer the-token"), StatusCode::OK),
+        (&certified, None, StatusCode::OK),
+        (&certified, Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
+    ] {
+        let mut request = Request::get("/api/v1/nodes");
+        if let Some(authorization) = authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let response = answer(connection, request.body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), expected, "{authorization:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_more_than_three_mebibytes_is_too_large() {
+    let connection = connection(&[]);
+    let long = vec![b' '; 3 * 1024 * 1024 + 1];
+    let response = answer(&connection, request("POST", "/api/v1/namespaces", long)).await;
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_lost_answer_was_carried_out() {
+    let connection = connection(&["lost-answers=1"]);
+    answer(&connection, request("POST", "/api/v1/namespaces", namespace("lost"))).await;
+    assert!(has_namespace(&connection, "lost"));
+    assert!(connection.cut.is_cut());
+}
+
+#[tokio::test]
+async fn a_refused_request_was_not() {
+    let connection = connection(&["throttling=1"]);
+    let post = request("POST", "/api/v1/namespaces", namespace("refused"));
+    let response = answer(&connection, post).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["Retry-After"], "1");
+    assert!(!has_namespace(&connection, "refused"));
+}
+
+#[tokio::test]
+async fn faults_change_at_run_time() {
+    let connection = connection(&["errors=1"]);
+    let put = request("PUT", "/sandbox/faults", r#"{"latency": "5ms", "conflicts": 0.5}"#);
+    let response = answer(&connection, put).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let settings = body(response).await;
+    assert_eq!((&settings["conflicts"], &settings["errors"]), (&json!(0.5), &json!(0.0)));
+    let wrong = request("PUT", "/sandbox/faults", r#"{"errors": 2}"#);
+    assert_eq!(answer(&connection, wrong).await.status(), StatusCode::BAD_REQUEST);
+    let read = body(answer(&connection, request("GET", "/sandbox/faults", "")).await).await;
+    assert_eq!(read, settings);
+}
+
+#[tokio::test]
+async fn a_watch_says_what_changes_until_the_server_stops() {
+    let connection = connection(&[]);
+    let version = connection.cluster.with_store(|store, _| store.resource_version());
+    let target = format!("/api/v1/namespaces?watch=true&resourceVersion={version}");
+    let watch = answer(&connection, request("GET", &target, "")).await;
+    let mut frames = watch.into_body().into_data_stream();
+    for name in ["a", "b"] {
+        answer(&connection, request("POST", "/api/v1/namespaces", namespace(name))).await;
+        let frame: Bytes = frames.next().await.unwrap().unwrap();
+        let event: Value = serde_json::from_slice(&frame).unwrap();
+        assert_eq!(event["type"], "ADDED");
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+    connection.cluster.stopping.cancel();
+    assert!(frames.next().await.is_none());
+}

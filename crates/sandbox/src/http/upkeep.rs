@@ -1,0 +1,85 @@
+//! Work in the background: controllers, kubelets, and compaction where it is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::Time;
+use tokio::time::{interval, sleep};
+
+use super::Options;
+use super::cluster::Cluster;
+use crate::controllers::Controllers;
+use crate::kubelet::Kubelets;
+
+/// Time between two rounds, so that requests get their turn and one round serves many changes.
+const PACE: Duration = Duration::from_millis(5);
+
+/// With nothing due, a round comes this late at the latest.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How often it is asked whether the history is to be compacted.
+const COMPACTION_CHECK: Duration = Duration::from_secs(1);
+
+/// What runs beside the API.
+pub(super) struct Upkeep {
+    cluster: Arc<Cluster>,
+    controllers: Option<Controllers>,
+    kubelets: Option<Kubelets>,
+}
+
+impl Upkeep {
+    pub(super) fn new(cluster: Arc<Cluster>, options: &Options) -> Self {
+        let controllers = options.controllers.then(Controllers::new);
+        let kubelets = options.kubelets.map(Kubelets::with_settings);
+        Self { cluster, controllers, kubelets }
+    }
+
+    /// Runs until the server stops.
+    pub(super) async fn run(mut self) {
+        let mut changes = self.cluster.changes();
+        let stopping = self.cluster.stopping.clone();
+        loop {
+            changes.mark_unchanged();
+            let pause = self.round().await;
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                _ = changes.changed() => sleep(PACE).await,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Lets everybody do what is to be done, and says how long nothing is due.
+    async fn round(&mut self) -> Duration {
+        let cluster = &self.cluster;
+        if let Some(controllers) = &mut self.controllers {
+            cluster.guarded(|store, now| controllers.step(store, now));
+            tokio::task::yield_now().await;
+        }
+        if let Some(kubelets) = &mut self.kubelets {
+            cluster.guarded(|store, now| kubelets.step(store, now));
+        }
+        let deadlines = [
+            self.controllers.as_ref().and_then(Controllers::next_deadline),
+            self.kubelets.as_ref().and_then(Kubelets::next_deadline),
+        ];
+        let deadline: Option<Time> = deadlines.into_iter().flatten().min();
+        cluster.with_store(|_, now| deadline.map_or(IDLE, |deadline| deadline.since(now).min(IDLE)))
+    }
+}
+
+/// Compacts the history as often as the faults say, until the server stops.
+pub(super) async fn compact(cluster: Arc<Cluster>) {
+    let mut check = interval(COMPACTION_CHECK);
+    loop {
+        tokio::select! {
+            () = cluster.stopping.cancelled() => return,
+            _ = check.tick() => {}
+        }
+        cluster.with_store(|store, now| {
+            if cluster.faults().compacts(now) {
+                store.compact();
+            }
+        });
+    }
+}

@@ -1,0 +1,201 @@
+//! Fields that a kind does not have, and fields that are given twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::resources::{EVENTS_V1, Resource};
+
+/// The fields of a type with the types of their values, which are empty where anything goes.
+type Fields = BTreeMap<&'static str, &'static str>;
+
+static TYPES: LazyLock<BTreeMap<&str, Fields>> = LazyLock::new(|| {
+    let lines = include_str!("known_fields.txt").lines();
+    lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, line)| (name, fields(line)))
+        .collect()
+});
+
+fn fields(line: &'static str) -> Fields {
+    line.split(' ').map(|field| field.split_once('=').unwrap_or((field, ""))).collect()
+}
+
+/// Takes out of the object what its kind has no field for, and returns where that was. Kinds that
+/// are not in the table keep everything.
+pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let (Some(known), true) = (TYPES.get(resource.kind), resource != EVENTS_V1) {
+        prune(known, object, &Path::Root, &mut unknown);
+    }
+    unknown
+}
+
+fn prune(known: &Fields, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                let path = Path::Field(path, name);
+                match known.get(name.as_str()) {
+                    None => unknown.push(path.to_string()),
+                    Some(type_name) => {
+                        if let Some(known) = TYPES.get(type_name) {
+                            prune(known, value, &path, unknown);
+                        }
+                    }
+                }
+            }
+            fields.retain(|name, _| known.contains_key(name.as_str()));
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                prune(known, item, &Path::Item(path, index), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Where a value is in its object; written only when there is something to complain of.
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// Where the JSON text gives a field more than once; nothing if it does not parse.
+pub(crate) fn duplicates(json: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let search = Search { path: &Path::Root, found: &mut found };
+    // What cannot be read is somebody else's complaint.
+    let _ = search.deserialize(&mut serde_json::Deserializer::from_slice(json));
+    found
+}
+
+/// Reads a value and notes what is given twice in it.
+struct Search<'a> {
+    path: &'a Path<'a>,
+    found: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Search<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Search<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let path = Path::Field(self.path, &name);
+            if seen.contains(&name) {
+                self.found.push(path.to_string());
+            }
+            map.next_value_seed(Search { path: &path, found: self.found })?;
+            seen.insert(name);
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        for index in 0.. {
+            let path = Path::Item(self.path, index);
+            if items.next_element_seed(Search { path: &path, found: self.found })?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::resources::{CONFIGMAPS, CSINODES, INGRESSES, PODS};
+
+    #[test]
+    fn fields_a_kind_does_not_have_are_taken_out_and_named() {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"any": "x"}},
+            "bogus": 1,
+            "spec": {"containers": [{"name": "c", "imag": "x"}], "nodeSelector": {"any": "x"}},
+        });
+        assert_eq!(remove_unknown(PODS, &mut pod), ["bogus", "spec.containers[0].imag"]);
+        assert_eq!(pod["spec"]["containers"], json!([{"name": "c"}]));
+        assert_eq!(pod["metadata"]["labels"]["any"], "x");
+        assert!(remove_unknown(PODS, &mut pod).is_empty());
+    }
+
+    #[test]
+    fn kinds_without_a_table_keep_everything() {
+        let mut ingress = json!({"spec": {"whatever": 1}});
+        assert!(remove_unknown(INGRESSES, &mut ingress).is_empty());
+        assert_eq!(ingress["spec"]["whatever"], 1);
+    }
+
+    #[test]
+    fn every_type_that_a_field_names_is_in_the_table() {
+        for (name, fields) in TYPES.iter() {
+            for value in fields.values().filter(|value| !value.is_empty()) {
+                assert!(TYPES.contains_key(value), "{value} of {name}");
+            }
+        }
+        assert!(TYPES.contains_key(CONFIGMAPS.kind) && TYPES.contains_key(CSINODES.kind));
+    }
+
+    #[test]
+    fn fields_given_twice_are_found_wherever_they_are() {
+        let text =
+            br#"{"a": {"b": 1, "b": 2.5}, "c": [{"d": null}, {"d": "x", "d": true}], "a": -1}"#;
+        assert_eq!(duplicates(text), ["a.b", "c[1].d", "a"]);
+        assert!(duplicates(b"{\"a\": 1, ").is_empty());
+    }
+}

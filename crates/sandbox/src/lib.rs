@@ -1,0 +1,33 @@
+//! A Kubernetes API in memory: enough of an API server for schedulers, controllers and kubectl,
+//! with small controllers and kubelets beside it.
+//!
+//! [`store::Store`] is a value without I/O: requests in, answers and watch events out, time as an
+//! argument. With the feature `http` it gets a face of HTTPS.
+
+pub mod api;
+pub mod authorization;
+pub mod controllers;
+pub mod defaults;
+mod discovery;
+mod events;
+pub mod faults;
+#[cfg(feature = "http")]
+pub mod http;
+mod informer;
+pub mod kubelet;
+mod known_fields;
+mod metadata;
+mod object;
+mod openapi;
+pub mod patch;
+pub mod priority;
+#[cfg(test)]
+mod recorded;
+pub mod resources;
+mod route;
+mod selector;
+pub mod status;
+pub mod store;
+mod subresources;
+pub mod table;
+pub mod validate;

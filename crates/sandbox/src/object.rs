@@ -1,0 +1,134 @@
+//! Fields of objects, which may be of any shape: reading what is not there gives nothing, writing
+//! makes the way.
+
+use framework::Time;
+use serde_json::{Value, json};
+
+/// The text at a JSON pointer, empty if there is none.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The number at a JSON pointer.
+pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
+    object.pointer(pointer).and_then(Value::as_i64)
+}
+
+/// The entries of the list at a JSON pointer.
+pub(crate) fn entries<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether the object is being deleted.
+pub(crate) fn is_terminating(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// Sets the field that `path` leads to; whatever is in the way of an object gives way.
+pub(crate) fn put(object: &mut Value, path: &[&str], value: Value) {
+    *place(object, path) = value;
+}
+
+/// Removes the field `key` of the object that `path` leads to.
+pub(crate) fn remove(object: &mut Value, path: &[&str], key: &str) {
+    if let Some(fields) = place(object, path).as_object_mut() {
+        fields.remove(key);
+    }
+}
+
+fn place<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
+    path.iter().fold(object, |place, &key| {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        &mut place[key]
+    })
+}
+
+/// The reference to `owner` as the controller of another object.
+pub(crate) fn controller_reference(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// The reference to the controller that manages `object`, if there is one.
+pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
+    entries(object, "/metadata/ownerReferences").find(|owner| owner["controller"] == true)
+}
+
+/// The status of a condition, for example `True`; empty if there is none of this type.
+pub(crate) fn condition_status<'a>(object: &'a Value, of_type: &str) -> &'a str {
+    let mut conditions = entries(object, "/status/conditions");
+    conditions.find(|own| own["type"] == of_type).map_or("", |own| text(own, "/status"))
+}
+
+/// Sets a condition, told apart by its `type`. `lastTransitionTime` is now if the status is new,
+/// and stays otherwise.
+pub(crate) fn set_condition(object: &mut Value, mut condition: Value, now: Time) {
+    let conditions = place(object, &["status", "conditions"]);
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Value::Array(list) = conditions else { return };
+    let old = list.iter_mut().find(|own| own["type"] == condition["type"]);
+    let same = old.as_ref().filter(|own| own["status"] == condition["status"]);
+    condition["lastTransitionTime"] = match same.and_then(|own| own.get("lastTransitionTime")) {
+        Some(time) if !time.is_null() => time.clone(),
+        _ => json!(timestamp(now)),
+    };
+    match old {
+        Some(old) => *old = condition,
+        None => list.push(condition),
+    }
+}
+
+/// A time as `metav1.Time` writes it: whole seconds.
+pub(crate) fn timestamp(time: Time) -> String {
+    time.floor_to_second().to_string()
+}
+
+/// A time as `metav1.MicroTime` writes it.
+pub(crate) fn micro_timestamp(time: Time) -> String {
+    format!("{time:.6}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_a_field_makes_its_way_through_whatever_is_there() {
+        for mut object in [json!({}), json!(null), json!({"status": "odd"}), json!([1])] {
+            put(&mut object, &["status", "phase"], json!("Running"));
+            assert_eq!(object, json!({"status": {"phase": "Running"}}));
+            remove(&mut object, &["status"], "phase");
+            assert_eq!(object, json!({"status": {}}));
+        }
+    }
+
+    #[test]
+    fn a_condition_keeps_its_transition_time_until_its_status_changes() {
+        let mut pod = json!({});
+        let ready = |status: &str| json!({"type": "Ready", "status": status});
+        let since = |pod: &Value| text(pod, "/status/conditions/0/lastTransitionTime").to_owned();
+        set_condition(&mut pod, ready("True"), Time::from_secs(10));
+        set_condition(&mut pod, ready("True"), Time::from_secs(20));
+        assert_eq!(since(&pod), "1970-01-01T00:00:10Z");
+        set_condition(&mut pod, ready("False"), Time::from_secs(30));
+        assert_eq!(since(&pod), "1970-01-01T00:00:30Z");
+        assert_eq!(condition_status(&pod, "Ready"), "False");
+        assert_eq!(condition_status(&pod, "Other"), "");
+        assert_eq!(pod["status"]["conditions"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn micro_timestamps_have_six_digits() {
+        assert_eq!(micro_timestamp(Time::from_nanos(1_500_000_000)), "1970-01-01T00:00:01.500000Z");
+    }
+}

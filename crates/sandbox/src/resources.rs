@@ -1,0 +1,520 @@
+//! The resources of the API: every kind that a scheduler reads or writes, and those that users put
+//! beside them.
+
+/// A kind of object as the API serves it: one row of the resource table.
+#[derive(Debug, Clone, Copy)]
+pub struct Resource {
+    /// API group, empty for the core group.
+    pub group: &'static str,
+    /// The one version that is served.
+    pub version: &'static str,
+    /// Name in paths, for example `pods`.
+    pub plural: &'static str,
+    /// Name of one, for example `pod`.
+    pub singular: &'static str,
+    /// Kind, for example `Pod`.
+    pub kind: &'static str,
+    /// Short names for people, for example `po`.
+    pub short_names: &'static [&'static str],
+    /// Groups of resources it is listed with, for example `all`.
+    pub categories: &'static [&'static str],
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether objects are kept; a review or a binding is only answered.
+    pub stored: bool,
+    /// What is served beneath an object.
+    pub subresources: &'static [Subresource],
+    /// Whether `metadata.generation` counts changes of the spec.
+    pub generation: bool,
+    /// Whether a deletion answers with the object that is gone, not with a Status.
+    pub returns_deleted: bool,
+    /// Field selectors besides `metadata.name` and `metadata.namespace`.
+    pub fields: &'static [Field],
+}
+
+/// Something served beneath an object, for example `pods/binding`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subresource {
+    /// Last segment of the path.
+    pub name: &'static str,
+    /// Group of its kind, empty if it is that of the resource.
+    pub group: &'static str,
+    /// Version of its kind, empty if it is that of the resource.
+    pub version: &'static str,
+    /// Its kind, empty if it is that of the resource.
+    pub kind: &'static str,
+    /// What can be done with it.
+    pub verbs: &'static [&'static str],
+}
+
+/// A field that objects can be selected by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Name in the selector.
+    pub label: &'static str,
+    /// Where it is in the stored object, as a JSON pointer.
+    pub pointer: &'static str,
+    /// What an object without the field has.
+    pub absent: &'static str,
+}
+
+const STORED_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+
+impl Resource {
+    const fn new(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self {
+            group,
+            version,
+            plural,
+            singular,
+            kind,
+            short_names: &[],
+            categories: &[],
+            namespaced: true,
+            stored: true,
+            subresources: &[],
+            generation: false,
+            returns_deleted: false,
+            fields: &[],
+        }
+    }
+
+    const fn cluster_wide(mut self) -> Self {
+        self.namespaced = false;
+        self
+    }
+
+    const fn answered_only(mut self) -> Self {
+        self.stored = false;
+        self
+    }
+
+    const fn short(mut self, names: &'static [&'static str]) -> Self {
+        self.short_names = names;
+        self
+    }
+
+    const fn in_all(mut self) -> Self {
+        self.categories = &["all"];
+        self
+    }
+
+    const fn with(mut self, subresources: &'static [Subresource]) -> Self {
+        self.subresources = subresources;
+        self
+    }
+
+    const fn counted(mut self) -> Self {
+        self.generation = true;
+        self
+    }
+
+    const fn returned(mut self) -> Self {
+        self.returns_deleted = true;
+        self
+    }
+
+    const fn selected_by(mut self, fields: &'static [Field]) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// `apiVersion` of its objects.
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// Resource and group as messages write them, for example `poddisruptionbudgets.policy`.
+    pub fn qualified(&self) -> String {
+        qualified(self.plural, self.group)
+    }
+
+    /// Kind and group as messages write them, for example `PodDisruptionBudget.policy`.
+    pub fn qualified_kind(&self) -> String {
+        qualified(self.kind, self.group)
+    }
+
+    /// What can be done with its objects.
+    pub fn verbs(&self) -> &'static [&'static str] {
+        match (self.stored, self.plural) {
+            (false, _) => &["create"],
+            (true, "namespaces") => NAMESPACE_VERBS,
+            (true, _) => STORED_VERBS,
+        }
+    }
+
+    /// The subresource `name`.
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether status is written through a subresource of its own.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// The resource its objects are kept as: Events have two groups and one store.
+    pub fn storage(&'static self) -> &'static Self {
+        if *self == *EVENTS_V1 { EVENTS } else { self }
+    }
+}
+
+/// Resources are the same if group and name are.
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        (self.plural, self.group) == (other.plural, other.group)
+    }
+}
+
+impl Eq for Resource {}
+
+/// The resource named `plural` in `group`.
+pub fn resource(group: &str, plural: &str) -> Option<&'static Resource> {
+    ALL.iter().copied().find(|resource| resource.plural == plural && resource.group == group)
+}
+
+/// The resource whose objects have this `apiVersion` and `kind`.
+pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ALL.iter().copied().find(|resource| {
+        resource.kind == kind && resource.group == group && resource.version == version
+    })
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+const STATUS: Subresource = Subresource {
+    name: "status",
+    group: "",
+    version: "",
+    kind: "",
+    verbs: &["get", "patch", "update"],
+};
+const SCALE: Subresource =
+    Subresource { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", ..STATUS };
+const BINDING: Subresource =
+    Subresource { name: "binding", kind: "Binding", verbs: &["create"], ..STATUS };
+const EVICTION: Subresource = Subresource {
+    name: "eviction",
+    group: "policy",
+    version: "v1",
+    kind: "Eviction",
+    verbs: &["create"],
+};
+const LOG: Subresource = Subresource { name: "log", verbs: &["get"], ..STATUS };
+const TOKEN: Subresource = Subresource {
+    name: "token",
+    group: "authentication.k8s.io",
+    version: "v1",
+    kind: "TokenRequest",
+    verbs: &["create"],
+};
+
+const fn field(label: &'static str, pointer: &'static str) -> Field {
+    Field { label, pointer, absent: "" }
+}
+
+const fn flag(label: &'static str, pointer: &'static str) -> Field {
+    Field { label, pointer, absent: "false" }
+}
+
+const fn number(label: &'static str, pointer: &'static str) -> Field {
+    Field { label, pointer, absent: "0" }
+}
+
+const POD_FIELDS: &[Field] = &[
+    field("spec.nodeName", "/spec/nodeName"),
+    field("spec.restartPolicy", "/spec/restartPolicy"),
+    field("spec.schedulerName", "/spec/schedulerName"),
+    field("spec.serviceAccountName", "/spec/serviceAccountName"),
+    flag("spec.hostNetwork", "/spec/hostNetwork"),
+    field("status.phase", "/status/phase"),
+    field("status.podIP", "/status/podIP"),
+    field("status.nominatedNodeName", "/status/nominatedNodeName"),
+];
+const EVENT_FIELDS: &[Field] = &[
+    field("involvedObject.kind", "/involvedObject/kind"),
+    field("involvedObject.namespace", "/involvedObject/namespace"),
+    field("involvedObject.name", "/involvedObject/name"),
+    field("involvedObject.uid", "/involvedObject/uid"),
+    field("involvedObject.apiVersion", "/involvedObject/apiVersion"),
+    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion"),
+    field("involvedObject.fieldPath", "/involvedObject/fieldPath"),
+    field("reason", "/reason"),
+    field("reportingComponent", "/reportingComponent"),
+    field("source", "/source/component"),
+    field("type", "/type"),
+];
+const EVENT_V1_FIELDS: &[Field] = &[
+    field("regarding.kind", "/involvedObject/kind"),
+    field("regarding.namespace", "/involvedObject/namespace"),
+    field("regarding.name", "/involvedObject/name"),
+    field("regarding.uid", "/involvedObject/uid"),
+    field("regarding.apiVersion", "/involvedObject/apiVersion"),
+    field("regarding.resourceVersion", "/involvedObject/resourceVersion"),
+    field("regarding.fieldPath", "/involvedObject/fieldPath"),
+    field("reason", "/reason"),
+    field("reportingController", "/reportingComponent"),
+    field("type", "/type"),
+];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
+const DRA: &str = "resource.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Defines the resources as statics, and [`ALL`] in the same order.
+macro_rules! resources {
+    ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
+        $($(#[$doc])* pub static $name: &Resource = &$resource;)*
+
+        /// Every resource, by group in the order of discovery and by name.
+        pub static ALL: &[&Resource] = &[$($name),*];
+    };
+}
+
+resources! {
+    /// Bindings of pods, an older way to say `pods/binding`.
+    BINDINGS = Resource::new("", "v1", "bindings", "binding", "Binding").answered_only();
+    /// ConfigMaps.
+    CONFIGMAPS = Resource::new("", "v1", "configmaps", "configmap", "ConfigMap").short(&["cm"]);
+    /// Endpoints.
+    ENDPOINTS = Resource::new("", "v1", "endpoints", "endpoints", "Endpoints").short(&["ep"]);
+    /// Events; those of `events.k8s.io` are kept here, too.
+    EVENTS = Resource::new("", "v1", "events", "event", "Event")
+        .short(&["ev"]).selected_by(EVENT_FIELDS);
+    /// LimitRanges.
+    LIMITRANGES = Resource::new("", "v1", "limitranges", "limitrange", "LimitRange")
+        .short(&["limits"]);
+    /// Namespaces.
+    NAMESPACES = Resource::new("", "v1", "namespaces", "namespace", "Namespace")
+        .cluster_wide().short(&["ns"]).with(&[STATUS]).returned()
+        .selected_by(&[field("status.phase", "/status/phase")]);
+    /// Nodes.
+    NODES = Resource::new("", "v1", "nodes", "node", "Node")
+        .cluster_wide().short(&["no"]).with(&[STATUS])
+        .selected_by(&[flag("spec.unschedulable", "/spec/unschedulable")]);
+    /// PersistentVolumeClaims.
+    PERSISTENTVOLUMECLAIMS =
+        Resource::new("", "v1", "persistentvolumeclaims", "persistentvolumeclaim",
+            "PersistentVolumeClaim").short(&["pvc"]).with(&[STATUS]).returned();
+    /// PersistentVolumes.
+    PERSISTENTVOLUMES =
+        Resource::new("", "v1", "persistentvolumes", "persistentvolume", "PersistentVolume")
+            .cluster_wide().short(&["pv"]).with(&[STATUS]).returned();
+    /// Pods.
+    PODS = Resource::new("", "v1", "pods", "pod", "Pod")
+        .short(&["po"]).in_all().with(&[BINDING, EVICTION, LOG, STATUS]).counted().returned()
+        .selected_by(POD_FIELDS);
+    /// PodTemplates.
+    PODTEMPLATES = Resource::new("", "v1", "podtemplates", "podtemplate", "PodTemplate")
+        .counted().returned();
+    /// ReplicationControllers.
+    REPLICATIONCONTROLLERS =
+        Resource::new("", "v1", "replicationcontrollers", "replicationcontroller",
+            "ReplicationController")
+            .short(&["rc"]).in_all().with(&[SCALE, STATUS]).counted()
+            .selected_by(&[number("status.replicas", "/status/replicas")]);
+    /// ResourceQuotas.
+    RESOURCEQUOTAS = Resource::new("", "v1", "resourcequotas", "resourcequota", "ResourceQuota")
+        .short(&["quota"]).with(&[STATUS]).returned();
+    /// Secrets.
+    SECRETS = Resource::new("", "v1", "secrets", "secret", "Secret")
+        .selected_by(&[field("type", "/type")]);
+    /// ServiceAccounts.
+    SERVICEACCOUNTS =
+        Resource::new("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount")
+            .short(&["sa"]).with(&[TOKEN]).returned();
+    /// Services.
+    SERVICES = Resource::new("", "v1", "services", "service", "Service")
+        .short(&["svc"]).in_all().with(&[STATUS]).returned()
+        .selected_by(&[
+            field("spec.clusterIP", "/spec/clusterIP"), field("spec.type", "/spec/type"),
+        ]);
+
+    /// ControllerRevisions.
+    CONTROLLERREVISIONS =
+        Resource::new("apps", "v1", "controllerrevisions", "controllerrevision",
+            "ControllerRevision");
+    /// DaemonSets.
+    DAEMONSETS = Resource::new("apps", "v1", "daemonsets", "daemonset", "DaemonSet")
+        .short(&["ds"]).in_all().with(&[STATUS]).counted();
+    /// Deployments.
+    DEPLOYMENTS = Resource::new("apps", "v1", "deployments", "deployment", "Deployment")
+        .short(&["deploy"]).in_all().with(&[SCALE, STATUS]).counted();
+    /// ReplicaSets.
+    REPLICASETS = Resource::new("apps", "v1", "replicasets", "replicaset", "ReplicaSet")
+        .short(&["rs"]).in_all().with(&[SCALE, STATUS]).counted()
+        .selected_by(&[number("status.replicas", "/status/replicas")]);
+    /// StatefulSets.
+    STATEFULSETS = Resource::new("apps", "v1", "statefulsets", "statefulset", "StatefulSet")
+        .short(&["sts"]).in_all().with(&[SCALE, STATUS]).counted();
+
+    /// Events of `events.k8s.io`, another form of [`EVENTS`].
+    EVENTS_V1 = Resource::new("events.k8s.io", "v1", "events", "event", "Event")
+        .short(&["ev"]).selected_by(EVENT_V1_FIELDS);
+
+    /// SelfSubjectReviews: who am I?
+    SELFSUBJECTREVIEWS =
+        Resource::new(AUTHENTICATION, "v1", "selfsubjectreviews", "selfsubjectreview",
+            "SelfSubjectReview").cluster_wide().answered_only();
+    /// TokenReviews: whose token is this?
+    TOKENREVIEWS =
+        Resource::new(AUTHENTICATION, "v1", "tokenreviews", "tokenreview", "TokenReview")
+            .cluster_wide().answered_only();
+    /// LocalSubjectAccessReviews: may they, in this namespace?
+    LOCALSUBJECTACCESSREVIEWS =
+        Resource::new(AUTHORIZATION, "v1", "localsubjectaccessreviews",
+            "localsubjectaccessreview", "LocalSubjectAccessReview").answered_only();
+    /// SelfSubjectAccessReviews: may I?
+    SELFSUBJECTACCESSREVIEWS =
+        Resource::new(AUTHORIZATION, "v1", "selfsubjectaccessreviews",
+            "selfsubjectaccessreview", "SelfSubjectAccessReview").cluster_wide().answered_only();
+    /// SelfSubjectRulesReviews: what may I?
+    SELFSUBJECTRULESREVIEWS =
+        Resource::new(AUTHORIZATION, "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview",
+            "SelfSubjectRulesReview").cluster_wide().answered_only();
+    /// SubjectAccessReviews: may they?
+    SUBJECTACCESSREVIEWS =
+        Resource::new(AUTHORIZATION, "v1", "subjectaccessreviews", "subjectaccessreview",
+            "SubjectAccessReview").cluster_wide().answered_only();
+
+    /// HorizontalPodAutoscalers, which nothing here acts on.
+    HORIZONTALPODAUTOSCALERS =
+        Resource::new("autoscaling", "v2", "horizontalpodautoscalers", "horizontalpodautoscaler",
+            "HorizontalPodAutoscaler").short(&["hpa"]).in_all().with(&[STATUS]);
+
+    /// CronJobs, which nothing here acts on.
+    CRONJOBS = Resource::new("batch", "v1", "cronjobs", "cronjob", "CronJob")
+        .short(&["cj"]).in_all().with(&[STATUS]).counted();
+    /// Jobs.
+    JOBS = Resource::new("batch", "v1", "jobs", "job", "Job")
+        .in_all().with(&[STATUS]).counted()
+        .selected_by(&[number("status.successful", "/status/succeeded")]);
+
+    /// Ingresses.
+    INGRESSES = Resource::new("networking.k8s.io", "v1", "ingresses", "ingress", "Ingress")
+        .short(&["ing"]).with(&[STATUS]).counted();
+    /// IngressClasses.
+    INGRESSCLASSES =
+        Resource::new("networking.k8s.io", "v1", "ingressclasses", "ingressclass", "IngressClass")
+            .cluster_wide().counted();
+    /// NetworkPolicies.
+    NETWORKPOLICIES =
+        Resource::new("networking.k8s.io", "v1", "networkpolicies", "networkpolicy",
+            "NetworkPolicy").short(&["netpol"]).counted();
+
+    /// PodDisruptionBudgets.
+    PODDISRUPTIONBUDGETS =
+        Resource::new("policy", "v1", "poddisruptionbudgets", "poddisruptionbudget",
+            "PodDisruptionBudget").short(&["pdb"]).with(&[STATUS]).counted();
+
+    /// ClusterRoleBindings.
+    CLUSTERROLEBINDINGS =
+        Resource::new(RBAC, "v1", "clusterrolebindings", "clusterrolebinding",
+            "ClusterRoleBinding").cluster_wide();
+    /// ClusterRoles.
+    CLUSTERROLES = Resource::new(RBAC, "v1", "clusterroles", "clusterrole", "ClusterRole")
+        .cluster_wide();
+    /// RoleBindings.
+    ROLEBINDINGS = Resource::new(RBAC, "v1", "rolebindings", "rolebinding", "RoleBinding");
+    /// Roles.
+    ROLES = Resource::new(RBAC, "v1", "roles", "role", "Role");
+
+    /// CSIDrivers.
+    CSIDRIVERS = Resource::new(STORAGE, "v1", "csidrivers", "csidriver", "CSIDriver")
+        .cluster_wide().counted().returned();
+    /// CSINodes.
+    CSINODES = Resource::new(STORAGE, "v1", "csinodes", "csinode", "CSINode")
+        .cluster_wide().returned();
+    /// CSIStorageCapacities.
+    CSISTORAGECAPACITIES =
+        Resource::new(STORAGE, "v1", "csistoragecapacities", "csistoragecapacity",
+            "CSIStorageCapacity").returned();
+    /// StorageClasses.
+    STORAGECLASSES = Resource::new(STORAGE, "v1", "storageclasses", "storageclass", "StorageClass")
+        .cluster_wide().short(&["sc"]).returned();
+    /// VolumeAttachments.
+    VOLUMEATTACHMENTS =
+        Resource::new(STORAGE, "v1", "volumeattachments", "volumeattachment", "VolumeAttachment")
+            .cluster_wide().with(&[STATUS]).returned();
+    /// VolumeAttributesClasses.
+    VOLUMEATTRIBUTESCLASSES =
+        Resource::new(STORAGE, "v1", "volumeattributesclasses", "volumeattributesclass",
+            "VolumeAttributesClass").cluster_wide().short(&["vac"]).returned();
+
+    /// PriorityClasses.
+    PRIORITYCLASSES =
+        Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "priorityclass",
+            "PriorityClass").cluster_wide().short(&["pc"]).counted();
+
+    /// Leases.
+    LEASES = Resource::new("coordination.k8s.io", "v1", "leases", "lease", "Lease");
+
+    /// RuntimeClasses.
+    RUNTIMECLASSES =
+        Resource::new("node.k8s.io", "v1", "runtimeclasses", "runtimeclass", "RuntimeClass")
+            .cluster_wide();
+
+    /// EndpointSlices.
+    ENDPOINTSLICES =
+        Resource::new("discovery.k8s.io", "v1", "endpointslices", "endpointslice",
+            "EndpointSlice").counted();
+
+    /// DeviceClasses.
+    DEVICECLASSES = Resource::new(DRA, "v1", "deviceclasses", "deviceclass", "DeviceClass")
+        .cluster_wide().counted().returned();
+    /// ResourceClaims.
+    RESOURCECLAIMS = Resource::new(DRA, "v1", "resourceclaims", "resourceclaim", "ResourceClaim")
+        .with(&[STATUS]).returned();
+    /// ResourceClaimTemplates.
+    RESOURCECLAIMTEMPLATES =
+        Resource::new(DRA, "v1", "resourceclaimtemplates", "resourceclaimtemplate",
+            "ResourceClaimTemplate").returned();
+    /// ResourceSlices.
+    RESOURCESLICES = Resource::new(DRA, "v1", "resourceslices", "resourceslice", "ResourceSlice")
+        .cluster_wide().counted().returned()
+        .selected_by(&[
+            field("spec.nodeName", "/spec/nodeName"), field("spec.driver", "/spec/driver"),
+        ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_found_by_group_and_name_and_by_kind() {
+        assert_eq!(resource("", "pods"), Some(PODS));
+        assert_eq!(resource("apps", "pods"), None);
+        assert_eq!(of_kind("events.k8s.io/v1", "Event"), Some(EVENTS_V1));
+        assert_eq!(of_kind("events.k8s.io/v2", "Event"), None);
+    }
+
+    #[test]
+    fn no_resource_is_listed_twice() {
+        for (index, one) in ALL.iter().enumerate() {
+            assert!(!ALL[index + 1..].contains(one), "{}", one.qualified());
+        }
+    }
+
+    #[test]
+    fn both_groups_of_events_share_one_store() {
+        assert_eq!(EVENTS_V1.storage(), EVENTS);
+        assert_eq!(PODS.storage(), PODS);
+    }
+}

@@ -1,0 +1,132 @@
+//! What the path of a request leads to.
+
+use percent_encoding::percent_decode_str;
+
+use crate::resources::{self, NAMESPACES, Resource};
+
+/// A resource, its objects, or something beneath one of them. Absent parts are empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) resource: &'static Resource,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+}
+
+impl Route {
+    /// The route of a path; `None` if it leads to no resource that is served.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        let segments: Vec<String> = path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["api", version, rest @ ..] => Self::in_group("", version, rest),
+            ["apis", group, version, rest @ ..] => Self::in_group(group, version, rest),
+            _ => None,
+        }
+    }
+
+    fn in_group(group: &str, version: &str, rest: &[&str]) -> Option<Self> {
+        let (namespace, rest) = match rest {
+            ["namespaces", _, beneath] if NAMESPACES.subresource(beneath).is_some() => ("", rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+            _ => ("", rest),
+        };
+        let [plural, rest @ ..] = rest else { return None };
+        let resource = resources::resource(group, plural)?;
+        let (name, subresource) = match rest {
+            [] => ("", ""),
+            [name] => (*name, ""),
+            [name, subresource] => (*name, *subresource),
+            _ => return None,
+        };
+        let misplaced = match resource.namespaced {
+            true => namespace.is_empty() && !name.is_empty(),
+            false => !namespace.is_empty(),
+        };
+        let unknown = !subresource.is_empty() && resource.subresource(subresource).is_none();
+        if resource.version != version || misplaced || unknown {
+            return None;
+        }
+        Some(Self {
+            resource,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+        })
+    }
+
+    /// The verb of a request with this method, `None` if the route has no such method.
+    pub(crate) fn verb(&self, method: &str, watch: bool) -> Option<&'static str> {
+        let verb = match (method, self.name.is_empty()) {
+            ("GET", true) if watch => "watch",
+            ("GET", true) => "list",
+            ("GET", false) => "get",
+            ("POST", true) => "create",
+            ("POST", false) if !self.subresource.is_empty() => "create",
+            ("PUT", false) => "update",
+            ("PATCH", false) => "patch",
+            ("DELETE", true) => "deletecollection",
+            ("DELETE", false) => "delete",
+            _ => return None,
+        };
+        let known = match self.resource.subresource(&self.subresource) {
+            Some(subresource) => subresource.verbs,
+            None => self.resource.verbs(),
+        };
+        known.contains(&verb).then_some(verb)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_resources() {
+        let table = [
+            ("/api/v1/pods", Some(("pods", "", "", ""))),
+            ("/api/v1/namespaces/ns/pods", Some(("pods", "ns", "", ""))),
+            ("/api/v1/namespaces/ns/pods/p", Some(("pods", "ns", "p", ""))),
+            ("/api/v1/namespaces/ns/pods/p/binding", Some(("pods", "ns", "p", "binding"))),
+            ("/api/v1/namespaces/ns", Some(("namespaces", "", "ns", ""))),
+            ("/api/v1/namespaces/ns/status", Some(("namespaces", "", "ns", "status"))),
+            ("/apis/apps/v1/replicasets/", Some(("replicasets", "", "", ""))),
+            ("/api/v1/nodes/a%2Fb", Some(("nodes", "", "a/b", ""))),
+            ("/api/v1/pods/p", None),
+            ("/api/v1/namespaces/ns/nodes/n", None),
+            ("/api/v1/namespaces/ns/pods/p/nope", None),
+            ("/apis/apps/v2/replicasets", None),
+            ("/api/v1", None),
+            ("/healthz", None),
+        ];
+        for (path, wanted) in table {
+            let route = Route::of(path);
+            let found = route.as_ref().map(|route| {
+                let Route { resource, namespace, name, subresource } = route;
+                (resource.plural, namespace.as_str(), name.as_str(), subresource.as_str())
+            });
+            assert_eq!(found, wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn methods_are_verbs_if_the_resource_knows_them() {
+        let table = [
+            ("GET", "/api/v1/pods", Some("list")),
+            ("GET", "/api/v1/namespaces/ns/pods/p", Some("get")),
+            ("POST", "/api/v1/namespaces/ns/pods/p/binding", Some("create")),
+            ("GET", "/api/v1/namespaces/ns/pods/p/binding", None),
+            ("POST", "/api/v1/nodes/n0", None),
+            ("DELETE", "/api/v1/namespaces", None),
+            ("DELETE", "/api/v1/nodes", Some("deletecollection")),
+            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", None),
+        ];
+        for (method, path, verb) in table {
+            assert_eq!(Route::of(path).unwrap().verb(method, false), verb, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Objects as bytes.
+
+use bytes::Bytes;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
+
+use crate::resources::Resource;
+
+/// The object as JSON without `kind` and `apiVersion`, which lists leave out and other answers put
+/// in front.
+pub(super) fn body(object: &Value) -> Bytes {
+    let mut bytes = Vec::with_capacity(1024);
+    let mut serializer = serde_json::Serializer::new(&mut bytes);
+    write_body(object, &mut serializer).expect("a value is always written to memory");
+    bytes.into()
+}
+
+fn write_body<S: Serializer>(object: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    for (key, value) in object.as_object().into_iter().flatten() {
+        if key != "kind" && key != "apiVersion" {
+            map.serialize_entry(key, value)?;
+        }
+    }
+    map.end()
+}
+
+/// Appends the whole object: kind, apiVersion, and a body of [`body`].
+pub(super) fn write_object(to: &mut Vec<u8>, resource: &Resource, body: &[u8]) {
+    let api_version = resource.api_version();
+    let head = format!(r#"{{"kind":"{}","apiVersion":"{api_version}""#, resource.kind);
+    to.extend_from_slice(head.as_bytes());
+    let rest = body.strip_prefix(b"{").unwrap_or(body);
+    if rest != b"}" {
+        to.push(b',');
+    }
+    to.extend_from_slice(rest);
+}
+
+/// A watch event of an object that is written already.
+pub(super) fn frame(event: &str, object: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(object.len() + 40);
+    line.extend_from_slice(format!(r#"{{"type":"{event}","object":"#).as_bytes());
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    line.into()
+}

@@ -1,0 +1,231 @@
+//! Lists: which version of the collection, which objects of it, and how many at a time.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::Store;
+use super::collection::{Collection, Stored};
+use crate::api::Request;
+use crate::resources::Resource;
+use crate::selector::Selection;
+use crate::status::{Cause, Status};
+
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+/// The version in a token whose rest of a list is read as it is now.
+const INCONSISTENT: i64 = -1;
+
+/// What a list asks for.
+#[derive(Debug, Clone)]
+pub(super) struct ListOptions {
+    pub(super) selection: Selection,
+    limit: Option<usize>,
+    from: Start,
+}
+
+/// Which state of the collection a list shows.
+#[derive(Debug, Clone)]
+enum Start {
+    /// The state now; also what any version or one not older than a past one gets.
+    Latest,
+    /// The state now, which must not be older than this.
+    NotOlderThan(u64),
+    /// The state at this version.
+    Exact(u64),
+    /// The rest of an earlier list.
+    Continue(Token),
+}
+
+/// The content of `metadata.continue`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Token {
+    #[serde(rename = "v")]
+    format: String,
+    #[serde(rename = "rv")]
+    version: i64,
+    /// The first key that may come, after a slash.
+    start: String,
+}
+
+/// Some objects of a list.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) items: Vec<Stored>,
+    pub(super) version: u64,
+    /// `metadata.continue`, empty at the end.
+    pub(super) next: String,
+    /// `metadata.remainingItemCount`, known if nothing is selected.
+    pub(super) remaining: Option<usize>,
+}
+
+impl ListOptions {
+    pub(super) fn of(resource: &Resource, request: &Request) -> Result<Self, Status> {
+        let text = |name| request.parameter(name).unwrap_or_default();
+        let selection = Selection::parse(resource, text("labelSelector"), text("fieldSelector"))?;
+        let limit = text("limit").parse().ok().filter(|limit| *limit > 0);
+        let (version, token) = (text("resourceVersion"), text("continue"));
+        let from = match (token, version) {
+            ("", _) => Start::of(version, text("resourceVersionMatch"), limit.is_some())?,
+            (token, "" | "0") => Start::Continue(Token::decode(token)?),
+            _ => {
+                let why = "specifying resource version is not allowed when using continue";
+                return Err(Status::bad_request(why));
+            }
+        };
+        // A list at any version comes from the cache of an API server, which knows no limit.
+        let any = version == "0" && matches!(from, Start::Latest);
+        Ok(Self { selection, limit: if any { None } else { limit }, from })
+    }
+
+    /// All objects as they are now.
+    pub(super) fn everything(selection: Selection) -> Self {
+        Self { selection, limit: None, from: Start::Latest }
+    }
+}
+
+impl Start {
+    /// The rules for `resourceVersion` and `resourceVersionMatch` of a list.
+    fn of(version: &str, matching: &str, limited: bool) -> Result<Self, Status> {
+        let refuse = |why: &str| {
+            Err(Status::invalid_options(
+                "ListOptions",
+                Cause::forbidden("resourceVersionMatch", why),
+            ))
+        };
+        match (parse_version(version)?, matching) {
+            (None, "") | (Some(0), "" | "NotOlderThan") => Ok(Self::Latest),
+            (None, _) => {
+                refuse("resourceVersionMatch is forbidden unless resourceVersion is provided")
+            }
+            (Some(0), "Exact") => {
+                refuse("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+            }
+            (Some(version), "") if limited => Ok(Self::Exact(version)),
+            (Some(version), "Exact") => Ok(Self::Exact(version)),
+            (Some(version), "" | "NotOlderThan") => Ok(Self::NotOlderThan(version)),
+            (Some(_), other) => Err(Status::invalid_options(
+                "ListOptions",
+                Cause::not_supported(
+                    "resourceVersionMatch",
+                    &other.into(),
+                    &["", "Exact", "NotOlderThan"],
+                ),
+            )),
+        }
+    }
+}
+
+/// A `resourceVersion` parameter; `None` if it is not given.
+pub(super) fn parse_version(text: &str) -> Result<Option<u64>, Status> {
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            let why = "resourceVersion must be an unsigned integer";
+            Status::invalid_options(
+                "ListOptions",
+                Cause::invalid("resourceVersion", &text.into(), why),
+            )
+        }),
+    }
+}
+
+impl Token {
+    /// The token of what comes after `key`.
+    fn after(key: &str, version: i64) -> Self {
+        Self { format: TOKEN_VERSION.to_owned(), version, start: format!("/{key}\0") }
+    }
+
+    fn encode(&self) -> String {
+        let json = serde_json::to_vec(self).expect("strings and a number are always written");
+        URL_SAFE_NO_PAD.encode(json)
+    }
+
+    fn decode(text: &str) -> Result<Self, Status> {
+        let refuse = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let json = URL_SAFE_NO_PAD.decode(text).map_err(|error| refuse(&error.to_string()))?;
+        let token: Self =
+            serde_json::from_slice(&json).map_err(|error| refuse(&error.to_string()))?;
+        if token.format != TOKEN_VERSION || !token.start.starts_with('/') {
+            return Err(refuse("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        Ok(token)
+    }
+
+    /// The first key that may come.
+    fn key(&self) -> &str {
+        self.start.strip_prefix('/').unwrap_or(&self.start)
+    }
+}
+
+impl Store {
+    /// The objects that `options` ask for, of one namespace or of all if `namespace` is empty.
+    pub(super) fn list(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<Page, Status> {
+        let collection = self.collection(resource).ok_or_else(Status::method_not_allowed)?;
+        let version = self.version_of(collection, &options.from)?;
+        let from = match &options.from {
+            Start::Continue(token) => token.key(),
+            _ => "",
+        };
+        let overlay = collection.overlay(version);
+        let mut objects = collection.range_at(namespace, from, &overlay);
+        let limit = options.limit.unwrap_or(usize::MAX);
+        let mut page = Page { items: Vec::new(), version, next: String::new(), remaining: None };
+        let mut last = "";
+        while let Some((key, stored)) = objects.next() {
+            if !options.selection.matches(&stored.object) {
+                continue;
+            }
+            if page.items.len() == limit {
+                let token = i64::try_from(version).unwrap_or(i64::MAX);
+                page.next = Token::after(last, token).encode();
+                page.remaining =
+                    options.selection.is_everything().then(|| 1 + objects.by_ref().count());
+                break;
+            }
+            page.items.push(stored.clone());
+            last = key;
+        }
+        Ok(page)
+    }
+
+    /// The version whose state a list shows.
+    fn version_of(&self, collection: &Collection, from: &Start) -> Result<u64, Status> {
+        match from {
+            Start::Exact(wanted) | Start::NotOlderThan(wanted) if *wanted > self.version => {
+                Err(Status::version_too_large(*wanted, self.version))
+            }
+            Start::Latest | Start::NotOlderThan(_) => Ok(self.version),
+            Start::Exact(wanted) if collection.remembers(*wanted) => Ok(*wanted),
+            Start::Exact(_) => {
+                Err(Status::expired("The resourceVersion for the provided list is too old."))
+            }
+            Start::Continue(token) => match u64::try_from(token.version) {
+                Err(_) => Ok(self.version),
+                Ok(wanted) if wanted > self.version => {
+                    Err(Status::version_too_large(wanted, self.version))
+                }
+                Ok(wanted) if collection.remembers(wanted) => Ok(wanted),
+                Ok(_) => Err(token_expired(token)),
+            },
+        }
+    }
+}
+
+/// The token's state is gone; the rest of the list can be had as it is now.
+fn token_expired(token: &Token) -> Status {
+    let fresh = Token { version: INCONSISTENT, ..token.clone() };
+    let message = "The provided continue parameter is too old to display a consistent list \
+                   result. You can start a new list without the continue parameter, or use the \
+                   continue token in this response to retrieve the remainder of the results. \
+                   Continuing with the provided token results in an inconsistent list - objects \
+                   that were created, modified, or deleted between the time the first chunk was \
+                   returned and now may show up in the list.";
+    Status { continue_token: Some(fresh.encode()), ..Status::expired(message) }
+}

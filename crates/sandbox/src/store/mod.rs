@@ -1,0 +1,160 @@
+//! The API in memory: a value that answers requests, keeps history and feeds watches.
+//!
+//! Nothing here reads a clock or a random source: time is an argument, and UIDs and generated names
+//! come from a seeded generator, so that equal requests give equal answers.
+
+mod collection;
+mod decode;
+mod delete;
+mod encoding;
+mod identity;
+mod list;
+mod namespaces;
+mod representation;
+mod serve;
+mod watch;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use framework::Time;
+use serde_json::{Value, json};
+
+pub use collection::{Change, ChangeKind};
+pub use delete::{DeleteOptions, Propagation};
+
+use crate::api::WatchId;
+use crate::authorization::{Policy, bootstrap_policy};
+use crate::metadata::{self, name, namespace};
+use crate::resources::{self, NAMESPACES, PRIORITYCLASSES, Resource};
+use collection::{Collection, key};
+use identity::Identities;
+use watch::Watch;
+
+/// A Kubernetes API in memory.
+#[derive(Debug)]
+pub struct Store {
+    collections: BTreeMap<(&'static str, &'static str), Collection>,
+    /// The resourceVersion of the latest write; there is one sequence for all resources.
+    version: u64,
+    identities: Identities,
+    watches: BTreeMap<WatchId, Watch>,
+    next_watch: u64,
+    /// Namespaces that go once they are empty.
+    terminating: BTreeSet<String>,
+    /// RBAC as compiled from the objects; forgotten when one of them changes.
+    policy: OnceLock<Policy>,
+}
+
+impl Store {
+    /// A store with what every cluster has: the system namespaces, the system priority classes and
+    /// the default RBAC policy.
+    pub fn new(seed: u64, now: Time) -> Self {
+        let stored = resources::ALL.iter().filter(|resource| resource.stored);
+        let mut store = Self {
+            collections: stored.map(|resource| (id(resource), Collection::default())).collect(),
+            version: 1,
+            identities: Identities::new(seed),
+            watches: BTreeMap::new(),
+            next_watch: 1,
+            terminating: BTreeSet::new(),
+            policy: OnceLock::new(),
+        };
+        for (resource, object) in bootstrap_objects() {
+            let created = store.create(resource, object, now);
+            debug_assert!(created.is_ok(), "{created:?}");
+        }
+        store
+    }
+
+    /// The version of the latest write.
+    pub fn resource_version(&self) -> u64 {
+        self.version
+    }
+
+    /// The object of this name; `namespace` is empty for resources without one.
+    pub fn get(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&Arc<Value>> {
+        let stored = self.collection(resource)?.get(&key(namespace, name))?;
+        Some(&stored.object)
+    }
+
+    /// All objects of a resource in key order.
+    pub fn objects(&self, resource: &'static Resource) -> impl Iterator<Item = &Arc<Value>> {
+        self.collection(resource)
+            .into_iter()
+            .flat_map(Collection::iter)
+            .map(|stored| &stored.object)
+    }
+
+    /// What happened to objects of a resource after `version`, oldest first. Only the latest
+    /// 100,000 changes of a resource are kept.
+    pub fn changes_since(
+        &self,
+        resource: &'static Resource,
+        version: u64,
+    ) -> impl Iterator<Item = &Change> {
+        let collection = self.collection(resource);
+        collection.into_iter().flat_map(move |collection| collection.changes_since(version))
+    }
+
+    /// Forgets the history before now, as far as clients are concerned: watches from older versions
+    /// and tokens of older lists are expired.
+    pub fn compact(&mut self) {
+        for collection in self.collections.values_mut() {
+            collection.compact(self.version);
+        }
+    }
+
+    /// RBAC as the objects in the store have it.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.policy.get_or_init(|| Policy::of(self))
+    }
+
+    fn collection(&self, resource: &'static Resource) -> Option<&Collection> {
+        self.collections.get(&id(resource.storage()))
+    }
+
+    /// Takes a write in under the next version, which it also writes into the object.
+    fn record(
+        &mut self,
+        resource: &'static Resource,
+        kind: ChangeKind,
+        mut object: Value,
+    ) -> Arc<Value> {
+        self.version += 1;
+        metadata::set(&mut object, "resourceVersion", self.version.to_string());
+        let object = Arc::new(object);
+        let key = key(namespace(&object), name(&object));
+        if resource.group == resources::ROLES.group {
+            self.policy.take();
+        }
+        self.collections.entry(id(resource.storage())).or_default().record(
+            &key,
+            kind,
+            object.clone(),
+            self.version,
+        );
+        object
+    }
+}
+
+fn id(resource: &'static Resource) -> (&'static str, &'static str) {
+    (resource.group, resource.plural)
+}
+
+fn bootstrap_objects() -> Vec<(&'static Resource, Value)> {
+    const SYSTEM_CLASSES: [(&str, i64); 2] =
+        [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+    let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"]
+        .map(|name| (NAMESPACES, json!({"metadata": {"name": name}})));
+    let classes = SYSTEM_CLASSES.map(|(name, value)| {
+        (PRIORITYCLASSES, json!({"metadata": {"name": name}, "value": value}))
+    });
+    namespaces.into_iter().chain(classes).chain(bootstrap_policy()).collect()
+}

@@ -1,0 +1,317 @@
+//! Requests: authorized, carried out, answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use framework::Time;
+use serde_json::{Value, json};
+
+use super::Store;
+use super::collection::{Stored, key};
+use super::decode::{self, Decoded};
+use super::list::{ListOptions, Page};
+use super::representation::Representation;
+use super::write::{Part, Target};
+use crate::api::{Answer, Request, Response};
+use crate::authorization::{self, Attributes};
+use crate::metadata;
+use crate::patch;
+use crate::resources::{EVENTS_V1, NAMESPACES, Resource};
+use crate::route::Route;
+use crate::status::{Cause, Status};
+use crate::{discovery, events, subresources};
+
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A request about a resource, on its way.
+struct Call<'a> {
+    route: Route,
+    verb: &'static str,
+    request: &'a Request,
+    now: Time,
+}
+
+impl Store {
+    /// Answers a request as an API server does: who may, the verb, and the form of the answer.
+    pub fn serve(&mut self, request: &Request, now: Time) -> Answer {
+        let answer = match Route::of(&request.path) {
+            Some(route) => self.serve_resource(route, request, now),
+            None => self.serve_path(request).map(Answer::Whole),
+        };
+        answer.unwrap_or_else(|status| Answer::Whole(status.response()))
+    }
+
+    fn serve_path(&self, request: &Request) -> Result<Response, Status> {
+        let verb = request.method.to_ascii_lowercase();
+        let target = authorization::Target::Path(&request.path);
+        authorization::check(self, &request.user, &Attributes { verb: &verb, target })?;
+        discovery::serve(request)
+    }
+
+    fn serve_resource(
+        &mut self,
+        route: Route,
+        request: &Request,
+        now: Time,
+    ) -> Result<Answer, Status> {
+        let verb = route.verb(&request.method, request.flag("watch"));
+        let verb = verb.ok_or_else(Status::method_not_allowed)?;
+        self.authorize(&route, verb, request)?;
+        let call = Call { route, verb, request, now };
+        if verb == "watch" {
+            let Route { resource, namespace, .. } = &call.route;
+            return self.watch(resource, namespace, request, now).map(Answer::Watch);
+        }
+        self.serve_call(&call).map(Answer::Whole)
+    }
+
+    fn authorize(&self, route: &Route, verb: &str, request: &Request) -> Result<(), Status> {
+        let Route { resource, namespace, name, subresource } = route;
+        let target = authorization::Target::Resource {
+            group: resource.group,
+            resource: resource.plural,
+            subresource,
+            namespace: if *resource == NAMESPACES { name } else { namespace },
+            name,
+        };
+        authorization::check(self, &request.user, &Attributes { verb, target })
+    }
+
+    fn serve_call(&mut self, call: &Call<'_>) -> Result<Response, Status> {
+        let Route { resource, namespace, name, subresource } = &call.route;
+        match (subresource.as_str(), resource.stored) {
+            ("", true) => {}
+            ("status", true) => return self.serve_status(call),
+            _ => {
+                let (request, now) = (call.request, call.now);
+                return subresources::serve(
+                    self,
+                    resource,
+                    namespace,
+                    name,
+                    subresource,
+                    request,
+                    now,
+                );
+            }
+        }
+        match call.verb {
+            "get" => self.serve_get(call),
+            "list" => self.serve_list(call),
+            "create" => self.serve_create(call),
+            "update" => self.serve_update(call, Part::Main),
+            "patch" => self.serve_patch(call, Part::Main),
+            "delete" => self.serve_delete(call),
+            "deletecollection" => self.serve_delete_collection(call),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    fn serve_status(&mut self, call: &Call<'_>) -> Result<Response, Status> {
+        match call.verb {
+            "get" => self.serve_get(call),
+            "update" => self.serve_update(call, Part::Status),
+            "patch" => self.serve_patch(call, Part::Status),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    fn serve_get(&self, call: &Call<'_>) -> Result<Response, Status> {
+        let Route { resource, namespace, name, .. } = &call.route;
+        let object = self.get(resource, namespace, name);
+        let object = object.ok_or_else(|| Status::not_found(resource, name))?;
+        self.answer(call, 200, object)
+    }
+
+    fn serve_list(&self, call: &Call<'_>) -> Result<Response, Status> {
+        let Route { resource, namespace, .. } = &call.route;
+        let representation = Representation::negotiate(call.request)?;
+        let options = ListOptions::of(resource, call.request)?;
+        let page = self.list(resource, namespace, &options)?;
+        Ok(whole(200, representation, representation.list(resource, &page, call.now)))
+    }
+
+    fn serve_create(&mut self, call: &Call<'_>) -> Result<Response, Status> {
+        let Route { resource, namespace, .. } = &call.route;
+        let (resource, request) = (*resource, call.request);
+        if resource.namespaced && namespace.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        let Decoded { mut object, warnings } = decode::object(resource, request)?;
+        place(resource, namespace, &mut object)?;
+        let created = self.create_for(call, object)?;
+        Ok(Response { warnings, ..self.answer(call, 201, &created)? })
+    }
+
+    /// Creates what a client sent, or only says what would be if it is a dry run.
+    fn create_for(&mut self, call: &Call<'_>, object: Value) -> Result<Arc<Value>, Status> {
+        let object = as_stored(call.route.resource, object);
+        match call.is_dry_run() {
+            true => self.admit(call.route.resource, object, call.now).map(Arc::new),
+            false => self.create(call.route.resource, object, call.now),
+        }
+    }
+
+    fn serve_update(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
+        let resource = call.route.resource;
+        let Decoded { object, warnings } = decode::object(resource, call.request)?;
+        let updated =
+            self.update(call.target(part), call.is_dry_run(), |_| Ok(as_stored(resource, object)))?;
+        Ok(Response { warnings, ..self.answer(call, 200, &updated)? })
+    }
+
+    fn serve_patch(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
+        let (resource, request) = (call.route.resource, call.request);
+        if decode::media_type(&request.content_type) == APPLY {
+            return self.serve_apply(call, part);
+        }
+        let mut warnings = Vec::new();
+        let patched = self.update(call.target(part), call.is_dry_run(), |current| {
+            let current = as_served(resource, current);
+            let mut patched = patch::apply_patch(&current, &request.content_type, &request.body)?;
+            warnings = decode::check_fields(resource, request, &mut patched, &[])?;
+            Ok(as_stored(resource, patched))
+        })?;
+        Ok(Response { warnings, ..self.answer(call, 200, &patched)? })
+    }
+
+    /// Server-side apply, which creates what is not there.
+    fn serve_apply(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
+        let Route { resource, namespace, name, .. } = &call.route;
+        let resource = *resource;
+        let Decoded { object: applied, warnings } = decode::applied(resource, call.request)?;
+        let manager = call.request.parameter("fieldManager").unwrap_or_default();
+        if manager.is_empty() {
+            let why = "is required for apply patch";
+            return Err(Status::invalid_options(
+                "PatchOptions",
+                Cause::required("fieldManager", why),
+            ));
+        }
+        let force = call.request.flag("force");
+        if self.get(resource, namespace, name).is_none() && part == Part::Main {
+            let mut object = patch::apply::apply(None, &applied, manager, force)?;
+            place(resource, namespace, &mut object)?;
+            metadata::set(&mut object, "name", name.as_str());
+            let created = self.create_for(call, object)?;
+            return Ok(Response { warnings, ..self.answer(call, 201, &created)? });
+        }
+        let updated = self.update(call.target(part), call.is_dry_run(), |current| {
+            let current = as_served(resource, current);
+            let wanted = patch::apply::apply(Some(&current), &applied, manager, force)?;
+            Ok(as_stored(resource, wanted))
+        })?;
+        Ok(Response { warnings, ..self.answer(call, 200, &updated)? })
+    }
+
+    fn serve_delete(&mut self, call: &Call<'_>) -> Result<Response, Status> {
+        let Route { resource, namespace, name, .. } = &call.route;
+        let options = decode::delete_options(call.request)?;
+        let last = self.delete(resource, namespace, name, &options, call.now)?;
+        if resource.returns_deleted || self.get(resource, namespace, name).is_some() {
+            return self.answer(call, 200, &last);
+        }
+        let representation = Representation::negotiate(call.request)?;
+        let mut details = json!({
+            "name": name, "kind": resource.plural, "uid": metadata::uid(&last),
+        });
+        if !resource.group.is_empty() {
+            details["group"] = resource.group.into();
+        }
+        let success = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": details,
+        });
+        Ok(whole(200, representation, representation.value(&success)))
+    }
+
+    fn serve_delete_collection(&mut self, call: &Call<'_>) -> Result<Response, Status> {
+        let Route { resource, namespace, .. } = &call.route;
+        let representation = Representation::negotiate(call.request)?;
+        let options = decode::delete_options(call.request)?;
+        let page = self.list(resource, namespace, &ListOptions::of(resource, call.request)?)?;
+        for stored in &page.items {
+            let (namespace, name) =
+                (metadata::namespace(&stored.object), metadata::name(&stored.object));
+            self.delete(resource, namespace, name, &options, call.now)?;
+        }
+        Ok(whole(200, representation, representation.list(resource, &page, call.now)))
+    }
+
+    /// The answer with an object, in the form that the request accepts.
+    fn answer(&self, call: &Call<'_>, code: u16, object: &Arc<Value>) -> Result<Response, Status> {
+        let resource = call.route.resource;
+        let representation = Representation::negotiate(call.request)?;
+        let stored = self.stored(resource, object);
+        Ok(whole(code, representation, representation.object(resource, &stored, call.now)))
+    }
+
+    /// The object with its bytes, which are shared if the store still has this version.
+    fn stored(&self, resource: &'static Resource, object: &Arc<Value>) -> Stored {
+        let key = key(metadata::namespace(object), metadata::name(object));
+        let current = self.collection(resource).and_then(|collection| collection.get(&key));
+        match current.filter(|stored| Arc::ptr_eq(&stored.object, object)) {
+            Some(stored) => stored.clone(),
+            None => Stored::new(object.clone()),
+        }
+    }
+}
+
+impl Call<'_> {
+    fn target(&self, part: Part) -> Target<'_> {
+        let Route { resource, namespace, name, .. } = &self.route;
+        Target { resource, namespace, name, part }
+    }
+
+    fn is_dry_run(&self) -> bool {
+        decode::is_dry_run(self.request)
+    }
+}
+
+impl Page {
+    /// `metadata` of the list.
+    pub(super) fn metadata(&self) -> Value {
+        let mut metadata = json!({"resourceVersion": self.version.to_string()});
+        if !self.next.is_empty() {
+            metadata["continue"] = self.next.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        metadata
+    }
+}
+
+/// Puts an object into the namespace of the path.
+fn place(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+    let own = metadata::namespace(object);
+    if !own.is_empty() && own != namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the \
+                   request";
+        return Err(Status::bad_request(why));
+    }
+    if resource.namespaced {
+        metadata::set(object, "namespace", namespace);
+    }
+    Ok(())
+}
+
+/// The object as it is kept.
+fn as_stored(resource: &'static Resource, object: Value) -> Value {
+    if resource == EVENTS_V1 { events::to_core(object) } else { object }
+}
+
+/// The object as clients of this resource see it.
+fn as_served(resource: &'static Resource, object: &Value) -> Value {
+    if resource == EVENTS_V1 { events::from_core(object) } else { object.clone() }
+}
+
+fn whole(status: u16, representation: Representation, body: Bytes) -> Response {
+    Response {
+        status,
+        content_type: representation.content_type(),
+        retry_after: None,
+        warnings: Vec::new(),
+        body,
+    }
+}

@@ -1,0 +1,276 @@
+//! Writes: create, update, and what an API server fills in and refuses on the way.
+
+use std::sync::Arc;
+
+use framework::Time;
+use serde_json::{Map, Value};
+
+use super::collection::ChangeKind;
+use super::{Store, namespaces};
+use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
+use crate::object::{is_terminating, text, timestamp};
+use crate::resources::{NAMESPACES, NODES, PODS, PRIORITYCLASSES, Resource};
+use crate::status::Status;
+use crate::{defaults, priority, validate};
+
+/// Metadata that only the server writes.
+const SYSTEM_METADATA: [&str; 6] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "uid",
+];
+
+/// Generated names that are taken before the server gives up.
+const NAME_ATTEMPTS: usize = 8;
+
+/// What of an object an update writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All but the status, if that has a subresource.
+    Main,
+    /// The status alone.
+    Status,
+}
+
+/// The object of a write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) resource: &'static Resource,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) part: Part,
+}
+
+impl Store {
+    /// Creates an object as a POST does: names, defaults, admission, validation. `namespace`
+    /// defaults to `default`.
+    ///
+    /// # Errors
+    /// What the API server says: 409 if the name is taken, 422 if a rule is broken, 403 if
+    /// admission refuses, 404 if the namespace is missing.
+    pub fn create(
+        &mut self,
+        resource: &'static Resource,
+        object: Value,
+        now: Time,
+    ) -> Result<Arc<Value>, Status> {
+        let object = self.admit(resource, object, now)?;
+        Ok(self.record(resource, ChangeKind::Added, object))
+    }
+
+    /// The object as a creation would store it, without its version.
+    pub(super) fn admit(
+        &mut self,
+        resource: &'static Resource,
+        mut object: Value,
+        now: Time,
+    ) -> Result<Value, Status> {
+        if !metadata::resource_version(&object).is_empty() {
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(Status::internal(why));
+        }
+        let storage = resource.storage();
+        metadata::set_kind(&mut object, storage);
+        self.identify(resource, &mut object, now);
+        self.admit_to_namespace(resource, &object)?;
+        defaults::complete(storage, &mut object, now);
+        if resource == NAMESPACES {
+            namespaces::complete(&mut object);
+        }
+        if resource == PODS {
+            self.admit_priority(&mut object)?;
+        }
+        validate::create(storage, &object)?;
+        match self.get(resource, namespace(&object), name(&object)) {
+            Some(_) => Err(Status::already_exists(resource, name(&object))),
+            None => Ok(object),
+        }
+    }
+
+    /// Gives a pod the priority of its class, or of the class that is everybody's default.
+    fn admit_priority(&self, pod: &mut Value) -> Result<(), Status> {
+        let class = self.get(PRIORITYCLASSES, "", text(pod, "/spec/priorityClassName"));
+        let mut classes = self.objects(PRIORITYCLASSES);
+        let default = classes.find(|class| class.get("globalDefault") == Some(&true.into()));
+        priority::admit(class.map(|class| &**class), default.map(|class| &**class), pod)
+    }
+
+    /// Writes the metadata that the server decides.
+    fn identify(&mut self, resource: &'static Resource, object: &mut Value, now: Time) {
+        let uid = self.identities.uid();
+        let metadata = metadata_mut(object);
+        for field in SYSTEM_METADATA {
+            metadata.remove(field);
+        }
+        metadata.insert("uid".to_owned(), uid.into());
+        let created = timestamp(now);
+        metadata.insert("creationTimestamp".to_owned(), created.into());
+        if resource.generation {
+            metadata.insert("generation".to_owned(), 1.into());
+        }
+        if !resource.namespaced {
+            metadata.remove("namespace");
+        } else if metadata.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty) {
+            metadata.insert("namespace".to_owned(), "default".into());
+        }
+        self.generate_name(resource, object);
+    }
+
+    /// Gives an object without a name one that starts with its `generateName`.
+    fn generate_name(&mut self, resource: &'static Resource, object: &mut Value) {
+        let base = text(object, "/metadata/generateName").to_owned();
+        if base.is_empty() || !name(object).is_empty() {
+            return;
+        }
+        for _ in 0..NAME_ATTEMPTS {
+            let candidate = self.identities.name(&base);
+            let free = self.get(resource, namespace(object), &candidate).is_none();
+            metadata::set(object, "name", candidate);
+            if free {
+                break;
+            }
+        }
+    }
+
+    /// Changes an object past validation, as controllers, kubelets and subresources do. A write
+    /// that changes nothing is none; one that changes the spec counts up the generation.
+    ///
+    /// # Errors
+    /// 404 without such an object, and what `change` says.
+    pub fn modify(
+        &mut self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        _now: Time,
+        change: impl FnOnce(&mut Value) -> Result<(), Status>,
+    ) -> Result<Arc<Value>, Status> {
+        let current = self.get(resource, namespace, name).cloned();
+        let current = current.ok_or_else(|| Status::not_found(resource, name))?;
+        let mut object = Value::clone(&current);
+        change(&mut object)?;
+        Ok(self.settle(resource, &current, object))
+    }
+
+    /// Updates an object as a PUT or PATCH does. `change` makes the wanted object out of the
+    /// current one.
+    pub(super) fn update(
+        &mut self,
+        target: Target<'_>,
+        dry_run: bool,
+        change: impl FnOnce(&Value) -> Result<Value, Status>,
+    ) -> Result<Arc<Value>, Status> {
+        let Target { resource, namespace, name, part } = target;
+        let current = self.get(resource, namespace, name).cloned();
+        let current = current.ok_or_else(|| Status::not_found(resource, name))?;
+        let mut wanted = change(&current)?;
+        check_preconditions(target, &current, &wanted)?;
+        keep_what_is_not_written(resource, part, &current, &mut wanted);
+        defaults::set_defaults(resource.storage(), &mut wanted);
+        validate::update(resource.storage(), &current, &wanted)?;
+        if dry_run {
+            return Ok(Arc::new(wanted));
+        }
+        Ok(self.settle(resource, &current, wanted))
+    }
+
+    /// Stores what an object becomes, or removes it if it only waited for its last finalizer.
+    fn settle(
+        &mut self,
+        resource: &'static Resource,
+        current: &Arc<Value>,
+        mut object: Value,
+    ) -> Arc<Value> {
+        if object == **current {
+            return current.clone();
+        }
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        if let (Some(generation), true) = (generation, spec_differs(resource, current, &object)) {
+            metadata::set(&mut object, "generation", generation + 1);
+        }
+        if is_finished(&object) {
+            return self.remove(resource, object);
+        }
+        self.record(resource, ChangeKind::Modified, object)
+    }
+}
+
+/// The name, the UID and the version must be those of the current object, as far as they are given.
+fn check_preconditions(target: Target<'_>, current: &Value, wanted: &Value) -> Result<(), Status> {
+    let Target { resource, namespace, name, .. } = target;
+    let given = |wanted: &str, current: &str| !wanted.is_empty() && wanted != current;
+    if given(metadata::name(wanted), name) {
+        let given = metadata::name(wanted);
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    let (uid, found) = (metadata::uid(wanted), metadata::uid(current));
+    if given(uid, found) {
+        return Err(Status::uid_mismatch(resource, namespace, name, uid, found));
+    }
+    if given(metadata::resource_version(wanted), metadata::resource_version(current)) {
+        return Err(Status::modified(resource, name));
+    }
+    Ok(())
+}
+
+/// Copies from the current object what this write may not touch.
+fn keep_what_is_not_written(
+    resource: &'static Resource,
+    part: Part,
+    current: &Value,
+    wanted: &mut Value,
+) {
+    metadata::set_kind(wanted, resource.storage());
+    let kept = ["name", "namespace", "generateName", "resourceVersion"];
+    for field in SYSTEM_METADATA.iter().chain(&kept) {
+        copy(&current["metadata"], metadata_mut(wanted), field);
+    }
+    match part {
+        Part::Main if resource.has_status() => copy(current, fields_mut(wanted), "status"),
+        Part::Main => {}
+        Part::Status => *wanted = with_status_of(resource, current, wanted),
+    }
+}
+
+/// The current object with the status of `wanted`. Through the status of pods, nodes and
+/// namespaces, labels and annotations can be written, too.
+fn with_status_of(resource: &'static Resource, current: &Value, wanted: &Value) -> Value {
+    let mut object = current.clone();
+    copy(wanted, fields_mut(&mut object), "status");
+    if [PODS, NODES, NAMESPACES].contains(&resource) {
+        for field in ["labels", "annotations", "finalizers"] {
+            copy(&wanted["metadata"], metadata_mut(&mut object), field);
+        }
+    }
+    object
+}
+
+/// Makes `field` in `to` what it is in `from`, absent if it is absent there.
+fn copy(from: &Value, to: &mut Map<String, Value>, field: &str) {
+    match from.get(field) {
+        Some(value) => to.insert(field.to_owned(), value.clone()),
+        None => to.remove(field),
+    };
+}
+
+/// Whether what is wanted changed. Being bound is no change of what a pod wants.
+fn spec_differs(resource: &'static Resource, old: &Value, new: &Value) -> bool {
+    let counts = |(field, _): &(&String, &Value)| resource != PODS || *field != "nodeName";
+    match (old.get("spec"), new.get("spec")) {
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            !old.iter().filter(counts).eq(new.iter().filter(counts))
+        }
+        (old, new) => old != new,
+    }
+}
+
+/// Whether the object is marked as deleted and nobody has to finish first.
+fn is_finished(object: &Value) -> bool {
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    is_terminating(object) && !metadata::has_finalizers(object) && grace.unwrap_or(0) == 0
+}

@@ -1,0 +1,178 @@
+//! Columns, and which kind has which.
+
+use framework::Time;
+use serde_json::{Value, json};
+
+use super::{age, descriptions, node, pod, storage, workloads};
+use crate::object::text;
+use crate::resources::Resource;
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
+    name: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    description: &'static str,
+    /// 1 for columns that only `-o wide` shows.
+    priority: u8,
+    /// The cell of an object.
+    pub(super) cell: fn(&Value, Time) -> Value,
+}
+
+impl Column {
+    /// A column of text.
+    pub(super) const fn text(
+        name: &'static str,
+        description: &'static str,
+        cell: fn(&Value, Time) -> Value,
+    ) -> Self {
+        Self { name, kind: "string", format: "", description, priority: 0, cell }
+    }
+
+    /// A column of whole numbers.
+    pub(super) const fn integer(
+        name: &'static str,
+        description: &'static str,
+        cell: fn(&Value, Time) -> Value,
+    ) -> Self {
+        Self { kind: "integer", ..Self::text(name, description, cell) }
+    }
+
+    /// A column of truth values.
+    pub(super) const fn boolean(
+        name: &'static str,
+        description: &'static str,
+        cell: fn(&Value, Time) -> Value,
+    ) -> Self {
+        Self { kind: "boolean", ..Self::text(name, description, cell) }
+    }
+
+    /// The same, shown with `-o wide` only.
+    pub(super) const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+
+    /// The same with other cells.
+    pub(super) const fn showing(self, cell: fn(&Value, Time) -> Value) -> Self {
+        Self { cell, ..self }
+    }
+
+    /// Its entry in `columnDefinitions`.
+    pub(super) fn definition(&self) -> Value {
+        json!({
+            "name": self.name, "type": self.kind, "format": self.format,
+            "description": self.description, "priority": self.priority,
+        })
+    }
+}
+
+/// The name.
+pub(super) const NAME: Column = Column {
+    format: "name",
+    ..Column::text("Name", descriptions::NAME, |object, _| text(object, "/metadata/name").into())
+};
+
+/// Time since the creation.
+pub(super) const AGE: Column = Column::text("Age", descriptions::AGE, |object, now| {
+    age::since(&object["metadata"]["creationTimestamp"], now).into()
+});
+
+/// What the kinds without columns of their own have.
+const OTHERS: &[Column] = &[
+    NAME,
+    Column {
+        kind: "date",
+        ..Column::text("Created At", descriptions::AGE, |object, _| {
+            object["metadata"]["creationTimestamp"].clone()
+        })
+    },
+];
+
+const NAMESPACE: &[Column] = &[
+    NAME,
+    Column::text("Status", "The status of the namespace", |namespace, _| {
+        text(namespace, "/status/phase").into()
+    }),
+    AGE,
+];
+
+const CONFIG_MAP: &[Column] = &[
+    NAME,
+    Column::integer("Data", "Number of entries.", |object, _| {
+        (count(object, "/data") + count(object, "/binaryData")).into()
+    }),
+    AGE,
+];
+
+const SECRET: &[Column] = &[
+    NAME,
+    Column::text("Type", "Used to tell kinds of secrets apart.", |object, _| {
+        text(object, "/type").into()
+    }),
+    Column::integer("Data", "Number of entries.", |object, _| count(object, "/data").into()),
+    AGE,
+];
+
+const LEASE: &[Column] = &[
+    NAME,
+    Column::text("Holder", "Who holds the lease.", |lease, _| {
+        text(lease, "/spec/holderIdentity").into()
+    }),
+    AGE,
+];
+
+const PRIORITY_CLASS: &[Column] = &[
+    NAME,
+    Column::integer("Value", "Priority of pods of this class.", |class, _| class["value"].clone()),
+    Column::boolean("Global-Default", "Whether pods without a class get it.", |class, _| {
+        (class["globalDefault"] == true).into()
+    }),
+    AGE,
+    Column::text("PreemptionPolicy", "Whether its pods may preempt.", |class, _| {
+        text(class, "/preemptionPolicy").into()
+    }),
+];
+
+/// The columns of a kind.
+pub(super) fn of(resource: &Resource) -> &'static [Column] {
+    match (resource.group, resource.plural) {
+        ("", "pods") => pod::COLUMNS,
+        ("", "nodes") => node::COLUMNS,
+        ("", "namespaces") => NAMESPACE,
+        ("", "configmaps") => CONFIG_MAP,
+        ("", "secrets") => SECRET,
+        ("", "services") => workloads::SERVICE,
+        ("", "events") | ("events.k8s.io", "events") => workloads::EVENT,
+        ("", "persistentvolumes") => storage::VOLUME,
+        ("", "persistentvolumeclaims") => storage::CLAIM,
+        ("", "replicationcontrollers") | ("apps", "replicasets") => workloads::REPLICA_SET,
+        ("apps", "deployments") => workloads::DEPLOYMENT,
+        ("apps", "statefulsets") => workloads::STATEFUL_SET,
+        ("apps", "daemonsets") => workloads::DAEMON_SET,
+        ("batch", "jobs") => workloads::JOB,
+        ("policy", "poddisruptionbudgets") => workloads::DISRUPTION_BUDGET,
+        ("storage.k8s.io", "storageclasses") => storage::CLASS,
+        ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASS,
+        ("coordination.k8s.io", "leases") => LEASE,
+        ("resource.k8s.io", "resourceclaims") => storage::RESOURCE_CLAIM,
+        _ => OTHERS,
+    }
+}
+
+fn count(object: &Value, pointer: &str) -> usize {
+    object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
+}
+
+/// The text at a JSON pointer, or a word for its absence.
+pub(super) fn text_or<'a>(object: &'a Value, pointer: &str, absent: &'a str) -> &'a str {
+    match text(object, pointer) {
+        "" => absent,
+        text => text,
+    }
+}
+
+/// A number at a JSON pointer, 0 if there is none.
+pub(super) fn number(object: &Value, pointer: &str) -> i64 {
+    crate::object::number(object, pointer).unwrap_or_default()
+}

@@ -1,0 +1,69 @@
+//! `meta.k8s.io/v1` Tables: what `kubectl get` prints.
+
+mod age;
+mod columns;
+mod descriptions;
+mod node;
+mod pod;
+mod storage;
+mod workloads;
+
+use framework::Time;
+use serde_json::{Value, json};
+
+use crate::resources::Resource;
+use columns::Column;
+
+/// What a row carries of its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+/// The objects as rows of a table, with the columns of their kind and `list_metadata` as metadata.
+/// Of a watch, only the first table has headers.
+pub fn table(
+    resource: &Resource,
+    objects: &[&Value],
+    list_metadata: Value,
+    now: Time,
+    include: IncludeObject,
+    with_headers: bool,
+) -> Value {
+    let columns = columns::of(resource);
+    let row = |object: &&Value| {
+        let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(object, now)).collect();
+        match carried(object, include) {
+            Some(carried) => json!({"cells": cells, "object": carried}),
+            None => json!({"cells": cells}),
+        }
+    };
+    let headers = with_headers.then(|| columns.iter().map(Column::definition).collect::<Vec<_>>());
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata,
+        "columnDefinitions": headers,
+        "rows": objects.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+fn carried(object: &Value, include: IncludeObject) -> Option<Value> {
+    match include {
+        IncludeObject::None => None,
+        IncludeObject::Metadata => Some(json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": object["metadata"],
+        })),
+        IncludeObject::Object => Some(object.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

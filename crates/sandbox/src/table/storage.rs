@@ -1,0 +1,134 @@
+//! Columns of volumes and devices and what they are claimed with.
+
+use serde_json::Value;
+
+use super::columns::{AGE, Column, NAME, text_or};
+use crate::object::{entries, text};
+
+const UNSET: &str = "<unset>";
+const DEFAULT_CLASS: &str = "/metadata/annotations/storageclass.kubernetes.io~1is-default-class";
+
+/// The columns of PersistentVolumes.
+pub(super) const VOLUME: &[Column] = &[
+    NAME,
+    Column::text("Capacity", "Size of the volume.", |volume, _| {
+        text(volume, "/spec/capacity/storage").into()
+    }),
+    Column::text("Access Modes", "How the volume can be mounted.", |volume, _| {
+        access_modes(volume, "/spec/accessModes").into()
+    }),
+    Column::text("Reclaim Policy", "What becomes of it when it is released.", |volume, _| {
+        text(volume, "/spec/persistentVolumeReclaimPolicy").into()
+    }),
+    Column::text("Status", "Phase of the volume.", |volume, _| status(volume).into()),
+    Column::text("Claim", "The claim it is bound to.", |volume, _| claim_of(volume).into()),
+    Column::text("StorageClass", "Class of the volume.", |volume, _| {
+        text(volume, "/spec/storageClassName").into()
+    }),
+    Column::text("VolumeAttributesClass", "Class of its attributes.", |volume, _| {
+        text_or(volume, "/spec/volumeAttributesClassName", UNSET).into()
+    }),
+    Column::text("Reason", "Why it is in its phase.", |volume, _| {
+        text(volume, "/status/reason").into()
+    }),
+    AGE,
+    VOLUME_MODE,
+];
+
+/// The columns of PersistentVolumeClaims.
+pub(super) const CLAIM: &[Column] = &[
+    NAME,
+    Column::text("Status", "Phase of the claim.", |claim, _| status(claim).into()),
+    Column::text("Volume", "The volume it is bound to.", |claim, _| {
+        text(claim, "/spec/volumeName").into()
+    }),
+    Column::text("Capacity", "Size of the volume.", |claim, _| {
+        text(claim, "/status/capacity/storage").into()
+    }),
+    Column::text("Access Modes", "How the volume can be mounted.", |claim, _| {
+        access_modes(claim, "/status/accessModes").into()
+    }),
+    Column::text("StorageClass", "Class that is asked for.", |claim, _| {
+        text(claim, "/spec/storageClassName").into()
+    }),
+    Column::text("VolumeAttributesClass", "Class of attributes that is asked for.", |claim, _| {
+        text_or(claim, "/spec/volumeAttributesClassName", UNSET).into()
+    }),
+    AGE,
+    VOLUME_MODE,
+];
+
+const VOLUME_MODE: Column =
+    Column::text("VolumeMode", "Whether it is a file system or a block device.", |object, _| {
+        text_or(object, "/spec/volumeMode", UNSET).into()
+    })
+    .wide();
+
+/// The columns of StorageClasses.
+pub(super) const CLASS: &[Column] = &[
+    NAME.showing(|class, _| {
+        let is_default = text(class, DEFAULT_CLASS) == "true";
+        let name = text(class, "/metadata/name");
+        format!("{name}{}", if is_default { " (default)" } else { "" }).into()
+    }),
+    Column::text("Provisioner", "Who makes its volumes.", |class, _| {
+        text(class, "/provisioner").into()
+    }),
+    Column::text("ReclaimPolicy", "What becomes of released volumes.", |class, _| {
+        text_or(class, "/reclaimPolicy", "Delete").into()
+    }),
+    Column::text("VolumeBindingMode", "When claims are bound.", |class, _| {
+        text_or(class, "/volumeBindingMode", "Immediate").into()
+    }),
+    Column::boolean("AllowVolumeExpansion", "Whether volumes may grow.", |class, _| {
+        (class["allowVolumeExpansion"] == true).into()
+    }),
+    AGE,
+];
+
+/// The columns of ResourceClaims.
+pub(super) const RESOURCE_CLAIM: &[Column] = &[
+    NAME,
+    Column::text("State", "What is known of its allocation.", |claim, _| state(claim).into()),
+    AGE,
+];
+
+fn status(object: &Value) -> &str {
+    let is_terminating = crate::object::is_terminating(object);
+    if is_terminating { "Terminating" } else { text(object, "/status/phase") }
+}
+
+fn claim_of(volume: &Value) -> String {
+    let claim = &volume["spec"]["claimRef"];
+    match (text(claim, "/namespace"), text(claim, "/name")) {
+        ("", "") => String::new(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+fn access_modes(object: &Value, pointer: &str) -> String {
+    let short = |mode: &Value| match mode.as_str() {
+        Some("ReadWriteOnce") => "RWO",
+        Some("ReadOnlyMany") => "ROX",
+        Some("ReadWriteMany") => "RWX",
+        Some("ReadWriteOncePod") => "RWOP",
+        _ => "?",
+    };
+    entries(object, pointer).map(short).collect::<Vec<_>>().join(",")
+}
+
+fn state(claim: &Value) -> String {
+    let mut states = Vec::new();
+    if crate::object::is_terminating(claim) {
+        states.push("deleted");
+    }
+    if claim["status"]["allocation"].is_object() {
+        states.push("allocated");
+        if entries(claim, "/status/reservedFor").next().is_some() {
+            states.push("reserved");
+        }
+    } else if states.is_empty() {
+        states.push("pending");
+    }
+    states.join(",")
+}

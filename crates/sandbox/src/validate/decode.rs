@@ -1,0 +1,74 @@
+//! Whether an object has the shape of its kind, as typed decoding finds out.
+
+use framework::{Quantity, api};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::resources::{self, Resource};
+use crate::status::Status;
+
+/// Decodes what a scheduler reads of the object.
+///
+/// # Errors
+/// 400 if a field has another type than its kind says.
+pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
+    let decoded = if resource == resources::PODS {
+        decodes::<api::Pod>(object).and_then(|()| quantities(&object["spec"]))
+    } else if resource == resources::NODES {
+        decodes::<api::Node>(object).and_then(|()| quantities(&object["status"]))
+    } else {
+        generic(object)
+    };
+    decoded.map_err(|error| {
+        let Resource { kind, version, .. } = resource;
+        Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
+        ))
+    })
+}
+
+fn decodes<T: for<'a> Deserialize<'a>>(value: &Value) -> Result<(), String> {
+    T::deserialize(value).map(drop).map_err(|error| error.to_string())
+}
+
+/// Any kind: metadata, and the pod template if there is one.
+fn generic(object: &Value) -> Result<(), String> {
+    decodes::<api::ObjectMeta>(&object["metadata"])?;
+    for field in ["spec", "status"] {
+        if !matches!(object[field], Value::Null | Value::Object(_)) {
+            return Err(format!("{field}: must be an object"));
+        }
+    }
+    let template = &object["spec"]["template"];
+    if template.is_null() {
+        return Ok(());
+    }
+    decodes::<api::Pod>(template)?;
+    quantities(&template["spec"])
+}
+
+/// Every amount of a resource, at whatever depth, is a quantity.
+fn quantities(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => fields.iter().try_for_each(|(field, value)| match value {
+            Value::Object(amounts) if is_resource_list(field) => {
+                amounts.values().try_for_each(quantity)
+            }
+            value => quantities(value),
+        }),
+        Value::Array(items) => items.iter().try_for_each(quantities),
+        _ => Ok(()),
+    }
+}
+
+fn is_resource_list(field: &str) -> bool {
+    matches!(field, "limits" | "requests" | "overhead" | "capacity" | "allocatable")
+}
+
+fn quantity(value: &Value) -> Result<(), String> {
+    let parsed = match value {
+        Value::String(text) => text.parse::<Quantity>(),
+        other => other.to_string().parse(),
+    };
+    parsed.map(drop).map_err(|error| error.to_string())
+}

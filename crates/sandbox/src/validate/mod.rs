@@ -1,0 +1,146 @@
+//! What the API server refuses, with its texts: the rules a scheduler relies on.
+
+mod decode;
+mod field;
+mod kinds;
+mod names;
+mod object_meta;
+mod pod;
+mod pod_update;
+mod resources;
+mod scheduling;
+
+use serde_json::Value;
+
+use crate::metadata;
+use crate::resources::Resource;
+use crate::status::Status;
+use field::{Faults, Field};
+
+/// Checks an object that is created, with its defaults set and its name given.
+///
+/// # Errors
+/// 400 if it has not the shape of its kind, 422 with all faults if it breaks rules.
+pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
+    decode::check(resource, object)?;
+    let (root, mut faults) = (Field::root(object), Faults::default());
+    object_meta::create(resource, &root.child("metadata"), &mut faults);
+    content(resource, &root, &mut faults);
+    verdict(resource, object, faults)
+}
+
+/// Checks an object that replaces `old`, with its defaults set. What controllers and subresources
+/// write, for example a binding, does not go through here.
+///
+/// # Errors
+/// As [`create`], and 422 if it changes what must stay.
+pub fn update(resource: &Resource, old: &Value, new: &Value) -> Result<(), Status> {
+    decode::check(resource, new)?;
+    let (before, after) = (Field::root(old), Field::root(new));
+    let mut faults = Faults::default();
+    object_meta::update(&before.child("metadata"), &after.child("metadata"), &mut faults);
+    changes(resource, &before, &after, &mut faults);
+    // What was let in once stays valid.
+    if old.get("spec") != new.get("spec") {
+        content(resource, &after, &mut faults);
+    }
+    verdict(resource, new, faults)
+}
+
+fn verdict(resource: &Resource, object: &Value, faults: Faults) -> Result<(), Status> {
+    let causes = faults.into_causes();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(resource, metadata::name(object), causes))
+}
+
+/// The rules of the kind for an object by itself.
+fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
+    match (resource.group, resource.plural) {
+        ("", "pods") => pod::spec(&object.child("spec"), faults),
+        ("", "nodes") => kinds::node(object, faults),
+        ("", "events") => kinds::event(object, faults),
+        ("", "services") => kinds::service(object, faults),
+        ("", "persistentvolumes") => kinds::volume(object, faults),
+        ("", "persistentvolumeclaims") => kinds::claim(object, faults),
+        ("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets") => {
+            kinds::workload(object, faults);
+        }
+        ("batch", "jobs") => kinds::job(object, faults),
+        ("policy", "poddisruptionbudgets") => kinds::disruption_budget(object, faults),
+        ("scheduling.k8s.io", "priorityclasses") => kinds::priority_class(object, faults),
+        ("storage.k8s.io", "storageclasses") => kinds::storage_class(object, faults),
+        ("coordination.k8s.io", "leases") => kinds::lease(object, faults),
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
+            kinds::role_binding(object, faults);
+        }
+        _ => {}
+    }
+}
+
+/// The rules of the kind for a change.
+fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
+    let immutable = |path: &[&str], faults: &mut Faults| {
+        faults.immutable(&old.at(path), &new.at(path));
+    };
+    match (resource.group, resource.plural) {
+        ("", "pods") => pod_update::spec(&old.child("spec"), &new.child("spec"), faults),
+        ("", "persistentvolumeclaims") => claim(&old.child("spec"), &new.child("spec"), faults),
+        ("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets") => {
+            immutable(&["spec", "selector"], faults);
+        }
+        ("batch", "jobs") => {
+            for field in ["selector", "template", "completionMode"] {
+                immutable(&["spec", field], faults);
+            }
+        }
+        ("scheduling.k8s.io", "priorityclasses") => {
+            if old.child("value").value() != new.child("value").value() {
+                faults.forbidden(&new.child("value"), "may not be changed in an update.");
+            }
+            immutable(&["preemptionPolicy"], faults);
+        }
+        ("storage.k8s.io", "storageclasses") => {
+            for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
+                if old.child(field).value() != new.child(field).value() {
+                    let why = format!("updates to {field} are forbidden.");
+                    faults.forbidden(&new.child(field), &why);
+                }
+            }
+        }
+        ("resource.k8s.io", "resourceclaims" | "resourceclaimtemplates") => {
+            immutable(&["spec"], faults);
+        }
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings")
+            if old.child("roleRef").value() != new.child("roleRef").value() =>
+        {
+            faults.invalid(&new.child("roleRef"), "cannot change roleRef");
+        }
+        _ => {}
+    }
+}
+
+/// A claim's spec stays but for its size, its class of attributes, and the volume it is bound to.
+fn claim(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
+    let fixed = |spec: &Field<'_>| {
+        let mut spec = spec.value().clone();
+        if let Some(fields) = spec.as_object_mut() {
+            for free in ["resources", "volumeAttributesClassName"] {
+                fields.remove(free);
+            }
+            if old.child("volumeName").is_empty() {
+                fields.remove("volumeName");
+            }
+        }
+        spec
+    };
+    if fixed(old) != fixed(new) {
+        let why = "spec is immutable after creation except resources.requests and \
+                   volumeAttributesClassName for bound claims";
+        faults.forbidden(new, why);
+    }
+}
+
+#[cfg(test)]
+mod tests;

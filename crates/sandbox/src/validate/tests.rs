@@ -1,0 +1,362 @@
+//! Tables of objects and what is wrong with them.
+
+use serde_json::json;
+
+use super::*;
+use crate::defaults;
+use crate::recorded;
+use crate::resources;
+
+/// `path: message` of all faults of a new object, after defaulting.
+fn faults(resource: &Resource, object: Value) -> Vec<String> {
+    let mut object = object;
+    defaults::set_defaults(resource, &mut object);
+    told(create(resource, &object))
+}
+
+fn told(result: Result<(), Status>) -> Vec<String> {
+    match result {
+        Ok(()) => Vec::new(),
+        Err(status) if status.code == 422 => {
+            status.details.unwrap().causes.iter().map(ToString::to_string).collect()
+        }
+        Err(status) => vec![status.message],
+    }
+}
+
+fn pod(change: &Value) -> Value {
+    let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    for (field, value) in change.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    json!({"metadata": {"name": "p", "namespace": "n"}, "spec": spec})
+}
+
+#[test]
+fn recorded_objects_are_valid_and_the_recorded_invalid_one_is_refused_in_the_same_words() {
+    for dialogue in recorded::dialogues().iter().filter(|it| it.creates()) {
+        if dialogue.resource() != resources::EVENTS_V1 {
+            assert_eq!(create(dialogue.resource(), dialogue.response_body()), Ok(()));
+        }
+    }
+    let Some(dialogue) = recorded::dialogue("create pod invalid: 422") else { return };
+    let mut pod = dialogue.request_body().clone();
+    pod["metadata"]["namespace"] = json!("default");
+    let refused = create(resources::PODS, &pod).unwrap_err();
+    assert_eq!(&refused.to_value(), dialogue.response_body());
+}
+
+#[test]
+fn a_plain_pod_is_valid() {
+    assert_eq!(faults(resources::PODS, pod(&json!({}))), [""; 0]);
+}
+
+#[test]
+fn names_and_labels_must_have_their_forms() {
+    let object = |metadata: Value| json!({"metadata": metadata});
+    let cases = [
+        (
+            resources::NODES,
+            json!({}),
+            "metadata.name: Required value: name or generateName is required",
+        ),
+        (
+            resources::NODES,
+            json!({"name": "n", "namespace": "x"}),
+            "metadata.namespace: Forbidden: not allowed on this type",
+        ),
+        (
+            resources::NODES,
+            json!({"name": "n", "labels": {"a": "-"}}),
+            "metadata.labels: Invalid value: \"-\": a valid label must be an empty string or \
+             consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+             alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+             validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+        ),
+    ];
+    for (resource, metadata, expected) in cases {
+        assert_eq!(faults(resource, object(metadata)), [expected]);
+    }
+    let two = json!({"name": "n", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1", "controller": true},
+        {"apiVersion": "v1", "kind": "B", "name": "b", "uid": "2", "controller": true},
+    ]});
+    let found = faults(resources::NODES, object(two));
+    assert!(found[0].contains("Only one reference can have Controller set to true"), "{found:?}");
+}
+
+#[test]
+fn rules_of_pods_are_kept() {
+    let resources = |requests: Value, limits: Value| {
+        json!({"containers": [{"name": "c", "image": "i", "resources": {
+            "requests": requests, "limits": limits,
+        }}]})
+    };
+    let cases = [
+        (json!({"containers": [{"name": "c"}]}), "spec.containers[0].image: Required value"),
+        (
+            json!({"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]}),
+            "spec.containers[1].name: Duplicate value: \"c\"",
+        ),
+        (
+            json!({"containers": [
+                {"name": "c", "image": "i", "ports": [{"containerPort": 70000}]},
+            ]}),
+            "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 \
+             and 65535, inclusive",
+        ),
+        (
+            json!({"containers": [{"name": "c", "image": "i", "volumeMounts": [
+                {"name": "v", "mountPath": "/"},
+            ]}]}),
+            "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+        ),
+        (
+            resources(json!({"cpu": "2"}), json!({"cpu": "1"})),
+            "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or \
+             equal to cpu limit of 1",
+        ),
+        (
+            resources(json!({"x.io/gpu": "1"}), json!({"x.io/gpu": "2"})),
+            "spec.containers[0].resources.requests: Invalid value: \"1\": must be equal to \
+             x.io/gpu limit of 2",
+        ),
+        (
+            resources(json!({"x.io/gpu": "1"}), json!({})),
+            "spec.containers[0].resources.limits: Required value: Limit must be set for non \
+             overcommitable resources",
+        ),
+        (
+            resources(json!({"cpu": "-1"}), json!({})),
+            "spec.containers[0].resources.requests[cpu]: Invalid value: \"-1\": must be greater \
+             than or equal to 0",
+        ),
+        (
+            json!({"restartPolicy": "Sometimes"}),
+            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \
+             \"OnFailure\", \"Never\"",
+        ),
+        (
+            json!({"nodeName": "n", "schedulingGates": [{"name": "g"}]}),
+            "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
+        ),
+        (
+            json!({"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]}),
+            "spec.tolerations[0].operator: Invalid value: \"Exists\": value must be empty when \
+             `operator` is 'Exists'",
+        ),
+        (
+            json!({"tolerations": [{"key": "k", "tolerationSeconds": 1, "effect": "NoSchedule"}]}),
+            "spec.tolerations[0].effect: Invalid value: \"NoSchedule\": effect must be \
+             'NoExecute' when `tolerationSeconds` is set",
+        ),
+        (
+            json!({"affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []},
+            }}}),
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.\
+             nodeSelectorTerms: Required value: must have at least one node selector term",
+        ),
+        (
+            json!({"affinity": {"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ""}],
+            }}}),
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].\
+             topologyKey: Required value: can not be empty",
+        ),
+        (
+            json!({"topologySpreadConstraints": [
+                {"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
+            ]}),
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than \
+             zero",
+        ),
+    ];
+    for (change, expected) in cases {
+        assert_eq!(faults(resources::PODS, pod(&change)), [expected]);
+    }
+}
+
+#[test]
+fn rules_of_other_kinds_are_kept() {
+    let named = |mut object: Value, namespace: &str| {
+        object["metadata"] = json!({"name": "x", "namespace": namespace});
+        object
+    };
+    let template = json!({
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let cases = [
+        (
+            resources::NODES,
+            named(json!({"spec": {"taints": [{"key": "k", "effect": "Never"}]}}), ""),
+            "spec.taints[0].effect: Unsupported value: \"Never\": supported values: \
+             \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"",
+        ),
+        (
+            resources::REPLICASETS,
+            named(json!({"spec": {"template": template}}), "n"),
+            "spec.selector: Required value",
+        ),
+        (
+            resources::REPLICASETS,
+            named(
+                json!({"spec": {"selector": {"matchLabels": {"a": "c"}}, "template": template}}),
+                "n",
+            ),
+            "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not \
+             match template `labels`",
+        ),
+        (
+            resources::JOBS,
+            named(json!({"spec": {"template": template}}), "n"),
+            "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \
+             \"Never\"",
+        ),
+        (
+            resources::PODDISRUPTIONBUDGETS,
+            named(json!({"spec": {"minAvailable": "x"}}), "n"),
+            "spec.minAvailable: Invalid value: \"x\": a valid percent string must be a numeric \
+             string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation \
+             is '[0-9]+%')",
+        ),
+        (
+            resources::PRIORITYCLASSES,
+            named(json!({"value": 2_000_000_000}), ""),
+            "value: Forbidden: maximum allowed value of a user defined priority is 1000000000",
+        ),
+        (resources::STORAGECLASSES, named(json!({}), ""), "provisioner: Required value"),
+    ];
+    for (resource, mut object, expected) in cases {
+        if !resource.namespaced {
+            object["metadata"].as_object_mut().unwrap().remove("namespace");
+        }
+        assert_eq!(faults(resource, object), [expected]);
+    }
+}
+
+#[test]
+fn objects_of_another_shape_are_bad_requests() {
+    let cases = [
+        json!({"metadata": {"name": "p", "labels": {"a": 1}}}),
+        json!({"metadata": {"name": "p"}, "spec": {"containers": "x"}}),
+        json!({"metadata": 1}),
+        pod(&json!({"overhead": {"cpu": "much"}})),
+        json!("pod"),
+    ];
+    for object in cases {
+        assert_eq!(create(resources::PODS, &object).unwrap_err().code, 400, "{object}");
+    }
+}
+
+fn changed(from: &Value, to: &Value) -> Vec<String> {
+    let object = |spec: &Value| {
+        let mut object = pod(spec);
+        defaults::set_defaults(resources::PODS, &mut object);
+        object
+    };
+    told(update(resources::PODS, &object(from), &object(to)))
+}
+
+#[test]
+fn of_a_pod_only_a_few_fields_may_change() {
+    let image = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
+    let pull = |image: &str| {
+        let container = json!({"name": "c", "image": image, "imagePullPolicy": "Always"});
+        json!({"containers": [container]})
+    };
+    let gates = |names: &[&str]| {
+        let gates: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        json!({"schedulingGates": gates})
+    };
+    let toleration = json!({"key": "k", "operator": "Exists"});
+    let allowed = [
+        (pull("a"), pull("b")),
+        (gates(&["a", "b"]), gates(&["b"])),
+        (json!({}), json!({"tolerations": [toleration]})),
+        (json!({}), json!({"activeDeadlineSeconds": 5})),
+        (
+            json!({"schedulingGates": [{"name": "a"}], "nodeSelector": {"a": "b"}}),
+            json!({"schedulingGates": [{"name": "a"}], "nodeSelector": {"a": "b", "c": "d"}}),
+        ),
+    ];
+    for (from, to) in allowed {
+        assert_eq!(changed(&from, &to), [""; 0], "{from} to {to}");
+    }
+    let refused = [
+        (
+            gates(&["a"]),
+            gates(&["b"]),
+            "spec.schedulingGates[0]: Forbidden: only deletion is allowed, but found new \
+             scheduling gate 'b'",
+        ),
+        (
+            json!({"tolerations": [toleration]}),
+            json!({}),
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its \
+             tolerationSeconds",
+        ),
+        (
+            json!({"activeDeadlineSeconds": 5}),
+            json!({"activeDeadlineSeconds": 6}),
+            "spec.activeDeadlineSeconds: Invalid value: 6: must be less than or equal to previous \
+             value",
+        ),
+        (
+            json!({"schedulingGates": [{"name": "a"}], "nodeSelector": {"a": "b"}}),
+            json!({"schedulingGates": [{"name": "a"}]}),
+            "spec.nodeSelector: Invalid value: null: only additions to spec.nodeSelector are \
+             allowed (no mutations or deletions)",
+        ),
+    ];
+    for (from, to, expected) in refused {
+        assert_eq!(changed(&from, &to), [expected], "{from} to {to}");
+    }
+    for (from, to) in [
+        (json!({}), json!({"nodeName": "n"})),
+        (json!({}), json!({"nodeSelector": {"a": "b"}})),
+        (json!({}), json!({"schedulerName": "other"})),
+        (image("a"), image("b:1")),
+    ] {
+        let found = changed(&from, &to);
+        assert!(found[0].starts_with("spec: Forbidden: pod updates may not"), "{to}: {found:?}");
+    }
+}
+
+#[test]
+fn a_changed_scheduler_name_is_refused_in_the_recorded_words() {
+    let Some(dialogue) = recorded::dialogue("immutable field: 422") else { return };
+    let found =
+        changed(&json!({"schedulerName": "loadmaster"}), &json!({"schedulerName": "other"}));
+    let recorded = dialogue.response_body()["details"]["causes"][0]["message"].as_str().unwrap();
+    let (rule, changes) = found[0].strip_prefix("spec: ").unwrap().split_once('\n').unwrap();
+    assert_eq!(Some(rule), recorded.lines().next());
+    assert!(changes.lines().all(|line| recorded.lines().any(|recorded| recorded == line)));
+}
+
+#[test]
+fn identities_and_selectors_never_change() {
+    let object = |uid: &str, app: &str| {
+        json!({
+            "metadata": {"name": "x", "namespace": "n", "uid": uid},
+            "spec": {
+                "selector": {"matchLabels": {"app": app}},
+                "template": {
+                    "metadata": {"labels": {"app": app}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                },
+            },
+        })
+    };
+    let updated = |new: &Value| told(update(resources::REPLICASETS, &object("1", "a"), new));
+    assert_eq!(updated(&object("1", "a")), [""; 0]);
+    assert_eq!(
+        updated(&object("2", "a")),
+        ["metadata.uid: Invalid value: \"2\": field is immutable"]
+    );
+    assert_eq!(
+        updated(&object("1", "b")),
+        ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"b\"}}: field is immutable"]
+    );
+}

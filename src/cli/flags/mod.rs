@@ -1,0 +1,123 @@
+//! The command line of kube-scheduler 1.36.
+//!
+//! Every flag parses, so that manifests written for kube-scheduler start Loadmaster as they are. A
+//! flag whose feature is not built yet is named in a warning ([`Flags::warnings`]).
+
+mod deprecated;
+mod go;
+mod leader_election;
+mod logs;
+mod not_built;
+mod serving;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub use leader_election::LeaderElectionFlags;
+pub use logs::LogFlags;
+pub use serving::ServingFlags;
+
+use crate::config::gates::GateError;
+use crate::config::{Configuration, Duration, Gates};
+use deprecated::Deprecated;
+use not_built::NotBuilt;
+
+/// The flags of kube-scheduler, and those of Loadmaster itself.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Flags {
+    /// KubeSchedulerConfiguration with profiles, leader election and client settings
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// URL of the API server, instead of the one in the kubeconfig
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
+
+    /// Writes the configuration in effect to this file and exits
+    #[arg(long, value_name = "FILE")]
+    pub write_config_to: Option<PathBuf>,
+
+    /// Feature gates, as `Name=true,Other=false`; may be repeated
+    #[arg(long, value_name = "GATES")]
+    feature_gates: Vec<String>,
+
+    /// Samples nodes like kube-scheduler does by default, instead of considering all of them
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
+        require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub adaptive_sampling: bool,
+
+    /// Prints the version and exits
+    #[arg(long, value_name = "BOOL", value_parser = go::version, num_args = 0..=1,
+        require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub version: bool,
+
+    #[command(flatten)]
+    deprecated: Deprecated,
+
+    /// How the endpoints are served.
+    #[command(flatten)]
+    pub serving: ServingFlags,
+
+    /// What overrides the file about leader election.
+    #[command(flatten)]
+    pub leader_election: LeaderElectionFlags,
+
+    /// How logs look.
+    #[command(flatten)]
+    pub logs: LogFlags,
+
+    #[command(flatten)]
+    not_built: NotBuilt,
+}
+
+impl Flags {
+    /// The feature gates that are asked for.
+    ///
+    /// # Errors
+    /// A gate that does not exist or cannot be set.
+    pub fn gates(&self) -> Result<Gates, GateError> {
+        Gates::parse(self.feature_gates.iter().map(String::as_str))
+    }
+
+    /// How long a pod waits for an event before it is tried again without one.
+    pub fn max_in_unschedulable(&self) -> Duration {
+        self.deprecated.pod_max_in_unschedulable_pods_duration
+    }
+
+    /// Changes a configuration, from the file if there is one, as the flags say: those of leader
+    /// election override the file, the deprecated ones count without a file.
+    ///
+    /// Unlike in kube-scheduler, `--kubeconfig` also counts where a file names no kubeconfig.
+    pub fn apply(&self, config: &mut Configuration) {
+        if self.config.is_none() {
+            self.deprecated.apply(config);
+        } else if let Some(kubeconfig) = self.deprecated.kubeconfig()
+            && config.client_connection.kubeconfig.is_empty()
+        {
+            config.client_connection.kubeconfig = kubeconfig;
+        }
+        self.leader_election.apply(&mut config.leader_election);
+    }
+
+    /// What the person who gave the flags should know: which of them do nothing, and why.
+    pub fn warnings(&self) -> Vec<String> {
+        let ignored = self.deprecated.given().filter(|_| self.config.is_some()).map(|flag| {
+            format!("--{flag} has no effect: --config is given, set it in that file instead")
+        });
+        ignored.chain(self.leader_election.warnings()).chain(self.not_built.warnings()).collect()
+    }
+}
+
+/// The arguments with dashes for underscores in the names of flags: `--leader_elect` is
+/// `--leader-elect`.
+pub fn with_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    args.into_iter().map(|arg| match arg.to_str() {
+        Some(text) if text.starts_with("--") => {
+            let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+            format!("{}{value}", name.replace('_', "-")).into()
+        }
+        _ => arg,
+    })
+}

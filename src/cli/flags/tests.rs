@@ -1,0 +1,201 @@
+//! Command lines as they are found in manifests.
+
+use std::path::Path;
+
+use clap::Parser;
+
+use super::*;
+use crate::config;
+use crate::http::{Certificate, TlsVersion};
+use crate::logs::Format;
+
+#[derive(Debug, Parser)]
+#[command(args_override_self = true)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+fn try_parse(line: &str) -> Result<Flags, String> {
+    let args = with_dashes(line.split_whitespace().map(OsString::from));
+    let args = std::iter::once("loadmaster".into()).chain(args);
+    Cli::try_parse_from(args).map(|cli| cli.flags).map_err(|error| error.to_string())
+}
+
+fn parse(line: &str) -> Flags {
+    try_parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The configuration in effect, without a file or with one that says nothing.
+fn configuration(flags: &Flags) -> Configuration {
+    let mut config = config::defaults(&Gates::default());
+    flags.apply(&mut config);
+    config
+}
+
+#[test]
+fn without_flags_everything_is_as_in_kube_scheduler_but_the_address() {
+    let flags = parse("");
+    let serving = flags.serving.serving().unwrap();
+    assert_eq!(serving.address.to_string(), "127.0.0.1:10259");
+    assert_eq!(serving.certificate, Certificate::SelfSigned);
+    assert_eq!(serving.always_allow, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!((flags.logs.logging_format, flags.logs.verbosity), (Format::Text, 0));
+    assert_eq!(flags.max_in_unschedulable(), Duration::from_secs(300));
+    assert_eq!(configuration(&flags), config::defaults(&Gates::default()));
+    assert!(!flags.adaptive_sampling);
+    assert_eq!(flags.warnings(), [""; 0]);
+}
+
+#[test]
+fn the_static_pod_of_kubeadm_parses() {
+    let flags = parse(
+        "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf \
+         --authorization-kubeconfig=/etc/kubernetes/scheduler.conf --bind-address=127.0.0.1 \
+         --kubeconfig=/etc/kubernetes/scheduler.conf --leader-elect=true",
+    );
+    let kubeconfig = configuration(&flags).client_connection.kubeconfig;
+    assert_eq!(kubeconfig, "/etc/kubernetes/scheduler.conf");
+    let expected = [
+        "--leader-elect has no effect: leader election is not built yet, run one replica",
+        "--authentication-kubeconfig has no effect: authentication of callers is not built yet",
+        "--authorization-kubeconfig has no effect: authorization of callers is not built yet",
+    ];
+    assert_eq!(flags.warnings(), expected);
+}
+
+#[test]
+fn second_schedulers_of_the_documentation_and_of_scheduler_plugins_parse() {
+    for file in [
+        "/etc/kubernetes/my-scheduler/my-scheduler-config.yaml",
+        "/etc/kubernetes/scheduler-config.yaml",
+    ] {
+        let flags = parse(&format!("--config={file}"));
+        assert_eq!(flags.config.as_deref(), Some(Path::new(file)));
+        assert_eq!(flags.warnings(), [""; 0]);
+    }
+}
+
+#[test]
+fn every_flag_of_kube_scheduler_parses() {
+    let flags = "config=f master=m write-config-to=f bind-address=0.0.0.0 secure-port=1 cert-dir=d \
+        tls-cert-file=c tls-private-key-file=k tls-sni-cert-key=c,k tls-cipher-suites=c \
+        tls-min-version=VersionTLS13 tls-curve-preferences=29 disable-http2-serving \
+        http2-max-streams-per-connection=5 permit-address-sharing permit-port-sharing=false \
+        authentication-kubeconfig=k authentication-skip-lookup \
+        authentication-token-webhook-cache-ttl=1s authentication-tolerate-lookup-failure=false \
+        client-ca-file=f requestheader-allowed-names=a,b requestheader-client-ca-file=f \
+        requestheader-extra-headers-prefix=x requestheader-group-headers=x \
+        requestheader-uid-headers=x requestheader-username-headers=x \
+        authorization-always-allow-paths=/a authorization-kubeconfig=k \
+        authorization-webhook-cache-authorized-ttl=1s \
+        authorization-webhook-cache-unauthorized-ttl=1s \
+        kubeconfig=k kube-api-qps=5.5 kube-api-burst=5 kube-api-content-type=application/json \
+        profiling contention-profiling=false pod-max-in-unschedulable-pods-duration=1m \
+        leader-elect leader-elect-lease-duration=15s leader-elect-renew-deadline=10s \
+        leader-elect-retry-period=2s leader-elect-resource-lock=leases \
+        leader-elect-resource-name=n leader-elect-resource-namespace=n feature-gates=AllBeta=true \
+        emulated-version=kube=1.35 min-compatibility-version=1.35 allow-metric-labels=m,l=v \
+        allow-metric-labels-manifest=f disabled-metrics=m show-hidden-metrics-for-version=1.35 \
+        logging-format=json v=2 vmodule=f=3 log-flush-frequency=5s log-json-split-stream=true \
+        log-text-split-stream log-json-info-buffer-size=1Mi log-text-info-buffer-size=0";
+    let line = |join: &str| {
+        let dashed = flags.split_whitespace().map(|flag| format!("--{}", flag.replace('-', join)));
+        dashed.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(parse(&line("_")).warnings(), parse(&line("-")).warnings());
+}
+
+#[test]
+fn switches_and_levels_are_given_in_every_way_of_go() {
+    let elect = |line: &str| configuration(&parse(line)).leader_election.leader_elect;
+    assert!(elect("--leader-elect"));
+    assert!(elect("--leader-elect=T"));
+    assert!(!elect("--leader-elect=false"));
+    assert!(!elect("--leader_elect=0 --v=1"));
+    assert!(!elect("--leader-elect --leader-elect=false"));
+    let version = |line: &str| parse(line).version;
+    assert!(version("--version") && version("--version=raw") && !version("--version=false"));
+    let level = |line: &str| parse(line).logs.verbosity;
+    for (line, expected) in [
+        ("-v=2", 2),
+        ("--v=3", 3),
+        ("-v 4", 4),
+        ("-v5", 5),
+        ("--v 6", 6),
+        ("-v=1000", 255),
+        ("-v=-1", 0),
+    ] {
+        assert_eq!(level(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn leader_election_overrides_the_file_and_the_deprecated_flags_do_not() {
+    let flags = parse(
+        "--config=f --leader-elect-resource-name=mine --leader-elect-lease-duration=1m \
+         --kube-api-qps=7 --profiling=false",
+    );
+    let config = configuration(&flags);
+    assert_eq!(config.leader_election.resource_name, "mine");
+    assert_eq!(config.leader_election.lease_duration, Duration::from_secs(60));
+    assert_eq!(config.client_connection, config::defaults(&Gates::default()).client_connection);
+    assert!(config.enable_profiling);
+    let expected = ["kube-api-qps", "profiling"].map(|flag| {
+        format!("--{flag} has no effect: --config is given, set it in that file instead")
+    });
+    assert_eq!(flags.warnings(), expected);
+
+    let config = configuration(&parse("--kube-api-qps=7 --kube-api-burst=9 --profiling=false"));
+    let client = config.client_connection;
+    assert_eq!((client.qps.0, client.burst, config.enable_profiling), (7.0, 9, false));
+}
+
+#[test]
+fn a_kubeconfig_counts_unless_the_file_names_another() {
+    let flags = parse("--config=f --kubeconfig=mine");
+    assert_eq!(configuration(&flags).client_connection.kubeconfig, "mine");
+    let mut config = config::defaults(&Gates::default());
+    config.client_connection.kubeconfig = "of-the-file".to_owned();
+    flags.apply(&mut config);
+    assert_eq!(config.client_connection.kubeconfig, "of-the-file");
+}
+
+#[test]
+fn feature_gates_may_be_repeated() {
+    let flags = "--feature-gates=SchedulerPopFromBackoffQ=false,AllBeta=true \
+                 --feature-gates=StorageCapacityScoring=true";
+    let gates = parse(flags).gates().unwrap();
+    assert!(gates.is_on("StorageCapacityScoring") && !gates.is_on("SchedulerPopFromBackoffQ"));
+    assert!(parse("--feature-gates=Nope=true").gates().is_err());
+}
+
+#[test]
+fn the_port_can_be_turned_off_and_the_certificate_given() {
+    assert!(parse("--secure-port=0").serving.serving().is_none());
+    let flags = parse("--tls-cert-file=c --tls-private-key-file=k --tls-min-version=VersionTLS13");
+    let serving = flags.serving.serving().unwrap();
+    let files = Certificate::Files { certificate: "c".into(), key: "k".into() };
+    assert_eq!((serving.certificate, serving.oldest_tls), (files, TlsVersion::V13));
+}
+
+#[test]
+fn wrong_values_are_refused_in_the_words_of_kube_scheduler() {
+    for (line, expected) in [
+        (
+            "--secure-port=70000",
+            "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off \
+             with 0",
+        ),
+        ("--logging-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
+        ("--tls-min-version=VersionTLS9", "unknown tls version \"VersionTLS9\""),
+        ("--leader-elect-retry-period=2", "time: missing unit in duration \"2\""),
+        ("--leader-elect=maybe", "expected true or false"),
+        ("--tls-cert-file=c", "--tls-private-key-file"),
+        ("--bogus", "--bogus"),
+        ("foo", "foo"),
+    ] {
+        let error = try_parse(line).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}

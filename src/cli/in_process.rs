@@ -1,0 +1,50 @@
+//! The scheduler that a sandbox runs in its own process: a daemon without endpoints.
+
+use std::sync::Arc;
+
+use framework::Registry;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, Configuration, Gates, Profile};
+use crate::drive::Credentials;
+use crate::http::Health;
+use crate::instruments::Instruments;
+use crate::metrics::Metrics;
+use crate::runtime::{self, Setup};
+
+/// The names by which pods choose it: none, or that of Loadmaster.
+const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
+
+/// Schedules with the default plugins until `stop`.
+///
+/// # Errors
+/// The API of the kubeconfig cannot be used.
+pub(super) async fn schedule(
+    registry: Registry,
+    kubeconfig: String,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let metrics = Arc::new(Metrics::new());
+    let config = config();
+    let setup = Setup {
+        unschedulable_timeout: config.queue().max_in_unschedulable,
+        config,
+        registry,
+        credentials: Credentials::of(&kubeconfig).await?,
+        request_rate: None,
+        adaptive_sampling: false,
+        metrics: metrics.clone(),
+    };
+    let instruments = Instruments::new(metrics, Arc::new(Health::default()));
+    runtime::schedule(setup, instruments, &stop).await
+}
+
+fn config() -> Configuration {
+    let mut config = config::defaults(&Gates::default());
+    let named = |name: &str| {
+        let named = |profile: &Profile| Profile { scheduler_name: name.into(), ..profile.clone() };
+        config.profiles.first().map(named)
+    };
+    config.profiles = NAMES.into_iter().filter_map(named).collect();
+    config
+}

@@ -1,0 +1,146 @@
+//! `loadmaster run`: schedules the pods of a cluster.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use framework::Registry;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::flags::Flags;
+use crate::config::{self, ConfigError, Configuration, Gates, Loaded};
+use crate::drive::Credentials;
+use crate::http::{self, App, Health};
+use crate::instruments::Instruments;
+use crate::logs::{self, Verbosity};
+use crate::metrics::Metrics;
+use crate::runtime::{self, Setup};
+
+/// Does what the flags say. From the moment logs are written, errors go there.
+pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode> {
+    let verbosity = logs::init(flags.logs.logging_format, flags.logs.verbosity)?;
+    Ok(match serve(flags, registry, verbosity) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!(err = format!("{failure:#}"), "command failed");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Result<()> {
+    info!(version = env!("CARGO_PKG_VERSION"), "Starting Loadmaster");
+    flags.warnings().iter().for_each(|warning| warn!("{warning}"));
+    let gates = flags.gates()?;
+    gates.warnings().iter().for_each(|warning| warn!("{warning}"));
+    gates.check_built()?;
+    let Loaded { written, mut config } = load(flags.config.as_deref(), &gates)?;
+    flags.apply(&mut config);
+    let rate = request_rate(&config, flags.config.is_some().then_some(&written));
+    if let Some(path) = &flags.write_config_to {
+        return write(&config, path, &registry);
+    }
+    if config.leader_election.leader_elect {
+        warn!("Leader election is not built yet: run one replica only");
+    }
+    let listener = flags.serving.serving().map(http::bind).transpose()?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let kubeconfig = &config.client_connection.kubeconfig;
+        let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
+        let credentials = Credentials::find(kubeconfig, flags.master.as_deref()).await?;
+        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+        metrics.set_features(&gates);
+        let app = App {
+            metrics: metrics.clone(),
+            health: health.clone(),
+            configz: config.to_value(),
+            verbosity: config.enable_profiling.then_some(verbosity),
+        };
+        let setup = Setup {
+            config,
+            registry,
+            credentials,
+            request_rate: rate,
+            adaptive_sampling: flags.adaptive_sampling,
+            unschedulable_timeout: flags.max_in_unschedulable().to_std(),
+            metrics: metrics.clone(),
+        };
+        let stop = CancellationToken::new();
+        stop_on_signals(stop.clone(), health.clone())?;
+        let answering = async {
+            match listener {
+                Some(listener) => http::serve(listener, app, stop.cancelled()).await,
+                None => Ok(stop.cancelled().await),
+            }
+        };
+        let scheduling = async {
+            let ended = runtime::schedule(setup, Instruments::new(metrics, health), &stop).await;
+            stop.cancel();
+            ended
+        };
+        let (answered, scheduled) = tokio::join!(answering, scheduling);
+        scheduled.and(answered.context("the endpoints broke"))
+    })
+}
+
+fn load(path: Option<&Path>, gates: &Gates) -> anyhow::Result<Loaded> {
+    let Some(path) = path else {
+        return Ok(Loaded { written: Default::default(), config: config::defaults(gates) });
+    };
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("--config: cannot read {}", path.display()))?;
+    let loaded: Result<Loaded, ConfigError> = config::load(&text, gates);
+    loaded.with_context(|| path.display().to_string())
+}
+
+/// The limit of requests that somebody asked for. kube-scheduler has one even if nobody does, of 50 a
+/// second; since servers share their time fairly by themselves, all that does is to waste it.
+fn request_rate(
+    config: &Configuration,
+    file: Option<&config::v1::KubeSchedulerConfiguration>,
+) -> Option<(f32, u32)> {
+    let default = config::defaults(&Gates::default()).client_connection;
+    let connection = &config.client_connection;
+    let asked_for = match file {
+        Some(file) => file.client_connection.qps.0 != 0.0,
+        None => connection.qps != default.qps,
+    };
+    let burst = u32::try_from(connection.burst).unwrap_or_default();
+    (asked_for && connection.qps.0 > 0.0).then_some((connection.qps.0, burst))
+}
+
+/// Writes the configuration in effect. The profiles are built, so that what is written is known to work.
+fn write(config: &Configuration, path: &Path, registry: &Registry) -> anyhow::Result<()> {
+    config.build_profiles(registry)?;
+    std::fs::write(path, config::write_config(config)?)
+        .with_context(|| format!("--write-config-to: cannot write {}", path.display()))?;
+    info!(file = %path.display(), "Wrote configuration");
+    Ok(())
+}
+
+/// The first signal asks for an orderly end, the second for one at once.
+fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Result<()> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let (mut interrupt, mut terminate) =
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::spawn(async move {
+        next_of(&mut interrupt, &mut terminate).await;
+        debug!("Asked to end: no more pods are taken up");
+        health.is_shutting_down();
+        stop.cancel();
+        next_of(&mut interrupt, &mut terminate).await;
+        std::process::exit(1);
+    });
+    Ok(())
+}
+
+async fn next_of(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}

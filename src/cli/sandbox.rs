@@ -1,0 +1,175 @@
+//! `loadmaster sandbox`: a Kubernetes API in memory, to try things with.
+
+mod kubeconfig;
+mod manifests;
+
+use std::future::Future;
+use std::io::{self, IsTerminal};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use sandbox::faults::Settings;
+use sandbox::http::{Options, Server, StartError};
+use sandbox::kubelet;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use self::manifests::Loaded;
+use super::{complain, print};
+use crate::wire;
+
+/// Runs a Kubernetes API in memory, with kubelets, controllers and a scheduler
+///
+/// kubectl, client libraries and other schedulers work with it as with a cluster, but there are no
+/// containers: simulated kubelets make bound pods Running and refuse what does not fit. It runs
+/// until it is interrupted, and keeps nothing.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files or folders with objects to begin with, `-` for standard input; may be repeated.
+    /// Manifests or a dump (`kubectl get nodes,pods -A -o yaml`); namespaces and priority
+    /// classes they leave out are made
+    #[arg(short, long, value_name = "PATH", num_args = 1..)]
+    filename: Vec<PathBuf>,
+
+    /// Port of the API; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+
+    /// Address of the API
+    #[arg(long, value_name = "IP", default_value_t = Ipv4Addr::LOCALHOST.into())]
+    bind_address: IpAddr,
+
+    /// Where the administrator's kubeconfig goes; certificates and tokens are new at every start
+    #[arg(long, value_name = "FILE", default_value = "sandbox.kubeconfig")]
+    write_kubeconfig: PathBuf,
+
+    /// Leaves pods to other schedulers; without it, those of `default-scheduler` and `loadmaster`
+    /// are scheduled in this process
+    #[arg(long)]
+    no_scheduler: bool,
+
+    /// Leaves bound pods Pending and nodes as they are written
+    #[arg(long)]
+    no_kubelets: bool,
+
+    /// Makes the API misbehave; may be repeated
+    ///
+    /// Shares of requests: `lost-answers=0.01` (carried out, never answered), `conflicts`,
+    /// `throttling`, `errors`; of connections: `refused-connections`; of watches in every second:
+    /// `dropped-watches`, `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To
+    /// concern only some requests: `only-methods=POST,PATCH`, `only-path=/binding`. At run time,
+    /// GET and PUT /sandbox/faults read and replace them.
+    #[arg(long = "fault", value_name = "NAME=VALUE")]
+    faults: Vec<String>,
+
+    /// Decides uids, generated names and faults
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// Runs a sandbox until it is interrupted. `scheduler` schedules with the credentials of a
+/// kubeconfig until the token is cancelled.
+pub(super) fn run<S, F>(args: &Args, scheduler: S) -> anyhow::Result<()>
+where
+    S: FnOnce(String, CancellationToken) -> F,
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let options = options(args)?;
+    let objects = wire::read_objects(&args.filename)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let server = Server::start(options).await.map_err(with_advice)?;
+        let loaded = server.with_store(|store, now| manifests::load(store, objects, now))?;
+        loaded.warnings.iter().for_each(|warning| complain("warning", warning));
+        let kubeconfig = server.kubeconfig();
+        let path = kubeconfig::write(&args.write_kubeconfig, &kubeconfig)?;
+        print(&welcome(&server.url(), &path, &loaded, args))?;
+
+        let stop = CancellationToken::new();
+        let scheduling = async {
+            match args.no_scheduler {
+                true => Ok(stop.cancelled().await),
+                false => scheduler(kubeconfig, stop.clone()).await,
+            }
+        };
+        let outcome = until_interrupted(scheduling, &stop).await;
+        server.stop().await;
+        outcome
+    })
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let mut faults = Settings::default();
+    for setting in &args.faults {
+        faults = faults.with(setting)?;
+    }
+    Ok(Options {
+        bind_address: args.bind_address,
+        port: args.port,
+        seed: args.seed,
+        controllers: true,
+        kubelets: (!args.no_kubelets).then(slow_enough_to_see),
+        faults,
+    })
+}
+
+/// Pods take a moment to start and to stop, so that people see it happen.
+fn slow_enough_to_see() -> kubelet::Settings {
+    const MOMENT: Duration = Duration::from_millis(500);
+    kubelet::Settings { start_delay: MOMENT, stop_delay: MOMENT, ..kubelet::Settings::default() }
+}
+
+fn with_advice(error: StartError) -> anyhow::Error {
+    let advice = match &error {
+        StartError::Bind { source, .. } => match source.kind() {
+            io::ErrorKind::AddrInUse => "; choose another --port, or 0 for any that is free",
+            io::ErrorKind::PermissionDenied => "; choose a --port above 1023",
+            io::ErrorKind::AddrNotAvailable => "; choose a --bind-address of this machine",
+            _ => "",
+        },
+        _ => "",
+    };
+    anyhow!("{error}{advice}")
+}
+
+/// Runs `work` until it ends or somebody interrupts; then it may finish, unless interrupted again.
+async fn until_interrupted(
+    work: impl Future<Output = anyhow::Result<()>>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    const CANNOT_LISTEN: &str = "cannot listen for signals";
+    let mut interrupt = signal(SignalKind::interrupt()).context(CANNOT_LISTEN)?;
+    let mut terminate = signal(SignalKind::terminate()).context(CANNOT_LISTEN)?;
+    let mut work = std::pin::pin!(work);
+    for _ in 0..2 {
+        tokio::select! {
+            outcome = &mut work => return outcome,
+            _ = interrupt.recv() => stop.cancel(),
+            _ = terminate.recv() => stop.cancel(),
+        }
+    }
+    Ok(())
+}
+
+/// What to do next: for people on a terminal, a line per fact elsewhere.
+fn welcome(url: &str, kubeconfig: &Path, loaded: &Loaded, args: &Args) -> String {
+    let kubeconfig = kubeconfig.display();
+    if !io::stdout().is_terminal() {
+        return format!("serving {url}\nkubeconfig {kubeconfig}\nloaded {loaded}\n");
+    }
+    let scheduling = match args.no_scheduler {
+        true => "Nothing is scheduled until you run a scheduler",
+        false => "Pods of default-scheduler and loadmaster are scheduled",
+    };
+    format!(
+        "A Kubernetes API is served at {url}, with {loaded}.
+
+  export KUBECONFIG={kubeconfig}
+  kubectl get nodes
+
+{scheduling}. Ctrl-C ends it; nothing is kept.
+"
+    )
+}

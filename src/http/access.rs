@@ -1,0 +1,63 @@
+//! Who may see what, until there is authentication: callers on this host everything, others what is
+//! allowed to everybody.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// Paths that everybody may ask for (`--authorization-always-allow-paths`).
+#[derive(Debug, Clone)]
+pub(super) struct AlwaysAllow(Arc<[String]>);
+
+impl AlwaysAllow {
+    pub(super) fn new(paths: &[String]) -> Self {
+        Self(paths.iter().map(|path| path.trim_start_matches('/').to_owned()).collect())
+    }
+
+    /// A path that ends in `*` stands for all that begin with it.
+    pub(super) fn allows(&self, path: &str) -> bool {
+        let path = path.trim_start_matches('/');
+        self.0.iter().any(|allowed| match allowed.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == allowed,
+        })
+    }
+}
+
+/// Lets a request through, or refuses it as an API server refuses an anonymous user.
+pub(super) async fn authorize(
+    State(always_allow): State<AlwaysAllow>,
+    ConnectInfo(caller): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let path = request.uri().path();
+    if caller.ip().to_canonical().is_loopback() || always_allow.allows(path) {
+        next.run(request).await
+    } else {
+        forbidden(&request.method().as_str().to_lowercase(), path)
+    }
+}
+
+const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+
+fn forbidden(verb: &str, path: &str) -> Response {
+    let message = format!("forbidden: User \"system:anonymous\" cannot {verb} path {path:?}");
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": "Forbidden",
+        "details": {},
+        "code": 403,
+    });
+    (StatusCode::FORBIDDEN, [NOSNIFF, JSON], format!("{status}\n")).into_response()
+}

@@ -1,0 +1,110 @@
+//! What is answered under which path.
+
+use axum::Router;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use serde_json::json;
+use tracing::{info, trace};
+
+use super::App;
+use super::access::{self, AlwaysAllow};
+use super::health::Endpoint;
+use crate::logs::Verbosity;
+use crate::metrics;
+
+/// All endpoints, behind the access rules.
+pub(super) fn router(app: App, always_allow: &[String]) -> Router {
+    let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
+        .into_iter()
+        .fold(Router::new(), with_health)
+        .route("/metrics", get(show_metrics))
+        .route("/configz", get(show_configuration));
+    if let Some(verbosity) = app.verbosity.clone() {
+        let set = async move |level: String| set_verbosity(&verbosity, &level);
+        router = router.route("/debug/flags/v", put(set).fallback(unsupported_method));
+    }
+    router
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(AlwaysAllow::new(always_allow), access::authorize))
+        .layer(middleware::map_response(not_cached))
+        .layer(middleware::from_fn(log_access))
+        .with_state(app)
+}
+
+/// The endpoint, and below it each of its checks.
+fn with_health(router: Router<App>, endpoint: Endpoint) -> Router<App> {
+    let all = move |State(app): State<App>, Query(query): Query<Vec<(String, String)>>| async move {
+        let verbose = query.iter().any(|(key, _)| key == "verbose");
+        let exclude = query.into_iter().filter(|(key, _)| key == "exclude");
+        let exclude: Vec<_> = exclude.map(|(_, check)| check).collect();
+        plain(endpoint.report(&app.health, verbose, &exclude))
+    };
+    let one = move |State(app): State<App>, Path(check): Path<String>| async move {
+        endpoint.report_one(&app.health, &check).map_or_else(not_found_text, plain)
+    };
+    let path = format!("/{}", endpoint.name());
+    router.route(&path, get(all)).route(&format!("{path}/{{check}}"), get(one))
+}
+
+async fn show_metrics(State(app): State<App>) -> Response {
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], app.metrics.render()).into_response()
+}
+
+async fn show_configuration(State(app): State<App>) -> Response {
+    let text = json!({"componentconfig": app.configz}).to_string();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// Takes a number as klog takes its verbosity.
+fn set_verbosity(verbosity: &Verbosity, text: &str) -> Response {
+    match text.parse::<u8>() {
+        Ok(level) => {
+            verbosity.set(level);
+            info!(verbosity = level, "Changed the log level");
+            let text = format!("successfully set klog.logging.verbosity to {level}");
+            plain((StatusCode::OK, text))
+        }
+        Err(_) => {
+            let text = format!(
+                "failed set klog.logging.verbosity {text}: the body must be a number from 0 to 255"
+            );
+            plain((StatusCode::BAD_REQUEST, text))
+        }
+    }
+}
+
+async fn unsupported_method() -> Response {
+    plain((StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned()))
+}
+
+async fn not_found() -> Response {
+    not_found_text()
+}
+
+fn not_found_text() -> Response {
+    plain((StatusCode::NOT_FOUND, "404 page not found\n".to_owned()))
+}
+
+fn plain((status, text): (StatusCode, String)) -> Response {
+    const HEADERS: [(HeaderName, &str); 2] = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (status, HEADERS, text).into_response()
+}
+
+async fn not_cached(mut response: Response) -> Response {
+    let value = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().insert(header::CACHE_CONTROL, value);
+    response
+}
+
+async fn log_access(request: Request, next: Next) -> Response {
+    let (verb, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    trace!(%verb, path, resp = response.status().as_u16(), "HTTP");
+    response
+}

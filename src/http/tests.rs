@@ -1,0 +1,230 @@
+//! What callers get, as the reference has it.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use serde_json::json;
+use tower::ServiceExt;
+use tracing_subscriber::{Layer, Registry};
+
+use super::*;
+use crate::logs;
+
+const LOCAL: [u8; 4] = [127, 0, 0, 1];
+const REMOTE: [u8; 4] = [10, 0, 0, 7];
+
+/// The endpoints of a scheduler that has just started.
+struct Server {
+    router: Router,
+    health: Arc<Health>,
+    verbosity: logs::Verbosity,
+    /// Only while it exists can the verbosity be changed.
+    _logs: Box<dyn Layer<Registry>>,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self::with_profiling(true)
+    }
+
+    fn with_profiling(profiling: bool) -> Self {
+        let health = Arc::<Health>::default();
+        let (logs, verbosity) = logs::layer(logs::Format::Text, 0, std::io::sink);
+        let app = App {
+            metrics: Arc::default(),
+            health: health.clone(),
+            configz: json!({"kind": "KubeSchedulerConfiguration"}),
+            verbosity: profiling.then(|| verbosity.clone()),
+        };
+        let allowed = ["/healthz", "/readyz", "/livez"].map(str::to_owned);
+        Self { router: router::router(app, &allowed), health, verbosity, _logs: Box::new(logs) }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        caller: [u8; 4],
+        body: &str,
+    ) -> (StatusCode, HeaderMap, String) {
+        let mut request = Request::new(Body::from(body.to_owned()));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((caller, 4711))));
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let (status, headers, body) = self.ask(Method::GET, path, LOCAL, "").await;
+        assert_eq!(headers[header::CACHE_CONTROL], "no-cache, private", "{path}");
+        (status.as_u16(), body)
+    }
+}
+
+#[tokio::test]
+async fn a_scheduler_is_alive_from_the_start_and_ready_once_synced() {
+    let server = Server::new();
+    let not_synced = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n\
+                      readyz check failed\n";
+    assert_eq!(server.get("/livez").await, (200, "ok".into()));
+    assert_eq!(server.get("/healthz").await, (200, "ok".into()));
+    assert_eq!(server.get("/readyz").await, (500, not_synced.into()));
+    server.health.handlers_are_synced();
+    assert_eq!(server.get("/readyz").await, (200, "ok".into()));
+    server.health.is_shutting_down();
+    let shutdown = "[-]shutdown failed: reason withheld\n[+]sched-handler-sync ok\n\
+                    readyz check failed\n";
+    assert_eq!(server.get("/readyz").await, (500, shutdown.into()));
+    assert_eq!(server.get("/livez").await, (200, "ok".into()));
+}
+
+#[tokio::test]
+async fn health_can_be_asked_for_in_detail() {
+    let server = Server::new();
+    for (path, status, body) in [
+        ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
+        ("/livez?verbose=true", 200, "[+]ping ok\nlivez check passed\n"),
+        ("/livez/ping", 200, "ok"),
+        ("/livez?exclude=ping", 200, "ok"),
+        ("/livez?verbose&exclude=ping", 200, "[+]ping excluded: ok\nlivez check passed\n"),
+        (
+            "/livez?verbose&exclude=b&exclude=a",
+            200,
+            "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"a\", \"b\"\n\
+             livez check passed\n",
+        ),
+        ("/readyz?exclude=sched-handler-sync", 200, "ok"),
+        (
+            "/readyz/sched-handler-sync",
+            500,
+            "internal server error: handlers are not fully synchronized\n",
+        ),
+        ("/readyz/shutdown", 200, "ok"),
+        ("/readyz/ping", 404, "404 page not found\n"),
+        ("/nope", 404, "404 page not found\n"),
+        ("/", 404, "404 page not found\n"),
+    ] {
+        assert_eq!(server.get(path).await, (status, body.to_owned()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_and_configuration_are_shown() {
+    let server = Server::new();
+    let (status, headers, body) = server.ask(Method::GET, "/metrics", LOCAL, "").await;
+    assert_eq!(status, StatusCode::OK);
+    let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    assert_eq!(headers[header::CONTENT_TYPE], content_type);
+    assert!(body.contains("\nscheduler_pending_pods{queue=\"active\"} 0\n"));
+    let (status, headers, body) = server.ask(Method::GET, "/configz", LOCAL, "").await;
+    assert_eq!(
+        (status, &headers[header::CONTENT_TYPE].to_str().unwrap()),
+        (StatusCode::OK, &"application/json")
+    );
+    assert_eq!(body, r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}"#);
+}
+
+#[tokio::test]
+async fn callers_from_other_hosts_get_only_what_everybody_gets() {
+    let server = Server::new();
+    server.health.handlers_are_synced();
+    for path in ["/healthz", "/livez?verbose", "/readyz"] {
+        let (status, ..) = server.ask(Method::GET, path, REMOTE, "").await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+    }
+    for path in ["/metrics", "/readyz/shutdown", "/configz", "/nope", "/debug/flags/v"] {
+        let (status, headers, body) = server.ask(Method::GET, path, REMOTE, "").await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
+        assert_eq!(headers[header::CONTENT_TYPE], "application/json");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let message = format!("forbidden: User \"system:anonymous\" cannot get path \"{path}\"");
+        assert_eq!(body["message"], message.as_str());
+        assert_eq!((&body["kind"], &body["code"]), (&json!("Status"), &json!(403)));
+    }
+    let (status, _, body) = server.ask(Method::PUT, "/debug/flags/v", REMOTE, "5").await;
+    assert_eq!((status, server.verbosity.get()), (StatusCode::FORBIDDEN, 0));
+    assert!(body.contains("cannot put path"), "{body}");
+}
+
+#[test]
+fn a_path_that_ends_in_a_star_allows_all_below_it() {
+    let allow = access::AlwaysAllow::new(&["/healthz".into(), "metrics/*".into()]);
+    let allowed = ["/healthz", "/metrics/", "/metrics/slis"];
+    allowed.into_iter().for_each(|path| assert!(allow.allows(path), "{path}"));
+    let refused = ["/healthz/ping", "/metrics", "/"];
+    refused.into_iter().for_each(|path| assert!(!allow.allows(path), "{path}"));
+}
+
+#[tokio::test]
+async fn the_log_level_can_be_put() {
+    let server = Server::new();
+    let put = async |body| {
+        let (status, _, text) = server.ask(Method::PUT, "/debug/flags/v", LOCAL, body).await;
+        (status.as_u16(), text, server.verbosity.get())
+    };
+    let done = "successfully set klog.logging.verbosity to 5";
+    assert_eq!(put("5").await, (200, done.into(), 5));
+    let (status, text, level) = put("much").await;
+    assert_eq!((status, level), (400, 5));
+    assert!(text.starts_with("failed set klog.logging.verbosity much: "), "{text}");
+    assert_eq!(server.get("/debug/flags/v").await, (406, "unsupported http method".into()));
+    let without = Server::with_profiling(false);
+    assert_eq!(without.get("/debug/flags/v").await, (404, "404 page not found\n".into()));
+}
+
+fn serving(address: SocketAddr, certificate: Certificate) -> Serving {
+    Serving { address, certificate, oldest_tls: TlsVersion::V12, always_allow: Vec::new() }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let first = bind(serving(any, Certificate::SelfSigned)).unwrap();
+    let address = first.address().unwrap();
+    let error = bind(serving(address, Certificate::SelfSigned)).unwrap_err();
+    let expected = format!(
+        "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: \
+         address already in use"
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn certificates_are_read_from_files() {
+    let folder = std::env::temp_dir().join(format!("loadmaster-tls-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let other = rcgen::KeyPair::generate().unwrap();
+    let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    fs::write(&certificate, pair.cert.pem()).unwrap();
+    let load = |key: PathBuf| {
+        let files = Certificate::Files { certificate: certificate.clone(), key };
+        files.load(Ipv4Addr::LOCALHOST.into(), TlsVersion::V13).map_err(|error| error.to_string())
+    };
+    let missing = format!("open {}: No such file", key.display());
+    assert!(load(key.clone()).unwrap_err().starts_with(&missing));
+    fs::write(&key, "nothing").unwrap();
+    assert!(load(key.clone()).unwrap_err().contains("no usable PEM block"));
+    fs::write(&key, other.serialize_pem()).unwrap();
+    assert!(load(key.clone()).unwrap_err().starts_with("the certificate cannot be served: "));
+    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
+    let config = load(key).unwrap();
+    assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn versions_of_tls_have_the_names_of_kube_scheduler() {
+    assert_eq!("VersionTLS12".parse(), Ok(TlsVersion::V12));
+    assert_eq!("VersionTLS13".parse(), Ok(TlsVersion::V13));
+    let error = "VersionTLS9".parse::<TlsVersion>().unwrap_err();
+    assert_eq!(error.to_string(), "unknown tls version \"VersionTLS9\"");
+}

@@ -1,0 +1,179 @@
+//! The certificate of the endpoints: given in files, or made at every start.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::{TLS12, TLS13};
+
+/// Where the certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Certificate {
+    /// Made in memory at every start, signed by an authority that is thrown away.
+    SelfSigned,
+    /// Read from PEM files, and again when they change.
+    Files {
+        /// The certificate and what leads to its root (`--tls-cert-file`).
+        certificate: PathBuf,
+        /// Its key (`--tls-private-key-file`).
+        key: PathBuf,
+    },
+}
+
+/// The oldest version of TLS that is spoken (`--tls-min-version`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2, also for those who would allow older ones.
+    #[default]
+    V12,
+    /// TLS 1.3.
+    V13,
+}
+
+/// A version of TLS that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown tls version {0:?}")]
+pub struct UnknownTlsVersion(String);
+
+impl FromStr for TlsVersion {
+    type Err = UnknownTlsVersion;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTlsVersion> {
+        match name {
+            "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Ok(Self::V12),
+            "VersionTLS13" => Ok(Self::V13),
+            _ => Err(UnknownTlsVersion(name.to_owned())),
+        }
+    }
+}
+
+/// A certificate that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("open {}: {error}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file has no certificate or key in PEM.
+    #[error("{}: no usable PEM block: {error}", file.display())]
+    Pem {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: rustls::pki_types::pem::Error,
+    },
+    /// Certificate and key do not belong together, or are of a kind that is not supported.
+    #[error("the certificate cannot be served: {0}")]
+    Unusable(#[from] rustls::Error),
+    /// No certificate could be made.
+    #[error("cannot make a self-signed certificate: {0}")]
+    SelfSigned(#[from] rcgen::Error),
+}
+
+impl Certificate {
+    /// How TLS is spoken with this certificate on that address.
+    pub(super) fn load(
+        &self,
+        address: IpAddr,
+        oldest: TlsVersion,
+    ) -> Result<Arc<ServerConfig>, TlsError> {
+        let (chain, key) = match self {
+            Self::SelfSigned => self_signed(address)?,
+            Self::Files { certificate, key } => (read_chain(certificate)?, read_key(key)?),
+        };
+        let versions: &[_] = match oldest {
+            TlsVersion::V12 => &[&TLS13, &TLS12],
+            TlsVersion::V13 => &[&TLS13],
+        };
+        let mut config = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_protocol_versions(versions)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// When the files changed last; none for a certificate without files.
+    pub(super) fn changed(&self) -> Option<[SystemTime; 2]> {
+        let Self::Files { certificate, key } = self else { return None };
+        let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
+        Some([changed(certificate)?, changed(key)?])
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Vec<u8>, TlsError> {
+    fs::read(file).map_err(|error| TlsError::Read { file: file.clone(), error })
+}
+
+fn read_chain(file: &PathBuf) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(file)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    chain.map_err(|error| TlsError::Pem { file: file.clone(), error })
+}
+
+fn read_key(file: &PathBuf) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(file)?)
+        .map_err(|error| TlsError::Pem { file: file.clone(), error })
+}
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A leaf for localhost and the address, and the authority that signed it. Both count from an hour
+/// ago, for clocks that are behind, and for a year.
+fn self_signed(
+    address: IpAddr,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let now = since_1970();
+    let mut authority = params(Vec::new(), "localhost-ca", now)?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let authority_key = KeyPair::generate()?;
+    let authority_certificate = authority.self_signed(&authority_key)?;
+    let issuer = Issuer::new(authority, authority_key);
+
+    let mut names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    if !address.is_unspecified() && address.to_string() != names[0] {
+        names.push(address.to_string());
+    }
+    let mut leaf = params(names, "localhost", now)?;
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate()?;
+    let certificate = leaf.signed_by(&key, &issuer)?;
+    let chain = vec![certificate.der().clone(), authority_certificate.der().clone()];
+    Ok((chain, key.into()))
+}
+
+fn params(
+    names: Vec<String>,
+    name: &str,
+    now: Duration,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, format!("{name}@{}", now.as_secs()));
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + now.saturating_sub(HOUR);
+    params.not_after = epoch + now.saturating_sub(HOUR) + YEAR;
+    Ok(params)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a certificate is valid from now on")]
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}

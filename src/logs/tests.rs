@@ -1,0 +1,149 @@
+//! What lands on standard error.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tracing::{debug, error, info, trace, warn};
+
+use super::*;
+
+/// Collects what is written.
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
+    }
+}
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is written while `say` runs, at this verbosity.
+fn logged(format: Format, verbosity: u8, say: impl FnOnce(&Verbosity)) -> String {
+    let buffer = Buffer::default();
+    let writer = buffer.clone();
+    let (layer, verbosity) = layer(format, verbosity, move || writer.clone());
+    let subscriber = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::with_default(subscriber, || say(&verbosity));
+    buffer.text()
+}
+
+fn json_of(say: impl FnOnce()) -> Value {
+    serde_json::from_str(&logged(Format::Json, 4, |_| say())).unwrap()
+}
+
+/// A line without its header: severity, and what follows the place in the code.
+fn body(text: &str) -> (char, &str) {
+    let (header, body) = text.split_once("] ").unwrap();
+    assert!(header.contains(" tests.rs:"), "{header}");
+    (header.chars().next().unwrap(), body.trim_end())
+}
+
+#[test]
+fn the_header_is_that_of_klog() {
+    let record = Record {
+        level: tracing::Level::WARN,
+        caller: ("http/serving.rs", 42),
+        message: "Hello".to_owned(),
+        error: None,
+        fields: Vec::new(),
+    };
+    let time: Timestamp = "2026-11-20T20:53:55.810991Z".parse().unwrap();
+    let expected = r#"W1120 20:53:55.810991   19029 serving.rs:42] "Hello""#;
+    assert_eq!(text::line(&record, time, 19029), expected);
+    let expected = r#"{"ts":1795208035810.991,"caller":"http/serving.rs:42","msg":"Hello","v":0}"#;
+    assert_eq!(json::line(&record, time), expected);
+}
+
+#[test]
+fn text_quotes_strings_and_puts_the_error_first() {
+    let text = logged(Format::Text, 0, |_| {
+        let (pod, cause) = ("ns/name", "it \"broke\"");
+        error!(pod, nodes = 3, ready = false, share = 0.5, err = %cause, "Failed to bind pod");
+    });
+    let expected =
+        r#""Failed to bind pod" err="it \"broke\"" pod="ns/name" nodes=3 ready=false share=0.5"#;
+    assert_eq!(body(&text), ('E', expected));
+}
+
+#[test]
+fn values_of_several_lines_are_indented() {
+    let text = logged(Format::Text, 0, |_| info!(config = "a: 1\nb: 2\n", n = 1, "Using"));
+    assert_eq!(body(&text), ('I', "\"Using\" config=<\n\ta: 1\n\tb: 2\n > n=1"));
+}
+
+#[test]
+fn every_level_has_its_severity() {
+    let severity = |say: fn()| body(&logged(Format::Text, 4, |_| say())).0;
+    assert_eq!(severity(|| error!("x")), 'E');
+    assert_eq!(severity(|| warn!("x")), 'W');
+    assert_eq!(severity(|| info!("x")), 'I');
+    assert_eq!(severity(|| debug!("x")), 'I');
+    assert_eq!(severity(|| trace!("x")), 'I');
+}
+
+#[test]
+fn json_tells_the_verbosity_of_all_but_errors() {
+    assert_eq!(json_of(|| info!("x"))["v"], 0);
+    assert_eq!(json_of(|| debug!("x"))["v"], 2);
+    assert_eq!(json_of(|| trace!("x"))["v"], 4);
+    let error = json_of(|| error!(err = "why", "x"));
+    assert_eq!((error.get("v"), &error["err"]), (None, &json!("why")));
+}
+
+#[test]
+fn json_takes_objects_apart() {
+    let line = json_of(|| info!(pod = "ns/name", node = "n1", count = 2, other = "a/b", "x"));
+    assert_eq!(line["pod"], json!({"name": "name", "namespace": "ns"}));
+    assert_eq!(line["node"], json!({"name": "n1"}));
+    assert_eq!((&line["count"], &line["other"]), (&json!(2), &json!("a/b")));
+    let caller = line["caller"].as_str().unwrap();
+    assert!(caller.starts_with("logs/tests.rs:"), "{caller}");
+}
+
+#[test]
+fn the_verbosity_decides_what_is_shown_and_can_be_changed() {
+    let all = || {
+        info!("info");
+        debug!("debug");
+        trace!("trace");
+    };
+    let shown = |verbosity| {
+        let text = logged(Format::Text, verbosity, |_| all());
+        ["info", "debug", "trace"].map(|word| text.contains(word))
+    };
+    assert_eq!(shown(0), [true, false, false]);
+    assert_eq!(shown(1), [true, false, false]);
+    assert_eq!(shown(2), [true, true, false]);
+    assert_eq!(shown(4), [true, true, true]);
+    let text = logged(Format::Text, 0, |verbosity| {
+        verbosity.set(5);
+        assert_eq!(verbosity.get(), 5);
+        all();
+    });
+    assert!(text.contains("trace"), "{text}");
+}
+
+#[test]
+fn libraries_only_warn_below_verbosity_six() {
+    let shown = |verbosity| {
+        let text = logged(Format::Text, verbosity, |_| {
+            info!(target: "hyper::client", "noise");
+            warn!(target: "kube_client", "warning");
+        });
+        ["noise", "warning"].map(|word| text.contains(word))
+    };
+    assert_eq!(shown(0), [false, true]);
+    assert_eq!(shown(5), [false, true]);
+    assert_eq!(shown(6), [true, true]);
+}

@@ -1,0 +1,51 @@
+//! Upper bounds of histogram buckets, as kube-scheduler has them.
+
+use prometheus::exponential_buckets;
+
+/// `count` bounds, each `factor` times the one before; like Go's, by repeated multiplication.
+fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
+    exponential_buckets(start, factor, count)
+        .expect("start, factor and count are constants in range")
+}
+
+/// Scheduling attempts: 1 ms to 16 s.
+pub(super) fn attempt() -> Vec<f64> {
+    exponential(0.001, 2.0, 15)
+}
+
+/// Extension points and event handlers: 0.1 ms to 0.2 s.
+pub(super) fn extension_point() -> Vec<f64> {
+    exponential(0.0001, 2.0, 12)
+}
+
+/// Calls into one plugin: 10 µs to 22 ms.
+pub(super) fn plugin() -> Vec<f64> {
+    exponential(0.00001, 1.5, 20)
+}
+
+/// The way of a pod from the queue to its node: 10 ms to 87 min.
+pub(super) fn pod() -> Vec<f64> {
+    exponential(0.01, 2.0, 20)
+}
+
+/// Attempts a pod needed.
+pub(super) const POD_ATTEMPTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0];
+
+/// Requests to the API server, in seconds.
+pub(super) const REQUEST: &[f64] =
+    &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// Bodies of requests and responses, in bytes.
+pub(super) const BODY: &[f64] = &[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];

@@ -1,0 +1,268 @@
+//! Metrics, under the names, labels and buckets of kube-scheduler 1.36.
+//!
+//! [`Metrics`] is shared: what counts goes in through atomics, [`Metrics::render`] reads it. The
+//! engine reports through its [`EngineProbe`]; sizes are set about once a second.
+
+mod buckets;
+mod own;
+mod probe;
+mod process;
+mod rest_client;
+mod scheduler;
+mod table;
+mod text;
+
+use framework::Metric;
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Registry};
+
+pub use own::Refusal;
+pub use probe::EngineProbe;
+pub use rest_client::RestClient;
+pub use text::CONTENT_TYPE;
+
+use crate::config::Gates;
+use crate::config::gates::{GATES, Stage};
+use own::OwnMetrics;
+use scheduler::{Attempts, Plugins, Queues};
+use table::Stability::{Alpha, Beta};
+use table::Table;
+
+/// The version of Kubernetes whose behaviour this is: major and minor.
+const KUBERNETES: (&str, &str) = ("1", "36");
+
+/// The oldest version that such a scheduler is compatible with.
+const MIN_COMPATIBILITY: &str = "1.35";
+
+/// Pods without a node, by queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// To be tried next.
+    pub active: usize,
+    /// Waiting out a failure.
+    pub backoff: usize,
+    /// Waiting for a change that may help, gated ones excluded.
+    pub unschedulable: usize,
+    /// Held back by a PreEnqueue plugin.
+    pub gated: usize,
+}
+
+/// What is in the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheSize {
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods on nodes, assumed ones among them.
+    pub pods: usize,
+    /// Pods whose bind is not confirmed yet.
+    pub assumed_pods: usize,
+}
+
+/// Every metric.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Names of all metrics in the registry.
+    names: Vec<String>,
+    attempts: Attempts,
+    queues: Queues,
+    plugins: Plugins,
+    rest_client: RestClient,
+    features: IntGaugeVec,
+    undecodable_objects: IntCounterVec,
+    events_dropped: IntCounter,
+    own: OwnMetrics,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All metrics, at nothing.
+    pub fn new() -> Self {
+        let mut table = Table::default();
+        table.collector(process::Process::new());
+        register_versions(&mut table);
+        let attempts = Attempts::register(&mut table);
+        let queues = Queues::register(&mut table);
+        let plugins = Plugins::register(&mut table);
+        let rest_client = RestClient::register(&mut table);
+        let features = table.gauges(
+            Beta,
+            "kubernetes_feature_enabled",
+            "Feature gates, 1 for those that are on.",
+            &["name", "stage"],
+        );
+        let undecodable_objects = table.counters(
+            Alpha,
+            "loadmaster_undecodable_objects_total",
+            "Objects that were skipped because they could not be decoded.",
+            &["resource"],
+        );
+        let events_dropped = table.counter(
+            Alpha,
+            "loadmaster_events_dropped_total",
+            "Events about pods that were not written because too many were waiting.",
+        );
+        let (registry, names) = table.finish();
+        let own = OwnMetrics::default();
+        let metrics = Self {
+            registry,
+            names,
+            attempts,
+            queues,
+            plugins,
+            rest_client,
+            features,
+            undecodable_objects,
+            events_dropped,
+            own,
+        };
+        metrics.set_pending(Pending::default());
+        metrics
+    }
+
+    /// All metrics in the text format of Prometheus, sorted by name.
+    pub fn render(&self) -> String {
+        let mut families = self.registry.gather();
+        families.extend(self.own.collect());
+        families.sort_by(|a, b| a.name().cmp(b.name()));
+        text::render(&families)
+    }
+
+    /// Where requests to the API server are counted.
+    pub fn rest_client(&self) -> RestClient {
+        self.rest_client.clone()
+    }
+
+    /// `pending_pods`.
+    pub fn set_pending(&self, pending: Pending) {
+        let Pending { active, backoff, unschedulable, gated } = pending;
+        let sizes = [
+            ("active", active),
+            ("backoff", backoff),
+            ("unschedulable", unschedulable),
+            ("gated", gated),
+        ];
+        set_sizes(&self.queues.pending, sizes);
+    }
+
+    /// `cache_size`.
+    pub fn set_cache_size(&self, size: CacheSize) {
+        let CacheSize { nodes, pods, assumed_pods } = size;
+        let sizes = [("nodes", nodes), ("pods", pods), ("assumed_pods", assumed_pods)];
+        set_sizes(&self.queues.cache_size, sizes);
+    }
+
+    /// `goroutines` of operation `binding`: binding cycles that have not ended.
+    pub fn set_bindings(&self, running: usize) {
+        set_sizes(&self.queues.goroutines, [("binding", running)]);
+    }
+
+    /// `inflight_events`, by event label; an event that is not named any more goes to 0.
+    pub fn set_inflight_events<'a>(&self, events: impl IntoIterator<Item = (&'a str, usize)>) {
+        self.queues.in_flight.reset();
+        set_sizes(&self.queues.in_flight, events);
+    }
+
+    /// `unschedulable_pods`: plugin, scheduler name of the pods, and how many the plugin rejected.
+    pub fn set_unschedulable<'a>(
+        &self,
+        rejected: impl IntoIterator<Item = (&'a str, &'a str, usize)>,
+    ) {
+        self.queues.unschedulable.reset();
+        for (plugin, profile, pods) in rejected {
+            self.queues.unschedulable.with_label_values(&[plugin, profile]).set(gauge(pods));
+        }
+    }
+
+    /// `kubernetes_feature_enabled`.
+    pub fn set_features(&self, gates: &Gates) {
+        for gate in GATES {
+            let stage = match gate.stage {
+                Stage::Alpha => "ALPHA",
+                Stage::Beta => "BETA",
+                Stage::Ga => "",
+            };
+            let on = i64::from(gates.is_on(gate.name));
+            self.features.with_label_values(&[gate.name, stage]).set(on);
+        }
+    }
+
+    /// Exports what plugins count by themselves, each metric with the scheduler name of its
+    /// profile. Returns those that cannot be exported.
+    pub fn set_plugin_metrics(
+        &self,
+        metrics: impl IntoIterator<Item = (String, Metric)>,
+    ) -> Vec<Refusal> {
+        self.own.set(metrics, &self.names)
+    }
+
+    /// An object of this resource (`pods`) was skipped because it could not be decoded.
+    pub fn undecodable(&self, resource: &str) {
+        self.undecodable_objects.with_label_values(&[resource]).inc();
+    }
+
+    /// An event about a pod was dropped.
+    pub fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+}
+
+fn set_sizes<'a>(family: &IntGaugeVec, sizes: impl IntoIterator<Item = (&'a str, usize)>) {
+    for (label, size) in sizes {
+        family.with_label_values(&[label]).set(gauge(size));
+    }
+}
+
+fn gauge(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+/// What version this is. The version of Kubernetes comes first, since alerts compare it between the
+/// components of a cluster.
+fn register_versions(table: &mut Table) {
+    let (major, minor) = KUBERNETES;
+    let kubernetes = format!("{major}.{minor}");
+    let git_version = format!("v{kubernetes}.0+loadmaster-{}", env!("CARGO_PKG_VERSION"));
+    let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
+    let build = table.gauges(
+        Beta,
+        "kubernetes_build_info",
+        "Constant 1; the labels tell what was built from what.",
+        &[
+            "major",
+            "minor",
+            "git_version",
+            "git_commit",
+            "git_tree_state",
+            "build_date",
+            "go_version",
+            "compiler",
+            "platform",
+        ],
+    );
+    let labels = [major, minor, &git_version, "", "", "", "", "rustc", &platform];
+    build.with_label_values(&labels).set(1);
+    let version = table.gauges(
+        Alpha,
+        "version_info",
+        "Constant 1; the labels tell which version of Kubernetes this behaves as.",
+        &["component", "binary", "emulation", "min_compat"],
+    );
+    version.with_label_values(&["kube", &kubernetes, &kubernetes, MIN_COMPATIBILITY]).set(1);
+}
+
+/// The architecture as Kubernetes names it.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

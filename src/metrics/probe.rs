@@ -1,0 +1,402 @@
+//! What the engine reports, turned into metrics.
+//!
+//! The engine reports every call into a plugin, so finding the metric must cost next to nothing:
+//! each one is resolved once and then found by comparing a few short keys.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::ports::{Count, Probe, Span};
+use framework::{ClusterEvent, Code, ExtensionPoint, PluginName};
+use prometheus::{Histogram, IntCounter};
+
+use super::Metrics;
+use super::scheduler::Plugins;
+
+/// Single plugins are timed in one of so many attempts, as in kube-scheduler.
+const SAMPLING: u64 = 10;
+
+/// The engine's [`Probe`] that feeds [`Metrics`]. It belongs to the thread of the engine.
+#[derive(Debug)]
+pub struct EngineProbe {
+    metrics: Arc<Metrics>,
+    /// Starts of the spans that are open; they nest. None for one that is not timed.
+    open: Vec<Option<Instant>>,
+    /// Attempts so far.
+    attempts: u64,
+    profiles: Vec<Profile>,
+    /// The profile named last, by its place; what happens inside an attempt does not name it.
+    current: usize,
+    hints: Children<(PluginName, ClusterEvent, Code), Histogram>,
+    events: Children<ClusterEvent, Histogram>,
+    incoming: Children<(&'static str, String), IntCounter>,
+}
+
+impl EngineProbe {
+    /// A probe that feeds `metrics`.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            metrics,
+            open: Vec::new(),
+            attempts: 0,
+            profiles: vec![Profile::default()],
+            current: 0,
+            hints: Children::default(),
+            events: Children::default(),
+            incoming: Children::default(),
+        }
+    }
+
+    /// Attributes what follows to a profile.
+    fn enter(&mut self, profile: &str) {
+        if self.profiles[self.current].name != profile {
+            let known = self.profiles.iter().position(|known| known.name == profile);
+            self.current = known.unwrap_or_else(|| {
+                self.profiles.push(Profile { name: profile.to_owned(), ..Profile::default() });
+                self.profiles.len() - 1
+            });
+        }
+    }
+
+    fn is_timed(&self, span: Span<'_>) -> bool {
+        !matches!(span, Span::Plugin(..)) || self.attempts.is_multiple_of(SAMPLING)
+    }
+
+    fn timed(&mut self, span: Span<'_>, code: Code, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let Metrics { attempts, plugins, .. } = &*self.metrics;
+        match span {
+            Span::Attempt(profile) => self.attempt_ended(profile, code, seconds),
+            Span::Algorithm => attempts.algorithm.observe(seconds),
+            Span::Point(point) => {
+                self.profiles[self.current].point(point, code, plugins).observe(seconds);
+            }
+            Span::Plugin(point, plugin) => {
+                let labels = &[plugin, point.name(), code.name()];
+                plugins.execution.with_label_values(labels).observe(seconds);
+            }
+            Span::Hint(plugin, event) => self.hint(plugin, event, code).observe(seconds),
+            Span::Event(event) => self.event(event).observe(seconds),
+        }
+    }
+
+    /// An attempt that found a node goes on; [`Count::Scheduled`] tells how long it took.
+    fn attempt_ended(&self, profile: &str, code: Code, seconds: f64) {
+        let result = match code {
+            Code::Success => return,
+            Code::Error => "error",
+            _ => "unschedulable",
+        };
+        self.metrics.attempts.duration.with_label_values(&[result, profile]).observe(seconds);
+    }
+
+    fn hint(&mut self, plugin: &PluginName, event: &ClusterEvent, code: Code) -> &Histogram {
+        let family = &self.metrics.plugins.hint;
+        self.hints.get(
+            |known| known.2 == code && known.1 == *event && known.0 == *plugin,
+            || {
+                let event_label = event.to_string();
+                let labels = [plugin, event_label.as_str(), hint_result(code)];
+                ((plugin.clone(), event.clone(), code), family.with_label_values(&labels))
+            },
+        )
+    }
+
+    fn event(&mut self, event: &ClusterEvent) -> &Histogram {
+        let family = &self.metrics.attempts.event_handling;
+        let make = || (event.clone(), family.with_label_values(&[event.to_string()]));
+        self.events.get(|known| known == event, make)
+    }
+
+    fn incoming(&mut self, queue: &'static str, event: &str) -> &IntCounter {
+        let family = &self.metrics.queues.incoming;
+        let make = || ((queue, event.to_owned()), family.with_label_values(&[queue, event]));
+        self.incoming.get(|known| known.1 == event && known.0 == queue, make)
+    }
+}
+
+impl Probe for EngineProbe {
+    #[expect(clippy::disallowed_methods, reason = "durations are what this is for")]
+    fn start(&mut self, span: Span<'_>) {
+        if let Span::Attempt(profile) = span {
+            self.attempts += 1;
+            self.enter(profile);
+        }
+        let started = self.is_timed(span).then(Instant::now);
+        self.open.push(started);
+    }
+
+    fn stop(&mut self, span: Span<'_>, code: Code) {
+        if let Span::Plugin(point, plugin) = span {
+            self.profiles[self.current].evaluated(point, plugin, code, &self.metrics.plugins);
+        }
+        if let Some(started) = self.open.pop().flatten() {
+            self.timed(span, code, started.elapsed());
+        }
+    }
+
+    fn count(&mut self, count: Count<'_>) {
+        let Metrics { attempts: family, plugins, .. } = &*self.metrics;
+        match count {
+            Count::Incoming { queue, event } => self.incoming(queue, event).inc(),
+            Count::Attempt { result, profile } => {
+                family.total.with_label_values(&[result, profile]).inc();
+                self.enter(profile);
+            }
+            Count::Scheduled { profile, attempts, took, since_first_active, after_flush } => {
+                let duration = family.duration.with_label_values(&["scheduled", profile]);
+                duration.observe(took.as_secs_f64());
+                family.pod_scheduled(attempts, since_first_active, after_flush);
+            }
+            Count::PermitWait { code, waited } => {
+                let wait = family.permit_wait.with_label_values(&[code.name()]);
+                wait.observe(waited.as_secs_f64());
+            }
+            Count::Panic { plugin } => plugins.panics.with_label_values(&[plugin]).inc(),
+        }
+    }
+}
+
+/// The metrics of one profile.
+#[derive(Debug, Default)]
+struct Profile {
+    name: String,
+    points: Children<(ExtensionPoint, Code), Histogram>,
+    evaluations: Children<(ExtensionPoint, PluginName), IntCounter>,
+}
+
+impl Profile {
+    fn point(&mut self, point: ExtensionPoint, code: Code, plugins: &Plugins) -> &Histogram {
+        let key = (point, code);
+        let labels = [point.name(), code.name(), self.name.as_str()];
+        self.points.get(|known| *known == key, || (key, plugins.point.with_label_values(&labels)))
+    }
+
+    /// Counts a call at the four points where kube-scheduler does; those that only prepare do not
+    /// count when they have nothing to prepare.
+    fn evaluated(
+        &mut self,
+        point: ExtensionPoint,
+        plugin: &PluginName,
+        code: Code,
+        plugins: &Plugins,
+    ) {
+        use ExtensionPoint::{Filter, PreFilter, PreScore, Score};
+        let counts = match point {
+            PreFilter | PreScore => code != Code::Skip,
+            Filter | Score => true,
+            _ => false,
+        };
+        if !counts {
+            return;
+        }
+        let is = |known: &(ExtensionPoint, PluginName)| known.0 == point && known.1 == *plugin;
+        let labels = [plugin, point.name(), self.name.as_str()];
+        let make = || ((point, plugin.clone()), plugins.evaluations.with_label_values(&labels));
+        self.evaluations.get(is, make).inc();
+    }
+}
+
+fn hint_result(code: Code) -> &'static str {
+    match code {
+        Code::Success => "Queue",
+        Code::Skip => "QueueSkip",
+        _ => "Error",
+    }
+}
+
+/// Metrics by key, few enough to be looked through. The one wanted last is tried first.
+#[derive(Debug)]
+struct Children<K, V> {
+    found: Vec<(K, V)>,
+    last: usize,
+}
+
+impl<K, V> Default for Children<K, V> {
+    fn default() -> Self {
+        Self { found: Vec::new(), last: 0 }
+    }
+}
+
+impl<K, V> Children<K, V> {
+    fn get(&mut self, is: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> &V {
+        if !self.found.get(self.last).is_some_and(|(key, _)| is(key)) {
+            let place = self.found.iter().position(|(key, _)| is(key));
+            self.last = place.unwrap_or_else(|| {
+                self.found.push(make());
+                self.found.len() - 1
+            });
+        }
+        &self.found[self.last].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::{ActionType, EventResource};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn probe() -> (EngineProbe, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::new());
+        (EngineProbe::new(metrics.clone()), metrics)
+    }
+
+    /// An attempt that asks one filter plugin.
+    fn attempt(probe: &mut EngineProbe, profile: &str, plugin: &PluginName, code: Code) {
+        let spans = [
+            Span::Attempt(profile),
+            Span::Algorithm,
+            Span::Point(ExtensionPoint::Filter),
+            Span::Plugin(ExtensionPoint::Filter, plugin),
+        ];
+        spans.into_iter().for_each(|span| probe.start(span));
+        spans.into_iter().rev().for_each(|span| probe.stop(span, code));
+    }
+
+    /// Checks samples, each a name without `scheduler_`, labels as `name=value`, and the value.
+    fn expect<const N: usize>(metrics: &Metrics, samples: [(&str, &str, u32); N]) {
+        let text = metrics.render();
+        for (name, labels, value) in samples {
+            let pairs = labels.split_whitespace().filter_map(|pair| pair.split_once('='));
+            let pairs: Vec<_> = pairs.map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+            let pairs = pairs.join(",");
+            let labels = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
+            let line = format!("scheduler_{name}{labels} {value}");
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_is_measured_at_every_level_under_its_profile() {
+        let (mut probe, metrics) = probe();
+        let plugin: PluginName = "NodeName".into();
+        attempt(&mut probe, "a", &plugin, Code::Success);
+        attempt(&mut probe, "b", &plugin, Code::Unschedulable);
+        attempt(&mut probe, "a", &plugin, Code::Error);
+        let attempts = "scheduling_attempt_duration_seconds_count";
+        let points = "framework_extension_point_duration_seconds_count";
+        let evaluations = "plugin_evaluation_total";
+        expect(
+            &metrics,
+            [
+                (attempts, "profile=a result=error", 1),
+                (attempts, "profile=b result=unschedulable", 1),
+                ("scheduling_algorithm_duration_seconds_count", "", 3),
+                (points, "extension_point=Filter profile=a status=Success", 1),
+                (points, "extension_point=Filter profile=b status=Unschedulable", 1),
+                (evaluations, "extension_point=Filter plugin=NodeName profile=a", 2),
+                (evaluations, "extension_point=Filter plugin=NodeName profile=b", 1),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_attempt_that_found_a_node_ends_with_the_bind() {
+        let (mut probe, metrics) = probe();
+        attempt(&mut probe, "a", &"NodeName".into(), Code::Success);
+        let duration = "scheduling_attempt_duration_seconds_sum";
+        assert!(!metrics.render().contains(duration));
+        for attempts in [1, 14, 15, 400] {
+            probe.count(Count::Scheduled {
+                profile: "a",
+                attempts,
+                took: SECOND,
+                since_first_active: 2 * SECOND,
+                after_flush: attempts == 400,
+            });
+        }
+        let sli = "pod_scheduling_sli_duration_seconds_sum";
+        expect(
+            &metrics,
+            [
+                (duration, "profile=a result=scheduled", 4),
+                (sli, "attempts=1", 2),
+                (sli, "attempts=14", 2),
+                (sli, "attempts=15+", 4),
+                ("pod_scheduling_attempts_sum", "", 430),
+                ("pod_scheduled_after_flush_total", "", 1),
+            ],
+        );
+    }
+
+    #[test]
+    fn single_plugins_are_timed_in_every_tenth_attempt() {
+        let (mut probe, metrics) = probe();
+        let plugin: PluginName = "NodeName".into();
+        (0..30).for_each(|_| attempt(&mut probe, "a", &plugin, Code::Success));
+        let name = "plugin_execution_duration_seconds_count";
+        let labels = "extension_point=Filter plugin=NodeName status=Success";
+        expect(&metrics, [(name, labels, 3)]);
+    }
+
+    #[test]
+    fn only_calls_that_evaluate_a_pod_are_evaluations() {
+        use ExtensionPoint::{Bind, PreFilter, PreScore, Score};
+        let cases = [
+            (PreFilter, Code::Skip, 0),
+            (PreFilter, Code::Unschedulable, 1),
+            (PreScore, Code::Skip, 0),
+            (PreScore, Code::Success, 1),
+            (Score, Code::Success, 1),
+            (Bind, Code::Success, 0),
+        ];
+        for (point, code, expected) in cases {
+            let (mut probe, metrics) = probe();
+            let plugin: PluginName = "P".into();
+            probe.start(Span::Plugin(point, &plugin));
+            probe.stop(Span::Plugin(point, &plugin), code);
+            let counted = metrics.render().matches("scheduler_plugin_evaluation_total{").count();
+            assert_eq!(counted, expected, "{point:?} {code:?}");
+        }
+    }
+
+    #[test]
+    fn events_and_hints_are_measured_by_label() {
+        let (mut probe, metrics) = probe();
+        let plugin: PluginName = "P".into();
+        let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
+        probe.start(Span::Event(&event));
+        for code in [Code::Success, Code::Skip, Code::Skip, Code::Error] {
+            probe.start(Span::Hint(&plugin, &event));
+            probe.stop(Span::Hint(&plugin, &event), code);
+        }
+        probe.stop(Span::Event(&event), Code::Success);
+        let hints = "queueing_hint_execution_duration_seconds_count";
+        expect(
+            &metrics,
+            [
+                ("event_handling_duration_seconds_count", "event=NodeAdd", 1),
+                (hints, "event=NodeAdd hint=Queue plugin=P", 1),
+                (hints, "event=NodeAdd hint=QueueSkip plugin=P", 2),
+                (hints, "event=NodeAdd hint=Error plugin=P", 1),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_counted_is_counted_under_its_labels() {
+        let (mut probe, metrics) = probe();
+        let plugin: PluginName = "P".into();
+        let (queue, event) = ("active", "BackoffComplete");
+        probe.count(Count::Incoming { queue, event });
+        probe.count(Count::Incoming { queue, event });
+        probe.count(Count::Incoming { queue: "backoff", event });
+        probe.count(Count::Attempt { result: "error", profile: "a" });
+        probe.count(Count::PermitWait { code: Code::Unschedulable, waited: SECOND });
+        probe.count(Count::Panic { plugin: &plugin });
+        let incoming = "queue_incoming_pods_total";
+        expect(
+            &metrics,
+            [
+                (incoming, "event=BackoffComplete queue=active", 2),
+                (incoming, "event=BackoffComplete queue=backoff", 1),
+                ("schedule_attempts_total", "profile=a result=error", 1),
+                ("permit_wait_duration_seconds_sum", "result=Unschedulable", 1),
+            ],
+        );
+        assert!(metrics.render().contains("loadmaster_plugin_panics_total{plugin=\"P\"} 1\n"));
+    }
+}

@@ -1,0 +1,174 @@
+//! What the kernel knows about this process, from `/proc`; nothing where there is none.
+
+use std::fs;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
+
+/// Clock ticks a second in `/proc`: the same on every architecture Linux runs on today.
+const TICKS: f64 = 100.0;
+
+/// Reads the `process_` metrics at every scrape.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Descriptions, in the order of [`METRICS`].
+    descs: Vec<Desc>,
+}
+
+/// A metric of the process: name, type, help, and how to read it.
+type Source = (&'static str, MetricType, &'static str, fn() -> Option<f64>);
+
+const METRICS: [Source; 9] = [
+    (
+        "process_cpu_seconds_total",
+        MetricType::COUNTER,
+        "CPU time in user and system mode, in seconds.",
+        cpu_seconds,
+    ),
+    ("process_resident_memory_bytes", MetricType::GAUGE, "Memory held in RAM.", || {
+        memory("VmRSS:")
+    }),
+    ("process_virtual_memory_bytes", MetricType::GAUGE, "Address space in use.", || {
+        memory("VmSize:")
+    }),
+    (
+        "process_virtual_memory_max_bytes",
+        MetricType::GAUGE,
+        "Largest address space allowed.",
+        || limit("Max address space"),
+    ),
+    ("process_open_fds", MetricType::GAUGE, "Open file descriptors.", open_files),
+    ("process_max_fds", MetricType::GAUGE, "Most file descriptors allowed.", || {
+        limit("Max open files")
+    }),
+    (
+        "process_start_time_seconds",
+        MetricType::GAUGE,
+        "Start of the process, in seconds since 1970.",
+        start_time,
+    ),
+    (
+        "process_network_receive_bytes_total",
+        MetricType::COUNTER,
+        "Bytes received over the network.",
+        || network(0),
+    ),
+    (
+        "process_network_transmit_bytes_total",
+        MetricType::COUNTER,
+        "Bytes sent over the network.",
+        || network(8),
+    ),
+];
+
+impl Process {
+    pub(super) fn new() -> Self {
+        let desc = |(name, _, help, _): Source| {
+            Desc::new(name.into(), help.into(), Vec::new(), Default::default())
+        };
+        let descs: Result<_, _> = METRICS.into_iter().map(desc).collect();
+        Self { descs: descs.expect("names and help texts are valid constants") }
+    }
+}
+
+impl Collector for Process {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        METRICS.into_iter().filter_map(family).collect()
+    }
+}
+
+fn family((name, kind, help, read): Source) -> Option<MetricFamily> {
+    let value = read()?;
+    let mut metric = Metric::default();
+    if kind == MetricType::COUNTER {
+        let mut counter = Counter::default();
+        counter.set_value(value);
+        metric.set_counter(counter);
+    } else {
+        let mut gauge = Gauge::default();
+        gauge.set_value(value);
+        metric.set_gauge(gauge);
+    }
+    let mut family = MetricFamily::default();
+    family.set_name(name.into());
+    family.set_help(help.into());
+    family.set_field_type(kind);
+    family.set_metric(vec![metric]);
+    Some(family)
+}
+
+/// Field `number` of `/proc/self/stat`, counted from 1 as in its manual.
+fn stat(number: usize) -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field, the name of the command, may have blanks in its parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+}
+
+fn cpu_seconds() -> Option<f64> {
+    Some((stat(14)? + stat(15)?) / TICKS)
+}
+
+fn start_time() -> Option<f64> {
+    let boot = number_after("/proc/stat", "btime")?;
+    Some(boot + stat(22)? / TICKS)
+}
+
+fn memory(key: &str) -> Option<f64> {
+    number_after("/proc/self/status", key).map(|kibibytes| kibibytes * 1024.0)
+}
+
+/// The soft limit; one that is not set is the largest number, as client_golang has it.
+fn limit(key: &str) -> Option<f64> {
+    let line = line_after("/proc/self/limits", key)?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX as f64),
+        number => number.parse().ok(),
+    }
+}
+
+fn open_files() -> Option<f64> {
+    Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
+}
+
+/// The sum of a column over all interfaces but loopback.
+fn network(column: usize) -> Option<f64> {
+    let table = fs::read_to_string("/proc/self/net/dev").ok()?;
+    let interfaces = table.lines().filter_map(|line| line.split_once(':'));
+    let remote = interfaces.filter(|(name, _)| name.trim() != "lo");
+    let bytes = remote.filter_map(|(_, columns)| columns.split_whitespace().nth(column));
+    Some(bytes.filter_map(|bytes| bytes.parse::<f64>().ok()).sum())
+}
+
+fn number_after(file: &str, key: &str) -> Option<f64> {
+    line_after(file, key)?.split_whitespace().next()?.parse().ok()
+}
+
+/// The rest of the line that starts with `key`.
+fn line_after(file: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_tells_everything() {
+        let families = Process::new().collect();
+        assert_eq!(families.len(), METRICS.len());
+        let value = |name: &str| {
+            let family = families.iter().find(|family| family.name() == name).unwrap();
+            family.get_metric()[0].get_gauge().get_value()
+        };
+        assert!(value("process_resident_memory_bytes") > 100_000.0);
+        assert!(value("process_resident_memory_bytes") < value("process_virtual_memory_bytes"));
+        assert!(value("process_open_fds") >= 3.0);
+        assert!(value("process_start_time_seconds") > 1.6e9);
+    }
+}

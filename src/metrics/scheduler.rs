@@ -1,0 +1,213 @@
+//! The `scheduler_` metrics of kube-scheduler that have a meaning here.
+//!
+//! Not exported, because what they measure does not exist: preemption, volume binding and batching.
+
+use std::time::Duration;
+
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+
+use super::buckets;
+use super::table::Stability::{Alpha, Beta, Stable};
+use super::table::Table;
+
+/// Attempts, and the pods they were for.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    pub(super) total: IntCounterVec,
+    pub(super) duration: HistogramVec,
+    pub(super) algorithm: Histogram,
+    pub(super) pod_sli: HistogramVec,
+    pub(super) pod_attempts: Histogram,
+    pub(super) after_flush: IntCounter,
+    pub(super) permit_wait: HistogramVec,
+    pub(super) event_handling: HistogramVec,
+}
+
+impl Attempts {
+    pub(super) fn register(table: &mut Table) -> Self {
+        Self {
+            total: table.counters(
+                Stable,
+                "scheduler_schedule_attempts_total",
+                "Attempts to schedule pods. `unschedulable` is a pod that fits nowhere, `error` a \
+                 failure inside the scheduler.",
+                &["result", "profile"],
+            ),
+            duration: table.histograms(
+                Stable,
+                "scheduler_scheduling_attempt_duration_seconds",
+                "Time of an attempt, from taking the pod to its bind or its failure.",
+                &["result", "profile"],
+                buckets::attempt(),
+            ),
+            algorithm: table.histogram(
+                Alpha,
+                "scheduler_scheduling_algorithm_duration_seconds",
+                "Time to find a node for a pod.",
+                buckets::attempt(),
+            ),
+            pod_sli: table.histograms(
+                Beta,
+                "scheduler_pod_scheduling_sli_duration_seconds",
+                "Time from a pod's first entry into the active queue to its bind, gates excluded.",
+                &["attempts"],
+                buckets::pod(),
+            ),
+            pod_attempts: table.histogram(
+                Stable,
+                "scheduler_pod_scheduling_attempts",
+                "Attempts a pod needed until it was bound.",
+                buckets::POD_ATTEMPTS,
+            ),
+            after_flush: table.counter(
+                Alpha,
+                "scheduler_pod_scheduled_after_flush_total",
+                "Pods bound after having been unschedulable for so long that they were tried \
+                 again without an event.",
+            ),
+            permit_wait: table.histograms(
+                Beta,
+                "scheduler_permit_wait_duration_seconds",
+                "Time pods waited for Permit plugins.",
+                &["result"],
+                buckets::attempt(),
+            ),
+            event_handling: table.histograms(
+                Alpha,
+                "scheduler_event_handling_duration_seconds",
+                "Time to take in one change of the cluster.",
+                &["event"],
+                buckets::extension_point(),
+            ),
+        }
+    }
+}
+
+/// From how many attempts on they are no longer told apart.
+const MANY_ATTEMPTS: u32 = 15;
+
+impl Attempts {
+    /// A pod was bound, after so many attempts and so long after it first entered the active queue;
+    /// `after_flush`: it was tried because it had been unschedulable for too long.
+    pub(super) fn pod_scheduled(
+        &self,
+        attempts: u32,
+        since_first_active: Duration,
+        after_flush: bool,
+    ) {
+        let label = match attempts {
+            MANY_ATTEMPTS.. => format!("{MANY_ATTEMPTS}+"),
+            few => few.to_string(),
+        };
+        let sli = self.pod_sli.with_label_values(&[label.as_str()]);
+        sli.observe(since_first_active.as_secs_f64());
+        self.pod_attempts.observe(attempts.into());
+        self.after_flush.inc_by(after_flush.into());
+    }
+}
+
+/// Queues, cache and what is under way.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) pending: IntGaugeVec,
+    pub(super) incoming: IntCounterVec,
+    pub(super) unschedulable: IntGaugeVec,
+    pub(super) in_flight: IntGaugeVec,
+    pub(super) cache_size: IntGaugeVec,
+    pub(super) goroutines: IntGaugeVec,
+}
+
+impl Queues {
+    pub(super) fn register(table: &mut Table) -> Self {
+        Self {
+            pending: table.gauges(
+                Stable,
+                "scheduler_pending_pods",
+                "Pods without a node, by queue. `active` are next, `backoff` wait out a failure, \
+                 `unschedulable` wait for a change, `gated` may not be tried.",
+                &["queue"],
+            ),
+            incoming: table.counters(
+                Stable,
+                "scheduler_queue_incoming_pods_total",
+                "Pods that entered a queue, by queue and what brought them there.",
+                &["queue", "event"],
+            ),
+            unschedulable: table.gauges(
+                Beta,
+                "scheduler_unschedulable_pods",
+                "Pods a plugin keeps from being scheduled. A pod counts for every plugin that \
+                 rejected it.",
+                &["plugin", "profile"],
+            ),
+            in_flight: table.gauges(
+                Alpha,
+                "scheduler_inflight_events",
+                "Events kept for pods that are being tried.",
+                &["event"],
+            ),
+            cache_size: table.gauges(
+                Alpha,
+                "scheduler_cache_size",
+                "Nodes, pods on nodes (assumed ones among them) and assumed pods in the cache.",
+                &["type"],
+            ),
+            goroutines: table.gauges(
+                Beta,
+                "scheduler_goroutines",
+                "Tasks at work, by operation.",
+                &["operation"],
+            ),
+        }
+    }
+}
+
+/// Extension points and plugins.
+#[derive(Debug)]
+pub(super) struct Plugins {
+    pub(super) point: HistogramVec,
+    pub(super) execution: HistogramVec,
+    pub(super) evaluations: IntCounterVec,
+    pub(super) hint: HistogramVec,
+    pub(super) panics: IntCounterVec,
+}
+
+impl Plugins {
+    pub(super) fn register(table: &mut Table) -> Self {
+        Self {
+            point: table.histograms(
+                Stable,
+                "scheduler_framework_extension_point_duration_seconds",
+                "Time of all plugins of an extension point.",
+                &["extension_point", "status", "profile"],
+                buckets::extension_point(),
+            ),
+            execution: table.histograms(
+                Alpha,
+                "scheduler_plugin_execution_duration_seconds",
+                "Time of one plugin at an extension point, measured in every tenth attempt.",
+                &["plugin", "extension_point", "status"],
+                buckets::plugin(),
+            ),
+            evaluations: table.counters(
+                Beta,
+                "scheduler_plugin_evaluation_total",
+                "Calls of a plugin. Filter and Score plugins are called once for all nodes.",
+                &["plugin", "extension_point", "profile"],
+            ),
+            hint: table.histograms(
+                Alpha,
+                "scheduler_queueing_hint_execution_duration_seconds",
+                "Time of a queueing hint.",
+                &["plugin", "event", "hint"],
+                buckets::plugin(),
+            ),
+            panics: table.counters(
+                Alpha,
+                "loadmaster_plugin_panics_total",
+                "Panics of a plugin. Each failed one attempt.",
+                &["plugin"],
+            ),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Registers metrics, each with name, stability, help, labels and buckets in one place.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+};
+
+/// How much change users of a metric have to expect, as Kubernetes tells in the help text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stability {
+    Alpha,
+    Beta,
+    Stable,
+}
+
+use Stability::{Alpha, Beta, Stable};
+
+impl Stability {
+    const fn name(self) -> &'static str {
+        match self {
+            Alpha => "ALPHA",
+            Beta => "BETA",
+            Stable => "STABLE",
+        }
+    }
+}
+
+/// The registry while it is filled.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    registry: Registry,
+    /// Name and stability of every metric in it.
+    registered: Vec<(String, Stability)>,
+}
+
+impl Table {
+    pub(super) fn counter(&mut self, stability: Stability, name: &str, help: &str) -> IntCounter {
+        self.register(stability, IntCounter::with_opts(opts(stability, name, help)))
+    }
+
+    pub(super) fn counters(
+        &mut self,
+        stability: Stability,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> IntCounterVec {
+        self.register(stability, IntCounterVec::new(opts(stability, name, help), labels))
+    }
+
+    pub(super) fn gauges(
+        &mut self,
+        stability: Stability,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> IntGaugeVec {
+        self.register(stability, IntGaugeVec::new(opts(stability, name, help), labels))
+    }
+
+    pub(super) fn histogram(
+        &mut self,
+        stability: Stability,
+        name: &str,
+        help: &str,
+        buckets: impl Into<Vec<f64>>,
+    ) -> Histogram {
+        let opts = HistogramOpts::from(opts(stability, name, help)).buckets(buckets.into());
+        self.register(stability, Histogram::with_opts(opts))
+    }
+
+    pub(super) fn histograms(
+        &mut self,
+        stability: Stability,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: impl Into<Vec<f64>>,
+    ) -> HistogramVec {
+        let opts = HistogramOpts::from(opts(stability, name, help)).buckets(buckets.into());
+        self.register(stability, HistogramVec::new(opts, labels))
+    }
+
+    /// Takes in a collector that makes its samples when it is asked for them.
+    pub(super) fn collector(&mut self, collector: impl Collector + 'static) {
+        let names = collector.desc().into_iter().map(|desc| (desc.fq_name.clone(), Alpha));
+        self.registered.extend(names.collect::<Vec<_>>());
+        self.registry.register(Box::new(collector)).expect(UNIQUE);
+    }
+
+    /// The full registry, which says how many metrics it has, and their names.
+    pub(super) fn finish(mut self) -> (Registry, Vec<String>) {
+        let labels = ["stability_level", "deprecated_version"];
+        let help = "Metrics that are registered, by stability.";
+        let totals = self.counters(Beta, "registered_metrics_total", help, &labels);
+        self.counter(Beta, "hidden_metrics_total", "Metrics hidden because they are deprecated.");
+        self.counter(Beta, "disabled_metrics_total", "Metrics switched off by a flag.");
+        for (_, stability) in &self.registered {
+            totals.with_label_values(&[stability.name(), ""]).inc();
+        }
+        (self.registry, self.registered.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn register<M: Collector + Clone + 'static>(
+        &mut self,
+        stability: Stability,
+        metric: prometheus::Result<M>,
+    ) -> M {
+        let metric = metric.expect("names, labels and buckets are valid constants");
+        self.registry.register(Box::new(metric.clone())).expect(UNIQUE);
+        let names = metric.desc().into_iter().map(|desc| (desc.fq_name.clone(), stability));
+        self.registered.extend(names);
+        metric
+    }
+}
+
+const UNIQUE: &str = "every name is in the table once";
+
+fn opts(stability: Stability, name: &str, help: &str) -> Opts {
+    Opts::new(name, format!("[{}] {help}", stability.name()))
+}

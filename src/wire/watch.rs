@@ -1,0 +1,370 @@
+//! What the API server sends, lists and watch streams, decoded straight into the compact forms.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::session::{Frame, Meta, ObjectId, Page, Refusal};
+use engine::Change;
+use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Longest part of a body that is not a Status to show to people, in bytes.
+const SHOWN: usize = 200;
+
+/// Decodes the objects of one kind.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    resource: EventResource,
+    fields: ExtraFields,
+}
+
+/// What tells one version of an object from another.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Identity<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    annotations: Option<Annotations<'a>>,
+}
+
+/// The annotation of the bookmark that ends the initial state of a streamed list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Annotations<'a> {
+    #[serde(rename = "k8s.io/initial-events-end", borrow)]
+    initial_events_end: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Identified<'a> {
+    #[serde(borrow)]
+    metadata: Identity<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WatchEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    type_: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Debug, Deserialize)]
+struct List<'a> {
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: String,
+}
+
+/// A `v1` Status, as far as it matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    code: u16,
+    reason: String,
+    message: String,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    retry_after_seconds: u64,
+}
+
+/// An object, and what could be read of it in the other case.
+type Decoded = Result<(Meta, Change), (Option<Meta>, String)>;
+
+impl Decoder {
+    /// Decodes objects of this kind, with the further `fields` that plugins read.
+    pub const fn new(resource: EventResource, fields: ExtraFields) -> Self {
+        Self { resource, fields }
+    }
+
+    /// One line of a watch stream.
+    pub fn frame(&self, line: &[u8]) -> Frame<Change> {
+        let event: WatchEvent<'_> = match serde_json::from_slice(line) {
+            Ok(event) => event,
+            Err(error) => {
+                return Frame::Undecodable { meta: None, message: format!("not a frame: {error}") };
+            }
+        };
+        match &*event.type_ {
+            "ADDED" | "MODIFIED" => match self.object(event.object) {
+                Ok((meta, change)) => Frame::Changed(meta, change),
+                Err((meta, message)) => Frame::Undecodable { meta, message },
+            },
+            "DELETED" => match identity(event.object) {
+                Ok(found) => Frame::Deleted(found.meta()),
+                Err(message) => Frame::Undecodable { meta: None, message },
+            },
+            "BOOKMARK" => bookmark(event.object),
+            "ERROR" => Frame::Error(refusal(0, None, event.object.get().as_bytes())),
+            other => Frame::Undecodable {
+                meta: None,
+                message: format!("a frame of the unknown type {other:?}"),
+            },
+        }
+    }
+
+    /// A page of a list.
+    ///
+    /// # Errors
+    /// The body is no list.
+    pub fn page(&self, body: &[u8]) -> Result<Page<Change>, String> {
+        let list: List<'_> =
+            serde_json::from_slice(body).map_err(|error| format!("not a list: {error}"))?;
+        let mut page = Page {
+            items: Vec::new(),
+            undecodable: Vec::new(),
+            resource_version: list.metadata.resource_version.into(),
+            next: Some(list.metadata.next).filter(|token| !token.is_empty()),
+        };
+        for item in list.items.unwrap_or_default() {
+            match self.object(item) {
+                Ok(object) => page.items.push(object),
+                Err(undecodable) => page.undecodable.push(undecodable),
+            }
+        }
+        Ok(page)
+    }
+
+    /// The change that takes an object out of the world.
+    pub fn deletion(&self, meta: Meta) -> Change {
+        let ObjectId { namespace, name } = meta.id;
+        match &self.resource {
+            EventResource::Node => Change::NodeDeleted(name),
+            EventResource::Pod => {
+                Change::PodDeleted { key: PodKey { namespace, name }, uid: meta.uid }
+            }
+            kind => Change::Object { kind: kind.clone(), namespace, name, object: None },
+        }
+    }
+
+    fn object(&self, raw: &RawValue) -> Decoded {
+        let decoded = match self.resource {
+            EventResource::Node => self.node(raw),
+            EventResource::Pod => self.pod(raw),
+            _ => self.other(raw),
+        };
+        decoded.map_err(|error| {
+            (identity(raw).ok().map(|found| found.meta()), format!("cannot be decoded: {error}"))
+        })
+    }
+
+    fn node(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
+        let object: api::Node = serde_json::from_str(raw.get())?;
+        let mut node = Node::from_api(&object).0;
+        if !self.fields.node.is_empty() {
+            node.extra = Extra::of(&serde_json::from_str(raw.get())?, &self.fields.node);
+        }
+        let meta = meta("".into(), node.name.clone(), &object.metadata);
+        Ok((meta, Change::Node(node)))
+    }
+
+    fn pod(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
+        let object: api::Pod = serde_json::from_str(raw.get())?;
+        let mut pod = Pod::from_api(&object);
+        if !self.fields.pod.is_empty() {
+            pod.extra = Extra::of(&serde_json::from_str(raw.get())?, &self.fields.pod);
+        }
+        let meta = meta(pod.key.namespace.clone(), pod.key.name.clone(), &object.metadata);
+        Ok((meta, Change::Pod(Box::new(pod))))
+    }
+
+    fn other(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
+        let meta = serde_json::from_str::<Identified<'_>>(raw.get())?.metadata.meta();
+        let mut object: Value = serde_json::from_str(raw.get())?;
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            // Who wrote which field is of no interest and often the larger part of an object.
+            metadata.remove("managedFields");
+        }
+        let change = Change::Object {
+            kind: self.resource.clone(),
+            namespace: meta.id.namespace.clone(),
+            name: meta.id.name.clone(),
+            object: Some(Arc::new(object)),
+        };
+        Ok((meta, change))
+    }
+}
+
+impl Identity<'_> {
+    fn meta(&self) -> Meta {
+        Meta {
+            id: ObjectId { namespace: (&*self.namespace).into(), name: (&*self.name).into() },
+            uid: Uid::from(&*self.uid),
+            resource_version: (&*self.resource_version).into(),
+        }
+    }
+}
+
+fn meta(namespace: Arc<str>, name: Arc<str>, metadata: &api::ObjectMeta) -> Meta {
+    Meta {
+        id: ObjectId { namespace, name },
+        uid: Uid::from(metadata.uid.as_str()),
+        resource_version: metadata.resource_version.as_str().into(),
+    }
+}
+
+fn identity(raw: &RawValue) -> Result<Identity<'_>, String> {
+    serde_json::from_str::<Identified<'_>>(raw.get())
+        .map(|object| object.metadata)
+        .map_err(|error| format!("has no readable metadata: {error}"))
+}
+
+fn bookmark(raw: &RawValue) -> Frame<Change> {
+    match identity(raw) {
+        Ok(found) => Frame::Bookmark {
+            resource_version: (&*found.resource_version).into(),
+            initial_events_end: found
+                .annotations
+                .and_then(|annotations| annotations.initial_events_end)
+                .is_some_and(|value| value == "true"),
+        },
+        Err(message) => Frame::Undecodable { meta: None, message },
+    }
+}
+
+/// Why the server refuses: its Status if the body is one, else what can be said. A `code` of 0 stands
+/// for the one in the Status.
+pub fn refusal(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Refusal {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let message = match status.message.is_empty() {
+        false => status.message,
+        true => shown(body),
+    };
+    let in_body = status.details.map(|details| Duration::from_secs(details.retry_after_seconds));
+    Refusal {
+        code: if code == 0 { status.code } else { code },
+        reason: status.reason,
+        message,
+        retry_after: retry_after.or(in_body.filter(|pause| !pause.is_zero())),
+    }
+}
+
+fn shown(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]);
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn decoder(resource: EventResource) -> Decoder {
+        Decoder::new(resource, ExtraFields::default())
+    }
+
+    fn frame(decoder: &Decoder, type_: &str, object: &Value) -> Frame<Change> {
+        decoder.frame(json!({"type": type_, "object": object}).to_string().as_bytes())
+    }
+
+    fn pod() -> Value {
+        json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7"},
+            "spec": {"schedulerName": "loadmaster", "nodeName": "n1"},
+        })
+    }
+
+    #[test]
+    fn an_object_comes_compact_and_with_its_identity() {
+        let Frame::Changed(meta, Change::Pod(pod)) =
+            frame(&decoder(EventResource::Pod), "ADDED", &pod())
+        else {
+            panic!("a changed pod is expected");
+        };
+        assert_eq!(meta.id.to_string(), "shop/web");
+        assert_eq!((&*meta.uid.to_string(), &*meta.resource_version), ("u1", "7"));
+        assert_eq!(pod.node_name.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn what_is_deleted_is_known_by_name_and_uid() {
+        let decoder = decoder(EventResource::Pod);
+        let Frame::Deleted(meta) = frame(&decoder, "DELETED", &pod()) else {
+            panic!("a deletion is expected");
+        };
+        let Change::PodDeleted { key, uid } = decoder.deletion(meta) else {
+            panic!("a deleted pod is expected");
+        };
+        assert_eq!((key, uid), (PodKey::new("shop", "web"), Uid::from("u1")));
+    }
+
+    #[test]
+    fn an_object_of_another_shape_is_named() {
+        let mut odd = pod();
+        odd["spec"]["nodeName"] = json!(7);
+        match frame(&decoder(EventResource::Pod), "MODIFIED", &odd) {
+            Frame::Undecodable { meta: Some(meta), message } => {
+                assert_eq!(meta.id.to_string(), "shop/web");
+                assert!(message.contains("expected a string"), "{message}");
+            }
+            other => panic!("an undecodable object is expected, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_initial_event_is_a_marked_bookmark() {
+        let decoder = decoder(EventResource::Node);
+        let mut object = json!({"kind": "Node", "metadata": {"resourceVersion": "12"}});
+        let ends = |object: &Value| match frame(&decoder, "BOOKMARK", object) {
+            Frame::Bookmark { resource_version, initial_events_end } => {
+                assert_eq!(&*resource_version, "12");
+                initial_events_end
+            }
+            other => panic!("a bookmark is expected, not {other:?}"),
+        };
+        assert!(!ends(&object));
+        object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        assert!(ends(&object));
+    }
+
+    #[test]
+    fn an_error_frame_is_a_refusal() {
+        let status = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "old"});
+        match frame(&decoder(EventResource::Pod), "ERROR", &status) {
+            Frame::Error(refusal) => assert_eq!((refusal.code, &*refusal.message), (410, "old")),
+            other => panic!("an error is expected, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_page_keeps_what_it_can() {
+        let list = json!({
+            "metadata": {"resourceVersion": "9", "continue": "more"},
+            "items": [pod(), {"metadata": {"name": "odd"}, "spec": 5}],
+        });
+        let page = decoder(EventResource::Pod).page(list.to_string().as_bytes()).unwrap();
+        assert_eq!((page.items.len(), page.undecodable.len()), (1, 1));
+        assert_eq!((&*page.resource_version, page.next.as_deref()), ("9", Some("more")));
+        let nothing = json!({"metadata": {"resourceVersion": "9"}, "items": null});
+        let page = decoder(EventResource::Pod).page(nothing.to_string().as_bytes()).unwrap();
+        assert!(page.items.is_empty() && page.next.is_none());
+    }
+
+    #[test]
+    fn a_refusal_without_a_status_shows_the_body() {
+        let refusal = refusal(502, None, b"<html>Bad Gateway</html>\n");
+        assert_eq!((refusal.code, &*refusal.message), (502, "<html>Bad Gateway</html>"));
+    }
+}

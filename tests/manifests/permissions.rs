@@ -1,0 +1,83 @@
+//! What Loadmaster may do in a cluster is what it does, and no more.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+
+use super::{DEFAULT, RENDERED, find};
+
+/// Group, resource and verb of everything the default plugins need.
+const NEEDED: [(&str, &str, &str); 9] = [
+    ("", "nodes", "list"),
+    ("", "nodes", "watch"),
+    ("", "pods", "get"),
+    ("", "pods", "list"),
+    ("", "pods", "watch"),
+    ("", "pods/binding", "create"),
+    ("", "pods/status", "patch"),
+    ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
+];
+
+/// Every single permission of the role.
+fn granted(role: &ClusterRole) -> BTreeSet<(String, String, String)> {
+    let mut all = BTreeSet::new();
+    for rule in role.rules.iter().flatten() {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let one = |verb: &String| (group.clone(), resource.clone(), verb.clone());
+                all.extend(rule.verbs.iter().map(one));
+            }
+        }
+    }
+    all
+}
+
+fn owned(table: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
+    let words = table.iter();
+    words.map(|&(group, resource, verb)| (group.into(), resource.into(), verb.into())).collect()
+}
+
+#[test]
+fn the_role_grants_what_is_needed_and_nothing_else() {
+    let role: ClusterRole = find(DEFAULT).unwrap();
+    assert_eq!(granted(&role), owned(&NEEDED));
+    assert!(role.aggregation_rule.is_none());
+    assert!(role.rules.unwrap().iter().all(|rule| rule.non_resource_urls.is_none()));
+}
+
+#[test]
+fn extra_rules_are_added_to_it() {
+    let role: ClusterRole = find("tests/manifests/rendered/everything.yaml").unwrap();
+    let mut expected = owned(&NEEDED);
+    expected.extend(owned(&[
+        ("example.com", "maintenancewindows", "list"),
+        ("example.com", "maintenancewindows", "watch"),
+    ]));
+    assert_eq!(granted(&role), expected);
+}
+
+#[test]
+fn the_role_is_bound_to_the_account_of_the_pod() {
+    for file in RENDERED {
+        let Some(binding) = find::<ClusterRoleBinding>(file) else { continue };
+        let (role, account) = (find::<ClusterRole>(file), find::<ServiceAccount>(file));
+        let (role, account) = (role.unwrap().metadata, account.unwrap().metadata);
+        assert_eq!(binding.role_ref.kind, "ClusterRole");
+        assert_eq!(Some(binding.role_ref.name), role.name);
+
+        let [subject] = binding.subjects.unwrap().try_into().unwrap();
+        assert_eq!(subject.kind, "ServiceAccount");
+        assert_eq!(
+            (Some(&subject.name), &subject.namespace),
+            (account.name.as_ref(), &account.namespace)
+        );
+
+        let deployment: Deployment = find(file).unwrap();
+        let pod = deployment.spec.unwrap().template.spec.unwrap();
+        assert_eq!(pod.service_account_name, account.name, "{file}");
+        assert_eq!(pod.automount_service_account_token, Some(true), "{file}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The container of the Deployment starts: the binary reads its arguments and its configuration.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use loadmaster::config::{self, Gates};
+
+use super::{DEFAULT, RENDERED, args, find, flag};
+
+fn loadmaster<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_loadmaster")).args(args).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
+}
+
+/// Whether the binary can read these arguments: it looks at `--help` after those before it.
+fn can_be_read(args: &[String]) -> Result<(), String> {
+    loadmaster(args.iter().map(String::as_str).chain(["--help"]))
+}
+
+fn deployment(file: &str) -> Deployment {
+    find(file).unwrap()
+}
+
+/// The KubeSchedulerConfiguration of the ConfigMap.
+fn configuration(file: &str) -> String {
+    let config_map: ConfigMap = find(file).unwrap();
+    config_map.data.unwrap().remove("config.yaml").unwrap()
+}
+
+fn gates(file: &str) -> Gates {
+    Gates::parse(flag(&args(&deployment(file)), "feature-gates")).unwrap()
+}
+
+#[test]
+fn the_arguments_are_those_of_the_binary() {
+    for file in RENDERED {
+        let args = args(&deployment(file));
+        can_be_read(&args).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert_eq!(args[0], "run");
+    }
+}
+
+#[test]
+fn an_argument_that_does_not_exist_is_found() {
+    let mut args = args(&deployment(DEFAULT));
+    args.push("--no-such-flag".to_owned());
+    let error = can_be_read(&args).unwrap_err();
+    assert!(error.contains("--no-such-flag"), "{error}");
+}
+
+#[test]
+fn the_configuration_loads() {
+    for file in RENDERED {
+        let loaded = config::load(&configuration(file), &gates(file));
+        let loaded = loaded.unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert_eq!(loaded.written.leader_election.leader_elect, Some(false));
+    }
+}
+
+#[test]
+fn every_plugin_of_the_configuration_exists() {
+    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manifests.yaml");
+    for file in RENDERED {
+        fs::write(&written, configuration(file)).unwrap();
+        let args = args(&deployment(file));
+        let gates = flag(&args, "feature-gates").unwrap_or_default();
+        let command = ["config", "validate", written.to_str().unwrap(), "--feature-gates", gates];
+        loadmaster(command).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+}
+
+#[test]
+fn the_configuration_is_mounted_where_the_flag_looks_for_it() {
+    for file in RENDERED {
+        let deployment = deployment(file);
+        let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
+        let mount = mounts.iter().find(|mount| mount.name == "config").unwrap();
+        let volumes = pod.volumes.as_ref().unwrap();
+        let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
+        let config_map: ConfigMap = find(file).unwrap();
+
+        let given = flag(&args(&deployment), "config").unwrap().to_owned();
+        assert_eq!(given, format!("{}/config.yaml", mount.mount_path));
+        assert_eq!(volume.config_map.as_ref().unwrap().name, config_map.metadata.name.unwrap());
+    }
+}
+
+#[test]
+fn its_own_pod_is_left_to_another_scheduler_and_the_test_pod_is_not() {
+    for file in RENDERED {
+        let loaded = config::load(&configuration(file), &gates(file)).unwrap();
+        let names: Vec<_> =
+            loaded.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
+        let own = deployment(file).spec.unwrap().template.spec.unwrap().scheduler_name.unwrap();
+        assert!(!names.contains(&own), "{file}: {own} is one of {names:?}");
+        if let Some(test) = find::<Pod>(file) {
+            assert!(names.contains(&test.spec.unwrap().scheduler_name.unwrap()), "{file}");
+        }
+    }
+}
