@@ -18,7 +18,8 @@ use tracing::{info, warn};
 
 use crate::config::Configuration;
 use crate::drive::{
-    Api, Clock, ConnectError, Credentials, Inbox, Message, Observer, Outgoing, SchedulingLoop, Version, Watcher,
+    Api, Clock, ConnectError, Credentials, Inbox, Message, Observer, Outgoing, SchedulingLoop,
+    Version, Watcher,
 };
 use crate::metrics::Metrics;
 use crate::wire::{Decoder, WatchedKind, watched_kinds};
@@ -132,8 +133,7 @@ pub async fn schedule(
         tasks.spawn(watcher.run());
     }
     tasks.spawn(dispatch(writes, requests, inbox.clone()));
-    let scheduling =
-        SchedulingLoop::new(scheduler, messages, outgoing, clock, observer, watches);
+    let scheduling = SchedulingLoop::new(scheduler, messages, outgoing, clock, observer, watches);
     let mut scheduling = tokio::task::spawn_blocking(move || scheduling.run());
     tokio::select! {
         ended = &mut scheduling => return ended.context("the scheduling loop broke"),

@@ -89,10 +89,11 @@ where
 
         let stop = CancellationToken::new();
         let scheduling = async {
-            match args.no_scheduler {
-                true => Ok(stop.cancelled().await),
-                false => scheduler(kubeconfig, stop.clone()).await,
+            if args.no_scheduler {
+                stop.cancelled().await;
+                return Ok(());
             }
+            scheduler(kubeconfig, stop.clone()).await
         };
         let outcome = until_interrupted(scheduling, &stop).await;
         server.stop().await;

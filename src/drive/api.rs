@@ -310,9 +310,8 @@ fn never_sent(error: &kube::Error) -> bool {
 
 /// Whether the certificate of the server is not to be trusted.
 fn is_untrusted(error: &kube::Error) -> bool {
-    chain(error).any(|error| {
-        matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
-    })
+    chain(error)
+        .any(|error| matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))))
 }
 
 /// The HTTP stack. That of kube speaks HTTP/1.1 only, where each request under way takes a
@@ -322,8 +321,9 @@ fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let mut https =
-        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().map_err(|error| {
             kube::Error::Service(format!("tls-server-name {name:?}: {error}").into())
@@ -338,7 +338,8 @@ fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .build(https.enable_all_versions().wrap_connector(http));
     let agent = format!("loadmaster/{} (linux) scheduler", env!("CARGO_PKG_VERSION"));
-    let agent = HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
+    let agent =
+        HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -35,6 +35,7 @@ impl Informer {
         let told = self.told.replace(store.resource_version());
         match told {
             None => store.objects(self.resource).cloned().map(News::Present).collect(),
+            Some(told) if told == store.resource_version() => Vec::new(),
             Some(told) => {
                 let changes = store.changes_since(self.resource, told);
                 changes

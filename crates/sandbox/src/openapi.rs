@@ -11,7 +11,7 @@ use crate::status::Status;
 
 const TITLE: &str = "Kubernetes";
 const VERSION: &str = "v1.36.2";
-const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Answers `/openapi/...`.
 ///

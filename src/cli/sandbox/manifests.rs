@@ -202,9 +202,9 @@ impl<'a> Loader<'a> {
     fn finish(mut self) -> Loaded {
         if self.orphaned > 0 {
             let count = self.orphaned;
-            let warning =
-                format!("left out {count} references to owners that are not in the input");
-            self.loaded.warnings.push(warning);
+            self.loaded.warnings.push(format!(
+                "references to owners that are not in the input are left out: {count}"
+            ));
         }
         self.loaded
     }

@@ -160,7 +160,7 @@ impl OwnedPods {
 
     /// Deletes `count` pods of the owner, those that are missed least.
     pub(super) fn delete(&self, store: &mut Store, owner: &Value, count: usize, now: Time) {
-        let Some(pods) = self.of(uid(owner)) else { return };
+        let Some(pods) = self.of(uid(owner)).filter(|_| count > 0) else { return };
         for (pod, uid) in pods.victims(count) {
             let options = DeleteOptions { uid: Some(uid), ..DeleteOptions::default() };
             // It may be gone by itself.

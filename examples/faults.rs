@@ -1,0 +1,75 @@
+//! Runs the scheduler in a world that goes wrong, one seed after the other.
+//!
+//! ```text
+//! cargo run --release --example faults -- --seeds 0..300
+//! ```
+
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+/// Checks, under a virtual clock and with seeded faults, that no pod is bound twice, lost or put where
+/// there is no room, and that everything comes to rest where it belongs. Exits with 1 and the seed
+/// if a rule is broken; the seed replays it.
+#[derive(Parser)]
+#[command(name = "faults")]
+struct Args {
+    /// Seeds, the last one excluded
+    #[arg(long, value_name = "A..B", default_value = "0..300", value_parser = range)]
+    seeds: Range<u64>,
+    /// Surprises in each life
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    steps: u32,
+    /// Print everything that happens
+    #[arg(long)]
+    trace: bool,
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let (start, end) = text.split_once("..").ok_or("give two numbers, like 0..300")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    let range = number(start)?..number(end)?;
+    if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
+}
+
+fn main() -> ExitCode {
+    let Args { seeds, steps, trace } = Args::parse();
+    let count = seeds.end - seeds.start;
+    let bar = ProgressBar::new(count).with_style(
+        ProgressStyle::with_template("{pos}/{len} seeds {wide_bar} {elapsed}")
+            .expect("the template is fixed"),
+    );
+    let outcomes: Vec<_> = seeds
+        .into_par_iter()
+        .map(|seed| simulation::run(seed, steps, trace))
+        .inspect(|_| bar.inc(1))
+        .collect();
+    bar.finish_and_clear();
+    let mut total = simulation::Summary::default();
+    let mut broken = 0;
+    for outcome in outcomes {
+        match outcome {
+            Ok(summary) => total += summary,
+            Err(violation) => {
+                broken += 1;
+                if broken == 1 {
+                    eprintln!("{violation}");
+                } else {
+                    eprintln!("seed {}: {}", violation.seed, violation.text);
+                }
+            }
+        }
+    }
+    println!(
+        "{count} seeds: {} pods bound, {} crashes, {} faults on the way, {} pods pending for good \
+         reason; {broken} seeds broke a rule",
+        total.bound, total.crashes, total.faults, total.pending
+    );
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

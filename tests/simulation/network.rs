@@ -1,0 +1,92 @@
+//! What becomes of requests, replies and watch streams on their way.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives, and so does the answer.
+    Served,
+    /// No connection can be made.
+    NotSent,
+    /// It never arrives, and nobody says so.
+    Vanishes,
+    /// It is carried out; the answer is lost.
+    AnswerLost,
+    /// The sender gives up on it; it arrives all the same, this much later.
+    Lingers(Duration),
+    /// Something on the way answers with this status; it is not carried out.
+    Refused(u16),
+    /// It is carried out; something on the way answers with this status.
+    Garbled(u16),
+}
+
+/// What becomes of a piece of a watch stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// It arrives.
+    Arrives,
+    /// It arrives in part, then the connection breaks.
+    Breaks,
+    /// Nothing arrives any more, and nobody says so.
+    Stalls,
+}
+
+/// How bad the network is, in thousandths.
+#[derive(Debug, Clone, Copy)]
+pub struct Network {
+    /// Requests that do not go as they should.
+    faults: u32,
+    /// Pieces of streams that do not.
+    broken_pieces: u32,
+    /// Longest delay of one way.
+    slowest: Duration,
+}
+
+impl Network {
+    /// A network with faults, more or fewer of them.
+    pub fn bad(rng: &mut Rng) -> Self {
+        let slowest = [5, 50, 500, 3000][rng.usize(..4)];
+        Self {
+            faults: rng.u32(0..250),
+            broken_pieces: rng.u32(0..40),
+            slowest: Duration::from_millis(slowest),
+        }
+    }
+
+    /// A network without faults.
+    pub const fn calm() -> Self {
+        Self { faults: 0, broken_pieces: 0, slowest: Duration::from_millis(5) }
+    }
+
+    /// How long one way takes.
+    pub fn delay(&self, rng: &mut Rng) -> Duration {
+        self.slowest.mul_f64(rng.f64() * rng.f64())
+    }
+
+    /// What becomes of a request.
+    pub fn fate(&self, rng: &mut Rng) -> Fate {
+        if rng.u32(..1000) >= self.faults {
+            return Fate::Served;
+        }
+        let status = |rng: &mut Rng| [429, 500, 503, 504][rng.usize(..4)];
+        match rng.u32(..6) {
+            0 => Fate::NotSent,
+            1 => Fate::Vanishes,
+            2 => Fate::AnswerLost,
+            3 => Fate::Lingers(Duration::from_millis(rng.u64(1..20_000))),
+            4 => Fate::Refused(status(rng)),
+            _ => Fate::Garbled([500, 502, 504][rng.usize(..3)]),
+        }
+    }
+
+    /// What becomes of a piece of a watch stream.
+    pub fn piece(&self, rng: &mut Rng) -> Piece {
+        if rng.u32(..1000) >= self.broken_pieces {
+            return Piece::Arrives;
+        }
+        if rng.bool() { Piece::Breaks } else { Piece::Stalls }
+    }
+}
