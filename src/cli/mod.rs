@@ -27,7 +27,12 @@ use self::flags::Flags;
 /// Without a subcommand it schedules the pods of a cluster, as `loadmaster run` does. The flags of
 /// kube-scheduler are understood.
 #[derive(Debug, Parser)]
-#[command(name = "loadmaster", args_conflicts_with_subcommands = true)]
+#[command(
+    name = "loadmaster",
+    args_conflicts_with_subcommands = true,
+    args_override_self = true,
+    disable_version_flag = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

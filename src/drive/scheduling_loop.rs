@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::Request;
 use client::scheduler::{Scheduler, Sender};
 use engine::ports::{Ports, Probe};
-use engine::{Attempt, Event, EventType, Outcome};
+use engine::{Attempt, Event, Outcome};
 use framework::Time;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, info, trace, warn};
@@ -192,9 +192,9 @@ fn tell_attempt(attempt: &Attempt) {
 }
 
 fn tell_event(event: &Event) {
-    let pod = &event.regarding;
-    match event.event_type {
-        EventType::Normal => debug!(%pod, event.note, "{}", event.reason),
-        EventType::Warning => trace!(%pod, event.note, "{}", event.reason),
+    let (pod, note) = (&event.regarding, event.note.as_str());
+    match event.reason {
+        "Scheduled" => debug!(%pod, note, "Successfully bound pod to node"),
+        reason => trace!(%pod, note, "{reason}"),
     }
 }

@@ -28,6 +28,8 @@ pub struct Watcher {
     clock: Clock,
     session: Session<Change>,
     metrics: Arc<Metrics>,
+    /// Whether the loop waits for this watch no longer.
+    synced: bool,
 }
 
 /// What a call has brought so far.
@@ -49,7 +51,7 @@ impl Watcher {
             field_selector: kind.field_selector.map(str::to_owned),
         };
         let session = Session::new(target, Options::default(), seed);
-        Self { api, kind, decoder, inbox, clock, session, metrics }
+        Self { api, kind, decoder, inbox, clock, session, metrics, synced: false }
     }
 
     /// Watches for ever.
@@ -61,6 +63,7 @@ impl Watcher {
         loop {
             self.perform(&mut call, &sender).await;
             self.tell_trouble(&mut trouble_told);
+            self.skip_unknown_kind();
             tokio::select! {
                 // Inputs that wait already must not lose against a deadline that passed meanwhile.
                 biased;
@@ -95,7 +98,7 @@ impl Watcher {
         }
         if synced {
             info!(resource = &*self.kind.name, "Caches populated");
-            self.inbox.send(Message::Synced);
+            self.tell_synced();
         }
     }
 
@@ -128,6 +131,22 @@ impl Watcher {
             None => info!(resource = &*self.kind.name, "Watching again"),
         }
         *told = trouble;
+    }
+
+    /// Lets the loop go on without a kind that the server does not know, as an older one. Should it come
+    /// to know it, the watch picks it up.
+    fn skip_unknown_kind(&mut self) {
+        let unknown = self.session.trouble().is_some_and(|trouble| trouble.code == Some(404));
+        if unknown && !self.synced && self.kind.is_optional() {
+            warn!(resource = &*self.kind.name, "Going on without a kind the server does not know");
+            self.tell_synced();
+        }
+    }
+
+    fn tell_synced(&mut self) {
+        if !std::mem::replace(&mut self.synced, true) {
+            self.inbox.send(Message::Synced);
+        }
     }
 }
 

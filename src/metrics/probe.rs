@@ -68,7 +68,7 @@ impl EngineProbe {
         match span {
             Span::Attempt(profile) => self.attempt_ended(profile, code, seconds),
             Span::Algorithm => attempts.algorithm.observe(seconds),
-            Span::Point(point) => {
+            Span::Point(point, _) => {
                 self.profiles[self.current].point(point, code, plugins).observe(seconds);
             }
             Span::Plugin(point, plugin) => {
@@ -118,9 +118,13 @@ impl EngineProbe {
 impl Probe for EngineProbe {
     #[expect(clippy::disallowed_methods, reason = "durations are what this is for")]
     fn start(&mut self, span: Span<'_>) {
-        if let Span::Attempt(profile) = span {
-            self.attempts += 1;
-            self.enter(profile);
+        match span {
+            Span::Attempt(profile) => {
+                self.attempts += 1;
+                self.enter(profile);
+            }
+            Span::Point(_, profile) => self.enter(profile),
+            _ => {}
         }
         let started = self.is_timed(span).then(Instant::now);
         self.open.push(started);
@@ -147,6 +151,12 @@ impl Probe for EngineProbe {
                 let duration = family.duration.with_label_values(&["scheduled", profile]);
                 duration.observe(took.as_secs_f64());
                 family.pod_scheduled(attempts, since_first_active, after_flush);
+            }
+            Count::Bind { profile, code, took } => {
+                self.enter(profile);
+                let current = &mut self.profiles[self.current];
+                let bind = current.point(ExtensionPoint::Bind, code, &self.metrics.plugins);
+                bind.observe(took.as_secs_f64());
             }
             Count::PermitWait { code, waited } => {
                 let wait = family.permit_wait.with_label_values(&[code.name()]);
@@ -249,7 +259,7 @@ mod tests {
         let spans = [
             Span::Attempt(profile),
             Span::Algorithm,
-            Span::Point(ExtensionPoint::Filter),
+            Span::Point(ExtensionPoint::Filter, profile),
             Span::Plugin(ExtensionPoint::Filter, plugin),
         ];
         spans.into_iter().for_each(|span| probe.start(span));

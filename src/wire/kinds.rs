@@ -21,6 +21,13 @@ pub struct WatchedKind {
     pub field_selector: Option<&'static str>,
 }
 
+impl WatchedKind {
+    /// Whether pods can be scheduled without it: every server knows nodes and pods.
+    pub const fn is_optional(&self) -> bool {
+        !matches!(self.resource, EventResource::Node | EventResource::Pod)
+    }
+}
+
 /// The kinds of Kubernetes itself that a plugin can ask for, as `<plural>.<version>[.<group>]`.
 const BUILT_IN: [(EventResource, &str); 13] = [
     (EventResource::Node, "nodes.v1"),
@@ -100,9 +107,14 @@ mod tests {
         fn post_bind(&self, _: &CycleState, _: &Pod, _: &str) {}
     }
 
+    const NODES: &str = "/api/v1/nodes";
+    const PODS: &str = "/api/v1/pods";
+    /// NodeResourcesFit hears of them, because they may stand for extended resources.
+    const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+
     #[test]
-    fn nodes_and_pods_are_always_watched() {
-        assert_eq!(paths(&profiles_with(None)), ["/api/v1/nodes", "/api/v1/pods"]);
+    fn nodes_and_pods_are_watched_and_what_the_default_plugins_hear_of() {
+        assert_eq!(paths(&profiles_with(None)), [NODES, PODS, DEVICE_CLASSES]);
     }
 
     #[test]
@@ -111,9 +123,10 @@ mod tests {
         let plugin =
             Plugin::new("Mine", Mine).post_bind().on(claims).watch("quotas.v1.example.com").build();
         let expected = [
-            "/api/v1/nodes",
-            "/api/v1/pods",
+            NODES,
+            PODS,
             "/apis/resource.k8s.io/v1/resourceclaims",
+            DEVICE_CLASSES,
             "/apis/example.com/v1/quotas",
         ];
         assert_eq!(paths(&profiles_with(Some(plugin))), expected);

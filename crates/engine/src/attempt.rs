@@ -208,10 +208,13 @@ impl Engine {
         if profile.post_filter.is_empty() {
             return Failure::clear();
         }
-        ports.probe.start(Span::Point(ExtensionPoint::PostFilter));
+        ports.probe.start(Span::Point(ExtensionPoint::PostFilter, &profile.scheduler_name));
         let verdicts = &fit.diagnosis.verdicts;
         let result = self.run_post_filter(verdicts, pod, profile, state, now, ports);
-        ports.probe.stop(Span::Point(ExtensionPoint::PostFilter), result.status.code());
+        ports.probe.stop(
+            Span::Point(ExtensionPoint::PostFilter, &profile.scheduler_name),
+            result.status.code(),
+        );
         fit.diagnosis.post_filter_message = result.status.message();
         result.nominating
     }
@@ -271,10 +274,7 @@ impl Engine {
             }
         };
         self.queue.nominator_mut().delete(&assumed.uid);
-        let permitted = self
-            .reserve(profile, &mut state, &assumed, &node, ports)
-            .and_then(|()| self.permit(profile, &mut state, &assumed, &node, now, ports));
-        match permitted {
+        match self.reserve_and_permit(profile, &mut state, &assumed, &node, now, ports) {
             Ok(waiting) => {
                 if let Some(waiting) = waiting {
                     self.bindings.waiting.insert(assumed.uid.clone(), waiting);
@@ -292,6 +292,32 @@ impl Engine {
                 self.fail(queued, profile, failure, now, ports)
             }
         }
+    }
+
+    /// Runs Reserve and Permit; `Some` if the pod has to wait.
+    fn reserve_and_permit(
+        &mut self,
+        profile: &Profile,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Result<Option<WaitingPod>, Status> {
+        let span = |point| Span::Point(point, &profile.scheduler_name);
+        ports.probe.start(span(ExtensionPoint::Reserve));
+        let reserved = self.reserve(profile, state, pod, node, ports);
+        ports.probe.stop(span(ExtensionPoint::Reserve), reserved.code());
+        reserved?;
+        ports.probe.start(span(ExtensionPoint::Permit));
+        let permitted = self.permit(profile, state, pod, node, now, ports);
+        let code = match &permitted {
+            Ok(None) => Code::Success,
+            Ok(Some(_)) => Code::Wait,
+            Err(status) => status.code(),
+        };
+        ports.probe.stop(span(ExtensionPoint::Permit), code);
+        permitted
     }
 
     fn reserve(

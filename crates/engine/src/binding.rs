@@ -88,6 +88,7 @@ enum Phase {
         extender: Option<usize>,
         /// An earlier request to bind may still be under way.
         again: bool,
+        since: Time,
     },
     /// The answer to the bind was lost: the pod is read to find out.
     ReadPod(EffectId),
@@ -224,7 +225,7 @@ impl Engine {
                 return Next::Wait;
             }
         }
-        self.bind(cycle, 0, false, ports)
+        self.bind(cycle, 0, false, now, ports)
     }
 
     /// One step of one PreBind plugin; `None` when it is done.
@@ -299,6 +300,7 @@ impl Engine {
         cycle: &mut BindingCycle,
         extender: usize,
         again: bool,
+        now: Time,
         ports: &mut Ports<'_>,
     ) -> Next {
         let binding = || Binding {
@@ -323,7 +325,7 @@ impl Engine {
         };
         let effect = self.emit(effect);
         self.bindings.by_effect.insert(effect, cycle.pod.uid.clone());
-        cycle.phase = Phase::Bind { effect, extender: binder, again };
+        cycle.phase = Phase::Bind { effect, extender: binder, again, since: now };
         Next::Wait
     }
 
@@ -337,12 +339,15 @@ impl Engine {
         let Some(uid) = self.bindings.by_effect.remove(&effect) else { return };
         let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { return };
         let next = match &cycle.phase {
-            Phase::Bind { effect: expected, extender, again } if *expected == effect => {
+            Phase::Bind { effect: expected, extender, again, since } if *expected == effect => {
                 let (extender, again) = (*extender, *again);
-                self.bind_answered(&mut cycle, extender, again, answer, ports)
+                let code = if answer.failure().is_some() { Code::Error } else { Code::Success };
+                let profile = &cycle.profile.scheduler_name;
+                ports.probe.count(Count::Bind { profile, code, took: now.since(*since) });
+                self.bind_answered(&mut cycle, extender, again, answer, now, ports)
             }
             Phase::ReadPod(expected) if *expected == effect => {
-                self.pod_read(&mut cycle, answer, ports)
+                self.pod_read(&mut cycle, answer, now, ports)
             }
             Phase::PreBind { .. } => {
                 let input = |waiting| {
@@ -361,6 +366,7 @@ impl Engine {
         extender: Option<usize>,
         again: bool,
         answer: &Answer,
+        now: Time,
         ports: &mut Ports<'_>,
     ) -> Next {
         let ignorable = extender.filter(|place| self.config.extenders[*place].ignorable);
@@ -370,7 +376,7 @@ impl Engine {
             (Answer::Gone(text), _) => Next::Failed(bind_error(cycle, text)),
             // That this request failed says nothing of the one before it.
             _ if again => self.find_out(cycle),
-            (_, Some(extender)) => self.bind(cycle, extender + 1, false, ports),
+            (_, Some(extender)) => self.bind(cycle, extender + 1, false, now, ports),
             (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
         }
     }
@@ -399,6 +405,7 @@ impl Engine {
         &mut self,
         cycle: &mut BindingCycle,
         answer: &Answer,
+        now: Time,
         ports: &mut Ports<'_>,
     ) -> Next {
         match answer {
@@ -406,11 +413,11 @@ impl Engine {
                 Ok(pod) if pod.metadata.uid != cycle.pod.uid.to_string() => {
                     Next::Failed(bind_error(cycle, "the pod was replaced by another of its name"))
                 }
+                Ok(pod) if !pod.spec.node_name.is_empty() => bound_to(cycle, &pod.spec.node_name),
                 Ok(pod) if pod.metadata.deletion_timestamp.is_some() => {
                     Next::Failed(bind_error(cycle, "the pod is being deleted"))
                 }
-                Ok(pod) if pod.spec.node_name.is_empty() => self.bind(cycle, 0, true, ports),
-                Ok(pod) => bound_to(cycle, &pod.spec.node_name),
+                Ok(_) => self.bind(cycle, 0, true, now, ports),
                 Err(_) => self.read_pod(cycle),
             },
             Answer::Gone(text) => Next::Failed(bind_error(cycle, text)),
@@ -564,14 +571,16 @@ impl Engine {
             since_first_active: now.since(queued.initial_attempt.unwrap_or(cycle.since)),
             after_flush: queued.flushed,
         });
-        ports.probe.start(Span::Point(ExtensionPoint::PostBind));
+        ports.probe.start(Span::Point(ExtensionPoint::PostBind, &profile.scheduler_name));
         for plugin in &profile.post_bind {
             // A panic is counted; the pod is bound.
             let _ = ask(ExtensionPoint::PostBind, &plugin.name, ports.probe, || {
                 plugin.plugin.post_bind(&cycle.state, &cycle.pod, &cycle.node);
             });
         }
-        ports.probe.stop(Span::Point(ExtensionPoint::PostBind), Code::Success);
+        ports
+            .probe
+            .stop(Span::Point(ExtensionPoint::PostBind, &profile.scheduler_name), Code::Success);
     }
 
     /// Gives the room back and the pod to the queue.

@@ -71,8 +71,8 @@ pub enum Span<'a> {
     Attempt(&'a str),
     /// Filtering and scoring within an attempt.
     Algorithm,
-    /// All plugins of one extension point.
-    Point(ExtensionPoint),
+    /// All plugins of one extension point, for a pod of this profile.
+    Point(ExtensionPoint, &'a str),
     /// One plugin at one extension point.
     Plugin(ExtensionPoint, &'a PluginName),
     /// A queueing hint of a plugin, asked about an event.
@@ -110,6 +110,15 @@ pub enum Count<'a> {
         since_first_active: Duration,
         /// No event had helped it before that attempt; it was tried because it had waited for too long.
         after_flush: bool,
+    },
+    /// A request to bind was answered.
+    Bind {
+        /// Scheduler name of the profile.
+        profile: &'a str,
+        /// How it ended.
+        code: Code,
+        /// How long it took.
+        took: Duration,
     },
     /// A pod waited in Permit.
     PermitWait {

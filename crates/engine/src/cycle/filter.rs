@@ -21,9 +21,11 @@ impl Cycle<'_, '_> {
         own: Option<(NodeIx, Status)>,
     ) -> Result<(), ScheduleError> {
         let candidates = self.candidates(pre_filtered);
-        self.ports.probe.start(Span::Point(ExtensionPoint::Filter));
+        self.ports.probe.start(Span::Point(ExtensionPoint::Filter, &self.profile.scheduler_name));
         let passed = self.filter_set(&candidates, pre_filtered);
-        self.ports.probe.stop(Span::Point(ExtensionPoint::Filter), passed.code());
+        self.ports
+            .probe
+            .stop(Span::Point(ExtensionPoint::Filter, &self.profile.scheduler_name), passed.code());
         passed.map_err(ScheduleError::Error)?;
         let nominated = self.filter_nominated(&candidates, pre_filtered)?;
         let own_node = own.as_ref().map(|(node, _)| *node);

@@ -217,10 +217,14 @@ impl Cycle<'_, '_> {
     }
 
     fn pre_filter(&mut self) -> Result<PreFiltered, ScheduleError> {
-        self.ports.probe.start(Span::Point(ExtensionPoint::PreFilter));
+        self.ports
+            .probe
+            .start(Span::Point(ExtensionPoint::PreFilter, &self.profile.scheduler_name));
         let outcome = self.run_pre_filter();
         let code = outcome.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
-        self.ports.probe.stop(Span::Point(ExtensionPoint::PreFilter), code);
+        self.ports
+            .probe
+            .stop(Span::Point(ExtensionPoint::PreFilter, &self.profile.scheduler_name), code);
         outcome
     }
 

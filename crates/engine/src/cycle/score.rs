@@ -37,15 +37,17 @@ impl Cycle<'_, '_> {
             totals.fill(1);
             return Ok(());
         }
-        self.ports.probe.start(Span::Point(ExtensionPoint::PreScore));
+        self.ports.probe.start(Span::Point(ExtensionPoint::PreScore, &self.profile.scheduler_name));
         let skip = self.pre_score(nodes);
         let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
-        self.ports.probe.stop(Span::Point(ExtensionPoint::PreScore), code);
+        self.ports
+            .probe
+            .stop(Span::Point(ExtensionPoint::PreScore, &self.profile.scheduler_name), code);
         let skip = skip?;
         let mut scores = std::mem::take(&mut self.scratch.scores);
         scores.resize(nodes.len(), 0);
         let profile = self.profile;
-        self.ports.probe.start(Span::Point(ExtensionPoint::Score));
+        self.ports.probe.start(Span::Point(ExtensionPoint::Score, &self.profile.scheduler_name));
         let mut outcome = Ok(());
         for plugin in profile.score.iter().filter(|plugin| !skip.contains(&plugin.name)) {
             outcome = self.score_by(plugin, nodes, &mut scores, totals);
@@ -54,7 +56,9 @@ impl Cycle<'_, '_> {
             }
         }
         self.scratch.scores = scores;
-        self.ports.probe.stop(Span::Point(ExtensionPoint::Score), outcome.code());
+        self.ports
+            .probe
+            .stop(Span::Point(ExtensionPoint::Score, &self.profile.scheduler_name), outcome.code());
         outcome?;
         self.prioritize_by_extenders(nodes, totals);
         Ok(())

@@ -21,10 +21,10 @@ pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Cx<'_>) -> bool {
     let first = profile.pre_enqueue.iter().filter(gated_last);
     let others = profile.pre_enqueue.iter().filter(|plugin| !gated_last(plugin));
 
-    cx.probe.start(Span::Point(ExtensionPoint::PreEnqueue));
+    cx.probe.start(Span::Point(ExtensionPoint::PreEnqueue, &profile.scheduler_name));
     let gate = first.chain(others).find(|plugin| !passes(plugin, &queued.pod, cx));
     // Like kube-scheduler, which reports this extension point as a success whatever comes of it.
-    cx.probe.stop(Span::Point(ExtensionPoint::PreEnqueue), Code::Success);
+    cx.probe.stop(Span::Point(ExtensionPoint::PreEnqueue, &profile.scheduler_name), Code::Success);
 
     if let Some(plugin) = gate {
         queued.unschedulable_plugins.insert(plugin.name.clone());

@@ -337,6 +337,19 @@ fn a_pod_that_is_read_being_deleted_is_not_bound_again() {
 }
 
 #[test]
+fn a_pod_that_is_read_bound_keeps_its_room_although_it_is_being_deleted() {
+    let mut world = world_with_bind();
+    let (bind, binding) = world.take_bind("p");
+    world.bind_on_server(&binding);
+    world.change("p", |pod| pod.metadata.deletion_timestamp = Some("2026-11-21T00:00:00Z".into()));
+    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+    assert_eq!((world.node_of("p").as_deref(), scheduled(&world)), (Some("a"), 1));
+}
+
+#[test]
 fn a_pod_that_is_gone_when_it_is_read_frees_its_room() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");

@@ -69,6 +69,7 @@ impl Probe for Recorder {
             Count::Scheduled { attempts, took, .. } => {
                 self.attempts.push(format!("bound after {attempts}, {took:?}"));
             }
+            Count::Bind { .. } => {}
             Count::PermitWait { code, waited } => {
                 self.attempts.push(format!("waited {waited:?}: {code}"));
             }
