@@ -5,25 +5,29 @@ CARGO ?= cargo
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 GOLDEN ?= tests/golden/corpus
 
-.PHONY: help demo test fmt fmt-check clippy tests doctests doc golden bench deny
+SEEDS ?= 0..300
+
+.PHONY: help demo test fmt fmt-check clippy tests doctests doc golden faults bench deny render-chart
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    build, schedule the example cluster, explain a pending pod"
+	@echo "make demo    build, then watch the scheduler at work on an API server in memory"
 	@echo "make test    all checks: format, lints, tests, docs, golden corpus"
 	@echo "make fmt     format the code"
 	@echo "make clippy  lints"
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
+	@echo "make faults  the scheduler in a world that goes wrong (SEEDS=A..B)"
 	@echo "make bench   time per decision and memory per node and pod"
 	@echo "make deny    licences, sources and bans (needs cargo-deny)"
+	@echo "make render-chart  deploy/ from the chart (needs helm-python-sdk)"
 
 demo:
-	$(CARGO) build --release --bin loadmaster
-	target/release/loadmaster simulate -f examples/cluster --explain batch/yearly-report
+	$(CARGO) build --release --bin loadmaster --example demo
+	target/release/examples/demo
 
 # The tests come last, so that their count ends the output.
-test: fmt-check clippy doc golden doctests tests
+test: fmt-check clippy doc golden faults doctests tests
 
 fmt-check:
 	$(CARGO) fmt --all --check
@@ -50,10 +54,17 @@ doc:
 golden:
 	$(CARGO) run --release --example golden -- $(GOLDEN)
 
+faults:
+	$(CARGO) run --release --example faults -- --seeds $(SEEDS)
+
+render-chart:
+	python3 deploy/render.py
+
 bench:
 	$(CARGO) bench --bench decision
 	$(CARGO) bench --bench one_node
 	$(CARGO) bench --bench memory
+	$(CARGO) bench --bench daemon
 
 deny:
 	$(CARGO) deny check bans licenses sources

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The chart with its default values.
-const DEFAULT: &str = "deploy/loadmaster.yaml";
+pub(super) const DEFAULT: &str = "deploy/loadmaster.yaml";
 
 /// The default and one file per file of values in `charts/loadmaster/ci`.
 const RENDERED: [&str; 3] = [
@@ -56,7 +56,7 @@ fn strictly<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
 }
 
 /// The only object of this kind in a file, if there is one.
-fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
+pub(super) fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
     let mut of_kind = objects(file).into_iter().filter(|object| object["kind"] == T::KIND);
     let found = of_kind.next()?;
     assert!(of_kind.next().is_none(), "{file} has several objects of kind {}", T::KIND);

@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use super::{DEFAULT, RENDERED, find};
 
 /// Group, resource and verb of everything the default plugins need.
-const NEEDED: [(&str, &str, &str); 9] = [
+const NEEDED: [(&str, &str, &str); 11] = [
     ("", "nodes", "list"),
     ("", "nodes", "watch"),
     ("", "pods", "get"),
@@ -17,6 +17,8 @@ const NEEDED: [(&str, &str, &str); 9] = [
     ("", "pods", "watch"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
+    ("resource.k8s.io", "deviceclasses", "list"),
+    ("resource.k8s.io", "deviceclasses", "watch"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
 ];

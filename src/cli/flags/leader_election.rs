@@ -8,7 +8,7 @@ use super::go;
 /// What was given of leader election.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
-pub struct LeaderElectionFlags {
+pub(crate) struct LeaderElectionFlags {
     /// Whether one of several replicas is elected to schedule
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]

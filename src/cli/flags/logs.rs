@@ -7,7 +7,7 @@ use super::go;
 /// How logs look, and how much they tell.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Logs")]
-pub struct LogFlags {
+pub(crate) struct LogFlags {
     /// Format of the logs: text or json
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: Format,

@@ -15,9 +15,9 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use leader_election::LeaderElectionFlags;
-pub use logs::LogFlags;
-pub use serving::ServingFlags;
+pub(crate) use leader_election::LeaderElectionFlags;
+pub(crate) use logs::LogFlags;
+pub(crate) use serving::ServingFlags;
 
 use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
@@ -26,7 +26,7 @@ use not_built::NotBuilt;
 
 /// The flags of kube-scheduler, and those of Loadmaster itself.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// KubeSchedulerConfiguration with profiles, leader election and client settings
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -77,12 +77,12 @@ impl Flags {
     ///
     /// # Errors
     /// A gate that does not exist or cannot be set.
-    pub fn gates(&self) -> Result<Gates, GateError> {
+    pub(crate) fn gates(&self) -> Result<Gates, GateError> {
         Gates::parse(self.feature_gates.iter().map(String::as_str))
     }
 
     /// How long a pod waits for an event before it is tried again without one.
-    pub fn max_in_unschedulable(&self) -> Duration {
+    pub(crate) fn max_in_unschedulable(&self) -> Duration {
         self.deprecated.pod_max_in_unschedulable_pods_duration
     }
 
@@ -90,7 +90,7 @@ impl Flags {
     /// election override the file, the deprecated ones count without a file.
     ///
     /// Unlike in kube-scheduler, `--kubeconfig` also counts where a file names no kubeconfig.
-    pub fn apply(&self, config: &mut Configuration) {
+    pub(crate) fn apply(&self, config: &mut Configuration) {
         if self.config.is_none() {
             self.deprecated.apply(config);
         } else if let Some(kubeconfig) = self.deprecated.kubeconfig()
@@ -102,7 +102,7 @@ impl Flags {
     }
 
     /// What the person who gave the flags should know: which of them do nothing, and why.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let ignored = self.deprecated.given().filter(|_| self.config.is_some()).map(|flag| {
             format!("--{flag} has no effect: --config is given, set it in that file instead")
         });
@@ -112,7 +112,7 @@ impl Flags {
 
 /// The arguments with dashes for underscores in the names of flags: `--leader_elect` is
 /// `--leader-elect`.
-pub fn with_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+pub(crate) fn with_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     args.into_iter().map(|arg| match arg.to_str() {
         Some(text) if text.starts_with("--") => {
             let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));

@@ -8,7 +8,7 @@ use crate::http::{Certificate, Serving, TlsVersion};
 /// How the endpoints are served.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Secure serving")]
-pub struct ServingFlags {
+pub(crate) struct ServingFlags {
     /// Address to listen on; callers from other hosts only get the health checks
     // kube-scheduler listens everywhere. It can, since it authenticates its callers.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
@@ -43,7 +43,7 @@ pub struct ServingFlags {
 
 impl ServingFlags {
     /// How to serve; none if the port is turned off.
-    pub fn serving(&self) -> Option<Serving> {
+    pub(crate) fn serving(&self) -> Option<Serving> {
         let files = self.tls_cert_file.clone().zip(self.tls_private_key_file.clone());
         (self.secure_port != 0).then(|| Serving {
             address: SocketAddr::new(self.bind_address, self.secure_port),
