@@ -39,6 +39,7 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
     gates.check_built()?;
     let Loaded { written, mut config } = load(flags.config.as_deref(), &gates)?;
     flags.apply(&mut config);
+    config::validate(&config, &gates)?;
     let rate = request_rate(&config, flags.config.is_some().then_some(&written));
     if let Some(path) = &flags.write_config_to {
         return write(&config, path, &registry);

@@ -103,6 +103,14 @@ pub fn load(text: &str, gates: &Gates) -> Result<Loaded, ConfigError> {
     Ok(loaded)
 }
 
+/// Checks a configuration in effect, for instance after flags have changed it.
+///
+/// # Errors
+/// Values in it are wrong.
+pub fn validate(config: &Configuration, gates: &Gates) -> Result<(), FieldErrors> {
+    validation::validate(config, gates)
+}
+
 /// The configuration in effect where none is given.
 pub fn defaults(gates: &Gates) -> Configuration {
     Loaded::of(KubeSchedulerConfiguration::default(), gates).config
