@@ -39,12 +39,12 @@ pub enum ConnectError {
     )]
     NoConfiguration,
     /// The kubeconfig cannot be read or used.
-    #[error("kubeconfig {path}: {}", reasons(.source))]
+    #[error("kubeconfig {path}: {}", reasons(.error))]
     Kubeconfig {
         /// Where it is.
         path: PathBuf,
-        /// What is wrong.
-        source: Box<KubeconfigError>,
+        /// What is wrong; not the source, since the text above has it.
+        error: Box<KubeconfigError>,
     },
     /// The credentials of the pod cannot be used.
     #[error("in-cluster credentials: {0}: does the pod have a service account token?")]
@@ -62,6 +62,11 @@ pub enum ConnectError {
 
 /// An error with what caused it, in one line.
 fn reasons(error: &(dyn std::error::Error + 'static)) -> String {
+    let error = match error.downcast_ref() {
+        // It only says that there is something behind it.
+        Some(kube::Error::Service(error)) => error.as_ref(),
+        _ => error,
+    };
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -95,7 +100,8 @@ impl Version {
 pub enum VersionError {
     /// It does not accept who we are.
     #[error(
-        "the server does not accept the credentials (401 Unauthorized): renew the token or          certificate of the kubeconfig's user"
+        "the server does not accept the credentials (401 Unauthorized): renew the token or \
+         certificate of the kubeconfig's user"
     )]
     Unauthorized,
     /// It is not who it should be.
@@ -165,9 +171,9 @@ impl Credentials {
     /// # Errors
     /// They cannot be used.
     pub async fn of(kubeconfig: &str) -> Result<Self, ConnectError> {
-        let fault = |source| ConnectError::Kubeconfig {
+        let fault = |error| ConnectError::Kubeconfig {
             path: PathBuf::from("(in memory)"),
-            source: Box::new(source),
+            error: Box::new(error),
         };
         let file = Kubeconfig::from_yaml(kubeconfig).map_err(fault)?;
         let options = KubeConfigOptions::default();
@@ -181,8 +187,7 @@ impl Credentials {
 }
 
 async fn from_file(path: &Path) -> Result<kube::Config, ConnectError> {
-    let fault =
-        |source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let fault = |error| ConnectError::Kubeconfig { path: path.to_owned(), error: Box::new(error) };
     let file = Kubeconfig::read_from(path).map_err(fault)?;
     kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(fault)
 }
