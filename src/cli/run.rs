@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use framework::Registry;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -18,6 +19,9 @@ use crate::instruments::Instruments;
 use crate::logs::{self, Verbosity};
 use crate::metrics::Metrics;
 use crate::runtime::{self, Setup};
+
+/// Threads that move bytes and decode them.
+const IO_THREADS: usize = 1;
 
 /// Does what the flags say. From the moment logs are written, errors go there.
 pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode> {
@@ -48,7 +52,10 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
         warn!("Leader election is not built yet: run one replica only");
     }
     let listener = flags.serving.serving().map(http::bind).transpose()?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    // Beside the scheduling loop, which has a thread of its own: more of them would mostly wake one
+    // another (docs/benchmarks.md).
+    let runtime = Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
     runtime.block_on(async {
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));

@@ -221,7 +221,7 @@ struct Lines {
 impl Lines {
     fn take(&mut self, chunk: &[u8], mut whole: impl FnMut(&[u8])) {
         let mut rest = chunk;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', rest) {
             match self.begun.is_empty() {
                 true if end == 0 => {}
                 true => whole(&rest[..end]),

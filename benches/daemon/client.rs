@@ -1,0 +1,105 @@
+//! What a part asks of the API, beside the scheduler.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::bail;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::cluster::{WAITING, node_name, pod_name};
+
+/// Between two looks. Each costs the machine some time, a late look a little precision.
+const LOOK: Duration = Duration::from_millis(25);
+/// After so many looks something is wrong.
+const LOOKS: usize = 12_000;
+/// Patches under way at a time.
+const PATCHES: usize = 32;
+
+/// The administrator of the sandbox.
+pub(crate) struct Admin(Client);
+
+impl Admin {
+    pub(crate) async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let file = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Self(Client::try_from(config)?))
+    }
+
+    /// Waits until there are so many pods.
+    pub(crate) async fn until_pods_exist(&self, count: usize) -> anyhow::Result<()> {
+        let pods = Api::<Pod>::all(self.0.clone());
+        for _ in 0..LOOKS {
+            let page = pods.list(&ListParams::default().limit(1)).await?;
+            let remaining = page.metadata.remaining_item_count.unwrap_or_default();
+            if page.items.len() + usize::try_from(remaining)? >= count {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("the controllers did not make {count} pods")
+    }
+
+    /// Waits until every pod has a node.
+    pub(crate) async fn until_all_are_bound(&self) -> anyhow::Result<()> {
+        let pods = Api::<Pod>::all(self.0.clone());
+        let unbound = ListParams::default().fields("spec.nodeName=").limit(1);
+        for _ in 0..LOOKS {
+            if pods.list(&unbound).await?.items.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("some pods are not bound")
+    }
+
+    /// Waits until one of the waiting pods has a node.
+    pub(crate) async fn until_one_is_bound(&self) -> anyhow::Result<()> {
+        let pods = Api::<Pod>::namespaced(self.0.clone(), WAITING);
+        let bound = ListParams::default().fields("spec.nodeName!=");
+        for _ in 0..LOOKS {
+            if !pods.list(&bound).await?.items.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("no pod was bound")
+    }
+
+    /// Renews the conditions of nodes and of running pods by turns, as kubelets do.
+    pub(crate) async fn renew_conditions(
+        &self,
+        rounds: usize,
+        nodes: usize,
+        pods: usize,
+    ) -> anyhow::Result<()> {
+        let renewals = stream::iter(0..rounds).map(|round| async move {
+            self.renew_node(&node_name(round % nodes), round).await?;
+            self.renew_pod(&pod_name(round % pods), round).await
+        });
+        Ok(renewals.buffer_unordered(PATCHES).try_collect().await?)
+    }
+
+    async fn renew_node(&self, name: &str, round: usize) -> kube::Result<()> {
+        let patch = Patch::Strategic(condition("lastHeartbeatTime", round));
+        let nodes = Api::<Node>::all(self.0.clone());
+        nodes.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+    }
+
+    async fn renew_pod(&self, name: &str, round: usize) -> kube::Result<()> {
+        let patch = Patch::Strategic(condition("lastProbeTime", round));
+        let pods = Api::<Pod>::namespaced(self.0.clone(), "apps");
+        pods.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+    }
+}
+
+/// What a kubelet says again and again: nothing is new but when it was said.
+fn condition(when: &str, round: usize) -> Value {
+    let (hours, minutes, seconds) = (round / 3600 % 24, round / 60 % 60, round % 60);
+    let time = format!("2026-11-21T{hours:02}:{minutes:02}:{seconds:02}Z");
+    json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", when: time }] } })
+}

@@ -1,0 +1,65 @@
+//! What a part measures, and how it is shown.
+
+use futures::future::BoxFuture;
+use loadmaster::report::table::{Colour, Column, Table};
+use serde_json::{Map, Value};
+
+/// One thing to measure.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) measure: fn() -> BoxFuture<'static, anyhow::Result<Vec<Figure>>>,
+}
+
+/// A number, its unit in the name.
+pub(crate) struct Figure {
+    name: &'static str,
+    value: f64,
+    /// What was aimed for, as people write it.
+    target: &'static str,
+}
+
+impl Figure {
+    pub(crate) const fn new(name: &'static str, value: f64) -> Self {
+        Self { name, value, target: "" }
+    }
+
+    pub(crate) const fn with_target(self, target: &'static str) -> Self {
+        Self { target, ..self }
+    }
+}
+
+/// A part as one line of JSON.
+pub(crate) fn json(part: &str, figures: &[Figure]) -> Value {
+    let mut object = Map::from_iter([("part".to_owned(), part.into())]);
+    object.extend(figures.iter().map(|figure| (figure.name.to_owned(), rounded(figure.value))));
+    object.into()
+}
+
+fn rounded(value: f64) -> Value {
+    ((value * 1e4).round() / 1e4).into()
+}
+
+/// All parts as a table.
+pub(crate) fn table(measured: &[(&str, Vec<Figure>)]) -> String {
+    let mut table = Table::new([
+        Column::words("PART"),
+        Column::words("FIGURE"),
+        Column::numbers("VALUE"),
+        Column::words("TARGET"),
+    ]);
+    for (part, figures) in measured {
+        for Figure { name, value, target } in figures {
+            table.row([*part, *name, &shown(*value), *target]);
+        }
+    }
+    table.render(Colour::of_stdout())
+}
+
+/// Three digits that say something.
+fn shown(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        medium if medium >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}

@@ -1,0 +1,52 @@
+//! The daemon over HTTPS: `cargo bench --bench daemon [-- PART...]`.
+//!
+//! Sandbox and scheduler are processes of their own on the same machine, with the binary of the
+//! release; what each of them takes is read from `/proc`. Prints a table on a terminal, elsewhere a
+//! JSON object a part.
+
+mod client;
+mod cluster;
+mod figures;
+mod parts;
+mod process;
+
+use std::io::{self, IsTerminal};
+
+use anyhow::bail;
+
+use figures::Part;
+
+fn main() -> anyhow::Result<()> {
+    // Cargo itself passes `--bench`.
+    let names: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let chosen = chosen(&names)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let mut measured = Vec::new();
+    for part in chosen {
+        eprintln!("{}: load average {}", part.name, process::load_average()?);
+        let figures = runtime.block_on((part.measure)())?;
+        if !io::stdout().is_terminal() {
+            println!("{}", figures::json(part.name, &figures));
+        }
+        measured.push((part.name, figures));
+    }
+    if io::stdout().is_terminal() {
+        print!("{}", figures::table(&measured));
+    }
+    Ok(())
+}
+
+/// The parts of these names, all of them if there are none.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Part>> {
+    if names.is_empty() {
+        return Ok(parts::ALL.iter().collect());
+    }
+    let part = |name: &String| match parts::ALL.iter().find(|part| part.name == name) {
+        Some(part) => Ok(part),
+        None => {
+            let known: Vec<&str> = parts::ALL.iter().map(|part| part.name).collect();
+            bail!("no part {name:?}; there are {}", known.join(", "))
+        }
+    };
+    names.iter().map(part).collect()
+}

@@ -1,0 +1,129 @@
+//! What is measured.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use futures::FutureExt;
+
+use crate::client::Admin;
+use crate::cluster::{self, WAITING};
+use crate::figures::{Figure, Part};
+use crate::process::{Process, Sandbox};
+
+pub(crate) const ALL: [Part; 4] = [
+    Part { name: "throughput", measure: || throughput().boxed() },
+    Part { name: "cold-start", measure: || cold_start().boxed() },
+    Part { name: "noise", measure: || noise().boxed() },
+    Part { name: "idle", measure: || idle().boxed() },
+];
+
+const NODES: usize = 5_000;
+const PODS: usize = 20_000;
+/// Pods of a cold start, all of which have a node.
+const MANY_PODS: usize = 150_000;
+/// Pods without a node among those that have one.
+const FEW_PODS: usize = 10;
+/// Of all pods, those that belong to ReplicaSets.
+const OWNED: usize = PODS / 10 * 9;
+/// Each brings an update of a node and one of a pod.
+const ROUNDS: usize = 25_000;
+const UPDATES: usize = 2 * ROUNDS;
+
+/// After the last binding, what the scheduler does about it still comes in.
+const SETTLE: Duration = Duration::from_secs(3);
+/// The longer, the finer: CPU time is known to 10 ms.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// From the start of the scheduler to the last of many bindings.
+async fn throughput() -> anyhow::Result<Vec<Figure>> {
+    let pods = cluster::pods("apps", PODS - OWNED);
+    let objects = cluster::nodes(NODES).chain(cluster::replica_sets(OWNED)).chain(pods);
+    let sandbox = Sandbox::start(objects.collect())?;
+    let admin = Admin::connect(&sandbox.kubeconfig).await?;
+    admin.until_pods_exist(PODS).await?;
+    let before = sandbox.process.cpu()?;
+    let started = now();
+    let scheduler = Process::scheduler(&sandbox.kubeconfig)?;
+    admin.until_all_are_bound().await?;
+    let took = started.elapsed();
+    tokio::time::sleep(SETTLE).await;
+    let per_pod = |cpu: Duration| cpu.as_secs_f64() * 1e3 / PODS as f64;
+    Ok(vec![
+        Figure::new("pods/s", PODS as f64 / took.as_secs_f64()).with_target("> 3000"),
+        Figure::new("scheduler CPU ms/pod", per_pod(scheduler.cpu()?)).with_target("< 0.3"),
+        Figure::new("scheduler peak MiB", scheduler.peak_mib()?).with_target("< 150"),
+        Figure::new("sandbox CPU ms/pod", per_pod(sandbox.process.cpu()? - before)),
+    ])
+}
+
+/// From the start of the scheduler to the first binding in a large cluster.
+async fn cold_start() -> anyhow::Result<Vec<Figure>> {
+    let sandbox = running_cluster(MANY_PODS)?;
+    let admin = Admin::connect(&sandbox.kubeconfig).await?;
+    let started = now();
+    let scheduler = Process::scheduler(&sandbox.kubeconfig)?;
+    admin.until_one_is_bound().await?;
+    let took = started.elapsed();
+    let cpu = scheduler.cpu()?;
+    tokio::time::sleep(SETTLE).await;
+    Ok(vec![
+        Figure::new("s to first binding", took.as_secs_f64()),
+        Figure::new("scheduler CPU s to first binding", cpu.as_secs_f64()),
+        Figure::new("scheduler peak MiB", scheduler.peak_mib()?),
+    ])
+}
+
+/// Updates that change nothing a scheduler decides by.
+async fn noise() -> anyhow::Result<Vec<Figure>> {
+    let sandbox = running_cluster(PODS)?;
+    let admin = Admin::connect(&sandbox.kubeconfig).await?;
+    let scheduler = settled_scheduler(&sandbox, &admin).await?;
+    let (before, started) = (scheduler.cpu()?, now());
+    admin.renew_conditions(ROUNDS, NODES, PODS).await?;
+    let took = started.elapsed();
+    tokio::time::sleep(SETTLE).await;
+    let spent = (scheduler.cpu()? - before).as_secs_f64();
+    if spent == 0.0 {
+        bail!("the scheduler did not notice any of {UPDATES} updates");
+    }
+    Ok(vec![
+        Figure::new("updates/s of a scheduler core", UPDATES as f64 / spent),
+        Figure::new("scheduler CPU s/100000 updates", spent * 1e5 / UPDATES as f64),
+        Figure::new("updates/s sent", UPDATES as f64 / took.as_secs_f64()),
+    ])
+}
+
+/// Nothing happens.
+async fn idle() -> anyhow::Result<Vec<Figure>> {
+    let sandbox = running_cluster(PODS)?;
+    let admin = Admin::connect(&sandbox.kubeconfig).await?;
+    let scheduler = settled_scheduler(&sandbox, &admin).await?;
+    let before = scheduler.cpu()?;
+    tokio::time::sleep(IDLE).await;
+    let spent = scheduler.cpu()? - before;
+    let share = 100.0 * spent.as_secs_f64() / IDLE.as_secs_f64();
+    Ok(vec![
+        Figure::new("% of a core", share).with_target("< 0.1"),
+        Figure::new("scheduler peak MiB", scheduler.peak_mib()?),
+    ])
+}
+
+/// A cluster whose pods run, but a few that wait.
+fn running_cluster(pods: usize) -> anyhow::Result<Sandbox> {
+    let running = cluster::running_pods(pods, NODES);
+    let objects = cluster::nodes(NODES).chain(running).chain(cluster::pods(WAITING, FEW_PODS));
+    Sandbox::start(objects.collect())
+}
+
+/// A scheduler that has done what there was to do.
+async fn settled_scheduler(sandbox: &Sandbox, admin: &Admin) -> anyhow::Result<Process> {
+    let scheduler = Process::scheduler(&sandbox.kubeconfig)?;
+    admin.until_all_are_bound().await?;
+    tokio::time::sleep(SETTLE).await;
+    Ok(scheduler)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,106 @@
+//! The processes that are measured.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// Linux counts the CPU time it shows in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A `loadmaster` process, killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    fn start(args: &[&str], stdout: Stdio) -> anyhow::Result<Self> {
+        let child = Command::new(env!("CARGO_BIN_EXE_loadmaster"))
+            .args(args)
+            .stdout(stdout)
+            .stderr(fs::File::create(scratch(&format!("{}.log", args[0])))?)
+            .spawn()
+            .context("cannot start loadmaster")?;
+        Ok(Self { child })
+    }
+
+    /// A scheduler for the API of this kubeconfig.
+    pub(crate) fn scheduler(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let kubeconfig = kubeconfig.to_string_lossy();
+        let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", "0"];
+        Self::start(&args, Stdio::null())
+    }
+
+    /// CPU time since the start, of all threads that are and were.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let stat = self.proc("stat")?;
+        // The name of the command, in parentheses, may have spaces.
+        let (_, fields) = stat.rsplit_once(')').context("no command in /proc/PID/stat")?;
+        let (user, system) = (11, 12);
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
+        let ticks = ticks(user).zip(ticks(system)).context("no times in /proc/PID/stat")?;
+        Ok(TICK * (ticks.0 + ticks.1))
+    }
+
+    /// The largest resident set there was, in MiB.
+    pub(crate) fn peak_mib(&self) -> anyhow::Result<f64> {
+        let status = self.proc("status")?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(kib.context("no VmHWM in /proc/PID/status")? / 1024.0)
+    }
+
+    fn proc(&self, file: &str) -> anyhow::Result<String> {
+        let path = format!("/proc/{}/{file}", self.child.id());
+        fs::read_to_string(&path).with_context(|| format!("{path}: has loadmaster ended?"))
+    }
+}
+
+/// A sandbox with objects in it.
+pub(crate) struct Sandbox {
+    pub(crate) process: Process,
+    pub(crate) kubeconfig: PathBuf,
+}
+
+impl Sandbox {
+    /// A sandbox without scheduler and kubelets. It has taken the objects in when this returns.
+    pub(crate) fn start(objects: Vec<Value>) -> anyhow::Result<Self> {
+        let (manifest, kubeconfig) = (scratch("cluster.json"), scratch("kubeconfig"));
+        let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+        fs::write(&manifest, list.to_string())?;
+        let (file, config) = (manifest.to_string_lossy(), kubeconfig.to_string_lossy());
+        let args = ["sandbox", "--no-scheduler", "--no-kubelets", "-f", &file];
+        let args = [&args[..], &["--write-kubeconfig", &config]].concat();
+        let mut process = Process::start(&args, Stdio::piped())?;
+        let stdout = process.child.stdout.take().context("stdout is piped")?;
+        for line in BufReader::new(stdout).lines() {
+            if line?.starts_with("loaded") {
+                return Ok(Self { process, kubeconfig });
+            }
+        }
+        bail!("the sandbox did not start: see {}", scratch("sandbox.log").display())
+    }
+}
+
+/// The load average of this machine, to know what else ran.
+pub(crate) fn load_average() -> anyhow::Result<String> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-daemon-{name}"))
+}

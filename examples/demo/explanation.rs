@@ -1,0 +1,43 @@
+//! Why a pod is pending, as `kubectl describe pod` shows it.
+
+use loadmaster::report::table::{Colour, Column, Table};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+
+const NAMESPACE: &str = "batch";
+const POD: &str = "yearly-report";
+
+/// Condition and last event of the pod that fits nowhere, and how many nodes have which reason.
+pub(crate) fn of(cluster: &Cluster) -> String {
+    let (pod, events) = cluster.pod_with_events(NAMESPACE, POD);
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let mut text = format!("$ kubectl describe pod -n {NAMESPACE} {POD}\nConditions:\n");
+    for condition in conditions {
+        text.push_str(&line(condition, ["type", "status", "reason"]));
+    }
+    text.push_str("Events:\n");
+    for event in &events {
+        text.push_str(&line(event, ["type", "reason", "reportingComponent"]));
+    }
+    let message = events.last().and_then(|event| event["message"].as_str()).unwrap_or_default();
+    format!("{text}    {message}\n\n{}", reasons(message).render(Colour::of_stdout()))
+}
+
+fn line(object: &Value, fields: [&str; 3]) -> String {
+    let fields = fields.map(|field| object[field].as_str().unwrap_or_default());
+    format!("  {}\n", fields.join("  "))
+}
+
+/// The message of kube-scheduler is `0/N nodes are available: COUNT REASON, COUNT REASON. …`.
+fn reasons(message: &str) -> Table {
+    let mut table = Table::new([Column::numbers("NODES"), Column::words("REASON")]);
+    let list = message.split_once(": ").map_or(message, |(_, list)| list);
+    let list = list.split_once(". ").map_or(list, |(list, _)| list);
+    for part in list.split(", ") {
+        if let Some((count, reason)) = part.split_once(' ') {
+            table.row([count, reason.trim_end_matches('.')]);
+        }
+    }
+    table
+}
