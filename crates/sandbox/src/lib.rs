@@ -14,13 +14,14 @@ pub mod faults;
 #[cfg(feature = "http")]
 pub mod http;
 mod informer;
-pub mod kubelet;
 mod known_fields;
+pub mod kubelet;
 mod metadata;
 mod object;
 mod openapi;
 pub mod patch;
 pub mod priority;
+mod protobuf;
 #[cfg(test)]
 mod recorded;
 pub mod resources;

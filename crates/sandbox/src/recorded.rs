@@ -62,6 +62,19 @@ impl Dialogue {
         &self.0["request"]["body"]
     }
 
+    /// The frames of a watch.
+    pub(crate) fn frames(&self) -> &Value {
+        &self.0["response"]["frames"]
+    }
+
+    /// The bytes of an answer in protobuf.
+    pub(crate) fn response_bytes(&self) -> Vec<u8> {
+        let hex = self.0["response"]["bytesHex"].as_str().unwrap();
+        let digits: Vec<u8> =
+            hex.chars().map(|digit| u8::try_from(digit.to_digit(16).unwrap()).unwrap()).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
     /// The body of the answer.
     pub(crate) fn response_body(&self) -> &Value {
         &self.0["response"]["body"]

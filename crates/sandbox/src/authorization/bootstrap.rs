@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::resources::{CLUSTERROLEBINDINGS, CLUSTERROLES, ROLES, Resource};
+use crate::resources::{CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES, Resource};
 
 const READ: &[&str] = &["get", "list", "watch"];
 const ALL: &[&str] = &["*"];
 const CREATE: &[&str] = &["create"];
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const HEALTH: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 const DISCOVERY: &[&str] = &[
     "/api",
@@ -22,8 +23,8 @@ const DISCOVERY: &[&str] = &[
     "/version/",
 ];
 
-/// The default ClusterRoles of users, of discovery and of the schedulers, their bindings, and the
-/// Role with which delegated authentication reads its configuration.
+/// The default ClusterRoles of users, of discovery and of the schedulers, the Roles of schedulers in
+/// `kube-system`, and the bindings of them.
 pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
     let roles = [
         ("cluster-admin", vec![allow(ALL, &["*"], &["*"]), paths(ALL, &["*"])]),
@@ -51,7 +52,7 @@ pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
         let subjects: Vec<(&str, &str)> = of_role.map(|&(_, kind, who)| (kind, who)).collect();
         objects.push((CLUSTERROLEBINDINGS, cluster_role_binding(name, &subjects)));
     }
-    objects.push((ROLES, extension_apiserver_authentication_reader()));
+    objects.extend(kube_system_roles());
     objects
 }
 
@@ -119,13 +120,41 @@ fn volume_scheduler() -> Vec<Value> {
     ]
 }
 
-fn extension_apiserver_authentication_reader() -> Value {
-    let name = "extension-apiserver-authentication";
+/// With one, delegated authentication reads its configuration; with the other, schedulers elect a
+/// leader by a lease of any name.
+fn kube_system_roles() -> [(&'static Resource, Value); 4] {
+    let authentication = "extension-apiserver-authentication";
+    let reader = format!("{authentication}-reader");
+    let locking = "system::leader-locking-kube-scheduler";
+    let verbs = ["create", "get", "list", "update", "watch"];
+    let lease = allow(&verbs, &["coordination.k8s.io"], &["leases", "leasecandidates"]);
+    let configuration = allow_names(READ, "", "configmaps", authentication);
+    [
+        (ROLES, role(&reader, &configuration)),
+        (ROLEBINDINGS, role_binding(&format!("system::{reader}"), &reader)),
+        (ROLES, role(locking, &lease)),
+        (ROLEBINDINGS, role_binding(locking, locking)),
+    ]
+}
+
+fn role(name: &str, rule: &Value) -> Value {
     json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": RBAC,
         "kind": "Role",
-        "metadata": {"name": format!("{name}-reader"), "namespace": "kube-system"},
-        "rules": [allow_names(READ, "", "configmaps", name)],
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "rules": [rule],
+    })
+}
+
+/// Gives a role to kube-scheduler.
+fn role_binding(name: &str, role: &str) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({
+        "apiVersion": RBAC,
+        "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "system:kube-scheduler"}],
     })
 }
 
@@ -145,7 +174,7 @@ fn paths(verbs: &[&str], urls: &[&str]) -> Value {
 
 fn cluster_role(name: &str, rules: &[Value]) -> Value {
     json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": RBAC,
         "kind": "ClusterRole",
         "metadata": metadata(name),
         "rules": rules,
@@ -155,7 +184,7 @@ fn cluster_role(name: &str, rules: &[Value]) -> Value {
 fn cluster_role_binding(role: &str, subjects: &[(&str, &str)]) -> Value {
     let subject = |(kind, name): &(&str, &str)| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
     json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": RBAC,
         "kind": "ClusterRoleBinding",
         "metadata": metadata(role),
         "roleRef":

@@ -1,10 +1,12 @@
 //! Who may do what: RBAC over the roles and bindings in the store, and service account tokens.
 
 mod bootstrap;
+mod impersonation;
 mod policy;
 mod token;
 
 pub use bootstrap::bootstrap_policy;
+pub use impersonation::impersonate;
 pub use policy::{Decision, Policy, PolicyRule};
 pub use token::{ServiceAccountToken, user_of_token};
 

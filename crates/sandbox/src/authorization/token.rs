@@ -91,14 +91,19 @@ pub fn user_of_token(store: &Store, token: &str, now: Time) -> Option<User> {
     let Claims { exp, private: PrivateClaims { namespace, serviceaccount }, .. } = claims(token)?;
     let account = store.get(SERVICEACCOUNTS, &namespace, &serviceaccount.name)?;
     let same = account["metadata"]["uid"] == serviceaccount.uid.as_str();
-    (same && now < Time::from_secs(exp)).then(|| User {
-        name: service_account_user(&namespace, &serviceaccount.name),
+    (same && now < Time::from_secs(exp)).then(|| service_account(&namespace, &serviceaccount.name))
+}
+
+/// A ServiceAccount as a user.
+pub(super) fn service_account(namespace: &str, name: &str) -> User {
+    User {
+        name: service_account_user(namespace, name),
         groups: vec![
             "system:serviceaccounts".to_owned(),
             format!("system:serviceaccounts:{namespace}"),
             "system:authenticated".to_owned(),
         ],
-    })
+    }
 }
 
 #[cfg(test)]

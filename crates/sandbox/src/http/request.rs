@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use super::connection::Connection;
 use super::{fault_settings, watch};
 use crate::api::{Answer, Request, Response, User, parse_query};
+use crate::authorization;
 use crate::faults::{Outcome, Refusal};
 use crate::resources::{self, Resource};
 use crate::status::Status;
@@ -36,6 +37,7 @@ impl Connection {
     async fn read(&self, request: HttpRequest<Body>) -> Result<Request, Status> {
         let (head, body) = request.into_parts();
         let user = self.user(&head.headers).ok_or_else(Status::unauthorized)?;
+        let user = self.acting(user, &head.headers)?;
         Ok(Request {
             method: head.method.to_string(),
             path: head.uri.path().to_owned(),
@@ -56,6 +58,20 @@ impl Connection {
                 bearer.then(|| self.cluster.user_of_token(token.trim())).flatten()
             }
             None => self.certified.then(User::admin),
+        }
+    }
+
+    /// Whom a user acts as: nearly always themselves.
+    fn acting(&self, user: User, headers: &HeaderMap) -> Result<User, Status> {
+        let groups =
+            headers.get_all("Impersonate-Group").iter().filter_map(|group| group.to_str().ok());
+        let groups: Vec<String> = groups.map(str::to_owned).collect();
+        match headers.get("Impersonate-User").and_then(|name| name.to_str().ok()) {
+            Some(name) => self
+                .cluster
+                .with_store(|store, _| authorization::impersonate(store, &user, name, groups)),
+            None if groups.is_empty() => Ok(user),
+            None => Err(Status::bad_request("Impersonate-Group needs Impersonate-User beside it")),
         }
     }
 

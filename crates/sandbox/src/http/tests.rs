@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -74,6 +74,23 @@ async fn only_those_with_credentials_are_answered() {
         }
         let response = answer(connection, request.body(Body::empty()).unwrap()).await;
         assert_eq!(response.status(), expected, "{authorization:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_administrator_can_act_as_somebody_with_fewer_rights() {
+    let connection = connection(&[]);
+    for (headers, expected) in [
+        (&[("Impersonate-User", "system:kube-scheduler")][..], StatusCode::OK),
+        (&[("Impersonate-User", "jane")], StatusCode::FORBIDDEN),
+        (&[("Impersonate-User", "jane"), ("Impersonate-Group", "system:masters")], StatusCode::OK),
+        (&[("Impersonate-Group", "system:masters")], StatusCode::BAD_REQUEST),
+    ] {
+        let mut get = request("GET", "/api/v1/nodes", "");
+        for (name, value) in headers {
+            get.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        assert_eq!(answer(&connection, get).await.status(), expected, "{headers:?}");
     }
 }
 

@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::encoding;
 
-/// Changes kept of a resource; older ones are forgotten.
-const HISTORY: usize = 100_000;
+/// Changes kept of a resource; older ones are forgotten. A change of a pod takes some ten
+/// kilobytes.
+pub(crate) const HISTORY: usize = 20_000;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +92,9 @@ pub(super) fn key(namespace: &str, name: &str) -> String {
 pub(super) struct Collection {
     objects: BTreeMap<Box<str>, Stored>,
     history: VecDeque<Change>,
+    /// The version of the latest change that is no longer in the history.
+    forgotten: u64,
+    /// The version before which clients read nothing.
     compacted: u64,
 }
 
@@ -157,7 +161,7 @@ impl Collection {
         if self.history.len() > HISTORY
             && let Some(oldest) = self.history.pop_front()
         {
-            self.compacted = self.compacted.max(oldest.version);
+            self.forgotten = oldest.version;
         }
     }
 
@@ -169,7 +173,12 @@ impl Collection {
 
     /// Whether clients can still read the state at `version` and all changes after it.
     pub(super) fn remembers(&self, version: u64) -> bool {
-        version >= self.compacted
+        version >= self.compacted && self.has_changes_since(version)
+    }
+
+    /// Whether [`Self::changes_since`] has them all.
+    pub(super) fn has_changes_since(&self, version: u64) -> bool {
+        version >= self.forgotten
     }
 
     /// Lets clients read nothing of before `version` any more. Changes stay for controllers.

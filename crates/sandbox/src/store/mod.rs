@@ -21,6 +21,8 @@ use std::sync::{Arc, OnceLock};
 use framework::Time;
 use serde_json::{Value, json};
 
+#[cfg(test)]
+pub(crate) use collection::HISTORY;
 pub use collection::{Change, ChangeKind};
 pub use delete::{DeleteOptions, Propagation};
 
@@ -93,7 +95,7 @@ impl Store {
     }
 
     /// What happened to objects of a resource after `version`, oldest first. Only the latest
-    /// 100,000 changes of a resource are kept.
+    /// 20,000 changes of a resource are kept.
     pub fn changes_since(
         &self,
         resource: &'static Resource,
@@ -101,6 +103,11 @@ impl Store {
     ) -> impl Iterator<Item = &Change> {
         let collection = self.collection(resource);
         collection.into_iter().flat_map(move |collection| collection.changes_since(version))
+    }
+
+    /// Whether [`Self::changes_since`] has all changes of a resource after `version`.
+    pub(crate) fn has_changes_since(&self, resource: &'static Resource, version: u64) -> bool {
+        self.collection(resource).is_none_or(|collection| collection.has_changes_since(version))
     }
 
     /// Forgets the history before now, as far as clients are concerned: watches from older versions

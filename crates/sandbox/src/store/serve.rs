@@ -16,6 +16,7 @@ use crate::api::{Answer, Request, Response};
 use crate::authorization::{self, Attributes};
 use crate::metadata;
 use crate::patch;
+use crate::protobuf;
 use crate::resources::{EVENTS_V1, NAMESPACES, Resource};
 use crate::route::Route;
 use crate::status::{Cause, Status};
@@ -57,6 +58,7 @@ impl Store {
         let verb = route.verb(&request.method, request.flag("watch"));
         let verb = verb.ok_or_else(Status::method_not_allowed)?;
         self.authorize(&route, verb, request)?;
+        let request = &*protobuf::with_json_body(request)?;
         let call = Call { route, verb, request, now };
         if verb == "watch" {
             let Route { resource, namespace, .. } = &call.route;

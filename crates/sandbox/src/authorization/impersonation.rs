@@ -1,0 +1,90 @@
+//! Acting as somebody else, as `kubectl --as` asks for.
+
+use super::token::service_account;
+use super::{Attributes, Target, check};
+use crate::api::User;
+use crate::status::Status;
+use crate::store::Store;
+
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// The user that `user` acts as from now on: `name` with `groups`. A service account without groups
+/// has those of all service accounts.
+///
+/// # Errors
+/// 403 unless `user` may `impersonate` that user and each of the groups.
+pub fn impersonate(
+    store: &Store,
+    user: &User,
+    name: &str,
+    groups: Vec<String>,
+) -> Result<User, Status> {
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|id| id.split_once(':'));
+    match account {
+        Some((namespace, name)) => check_one(store, user, "serviceaccounts", namespace, name)?,
+        None => check_one(store, user, "users", "", name)?,
+    }
+    for group in &groups {
+        check_one(store, user, "groups", "", group)?;
+    }
+    let mut acting = match account {
+        Some((namespace, name)) if groups.is_empty() => service_account(namespace, name),
+        _ => User { name: name.to_owned(), groups },
+    };
+    if !acting.groups.iter().any(|group| group == AUTHENTICATED) {
+        acting.groups.push(AUTHENTICATED.to_owned());
+    }
+    Ok(acting)
+}
+
+fn check_one(
+    store: &Store,
+    user: &User,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Status> {
+    let target = Target::Resource { group: "", resource, subresource: "", namespace, name };
+    check(store, user, &Attributes { verb: "impersonate", target })
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::Time;
+
+    use super::*;
+
+    fn act(user: &User, name: &str, groups: &[&str]) -> Result<User, Status> {
+        let store = Store::new(1, Time::ZERO);
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        impersonate(&store, user, name, groups)
+    }
+
+    #[test]
+    fn whom_one_acts_as_has_the_groups_asked_for_or_those_of_its_kind() {
+        let robots = ["system:serviceaccounts", "system:serviceaccounts:ns", AUTHENTICATED];
+        for (name, asked, expected) in [
+            ("jane", &[][..], &[AUTHENTICATED][..]),
+            ("jane", &["dev"], &["dev", AUTHENTICATED]),
+            ("system:serviceaccount:ns:robot", &[], &robots),
+            ("system:serviceaccount:ns:robot", &["dev"], &["dev", AUTHENTICATED]),
+        ] {
+            let user = act(&User::admin(), name, asked).unwrap();
+            assert_eq!(user.name, name);
+            assert_eq!(user.groups, expected);
+        }
+    }
+
+    #[test]
+    fn who_may_not_impersonate_is_told_so() {
+        let jane = User { name: "jane".to_owned(), groups: vec![AUTHENTICATED.to_owned()] };
+        for (name, what) in [
+            ("system:kube-scheduler", r#"cannot impersonate resource "users" in API group """#),
+            ("system:serviceaccount:ns:robot", r#"cannot impersonate resource "serviceaccounts""#),
+        ] {
+            let refusal = act(&jane, name, &[]).unwrap_err();
+            assert_eq!(refusal.code, 403);
+            assert!(refusal.message.contains(what), "{}", refusal.message);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Messages as JSON, as the Go types of Kubernetes write it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use framework::Time;
+use serde_json::{Map, Value};
+
+use super::Malformed;
+use super::schema::{Field, Message, Place, SCHEMA, Type};
+use super::wire::{Content, Fields, varint};
+use crate::object::{micro_timestamp, timestamp};
+
+type Object = Map<String, Value>;
+
+/// The fields of a message; those that are not in the table are left out.
+pub(super) fn object(message: &Message, bytes: &[u8]) -> Result<Object, Malformed> {
+    let mut object = Object::new();
+    for field in Fields::of(bytes) {
+        let (number, content) = field?;
+        if let Some(field) = message.field(number) {
+            put(&mut object, field, content)?;
+        }
+    }
+    Ok(object)
+}
+
+fn put(object: &mut Object, field: &Field, content: Content<'_>) -> Result<(), Malformed> {
+    match field.place {
+        Place::Named { name, keeps_zero } => {
+            let value = value(field.holds, content)?;
+            if !value.is_null() && (keeps_zero || !is_zero(field.holds, &value)) {
+                object.insert(name.to_owned(), value);
+            }
+        }
+        Place::Inline => {
+            if let Value::Object(fields) = value(field.holds, content)? {
+                object.extend(fields);
+            }
+        }
+        Place::List(name) => {
+            let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(list) = list {
+                append(list, field.holds, content)?;
+            }
+        }
+        Place::Map(name) => {
+            let map = object.entry(name).or_insert_with(|| Value::Object(Object::new()));
+            if let Value::Object(map) = map {
+                let (key, value) = entry(field.holds, delimited(content)?)?;
+                map.insert(key, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether `omitempty` leaves it out. Structs stay, even without fields.
+fn is_zero(holds: Type, value: &Value) -> bool {
+    match holds {
+        Type::Bool => value == &Value::Bool(false),
+        Type::Int => value.as_i64() == Some(0),
+        Type::String | Type::Bytes => value.as_str() == Some(""),
+        _ => false,
+    }
+}
+
+/// Adds an item, or, of packed numbers, several.
+fn append(list: &mut Vec<Value>, item: Type, content: Content<'_>) -> Result<(), Malformed> {
+    let (Type::Int, Content::Delimited(mut packed)) = (item, content) else {
+        list.push(value(item, content)?);
+        return Ok(());
+    };
+    while !packed.is_empty() {
+        list.push(varint(&mut packed)?.cast_signed().into());
+    }
+    Ok(())
+}
+
+/// An entry of a map is a message of key (1) and value (2); an absent one is zero.
+fn entry(of: Type, bytes: &[u8]) -> Result<(String, Value), Malformed> {
+    let (mut key, mut found) = (String::new(), None);
+    for field in Fields::of(bytes) {
+        match field? {
+            (1, content) => key = text(content)?,
+            (2, content) => found = Some(value(of, content)?),
+            _ => {}
+        }
+    }
+    let value = match found {
+        Some(found) => found,
+        None => value(of, Content::Delimited(&[]))?,
+    };
+    Ok((key, value))
+}
+
+fn value(of: Type, content: Content<'_>) -> Result<Value, Malformed> {
+    Ok(match of {
+        Type::Bool => (varint_of(content)? != 0).into(),
+        Type::Int => varint_of(content)?.cast_signed().into(),
+        Type::String => text(content)?.into(),
+        Type::Bytes => STANDARD.encode(delimited(content)?).into(),
+        Type::Quantity => wrapped(content)?.map(text).transpose()?.unwrap_or_default().into(),
+        Type::IntOrString => int_or_string(delimited(content)?)?,
+        Type::Time => time(delimited(content)?, timestamp)?,
+        Type::MicroTime => time(delimited(content)?, micro_timestamp)?,
+        Type::Raw => raw(content)?,
+        Type::Strings => strings(delimited(content)?)?,
+        Type::Message(place) => object(SCHEMA.message(place), delimited(content)?)?.into(),
+    })
+}
+
+fn varint_of(content: Content<'_>) -> Result<u64, Malformed> {
+    match content {
+        Content::Varint(number) => Ok(number),
+        _ => Err(Malformed::Mismatch),
+    }
+}
+
+pub(super) fn delimited(content: Content<'_>) -> Result<&[u8], Malformed> {
+    match content {
+        Content::Delimited(bytes) => Ok(bytes),
+        _ => Err(Malformed::Mismatch),
+    }
+}
+
+pub(super) fn text(content: Content<'_>) -> Result<String, Malformed> {
+    let text = std::str::from_utf8(delimited(content)?).map_err(|_| Malformed::Text)?;
+    Ok(text.to_owned())
+}
+
+/// Field 1 of a message that has no other.
+fn wrapped(content: Content<'_>) -> Result<Option<Content<'_>>, Malformed> {
+    let mut found = None;
+    for field in Fields::of(delimited(content)?) {
+        if let (1, content) = field? {
+            found = Some(content);
+        }
+    }
+    Ok(found)
+}
+
+/// Type (1) says which counts: the number (2) or, if it is 1, the text (3).
+fn int_or_string(bytes: &[u8]) -> Result<Value, Malformed> {
+    let (mut is_text, mut number, mut string) = (false, 0, String::new());
+    for field in Fields::of(bytes) {
+        match field? {
+            (1, content) => is_text = varint_of(content)? == 1,
+            (2, content) => number = varint_of(content)?.cast_signed(),
+            (3, content) => string = text(content)?,
+            _ => {}
+        }
+    }
+    Ok(if is_text { string.into() } else { number.into() })
+}
+
+/// Seconds (1) and nanoseconds (2) since the epoch. Without either it is no time: null.
+fn time(bytes: &[u8], write: fn(Time) -> String) -> Result<Value, Malformed> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let (mut seconds, mut nanos) = (0, 0);
+    for field in Fields::of(bytes) {
+        match field? {
+            (1, content) => seconds = varint_of(content)?.cast_signed(),
+            (2, content) => nanos = varint_of(content)?.cast_signed(),
+            _ => {}
+        }
+    }
+    let nanos = Time::from_secs(seconds).as_nanos().saturating_add(nanos);
+    Ok(write(Time::from_nanos(nanos)).into())
+}
+
+fn raw(content: Content<'_>) -> Result<Value, Malformed> {
+    match wrapped(content)?.map(delimited).transpose()? {
+        None | Some([]) => Ok(Value::Null),
+        Some(json) => serde_json::from_slice(json).map_err(|_| Malformed::Json),
+    }
+}
+
+fn strings(bytes: &[u8]) -> Result<Value, Malformed> {
+    let mut strings = Vec::new();
+    for field in Fields::of(bytes) {
+        if let (1, content) = field? {
+            strings.push(text(content)?.into());
+        }
+    }
+    Ok(Value::Array(strings))
+}

@@ -1,0 +1,220 @@
+//! Which fields the messages of Kubernetes have.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// All messages.
+pub(super) static SCHEMA: LazyLock<Schema> =
+    LazyLock::new(|| Schema::parse(include_str!("messages.txt")));
+
+/// `apiVersion` of what all APIs share.
+const META: &str = "meta/v1";
+/// `apiVersion` of the core group, whose messages others use.
+const CORE: &str = "v1";
+
+/// Messages by the API they are defined in.
+#[derive(Debug)]
+pub(super) struct Schema {
+    messages: Vec<Message>,
+    places: Places,
+}
+
+/// Where messages are, by `apiVersion` and name.
+type Places = BTreeMap<(&'static str, &'static str), usize>;
+
+/// A message by the numbers of its fields.
+#[derive(Debug)]
+pub(super) struct Message {
+    fields: BTreeMap<u64, Field>,
+}
+
+/// A field of a message.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) place: Place,
+    /// What it holds, or what the items of its list or the values of its map are.
+    pub(super) holds: Type,
+}
+
+/// Where the content of a field goes in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Under a name.
+    Named {
+        name: &'static str,
+        /// Whether an empty string, 0 or false says more than the absence of the field.
+        keeps_zero: bool,
+    },
+    /// Into the object around it.
+    Inline,
+    /// Into the list of this name.
+    List(&'static str),
+    /// Into the map of this name, which has strings as keys.
+    Map(&'static str),
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Bool,
+    Int,
+    String,
+    Bytes,
+    Quantity,
+    IntOrString,
+    Time,
+    MicroTime,
+    /// A message around JSON: `RawExtension`, `FieldsV1`.
+    Raw,
+    /// A message around a list of strings: `ExtraValue`.
+    Strings,
+    /// Another message, by its number.
+    Message(usize),
+}
+
+impl Schema {
+    /// The message of a kind. The options of requests are in every API.
+    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
+        find(&self.places, api_version, kind).map(|place| self.message(place))
+    }
+
+    /// The message that a [`Type::Message`] refers to.
+    pub(super) fn message(&self, place: usize) -> &Message {
+        &self.messages[place]
+    }
+
+    fn parse(table: &'static str) -> Self {
+        let definitions = definitions(table);
+        let places: Places = definitions
+            .iter()
+            .enumerate()
+            .map(|(place, definition)| ((definition.api, definition.name), place))
+            .collect();
+        let messages = definitions.iter().map(|definition| definition.message(&places)).collect();
+        Self { messages, places }
+    }
+}
+
+impl Message {
+    pub(super) fn field(&self, number: u64) -> Option<&Field> {
+        self.fields.get(&number)
+    }
+
+    #[cfg(test)]
+    pub(super) fn fields(&self) -> impl Iterator<Item = (u64, &Field)> {
+        self.fields.iter().map(|(number, field)| (*number, field))
+    }
+}
+
+/// Messages are looked for in their own API, then in what all share.
+fn find(places: &Places, api: &str, name: &str) -> Option<usize> {
+    [api, CORE, META].iter().find_map(|api| places.get(&(*api, name)).copied())
+}
+
+/// A message as the table has it.
+struct Definition {
+    api: &'static str,
+    name: &'static str,
+    fields: Vec<&'static str>,
+}
+
+fn definitions(table: &'static str) -> Vec<Definition> {
+    let mut api = "";
+    let mut definitions: Vec<Definition> = Vec::new();
+    for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        match (line.strip_prefix("api "), definitions.last_mut()) {
+            (Some(next), _) => api = next,
+            (None, Some(last)) if line.starts_with(' ') => last.fields.extend(words),
+            (None, _) => {
+                let name = words.next().unwrap_or_default();
+                definitions.push(Definition { api, name, fields: words.collect() });
+            }
+        }
+    }
+    definitions
+}
+
+impl Definition {
+    fn message(&self, places: &Places) -> Message {
+        Message { fields: self.fields.iter().map(|field| self.field(field, places)).collect() }
+    }
+
+    fn field(&self, text: &'static str, places: &Places) -> (u64, Field) {
+        let mut parts = text.splitn(3, ':');
+        let mut part = || parts.next().expect("the table has number:name:type");
+        let (number, name, holds) = (part(), part(), part());
+        let (place, holds) = place(name, holds);
+        let number = number.parse().expect("the table has numbers before names");
+        (number, Field { place, holds: self.type_of(holds, places) })
+    }
+
+    fn type_of(&self, text: &str, places: &Places) -> Type {
+        match text {
+            "bool" => Type::Bool,
+            "int" => Type::Int,
+            "string" => Type::String,
+            "bytes" => Type::Bytes,
+            "Quantity" => Type::Quantity,
+            "IntOrString" => Type::IntOrString,
+            "Time" => Type::Time,
+            "MicroTime" => Type::MicroTime,
+            "RawExtension" | "FieldsV1" => Type::Raw,
+            "ExtraValue" => Type::Strings,
+            name => {
+                let place = find(places, self.api, name);
+                Type::Message(place.expect("the table defines every message it names"))
+            }
+        }
+    }
+}
+
+/// Where a field goes, and what is left of its type then.
+fn place(name: &'static str, holds: &'static str) -> (Place, &'static str) {
+    let inside = |open, close| holds.strip_prefix(open)?.strip_suffix(close);
+    if name == "inline" {
+        (Place::Inline, holds)
+    } else if let Some(item) = inside('[', ']') {
+        (Place::List(name), item)
+    } else if let Some(value) = inside('{', '}') {
+        (Place::Map(name), value)
+    } else if let Some(scalar) = holds.strip_suffix('!') {
+        (Place::Named { name, keeps_zero: true }, scalar)
+    } else {
+        (Place::Named { name, keeps_zero: false }, holds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::ALL;
+
+    #[test]
+    fn every_resource_has_a_message() {
+        for resource in ALL {
+            let api_version = resource.api_version();
+            let found = SCHEMA.places.contains_key(&(&*api_version, resource.kind));
+            assert!(found, "{api_version} {}", resource.kind);
+        }
+    }
+
+    /// So decoding never recurses deeper than the table.
+    #[test]
+    fn no_message_contains_itself() {
+        for place in 0..SCHEMA.messages.len() {
+            follow(place, &mut Vec::new());
+        }
+    }
+
+    fn follow(place: usize, path: &mut Vec<usize>) {
+        assert!(!path.contains(&place), "{path:?}");
+        path.push(place);
+        for field in SCHEMA.message(place).fields.values() {
+            if let Type::Message(place) = field.holds {
+                follow(place, path);
+            }
+        }
+        path.pop();
+    }
+}
