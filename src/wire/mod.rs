@@ -23,10 +23,10 @@ use thiserror::Error;
 pub use collect::{Input, PodObject, Wanted, WatchedObject};
 pub use kinds::{WatchedKind, watched_kinds};
 pub use manifest::placed_pod;
-pub use watch::{Decoder, refusal};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, read_objects};
+pub use watch::{Decoder, refusal};
 pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;

@@ -112,7 +112,9 @@ impl Flags {
 
 /// The arguments with dashes for underscores in the names of flags: `--leader_elect` is
 /// `--leader-elect`.
-pub(crate) fn with_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+pub(crate) fn with_dashes(
+    args: impl IntoIterator<Item = OsString>,
+) -> impl Iterator<Item = OsString> {
     args.into_iter().map(|arg| match arg.to_str() {
         Some(text) if text.starts_with("--") => {
             let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
