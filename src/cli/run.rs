@@ -79,16 +79,23 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
         };
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), health.clone())?;
+        // The endpoints tell that this ends, until it has.
+        let ended = CancellationToken::new();
         let answering = async {
-            match listener {
-                Some(listener) => http::serve(listener, app, stop.cancelled()).await,
-                None => Ok(stop.cancelled().await),
-            }
+            let answered = match listener {
+                Some(listener) => http::serve(listener, app, ended.cancelled()).await,
+                None => {
+                    ended.cancelled().await;
+                    Ok(())
+                }
+            };
+            stop.cancel();
+            answered
         };
         let scheduling = async {
-            let ended = runtime::schedule(setup, Instruments::new(metrics, health), &stop).await;
-            stop.cancel();
-            ended
+            let outcome = runtime::schedule(setup, Instruments::new(metrics, health), &stop).await;
+            ended.cancel();
+            outcome
         };
         let (answered, scheduled) = tokio::join!(answering, scheduling);
         scheduled.and(answered.context("the endpoints broke"))

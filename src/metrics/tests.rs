@@ -67,7 +67,7 @@ fn with_samples() -> Arc<Metrics> {
     let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
     let spans = [
         Span::Attempt("a"),
-        Span::Point(ExtensionPoint::Filter),
+        Span::Point(ExtensionPoint::Filter, "a"),
         Span::Plugin(ExtensionPoint::Filter, &plugin),
         Span::Hint(&plugin, &event),
         Span::Event(&event),
@@ -223,4 +223,22 @@ fn alerts_on_mixed_versions_see_the_version_of_kubernetes() {
     let text = Metrics::new().render();
     assert!(text.contains("git_version=\"v1.36.0+loadmaster-"), "{text}");
     assert!(text.contains(r#"major="1",minor="36""#), "{text}");
+}
+
+#[test]
+fn an_extension_point_is_measured_under_the_profile_of_its_pod() {
+    let metrics = Arc::new(Metrics::new());
+    let mut probe = EngineProbe::new(metrics.clone());
+    let gate = Span::Point(ExtensionPoint::PreEnqueue, "a");
+    probe.start(gate);
+    probe.stop(gate, Code::Success);
+    let took = Duration::from_millis(3);
+    probe.count(Count::Bind { profile: "b", code: Code::Error, took });
+    let text = metrics.render();
+    let counts = samples(&text, "scheduler_framework_extension_point_duration_seconds_count");
+    let expected = [
+        (r#"{extension_point="Bind",profile="b",status="Error"}"#, "1"),
+        (r#"{extension_point="PreEnqueue",profile="a",status="Success"}"#, "1"),
+    ];
+    assert_eq!(counts, expected);
 }

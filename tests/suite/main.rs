@@ -2,8 +2,13 @@
 
 #[path = "../cli/mod.rs"]
 mod cli;
+#[cfg(feature = "sandbox")]
+#[path = "../e2e/mod.rs"]
+mod e2e;
 #[path = "../golden/mod.rs"]
 mod golden;
+#[path = "../manifests/mod.rs"]
+mod manifests;
 
 mod golden_corpus;
 mod plugins;

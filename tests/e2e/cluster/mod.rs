@@ -1,0 +1,225 @@
+//! The cluster of a test: whichever API server there is, with a corner of its own in it.
+//!
+//! | Set | API server |
+//! |---|---|
+//! | `KUBECONFIG` | that one |
+//! | `KUBEBUILDER_ASSETS` | kube-apiserver of that folder, started for all tests |
+//! | neither | a sandbox for each test, without kubelets |
+//!
+//! Tests may meet in one cluster, and with whoever else uses it. Each has a namespace, a service
+//! account, roles, a scheduler name and nodes whose names nobody else has, and its pods select its
+//! nodes.
+
+mod nodes;
+mod pods;
+
+use std::env;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
+use sandbox::http::{Options, Server};
+use serde_json::{Value, json};
+
+pub(super) use self::pods::{node_of, uid};
+use super::control_plane;
+use super::wait::eventually;
+use crate::manifests::{DEFAULT, find};
+
+/// Label of the nodes of a test, which its pods select.
+const LABEL: &str = "loadmaster.e2e/cluster";
+
+/// A cluster, as its administrator sees it.
+pub(super) struct Cluster {
+    /// A name that nobody else has: of the namespace, the scheduler and so on.
+    pub(super) name: String,
+    /// Pods of the namespace.
+    pub(super) pods: Api<Pod>,
+    client: kube::Client,
+    nodes: Api<Node>,
+    admin: Kubeconfig,
+    sandbox: Option<Server>,
+}
+
+/// Runs a test in a cluster, and takes the cluster down whatever comes of it.
+pub(super) fn run(test: impl AsyncFnOnce(&Cluster)) {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let cluster = Cluster::start().await;
+        let outcome = AssertUnwindSafe(test(&cluster)).catch_unwind().await;
+        cluster.stop().await;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let (admin, sandbox) = find_api_server().await;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(admin.clone(), &options).await.unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let name = unique_name();
+        let pods = Api::namespaced(client.clone(), &name);
+        let nodes = Api::all(client.clone());
+        let cluster = Self { name, pods, client, nodes, admin, sandbox };
+        cluster.prepare().await;
+        cluster
+    }
+
+    /// Makes the namespace, and the service account with the permissions of the chart.
+    async fn prepare(&self) {
+        let namespaces = Api::all(self.client.clone());
+        create(&namespaces, &named::<Namespace>(&self.name)).await;
+        let accounts = Api::namespaced(self.client.clone(), &self.name);
+        create(&accounts, &named::<ServiceAccount>(&self.name)).await;
+        // Pods are only admitted once it is there; in a whole cluster a controller makes it.
+        let default = named::<ServiceAccount>("default");
+        let _ = accounts.create(&PostParams::default(), &default).await;
+        let rules = chart_rules();
+        let role = ClusterRole { rules: Some(rules.clone()), ..named(&self.name) };
+        create(&self.roles(), &role).await;
+        let mut binding: ClusterRoleBinding = find(DEFAULT).unwrap();
+        binding.metadata = named::<ClusterRoleBinding>(&self.name).metadata;
+        binding.role_ref.name.clone_from(&self.name);
+        for subject in binding.subjects.iter_mut().flatten() {
+            subject.name.clone_from(&self.name);
+            subject.namespace = Some(self.name.clone());
+        }
+        create(&self.role_bindings(), &binding).await;
+        self.permissions_are_in_force(&rules).await;
+    }
+
+    async fn stop(self) {
+        if let Some(server) = self.sandbox {
+            return server.stop().await;
+        }
+        let (now, mine) = (DeleteParams::default().grace_period(0), self.own_nodes());
+        let outcomes = [
+            self.pods.delete_collection(&now, &ListParams::default()).await.err(),
+            self.nodes.delete_collection(&now, &mine).await.err(),
+            self.role_bindings().delete(&self.name, &now).await.err(),
+            self.roles().delete(&self.name, &now).await.err(),
+            Api::<Namespace>::all(self.client.clone()).delete(&self.name, &now).await.err(),
+        ];
+        for error in outcomes.into_iter().flatten() {
+            eprintln!("something of {} is left behind: {error}", self.name);
+        }
+    }
+
+    /// The sandbox, where that is the API server.
+    pub(super) fn sandbox(&self) -> Option<&Server> {
+        self.sandbox.as_ref()
+    }
+
+    fn roles(&self) -> Api<ClusterRole> {
+        Api::all(self.client.clone())
+    }
+
+    fn role_bindings(&self) -> Api<ClusterRoleBinding> {
+        Api::all(self.client.clone())
+    }
+
+    fn own_nodes(&self) -> ListParams {
+        ListParams::default().labels(&format!("{LABEL}={}", self.name))
+    }
+
+    /// A fresh token of the scheduler's service account.
+    pub(super) async fn scheduler_token(&self) -> String {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.name);
+        let (post, request) = (PostParams::default(), TokenRequest::default());
+        let granted: TokenRequest =
+            accounts.create_subresource("token", &self.name, &post, &request).await.unwrap();
+        granted.status.unwrap().token.unwrap()
+    }
+
+    /// The kubeconfig of the scheduler.
+    pub(super) async fn scheduler_kubeconfig(&self) -> Kubeconfig {
+        self.kubeconfig_of(json!({"token": self.scheduler_token().await}))
+    }
+
+    /// The kubeconfig of whoever has these credentials, as a kubeconfig writes them.
+    pub(super) fn kubeconfig_of(&self, user: Value) -> Kubeconfig {
+        let user: AuthInfo = serde_json::from_value(user).unwrap();
+        let mut kubeconfig = self.admin.clone();
+        kubeconfig.auth_infos.iter_mut().for_each(|entry| entry.auth_info = Some(user.clone()));
+        kubeconfig
+    }
+
+    /// Gives the scheduler these permissions instead of those it has.
+    pub(super) async fn permit(&self, rules: &[PolicyRule]) {
+        let patch = Patch::Merge(json!({"rules": rules}));
+        self.roles().patch(&self.name, &PatchParams::default(), &patch).await.unwrap();
+        self.permissions_are_in_force(rules).await;
+    }
+
+    /// Waits until the API server, which learns of roles by its own watches, goes by these rules.
+    async fn permissions_are_in_force(&self, rules: &[PolicyRule]) {
+        let names_pods = |rule: &PolicyRule| {
+            rule.resources.as_ref().is_some_and(|names| names.iter().any(|name| name == "pods"))
+        };
+        let expected = rules.iter().any(names_pods);
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
+            "user": format!("system:serviceaccount:{0}:{0}", self.name),
+            "resourceAttributes": {"verb": "list", "resource": "pods"},
+        }}))
+        .unwrap();
+        eventually("roles are in force", async || {
+            let answer = create(&reviews, &question).await;
+            (answer.status?.allowed == expected).then_some(())
+        })
+        .await;
+    }
+}
+
+/// What the chart permits the scheduler.
+pub(super) fn chart_rules() -> Vec<PolicyRule> {
+    find::<ClusterRole>(DEFAULT).unwrap().rules.unwrap()
+}
+
+/// The administrator's kubeconfig, and the sandbox if it is one.
+async fn find_api_server() -> (Kubeconfig, Option<Server>) {
+    if env::var_os("KUBECONFIG").is_some() {
+        let kubeconfig = Kubeconfig::read();
+        return (kubeconfig.unwrap_or_else(|error| panic!("KUBECONFIG: {error}")), None);
+    }
+    if let Some(assets) = env::var_os("KUBEBUILDER_ASSETS") {
+        return (control_plane::kubeconfig(Path::new(&assets)).await, None);
+    }
+    let options = Options { kubelets: None, ..Options::default() };
+    let server = Server::start(options).await.unwrap();
+    (Kubeconfig::from_yaml(&server.kubeconfig()).unwrap(), Some(server))
+}
+
+fn unique_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let now = Timestamp::now().as_millisecond();
+    format!("loadmaster-e2e-{now:x}-{:x}-{next}", std::process::id())
+}
+
+/// An object of this name with nothing else set.
+fn named<K>(name: &str) -> K
+where
+    K: Default
+        + k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
+{
+    let mut object = K::default();
+    object.metadata_mut().name = Some(name.to_owned());
+    object
+}
+
+async fn create<K>(api: &Api<K>, object: &K) -> K
+where
+    K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    api.create(&PostParams::default(), object).await.unwrap()
+}

@@ -1,0 +1,134 @@
+//! Pods of a test, and what becomes of them.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Binding, Pod, PodCondition};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{Cluster, LABEL, create};
+use crate::e2e::wait::eventually;
+
+impl Cluster {
+    /// A Pod for the scheduler under test that asks for so many CPUs on a node of the test.
+    pub(in crate::e2e) fn pod(&self, name: &str, cpus: u32) -> Pod {
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "schedulerName": self.name,
+                "nodeSelector": {LABEL: self.name},
+                "automountServiceAccountToken": false,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{
+                    "name": "pause",
+                    "image": "registry.k8s.io/pause:3.10",
+                    "resources": {"requests": {"cpu": cpus.to_string()}},
+                }],
+            },
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    /// Creates a Pod, and gives it as it is then.
+    pub(in crate::e2e) async fn create_pod(&self, pod: &Pod) -> Pod {
+        create(&self.pods, pod).await
+    }
+
+    /// Creates Pods `<prefix>-0` and so on that ask for one CPU each.
+    pub(in crate::e2e) async fn create_pods(&self, prefix: &str, count: usize) {
+        for number in 0..count {
+            self.create_pod(&self.pod(&format!("{prefix}-{number}"), 1)).await;
+        }
+    }
+
+    /// Deletes a Pod without grace, and waits until it is gone.
+    pub(in crate::e2e) async fn delete_pod(&self, name: &str) {
+        self.pods.delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+        eventually(&format!("pod {name} is gone"), async || {
+            self.pods.get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// Binds a Pod to a Node, as another scheduler does.
+    pub(in crate::e2e) async fn bind(&self, pod: &str, node: &str) {
+        let binding: Binding = serde_json::from_value(json!({
+            "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.node_name(node)},
+        }))
+        .unwrap();
+        let post = PostParams::default();
+        let _: Value = self.pods.create_subresource("binding", pod, &post, &binding).await.unwrap();
+    }
+
+    /// The Node of a Pod, in full, once it has one.
+    pub(in crate::e2e) async fn bound(&self, pod: &str) -> String {
+        eventually(&format!("pod {pod} is bound"), async || {
+            node_of(&self.pods.get(pod).await.ok()?)
+        })
+        .await
+    }
+
+    /// The Pods of the namespace, once there are so many that are bound.
+    pub(in crate::e2e) async fn bound_pods(&self, count: usize) -> Vec<Pod> {
+        eventually(&format!("{count} pods are bound"), async || {
+            let mut pods = self.pods.list(&ListParams::default()).await.ok()?.items;
+            pods.retain(|pod| node_of(pod).is_some());
+            (pods.len() >= count).then_some(pods)
+        })
+        .await
+    }
+
+    /// The condition `PodScheduled` of a Pod, once the scheduler has set it.
+    pub(in crate::e2e) async fn rejected(&self, pod: &str) -> PodCondition {
+        eventually(&format!("pod {pod} is rejected"), async || {
+            let status = self.pods.get(pod).await.ok()?.status?;
+            let mut conditions = status.conditions.unwrap_or_default().into_iter();
+            conditions.find(|one| one.type_ == "PodScheduled" && one.status == "False")
+        })
+        .await
+    }
+
+    /// The Events about a Pod for this reason, once there are some.
+    pub(in crate::e2e) async fn events(&self, pod: &Pod, reason: &str) -> Vec<Event> {
+        eventually(&format!("there is an event {reason}"), async || {
+            let mut found = self.events_for(reason).await;
+            found.retain(|event| regarding(event) == Some(uid(pod)));
+            (!found.is_empty()).then_some(found)
+        })
+        .await
+    }
+
+    /// Checks that no Pod was told twice that it was bound.
+    pub(in crate::e2e) async fn assert_bound_once(&self) {
+        let events = self.events_for("Scheduled").await;
+        let mut pods = BTreeSet::new();
+        for event in &events {
+            assert!(pods.insert(regarding(event)), "bound twice: {event:?}");
+        }
+    }
+
+    async fn events_for(&self, reason: &str) -> Vec<Event> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
+        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|event| event.reason.as_deref() == Some(reason));
+        all
+    }
+}
+
+/// The UID of what an Event is about.
+fn regarding(event: &Event) -> Option<&str> {
+    event.regarding.as_ref()?.uid.as_deref()
+}
+
+/// The Node of a Pod, if it is bound.
+pub(in crate::e2e) fn node_of(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
+}
+
+/// The UID of an object that was created.
+pub(in crate::e2e) fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap()
+}

@@ -1,0 +1,152 @@
+//! A real API server without anything around it, started as envtest does: `KUBEBUILDER_ASSETS` is a
+//! folder with `etcd` and `kube-apiserver`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::{Request, StatusCode};
+use kube::client::Body;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use super::process::{Server, free_port};
+use super::wait::eventually;
+
+/// The bearer token of the administrator. The API server only listens on the loopback address.
+const ADMIN_TOKEN: &str = "loadmaster-e2e-admin";
+
+/// etcd and kube-apiserver; they run as long as this process does.
+struct ControlPlane {
+    kubeconfig: Kubeconfig,
+    _servers: [Server; 2],
+}
+
+/// The administrator's kubeconfig of the one control plane of this process, which is started when
+/// first asked for.
+pub(super) async fn kubeconfig(assets: &Path) -> Kubeconfig {
+    static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    CONTROL_PLANE.get_or_init(|| ControlPlane::start(assets)).await.kubeconfig.clone()
+}
+
+impl ControlPlane {
+    async fn start(assets: &Path) -> Self {
+        let (etcd, api_server) =
+            (Program::of(assets, "etcd"), Program::of(assets, "kube-apiserver"));
+        let (etcd_port, api_port) = (free_port(), free_port());
+        let files = Files::write(&api_server.folder);
+        let args = etcd_args(&etcd.folder, etcd_port);
+        let mut etcd = Server::start(&etcd.path, &args, &etcd.folder);
+        let args = api_server_args(&api_server.folder, etcd_port, api_port);
+        let mut api_server = Server::start(&api_server.path, &args, &api_server.folder);
+        let kubeconfig = files.kubeconfig(api_port);
+        eventually("kube-apiserver is ready", async || {
+            etcd.assert_runs();
+            api_server.assert_runs();
+            is_ready(&kubeconfig).await.then_some(())
+        })
+        .await;
+        Self { kubeconfig, _servers: [etcd, api_server] }
+    }
+}
+
+/// A program, and a folder for it that is empty.
+struct Program {
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+impl Program {
+    fn of(assets: &Path, name: &str) -> Self {
+        let path = assets.join(name);
+        assert!(path.is_file(), "KUBEBUILDER_ASSETS: there is no {}", path.display());
+        let folder = format!("control-plane/{}/{name}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self { path, folder }
+    }
+}
+
+fn etcd_args(folder: &Path, port: u16) -> Vec<String> {
+    let (clients, peers) = (format!("http://127.0.0.1:{port}"), free_port());
+    vec![
+        format!("--data-dir={}", folder.join("data").display()),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls=http://127.0.0.1:{peers}"),
+    ]
+}
+
+/// No controllers run, so nobody would make the service accounts that the admission plugin wants,
+/// and nobody needs to find the API server through endpoints.
+fn api_server_args(folder: &Path, etcd_port: u16, port: u16) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", folder.display()),
+        format!("--tls-cert-file={}", file("server.crt")),
+        format!("--tls-private-key-file={}", file("server.key")),
+        "--authorization-mode=RBAC".to_owned(),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        format!("--service-account-issuer=https://127.0.0.1:{port}/"),
+        format!("--service-account-key-file={}", file("service-account.pub")),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--allow-privileged=true".to_owned(),
+    ]
+}
+
+/// What kube-apiserver reads at its start.
+struct Files {
+    /// The certificate of the authority that signed the server's, as PEM.
+    authority: String,
+}
+
+impl Files {
+    fn write(folder: &Path) -> Self {
+        let write = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "loadmaster-e2e-ca");
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let server = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        write("server.crt", server.signed_by(&key, &authority).unwrap().pem());
+        write("server.key", key.serialize_pem());
+        let signer = KeyPair::generate().unwrap();
+        write("service-account.key", signer.serialize_pem());
+        write("service-account.pub", signer.public_key_pem());
+        write("tokens.csv", format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"));
+        Self { authority: authority.pem() }
+    }
+
+    fn kubeconfig(&self, port: u16) -> Kubeconfig {
+        let authority = BASE64_STANDARD.encode(&self.authority);
+        let kubeconfig = json!({
+            "clusters": [{"name": "e2e", "cluster": {
+                "server": format!("https://127.0.0.1:{port}"),
+                "certificate-authority-data": authority,
+            }}],
+            "users": [{"name": "admin", "user": {"token": ADMIN_TOKEN}}],
+            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "admin"}}],
+            "current-context": "e2e",
+        });
+        serde_json::from_value(kubeconfig).unwrap()
+    }
+}
+
+async fn is_ready(kubeconfig: &Kubeconfig) -> bool {
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await.unwrap();
+    let client = kube::Client::try_from(config).unwrap();
+    let answer = client.send(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
+}

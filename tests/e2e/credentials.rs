@@ -1,0 +1,115 @@
+//! Credentials that work, and those that cannot: one line says why, and waiting does not help.
+
+use std::process::ExitStatus;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use kube::config::Kubeconfig;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::json;
+
+use super::cluster::run;
+use super::daemon::{Daemon, Log, loadmaster};
+
+#[test]
+fn the_token_of_an_exec_plugin_is_shown() {
+    run(async |cluster| {
+        let credential = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": {"token": cluster.scheduler_token().await},
+        });
+        let kubeconfig = cluster.kubeconfig_of(json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "echo",
+            "args": [credential.to_string()],
+            "interactiveMode": "Never",
+        }}));
+        let daemon = Daemon::spawn(cluster, &kubeconfig).await;
+        daemon.ready().await;
+    });
+}
+
+#[test]
+fn a_client_certificate_is_shown() {
+    run(async |cluster| {
+        let Some(server) = cluster.sandbox() else {
+            return eprintln!("skipped: only the sandbox gives out client certificates");
+        };
+        let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig_with_certificate()).unwrap();
+        let daemon = Daemon::spawn(cluster, &kubeconfig).await;
+        daemon.ready().await;
+    });
+}
+
+/// What the only error of a log says.
+#[track_caller]
+fn only_error(status: ExitStatus, log: &Log) -> String {
+    assert_eq!(status.code(), Some(1));
+    let errors: Vec<String> =
+        log.lines("").into_iter().filter(|line| line.starts_with('E')).collect();
+    let [error] = errors.try_into().unwrap();
+    error
+}
+
+/// Starts `loadmaster run` with these arguments, which must not get far.
+#[track_caller]
+fn refused(args: &[&str]) -> String {
+    let output = loadmaster().args(args).arg("--secure-port=0").output().unwrap();
+    let log = Log::from(&*String::from_utf8(output.stderr).unwrap());
+    only_error(output.status, &log)
+}
+
+#[test]
+fn without_credentials_it_says_how_to_give_some() {
+    let error = refused(&[]);
+    assert!(error.contains("give --kubeconfig FILE"), "{error}");
+    assert!(error.contains("or run in a pod with a service account"), "{error}");
+}
+
+#[test]
+fn a_kubeconfig_that_does_not_exist_is_named() {
+    let error = refused(&["--kubeconfig=/nowhere/kubeconfig"]);
+    assert!(error.contains("kubeconfig /nowhere/kubeconfig: "), "{error}");
+    assert!(error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_token_that_is_not_accepted_ends_it() {
+    run(async |cluster| {
+        let kubeconfig = cluster.kubeconfig_of(json!({"token": "nobody-gave-this"}));
+        let mut daemon = Daemon::spawn(cluster, &kubeconfig).await;
+        let status = daemon.ended().await;
+        daemon.log.line("command failed").await;
+        let error = only_error(status, &daemon.log);
+        assert!(error.contains("does not accept the credentials (401 Unauthorized)"), "{error}");
+        assert!(error.contains("renew the token"), "{error}");
+    });
+}
+
+#[test]
+fn a_server_that_another_authority_vouches_for_is_not_trusted() {
+    run(async |cluster| {
+        let mut kubeconfig = cluster.scheduler_kubeconfig().await;
+        for entry in &mut kubeconfig.clusters {
+            let entry = entry.cluster.as_mut().unwrap();
+            entry.insecure_skip_tls_verify = None;
+            entry.certificate_authority = None;
+            entry.certificate_authority_data = Some(BASE64_STANDARD.encode(stranger()));
+        }
+        let mut daemon = Daemon::spawn(cluster, &kubeconfig).await;
+        let status = daemon.ended().await;
+        daemon.log.line("command failed").await;
+        let error = only_error(status, &daemon.log);
+        assert!(error.contains("invalid peer certificate"), "{error}");
+        assert!(error.contains("check certificate-authority"), "{error}");
+    });
+}
+
+/// The certificate of an authority that has issued nothing, as PEM.
+fn stranger() -> String {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap());
+    issuer.unwrap().pem()
+}

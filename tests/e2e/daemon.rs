@@ -1,0 +1,156 @@
+//! The daemon under test: the built binary, run as its Deployment runs it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::config::Kubeconfig;
+use serde_json::Value;
+
+use super::cluster::Cluster;
+use super::endpoints::Endpoints;
+use super::process::free_port;
+use super::wait::eventually;
+use crate::manifests::{DEFAULT, find};
+
+/// What a process has written to standard error so far.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl From<&str> for Log {
+    fn from(text: &str) -> Self {
+        Self(Arc::new(Mutex::new(text.lines().map(str::to_owned).collect())))
+    }
+}
+
+impl Log {
+    /// Collects what this process writes, for as long as it does.
+    fn of(child: &mut Child) -> Self {
+        let (log, errors) = (Self::default(), child.stderr.take().unwrap());
+        let lines = log.0.clone();
+        tokio::task::spawn_blocking(move || {
+            for line in BufReader::new(errors).lines() {
+                lines.lock().unwrap().push(line.unwrap());
+            }
+        });
+        log
+    }
+
+    /// The lines with this text.
+    pub(super) fn lines(&self, text: &str) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+
+    /// The first line with this text, once there is one.
+    pub(super) async fn line(&self, text: &str) -> String {
+        eventually(&format!("the log says {text:?}"), async || self.lines(text).into_iter().next())
+            .await
+    }
+}
+
+/// A running daemon. It is killed when dropped; if a test fails then, its log is shown.
+pub(super) struct Daemon {
+    child: Child,
+    /// Its configuration and credentials.
+    folder: PathBuf,
+    /// What it has told.
+    pub(super) log: Log,
+    /// Where it can be asked.
+    pub(super) endpoints: Endpoints,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+        if std::thread::panicking() {
+            self.log.lines("").iter().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+impl Daemon {
+    /// A daemon with the permissions of the chart that is ready.
+    pub(super) async fn start(cluster: &Cluster) -> Self {
+        let daemon = Self::spawn(cluster, &cluster.scheduler_kubeconfig().await).await;
+        daemon.ready().await;
+        daemon
+    }
+
+    /// A daemon that has just been started.
+    pub(super) async fn spawn(cluster: &Cluster, kubeconfig: &Kubeconfig) -> Self {
+        let folder = folder(cluster);
+        let config = folder.join("config.yaml");
+        fs::write(&config, config_of(cluster)).unwrap();
+        let path = folder.join("kubeconfig");
+        fs::write(&path, serde_json::to_string(kubeconfig).unwrap()).unwrap();
+        let port = free_port();
+        let mut child = loadmaster()
+            .arg(format!("--config={}", config.display()))
+            .arg(format!("--kubeconfig={}", path.display()))
+            .arg(format!("--secure-port={port}"))
+            .arg("--v=2")
+            .spawn()
+            .unwrap();
+        let log = Log::of(&mut child);
+        Self { child, folder, log, endpoints: Endpoints::at(port) }
+    }
+
+    /// Waits until its watches are in step with the API server.
+    pub(super) async fn ready(&self) {
+        let ready = async || self.endpoints.is_ready().await.then_some(());
+        eventually("the daemon is ready", ready).await;
+    }
+
+    /// Waits until a metric with exactly these labels has this value.
+    pub(super) async fn counts(&self, series: &str, value: f64) {
+        eventually(&format!("{series} is {value}"), async || {
+            (self.endpoints.metric(series).await == Some(value)).then_some(())
+        })
+        .await;
+    }
+
+    /// Sends `TERM` or another signal.
+    pub(super) fn signal(&self, name: &str) {
+        let (signal, process) = (format!("-{name}"), self.child.id().to_string());
+        let status = Command::new("kill").args([signal, process]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&mut self) -> ExitStatus {
+        eventually("the daemon ends", async || self.child.try_wait().unwrap()).await
+    }
+}
+
+/// `loadmaster run` without any credentials that could come from the surroundings.
+pub(super) fn loadmaster() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
+    command.arg("run").env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// A folder for the files of one daemon.
+fn folder(cluster: &Cluster) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("e2e/{}-{}", cluster.name, NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The configuration of the chart, with the scheduler name of the test.
+fn config_of(cluster: &Cluster) -> String {
+    let data = find::<ConfigMap>(DEFAULT).unwrap().data.unwrap();
+    let mut config: Value = serde_yaml::from_str(&data["config.yaml"]).unwrap();
+    config["profiles"][0]["schedulerName"] = cluster.name.as_str().into();
+    serde_yaml::to_string(&config).unwrap()
+}

@@ -1,0 +1,123 @@
+//! The HTTPS endpoints of the daemon, asked as probes and people ask them.
+
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::Config;
+
+use super::cluster::run;
+use super::daemon::Daemon;
+use super::proxy::{Proxy, Way};
+
+/// The endpoints of one daemon.
+pub(super) struct Endpoints(kube::Client);
+
+impl Endpoints {
+    /// Those at a port of this host. The certificate is the daemon's own: nobody can vouch for it.
+    pub(super) fn at(port: u16) -> Self {
+        let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        config.accept_invalid_certs = true;
+        config.default_retry = false;
+        Self(kube::Client::try_from(config).unwrap())
+    }
+
+    /// The answer; none if nobody answers.
+    pub(super) async fn get(&self, path: &str) -> Option<(StatusCode, String)> {
+        self.ask(Method::GET, path, "").await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &str) -> Option<(StatusCode, String)> {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::from(body.as_bytes().to_vec())).unwrap();
+        let answer = self.0.send(request).await.ok()?;
+        let (status, body) = (answer.status(), answer.into_body().collect().await.ok()?);
+        Some((status, String::from_utf8(body.to_bytes().to_vec()).unwrap()))
+    }
+
+    /// Whether a probe would say so.
+    pub(super) async fn is_ready(&self) -> bool {
+        self.get("/readyz").await.is_some_and(|(status, _)| status == StatusCode::OK)
+    }
+
+    /// The text of an answer that must be 200.
+    async fn text(&self, path: &str) -> String {
+        let (status, text) = self.get(path).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{path}: {text}");
+        text
+    }
+
+    /// The value of a metric with exactly these labels, as the text format writes them.
+    pub(super) async fn metric(&self, series: &str) -> Option<f64> {
+        let metrics = self.text("/metrics").await;
+        let mut lines = metrics.lines();
+        let line = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map(|value| value.parse().unwrap())
+    }
+}
+
+#[test]
+fn a_daemon_is_alive_at_once_and_ready_when_its_watches_are_in_step() {
+    run(async |cluster| {
+        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Cut).await;
+        let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
+        daemon.log.line("Cannot reach the API server").await;
+        assert_eq!(daemon.endpoints.text("/livez").await, "ok");
+        let (status, text) = daemon.endpoints.get("/readyz").await.unwrap();
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(text.contains("[-]sched-handler-sync failed"), "{text}");
+
+        proxy.set(Way::Open);
+        daemon.ready().await;
+        let text = daemon.endpoints.text("/readyz?verbose").await;
+        assert!(text.contains("[+]sched-handler-sync ok\n"), "{text}");
+    });
+}
+
+#[test]
+fn attempts_are_counted_by_what_came_of_them() {
+    run(async |cluster| {
+        cluster.add_node("a", 2).await;
+        let daemon = Daemon::start(cluster).await;
+        cluster.create_pods("fits", 2).await;
+        cluster.bound_pods(2).await;
+        cluster.create_pod(&cluster.pod("does-not", 1)).await;
+        cluster.rejected("does-not").await;
+        let attempts = |result: &str| {
+            let profile = &cluster.name;
+            format!(
+                "scheduler_schedule_attempts_total{{profile=\"{profile}\",result=\"{result}\"}}"
+            )
+        };
+        let (scheduled, unschedulable) = (attempts("scheduled"), attempts("unschedulable"));
+        daemon.counts(&scheduled, 2.0).await;
+        assert!(daemon.endpoints.metric(&unschedulable).await >= Some(1.0));
+    });
+}
+
+#[test]
+fn the_configuration_in_effect_is_shown() {
+    run(async |cluster| {
+        let daemon = Daemon::start(cluster).await;
+        let text = daemon.endpoints.text("/configz").await;
+        let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let shown = &shown["componentconfig"];
+        assert_eq!(shown["profiles"][0]["schedulerName"], cluster.name);
+        assert_eq!(shown["podMaxBackoffSeconds"], 10, "defaults are shown too");
+    });
+}
+
+#[test]
+fn the_log_level_changes_while_the_daemon_runs() {
+    run(async |cluster| {
+        let daemon = Daemon::start(cluster).await;
+        daemon.endpoints.text("/livez").await;
+        assert!(daemon.log.lines("\"HTTP\"").is_empty(), "requests are told from level 4 on");
+        let put = async |level| daemon.endpoints.ask(Method::PUT, "/debug/flags/v", level).await;
+        let (status, text) = put("4").await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+        assert_eq!(text, "successfully set klog.logging.verbosity to 4");
+        daemon.endpoints.text("/livez").await;
+        daemon.log.line("\"HTTP\" verb=\"GET\" path=\"/livez\"").await;
+        assert_eq!(put("many").await.unwrap().0, StatusCode::BAD_REQUEST);
+    });
+}

@@ -1,0 +1,79 @@
+//! A server that misbehaves. Only the sandbox does so when asked to.
+
+use sandbox::faults::Settings;
+use sandbox::http::Server;
+
+use super::cluster::{Cluster, run};
+use super::daemon::Daemon;
+use super::wait::eventually;
+
+const PODS: usize = 40;
+
+/// Runs a test with a cluster in the sandbox, and a node with room for all pods.
+fn run_in_sandbox(test: impl AsyncFnOnce(&Cluster, &Server)) {
+    run(async |cluster| match cluster.sandbox() {
+        None => eprintln!("skipped: this API server does not misbehave when asked to"),
+        Some(server) => {
+            cluster.add_node("a", 100).await;
+            test(cluster, server).await;
+        }
+    });
+}
+
+/// Sets faults, given as for `loadmaster sandbox --fault`.
+fn misbehave(server: &Server, faults: &[&str]) {
+    let settings = faults.iter().fold(Settings::default(), |all, one| all.with(one).unwrap());
+    server.set_faults(settings);
+}
+
+/// Schedules pods that exist already against a server with these faults.
+fn schedule_despite(faults: &[&str]) {
+    run_in_sandbox(async |cluster, server| {
+        let kubeconfig = cluster.scheduler_kubeconfig().await;
+        cluster.create_pods("web", PODS).await;
+        misbehave(server, faults);
+        let daemon = Daemon::spawn(cluster, &kubeconfig).await;
+        cluster.bound_pods(PODS).await;
+        misbehave(server, &[]);
+        daemon.ready().await;
+        daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 0.0).await;
+        cluster.assert_bound_once().await;
+    });
+}
+
+#[test]
+fn answers_get_lost() {
+    schedule_despite(&["lost-answers=0.2"]);
+}
+
+#[test]
+fn the_server_asks_for_patience() {
+    schedule_despite(&["throttling=0.2"]);
+}
+
+#[test]
+fn the_server_fails() {
+    schedule_despite(&["errors=0.2"]);
+}
+
+#[test]
+fn bindings_are_slow_and_conflict() {
+    schedule_despite(&["conflicts=0.1", "latency=1ms..50ms", "only-path=/binding"]);
+}
+
+#[test]
+fn watches_break_and_what_they_missed_is_compacted() {
+    run_in_sandbox(async |cluster, server| {
+        let daemon = Daemon::start(cluster).await;
+        misbehave(server, &["dropped-watches=1", "compaction=1s"]);
+        for round in 1..=3 {
+            eventually("another watch of pods breaks", async || {
+                let broken = daemon.log.lines("\"Failed to watch\" err=\"/api/v1/pods");
+                (broken.len() >= round).then_some(())
+            })
+            .await;
+            cluster.create_pods(&format!("web-{round}"), 10).await;
+            cluster.bound_pods(10 * round).await;
+        }
+    });
+}

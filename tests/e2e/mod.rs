@@ -1,0 +1,20 @@
+//! The daemon as it runs in production, against an API server.
+//!
+//! Every test starts the built binary as a process, with a token of a service account that has
+//! exactly the ClusterRole of `deploy/loadmaster.yaml`. [`cluster`] tells which API server it
+//! talks to; nothing here depends on which, but for what is skipped with a message.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
+mod cluster;
+mod control_plane;
+mod credentials;
+mod daemon;
+mod endpoints;
+mod faults;
+mod nodes;
+mod outages;
+mod process;
+mod proxy;
+mod scheduling;
+mod wait;

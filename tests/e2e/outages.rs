@@ -1,0 +1,106 @@
+//! The scheduler, the API server or the way between them goes away under load.
+
+use super::cluster::{chart_rules, run};
+use super::daemon::Daemon;
+use super::proxy::{Proxy, Way};
+
+#[test]
+fn a_scheduler_killed_among_many_pods_goes_on_after_a_restart() {
+    run(async |cluster| {
+        cluster.add_node("a", 60).await;
+        let mut daemon = Daemon::start(cluster).await;
+        cluster.create_pods("early", 30).await;
+        cluster.bound_pods(1).await;
+        daemon.signal("KILL");
+        daemon.ended().await;
+        cluster.create_pods("late", 30).await;
+        let _restarted = Daemon::start(cluster).await;
+        cluster.bound_pods(60).await;
+        cluster.assert_bound_once().await;
+    });
+}
+
+#[test]
+fn what_is_under_way_at_the_order_to_end_is_finished_first() {
+    run(async |cluster| {
+        cluster.add_node("a", 1).await;
+        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
+        let mut daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
+        daemon.ready().await;
+        proxy.set(Way::Mute);
+        cluster.create_pod(&cluster.pod("web", 1)).await;
+        daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 1.0).await;
+        daemon.signal("TERM");
+        daemon.log.line("Asked to end").await;
+        assert!(!daemon.endpoints.is_ready().await);
+        proxy.set(Way::Open);
+        assert_eq!(daemon.ended().await.code(), Some(0));
+        cluster.bound("web").await;
+    });
+}
+
+#[test]
+fn an_idle_daemon_ends_when_it_is_told_to() {
+    run(async |cluster| {
+        for signal in ["TERM", "INT"] {
+            let mut daemon = Daemon::start(cluster).await;
+            daemon.signal(signal);
+            assert_eq!(daemon.ended().await.code(), Some(0), "{signal}");
+        }
+    });
+}
+
+#[test]
+fn a_daemon_without_a_server_ends_when_it_is_told_to() {
+    run(async |cluster| {
+        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Cut).await;
+        let mut daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
+        daemon.log.line("Cannot reach the API server").await;
+        daemon.signal("TERM");
+        assert_eq!(daemon.ended().await.code(), Some(0));
+    });
+}
+
+#[test]
+fn pods_that_come_while_the_server_is_away_are_bound_when_it_is_back() {
+    run(async |cluster| {
+        cluster.add_node("a", 40).await;
+        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
+        let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
+        daemon.ready().await;
+        for round in 0..4 {
+            cluster.create_pods(&format!("seen-{round}"), 5).await;
+            proxy.set(Way::Cut);
+            cluster.create_pods(&format!("missed-{round}"), 5).await;
+            proxy.set(Way::Open);
+        }
+        cluster.bound_pods(40).await;
+        cluster.assert_bound_once().await;
+    });
+}
+
+#[test]
+fn a_missing_permission_is_named_and_taken_up_once_it_is_granted() {
+    run(async |cluster| {
+        cluster.add_node("a", 1).await;
+        let all = chart_rules();
+        let lists_pods = |resources: &Vec<String>| resources.contains(&"pods".to_owned());
+        let mut without_pods = all.clone();
+        without_pods.retain(|rule| !rule.resources.as_ref().is_some_and(lists_pods));
+        assert_eq!(without_pods.len(), all.len() - 1);
+        cluster.permit(&without_pods).await;
+
+        let daemon = Daemon::spawn(cluster, &cluster.scheduler_kubeconfig().await).await;
+        let line = daemon.log.line("pods is forbidden").await;
+        let account = format!("system:serviceaccount:{0}:{0}", cluster.name);
+        assert!(line.contains(&account), "{line}");
+        assert!(line.contains("cannot watch resource \\\"pods\\\""), "{line}");
+        assert!(!daemon.endpoints.is_ready().await);
+
+        cluster.permit(&all).await;
+        daemon.ready().await;
+        cluster.create_pod(&cluster.pod("web", 1)).await;
+        cluster.bound("web").await;
+        assert_eq!(daemon.log.lines("pods is forbidden").len(), 1, "it is told once");
+    });
+}

@@ -1,0 +1,103 @@
+//! A way to the API server that tests can hold up and cut, whichever server it is.
+
+use std::net::SocketAddr;
+
+use http::Uri;
+use kube::config::Kubeconfig;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch::{self, Receiver, Sender};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Bytes that are passed on at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// How things stand on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Bytes go to and fro.
+    Open,
+    /// Connections are made, and what clients say does not arrive; what the server says does.
+    Mute,
+    /// There are no connections, and none is made.
+    Cut,
+}
+
+/// A forwarder of connections. It ends when dropped.
+pub(super) struct Proxy {
+    way: Sender<Way>,
+    /// The way through it.
+    pub(super) kubeconfig: Kubeconfig,
+    _accepting: AbortOnDropHandle<()>,
+}
+
+impl Proxy {
+    /// A proxy before the API server of this kubeconfig.
+    pub(super) async fn start(kubeconfig: &Kubeconfig, way: Way) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut kubeconfig = kubeconfig.clone();
+        let server = redirect(&mut kubeconfig, address);
+        let (way, ways) = watch::channel(way);
+        let accepting = AbortOnDropHandle::new(tokio::spawn(accept(listener, server, ways)));
+        Self { way, kubeconfig, _accepting: accepting }
+    }
+
+    /// Changes how things stand.
+    pub(super) fn set(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+}
+
+/// Puts the address of the proxy for that of the server, and gives host and port of the server.
+fn redirect(kubeconfig: &mut Kubeconfig, address: SocketAddr) -> String {
+    let current = kubeconfig.current_context.as_deref().unwrap();
+    let context = kubeconfig.contexts.iter().find(|context| context.name == current).unwrap();
+    let name = &context.context.as_ref().unwrap().cluster;
+    let cluster = kubeconfig.clusters.iter_mut().find(|cluster| cluster.name == *name).unwrap();
+    let cluster = cluster.cluster.as_mut().unwrap();
+    let server: Uri = cluster.server.as_deref().unwrap().parse().unwrap();
+    let host = server.host().unwrap();
+    cluster.server = Some(format!("https://{address}{}", server.path().trim_end_matches('/')));
+    cluster.tls_server_name.get_or_insert(host.trim_matches(['[', ']']).to_owned());
+    format!("{host}:{}", server.port_u16().unwrap_or(443))
+}
+
+async fn accept(listener: TcpListener, server: String, ways: Receiver<Way>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else { continue };
+        if *ways.borrow() != Way::Cut {
+            tokio::spawn(forward(client, server.clone(), ways.clone()));
+        }
+    }
+}
+
+async fn forward(client: TcpStream, server: String, mut ways: Receiver<Way>) {
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        () = pass_on(from_client, to_server, ways.clone(), Some(Way::Mute)) => {}
+        () = pass_on(from_server, to_client, ways.clone(), None) => {}
+        _ = ways.wait_for(|way| *way == Way::Cut) => {}
+    }
+}
+
+/// Passes on what is read until one side has enough, but nothing as long as things stand as
+/// `held_up_by` says.
+async fn pass_on(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut ways: Receiver<Way>,
+    held_up_by: Option<Way>,
+) {
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(length @ 1..) = from.read(&mut chunk).await {
+        // An error says that the proxy is no more; nobody cares what is passed on then.
+        let _ = ways.wait_for(|way| Some(*way) != held_up_by).await;
+        if to.write_all(&chunk[..length]).await.is_err() {
+            return;
+        }
+    }
+}
