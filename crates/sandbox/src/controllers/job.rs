@@ -4,9 +4,8 @@ use framework::Time;
 use serde_json::{Value, json};
 
 use super::owned_pods::{Counts, OwnedPods, create_pods};
-use super::work_queue::{Key, WorkQueue, key};
+use super::work_queue::Key;
 use super::{BURST, RETRY};
-use crate::informer::{Informer, News};
 use crate::metadata::uid;
 use crate::object::{
     condition_status, is_terminating, number, put, set_condition, text, timestamp,
@@ -18,9 +17,7 @@ const DEFAULT_BACKOFF_LIMIT: i64 = 6;
 
 #[derive(Debug)]
 pub(super) struct JobController {
-    informer: Informer,
     pods: OwnedPods,
-    queue: WorkQueue,
 }
 
 /// What is to be done for a job.
@@ -35,27 +32,18 @@ enum Verdict {
 
 impl JobController {
     pub(super) fn new() -> Self {
-        Self {
-            informer: Informer::new(JOBS),
-            pods: OwnedPods::new("Job"),
-            queue: WorkQueue::default(),
-        }
+        Self { pods: OwnedPods::new(JOBS) }
     }
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
-        for news in self.informer.news(store) {
-            if let News::Present(job) = news {
-                self.queue.add(key(&job));
-            }
-        }
-        self.pods.follow(store, &mut self.queue);
-        while let Some(key) = self.queue.pop(now) {
+        self.pods.follow(store);
+        while let Some(key) = self.pods.queue.pop(now) {
             self.sync(store, &key, now);
         }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.queue.next_deadline()
+        self.pods.queue.next_deadline()
     }
 
     fn sync(&mut self, store: &mut Store, key: &Key, now: Time) {
@@ -68,7 +56,7 @@ impl JobController {
         match verdict {
             Verdict::Run(missing @ 1..) => {
                 if create_pods(store, &job, missing.min(BURST), now).is_err() {
-                    self.queue.add_after(key.clone(), now + RETRY);
+                    self.pods.queue.add_after(key.clone(), now + RETRY);
                 }
             }
             Verdict::Run(surplus) => self.end_pods(store, &job, -surplus, now),

@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use framework::Time;
 use serde_json::{Value, json};
 
-use super::work_queue::WorkQueue;
+use super::work_queue::{WorkQueue, key};
 use crate::informer::{Informer, News};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{condition_status, controller_of, controller_reference, is_terminating, text};
-use crate::resources::PODS;
+use crate::resources::{PODS, Resource};
 use crate::status::Status;
 use crate::store::{DeleteOptions, Store};
 
-/// The pods of all controllers of one kind, counted as they come and go.
+/// The owners of one kind with their pods, counted as they come and go.
 #[derive(Debug)]
 pub(super) struct OwnedPods {
-    informer: Informer,
+    owners: Informer,
+    pods: Informer,
     kind: &'static str,
+    /// Owners to look at.
+    pub(super) queue: WorkQueue,
     by_owner: BTreeMap<String, PodSet>,
 }
 
@@ -131,26 +134,41 @@ impl PodSet {
 }
 
 impl OwnedPods {
-    /// Follows the pods that controllers of `kind` own.
-    pub(super) fn new(kind: &'static str) -> Self {
-        Self { informer: Informer::new(PODS), kind, by_owner: BTreeMap::new() }
+    /// Follows the owners of this kind, and the pods they own.
+    pub(super) fn new(owners: &'static Resource) -> Self {
+        Self {
+            owners: Informer::new(owners),
+            pods: Informer::new(PODS),
+            kind: owners.kind,
+            queue: WorkQueue::default(),
+            by_owner: BTreeMap::new(),
+        }
     }
 
     /// Takes in what is new and queues the owners it is about.
-    pub(super) fn follow(&mut self, store: &Store, queue: &mut WorkQueue) {
-        for news in self.informer.news(store) {
-            let (News::Present(pod) | News::Gone(pod)) = &news;
-            let Some(owner) = controller_of(pod).filter(|owner| owner["kind"] == self.kind) else {
-                continue;
-            };
-            let pods = self.by_owner.entry(text(owner, "/uid").to_owned()).or_default();
-            let present = matches!(news, News::Present(_));
-            pods.set(name(pod), present.then(|| OwnedPod::of(pod)));
-            if pods.pods.is_empty() {
-                self.by_owner.remove(text(owner, "/uid"));
+    pub(super) fn follow(&mut self, store: &Store) {
+        for news in self.owners.news(store) {
+            if let News::Present(owner) = news {
+                self.queue.add(key(&owner));
             }
-            queue.add((namespace(pod).to_owned(), text(owner, "/name").to_owned()));
         }
+        for news in self.pods.news(store) {
+            self.take_pod(&news);
+        }
+    }
+
+    fn take_pod(&mut self, news: &News) {
+        let (News::Present(pod) | News::Gone(pod)) = news;
+        let Some(owner) = controller_of(pod).filter(|owner| owner["kind"] == self.kind) else {
+            return;
+        };
+        let pods = self.by_owner.entry(text(owner, "/uid").to_owned()).or_default();
+        let present = matches!(news, News::Present(_));
+        pods.set(name(pod), present.then(|| OwnedPod::of(pod)));
+        if pods.pods.is_empty() {
+            self.by_owner.remove(text(owner, "/uid"));
+        }
+        self.queue.add((namespace(pod).to_owned(), text(owner, "/name").to_owned()));
     }
 
     /// The pods of the owner with this uid, `None` if it has none.

@@ -6,9 +6,8 @@ use framework::Time;
 use serde_json::{Value, json};
 
 use super::owned_pods::{Counts, OwnedPods, create_pods};
-use super::work_queue::{Key, WorkQueue, key};
+use super::work_queue::Key;
 use super::{BURST, RETRY};
-use crate::informer::{Informer, News};
 use crate::metadata::{generation, uid};
 use crate::object::{condition_status, entries, is_terminating, number, put, set_condition};
 use crate::resources::REPLICASETS;
@@ -19,34 +18,23 @@ const FAILURE: &str = "ReplicaFailure";
 
 #[derive(Debug)]
 pub(super) struct ReplicaSetController {
-    informer: Informer,
     pods: OwnedPods,
-    queue: WorkQueue,
 }
 
 impl ReplicaSetController {
     pub(super) fn new() -> Self {
-        Self {
-            informer: Informer::new(REPLICASETS),
-            pods: OwnedPods::new("ReplicaSet"),
-            queue: WorkQueue::default(),
-        }
+        Self { pods: OwnedPods::new(REPLICASETS) }
     }
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
-        for news in self.informer.news(store) {
-            if let News::Present(set) = news {
-                self.queue.add(key(&set));
-            }
-        }
-        self.pods.follow(store, &mut self.queue);
-        while let Some(key) = self.queue.pop(now) {
+        self.pods.follow(store);
+        while let Some(key) = self.pods.queue.pop(now) {
             self.sync(store, &key, now);
         }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.queue.next_deadline()
+        self.pods.queue.next_deadline()
     }
 
     fn sync(&mut self, store: &mut Store, key: &Key, now: Time) {
@@ -58,7 +46,7 @@ impl ReplicaSetController {
             self.manage_replicas(store, &set, counts.active, now)
         };
         if outcome.is_err() {
-            self.queue.add_after(key.clone(), now + RETRY);
+            self.pods.queue.add_after(key.clone(), now + RETRY);
         }
         let write = |set: &mut Value| {
             write_status(set, counts, outcome.as_ref().err(), now);
