@@ -1,4 +1,4 @@
-//! Driving the state machines of [`client`](::client): connections, tasks, the thread of the engine.
+//! Driving the state machines of [`client`]: connections, tasks, the thread of the engine.
 //!
 //! ```text
 //!   API server ──▶ watcher, one task a kind ──▶ inbox ──▶ scheduling loop, one thread
