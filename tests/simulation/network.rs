@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// It arrives, and so does the answer.
     Served,
     /// No connection can be made.
@@ -25,7 +25,7 @@ pub enum Fate {
 
 /// What becomes of a piece of a watch stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// It arrives.
     Arrives,
     /// It arrives in part, then the connection breaks.
@@ -36,38 +36,46 @@ pub enum Piece {
 
 /// How bad the network is, in thousandths.
 #[derive(Debug, Clone, Copy)]
-pub struct Network {
+pub(crate) struct Network {
     /// Requests that do not go as they should.
     faults: u32,
     /// Pieces of streams that do not.
     broken_pieces: u32,
+    /// Watches that are opened further back than where they were asked to go on.
+    repeats: u32,
     /// Longest delay of one way.
     slowest: Duration,
 }
 
 impl Network {
     /// A network with faults, more or fewer of them.
-    pub fn bad(rng: &mut Rng) -> Self {
+    pub(crate) fn bad(rng: &mut Rng) -> Self {
         let slowest = [5, 50, 500, 3000][rng.usize(..4)];
         Self {
             faults: rng.u32(0..250),
             broken_pieces: rng.u32(0..40),
+            repeats: rng.u32(0..300),
             slowest: Duration::from_millis(slowest),
         }
     }
 
     /// A network without faults.
-    pub const fn calm() -> Self {
-        Self { faults: 0, broken_pieces: 0, slowest: Duration::from_millis(5) }
+    pub(crate) const fn calm() -> Self {
+        Self { faults: 0, broken_pieces: 0, repeats: 0, slowest: Duration::from_millis(5) }
+    }
+
+    /// A network that is down, or whose server is.
+    pub(crate) const fn down() -> Self {
+        Self { faults: 1000, broken_pieces: 1000, ..Self::calm() }
     }
 
     /// How long one way takes.
-    pub fn delay(&self, rng: &mut Rng) -> Duration {
+    pub(crate) fn delay(&self, rng: &mut Rng) -> Duration {
         self.slowest.mul_f64(rng.f64() * rng.f64())
     }
 
     /// What becomes of a request.
-    pub fn fate(&self, rng: &mut Rng) -> Fate {
+    pub(crate) fn fate(&self, rng: &mut Rng) -> Fate {
         if rng.u32(..1000) >= self.faults {
             return Fate::Served;
         }
@@ -76,14 +84,23 @@ impl Network {
             0 => Fate::NotSent,
             1 => Fate::Vanishes,
             2 => Fate::AnswerLost,
-            3 => Fate::Lingers(Duration::from_millis(rng.u64(1..20_000))),
+            3 => {
+                let longest = [30, 300, 3_000, 20_000][rng.usize(..4)];
+                Fate::Lingers(Duration::from_millis(rng.u64(1..longest)))
+            }
             4 => Fate::Refused(status(rng)),
             _ => Fate::Garbled([500, 502, 504][rng.usize(..3)]),
         }
     }
 
+    /// How many versions before the one it was asked for a watch begins: what happened between is said
+    /// twice.
+    pub(crate) fn repeats(&self, rng: &mut Rng) -> u64 {
+        if rng.u32(..1000) < self.repeats { rng.u64(1..30) } else { 0 }
+    }
+
     /// What becomes of a piece of a watch stream.
-    pub fn piece(&self, rng: &mut Rng) -> Piece {
+    pub(crate) fn piece(&self, rng: &mut Rng) -> Piece {
         if rng.u32(..1000) >= self.broken_pieces {
             return Piece::Arrives;
         }

@@ -5,103 +5,127 @@ use client::recorder::{self, Recorder};
 use client::scheduler::Scheduler;
 use client::session::{CallId, Options, Output, Session, Target};
 use engine::ports::Ports;
+use engine::profile::PluginRef;
 use engine::{Change, Engine, EngineConfig};
-use framework::Time;
+use fastrand::Rng;
+use framework::{Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, watched_kinds};
 use sandbox::api::WatchId;
 
+use super::patience;
+use super::rules::Checked;
 use super::server::OURS;
+use super::view::View;
 
 /// A day: longer than any simulation. A pod that only the flush of the parked pods would wake is lost.
 const NEVER: std::time::Duration = std::time::Duration::from_secs(86_400);
 
 /// One life of the scheduler.
-pub struct Replica {
+pub(crate) struct Replica {
     /// Which life this is.
-    pub life: u32,
+    pub(crate) life: u32,
     /// The scheduler.
-    pub scheduler: Scheduler,
+    pub(crate) scheduler: Scheduler,
     /// Its watches.
-    pub watchers: Vec<Watcher>,
+    pub(crate) watchers: Vec<Watcher>,
+    /// UIDs of the pods that had a node when it started, until it has taken its first decision.
+    pub(crate) found: Vec<Uid>,
     unsynced: usize,
 }
 
 /// A watch of one kind.
-pub struct Watcher {
+pub(crate) struct Watcher {
     /// The session that keeps it.
-    pub session: Session<Change>,
+    pub(crate) session: Session<Change>,
     /// What reads its objects.
-    pub decoder: Decoder,
+    pub(crate) decoder: Decoder,
+    /// What it has told.
+    pub(crate) view: View,
     /// The stream that is open, if one is.
-    pub stream: Option<Stream>,
+    pub(crate) stream: Option<Stream>,
 }
 
 /// An open watch stream.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// The call that opened it.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// Its end at the server.
-    pub watch: WatchId,
+    pub(crate) watch: WatchId,
     /// When the last piece arrives: pieces do not overtake one another.
-    pub last: Time,
+    pub(crate) last: Time,
     /// Nothing arrives any more.
-    pub stalled: bool,
+    pub(crate) stalled: bool,
 }
 
 impl Replica {
-    /// A scheduler with the default plugins that has just started.
-    pub fn start(life: u32, seed: u64, now: Time) -> Self {
+    /// A scheduler with the default plugins, and one that takes its time, that has just started.
+    pub(crate) fn start(life: u32, seed: u64, found: Vec<Uid>, now: Time) -> Self {
         let mut config = config::defaults(&Gates::default());
         for profile in &mut config.profiles {
             OURS.clone_into(&mut profile.scheduler_name);
+            profile.plugins.multi_point.enabled.push(PluginRef::new(patience::NAME, 0));
         }
-        let profiles = config.build_profiles(&plugins::registry()).expect("the defaults are valid");
+        let mut registry = plugins::registry();
+        registry.register(patience::NAME, patience::plugin).expect("the name is free");
+        let profiles = config.build_profiles(&registry).expect("the defaults are valid");
         let kinds = watched_kinds(&profiles);
         let mut queue = config.queue();
         queue.max_in_unschedulable = NEVER;
         let engine = Engine::new(EngineConfig { seed, queue, ..EngineConfig::new(profiles) });
-        let executor = Executor::new(Limits::default(), seed);
-        let recorder = Recorder::new(recorder::Options::default(), seed);
+        let mut rng = Rng::with_seed(seed);
+        let executor = Executor::new(limits(&mut rng), seed);
+        let in_flight = rng.usize(1..5);
+        let recorder = recorder::Options { in_flight, ..recorder::Options::default() };
+        let recorder = Recorder::new(recorder, seed);
         let mut watchers = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
             let target = Target {
                 path: kind.path.to_string(),
                 field_selector: kind.field_selector.map(str::to_owned),
             };
-            let mut session = Session::new(target, Options::default(), seed ^ number);
+            let mut session = Session::new(target, options(&mut rng), seed ^ number);
             session.start(now);
             let decoder = Decoder::new(kind.resource.clone(), Default::default());
-            watchers.push(Watcher { session, decoder, stream: None });
+            watchers.push(Watcher { session, decoder, view: View::default(), stream: None });
         }
         let scheduler = Scheduler::new(engine, executor, recorder);
-        Self { life, scheduler, unsynced: watchers.len(), watchers }
+        Self { life, scheduler, unsynced: watchers.len(), watchers, found }
     }
 
     /// When it has something to do next.
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         let sessions = self.watchers.iter().filter_map(|watcher| watcher.session.next_deadline());
         sessions.chain(self.scheduler.next_deadline()).min()
     }
 
     /// Does what is due.
-    pub fn tick(&mut self, now: Time) {
+    pub(crate) fn tick(&mut self, now: Time) {
         for watcher in &mut self.watchers {
             watcher.session.tick(now);
         }
         self.scheduler.tick(now, &mut Ports { outside: &mut (), probe: &mut () });
     }
 
-    /// Tells the scheduler what its watches have learned; gives what is to be opened and closed.
-    pub fn learn(&mut self, now: Time) -> Vec<(usize, Output<Change>)> {
-        let mut calls = Vec::new();
+    /// Whether every watch has told the whole state it found.
+    pub(crate) const fn is_synced(&self) -> bool {
+        self.unsynced == 0
+    }
+
+    /// Tells the scheduler what its watches have learned. What is to be opened and closed goes to
+    /// `calls`.
+    pub(crate) fn learn(&mut self, calls: &mut Vec<(usize, Output<Change>)>, now: Time) -> Checked {
         let ports = &mut Ports { outside: &mut (), probe: &mut () };
         for (number, watcher) in self.watchers.iter_mut().enumerate() {
             for output in watcher.session.outputs() {
                 match output {
-                    Output::Changed(_, change) => self.scheduler.apply(change, now, ports),
+                    Output::Changed(meta, change) => {
+                        watcher.view.changed(&meta)?;
+                        self.scheduler.apply(change, now, ports);
+                    }
                     Output::Deleted(meta) => {
+                        watcher.view.deleted(&meta)?;
                         self.scheduler.apply(watcher.decoder.deletion(meta), now, ports);
                     }
                     Output::Synced => self.unsynced -= 1,
@@ -110,9 +134,20 @@ impl Replica {
                 }
             }
         }
-        if self.unsynced == 0 {
+        if self.is_synced() {
             self.scheduler.synced();
         }
-        calls
+        Ok(())
     }
+}
+
+/// Limits that are felt, unlike the defaults.
+fn limits(rng: &mut Rng) -> Limits {
+    let qps = rng.bool().then_some(20.0);
+    Limits { in_flight: rng.usize(1..20), qps, burst: 5, ..Limits::default() }
+}
+
+/// Streaming lists or paged ones, of small pages.
+fn options(rng: &mut Rng) -> Options {
+    Options { streaming_lists: rng.bool(), page_size: rng.u32(1..8), ..Options::default() }
 }

@@ -3,26 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use client::RequestId;
 use engine::Engine;
-use framework::{Pod, Time};
+use framework::{Node, Pod, Uid, api};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::replica::Replica;
-use super::server::{Bound, OURS, Server, requests};
-use super::world::Summary;
+use super::server::{BUSY, Bound, OURS, Server, requests};
 
 /// A rule was broken.
 #[derive(Debug)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// The seed that replays it.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Which rule, and how.
-    pub text: String,
+    pub(crate) text: String,
     /// What happened last.
-    pub trace: Vec<String>,
+    pub(crate) trace: Vec<String>,
+}
+
+impl Violation {
+    /// Nothing may panic.
+    pub(crate) fn of_panic(seed: u64) -> Self {
+        Self { seed, text: "something panicked".to_owned(), trace: Vec::new() }
+    }
 }
 
 impl std::error::Error for Violation {}
@@ -36,41 +41,11 @@ impl fmt::Display for Violation {
     }
 }
 
-type Checked = Result<(), String>;
-
-/// Bindings that were sent and may have an effect still.
-#[derive(Debug, Default)]
-pub struct OpenBindings {
-    by_request: BTreeMap<RequestId, (String, String)>,
-}
-
-impl OpenBindings {
-    /// A binding sets out. It is the only one that can have an effect on its pod, or all of those
-    /// that can have the same.
-    ///
-    /// # Errors
-    /// One of them would put the pod elsewhere.
-    pub fn sent(&mut self, server: &Server, binding: &Bound, request: RequestId) -> Checked {
-        let Bound { uid, node } = binding;
-        let is_open = |pod: &&Arc<Value>| {
-            pod["metadata"]["uid"] == uid.as_str() && pod["spec"]["nodeName"].is_null()
-        };
-        let other = self.by_request.values().find(|(pod, at)| pod == uid && at != node);
-        let other = other.filter(|_| server.live_pods().any(|pod| is_open(&pod)));
-        let broken =
-            other.map(|(pod, at)| format!("{pod} is bound to {node}, and to {at} perhaps"));
-        self.by_request.insert(request, (uid.clone(), node.clone()));
-        broken.map_or(Ok(()), Err)
-    }
-
-    /// The server has seen the request, or never will, for certain.
-    pub fn is_over(&mut self, request: RequestId) {
-        self.by_request.remove(&request);
-    }
-}
+/// What a check says: nothing, or which rule was broken and how.
+pub(crate) type Checked = Result<(), String>;
 
 /// Gates hold: no binding is asked for while a pod has some.
-pub fn before_binding(server: &Server, asked: &Bound) -> Checked {
+pub(crate) fn before_binding(server: &Server, asked: &Bound) -> Checked {
     let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == asked.uid.as_str());
     let Some(pod) = pod else { return Ok(()) };
     let gates = pod["spec"]["schedulingGates"].as_array().map_or(0, Vec::len);
@@ -80,7 +55,7 @@ pub fn before_binding(server: &Server, asked: &Bound) -> Checked {
 }
 
 /// What we bind to a node fits there, and may be there, as far as nobody but us decides on it.
-pub fn after_binding(server: &Server, bound: &Bound) -> Checked {
+pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
     let Some(node) = server.nodes().find(|node| name(node) == bound.node) else { return Ok(()) };
     let ours = server.live_pods().filter(|pod| {
         pod["spec"]["nodeName"] == bound.node.as_str()
@@ -92,34 +67,27 @@ pub fn after_binding(server: &Server, bound: &Bound) -> Checked {
     rule(fits(node, &ours), || {
         let pods: Vec<&str> = ours.iter().map(|pod| name(pod)).collect();
         format!("node {} is overcommitted by pods we bound: {pods:?}", bound.node)
-    })?;
-    let pod = ours.iter().find(|pod| pod["metadata"]["uid"] == bound.uid.as_str());
-    rule(pod.is_none_or(|pod| selects(pod, node)), || {
-        format!("a pod is bound to {} against its node selector", bound.node)
     })
 }
 
-/// A decision respects what the engine knew when it was taken.
-pub fn after_decision(engine: &Engine, pod: &Pod, node: &str) -> Checked {
-    let cluster = engine.cache().cluster();
-    let at = cluster.node_named(node).ok_or_else(|| format!("{} goes nowhere", pod.key))?;
-    let view = cluster.node(at);
-    let (has, asked) = (view.allocatable(), view.requested());
-    let room = asked.milli_cpu <= has.milli_cpu
-        && asked.memory <= has.memory
-        && view.pod_count() <= view.allowed_pods();
-    rule(room, || format!("{} is put on {node}, where there is no room", pod.key))?;
-    let open = !view.is_unschedulable()
-        && view.taints().iter().all(|taint| &*taint.key != "example.com/busy");
-    rule(open, || format!("{} is put on {node}, which takes no pods", pod.key))
+/// Nothing is decided before all that was there at the start is known.
+pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checked {
+    rule(replica.is_synced(), || "a pod is tried before the watches are in sync".to_owned())?;
+    let found = std::mem::take(&mut replica.found);
+    let there: BTreeSet<Uid> = server.placed_pods().collect();
+    let cache = replica.scheduler.engine().cache();
+    let unknown = found.iter().find(|uid| there.contains(*uid) && cache.placed(uid).is_none());
+    rule(unknown.is_none(), || format!("a pod is tried, and {unknown:?} was not told of"))
 }
 
-/// Every pod that waits for us is in exactly one place.
-pub fn at_every_step(replica: &Replica) -> Checked {
-    let engine = replica.scheduler.engine();
+/// Every pod that waits for us is in exactly one place, in its last version.
+pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     let mut queued = 0;
     for pod in engine.pending() {
-        let is_queued = engine.queue().get(&pod.key).is_some();
+        let queued_pod = engine.queue().get(&pod.key).map(|(_, queued)| &queued.pod);
+        let is_queued = queued_pod.is_some();
+        let is_current = queued_pod.is_none_or(|queued| Arc::ptr_eq(queued, pod));
+        rule(is_current, || format!("{} is queued in another version than the last", pod.key))?;
         let is_assumed = engine.cache().is_assumed(&pod.uid);
         let places = usize::from(is_queued) + usize::from(is_assumed);
         rule(places <= 1, || format!("{} is queued and assumed", pod.key))?;
@@ -134,59 +102,102 @@ pub fn at_every_step(replica: &Replica) -> Checked {
     rule(all == queued, || format!("{all} pods are queued, {queued} of them are pending"))
 }
 
-/// Once everything is quiet, the scheduler and the server agree, and what can be placed is.
-pub fn at_rest(server: &Server, replica: &mut Replica, summary: &mut Summary) -> Checked {
-    let unfinished = replica.scheduler.executor().unfinished();
+/// Once everything is quiet, the scheduler and the server agree, and what can be placed is. Returns
+/// how many pods cannot.
+pub(crate) fn at_rest(server: &Server, replica: &mut Replica) -> Result<usize, String> {
+    nothing_is_left(replica)?;
     let engine = replica.scheduler.engine();
-    rule(unfinished == 0, || format!("{unfinished} effects are unfinished"))?;
-    rule(engine.binding_count() == 0, || "binding cycles are under way".to_owned())?;
     nodes_agree(server, engine)?;
     placed_pods_agree(server, engine)?;
     pending_pods_agree(server, engine)?;
-    for pod in server.live_pods().filter(|pod| waits_for_us(pod)) {
-        summary.pending += 1;
-        nothing_takes(server, pod)?;
+    let waiting: Vec<&Value> =
+        server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
+    waiting.iter().try_for_each(|pod| nothing_takes(server, pod))?;
+    Ok(waiting.len())
+}
+
+/// What was begun has come to its end, and nothing of it is kept.
+fn nothing_is_left(replica: &mut Replica) -> Checked {
+    let effects = replica.scheduler.executor().unfinished();
+    let events = replica.scheduler.recorder().unfinished();
+    let dropped = replica.scheduler.events_dropped();
+    let engine = replica.scheduler.engine();
+    for (count, what) in [
+        (effects, "effects are unfinished"),
+        (events, "events are unwritten"),
+        (usize::try_from(dropped).unwrap_or(usize::MAX), "events were dropped"),
+        (engine.binding_count(), "binding cycles are under way"),
+        (engine.waiting_pods().len(), "pods wait in Permit"),
+        (engine.cache().assumed_count(), "pods are assumed"),
+        (engine.queue().counts().in_flight, "pods are in flight"),
+        (engine.queue().in_flight_events().len(), "events are kept for pods in flight"),
+    ] {
+        rule(count == 0, || format!("{count} {what}"))?;
     }
     Ok(())
 }
 
-/// Nothing is written any more.
-pub fn is_quiet(last_write: Time, now: Time, quiet: Duration) -> Checked {
-    let silence = now.since(last_write);
-    rule(silence >= quiet, || format!("the last write was only {silence:?} ago"))
-}
-
+/// What the scheduler reads of the nodes is what is stored.
 fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
+    let stored: BTreeMap<&str, Node> = server
+        .nodes()
+        .map(|node| {
+            let read = api::Node::deserialize(&**node).expect("the store holds nodes only");
+            (name(node), Node::from_api(&read).0)
+        })
+        .collect();
     let cluster = engine.cache().cluster();
-    let stored: BTreeSet<&str> = server.nodes().map(|node| name(node)).collect();
     let known: BTreeSet<&str> =
         cluster.nodes().iter().map(|node| &**cluster.node_name(node)).collect();
-    rule(stored == known, || format!("nodes are {stored:?}, known are {known:?}"))
+    rule(stored.keys().copied().eq(known.iter().copied()), || {
+        format!("nodes are {:?}, known are {known:?}", stored.keys())
+    })?;
+    for (name, stored) in &stored {
+        let known = engine.cache().node(name);
+        let same = known.as_ref().is_some_and(|known| {
+            (&known.labels, &known.taints, known.unschedulable, &known.allocatable)
+                == (&stored.labels, &stored.taints, stored.unschedulable, &stored.allocatable)
+        });
+        rule(same, || format!("{name} is {stored:?}, known is {known:?}"))?;
+    }
+    Ok(())
 }
+
+/// By UID: the node, and the version.
+type Placed = BTreeMap<String, (String, String)>;
 
 fn placed_pods_agree(server: &Server, engine: &Engine) -> Checked {
     let cluster = engine.cache().cluster();
-    let stored: BTreeMap<&str, &str> = server
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let stored: Placed = server
         .live_pods()
         .filter_map(|pod| {
-            Some((pod["metadata"]["uid"].as_str()?, pod["spec"]["nodeName"].as_str()?))
+            let (node, metadata) = (text(&pod["spec"]["nodeName"])?, &pod["metadata"]);
+            Some((text(&metadata["uid"])?, (node, text(&metadata["resourceVersion"])?)))
         })
         .collect();
-    let placed: BTreeMap<String, &str> = cluster
+    let placed: Placed = cluster
         .pods()
-        .map(|placed| (placed.pod.uid.to_string(), &**cluster.node_name(placed.node)))
+        .map(|placed| {
+            let Pod { uid, resource_version, .. } = &*placed.pod;
+            let node = cluster.node_name(placed.node).to_string();
+            (uid.to_string(), (node, resource_version.to_string()))
+        })
         .collect();
-    let placed: BTreeMap<&str, &str> =
-        placed.iter().map(|(uid, node)| (uid.as_str(), *node)).collect();
-    rule(stored == placed, || format!("bound pods are {stored:?}, known are {placed:?}"))?;
-    let assumed = cluster.pods().find(|placed| engine.cache().is_assumed(&placed.pod.uid));
-    rule(assumed.is_none(), || format!("{:?} is assumed still", assumed.map(|it| &it.pod.key)))
+    rule(stored == placed, || format!("bound pods are {stored:?}, known are {placed:?}"))
 }
 
 fn pending_pods_agree(server: &Server, engine: &Engine) -> Checked {
     let waiting = server.live_pods().filter(|pod| waits_for_us(pod));
-    let stored: BTreeSet<String> = waiting.map(|pod| name(pod).to_owned()).collect();
-    let known: BTreeSet<String> = engine.pending().map(|pod| pod.key.name.to_string()).collect();
+    let stored: BTreeSet<String> = waiting
+        .map(|pod| {
+            let metadata = &pod["metadata"];
+            let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+            format!("{}/{} {}", text("namespace"), text("name"), text("resourceVersion"))
+        })
+        .collect();
+    let known: BTreeSet<String> =
+        engine.pending().map(|pod| format!("{} {}", pod.key, pod.resource_version)).collect();
     rule(stored == known, || format!("pending pods are {stored:?}, known are {known:?}"))
 }
 
@@ -212,19 +223,22 @@ fn nothing_takes(server: &Server, pod: &Value) -> Checked {
     rule(explained, || format!("{} is pending without an explanation", name(pod)))
 }
 
-/// Whether a node takes a pod, in the plainest way to say it.
+/// Whether a node takes a pod, in the plainest way to say it. Room that is kept for others is taken.
 fn takes(server: &Server, node: &Value, pod: &Value) -> bool {
     let mut pods: Vec<&Value> = server
         .live_pods()
-        .filter(|other| other["spec"]["nodeName"] == node["metadata"]["name"])
+        .filter(|other| {
+            let of = |place: &Value| *place == node["metadata"]["name"];
+            of(&other["spec"]["nodeName"]) || of(&other["status"]["nominatedNodeName"])
+        })
         .map(AsRef::as_ref)
+        .filter(|other| other["metadata"]["uid"] != pod["metadata"]["uid"])
         .collect();
-    let port = |pod: &Value| pod["spec"]["containers"][0]["ports"][0]["hostPort"].as_i64();
-    let free = port(pod).is_none() || pods.iter().all(|other| port(other) != port(pod));
-    let tainted = node["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty());
     pods.push(pod);
-    free && !tainted
-        && node["spec"]["unschedulable"] != true
+    let entries = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let tolerates = entries(&pod["spec"]["tolerations"]).iter().any(|own| own["key"] == BUSY);
+    node["spec"]["unschedulable"] != true
+        && (tolerates || entries(&node["spec"]["taints"]).is_empty())
         && selects(pod, node)
         && fits(node, &pods)
 }
@@ -241,7 +255,9 @@ fn fits(node: &Value, pods: &[&Value]) -> bool {
     let (cpu, memory) = amounts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let whole = |name: &str| node["status"]["allocatable"][name].as_str().unwrap_or_default();
     let amount = |name: &str| whole(name).trim_end_matches("Gi").parse::<i64>().unwrap_or(0);
-    cpu <= amount("cpu") * 1000
+    let has_port = |pod: &&&Value| !pod["spec"]["containers"][0]["ports"][0]["hostPort"].is_null();
+    pods.iter().filter(has_port).count() <= 1
+        && cpu <= amount("cpu") * 1000
         && memory <= amount("memory") << 30
         && i64::try_from(pods.len()).is_ok_and(|count| count <= amount("pods"))
 }
@@ -250,6 +266,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-fn rule(holds: bool, broken: impl FnOnce() -> String) -> Checked {
+/// The rule that this holds.
+pub(crate) fn rule(holds: bool, broken: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(broken()) }
 }

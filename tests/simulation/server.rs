@@ -2,52 +2,62 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use framework::{Pod, Time, api};
+use framework::{Pod, Time, Uid, api};
 use sandbox::api::{Answer, Frames, Request, Response, WatchId};
 use sandbox::controllers::Controllers;
-use sandbox::kubelet::Kubelets;
+use sandbox::kubelet::{Kubelets, Settings};
 use sandbox::resources::{NODES, PODS};
 use sandbox::store::Store;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// The name by which pods choose the scheduler under test.
-pub const OURS: &str = "loadmaster";
+pub(crate) const OURS: &str = "loadmaster";
+/// The taint that nodes have now and then.
+pub(crate) const BUSY: &str = "example.com/busy";
 
 /// The API server.
-pub struct Server {
+pub(crate) struct Server {
     /// Everything it stores.
-    pub store: Store,
+    pub(crate) store: Store,
     controllers: Controllers,
     kubelets: Kubelets,
+    /// The version that controllers and kubelets have seen.
+    seen: u64,
     /// Which pod our bindings gave which node, by UID.
-    pub bound_by_us: BTreeMap<String, String>,
+    pub(crate) bound_by_us: BTreeMap<String, String>,
 }
 
 /// A binding of ours that the server has carried out.
 #[derive(Debug)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// UID of the pod.
-    pub uid: String,
+    pub(crate) uid: String,
     /// Its node.
-    pub node: String,
+    pub(crate) node: String,
 }
 
 impl Server {
     /// A server with nothing but its namespaces.
-    pub fn new(seed: u64, now: Time) -> Self {
+    pub(crate) fn new(seed: u64, now: Time) -> Self {
         Self {
             store: Store::new(seed, now),
             controllers: Controllers::new(),
-            kubelets: Kubelets::default(),
+            kubelets: Kubelets::with_settings(Settings {
+                start_delay: Duration::from_millis(300),
+                stop_delay: Duration::from_secs(20),
+                ..Settings::default()
+            }),
+            seen: 0,
             bound_by_us: BTreeMap::new(),
         }
     }
 
     /// Carries out a request of users or other components; it is expected to be well-formed, not
     /// to succeed.
-    pub fn request(&mut self, method: &str, target: &str, body: &Value, now: Time) -> u16 {
+    pub(crate) fn request(&mut self, method: &str, target: &str, body: &Value, now: Time) -> u16 {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut request = Request::new(method, target, body);
         if method == "PATCH" {
@@ -57,7 +67,7 @@ impl Server {
     }
 
     /// Carries out a request of the scheduler, and notes the binding it makes.
-    pub fn request_of_ours(
+    pub(crate) fn request_of_ours(
         &mut self,
         request: &client::Request,
         now: Time,
@@ -72,45 +82,62 @@ impl Server {
         (response, bound)
     }
 
-    /// Opens a watch, or says why not.
-    pub fn watch(&mut self, target: &str, now: Time) -> Result<WatchId, Response> {
-        match self.store.serve(&Request::new("GET", target, ""), now) {
+    /// Opens a watch, so many versions further back than it asks for, or says why not.
+    pub(crate) fn watch(
+        &mut self,
+        target: &str,
+        back: u64,
+        now: Time,
+    ) -> Result<WatchId, Response> {
+        let target = further_back(target, back);
+        match self.store.serve(&Request::new("GET", &target, ""), now) {
             Answer::Watch(watch) => Ok(watch),
             Answer::Whole(response) => Err(response),
         }
     }
 
     /// Answers a list.
-    pub fn list(&mut self, target: &str, now: Time) -> Response {
+    pub(crate) fn list(&mut self, target: &str, now: Time) -> Response {
         self.serve(&Request::new("GET", target, ""), now)
     }
 
     /// What a watch has to say by now.
-    pub fn frames(&mut self, watch: WatchId, now: Time) -> Frames {
+    pub(crate) fn frames(&mut self, watch: WatchId, now: Time) -> Frames {
         self.store.frames(watch, now)
     }
 
     /// Lets kubelets and controllers do what is due.
-    pub fn step(&mut self, now: Time) {
+    pub(crate) fn step(&mut self, now: Time) {
+        let version = self.store.resource_version();
+        if version == self.seen && self.next_deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        self.seen = version;
         self.controllers.step(&mut self.store, now);
         self.kubelets.step(&mut self.store, now);
     }
 
     /// When they have something to do next.
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.controllers.next_deadline(), self.kubelets.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
     /// The pods that have not ended.
-    pub fn live_pods(&self) -> impl Iterator<Item = &Arc<Value>> {
+    pub(crate) fn live_pods(&self) -> impl Iterator<Item = &Arc<Value>> {
         self.store
             .objects(PODS)
             .filter(|pod| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
     }
 
+    /// The UIDs of those that have a node.
+    pub(crate) fn placed_pods(&self) -> impl Iterator<Item = Uid> {
+        let placed = self.live_pods().filter(|pod| !pod["spec"]["nodeName"].is_null());
+        placed.filter_map(|pod| pod["metadata"]["uid"].as_str()).map(Uid::from)
+    }
+
     /// The nodes.
-    pub fn nodes(&self) -> impl Iterator<Item = &Arc<Value>> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Value>> {
         self.store.objects(NODES)
     }
 
@@ -125,9 +152,18 @@ impl Server {
     }
 }
 
+/// The target of a watch with its version moved back.
+fn further_back(target: &str, back: u64) -> String {
+    let Some((start, version)) = target.rsplit_once("&resourceVersion=") else {
+        return target.to_owned();
+    };
+    let version: u64 = version.parse().expect("the version is the last parameter of a watch");
+    format!("{start}&resourceVersion={}", version.saturating_sub(back).max(1))
+}
+
 impl Bound {
     /// The binding that a request asks for, if it is one.
-    pub fn by(request: &client::Request) -> Option<Self> {
+    pub(crate) fn by(request: &client::Request) -> Option<Self> {
         if !request.path.ends_with("/binding") {
             return None;
         }
@@ -138,7 +174,7 @@ impl Bound {
 }
 
 /// What a pod asks for: milli-CPU and bytes of memory.
-pub fn requests(pod: &Value) -> (i64, i64) {
+pub(crate) fn requests(pod: &Value) -> (i64, i64) {
     let pod = api::Pod::deserialize(pod).map(|pod| Pod::from_api(&pod));
     let pod = pod.expect("the store holds pods only");
     (pod.requests.placed.milli_cpu, pod.requests.placed.memory)

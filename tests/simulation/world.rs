@@ -1,30 +1,38 @@
 //! Time, and what happens in which order.
 
+mod transport;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
 use std::time::Duration;
 
 use client::scheduler::Sender;
-use client::session::{Call, CallId, Input, Output};
-use client::{Reply, Request, RequestId, Response};
+use client::session::{Call, Input};
+use client::{Reply, Request, RequestId};
+use engine::Change;
 use engine::ports::Ports;
-use engine::{Change, Outcome};
 use fastrand::Rng;
 use framework::Time;
-use loadmaster::wire::refusal;
 
 use super::churn::Churn;
-use super::network::{Fate, Network, Piece};
-use super::replica::{Replica, Stream};
+use super::decisions;
+use super::network::{Fate, Network};
+use super::replica::Replica;
 use super::rules::{self, Violation};
-use super::server::{Bound, Server};
+use super::server::Server;
+use super::writes::Writes;
 
 /// When every simulation begins, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
 /// How long the world is left alone before it must be quiet: longer than a watch that has died in silence
-/// is listened to. And for how long it must be quiet.
+/// is listened to.
 const CALM: Duration = Duration::from_secs(900);
+/// How long the last pods take to find their nodes: longer than any backoff of the queue.
+const SETTLED: Duration = Duration::from_secs(30);
+/// For how long it must be quiet.
 const QUIET: Duration = Duration::from_secs(30);
+/// Steps at one point of time; whatever takes more goes round in circles.
+const MOST_AT_ONCE: u32 = 10_000;
 /// Lines of the trace that a violation shows.
 const LAST_LINES: usize = 60;
 /// Watches have something to say by time alone, as bookmarks.
@@ -53,15 +61,15 @@ enum Event {
 
 /// What a simulation saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Bindings that the server carried out.
-    pub bound: usize,
+    pub(crate) bound: usize,
     /// Crashes of the scheduler.
-    pub crashes: u32,
+    pub(crate) crashes: u32,
     /// Requests whose sender was left in the dark, or worse.
-    pub faults: u32,
+    pub(crate) faults: u32,
     /// Pods that no node can take in the end.
-    pub pending: usize,
+    pub(crate) pending: usize,
 }
 
 impl AddAssign for Summary {
@@ -74,9 +82,10 @@ impl AddAssign for Summary {
 }
 
 /// Everything.
-pub struct World {
+pub(crate) struct World {
     seed: u64,
     now: Time,
+    steps_at_once: u32,
     rng: Rng,
     events: BTreeMap<(Time, u64), Event>,
     sequence: u64,
@@ -87,12 +96,21 @@ pub struct World {
     life: u32,
     /// A step of [`Event::Decide`] is under way.
     deciding: bool,
-    /// Bindings sent and not known to be over, by pod UID.
-    open_bindings: rules::OpenBindings,
-    /// When the scheduler wrote something last.
-    last_write: Time,
+    /// What this life of the scheduler has sent.
+    writes: Writes,
+    /// What it may not go on doing once everything is quiet.
+    activity: Activity,
     summary: Summary,
     trace: Trace,
+}
+
+/// How busy the scheduler was so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Activity {
+    /// Writes that were sent to get pods bound.
+    writes: usize,
+    /// Lists and watches that were asked for.
+    calls: usize,
 }
 
 /// What happened, for whoever looks for the cause of a violation.
@@ -101,9 +119,18 @@ struct Trace {
     last: VecDeque<String>,
 }
 
+impl Activity {
+    /// Nothing was written since `before`, and watches that came to their end were opened once more.
+    fn is_over(self, before: Self, watchers: usize) -> rules::Checked {
+        let (writes, calls) = (self.writes - before.writes, self.calls - before.calls);
+        rules::rule(writes == 0, || format!("{writes} writes in {QUIET:?} of quiet"))?;
+        rules::rule(calls <= 2 * watchers, || format!("{calls} calls in {QUIET:?} of quiet"))
+    }
+}
+
 impl World {
     /// A world that has not begun.
-    pub fn new(seed: u64, trace: bool) -> Self {
+    pub(crate) fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let now = Time::from_secs(BEGINNING);
         let mut server = Server::new(rng.u64(..), now);
@@ -112,6 +139,7 @@ impl World {
         let mut world = Self {
             seed,
             now,
+            steps_at_once: 0,
             network: Network::bad(&mut rng),
             rng,
             events: BTreeMap::new(),
@@ -121,8 +149,8 @@ impl World {
             replica: None,
             life: 0,
             deciding: false,
-            open_bindings: rules::OpenBindings::default(),
-            last_write: now,
+            writes: Writes::default(),
+            activity: Activity::default(),
             summary: Summary::default(),
             trace: Trace { print: trace, last: VecDeque::new() },
         };
@@ -132,7 +160,7 @@ impl World {
     }
 
     /// `steps` of churn, with faults.
-    pub fn live_through(&mut self, steps: u32) -> Result<(), Violation> {
+    pub(crate) fn live_through(&mut self, steps: u32) -> Result<(), Violation> {
         for _ in 0..steps {
             let pause = self.churn.pause();
             self.at(pause, Event::Churn);
@@ -141,24 +169,49 @@ impl World {
             if self.rng.u32(..1000) < 12 {
                 self.crash();
             }
-            if self.rng.u32(..1000) < 10 {
-                self.network = Network::bad(&mut self.rng);
+            match self.rng.u32(..1000) {
+                0..10 => self.network = Network::bad(&mut self.rng),
+                10..15 => self.outage()?,
+                _ => {}
             }
         }
         Ok(())
     }
 
-    /// The faults end and the churn stops: everything must come to rest where it belongs.
-    pub fn calm_down(mut self) -> Result<Summary, Violation> {
+    /// The server is not to be reached, for seconds or minutes.
+    fn outage(&mut self) -> Result<(), Violation> {
+        self.say(|| "the network is down".to_owned());
+        let before = std::mem::replace(&mut self.network, Network::down());
+        let longest = [3_000, 30_000, 120_000][self.rng.usize(..3)];
+        let length = Duration::from_millis(self.rng.u64(..longest));
+        self.run_until(self.now + length)?;
+        self.network = before;
+        self.say(|| "the network is back".to_owned());
+        Ok(())
+    }
+
+    /// The faults end and the churn stops: everything must come to rest where it belongs, and once
+    /// more after new nodes have come, so that there is something to place pods on.
+    pub(crate) fn calm_down(mut self) -> Result<Summary, Violation> {
         self.say(|| "calm".to_owned());
         self.network = Network::calm();
+        self.rest(CALM)?;
         self.churn.end(&mut self.server, self.now);
-        self.run_until(self.now + CALM)?;
-        let replica = self.replica.as_mut().expect("it has been started again by now");
-        rules::at_rest(&self.server, replica, &mut self.summary)
-            .and_then(|()| rules::is_quiet(self.last_write, self.now, QUIET))
-            .map_err(|text| self.violation(&text))?;
+        self.summary.pending = self.rest(SETTLED)?;
         Ok(self.summary)
+    }
+
+    /// Nothing happens for a while, and then nothing may be left to do. Returns how many pods wait.
+    fn rest(&mut self, pause: Duration) -> Result<usize, Violation> {
+        self.run_until(self.now + pause)?;
+        let before = self.activity;
+        self.run_until(self.now + QUIET)?;
+        let replica = self.replica.as_mut().expect("it has been started again by now");
+        let activity = self.activity.is_over(before, replica.watchers.len());
+        activity
+            .and_then(|()| self.writes.are_announced())
+            .and_then(|()| rules::at_rest(&self.server, replica))
+            .map_err(|text| self.violation(&text))
     }
 
     fn at(&mut self, pause: Duration, event: Event) {
@@ -180,6 +233,10 @@ impl World {
                 self.now = end;
                 return Ok(());
             };
+            self.steps_at_once = if next > self.now { 0 } else { self.steps_at_once + 1 };
+            if self.steps_at_once > MOST_AT_ONCE {
+                return Err(self.violation("time stands still"));
+            }
             self.now = self.now.max(next);
             self.happen()?;
         }
@@ -196,10 +253,16 @@ impl World {
         }
         self.server.step(self.now);
         self.pass_on().map_err(|text| self.violation(&text))?;
-        if let Some(replica) = &self.replica {
-            rules::at_every_step(replica).map_err(|text| self.violation(&text))?;
-        }
-        Ok(())
+        self.check().map_err(|text| self.violation(&text))
+    }
+
+    /// What must hold at every step.
+    fn check(&mut self) -> rules::Checked {
+        let Some(replica) = &self.replica else { return Ok(()) };
+        let engine = replica.scheduler.engine();
+        rules::at_every_step(engine)?;
+        decisions::parked_pods_fit_nowhere(engine)?;
+        self.writes.keep_their_room(&self.server, engine)
     }
 
     fn take(&mut self, event: Event) -> Result<(), String> {
@@ -231,8 +294,9 @@ impl World {
         let seed = self.rng.u64(..);
         let life = self.life;
         self.say(|| format!("start of life {life}"));
-        self.replica = Some(Replica::start(life, seed, self.now));
-        self.open_bindings = rules::OpenBindings::default();
+        let found = self.server.placed_pods().collect();
+        self.replica = Some(Replica::start(life, seed, found, self.now));
+        self.writes = Writes::default();
         self.deciding = false;
     }
 
@@ -256,8 +320,13 @@ impl World {
     /// Everything that is ready to move from one side to the other does.
     fn pass_on(&mut self) -> Result<(), String> {
         let Some(mut replica) = self.replica.take() else { return Ok(()) };
-        for (watcher, call) in replica.learn(self.now) {
+        let mut calls = Vec::new();
+        replica.learn(&mut calls, self.now)?;
+        for (watcher, call) in calls {
             self.answer_session(&mut replica, watcher, call);
+        }
+        for event in replica.scheduler.take_events() {
+            self.writes.announced(&self.server, &event)?;
         }
         for (sender, request) in replica.scheduler.requests() {
             self.send(replica.life, sender, request)?;
@@ -276,185 +345,16 @@ impl World {
         Ok(())
     }
 
-    fn answer_session(&mut self, replica: &mut Replica, watcher: usize, call: Output<Change>) {
-        if let Some(stream) = replica.watchers[watcher].stream.take() {
-            self.server.store.close(stream.watch);
-        }
-        if let Output::Open(call) = call {
-            let (life, delay) = (replica.life, self.delay());
-            match self.network.fate(&mut self.rng) {
-                Fate::Served => self.at(delay, Event::Call { life, watcher, call }),
-                Fate::NotSent => {
-                    let failed = Input::Failed(call.id, "connection refused".to_owned());
-                    self.at(delay, Event::Inputs { life, watcher, inputs: vec![failed] });
-                }
-                Fate::Refused(status) | Fate::Garbled(status) => {
-                    let refused = Input::Refused(call.id, refusal(status, None, b"no"));
-                    self.at(delay, Event::Inputs { life, watcher, inputs: vec![refused] });
-                }
-                // The session has a deadline of its own.
-                Fate::Vanishes | Fate::AnswerLost | Fate::Lingers(_) => self.summary.faults += 1,
-            }
-        }
-    }
-
-    /// A call reaches the server.
-    fn call(&mut self, life: u32, watcher: usize, call: &Call) {
-        let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else { return };
-        let decoder = &replica.watchers[watcher].decoder;
-        let input = if call.stream {
-            match self.server.watch(&call.path, self.now) {
-                Ok(watch) => {
-                    let stream = Stream { call: call.id, watch, last: self.now, stalled: false };
-                    if let Some(old) = replica.watchers[watcher].stream.replace(stream) {
-                        self.server.store.close(old.watch);
-                    }
-                    Input::Opened(call.id)
-                }
-                Err(response) => {
-                    Input::Refused(call.id, refusal(response.status, None, &response.body))
-                }
-            }
-        } else {
-            let response = self.server.list(&call.path, self.now);
-            match response.status {
-                200 => {
-                    let page = decoder.page(&response.body);
-                    Input::Page(call.id, page.expect("the server answers lists with lists"))
-                }
-                status => Input::Refused(call.id, refusal(status, None, &response.body)),
-            }
-        };
-        let delay = self.delay();
-        if let Some(replica) = &mut self.replica
-            && let Some(stream) = &mut replica.watchers[watcher].stream
-        {
-            stream.last = self.now + delay;
-        }
-        self.at(delay, Event::Inputs { life, watcher, inputs: vec![input] });
-    }
-
-    /// What the open stream of a watcher has to say sets out for it.
-    fn deliver(&mut self, replica: &mut Replica, watcher: usize) {
-        let life = replica.life;
-        let Some(stream) = &mut replica.watchers[watcher].stream else { return };
-        let frames = self.server.frames(stream.watch, self.now);
-        if (frames.lines.is_empty() && !frames.ended) || stream.stalled {
-            return;
-        }
-        let call = stream.call;
-        let due = (self.now + self.network.delay(&mut self.rng)).max(stream.last);
-        stream.last = due;
-        let mut kept = frames.lines.len();
-        let mut end = frames.ended.then_some(Input::Closed(call));
-        match self.network.piece(&mut self.rng) {
-            Piece::Arrives => {}
-            Piece::Stalls => {
-                stream.stalled = true;
-                return;
-            }
-            Piece::Breaks => {
-                kept = self.rng.usize(..=kept);
-                end = Some(Input::Failed(call, "connection reset".to_owned()));
-            }
-        }
-        let over = end.is_some().then_some(stream.watch);
-        let decoder = &replica.watchers[watcher].decoder;
-        let lines = frames.lines.iter().take(kept);
-        let inputs = lines.map(|line| Input::Frame(call, decoder.frame(line))).chain(end).collect();
-        if let Some(watch) = over {
-            self.server.store.close(watch);
-            replica.watchers[watcher].stream = None;
-        }
-        self.at(due.since(self.now), Event::Inputs { life, watcher, inputs });
-    }
-
-    /// A request sets out.
-    fn send(&mut self, life: u32, sender: Sender, request: Request) -> Result<(), String> {
-        if sender == Sender::Executor && request.method != client::Method::Get {
-            self.last_write = self.now;
-        }
-        let fate = self.network.fate(&mut self.rng);
-        if let Some(binding) = Bound::by(&request) {
-            self.open_bindings.sent(&self.server, &binding, request.id)?;
-        }
-        self.say(|| format!("{fate:?}: {} {}", request.method.as_str(), request.path));
-        if fate != Fate::Served {
-            self.summary.faults += 1;
-        }
-        let (id, timeout, delay) = (request.id, request.timeout, self.delay());
-        let learn = |reply| Event::Learn { life, sender, id, reply };
-        let lost = || Reply::Lost("timeout".to_owned());
-        match fate {
-            Fate::NotSent => {
-                self.at(delay, learn(Reply::NotSent("connection refused".to_owned())));
-            }
-            Fate::Vanishes => self.at(timeout, learn(lost())),
-            Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
-            Fate::Lingers(late) => {
-                self.at(delay, learn(lost()));
-                self.at(delay + late, Event::Arrive { life, sender, request, fate });
-            }
-            Fate::Served | Fate::AnswerLost | Fate::Garbled(_) => {
-                self.at(delay, Event::Arrive { life, sender, request, fate });
-            }
-        }
-        Ok(())
-    }
-
-    /// A request reaches the server.
-    fn arrive(
-        &mut self,
-        life: u32,
-        sender: Sender,
-        request: &Request,
-        fate: Fate,
-    ) -> Result<(), String> {
-        let asked = Bound::by(request);
-        if let Some(asked) = &asked {
-            rules::before_binding(&self.server, asked)?;
-        }
-        let (response, bound) = self.server.request_of_ours(request, self.now);
-        if life == self.life && sender == Sender::Executor {
-            self.open_bindings.is_over(request.id);
-        }
-        self.say(|| format!("{} for {}", response.status, request.path));
-        if let Some(bound) = &bound {
-            self.summary.bound += 1;
-            rules::after_binding(&self.server, bound)?;
-        }
-        let reply = match fate {
-            Fate::Lingers(_) => return Ok(()),
-            Fate::AnswerLost => Reply::Lost("connection reset".to_owned()),
-            Fate::Garbled(status) => answered(status, b"bad gateway".to_vec()),
-            _ => answered(response.status, response.body.to_vec()),
-        };
-        let delay = self.delay();
-        self.at(delay, Event::Learn { life, sender, id: request.id, reply });
-        Ok(())
-    }
-
-    /// What became of a request reaches the scheduler.
-    fn learn(&mut self, life: u32, sender: Sender, id: RequestId, reply: Reply) {
-        if sender == Sender::Executor && !matches!(reply, Reply::Lost(_)) {
-            self.open_bindings.is_over(id);
-        }
-        if let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) {
-            let ports = &mut Ports { outside: &mut (), probe: &mut () };
-            replica.scheduler.reply(sender, id, reply, self.now, ports);
-        }
-    }
-
     fn decide(&mut self, life: u32) -> Result<(), String> {
         let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else {
             return Ok(());
         };
         self.deciding = false;
+        let highest = decisions::highest_priority(replica.scheduler.engine());
         let ports = &mut Ports { outside: &mut (), probe: &mut () };
         let Some(attempt) = replica.scheduler.schedule_one(self.now, ports) else { return Ok(()) };
-        if let Outcome::Assumed(node) = &attempt.outcome {
-            rules::after_decision(replica.scheduler.engine(), &attempt.pod, node)?;
-        }
+        rules::before_decisions(&self.server, replica)?;
+        decisions::after_decision(replica.scheduler.engine(), &attempt, highest)?;
         self.say(|| format!("{}: {:?}", attempt.pod.key, attempt.outcome));
         Ok(())
     }
@@ -478,8 +378,4 @@ impl World {
             trace: self.trace.last.iter().cloned().collect(),
         }
     }
-}
-
-fn answered(status: u16, body: Vec<u8>) -> Reply {
-    Reply::Answered(Response { status, retry_after: None, body })
 }

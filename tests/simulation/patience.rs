@@ -1,0 +1,116 @@
+//! A plugin that takes its time, as those do that wait for volumes or for the other pods of a gang.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use framework::{
+    Cluster, Command, CycleState, Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreBind,
+    PreBindInput, PreBindPreFlight, PreBindStep, Reserve, Status, Uid, Write,
+};
+use serde_json::json;
+
+/// Plugin name.
+pub(crate) const NAME: &str = "Patience";
+/// The label that says what a pod has to go through: one of [`VALUES`].
+pub(crate) const LABEL: &str = "patience";
+/// Waiting in Permit, once; waiting in PreBind; a write in PreBind.
+pub(crate) const VALUES: [&str; 3] = [PERMIT, WAIT, WRITE];
+
+const PERMIT: &str = "permit";
+const WAIT: &str = "wait";
+const WRITE: &str = "write";
+
+/// The plugin.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Who has waited in Permit.
+    waited: Mutex<BTreeSet<Uid>>,
+}
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub(crate) fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    let plugin = Plugin::new(NAME, Patience::default());
+    Ok(plugin.reserve().permit().pre_bind().no_events().build())
+}
+
+fn asks(pod: &Pod, value: &str) -> bool {
+    pod.labels.get(LABEL).is_some_and(|own| own == value)
+}
+
+impl Permit for Patience {
+    /// A pod waits, until another one comes or its time is over.
+    fn permit(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &str,
+        handle: &mut Handle<'_>,
+    ) -> PermitVerdict {
+        if let Some(other) = handle.waiting.keys().next() {
+            handle.command(Command::Allow { pod: other.clone(), plugin: NAME.into() });
+        }
+        let mut waited = self.waited.lock().expect("nobody panics with the lock");
+        if asks(pod, PERMIT) && waited.insert(pod.uid.clone()) {
+            let reason = "waits for its turn".to_owned();
+            return PermitVerdict::Wait { timeout: Duration::from_secs(5), reason };
+        }
+        PermitVerdict::Allow
+    }
+}
+
+impl Reserve for Patience {
+    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Cluster) -> Status {
+        Status::success()
+    }
+
+    /// No event helps a pod whose time in Permit was over: it is called back.
+    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &mut Handle<'_>) {
+        if asks(pod, PERMIT) {
+            handle.command(Command::Activate(vec![pod.key.clone()]));
+        }
+    }
+}
+
+impl PreBind for Patience {
+    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Cluster) -> PreBindPreFlight {
+        match asks(pod, WAIT) || asks(pod, WRITE) {
+            true => PreBindPreFlight::Run { allow_parallel: false },
+            false => PreBindPreFlight::Skip { allow_parallel: true },
+        }
+    }
+
+    fn pre_bind(
+        &self,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &str,
+        _: &Cluster,
+        input: PreBindInput<'_>,
+    ) -> PreBindStep {
+        match input {
+            PreBindInput::Start if asks(pod, WRITE) => PreBindStep::Write(annotation(pod)),
+            PreBindInput::Answer(answer) => PreBindStep::Done(match answer.failure() {
+                None => Status::success(),
+                Some(text) => Status::error(text.to_owned()),
+            }),
+            PreBindInput::Deadline => PreBindStep::Done(Status::success()),
+            _ => PreBindStep::Wait { timeout: Duration::from_secs(2) },
+        }
+    }
+}
+
+fn annotation(pod: &Pod) -> Write {
+    let metadata = json!({"uid": pod.uid.to_string(), "annotations": {LABEL: "kept"}});
+    Write {
+        api_version: "v1".into(),
+        resource: "pods".into(),
+        namespace: pod.key.namespace.clone(),
+        name: pod.key.name.clone(),
+        subresource: None,
+        patch: json!({ "metadata": metadata }),
+    }
+}

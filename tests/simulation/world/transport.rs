@@ -1,0 +1,211 @@
+//! Requests, replies and watch streams on their way, and what the rules say of those that arrive.
+
+use client::scheduler::Sender;
+use client::session::{Call, Input, Output};
+use client::{Reply, Request, RequestId, Response};
+use engine::Change;
+use engine::ports::Ports;
+use loadmaster::wire::refusal;
+
+use super::super::network::{Fate, Piece};
+use super::super::replica::{Replica, Stream};
+use super::super::rules;
+use super::super::server::Bound;
+use super::{Event, World};
+
+impl World {
+    pub(super) fn answer_session(
+        &mut self,
+        replica: &mut Replica,
+        watcher: usize,
+        call: Output<Change>,
+    ) {
+        if let Some(stream) = replica.watchers[watcher].stream.take() {
+            self.server.store.close(stream.watch);
+        }
+        if let Output::Open(call) = call {
+            self.activity.calls += 1;
+            let (life, delay) = (replica.life, self.delay());
+            match self.network.fate(&mut self.rng) {
+                Fate::Served => self.at(delay, Event::Call { life, watcher, call }),
+                Fate::NotSent => {
+                    let failed = Input::Failed(call.id, "connection refused".to_owned());
+                    self.at(delay, Event::Inputs { life, watcher, inputs: vec![failed] });
+                }
+                Fate::Refused(status) | Fate::Garbled(status) => {
+                    let refused = Input::Refused(call.id, refusal(status, None, b"no"));
+                    self.at(delay, Event::Inputs { life, watcher, inputs: vec![refused] });
+                }
+                // The session has a deadline of its own.
+                Fate::Vanishes | Fate::AnswerLost | Fate::Lingers(_) => self.summary.faults += 1,
+            }
+        }
+    }
+
+    /// A call reaches the server.
+    pub(super) fn call(&mut self, life: u32, watcher: usize, call: &Call) {
+        let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else { return };
+        let decoder = &replica.watchers[watcher].decoder;
+        let input = if call.stream {
+            let back = self.network.repeats(&mut self.rng);
+            match self.server.watch(&call.path, back, self.now) {
+                Ok(watch) => {
+                    let stream = Stream { call: call.id, watch, last: self.now, stalled: false };
+                    if let Some(old) = replica.watchers[watcher].stream.replace(stream) {
+                        self.server.store.close(old.watch);
+                    }
+                    Input::Opened(call.id)
+                }
+                Err(response) => {
+                    Input::Refused(call.id, refusal(response.status, None, &response.body))
+                }
+            }
+        } else {
+            let response = self.server.list(&call.path, self.now);
+            match response.status {
+                200 => {
+                    let page = decoder.page(&response.body);
+                    Input::Page(call.id, page.expect("the server answers lists with lists"))
+                }
+                status => Input::Refused(call.id, refusal(status, None, &response.body)),
+            }
+        };
+        let delay = self.delay();
+        if let Some(replica) = &mut self.replica
+            && let Some(stream) = &mut replica.watchers[watcher].stream
+        {
+            stream.last = self.now + delay;
+        }
+        self.at(delay, Event::Inputs { life, watcher, inputs: vec![input] });
+    }
+
+    /// What the open stream of a watcher has to say sets out for it, in two parts: nobody promises that
+    /// it comes at once.
+    pub(super) fn deliver(&mut self, replica: &mut Replica, watcher: usize) {
+        let life = replica.life;
+        let Some(stream) = &mut replica.watchers[watcher].stream else { return };
+        let frames = self.server.frames(stream.watch, self.now);
+        if (frames.lines.is_empty() && !frames.ended) || stream.stalled {
+            return;
+        }
+        let call = stream.call;
+        let due = (self.now + self.network.delay(&mut self.rng)).max(stream.last);
+        let later = due + self.network.delay(&mut self.rng);
+        stream.last = later;
+        let mut kept = frames.lines.len();
+        let mut end = frames.ended.then_some(Input::Closed(call));
+        match self.network.piece(&mut self.rng) {
+            Piece::Arrives => {}
+            Piece::Stalls => {
+                stream.stalled = true;
+                return;
+            }
+            Piece::Breaks => {
+                kept = self.rng.usize(..=kept);
+                end = Some(Input::Failed(call, "connection reset".to_owned()));
+            }
+        }
+        let over = end.is_some().then_some(stream.watch);
+        let decoder = &replica.watchers[watcher].decoder;
+        let lines = frames.lines.iter().take(kept);
+        let frames = lines.map(|line| Input::Frame(call, decoder.frame(line)));
+        let mut inputs: Vec<_> = frames.chain(end).collect();
+        if let Some(watch) = over {
+            self.server.store.close(watch);
+            replica.watchers[watcher].stream = None;
+        }
+        let rest = inputs.split_off(self.rng.usize(..=inputs.len()));
+        for (time, inputs) in [(due, inputs), (later, rest)] {
+            self.at(time.since(self.now), Event::Inputs { life, watcher, inputs });
+        }
+    }
+
+    /// A request sets out.
+    pub(super) fn send(
+        &mut self,
+        life: u32,
+        sender: Sender,
+        request: Request,
+    ) -> Result<(), String> {
+        let fate = self.network.fate(&mut self.rng);
+        if sender == Sender::Executor {
+            self.activity.writes += usize::from(request.method != client::Method::Get);
+            self.writes.sent(&self.server, &request)?;
+        }
+        self.say(|| format!("{fate:?}: {} {}", request.method.as_str(), request.path));
+        if fate != Fate::Served {
+            self.summary.faults += 1;
+        }
+        let (id, timeout, delay) = (request.id, request.timeout, self.delay());
+        let learn = |reply| Event::Learn { life, sender, id, reply };
+        let lost = || Reply::Lost("timeout".to_owned());
+        match fate {
+            Fate::NotSent => {
+                self.at(delay, learn(Reply::NotSent("connection refused".to_owned())));
+            }
+            Fate::Vanishes => self.at(timeout, learn(lost())),
+            Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
+            Fate::Lingers(late) => {
+                self.at(delay, learn(lost()));
+                self.at(delay + late, Event::Arrive { life, sender, request, fate });
+            }
+            Fate::Served | Fate::AnswerLost | Fate::Garbled(_) => {
+                self.at(delay, Event::Arrive { life, sender, request, fate });
+            }
+        }
+        Ok(())
+    }
+
+    /// A request reaches the server.
+    pub(super) fn arrive(
+        &mut self,
+        life: u32,
+        sender: Sender,
+        request: &Request,
+        fate: Fate,
+    ) -> Result<(), String> {
+        let asked = Bound::by(request);
+        if let Some(asked) = &asked {
+            rules::before_binding(&self.server, asked)?;
+        }
+        let (response, bound) = self.server.request_of_ours(request, self.now);
+        if life == self.life && sender == Sender::Executor {
+            self.writes.is_over(request.id);
+        }
+        self.say(|| format!("{} for {}", response.status, request.path));
+        if let Some(bound) = &bound {
+            self.summary.bound += 1;
+            rules::after_binding(&self.server, bound)?;
+            if life == self.life {
+                self.writes.carried_out(bound);
+            }
+        }
+        let reply = match fate {
+            Fate::Lingers(_) => return Ok(()),
+            Fate::AnswerLost => Reply::Lost("connection reset".to_owned()),
+            Fate::Garbled(status) => answered(status, b"bad gateway".to_vec()),
+            _ => answered(response.status, response.body.to_vec()),
+        };
+        let delay = self.delay();
+        self.at(delay, Event::Learn { life, sender, id: request.id, reply });
+        Ok(())
+    }
+
+    /// What became of a request reaches the scheduler.
+    pub(super) fn learn(&mut self, life: u32, sender: Sender, id: RequestId, reply: Reply) {
+        if let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) {
+            if sender == Sender::Executor {
+                self.writes.replied(id);
+                if !matches!(reply, Reply::Lost(_)) {
+                    self.writes.is_over(id);
+                }
+            }
+            let ports = &mut Ports { outside: &mut (), probe: &mut () };
+            replica.scheduler.reply(sender, id, reply, self.now, ports);
+        }
+    }
+}
+
+fn answered(status: u16, body: Vec<u8>) -> Reply {
+    Reply::Answered(Response { status, retry_after: None, body })
+}
