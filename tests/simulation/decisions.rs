@@ -2,7 +2,7 @@
 
 use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
-use framework::{NodeView, Pod, Resources};
+use framework::{NodeView, Pod, Resources, Time};
 
 use super::rules::{Checked, rule};
 
@@ -42,13 +42,13 @@ fn may_be_at(engine: &Engine, pod: &Pod, node: &str) -> Checked {
     rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
 }
 
-/// A pod that waits for an event fits nowhere: it was woken by whatever made room for it.
-pub(crate) fn parked_pods_fit_nowhere(engine: &Engine) -> Checked {
-    if !engine.queue().nominator().is_empty() {
-        return Ok(());
-    }
+/// A pod that waits for an event fits nowhere: it was woken by whatever made room for it. Only room
+/// that was kept for a nominated pod may become free without an event: what was parked before
+/// `unnominated`, the last time at which there was one, does not count.
+pub(crate) fn parked_pods_fit_nowhere(engine: &Engine, unnominated: Time) -> Checked {
     let cluster = engine.cache().cluster();
     let parked = engine.queue().iter().filter(|(place, _)| *place == Place::Unschedulable);
+    let parked = parked.filter(|(_, queued)| queued.timestamp > unnominated);
     for pod in parked.map(|(_, queued)| &queued.pod).filter(|pod| !pod.terminating) {
         let mut nodes = cluster.nodes().iter().map(|node| cluster.node(node));
         let taker = nodes.find(|view| {

@@ -1,5 +1,5 @@
-//! The scheduler in a world that goes wrong: engine, protocol machines and the store of the sandbox under
-//! a virtual clock, with seeded faults.
+//! The scheduler in a world that goes wrong: engine, protocol machines and the store of the sandbox
+//! under a virtual clock, with seeded faults.
 //!
 //! - [`world`]: time, and what happens in which order.
 //! - `replica`: one life of the scheduler, from start to crash.
@@ -8,8 +8,8 @@
 //! - `network`: what becomes of requests, replies and watch streams on their way.
 //! - `churn`: what users, nodes and other schedulers do meanwhile.
 //! - `rules`: what must hold at every step, and once everything is quiet.
-//! - `view`, `decisions`, `writes`: what must hold of what the scheduler is told, what it decides, and
-//!   what it sends.
+//! - `view`, `decisions`, `writes`: what must hold of what the scheduler is told, what it decides,
+//!   and what it sends.
 
 mod churn;
 mod decisions;

@@ -45,6 +45,8 @@ pub(crate) struct Network {
     repeats: u32,
     /// Longest delay of one way.
     slowest: Duration,
+    /// The server turns everything away.
+    overloaded: bool,
 }
 
 impl Network {
@@ -56,17 +58,24 @@ impl Network {
             broken_pieces: rng.u32(0..40),
             repeats: rng.u32(0..300),
             slowest: Duration::from_millis(slowest),
+            overloaded: false,
         }
     }
 
     /// A network without faults.
     pub(crate) const fn calm() -> Self {
-        Self { faults: 0, broken_pieces: 0, repeats: 0, slowest: Duration::from_millis(5) }
+        let slowest = Duration::from_millis(5);
+        Self { faults: 0, broken_pieces: 0, repeats: 0, slowest, overloaded: false }
     }
 
-    /// A network that is down, or whose server is.
+    /// A network in which nothing goes as it should.
     pub(crate) const fn down() -> Self {
         Self { faults: 1000, broken_pieces: 1000, ..Self::calm() }
+    }
+
+    /// A server that is asked for more than it can do.
+    pub(crate) const fn overloaded() -> Self {
+        Self { overloaded: true, ..Self::calm() }
     }
 
     /// How long one way takes.
@@ -76,6 +85,9 @@ impl Network {
 
     /// What becomes of a request.
     pub(crate) fn fate(&self, rng: &mut Rng) -> Fate {
+        if self.overloaded {
+            return Fate::Refused(429);
+        }
         if rng.u32(..1000) >= self.faults {
             return Fate::Served;
         }
@@ -93,8 +105,8 @@ impl Network {
         }
     }
 
-    /// How many versions before the one it was asked for a watch begins: what happened between is said
-    /// twice.
+    /// How many versions before the one it was asked for a watch begins: what happened between is
+    /// said twice.
     pub(crate) fn repeats(&self, rng: &mut Rng) -> u64 {
         if rng.u32(..1000) < self.repeats { rng.u64(1..30) } else { 0 }
     }

@@ -18,9 +18,6 @@ use super::rules::Checked;
 use super::server::OURS;
 use super::view::View;
 
-/// A day: longer than any simulation. A pod that only the flush of the parked pods would wake is lost.
-const NEVER: std::time::Duration = std::time::Duration::from_secs(86_400);
-
 /// One life of the scheduler.
 pub(crate) struct Replica {
     /// Which life this is.
@@ -71,8 +68,7 @@ impl Replica {
         registry.register(patience::NAME, patience::plugin).expect("the name is free");
         let profiles = config.build_profiles(&registry).expect("the defaults are valid");
         let kinds = watched_kinds(&profiles);
-        let mut queue = config.queue();
-        queue.max_in_unschedulable = NEVER;
+        let queue = config.queue();
         let engine = Engine::new(EngineConfig { seed, queue, ..EngineConfig::new(profiles) });
         let mut rng = Rng::with_seed(seed);
         let executor = Executor::new(limits(&mut rng), seed);

@@ -70,6 +70,12 @@ pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
     })
 }
 
+/// The server understands what we ask for, and lets us.
+pub(crate) fn is_well_formed(path: &str, status: u16) -> Checked {
+    let is_understood = !matches!(status, 400 | 401 | 403 | 405 | 406 | 415);
+    rule(is_understood, || format!("the server answers {status} to {path}"))
+}
+
 /// Nothing is decided before all that was there at the start is known.
 pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checked {
     rule(replica.is_synced(), || "a pod is tried before the watches are in sync".to_owned())?;
@@ -112,7 +118,10 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica) -> Result<usize, S
     pending_pods_agree(server, engine)?;
     let waiting: Vec<&Value> =
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
-    waiting.iter().try_for_each(|pod| nothing_takes(server, pod))?;
+    for pod in &waiting {
+        nothing_takes(server, pod)?;
+        is_explained(pod)?;
+    }
     Ok(waiting.len())
 }
 
@@ -205,17 +214,22 @@ fn waits_for_us(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_null() && pod["spec"]["schedulerName"] == OURS
 }
 
-/// A pod that is pending in the end is gated, or no node can take it, and its condition says so.
+/// A pod that is pending in the end is gated, or no node can take it.
 fn nothing_takes(server: &Server, pod: &Value) -> Checked {
-    if !pod["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty)
-        || !pod["metadata"]["deletionTimestamp"].is_null()
-    {
+    if !may_be_placed(pod) {
         return Ok(());
     }
     let taker = server.nodes().find(|node| takes(server, node, pod));
     rule(taker.is_none(), || {
         format!("{} is pending, and node {:?} would take it", name(pod), taker.map(|it| name(it)))
-    })?;
+    })
+}
+
+/// The condition of a pod that no node can take says so.
+fn is_explained(pod: &Value) -> Checked {
+    if !may_be_placed(pod) {
+        return Ok(());
+    }
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     let explained = conditions.into_iter().any(|condition| {
         condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable"
@@ -223,7 +237,12 @@ fn nothing_takes(server: &Server, pod: &Value) -> Checked {
     rule(explained, || format!("{} is pending without an explanation", name(pod)))
 }
 
-/// Whether a node takes a pod, in the plainest way to say it. Room that is kept for others is taken.
+fn may_be_placed(pod: &Value) -> bool {
+    pod["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty)
+        && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether a node takes a pod, in the plainest way to say it. Room kept for others is taken.
 fn takes(server: &Server, node: &Value, pod: &Value) -> bool {
     let mut pods: Vec<&Value> = server
         .live_pods()

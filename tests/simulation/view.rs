@@ -14,8 +14,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// An object is told to be there: in a version newer than the last one told, and under a name that
-    /// no other object has.
+    /// An object is told to be there: in a version newer than the last one told, and under a name
+    /// that no other object has.
     ///
     /// # Errors
     /// It is not so.

@@ -24,11 +24,11 @@ use super::writes::Writes;
 
 /// When every simulation begins, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
-/// How long the world is left alone before it must be quiet: longer than a watch that has died in silence
-/// is listened to.
+/// How long the world is left alone before it must be quiet: longer than a watch that has died in
+/// silence is listened to.
 const CALM: Duration = Duration::from_secs(900);
-/// How long the last pods take to find their nodes: longer than any backoff of the queue.
-const SETTLED: Duration = Duration::from_secs(30);
+/// How long the last pods take to find their nodes: longer than a pod waits for an event.
+const SETTLED: Duration = Duration::from_secs(400);
 /// For how long it must be quiet.
 const QUIET: Duration = Duration::from_secs(30);
 /// Steps at one point of time; whatever takes more goes round in circles.
@@ -94,6 +94,8 @@ pub(crate) struct World {
     churn: Churn,
     replica: Option<Replica>,
     life: u32,
+    /// The last time at which room was kept for a nominated pod.
+    unnominated: Time,
     /// A step of [`Event::Decide`] is under way.
     deciding: bool,
     /// What this life of the scheduler has sent.
@@ -120,7 +122,7 @@ struct Trace {
 }
 
 impl Activity {
-    /// Nothing was written since `before`, and watches that came to their end were opened once more.
+    /// Nothing was written since `before`, and watches that ended were opened once more.
     fn is_over(self, before: Self, watchers: usize) -> rules::Checked {
         let (writes, calls) = (self.writes - before.writes, self.calls - before.calls);
         rules::rule(writes == 0, || format!("{writes} writes in {QUIET:?} of quiet"))?;
@@ -148,6 +150,7 @@ impl World {
             churn,
             replica: None,
             life: 0,
+            unnominated: now,
             deciding: false,
             writes: Writes::default(),
             activity: Activity::default(),
@@ -178,10 +181,11 @@ impl World {
         Ok(())
     }
 
-    /// The server is not to be reached, for seconds or minutes.
+    /// The server is not to be reached, or does nothing, for seconds or minutes.
     fn outage(&mut self) -> Result<(), Violation> {
-        self.say(|| "the network is down".to_owned());
-        let before = std::mem::replace(&mut self.network, Network::down());
+        let outage = if self.rng.bool() { Network::down() } else { Network::overloaded() };
+        self.say(|| format!("{outage:?}"));
+        let before = std::mem::replace(&mut self.network, outage);
         let longest = [3_000, 30_000, 120_000][self.rng.usize(..3)];
         let length = Duration::from_millis(self.rng.u64(..longest));
         self.run_until(self.now + length)?;
@@ -244,7 +248,9 @@ impl World {
 
     /// Whatever happens now.
     fn happen(&mut self) -> Result<(), Violation> {
-        if let Some(replica) = &mut self.replica {
+        if let Some(replica) = &mut self.replica
+            && replica.next_deadline().is_some_and(|deadline| deadline <= self.now)
+        {
             replica.tick(self.now);
         }
         if self.events.first_key_value().is_some_and(|((time, _), _)| *time <= self.now) {
@@ -261,7 +267,10 @@ impl World {
         let Some(replica) = &self.replica else { return Ok(()) };
         let engine = replica.scheduler.engine();
         rules::at_every_step(engine)?;
-        decisions::parked_pods_fit_nowhere(engine)?;
+        if !engine.queue().nominator().is_empty() {
+            self.unnominated = self.now;
+        }
+        decisions::parked_pods_fit_nowhere(engine, self.unnominated)?;
         self.writes.keep_their_room(&self.server, engine)
     }
 
@@ -300,8 +309,8 @@ impl World {
         self.deciding = false;
     }
 
-    /// The scheduler is gone in the middle of what it did. It is back once nothing that it has sent is on
-    /// its way any more: no scheduler could know of that.
+    /// The scheduler is gone in the middle of what it did. It is back once nothing that it has sent
+    /// is on its way any more: no scheduler could know of that.
     fn crash(&mut self) {
         let Some(replica) = self.replica.take() else { return };
         self.say(|| "crash".to_owned());

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
-/// Requests of one life of the scheduler that are not over.
+/// What one life of the scheduler has written, and what came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     /// Bindings that were sent and may have an effect still: UID and node.
@@ -24,9 +24,9 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// A request of the executor sets out. It is the only one for its object, and says which pod
-    /// of the name it means. Nothing is said of a pod that is bound. A binding is the only one that can have an effect on its pod, or all
-    /// of those that can have the same.
+    /// A request of the executor sets out. It is the only one for its object, and it names the UID
+    /// if it writes. A binding is the only one that can have an effect on its pod, or all of those
+    /// that can have the same. The status of a pod that is bound is not written to.
     ///
     /// # Errors
     /// It is not so.
@@ -36,7 +36,7 @@ impl Writes {
         rule(is_first, || format!("two requests for {object} are under way"))?;
         self.at_work.insert(request.id, object);
         if request.method != Method::Get {
-            self.is_meant_well(request)?;
+            self.is_meant_well(server, request)?;
         }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
         let other = self.bindings.values().find(|(pod, at)| *pod == uid && *at != node);
@@ -47,11 +47,13 @@ impl Writes {
         broken.map_or(Ok(()), Err)
     }
 
-    fn is_meant_well(&self, request: &Request) -> Checked {
+    fn is_meant_well(&self, server: &Server, request: &Request) -> Checked {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
         rule(!uid.is_empty(), || format!("{} does not say which pod is meant", request.path))?;
-        let is_late = request.path.ends_with("/status") && self.bound.contains_key(&Uid::from(uid));
+        let is_late = request.path.ends_with("/status")
+            && self.bound.contains_key(&Uid::from(uid))
+            && server.live_pods().any(|pod| pod["metadata"]["uid"] == uid);
         rule(!is_late, || format!("{} of a pod that is bound", request.path))
     }
 

@@ -79,8 +79,8 @@ impl World {
         self.at(delay, Event::Inputs { life, watcher, inputs: vec![input] });
     }
 
-    /// What the open stream of a watcher has to say sets out for it, in two parts: nobody promises that
-    /// it comes at once.
+    /// What the open stream of a watcher has to say sets out for it, in two parts: nobody promises
+    /// that it comes at once.
     pub(super) fn deliver(&mut self, replica: &mut Replica, watcher: usize) {
         let life = replica.life;
         let Some(stream) = &mut replica.watchers[watcher].stream else { return };
@@ -169,6 +169,7 @@ impl World {
             rules::before_binding(&self.server, asked)?;
         }
         let (response, bound) = self.server.request_of_ours(request, self.now);
+        rules::is_well_formed(&request.path, response.status)?;
         if life == self.life && sender == Sender::Executor {
             self.writes.is_over(request.id);
         }
