@@ -29,8 +29,9 @@ const WARNINGS_SHOWN: usize = 20;
 
 /// Schedules a cluster dump, or a trace, without any server
 ///
-/// With -f, the pending pods of a dump (`kubectl get nodes,pods -A -o yaml`) are scheduled as if
-/// Loadmaster took over: placements, reasons for the pods left, and how full the nodes are afterwards.
+/// With -f, the pending pods of a dump (`kubectl get nodes,pods,ns,svc,rc,rs,sts -A -o yaml`) are
+/// scheduled as if Loadmaster took over: placements, reasons for the pods left, and how full the nodes
+/// are afterwards.
 ///
 /// With --trace, the pods of a recorded cluster arrive one by one: as they did (--replay; a pod leaves its
 /// recorded lifetime after it was placed here), or drawn to a chosen demand (--inflate).

@@ -11,11 +11,8 @@ use super::{NodeUsage, Settings, State, Usage, World, usage};
 use crate::config::BuildError;
 use crate::wire::{self, Input, PodObject};
 
-/// Number of names a warning spells out.
-const NAMED: usize = 3;
-
 /// Kinds that a plugin reads, as far as it is not built yet.
-const READ_BY: [(&str, &[&str]); 6] = [
+const READ_BY: [(&str, &[&str]); 4] = [
     (
         "VolumeBinding",
         &[
@@ -28,8 +25,6 @@ const READ_BY: [(&str, &[&str]); 6] = [
         ],
     ),
     ("NodeVolumeLimits", &["CSINode"]),
-    ("InterPodAffinity", &["Namespace"]),
-    ("PodTopologySpread", &["Service", "ReplicationController", "ReplicaSet", "StatefulSet"]),
     (
         "DynamicResources",
         &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
@@ -201,7 +196,6 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
         world.add_pod(object.pod);
     }
     warnings.extend(ignored_kinds(&input.others));
-    warnings.extend(ignored_preferences(&pending));
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
     for object in &pending {
         world.add_pod(object.pod.clone());
@@ -339,23 +333,4 @@ fn ignored_kinds(others: &BTreeMap<String, usize>) -> Vec<String> {
         }
     }
     warnings
-}
-
-/// One warning for each kind of preference, however many pods have it.
-fn ignored_preferences(pending: &[PodObject]) -> Vec<String> {
-    let mut pods: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for PodObject { pod, .. } in pending {
-        for preference in plugins::ignored_preferences(pod) {
-            pods.entry(preference).or_default().push(pod.key.to_string());
-        }
-    }
-    let warning = |(preference, pods): (&str, Vec<String>)| {
-        let first = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = match pods.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("ignored: {preference} of {first}{more}: the plugin is not built yet")
-    };
-    pods.into_iter().map(warning).collect()
 }

@@ -61,8 +61,7 @@ impl Settings {
     /// # Errors
     /// The profiles cannot be built.
     pub fn wanted(&self) -> Result<Wanted, BuildError> {
-        let profiles = self.config.build_profiles(&self.registry)?;
-        Ok(Wanted { fields: profiles.extra_fields(), kinds: profiles.watched_kinds() })
+        Ok(Wanted::of(&self.config.build_profiles(&self.registry)?))
     }
 
     /// An engine with these settings. Pods of a name that no profile has are scheduled by the first

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use engine::profile::Profiles;
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::defaults::{self, PriorityClasses};
+use super::kinds::needed_kinds;
+use super::label_keys;
 use super::objects::Object;
+use super::watched_object::{self, NAME_LABEL, WatchedObject};
 use super::{Fault, Faults, Location};
 
 /// Number of names a warning spells out.
@@ -34,31 +38,26 @@ pub struct Input {
 /// What plugins read beside what scheduling itself does.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Fields of nodes and pods.
-    pub fields: ExtraFields,
-    /// Kinds, as `<plural>.<version>.<group>`.
-    pub kinds: BTreeSet<Arc<str>>,
+    fields: ExtraFields,
+    /// By name, `<plural>.<version>[.<group>]`.
+    kinds: BTreeMap<Arc<str>, EventResource>,
 }
 
 impl Wanted {
+    /// What the plugins of these profiles read.
+    pub fn of(profiles: &Profiles) -> Self {
+        let kinds = needed_kinds(profiles).into_iter();
+        Self {
+            fields: profiles.extra_fields(),
+            kinds: kinds.map(|(resource, name)| (name, resource)).collect(),
+        }
+    }
+
     /// Adds what is wanted by `other`.
     pub fn extend(&mut self, other: Self) {
         self.fields.extend(&other.fields);
         self.kinds.extend(other.kinds);
     }
-}
-
-/// An object of a kind that some plugin reads.
-#[derive(Debug, Clone)]
-pub struct WatchedObject {
-    /// Its kind.
-    pub kind: EventResource,
-    /// Its namespace; empty for cluster-scoped objects.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// The object.
-    pub object: Arc<Value>,
 }
 
 /// A pod, and what it takes to write it back.
@@ -117,7 +116,7 @@ impl<'a> Collector<'a> {
             ("v1", "Node") => self.take_node(&at, &value),
             ("v1", "Pod") => self.take_pod(&at, value),
             _ => {
-                self.take_other(&api_version, &kind, value);
+                self.take_other(&at, &api_version, &kind, value);
                 Ok(())
             }
         };
@@ -152,6 +151,7 @@ impl<'a> Collector<'a> {
         let mut object: api::Pod = decode(&raw, "Pod")?;
         let mut problems = defaults::faults_of_pod(&object, &raw);
         defaults::complete_pod(&mut object, at);
+        label_keys::merge(&mut object);
         let mut pod = Pod::from_api(&object);
         pod.extra = Extra::of(&raw, &self.wanted.fields.pod);
         if pod.terminal {
@@ -188,22 +188,17 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn take_other(&mut self, version: &str, kind: &str, object: Value) {
+    fn take_other(&mut self, at: &Location, version: &str, kind: &str, object: Value) {
         if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
             self.classes.add(&object);
         }
-        let watched = resource_name(version, kind);
-        let Some(watched) = self.wanted.kinds.get(watched.as_str()) else {
-            *self.input.others.entry(kind.to_owned()).or_default() += 1;
-            return;
-        };
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
-        self.input.objects.push(WatchedObject {
-            kind: EventResource::Custom(watched.clone()),
-            namespace: text("namespace"),
-            name: text("name"),
-            object: Arc::new(object),
-        });
+        match self.wanted.kinds.get(resource_name(version, kind).as_str()) {
+            None => *self.input.others.entry(kind.to_owned()).or_default() += 1,
+            Some(resource) => match WatchedObject::read(resource, object) {
+                Ok(object) => self.input.objects.push(object),
+                Err(fault) => self.warn(format!("{at}: {kind} {fault}; it is left out")),
+            },
+        }
     }
 
     fn warn(&mut self, warning: String) {
@@ -222,7 +217,25 @@ impl<'a> Collector<'a> {
         self.input.warnings.extend(warnings);
         self.tell_uids_apart();
         self.warn_of_unknown_nodes();
+        self.add_unseen_namespaces();
         Ok(self.input)
+    }
+
+    /// Every pod has a namespace, but not every dump shows it.
+    fn add_unseen_namespaces(&mut self) {
+        if !self.wanted.kinds.values().any(|kind| *kind == EventResource::Namespace) {
+            return;
+        }
+        let mut pods = self.input.pods.iter().map(|object| &object.pod);
+        let unseen = watched_object::unseen_namespaces(pods.clone(), &self.input.objects);
+        if !unseen.is_empty() && pods.any(watched_object::selects_namespaces) {
+            self.warn(format!(
+                "namespaces of pods are not in the input ({}): of their labels only {NAME_LABEL} \
+                 is known",
+                some_of(unseen.iter().map(AsRef::as_ref))
+            ));
+        }
+        self.input.objects.extend(unseen.into_iter().map(WatchedObject::namespace));
     }
 
     /// Manifests that were copied may carry the uid of another pod; it must name one pod only.
@@ -306,10 +319,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::{self, Gates};
     use crate::wire::unrolled;
 
     fn collect(objects: impl IntoIterator<Item = Value>) -> Result<Input, Faults> {
-        let wanted = Wanted::default();
+        let profiles = config::defaults(&Gates::default()).build_profiles(&plugins::registry());
+        let wanted = Wanted::of(&profiles.unwrap());
         let mut collector = Collector::new(&wanted);
         for object in objects.into_iter().flat_map(unrolled) {
             match object {
@@ -351,5 +366,74 @@ mod tests {
         let expected = "5 pods run on nodes that are not in the input (gone-a, gone-b, gone-c and \
                         2 more): they count nowhere";
         assert_eq!(input.warnings, [expected]);
+    }
+
+    fn object(version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+        let metadata = json!({"namespace": namespace, "name": name});
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata})
+    }
+
+    #[test]
+    fn objects_that_plugins_read_are_kept_with_their_namespaces() {
+        let namespaced = [
+            ("v1", "Service", EventResource::Service),
+            ("v1", "ReplicationController", EventResource::ReplicationController),
+            ("apps/v1", "ReplicaSet", EventResource::ReplicaSet),
+            ("apps/v1", "StatefulSet", EventResource::StatefulSet),
+        ];
+        for (version, kind, resource) in namespaced {
+            let both = ["", "shop"].map(|namespace| object(version, kind, namespace, "a"));
+            let input = collect(both).unwrap();
+            assert!(input.objects.iter().all(|object| object.kind == resource), "{kind}");
+            let found = input.objects.iter().map(|object| &*object.namespace);
+            assert_eq!(found.collect::<Vec<_>>(), ["default", "shop"], "{kind}");
+        }
+        let others = [object("v1", "ConfigMap", "", "a"), object("v1", "ReplicaSet", "", "a")];
+        let input = collect(others).unwrap();
+        assert_eq!((input.objects.len(), input.others.len()), (0, 2), "another group or kind");
+    }
+
+    #[test]
+    fn every_namespace_has_its_name_as_a_label() {
+        let mut labelled = object("v1", "Namespace", "", "shop");
+        labelled["metadata"]["labels"] = json!({"team": "a"});
+        let input = collect([labelled, pod("a", "", "")]).unwrap();
+        let told = |object: &WatchedObject| object.object["metadata"].to_string();
+        let found: Vec<String> = input.objects.iter().map(told).collect();
+        let mut expected =
+            ["shop", "default"].map(|name| json!({"name": name, "labels": {NAME_LABEL: name}}));
+        expected[0]["labels"]["team"] = "a".into();
+        assert_eq!(found, expected.map(|metadata| metadata.to_string()));
+        assert!(input.warnings.is_empty(), "nobody asks for labels: {:?}", input.warnings);
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_told_of_where_its_labels_matter() {
+        let mut asking = pod("a", "", "");
+        let term = json!({"topologyKey": "zone", "namespaceSelector": {"matchLabels": {"a": "b"}}});
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        asking["spec"]["affinity"] = json!({"podAffinity": required});
+        let expected = "namespaces of pods are not in the input (default): of their labels only \
+                        kubernetes.io/metadata.name is known";
+        assert_eq!(collect([asking]).unwrap().warnings, [expected]);
+    }
+
+    #[test]
+    fn objects_that_cannot_be_used_are_left_out_with_a_warning() {
+        let mut odd = object("v1", "Service", "shop", "web");
+        odd["spec"] = json!({"selector": ["a"]});
+        let nameless = object("apps/v1", "ReplicaSet", "shop", "");
+        let input =
+            collect([odd, nameless, json!({"apiVersion": "v1", "kind": "Namespace"})]).unwrap();
+        assert!(input.objects.is_empty());
+        let starts = [
+            "Service shop/web: spec.selector: ",
+            "ReplicaSet metadata.name: is missing",
+            "Namespace metadata.name: is missing",
+        ];
+        for (warning, start) in input.warnings.iter().zip(starts) {
+            assert!(warning.contains(start) && warning.ends_with("; it is left out"), "{warning}");
+        }
+        assert_eq!(input.warnings.len(), 3);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::Location;
 use super::collect::PodObject;
 
-const DEFAULT_NAMESPACE: &str = "default";
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Resources that are no scalars.
@@ -84,7 +84,29 @@ pub(super) fn faults_of_pod(pod: &api::Pod, raw: &Value) -> Vec<Problem> {
     }
     faults.extend(unknown_resources(&pod.spec.init_containers, "spec.initContainers"));
     faults.extend(unknown_resources(&pod.spec.containers, "spec.containers"));
+    let constraints = pod.spec.topology_spread_constraints.iter().enumerate();
+    faults.extend(constraints.flat_map(|(index, constraint)| faults_of_spread(index, constraint)));
     faults
+}
+
+fn faults_of_spread(index: usize, constraint: &api::TopologySpreadConstraint) -> Vec<Problem> {
+    let rows = [
+        ("maxSkew", constraint.max_skew > 0, "is not greater than zero"),
+        ("topologyKey", !constraint.topology_key.is_empty(), "is missing"),
+        (
+            "whenUnsatisfiable",
+            matches!(constraint.when_unsatisfiable.as_str(), "DoNotSchedule" | "ScheduleAnyway"),
+            "is neither DoNotSchedule nor ScheduleAnyway",
+        ),
+        (
+            "minDomains",
+            constraint.min_domains.is_none_or(|count| count > 0),
+            "is not greater than zero",
+        ),
+    ];
+    let broken = rows.into_iter().filter(|(_, is_good, _)| !is_good);
+    let path = |field: &str| format!("spec.topologySpreadConstraints[{index}].{field}");
+    broken.map(|(field, _, message)| Problem::new(path(field), message)).collect()
 }
 
 /// Requests under names that no scheduler counts: they would silently ask for nothing.
@@ -109,20 +131,23 @@ fn unknown_resources(containers: &[api::Container], path: &str) -> Vec<Problem> 
 pub(super) fn broken_selectors(pod: &Pod) -> Vec<Problem> {
     let spec = &pod.spec;
     let mut faults = Vec::new();
-    let mut add = |path: &str, error: Option<SelectorError>| {
-        let messages = error.iter().flat_map(SelectorError::messages);
-        faults
-            .extend(messages.map(|message| Problem::new(format!("spec.affinity.{path}"), message)));
+    let mut add = |path: &str, error: Option<&SelectorError>| {
+        let messages = error.into_iter().flat_map(SelectorError::messages);
+        faults.extend(messages.map(|message| Problem::new(format!("spec.{path}"), message)));
     };
     let required = spec.required_node_affinity.selector().and_then(NodeSelector::error);
-    add("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", required);
+    add("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", required.as_ref());
     let preferred = spec.preferred_node_affinity.as_ref().and_then(|terms| terms.as_ref().err());
-    add("nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", preferred.cloned());
+    add("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", preferred);
     let pods = [("podAffinity", &spec.pod_affinity), ("podAntiAffinity", &spec.pod_anti_affinity)];
-    for (path, affinity) in pods {
+    for (side, affinity) in pods {
         let Some(affinity) = affinity else { continue };
-        add(path, affinity.required.as_ref().err().cloned());
-        add(path, affinity.preferred.as_ref().err().cloned());
+        add(&format!("affinity.{side}"), affinity.required.as_ref().err());
+        add(&format!("affinity.{side}"), affinity.preferred.as_ref().err());
+    }
+    for (index, constraint) in spec.topology_spread_constraints.iter().enumerate() {
+        let path = format!("topologySpreadConstraints[{index}].labelSelector");
+        add(&path, constraint.selector.as_ref().err());
     }
     faults
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::profile::Profiles;
-use framework::{EventResource, Plugin};
+use engine::profile::{Profile, Profiles};
+use framework::EventResource;
 
 /// Pods that have ended take no room and are not watched.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -28,42 +28,94 @@ impl WatchedKind {
     }
 }
 
-/// The kinds of Kubernetes itself that a plugin can ask for, as `<plural>.<version>[.<group>]`.
-const BUILT_IN: [(EventResource, &str); 13] = [
-    (EventResource::Node, "nodes.v1"),
-    (EventResource::Pod, "pods.v1"),
-    (EventResource::PersistentVolume, "persistentvolumes.v1"),
-    (EventResource::PersistentVolumeClaim, "persistentvolumeclaims.v1"),
-    (EventResource::CsiNode, "csinodes.v1.storage.k8s.io"),
-    (EventResource::CsiDriver, "csidrivers.v1.storage.k8s.io"),
-    (EventResource::VolumeAttachment, "volumeattachments.v1.storage.k8s.io"),
-    (EventResource::CsiStorageCapacity, "csistoragecapacities.v1.storage.k8s.io"),
-    (EventResource::StorageClass, "storageclasses.v1.storage.k8s.io"),
-    (EventResource::ResourceClaim, "resourceclaims.v1.resource.k8s.io"),
-    (EventResource::ResourceSlice, "resourceslices.v1.resource.k8s.io"),
-    (EventResource::DeviceClass, "deviceclasses.v1.resource.k8s.io"),
-    (EventResource::PodGroup, "podgroups.v1alpha2.scheduling.k8s.io"),
-];
+/// A kind of Kubernetes itself that a plugin can ask for.
+pub(super) struct BuiltIn {
+    resource: EventResource,
+    /// `<plural>.<version>[.<group>]`.
+    name: &'static str,
+    /// Whether its objects live in namespaces.
+    pub(super) namespaced: bool,
+    /// What is kept of an object, section and field; everything if nothing is named.
+    pub(super) fields: &'static [[&'static str; 2]],
+}
 
-/// The kinds these profiles need: nodes and pods always, others where a plugin in use asks for them.
-/// Nodes come first, so that pods find theirs.
-pub fn watched_kinds(profiles: &Profiles) -> Vec<WatchedKind> {
-    let plugins: Vec<&Plugin> =
-        profiles.iter().flat_map(|profile| profile.plugins.values()).collect();
-    let is_wanted = |resource: &EventResource| {
+impl BuiltIn {
+    const fn namespaced(resource: EventResource, name: &'static str) -> Self {
+        Self { resource, name, namespaced: true, fields: &[] }
+    }
+
+    const fn cluster_wide(resource: EventResource, name: &'static str) -> Self {
+        Self { resource, name, namespaced: false, fields: &[] }
+    }
+
+    /// For kinds with very many objects whose status changes all the time: they are small then,
+    /// and a change of something else is no change.
+    const fn keeping(mut self, fields: &'static [[&'static str; 2]]) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    pub(super) fn of(resource: &EventResource) -> Option<&'static Self> {
+        BUILT_IN.iter().find(|kind| kind.resource == *resource)
+    }
+}
+
+static BUILT_IN: [BuiltIn; 18] = {
+    use EventResource as R;
+    const LABELS: &[[&str; 2]] = &[["metadata", "name"], ["metadata", "labels"]];
+    const SELECTOR: &[[&str; 2]] =
+        &[["metadata", "name"], ["metadata", "namespace"], ["spec", "selector"]];
+    let (namespaced, cluster_wide) = (BuiltIn::namespaced, BuiltIn::cluster_wide);
+    [
+        cluster_wide(R::Node, "nodes.v1"),
+        namespaced(R::Pod, "pods.v1"),
+        cluster_wide(R::Namespace, "namespaces.v1").keeping(LABELS),
+        namespaced(R::Service, "services.v1").keeping(SELECTOR),
+        namespaced(R::ReplicationController, "replicationcontrollers.v1").keeping(SELECTOR),
+        namespaced(R::ReplicaSet, "replicasets.v1.apps").keeping(SELECTOR),
+        namespaced(R::StatefulSet, "statefulsets.v1.apps").keeping(SELECTOR),
+        cluster_wide(R::PersistentVolume, "persistentvolumes.v1"),
+        namespaced(R::PersistentVolumeClaim, "persistentvolumeclaims.v1"),
+        cluster_wide(R::CsiNode, "csinodes.v1.storage.k8s.io"),
+        cluster_wide(R::CsiDriver, "csidrivers.v1.storage.k8s.io"),
+        cluster_wide(R::VolumeAttachment, "volumeattachments.v1.storage.k8s.io"),
+        namespaced(R::CsiStorageCapacity, "csistoragecapacities.v1.storage.k8s.io"),
+        cluster_wide(R::StorageClass, "storageclasses.v1.storage.k8s.io"),
+        namespaced(R::ResourceClaim, "resourceclaims.v1.resource.k8s.io"),
+        cluster_wide(R::ResourceSlice, "resourceslices.v1.resource.k8s.io"),
+        cluster_wide(R::DeviceClass, "deviceclasses.v1.resource.k8s.io"),
+        namespaced(R::PodGroup, "podgroups.v1alpha2.scheduling.k8s.io"),
+    ]
+};
+
+/// The kinds these profiles need, with their names as `<plural>.<version>[.<group>]`: nodes and
+/// pods always, others where a plugin in use hears of them or reads them.
+pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)> {
+    let is_needed = |resource: &EventResource| {
         matches!(resource, EventResource::Node | EventResource::Pod)
-            || plugins.iter().any(|plugin| hears_of(plugin, resource))
+            || profiles.iter().any(|profile| needs(profile, resource))
     };
-    let built_in = BUILT_IN.iter().filter(|(resource, _)| is_wanted(resource));
-    let built_in = built_in.filter_map(|(resource, kind)| watched(resource.clone(), kind));
+    let built_in = BUILT_IN.iter().filter(|kind| is_needed(&kind.resource));
+    let built_in = built_in.map(|kind| (kind.resource.clone(), kind.name.into()));
     let custom = profiles.watched_kinds();
-    let custom =
-        custom.into_iter().filter_map(|kind| watched(EventResource::Custom(kind.clone()), &kind));
+    let custom = custom.into_iter().map(|kind| (EventResource::Custom(kind.clone()), kind));
     built_in.chain(custom).collect()
 }
 
-fn hears_of(plugin: &Plugin, resource: &EventResource) -> bool {
-    plugin.events.iter().flatten().any(|registered| registered.event.resource == *resource)
+/// Whether a plugin of the profile reads such objects or hears of them. Extenders, and plugins that
+/// have not said what they wait for, hear of most kinds.
+fn needs(profile: &Profile, resource: &EventResource) -> bool {
+    let plugins = || profile.plugins.values();
+    let declared = plugins().flat_map(|plugin| plugin.events.iter().flatten());
+    let registered = profile.events.iter().map(|(_, registration)| registration);
+    registered.chain(declared).any(|registration| registration.event.resource == *resource)
+        || plugins().any(|plugin| plugin.read_kinds.contains(resource))
+}
+
+/// What to watch for these profiles. Nodes come first, so that pods find theirs.
+pub fn watched_kinds(profiles: &Profiles) -> Vec<WatchedKind> {
+    let kinds = needed_kinds(profiles).into_iter();
+    kinds.filter_map(|(resource, name)| watched(resource, &name)).collect()
 }
 
 /// `kind` is `<plural>.<version>[.<group>]`; the core group has no name.
@@ -80,7 +132,7 @@ fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
 
 #[cfg(test)]
 mod tests {
-    use framework::{ActionType, ClusterEvent, CycleState, Pod, PostBind};
+    use framework::{ActionType, ClusterEvent, CycleState, Plugin, Pod, PostBind};
 
     use super::*;
     use crate::config::{self, Gates};
@@ -89,13 +141,13 @@ mod tests {
         watched_kinds(profiles).iter().map(|kind| kind.path.to_string()).collect()
     }
 
-    fn profiles_with(plugin: Option<Plugin>) -> Profiles {
-        let mut text = "apiVersion: kubescheduler.config.k8s.io/v1\n\
-                        kind: KubeSchedulerConfiguration\n"
-            .to_owned();
+    fn profiles_with(plugins: &str, plugin: Option<Plugin>) -> Profiles {
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+             profiles: [{{plugins: {plugins}}}]\n"
+        );
         let mut registry = plugins::registry();
         if let Some(plugin) = plugin {
-            text.push_str("profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n");
             registry.register("Mine", move |_| Ok(plugin.clone())).unwrap();
         }
         let loaded = config::load(&text, &Gates::default()).unwrap();
@@ -107,28 +159,50 @@ mod tests {
         fn post_bind(&self, _: &CycleState, _: &Pod, _: &str) {}
     }
 
-    const NODES: &str = "/api/v1/nodes";
-    const PODS: &str = "/api/v1/pods";
+    /// Whatever plugins are in use.
+    const ALWAYS: [&str; 2] = ["/api/v1/nodes", "/api/v1/pods"];
+    /// What InterPodAffinity and PodTopologySpread read.
+    const RELATED: [&str; 5] = [
+        "/api/v1/namespaces",
+        "/api/v1/services",
+        "/api/v1/replicationcontrollers",
+        "/apis/apps/v1/replicasets",
+        "/apis/apps/v1/statefulsets",
+    ];
     /// NodeResourcesFit hears of them, because they may stand for extended resources.
     const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
     #[test]
-    fn nodes_and_pods_are_watched_and_what_the_default_plugins_hear_of() {
-        assert_eq!(paths(&profiles_with(None)), [NODES, PODS, DEVICE_CLASSES]);
+    fn nodes_and_pods_are_watched_and_what_the_default_plugins_need() {
+        let expected = [&ALWAYS[..], &RELATED, &[DEVICE_CLASSES]].concat();
+        assert_eq!(paths(&profiles_with("{}", None)), expected);
+    }
+
+    #[test]
+    fn what_only_plugins_need_that_are_off_is_not_watched() {
+        let off = "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: InterPodAffinity}]}}";
+        let expected = [&ALWAYS[..], &[DEVICE_CLASSES]].concat();
+        assert_eq!(paths(&profiles_with(off, None)), expected);
     }
 
     #[test]
     fn kinds_that_plugins_ask_for_are_watched_too() {
         let claims = ClusterEvent::new(EventResource::ResourceClaim, ActionType::ADD);
-        let plugin =
-            Plugin::new("Mine", Mine).post_bind().on(claims).watch("quotas.v1.example.com").build();
-        let expected = [
-            NODES,
-            PODS,
+        let plugin = Plugin::new("Mine", Mine)
+            .post_bind()
+            .on(claims)
+            .read(EventResource::Service)
+            .watch("quotas.v1.example.com")
+            .build();
+        let on = "{multiPoint: {enabled: [{name: Mine}], disabled: [{name: PodTopologySpread}, \
+                  {name: InterPodAffinity}]}}";
+        let asked_for = [
+            "/api/v1/services",
             "/apis/resource.k8s.io/v1/resourceclaims",
             DEVICE_CLASSES,
             "/apis/example.com/v1/quotas",
         ];
-        assert_eq!(paths(&profiles_with(Some(plugin))), expected);
+        let expected = [&ALWAYS[..], &asked_for].concat();
+        assert_eq!(paths(&profiles_with(on, Some(plugin))), expected);
     }
 }

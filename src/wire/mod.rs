@@ -8,10 +8,13 @@ mod collect;
 mod defaults;
 mod documents;
 mod kinds;
+mod label_keys;
 mod manifest;
 mod objects;
+mod reduced;
 mod source;
 mod watch;
+mod watched_object;
 mod yaml;
 
 use std::fmt;
@@ -20,13 +23,14 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub use collect::{Input, PodObject, Wanted, WatchedObject};
+pub use collect::{Input, PodObject, Wanted};
 pub use kinds::{WatchedKind, watched_kinds};
 pub use manifest::placed_pod;
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, read_objects};
 pub use watch::{Decoder, refusal};
+pub use watched_object::WatchedObject;
 pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;

@@ -8,8 +8,10 @@ use client::session::{Frame, Meta, ObjectId, Page, Refusal};
 use engine::Change;
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::Error;
 use serde_json::value::RawValue;
+
+use super::reduced::reduced;
 
 /// Longest part of a body that is not a Status to show to people, in bytes.
 const SHOWN: usize = 200;
@@ -191,16 +193,12 @@ impl Decoder {
 
     fn other(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
         let meta = serde_json::from_str::<Identified<'_>>(raw.get())?.metadata.meta();
-        let mut object: Value = serde_json::from_str(raw.get())?;
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            // Who wrote which field is of no interest and often the larger part of an object.
-            metadata.remove("managedFields");
-        }
+        let object = reduced(&self.resource, serde_json::from_str(raw.get())?);
         let change = Change::Object {
             kind: self.resource.clone(),
             namespace: meta.id.namespace.clone(),
             name: meta.id.name.clone(),
-            object: Some(Arc::new(object)),
+            object: Some(Arc::new(object.map_err(serde_json::Error::custom)?)),
         };
         Ok((meta, change))
     }
@@ -267,7 +265,7 @@ fn shown(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -318,6 +316,39 @@ mod tests {
             Frame::Undecodable { meta: Some(meta), message } => {
                 assert_eq!(meta.id.to_string(), "shop/web");
                 assert!(message.contains("expected a string"), "{message}");
+            }
+            other => panic!("an undecodable object is expected, not {other:?}"),
+        }
+    }
+
+    fn replica_set(selector: Value, ready: u32) -> Value {
+        json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7"},
+            "spec": {"selector": selector},
+            "status": {"readyReplicas": ready},
+        })
+    }
+
+    #[test]
+    fn a_new_status_of_a_controller_makes_no_difference() {
+        let decoder = decoder(EventResource::ReplicaSet);
+        let object_of = |ready| {
+            let object = replica_set(json!({"matchLabels": {"app": "web"}}), ready);
+            match frame(&decoder, "MODIFIED", &object) {
+                Frame::Changed(_, Change::Object { object, .. }) => object,
+                other => panic!("a changed object is expected, not {other:?}"),
+            }
+        };
+        assert_eq!(object_of(1), object_of(2));
+    }
+
+    #[test]
+    fn a_controller_whose_selector_cannot_be_read_is_told_of() {
+        let odd = replica_set(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), 1);
+        match frame(&decoder(EventResource::ReplicaSet), "ADDED", &odd) {
+            Frame::Undecodable { meta: Some(meta), message } => {
+                assert_eq!(meta.id.to_string(), "shop/web");
+                assert!(message.starts_with("cannot be decoded: spec.selector: "), "{message}");
             }
             other => panic!("an undecodable object is expected, not {other:?}"),
         }

@@ -26,8 +26,8 @@ pub(crate) struct Outcome {
     pub(crate) compared: usize,
     /// Plugins not built yet that have entries in the recording.
     pub(crate) deferred: BTreeSet<String>,
-    /// The difference on purpose that explains why the recording is not followed.
-    pub(crate) on_purpose: Option<&'static str>,
+    /// The differences on purpose that explain why the recording is not followed.
+    pub(crate) on_purpose: BTreeSet<&'static str>,
 }
 
 impl Outcome {
@@ -128,7 +128,7 @@ impl Comparison {
             remove(&mut actual, path);
         }
         let Self { differences, compared, deferred, .. } = self;
-        Outcome { actual, differences, compared, deferred, on_purpose: None }
+        Outcome { actual, differences, compared, deferred, on_purpose: BTreeSet::new() }
     }
 }
 
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn what_is_deferred_is_not_told() {
         let mut comparison = Comparison::default();
-        comparison.defer_entry(&["steps", "1", "best"], ["PodTopologySpread"]);
+        comparison.defer_entry(&["steps", "1", "best"], ["VolumeBinding"]);
         let outcome = comparison.finish(json!({"steps": [{"best": 1}, {"best": 2, "chosen": 3}]}));
         assert_eq!(outcome.actual, json!({"steps": [{"best": 1}, {"chosen": 3}]}));
-        assert_eq!(outcome.deferred, BTreeSet::from(["PodTopologySpread".to_owned()]));
+        assert_eq!(outcome.deferred, BTreeSet::from(["VolumeBinding".to_owned()]));
     }
 }

@@ -19,6 +19,19 @@ struct Difference {
     /// Arguments of the plugin without which it decides as kube-scheduler does.
     #[serde(default)]
     arguments: Vec<String>,
+    /// The events it is about, as `Resource/Action`; any if empty.
+    #[serde(default)]
+    events: Vec<String>,
+}
+
+impl Difference {
+    fn is_about(&self, resource: &str, action: &str) -> bool {
+        self.events.iter().any(|event| match event.rsplit_once('/') {
+            Some((own, "Update")) => own == resource && action.starts_with("Update"),
+            Some((own, of)) => own == resource && of == action,
+            None => false,
+        })
+    }
 }
 
 static DIFFERENCES: LazyLock<Differences> = LazyLock::new(|| {
@@ -26,14 +39,29 @@ static DIFFERENCES: LazyLock<Differences> = LazyLock::new(|| {
         .unwrap_or_else(|error| panic!("docs/differences.toml: {error}"))
 });
 
-/// The difference that explains why a hint of `plugin` is more generous than the one recorded,
-/// under a profile that gives the plugin these arguments.
-pub(crate) fn of_hint(plugin: &str, arguments: &Value) -> Option<&'static str> {
+fn of_hints(plugin: &str) -> impl Iterator<Item = &'static Difference> {
+    let hints = DIFFERENCES.difference.iter().filter(|own| own.area == "queueing-hints");
+    hints.filter(move |own| own.plugin == plugin)
+}
+
+/// The difference that explains why a hint of `plugin` about an event is more generous than the one
+/// recorded, under a profile that gives the plugin these arguments.
+pub(crate) fn of_hint(
+    plugin: &str,
+    arguments: &Value,
+    resource: &str,
+    action: &str,
+) -> Option<&'static str> {
     let is_given = |argument: &String| !arguments[argument].is_null();
-    let mut hints = DIFFERENCES.difference.iter().filter(|own| own.area == "queueing-hints");
-    hints
-        .find(|own| own.plugin == plugin && own.arguments.iter().any(is_given))
+    of_hints(plugin)
+        .filter(|own| own.arguments.is_empty() || own.arguments.iter().any(is_given))
+        .find(|own| own.events.is_empty() || own.is_about(resource, action))
         .map(|own| own.id.as_str())
+}
+
+/// The difference that explains why `plugin` hears of an event that its namesake does not register.
+pub(crate) fn of_registration(plugin: &str, resource: &str, action: &str) -> Option<&'static str> {
+    of_hints(plugin).find(|own| own.is_about(resource, action)).map(|own| own.id.as_str())
 }
 
 #[cfg(test)]
@@ -52,9 +80,10 @@ mod tests {
 
     #[test]
     fn a_hint_is_explained_by_the_arguments_of_its_plugin() {
-        let explained = of_hint("NodeAffinity", &json!({"addedAffinity": {}}));
+        let of = |plugin, arguments| of_hint(plugin, &arguments, "Node", "UpdateNodeLabel");
+        let explained = of("NodeAffinity", json!({"addedAffinity": {}}));
         assert_eq!(explained, Some("node-affinity-added-affinity-hint"));
-        assert_eq!(of_hint("NodeAffinity", &Value::Null), None);
-        assert_eq!(of_hint("NodePorts", &json!({"addedAffinity": {}})), None);
+        assert_eq!(of("NodeAffinity", Value::Null), None);
+        assert_eq!(of("NodePorts", json!({"addedAffinity": {}})), None);
     }
 }

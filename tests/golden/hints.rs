@@ -1,5 +1,7 @@
 //! Queueing hints: which events plugins register, what their hints say, how updates are classified.
 
+use std::collections::BTreeSet;
+
 use engine::classify::{node_updates, pod_resource, pod_updates};
 use framework::{
     ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Plugin,
@@ -61,15 +63,11 @@ fn hint(case: &Value) -> Result<Outcome, String> {
     };
     if actual == "Queue"
         && case["expected"] == "QueueSkip"
-        && let Some(difference) = differences::of_hint(name, arguments(name, &case["profile"]))
+        && let Some(difference) = difference(name, case)
     {
-        let on_purpose = Some(difference);
-        return Ok(Outcome {
-            actual: actual.into(),
-            compared: 1,
-            on_purpose,
-            ..Outcome::default()
-        });
+        let on_purpose = BTreeSet::from([difference]);
+        let actual = actual.into();
+        return Ok(Outcome { actual, compared: 1, on_purpose, ..Outcome::default() });
     }
     let mut comparison = Comparison::default();
     if !case["expected"].is_null() {
@@ -77,6 +75,13 @@ fn hint(case: &Value) -> Result<Outcome, String> {
         comparison.equal("error", &case["error"], &error);
     }
     Ok(comparison.finish(actual.into()))
+}
+
+/// The difference on purpose that explains why the hint of a case says Queue.
+fn difference(plugin: &str, case: &Value) -> Option<&'static str> {
+    let text = |key: &str| case["event"][key].as_str().unwrap_or_default();
+    let arguments = arguments(plugin, &case["profile"]);
+    differences::of_hint(plugin, arguments, text("resource"), text("action"))
 }
 
 /// The plugin as the profile configures it.
@@ -156,31 +161,53 @@ fn classify(case: &Value) -> Result<Outcome, String> {
     Ok(Outcome::plain(&expected, json!({"events": events})))
 }
 
-/// The table of registered events, for the plugins that are built.
+/// The table of registered events, for the plugins that are built: what kube-scheduler registers,
+/// and beyond that only what a difference on purpose explains.
 fn events_to_register(case: &Value) -> Result<Outcome, String> {
     let mut actual = Map::new();
-    let mut expected = Map::new();
     let mut comparison = Comparison::default();
-    let recorded = case["eventsToRegister"].as_object();
+    let mut on_purpose = BTreeSet::new();
+    let recorded = &case["eventsToRegister"];
     for entry in plugins::catalogue::ALL.iter().filter(|entry| entry.is_built()) {
         let events = plugin(entry.name, &Value::Null)?.events.unwrap_or_default();
+        let own: BTreeSet<Told> = events.iter().flat_map(told).collect();
+        let wanted: BTreeSet<Told> = recorded_events(&recorded[entry.name]).collect();
+        if !recorded.is_null() {
+            let mut own = own;
+            own.retain(|told| {
+                let (resource, action, _) = told;
+                let beyond = !wanted.contains(told);
+                let explained = differences::of_registration(entry.name, resource, action);
+                on_purpose.extend(explained.filter(|_| beyond));
+                !beyond || explained.is_none()
+            });
+            comparison.equal(entry.name, &json!(wanted), &json!(own));
+        }
         if !events.is_empty() {
             let events = events.iter().map(registration).collect();
             actual.insert(entry.name.to_owned(), sorted(events));
         }
     }
-    for (name, events) in recorded.into_iter().flatten() {
-        if is_unbuilt(name) {
-            comparison.defer(name);
-        } else {
-            let events = events.as_array().cloned().unwrap_or_default();
-            expected.insert(name.clone(), sorted(events));
-        }
-    }
-    if recorded.is_some() {
-        comparison.equal("eventsToRegister", &expected.into(), &actual.clone().into());
-    }
-    Ok(comparison.finish(json!({"eventsToRegister": actual})))
+    let unbuilt = recorded.as_object().into_iter().flatten().filter(|(name, _)| is_unbuilt(name));
+    unbuilt.for_each(|(name, _)| comparison.defer(name));
+    let outcome = comparison.finish(json!({"eventsToRegister": actual}));
+    Ok(Outcome { on_purpose, ..outcome })
+}
+
+/// An event a plugin registers: resource, action, and whether it has a hint of its own for it.
+type Told = (String, String, bool);
+
+fn told(registered: &EventRegistration) -> Vec<Told> {
+    recorded_events(&json!([registration(registered)])).collect()
+}
+
+fn recorded_events(events: &Value) -> impl Iterator<Item = Told> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    events.as_array().into_iter().flatten().flat_map(move |event| {
+        let actions = event["actions"].as_array().into_iter().flatten();
+        let has_hint = event["hasHint"] == true;
+        actions.map(move |action| (text(&event["resource"]), text(action), has_hint))
+    })
 }
 
 fn registration(registered: &EventRegistration) -> Value {

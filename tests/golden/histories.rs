@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::compare::{Comparison, Outcome};
 use super::decision;
 use super::setting::Setting;
-use super::unbuilt::Say;
+use super::unbuilt;
 use super::world::{self, FORMS, World};
 
 /// Runs a case by every form.
@@ -63,8 +63,8 @@ fn replay(
         if !expected.is_null() {
             let place = decided.len().to_string();
             comparison.set_prefix(format!("{form_name}.{place} ({})", pod.key));
-            let say = Say::about(&pod, &world, &setting);
-            compare(&place, expected, &actual, &say, comparison);
+            let unbuilt = unbuilt::filters(&pod, &world, &setting);
+            compare(&place, expected, &actual, &unbuilt, comparison);
         }
         let chosen = expected["chosen"].as_str().or(actual["chosen"].as_str());
         if let Some(node) = chosen.filter(|node| !node.is_empty()) {
@@ -95,38 +95,28 @@ fn steps(case: &Value) -> impl Iterator<Item = Step<'_>> {
 
 /// Compares a step. What differs is deferred where a plugin that is not built has a say; such a
 /// plugin can only turn down further nodes.
-fn compare(place: &str, expected: &Value, actual: &Value, say: &Say, comparison: &mut Comparison) {
-    const DECIDED_BY_SCORES: [&str; 3] = ["totals", "best", "chosen"];
+fn compare(
+    place: &str,
+    expected: &Value,
+    actual: &Value,
+    unbuilt: &BTreeSet<String>,
+    comparison: &mut Comparison,
+) {
+    const DECIDED: [&str; 5] = ["feasible", "message", "totals", "best", "chosen"];
     comparison.equal("pod", &expected["pod"], &actual["pod"]);
     let (recorded, computed) = (names(expected), names(actual));
-    if recorded != computed && !say.filter.is_empty() && recorded.is_subset(&computed) {
-        for entry in DECIDED_BY_SCORES.iter().chain(&["feasible", "message"]) {
-            comparison.defer_entry(&[place, entry], say.filter.iter().map(String::as_str));
+    if !unbuilt.is_empty() && recorded != computed && recorded.is_subset(&computed) {
+        for entry in DECIDED {
+            comparison.defer_entry(&[place, entry], unbuilt.iter().map(String::as_str));
         }
         return;
     }
-    comparison.equal("feasible", &expected["feasible"], &actual["feasible"]);
-    let plugins = || say.filter.iter().map(String::as_str);
-    compare_or_defer(place, "message", expected, actual, plugins(), comparison);
-    for entry in DECIDED_BY_SCORES {
-        let plugins = say.score.iter().map(String::as_str);
-        compare_or_defer(place, entry, expected, actual, plugins, comparison);
-    }
-}
-
-fn compare_or_defer<'a>(
-    place: &str,
-    entry: &str,
-    expected: &Value,
-    actual: &Value,
-    plugins: impl ExactSizeIterator<Item = &'a str>,
-    comparison: &mut Comparison,
-) {
-    let (recorded, computed) = (&expected[entry], &actual[entry]);
-    if recorded != computed && plugins.len() > 0 {
-        comparison.defer_entry(&[place, entry], plugins);
-    } else {
-        comparison.equal(entry, recorded, computed);
+    for entry in DECIDED {
+        if entry == "message" && !unbuilt.is_empty() && expected[entry] != actual[entry] {
+            comparison.defer_entry(&[place, entry], unbuilt.iter().map(String::as_str));
+        } else {
+            comparison.equal(entry, &expected[entry], &actual[entry]);
+        }
     }
 }
 

@@ -52,7 +52,7 @@ impl Report {
         for plugin in &outcome.deferred {
             *tally.plugins.entry(plugin.clone()).or_default() += 1;
         }
-        if let Some(difference) = outcome.on_purpose {
+        for difference in outcome.on_purpose {
             *self.on_purpose.entry(difference).or_default() += 1;
         }
         if !outcome.differences.is_empty() {

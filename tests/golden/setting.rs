@@ -68,11 +68,6 @@ impl Setting {
     pub(crate) fn has_post_filter(&self) -> bool {
         !self.full.post_filter.is_empty()
     }
-
-    /// Whether the profile scores with `plugin`.
-    pub(crate) fn scores_with(&self, plugin: &str) -> bool {
-        self.full.score.iter().any(|own| own.name.as_ref() == plugin)
-    }
 }
 
 fn take_out_unbuilt(profile: &mut SchedulerProfile) {

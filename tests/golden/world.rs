@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Engine, EngineConfig, Evaluation, TieBreak};
-use framework::{Cluster, LabelSelector, Node, Pod, PodKey, Resources, Time, Uid, api};
+use framework::{Cluster, EventResource, Node, Pod, PodKey, Resources, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,13 +16,25 @@ use super::setting::{DEFAULT_SCHEDULER, Setting};
 pub(crate) const FORMS: [(Form, &str); 2] =
     [(Form::Set, "set form"), (Form::OneNode, "one-node form")];
 
+/// The kinds beside nodes and pods that built plugins read.
+const OTHERS: [EventResource; 5] = [
+    EventResource::Namespace,
+    EventResource::Service,
+    EventResource::ReplicationController,
+    EventResource::ReplicaSet,
+    EventResource::StatefulSet,
+];
+
+/// The name of a kind without its group.
+fn plain_name(kind: &EventResource) -> &str {
+    kind.name().rsplit('/').next().unwrap_or_default()
+}
+
 /// A cluster in which pods can be looked at.
 pub(crate) struct World {
     engine: Engine,
     /// The pods known, to tell a pod from another of the same name.
     uids: BTreeMap<PodKey, Uid>,
-    /// Selectors of the services, which the default spread constraints depend on.
-    services: BTreeMap<PodKey, LabelSelector>,
     /// Extended resources that device classes stand for.
     device_resources: BTreeSet<String>,
 }
@@ -36,8 +48,7 @@ impl World {
     /// An empty cluster under an engine configured like this.
     pub(crate) fn with(config: EngineConfig) -> Self {
         let engine = Engine::new(EngineConfig { tie_break: TieBreak::FirstByName, ..config });
-        let (uids, services) = (BTreeMap::new(), BTreeMap::new());
-        Self { engine, uids, services, device_resources: BTreeSet::new() }
+        Self { engine, uids: BTreeMap::new(), device_resources: BTreeSet::new() }
     }
 
     /// Nodes and pods.
@@ -61,7 +72,6 @@ impl World {
         match object["kind"].as_str() {
             Some("Node") => self.change(Change::Node(node(object)?)),
             Some("Pod") => self.apply_pod(pod(object)?),
-            Some("Service") => self.apply_service(object)?,
             Some("DeviceClass") => {
                 let name = object["metadata"]["name"].as_str();
                 let implicit =
@@ -69,9 +79,19 @@ impl World {
                 let explicit = object["spec"]["extendedResourceName"].as_str().map(str::to_owned);
                 self.device_resources.extend(implicit.into_iter().chain(explicit));
             }
-            _ => {}
+            Some(kind) => self.apply_other(kind, object, Some(object)),
+            None => {}
         }
         Ok(())
+    }
+
+    /// An object of this kind, with the namespace and name of `of`, is now like this, or gone.
+    fn apply_other(&mut self, kind: &str, of: &Value, object: Option<&Value>) {
+        let Some(kind) = OTHERS.iter().find(|known| plain_name(known) == kind) else { return };
+        let metadata = if of["metadata"].is_null() { of } else { &of["metadata"] };
+        let PodKey { namespace, name } = key(&metadata["namespace"], &metadata["name"]);
+        let object = object.cloned().map(Arc::new);
+        self.change(Change::Object { kind: kind.clone(), namespace, name, object });
     }
 
     /// Applies a pod.
@@ -83,41 +103,19 @@ impl World {
         self.change(Change::Pod(Box::new(pod)));
     }
 
-    fn apply_service(&mut self, object: &Value) -> Result<(), String> {
-        let key = key(&object["metadata"]["namespace"], &object["metadata"]["name"]);
-        let selector: Option<BTreeMap<String, String>> = read(&object["spec"]["selector"])?;
-        match selector.filter(|selector| !selector.is_empty()) {
-            Some(selector) => {
-                self.services.insert(key, LabelSelector::from_set(&selector));
-            }
-            None => {
-                self.services.remove(&key);
-            }
-        }
-        Ok(())
-    }
-
     /// The object described by a `delete` step is gone.
     pub(crate) fn delete(&mut self, step: &Value) {
         let key = key(&step["namespace"], &step["name"]);
         match step["kind"].as_str() {
             Some("Node") => self.change(Change::NodeDeleted(key.name)),
-            Some("Service") => drop(self.services.remove(&key)),
             Some("Pod") => {
                 if let Some(uid) = self.uids.remove(&key) {
                     self.change(Change::PodDeleted { key, uid });
                 }
             }
-            _ => {}
+            Some(kind) => self.apply_other(kind, step, None),
+            None => {}
         }
-    }
-
-    /// Whether a service selects the pod.
-    pub(crate) fn has_service_for(&self, pod: &Pod) -> bool {
-        let mut services = self.services.iter();
-        services.any(|(key, selector)| {
-            key.namespace == pod.key.namespace && selector.matches(&pod.labels)
-        })
     }
 
     /// Whether NodeResourcesFit would leave a request of the pod to DynamicResources on a node that

@@ -142,6 +142,7 @@ impl Engine {
         now: &mut Time,
         ports: &mut Ports<'_>,
     ) -> Result<Arc<str>, ScheduleError> {
+        self.stand_queries(pod, profile, ports);
         let sampling = self.sampling(profile);
         if sampling != Sampling::All {
             self.cache.refresh_order();
@@ -165,6 +166,17 @@ impl Engine {
         .run()?;
         let node = self.select_host();
         Ok(self.cache.cluster().node_name(node).clone())
+    }
+
+    /// Has the pods counted that plugins are going to ask about. A plugin that panics over it gets its
+    /// counts when it asks, and panics again where that is told of.
+    fn stand_queries(&mut self, pod: &Pod, profile: &Profile, ports: &mut Ports<'_>) {
+        for plugin in &profile.standing_queries {
+            let cluster = self.cache.cluster();
+            let queries =
+                guarded(&plugin.name, ports.probe, || plugin.plugin.queries(pod, cluster));
+            queries.iter().flatten().for_each(|query| self.cache.stand(query));
+        }
     }
 
     pub(crate) fn sampling(&self, profile: &Profile) -> Sampling {

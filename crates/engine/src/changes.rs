@@ -127,6 +127,9 @@ impl Engine {
         if self.cache.placed(&pod.uid).is_some() {
             if !old.terminating && pod.terminating {
                 self.assumed_pod_deleted(&pod.uid, now, ports);
+            } else if self.queue.is_in_flight(&pod.uid) {
+                // A plugin may still reject it, and 1.36 would not know that this may have helped.
+                self.queue.update(&old, pod, &mut cx!(self, now, ports.probe));
             }
             return;
         }

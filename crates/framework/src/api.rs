@@ -68,6 +68,20 @@ api! {
         creation_timestamp: Option<String>,
         /// RFC 3339 time from which the object is being deleted.
         deletion_timestamp: Option<String>,
+        /// Objects it belongs to.
+        owner_references: Vec<OwnerReference>,
+    }
+
+    /// An object that another one belongs to.
+    struct OwnerReference {
+        /// API version of the owner.
+        api_version: String,
+        /// Kind of the owner.
+        kind: String,
+        /// Name of the owner.
+        name: String,
+        /// Whether the owner is the controller.
+        controller: bool,
     }
 
     /// A `v1` Pod.
@@ -308,6 +322,10 @@ api! {
         namespace_selector: Option<LabelSelector>,
         /// Label of the node that names the domain.
         topology_key: String,
+        /// Keys whose value on the pod joins the selector; the API server sees to it.
+        match_label_keys: Vec<String>,
+        /// Keys whose value on the pod the selector rules out; the API server sees to it.
+        mismatch_label_keys: Vec<String>,
     }
 
     /// A weighted term.

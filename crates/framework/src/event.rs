@@ -42,6 +42,16 @@ pub enum EventResource {
     DeviceClass,
     /// A PodGroup.
     PodGroup,
+    /// A Namespace.
+    Namespace,
+    /// A Service.
+    Service,
+    /// A ReplicationController.
+    ReplicationController,
+    /// A ReplicaSet.
+    ReplicaSet,
+    /// A StatefulSet.
+    StatefulSet,
     /// A kind a plugin brings along, as `<plural>.<version>.<group>`.
     Custom(Arc<str>),
     /// Every kind.
@@ -67,6 +77,11 @@ impl EventResource {
             Self::ResourceSlice => "resource.k8s.io/ResourceSlice",
             Self::DeviceClass => "resource.k8s.io/DeviceClass",
             Self::PodGroup => "scheduling.k8s.io/PodGroup",
+            Self::Namespace => "Namespace",
+            Self::Service => "Service",
+            Self::ReplicationController => "ReplicationController",
+            Self::ReplicaSet => "apps/ReplicaSet",
+            Self::StatefulSet => "apps/StatefulSet",
             Self::Custom(name) => name,
             Self::Any => "*",
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, Cluster, CycleState, Handle, NodeBits, NodeIx, NodeView, Pod, QueuedPod,
-    Status, Verdicts, Write,
+    Answer, Binding, Cluster, CycleState, Handle, NodeBits, NodeIx, NodeView, Pod, PodQuery,
+    QueuedPod, Status, Verdicts, Write,
 };
 
 /// Holds pods back before they enter the active queue.
@@ -118,6 +118,14 @@ pub trait Filter: Send + Sync {
             }),
         }
     }
+}
+
+/// Names the placed pods a plugin is going to count, so that the cluster counts them as they come and
+/// go instead of when they are asked for.
+pub trait StandingQueries: Send + Sync {
+    /// Runs before a cycle of `pod`; the answers are read with [`Cluster::matching_pods`]. Queries
+    /// not asked for in a long time are forgotten.
+    fn queries(&self, pod: &Pod, cluster: &Cluster) -> Vec<PodQuery>;
 }
 
 /// How to change `status.nominatedNodeName` of a pod.

@@ -25,6 +25,16 @@ impl Labels {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
+    /// The same, to be shared.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// Keys and values, to be replaced by equal ones.
+    pub(crate) fn texts_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
+        self.0.iter_mut().flat_map(|(key, value)| [key, value])
+    }
+
     /// Number of labels.
     pub fn len(&self) -> usize {
         self.0.len()

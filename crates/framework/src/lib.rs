@@ -30,6 +30,7 @@ mod node;
 mod node_selector;
 mod plugin;
 mod pod;
+mod pod_query;
 mod pool;
 mod problem;
 mod quantity;
@@ -48,8 +49,9 @@ mod verdicts;
 
 pub use bits::NodeBits;
 pub use cluster::{
-    Cluster, CpuMemoryColumns, ImageState, NodeIx, NodeView, Overlay, PlacedPod, PodIx, Posting,
-    ResourceColumns, ScalarAmount, ScalarColumn,
+    AffinityTermKind, CarriedTerm, Cluster, CpuMemoryColumns, DomainIx, ImageState, NodeColumn,
+    NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, Posting, ResourceColumns, ScalarAmount,
+    ScalarColumn, Topology,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use effect::{Answer, Binding, StatusPatch, Write};
@@ -58,6 +60,7 @@ pub use extension::{
     Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PostBind,
     PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue,
     PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score,
+    StandingQueries,
 };
 pub use extra::{Extra, ExtraFields};
 pub use handle::{Command, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods};
@@ -67,9 +70,11 @@ pub use node::{Node, NodeImage};
 pub use node_selector::*;
 pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use pod::{
-    HostPort, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
-    Uid, WeightedPodAffinityTerm,
+    Controller, ControllerKind, HostPort, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec,
+    Protocol, ScheduledCondition, TopologySpreadConstraint, Uid, WeightedPodAffinityTerm,
+    WhenUnsatisfiable,
 };
+pub use pod_query::{Namespaces, PodQuery};
 pub use pool::PodPool;
 pub use problem::Problem;
 pub use quantity::*;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     Bind, Cluster, ClusterEvent, EventObjects, EventResource, ExtraFields, Filter, Metric,
     NormalizeScore, Permit, PluginName, Pod, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreScore, QueueSort, QueueingHint, Reserve, Score,
+    PreFilterExtensions, PreScore, QueueSort, QueueingHint, Reserve, Score, StandingQueries,
 };
 
 /// The extension points a profile can configure.
@@ -150,6 +150,7 @@ pub struct Plugin {
     pub pre_score: Option<Arc<dyn PreScore>>,
     pub score: Option<Arc<dyn Score>>,
     pub normalize_score: Option<Arc<dyn NormalizeScore>>,
+    pub standing_queries: Option<Arc<dyn StandingQueries>>,
     pub reserve: Option<Arc<dyn Reserve>>,
     pub permit: Option<Arc<dyn Permit>>,
     pub pre_bind: Option<Arc<dyn PreBind>>,
@@ -165,6 +166,8 @@ pub struct Plugin {
     pub extra_fields: ExtraFields,
     /// Kinds it reads or hears of, as `<plural>.<version>.<group>`.
     pub watched_kinds: BTreeSet<Arc<str>>,
+    /// Kinds of Kubernetes itself that it reads without hearing of them.
+    pub read_kinds: BTreeSet<EventResource>,
     /// Events that may help pods this plugin rejected. `None`: not declared, every event counts. An
     /// empty list: no event ever helps.
     pub events: Option<Vec<EventRegistration>>,
@@ -188,6 +191,7 @@ impl Plugin {
                 pre_score: None,
                 score: None,
                 normalize_score: None,
+                standing_queries: None,
                 reserve: None,
                 permit: None,
                 pre_bind: None,
@@ -198,6 +202,7 @@ impl Plugin {
                 metrics: Vec::new(),
                 extra_fields: ExtraFields::default(),
                 watched_kinds: BTreeSet::new(),
+                read_kinds: BTreeSet::new(),
                 events: None,
             },
         }
@@ -265,6 +270,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         pre_score: PreScore,
         score: Score,
         normalize_score: NormalizeScore,
+        standing_queries: StandingQueries,
         reserve: Reserve,
         permit: Permit,
         pre_bind: PreBind,
@@ -307,6 +313,13 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     #[must_use]
     pub fn watch(mut self, kind: &str) -> Self {
         self.built.watched_kinds.insert(kind.into());
+        self
+    }
+
+    /// Reads objects of a kind of Kubernetes itself, without hearing of it.
+    #[must_use]
+    pub fn read(mut self, kind: EventResource) -> Self {
+        self.built.read_kinds.insert(kind);
         self
     }
 

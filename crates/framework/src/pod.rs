@@ -1,5 +1,6 @@
 //! The compact form of a Pod.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -119,6 +120,8 @@ pub struct Pod {
     pub spec: Arc<PodSpec>,
     /// What the pod asks for.
     pub requests: Arc<PodRequests>,
+    /// Its controller, if that is of a kind whose selector tells which pods belong together.
+    pub controller: Option<Arc<Controller>>,
     /// The node it is assigned to.
     pub node_name: Option<Arc<str>>,
     /// The node room is reserved on for it.
@@ -165,7 +168,7 @@ pub struct PodSpec {
     /// Pod anti-affinity, absent unless the pod has the struct.
     pub pod_anti_affinity: Option<PodAffinity>,
     /// Topology spread constraints.
-    pub topology_spread_constraints: Box<[api::TopologySpreadConstraint]>,
+    pub topology_spread_constraints: Box<[TopologySpreadConstraint]>,
     /// Volumes.
     pub volumes: Box<[api::Volume]>,
     /// Names of the claims for dynamic resources.
@@ -200,6 +203,7 @@ pub struct PodAffinityTerm {
     /// Pods meant.
     pub selector: LabelSelector,
     /// Namespaces meant: those listed, or the pod's own where neither list nor selector is given.
+    /// Sorted, each once.
     pub namespaces: Box<[Arc<str>]>,
     /// Further namespaces, by their labels.
     pub namespace_selector: LabelSelector,
@@ -216,14 +220,106 @@ pub struct WeightedPodAffinityTerm {
     pub term: PodAffinityTerm,
 }
 
+/// What to do with a pod that would violate a topology spread constraint.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum WhenUnsatisfiable {
+    /// Keep it off: a hard constraint.
+    DoNotSchedule,
+    /// Prefer other nodes: a soft constraint.
+    ScheduleAnyway,
+    /// Something else, which has no effect.
+    Other(Arc<str>),
+}
+
+impl From<&str> for WhenUnsatisfiable {
+    fn from(text: &str) -> Self {
+        match text {
+            "DoNotSchedule" => Self::DoNotSchedule,
+            "ScheduleAnyway" => Self::ScheduleAnyway,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+/// A topology spread constraint.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TopologySpreadConstraint {
+    /// Greatest allowed difference between domains.
+    pub max_skew: i32,
+    /// Label of the node that names the domain.
+    pub topology_key: Arc<str>,
+    /// Hard or soft.
+    pub when_unsatisfiable: WhenUnsatisfiable,
+    /// Pods counted, before `matchLabelKeys`.
+    pub selector: Result<LabelSelector, SelectorError>,
+    /// Least number of domains; absent counts as 1.
+    pub min_domains: i32,
+    /// Whether only nodes that the node affinity of the pod allows are counted
+    /// (`nodeAffinityPolicy: Honor`, the default).
+    pub honors_node_affinity: bool,
+    /// Whether nodes with taints the pod does not tolerate are left out (`nodeTaintsPolicy: Honor`).
+    pub honors_node_taints: bool,
+    /// Keys whose value on the pod joins the selector.
+    pub match_label_keys: Box<[Arc<str>]>,
+}
+
+impl TopologySpreadConstraint {
+    /// Converts the API object.
+    pub fn compile(constraint: &api::TopologySpreadConstraint) -> Self {
+        Self {
+            max_skew: constraint.max_skew,
+            topology_key: constraint.topology_key.as_str().into(),
+            when_unsatisfiable: constraint.when_unsatisfiable.as_str().into(),
+            selector: LabelSelector::compile(constraint.label_selector.as_ref()),
+            min_domains: constraint.min_domains.unwrap_or(1),
+            honors_node_affinity: constraint.node_affinity_policy.as_deref() != Some("Ignore"),
+            honors_node_taints: constraint.node_taints_policy.as_deref() == Some("Honor"),
+            match_label_keys: crate::node::texts(&constraint.match_label_keys),
+        }
+    }
+}
+
+/// The kinds of controllers whose selector tells which pods belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the kinds of these names")]
+pub enum ControllerKind {
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
+}
+
+/// The controller of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Controller {
+    /// Its kind.
+    pub kind: ControllerKind,
+    /// Its name; the namespace is that of the pod.
+    pub name: Arc<str>,
+}
+
+impl Controller {
+    fn of(owners: &[api::OwnerReference]) -> Option<Self> {
+        let owner = owners.iter().find(|owner| owner.controller)?;
+        let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
+            ("v1", "ReplicationController") => ControllerKind::ReplicationController,
+            ("apps/v1", "ReplicaSet") => ControllerKind::ReplicaSet,
+            ("apps/v1", "StatefulSet") => ControllerKind::StatefulSet,
+            _ => return None,
+        };
+        Some(Self { kind, name: owner.name.as_str().into() })
+    }
+}
+
 impl PodAffinityTerm {
     fn compile(term: &api::PodAffinityTerm, own_namespace: &str) -> Result<Self, SelectorError> {
-        let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
-        let namespaces =
-            if own { [own_namespace.into()].into() } else { crate::node::texts(&term.namespaces) };
+        let mut namespaces: BTreeSet<Arc<str>> =
+            term.namespaces.iter().map(|name| name.as_str().into()).collect();
+        if namespaces.is_empty() && term.namespace_selector.is_none() {
+            namespaces.insert(own_namespace.into());
+        }
         Ok(Self {
             selector: LabelSelector::compile(term.label_selector.as_ref())?,
-            namespaces,
+            namespaces: namespaces.into_iter().collect(),
             namespace_selector: LabelSelector::compile(term.namespace_selector.as_ref())?,
             topology_key: term.topology_key.as_str().into(),
         })
@@ -323,6 +419,7 @@ impl Pod {
             labels: Arc::new(Labels::from(&pod.metadata.labels)),
             spec: Arc::new(PodSpec::compile(&pod.spec, &pod.metadata.namespace)),
             requests: Arc::new(requests),
+            controller: Controller::of(&pod.metadata.owner_references).map(Arc::new),
             node_name: name(&pod.spec.node_name),
             nominated_node_name: name(&status.nominated_node_name),
             terminating: pod.metadata.deletion_timestamp.is_some(),
@@ -391,7 +488,11 @@ impl PodSpec {
             pod_anti_affinity: affinity
                 .pod_anti_affinity
                 .map(|anti| PodAffinity::compile(&anti, namespace)),
-            topology_spread_constraints: spec.topology_spread_constraints.clone().into(),
+            topology_spread_constraints: spec
+                .topology_spread_constraints
+                .iter()
+                .map(TopologySpreadConstraint::compile)
+                .collect(),
             volumes: spec.volumes.clone().into(),
             resource_claims: spec.resource_claims.iter().map(|c| c.name.as_str().into()).collect(),
             restarts_all_containers: containers()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::{Labels, Pod, PodRequests, PodSpec};
+use crate::{Controller, Labels, Pod, PodRequests, PodSpec};
 
 /// Shares equal parts between pods, so that the pods of one template cost little more than their names.
 #[derive(Debug, Default)]
@@ -12,6 +12,7 @@ pub struct PodPool {
     specs: Shared<PodSpec>,
     requests: Shared<PodRequests>,
     labels: Shared<Labels>,
+    controllers: Shared<Controller>,
     texts: Shared<str>,
 }
 
@@ -20,11 +21,22 @@ impl PodPool {
     pub fn share(&mut self, pod: &mut Pod) {
         self.specs.share(&mut pod.spec);
         self.requests.share(&mut pod.requests);
-        self.labels.share(&mut pod.labels);
+        self.share_labels(&mut pod.labels);
         self.texts.share(&mut pod.key.namespace);
+        if let Some(controller) = &mut pod.controller {
+            self.controllers.share(controller);
+        }
         if let Some(node) = &mut pod.node_name {
             self.texts.share(node);
         }
+    }
+
+    /// Labels that are unique to a pod still have keys and values in common with others.
+    fn share_labels(&mut self, labels: &mut Arc<Labels>) {
+        if !self.labels.known.contains(labels) {
+            Arc::make_mut(labels).texts_mut().for_each(|text| self.texts.share(text));
+        }
+        self.labels.share(labels);
     }
 }
 

@@ -281,6 +281,18 @@ impl LabelSelector {
         }
     }
 
+    /// Means what both mean.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        match (self.0, &other.0) {
+            (Form::All(mut requirements), Form::All(more)) => {
+                requirements.extend(more.iter().cloned());
+                requirements.into()
+            }
+            _ => Self::NOTHING,
+        }
+    }
+
     /// Whether an object with these labels is meant.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matches_by(|key| labels.get(key))

@@ -1,8 +1,9 @@
-//! Strict decoding of plugin arguments.
+//! Strict decoding of plugin arguments, and how their faults are told: in the words of
+//! kube-scheduler.
 
-use framework::PluginArgs;
-use serde::Serialize;
+use framework::{PluginArgs, label_key_faults};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// Decodes arguments and refuses fields that `T`, or anything inside it, does not know.
@@ -40,4 +41,53 @@ fn unknown_field(given: &Value, known: &Value, path: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Decodes an absent value and `null` alike.
+pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// What is wrong with fields of the arguments, each fault once.
+#[derive(Default)]
+pub(crate) struct Faults(Vec<String>);
+
+impl Faults {
+    /// A fault, in full.
+    pub(crate) fn add(&mut self, fault: String) {
+        if !self.0.contains(&fault) {
+            self.0.push(fault);
+        }
+    }
+
+    /// A field cannot have this value, which is as it is printed.
+    pub(crate) fn invalid(&mut self, path: &str, value: impl std::fmt::Display, detail: &str) {
+        self.add(format!("{path}: Invalid value: {value}: {detail}"));
+    }
+
+    /// A field must be a label key.
+    pub(crate) fn check_label_name(&mut self, path: &str, name: &str) {
+        for fault in label_key_faults(name) {
+            self.invalid(path, quoted(name), &fault);
+        }
+    }
+
+    /// `checked` if there are no faults.
+    ///
+    /// # Errors
+    /// All of them in one text.
+    pub(crate) fn none_or<T>(self, checked: T) -> Result<T, String> {
+        match &self.0[..] {
+            [] => Ok(checked),
+            [fault] => Err(fault.clone()),
+            faults => Err(format!("[{}]", faults.join(", "))),
+        }
+    }
+}
+
+/// Text as Kubernetes prints it in a fault.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{text:?}")
 }

@@ -3,8 +3,9 @@
 use framework::{ExtensionPoint, Plugin, PluginArgs};
 
 use crate::{
-    default_binder, image_locality, node_affinity, node_declared_features, node_name, node_ports,
-    node_resources, node_unschedulable, priority_sort, scheduling_gates, taint_toleration,
+    default_binder, image_locality, inter_pod_affinity, node_affinity, node_declared_features,
+    node_name, node_ports, node_resources, node_unschedulable, pod_topology_spread, priority_sort,
+    scheduling_gates, taint_toleration,
 };
 
 /// Makes a plugin from its arguments.
@@ -121,12 +122,14 @@ pub static ALL: [Entry; 23] = [
     Entry {
         default_weight: 2,
         args_kind: Some("PodTopologySpreadArgs"),
-        ..Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])
+        factory: Some(pod_topology_spread::plugin),
+        ..Entry::new(pod_topology_spread::NAME, &[PreFilter, Filter, PreScore, Score])
     },
     Entry {
         default_weight: 2,
         args_kind: Some("InterPodAffinityArgs"),
-        ..Entry::new("InterPodAffinity", &[PreFilter, Filter, PreScore, Score])
+        factory: Some(inter_pod_affinity::plugin),
+        ..Entry::new(inter_pod_affinity::NAME, &[PreFilter, Filter, PreScore, Score])
     },
     Entry {
         default_weight: 2,

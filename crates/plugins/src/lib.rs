@@ -13,6 +13,8 @@
 //! | NodePorts | [`node_ports`] | PreFilter, Filter |
 //! | NodeResourcesFit | [`node_resources::fit`] | PreFilter, Filter, PreScore, Score |
 //! | NodeResourcesBalancedAllocation | [`node_resources::balanced_allocation`] | PreScore, Score |
+//! | PodTopologySpread | [`pod_topology_spread`] | PreFilter, Filter, PreScore, Score |
+//! | InterPodAffinity | [`inter_pod_affinity`] | PreFilter, Filter, PreScore, Score |
 //! | ImageLocality | [`image_locality`] | Score |
 //! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
 //! | DefaultBinder | [`default_binder`] | Bind |
@@ -35,6 +37,7 @@ pub mod default_binder;
 mod forms;
 mod hint;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_declared_features;
 pub mod node_name;
@@ -44,6 +47,7 @@ mod node_sets;
 pub mod node_unschedulable;
 mod normalize;
 pub mod not_built;
+pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod scheduling_gates;
 pub mod taint_toleration;
@@ -51,8 +55,6 @@ pub mod taint_toleration;
 use framework::{Plugin, PluginArgs, Registry};
 
 use catalogue::Entry;
-
-pub use not_built::ignored_preferences;
 
 /// A registry of every plugin in the [`catalogue`].
 pub fn registry() -> Registry {

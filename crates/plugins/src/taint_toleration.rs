@@ -51,9 +51,18 @@ fn tolerates(pod: &Pod, taint: &Taint) -> bool {
 }
 
 /// Whether none of `taints` keeps the pod off.
-fn may_run(pod: &Pod, taints: &[Taint]) -> bool {
+pub(crate) fn may_run(pod: &Pod, taints: &[Taint]) -> bool {
     let forbids = |taint: &Taint| taint.effect.forbids_scheduling();
     find_untolerated(taints, &pod.spec.tolerations, forbids).is_none()
+}
+
+/// Keeps in `nodes` those whose taints do not keep the pod off.
+pub(crate) fn retain_tolerated(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
+    for (taint, tainted) in cluster.taints() {
+        if taint.effect.forbids_scheduling() && !tolerates(pod, taint) {
+            tainted.subtract_from(nodes);
+        }
+    }
 }
 
 /// Whether a node with `taint` is worse for the pod.
@@ -95,11 +104,7 @@ impl Filter for TaintToleration {
         cluster: &Cluster,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        for (taint, tainted) in cluster.taints() {
-            if taint.effect.forbids_scheduling() && !tolerates(pod, taint) {
-                tainted.subtract_from(nodes);
-            }
-        }
+        retain_tolerated(pod, cluster, nodes);
         Ok(())
     }
 

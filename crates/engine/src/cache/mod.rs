@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use framework::{
-    Cluster, EventResource, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, Uid,
+    Cluster, EventResource, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, PodQuery, Uid,
 };
 
 use serde_json::Value;
@@ -164,6 +164,11 @@ impl Cache {
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
         self.cluster.set_object(kind, namespace, name, object)
+    }
+
+    /// Keeps the answer to `query` up to date from now on, see [`Cluster::stand`].
+    pub fn stand(&mut self, query: &PodQuery) {
+        self.cluster.stand(query);
     }
 
     /// Brings [`node_order`](Self::node_order) up to date.

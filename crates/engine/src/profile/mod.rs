@@ -11,6 +11,7 @@ use framework::{
     ActionType, Bind, ClusterEvent, EventRegistration, EventResource, ExtensionPoint, ExtraFields,
     Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
     PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, Registry, Reserve, Score,
+    StandingQueries,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -67,6 +68,8 @@ pub struct Profile {
     pub post_filter: Vec<Named<dyn PostFilter>>,
     pub pre_score: Vec<Named<dyn PreScore>>,
     pub score: Vec<ScorePlugin>,
+    /// Plugins at any point that name the pods they are going to count.
+    pub standing_queries: Vec<Named<dyn StandingQueries>>,
     pub reserve: Vec<Named<dyn Reserve>>,
     pub permit: Vec<Named<dyn Permit>>,
     pub pre_bind: Vec<Named<dyn PreBind>>,
@@ -158,6 +161,11 @@ impl Profile {
             post_filter: made(P::PostFilter).map(|p| named(p, |p| p.post_filter.clone())).collect(),
             pre_score: made(P::PreScore).map(|p| named(p, |p| p.pre_score.clone())).collect(),
             score: score.collect(),
+            standing_queries: plugins
+                .values()
+                .filter(|plugin| plugin.standing_queries.is_some())
+                .map(|plugin| named(plugin, |p| p.standing_queries.clone()))
+                .collect(),
             reserve: made(P::Reserve).map(|p| named(p, |p| p.reserve.clone())).collect(),
             permit: made(P::Permit).map(|p| named(p, |p| p.permit.clone())).collect(),
             pre_bind: made(P::PreBind).map(|p| named(p, |p| p.pre_bind.clone())).collect(),
@@ -276,7 +284,12 @@ fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
         let kind = EventResource::Custom(kind.clone());
         EventRegistration::always(ClusterEvent::new(kind, ActionType::ALL))
     });
-    plugin.events.clone().unwrap_or_else(|| any_event().chain(on_watched).collect())
+    let on_read = plugin
+        .read_kinds
+        .iter()
+        .map(|kind| EventRegistration::always(ClusterEvent::new(kind.clone(), ActionType::ALL)));
+    let every = || any_event().chain(on_watched).chain(on_read).collect();
+    plugin.events.clone().unwrap_or_else(every)
 }
 
 /// A plugin that waits for new nodes also hears of taint changes: kube-scheduler adds this to make

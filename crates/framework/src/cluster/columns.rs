@@ -92,54 +92,69 @@ pub struct ScalarAmount {
     pub requested: i64,
 }
 
-/// A scalar resource over all nodes: an array where many nodes have it, a list where few do.
-#[derive(Debug, Clone)]
-pub enum ScalarColumn {
-    /// Entries in ascending order of node id.
-    Few(Vec<(NodeIx, ScalarAmount)>),
+/// A value per node where many nodes have the default: a list where few have another, an array where
+/// many do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeColumn<T> {
+    /// Entries other than the default, in ascending order of node id.
+    Few(Vec<(NodeIx, T)>),
     /// Indexed by [`NodeIx::index`].
-    Many(Vec<ScalarAmount>),
+    Many(Vec<T>),
 }
 
-impl Default for ScalarColumn {
+/// A scalar resource over all nodes.
+pub type ScalarColumn = NodeColumn<ScalarAmount>;
+
+impl<T> Default for NodeColumn<T> {
     fn default() -> Self {
         Self::Few(Vec::new())
     }
 }
 
-impl ScalarColumn {
-    /// The amounts of `node`, zero if it has none.
+impl<T: Copy + Default + PartialEq> NodeColumn<T> {
+    /// The value of `node`, the default if it has none.
     #[inline]
-    pub fn get(&self, node: NodeIx) -> ScalarAmount {
+    pub fn get(&self, node: NodeIx) -> T {
         match self {
             Self::Few(list) => list
                 .binary_search_by_key(&node, |(id, _)| *id)
-                .map_or_else(|_| ScalarAmount::default(), |place| list[place].1),
+                .map_or_else(|_| T::default(), |place| list[place].1),
             Self::Many(column) => column.get(node.index()).copied().unwrap_or_default(),
         }
     }
 
-    pub(super) fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut ScalarAmount)) {
+    /// The nodes with another value than the default, in ascending order of id.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeIx, T)> + '_ {
+        let (list, column) = match self {
+            Self::Few(list) => (list.as_slice(), &[][..]),
+            Self::Many(column) => (&[][..], column.as_slice()),
+        };
+        let dense = column.iter().enumerate().filter(|(_, value)| **value != T::default());
+        let dense = dense.map(|(index, value)| (NodeIx::new(index), *value));
+        list.iter().copied().chain(dense)
+    }
+
+    pub(super) fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut T)) {
         match self {
             Self::Few(list) => match list.binary_search_by_key(&node, |(id, _)| *id) {
                 Ok(place) => {
                     change(&mut list[place].1);
-                    if list[place].1 == ScalarAmount::default() {
+                    if list[place].1 == T::default() {
                         list.remove(place);
                     }
                 }
                 Err(place) => {
-                    let mut amount = ScalarAmount::default();
-                    change(&mut amount);
-                    if amount != ScalarAmount::default() {
-                        list.insert(place, (node, amount));
+                    let mut value = T::default();
+                    change(&mut value);
+                    if value != T::default() {
+                        list.insert(place, (node, value));
                         self.widen();
                     }
                 }
             },
             Self::Many(column) => {
                 if column.len() <= node.index() {
-                    column.resize(node.index() + 1, ScalarAmount::default());
+                    column.resize(node.index() + 1, T::default());
                 }
                 change(&mut column[node.index()]);
             }
@@ -153,9 +168,9 @@ impl ScalarColumn {
         if list.len() < 64 || list.len() * 4 < highest {
             return;
         }
-        let mut column = vec![ScalarAmount::default(); highest + 1];
-        for (node, amount) in list.drain(..) {
-            column[node.index()] = amount;
+        let mut column = vec![T::default(); highest + 1];
+        for (node, value) in list.drain(..) {
+            column[node.index()] = value;
         }
         *self = Self::Many(column);
     }

@@ -1,21 +1,36 @@
-//! Node labels: strings once, ids in the rows, sets of nodes per value.
+//! Node labels: strings once, a column of value ids per key, sets of nodes per value.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::{NodeIx, Posting};
+use super::{NodeColumn, NodeIx, Posting};
 use crate::{Labels, NodeBits};
 
 /// A label key that some node carries or carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct KeyId(u32);
 
-/// A value among those of its key; reused when no node carries it any more.
+/// A value among those of its label key: a topology domain, where the key is a topology key. Used
+/// again when no node carries it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ValueId(u32);
+pub struct DomainIx(NonZeroU32);
 
-/// The labels of one row, by ascending key id.
-pub(super) type RowLabels = Box<[(KeyId, ValueId)]>;
+impl DomainIx {
+    fn new(index: usize) -> Self {
+        let id = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
+        Self(id.expect("fewer than 2^32 values of a label"))
+    }
+
+    /// The index into arrays of [`Topology::len`] entries.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// The keys of the labels of one row.
+pub(super) type RowLabels = Box<[KeyId]>;
 
 /// Every label of every node.
 #[derive(Debug, Clone, Default)]
@@ -27,10 +42,11 @@ pub(super) struct LabelIndex {
 #[derive(Debug, Clone)]
 struct Key {
     text: Arc<str>,
-    ids: HashMap<Arc<str>, ValueId>,
+    ids: HashMap<Arc<str>, DomainIx>,
     values: Vec<Value>,
-    free: Vec<ValueId>,
+    free: Vec<DomainIx>,
     present: Posting,
+    column: NodeColumn<Option<DomainIx>>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,22 +55,75 @@ struct Value {
     nodes: Posting,
 }
 
+/// The nodes by their value of one label key.
+#[derive(Debug, Clone, Copy)]
+pub struct Topology<'a>(&'a Key);
+
+impl<'a> Topology<'a> {
+    /// The label key.
+    pub fn key(&self) -> &'a Arc<str> {
+        &self.0.text
+    }
+
+    /// One more than the highest index of any domain.
+    #[expect(clippy::len_without_is_empty, reason = "a length for arrays, not a number of domains")]
+    pub fn len(&self) -> usize {
+        self.0.values.len()
+    }
+
+    /// The domain of `node`, if it carries the label.
+    #[inline]
+    pub fn domain_of(&self, node: NodeIx) -> Option<DomainIx> {
+        self.0.column.get(node)
+    }
+
+    /// The domain of each node.
+    pub fn column(&self) -> &'a NodeColumn<Option<DomainIx>> {
+        &self.0.column
+    }
+
+    /// The domain called `value`, if some node is in it.
+    pub fn domain_named(&self, value: &str) -> Option<DomainIx> {
+        self.0.ids.get(value).copied()
+    }
+
+    /// The value of the label in a domain.
+    pub fn value(&self, domain: DomainIx) -> &'a Arc<str> {
+        &self.0.values[domain.index()].text
+    }
+
+    /// The nodes of a domain.
+    pub fn nodes(&self, domain: DomainIx) -> &'a Posting {
+        &self.0.values[domain.index()].nodes
+    }
+
+    /// The domains that some node is in, in ascending order of index.
+    pub fn domains(&self) -> impl Iterator<Item = DomainIx> + use<'a> {
+        let values = self.0.values.iter().enumerate();
+        values.filter(|(_, value)| !value.nodes.is_empty()).map(|(index, _)| DomainIx::new(index))
+    }
+
+    /// Nodes that carry the label.
+    pub fn present(&self) -> &'a Posting {
+        &self.0.present
+    }
+}
+
 impl LabelIndex {
     pub(super) fn insert(&mut self, node: NodeIx, labels: &Labels) -> RowLabels {
-        let mut row: Vec<_> = labels
+        labels
             .iter()
             .map(|(key, value)| {
                 let id = self.key_id(key);
-                (id, self.keys[id.0 as usize].insert(node, value))
+                self.keys[id.0 as usize].insert(node, value);
+                id
             })
-            .collect();
-        row.sort_unstable();
-        row.into()
+            .collect()
     }
 
-    pub(super) fn remove(&mut self, node: NodeIx, row: &[(KeyId, ValueId)]) {
-        for (key, value) in row {
-            self.keys[key.0 as usize].remove(node, *value);
+    pub(super) fn remove(&mut self, node: NodeIx, row: &[KeyId]) {
+        for key in row {
+            self.keys[key.0 as usize].remove(node);
         }
     }
 
@@ -71,6 +140,7 @@ impl LabelIndex {
             values: Vec::new(),
             free: Vec::new(),
             present: Posting::default(),
+            column: NodeColumn::default(),
         });
         id
     }
@@ -79,20 +149,25 @@ impl LabelIndex {
         self.ids.get(text).map(|id| &self.keys[id.0 as usize])
     }
 
-    /// The value of `key` in `row`.
-    pub(super) fn get(&self, row: &[(KeyId, ValueId)], key: &str) -> Option<&Arc<str>> {
-        let id = self.ids.get(key)?;
-        let place = row.binary_search_by_key(id, |(key, _)| *key).ok()?;
-        Some(&self.keys[id.0 as usize].values[row[place].1.0 as usize].text)
+    /// The nodes by their value of `key`.
+    pub(super) fn topology(&self, key: &str) -> Option<Topology<'_>> {
+        self.key(key).map(Topology)
+    }
+
+    /// The value of `key` on `node`.
+    pub(super) fn get(&self, node: NodeIx, key: &str) -> Option<&Arc<str>> {
+        let key = self.key(key)?;
+        key.column.get(node).map(|value| &key.values[value.index()].text)
     }
 
     pub(super) fn pairs<'a>(
         &'a self,
-        row: &'a [(KeyId, ValueId)],
+        node: NodeIx,
+        row: &'a [KeyId],
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)> {
-        row.iter().map(|(key, value)| {
+        row.iter().filter_map(move |key| {
             let key = &self.keys[key.0 as usize];
-            (&key.text, &key.values[value.0 as usize].text)
+            key.column.get(node).map(|value| (&key.text, &key.values[value.index()].text))
         })
     }
 
@@ -104,7 +179,7 @@ impl LabelIndex {
     /// Nodes that carry `key` with exactly `value`.
     pub(super) fn with_value(&self, key: &str, value: &str) -> Option<&Posting> {
         let key = self.key(key)?;
-        key.ids.get(value).map(|id| &key.values[id.0 as usize].nodes)
+        key.ids.get(value).map(|id| &key.values[id.index()].nodes)
     }
 
     /// Adds to `bits` the nodes whose value of `key` passes `wanted`.
@@ -122,40 +197,85 @@ impl LabelIndex {
 }
 
 impl Key {
-    fn insert(&mut self, node: NodeIx, text: &str) -> ValueId {
-        self.present.insert(node);
+    fn insert(&mut self, node: NodeIx, text: &str) {
         let id = match self.ids.get(text) {
             Some(id) => *id,
             None => self.new_value(text.into()),
         };
-        self.values[id.0 as usize].nodes.insert(node);
-        id
+        self.present.insert(node);
+        self.values[id.index()].nodes.insert(node);
+        self.column.change(node, |value| *value = Some(id));
     }
 
-    fn new_value(&mut self, text: Arc<str>) -> ValueId {
+    fn new_value(&mut self, text: Arc<str>) -> DomainIx {
         let value = Value { text: text.clone(), nodes: Posting::default() };
         let id = match self.free.pop() {
             Some(id) => {
-                self.values[id.0 as usize] = value;
+                self.values[id.index()] = value;
                 id
             }
             None => {
                 self.values.push(value);
-                let place = self.values.len() - 1;
-                ValueId(u32::try_from(place).expect("fewer than 2^32 values of a label"))
+                DomainIx::new(self.values.len() - 1)
             }
         };
         self.ids.insert(text, id);
         id
     }
 
-    fn remove(&mut self, node: NodeIx, id: ValueId) {
+    fn remove(&mut self, node: NodeIx) {
+        let Some(id) = self.column.get(node) else { return };
+        self.column.change(node, |value| *value = None);
         self.present.remove(node);
-        let value = &mut self.values[id.0 as usize];
+        let value = &mut self.values[id.index()];
         value.nodes.remove(node);
         if value.nodes.is_empty() {
             self.ids.remove(&value.text);
             self.free.push(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cluster;
+    use crate::testing::node;
+
+    #[test]
+    fn domains_are_numbered_densely_and_numbers_are_used_again() {
+        let mut cluster = Cluster::default();
+        for number in 0..1000 {
+            let node = node("n").label("rack", &format!("r{number}"));
+            cluster.set_node(&node.build());
+        }
+        cluster.set_node(&node("m").label("rack", "r999").build());
+        cluster.set_node(&node("o").label("rack", "other").build());
+        cluster.set_node(&node("p").build());
+        let topology = cluster.topology("rack").unwrap();
+        assert_eq!(topology.len(), 2);
+        let domain_of = |name| topology.domain_of(cluster.node_named(name).unwrap());
+        let domain = domain_of("n").unwrap();
+        assert_eq!(domain_of("m"), Some(domain));
+        assert_ne!(domain_of("o"), Some(domain));
+        assert_eq!(domain_of("p"), None);
+        assert_eq!((&**topology.value(domain), topology.nodes(domain).len()), ("r999", 2));
+        assert_eq!(topology.domain_named("r999"), Some(domain));
+        assert_eq!(topology.domain_named("r0"), None);
+        assert_eq!((topology.domains().count(), topology.present().len()), (2, 3));
+    }
+
+    #[test]
+    fn a_ghost_is_in_no_domain() {
+        let mut cluster = Cluster::default();
+        let ix = cluster.set_node(&node("n").label("rack", "r").build());
+        cluster.place_pod(Arc::new(crate::testing::pod("p").build()), "n");
+        cluster.remove_node("n");
+        let topology = cluster.topology("rack").unwrap();
+        assert_eq!((topology.domain_of(ix), topology.domains().count()), (None, 0));
+        cluster.set_node(&node("n").label("rack", &"long".repeat(100)).build());
+        let topology = cluster.topology("rack").unwrap();
+        let domain = topology.domain_of(ix).unwrap();
+        assert_eq!(topology.value(domain).len(), 400);
     }
 }

@@ -7,28 +7,43 @@
 //! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
 //! pods but is in no set and no list of nodes, until the node appears.
 
+mod classes;
 mod columns;
 mod images;
 mod labels;
 mod pods;
 mod posting;
+mod queries;
+mod related;
+mod selector_index;
+mod slab;
+mod terms;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use self::columns::{CpuMemoryColumns, ResourceColumns, ScalarAmount, ScalarColumn};
+pub use self::columns::{
+    CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
+};
 pub use self::images::ImageState;
+pub use self::labels::{DomainIx, Topology};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
+pub use self::queries::PodCount;
+pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
+use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::images::{ImageId, ImageIndex};
 use self::labels::{LabelIndex, RowLabels};
 use self::pods::Pods;
+use self::queries::Queries;
+use self::related::Related;
+use self::terms::Terms;
 use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint};
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
@@ -89,7 +104,10 @@ pub struct Cluster {
     ports: BTreeMap<(Protocol, i32), Posting>,
     images: ImageIndex,
     pods: Pods,
-    with_required_anti_affinity: BTreeSet<PodIx>,
+    classes: Classes,
+    queries: Queries,
+    terms: Terms,
+    related: Related,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
@@ -200,6 +218,11 @@ impl Cluster {
         self.labels.with_value(key, value)
     }
 
+    /// The nodes by their value of the label `key`, if any node carries or carried it.
+    pub fn topology(&self, key: &str) -> Option<Topology<'_>> {
+        self.labels.topology(key)
+    }
+
     /// Adds to `bits` the nodes whose value of the label `key` passes `wanted`. Costs one call per
     /// distinct value.
     pub fn union_labelled_into(
@@ -229,11 +252,6 @@ impl Cluster {
         self.pods.get(pod)
     }
 
-    /// Placed pods that have a required anti-affinity term.
-    pub fn pods_with_required_anti_affinity(&self) -> impl Iterator<Item = &PlacedPod> {
-        self.with_required_anti_affinity.iter().map(|pod| self.pods.get(*pod))
-    }
-
     /// The objects of a kind that some plugin watches, by namespace and name.
     pub fn objects(&self, kind: &EventResource) -> impl Iterator<Item = &Arc<Value>> {
         self.objects.get(kind).into_iter().flat_map(BTreeMap::values)
@@ -257,7 +275,11 @@ impl Cluster {
             .collect();
         Node {
             name: row.name.clone(),
-            labels: self.labels.pairs(&row.labels).map(|(k, v)| (k.clone(), v.clone())).collect(),
+            labels: self
+                .labels
+                .pairs(node, &row.labels)
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect(),
             taints: row.taints.clone(),
             unschedulable: self.unschedulable.contains(node),
             allocatable,
@@ -323,14 +345,36 @@ impl Cluster {
         for port in &pod.spec.host_ports {
             self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
         }
-        let anti_affine = pod.spec.has_required_anti_affinity();
+        self.terms.add(&pod, ix);
         let pods = &mut self.rows[ix.index()].pods;
-        let placed = self.pods.insert(PlacedPod { pod, node: ix, slot: pods.len() });
+        let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
+        let membership = Membership::default();
+        let placed = self.pods.insert(PlacedPod { pod, node: ix, slot, membership });
         pods.push(placed);
-        if anti_affine {
-            self.with_required_anti_affinity.insert(placed);
-        }
+        self.enrol(placed);
         placed
+    }
+
+    /// Makes a placed pod one of those that have its labels.
+    fn enrol(&mut self, ix: PodIx) {
+        let placed = self.pods.get_mut(ix);
+        let (class, is_new) = self.classes.intern(&placed.pod.key.namespace, &placed.pod.labels);
+        if is_new {
+            let queries = self.queries.meaning(self.classes.get(class)).collect();
+            self.classes.get_mut(class).queries = queries;
+        }
+        placed.membership = self.classes.add(class, ix);
+        let queries = &self.classes.get(class).queries;
+        self.queries.count_in(queries, &placed.pod, placed.node);
+    }
+
+    /// Undoes [`enrol`](Self::enrol) for a pod that has been taken out.
+    fn dismiss(&mut self, placed: &PlacedPod) {
+        let queries = &self.classes.get(placed.membership.class).queries;
+        self.queries.count_out(queries, &placed.pod, placed.node);
+        if let Some(moved) = self.classes.remove(placed.membership) {
+            self.pods.get_mut(moved).membership = placed.membership;
+        }
     }
 
     /// Takes a placed pod off its node.
@@ -339,13 +383,14 @@ impl Cluster {
     /// The id is none of this cluster.
     pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
         let placed = self.pods.remove(pod);
-        self.with_required_anti_affinity.remove(&pod);
         self.touch(placed.node);
         let pods = &mut self.rows[placed.node.index()].pods;
-        pods.swap_remove(placed.slot);
-        if let Some(moved) = pods.get(placed.slot) {
+        pods.swap_remove(placed.slot as usize);
+        if let Some(moved) = pods.get(placed.slot as usize) {
             self.pods.get_mut(*moved).slot = placed.slot;
         }
+        self.dismiss(&placed);
+        self.terms.remove(&placed.pod, placed.node);
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -362,6 +407,7 @@ impl Cluster {
         name: &str,
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
+        self.related.set(kind, namespace, name, object.as_deref());
         let key = (namespace.into(), name.into());
         let objects = self.objects.entry(kind.clone()).or_default();
         match object {
@@ -497,11 +543,11 @@ impl Cluster {
     }
 
     fn label(&self, ix: NodeIx, key: &str) -> Option<&str> {
-        self.labels.get(&self.row(ix).labels, key).map(AsRef::as_ref)
+        self.labels.get(ix, key).map(AsRef::as_ref)
     }
 
     fn labels_of(&self, ix: NodeIx) -> Labels {
-        let pairs = self.labels.pairs(&self.row(ix).labels);
+        let pairs = self.labels.pairs(ix, &self.row(ix).labels);
         pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }

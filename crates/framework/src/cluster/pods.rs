@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::NodeIx;
+use super::classes::Membership;
+use super::slab::Slab;
 use crate::Pod;
 
 /// The dense id of a placed pod. Ids of pods that are gone are used again.
@@ -17,48 +19,36 @@ pub struct PlacedPod {
     /// The node it is on.
     pub node: NodeIx,
     /// Its place in the list of the node.
-    pub(super) slot: usize,
+    pub(super) slot: u32,
+    /// Its place among the pods of its labels.
+    pub(super) membership: Membership,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pods {
-    table: Vec<Option<PlacedPod>>,
-    free: Vec<PodIx>,
-}
+pub(super) struct Pods(Slab<PlacedPod>);
 
 impl Pods {
     pub(super) const fn len(&self) -> usize {
-        self.table.len() - self.free.len()
+        self.0.len()
     }
 
     pub(super) fn insert(&mut self, pod: PlacedPod) -> PodIx {
-        match self.free.pop() {
-            Some(ix) => {
-                self.table[ix.0 as usize] = Some(pod);
-                ix
-            }
-            None => {
-                self.table.push(Some(pod));
-                PodIx(u32::try_from(self.table.len() - 1).expect("fewer than 2^32 pods"))
-            }
-        }
+        PodIx(self.0.insert(pod))
     }
 
     pub(super) fn remove(&mut self, ix: PodIx) -> PlacedPod {
-        let placed = self.table[ix.0 as usize].take().expect("an id of a placed pod");
-        self.free.push(ix);
-        placed
+        self.0.remove(ix.0)
     }
 
     pub(super) fn get(&self, ix: PodIx) -> &PlacedPod {
-        self.table[ix.0 as usize].as_ref().expect("an id of a placed pod")
+        self.0.get(ix.0)
     }
 
     pub(super) fn get_mut(&mut self, ix: PodIx) -> &mut PlacedPod {
-        self.table[ix.0 as usize].as_mut().expect("an id of a placed pod")
+        self.0.get_mut(ix.0)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PlacedPod> {
-        self.table.iter().flatten()
+        self.0.iter().map(|(_, pod)| pod)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use framework::{PluginArgs, label_key_faults};
-use serde::{Deserialize, Deserializer, Serialize};
+use framework::PluginArgs;
+use serde::{Deserialize, Serialize};
 
-use crate::args::decode_strictly;
+use crate::args::{Faults, decode_strictly, null_as_default, quoted};
 
 /// `NodeResourcesFitArgs`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -202,47 +202,6 @@ fn fill_in_resources(resources: &mut Vec<ResourceSpec>) {
             resource.weight = 1;
         }
     }
-}
-
-fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// What is wrong with fields of the arguments, each fault once.
-#[derive(Default)]
-struct Faults(Vec<String>);
-
-impl Faults {
-    fn add(&mut self, fault: String) {
-        if !self.0.contains(&fault) {
-            self.0.push(fault);
-        }
-    }
-
-    fn invalid(&mut self, path: &str, value: impl std::fmt::Display, detail: &str) {
-        self.add(format!("{path}: Invalid value: {value}: {detail}"));
-    }
-
-    fn check_label_name(&mut self, path: &str, name: &str) {
-        for fault in label_key_faults(name) {
-            self.invalid(path, quoted(name), &fault);
-        }
-    }
-
-    /// `checked` if there are no faults, else all of them in one text.
-    fn none_or<T>(self, checked: T) -> Result<T, String> {
-        match &self.0[..] {
-            [] => Ok(checked),
-            [fault] => Err(fault.clone()),
-            faults => Err(format!("[{}]", faults.join(", "))),
-        }
-    }
-}
-
-fn quoted(text: &str) -> String {
-    format!("{text:?}")
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+mod histories;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -146,6 +148,16 @@ fn pods_of_a_missing_node_count_when_it_comes_back() {
     assert!(cluster.remove_node("n1") && !cluster.remove_node("n1"));
     let ix = cluster.set_node(&node("n1").build());
     assert_eq!(cluster.node(ix).pod_count(), 1);
+}
+
+#[test]
+fn the_row_of_a_ghost_is_used_again() {
+    let mut cluster = Cluster::default();
+    for number in 0..100 {
+        let placed = cluster.place_pod(Arc::new(pod("p").build()), &format!("n{number}"));
+        cluster.remove_pod(placed);
+    }
+    assert_eq!((cluster.table_len(), cluster.pod_count()), (1, 0));
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! What relates pods to one another beside their labels: their namespaces, and the Services and
+//! controllers that select them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Cluster;
+use super::selector_index::SelectorIndex;
+use crate::{ControllerKind, EventResource, LabelSelector, Labels, Pod, api};
+
+/// Namespaces, Services and controllers, as far as pods are related by them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Related {
+    namespaces: BTreeMap<Arc<str>, Labels>,
+    no_labels: Labels,
+    services: HashMap<Name, LabelSelector>,
+    by_selector: SelectorIndex<Name>,
+    controllers: HashMap<(ControllerKind, Name), LabelSelector>,
+}
+
+/// Namespace and name.
+type Name = Arc<(Arc<str>, Arc<str>)>;
+
+impl Related {
+    /// Takes in an object of any kind.
+    pub(super) fn set(
+        &mut self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+        object: Option<&Value>,
+    ) {
+        let controller = match kind {
+            EventResource::Namespace => return self.set_namespace(name, object),
+            EventResource::Service => return self.set_service(namespace, name, object),
+            EventResource::ReplicationController => ControllerKind::ReplicationController,
+            EventResource::ReplicaSet => ControllerKind::ReplicaSet,
+            EventResource::StatefulSet => ControllerKind::StatefulSet,
+            _ => return,
+        };
+        let key = (controller, Name::new((namespace.into(), name.into())));
+        match object.and_then(|object| selector_of(controller, object)) {
+            Some(selector) => self.controllers.insert(key, selector),
+            None => self.controllers.remove(&key),
+        };
+    }
+
+    fn set_namespace(&mut self, name: &str, object: Option<&Value>) {
+        match object {
+            Some(object) => {
+                let labels: Option<BTreeMap<String, String>> = read(&object["metadata"]["labels"]);
+                let labels = Labels::from(&labels.unwrap_or_default());
+                self.namespaces.insert(name.into(), labels);
+            }
+            None => drop(self.namespaces.remove(name)),
+        }
+    }
+
+    fn set_service(&mut self, namespace: &str, name: &str, object: Option<&Value>) {
+        let name = Name::new((namespace.into(), name.into()));
+        let within = std::slice::from_ref(&name.0);
+        if let Some(old) = self.services.remove(&name) {
+            self.by_selector.remove(Some(within), &old, name.clone());
+        }
+        if let Some(selector) = object.and_then(|object| read(&object["spec"]["selector"])) {
+            let selector = LabelSelector::from_set(&selector);
+            self.by_selector.insert(Some(within), &selector, name.clone());
+            self.services.insert(name, selector);
+        }
+    }
+}
+
+/// The selector of a controller; one that cannot be read selects nothing of its own.
+fn selector_of(kind: ControllerKind, object: &Value) -> Option<LabelSelector> {
+    let selector = &object["spec"]["selector"];
+    if kind == ControllerKind::ReplicationController {
+        return read(selector).map(|set| LabelSelector::from_set(&set));
+    }
+    let selector: api::LabelSelector = read(selector)?;
+    LabelSelector::compile(Some(&selector)).ok()
+}
+
+/// `None` also for what is not of the shape of `T`.
+fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Option<T> {
+    Option::deserialize(value).ok().flatten()
+}
+
+impl Cluster {
+    /// The labels of a namespace; none if it is not known.
+    pub fn namespace_labels(&self, namespace: &str) -> &Labels {
+        self.related.namespaces.get(namespace).unwrap_or(&self.related.no_labels)
+    }
+
+    /// All namespaces that are known, by name.
+    pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, &Labels)> {
+        self.related.namespaces.iter()
+    }
+
+    /// The selectors of the Services that select `pod`, by name of the Service. A Service without a
+    /// selector selects no pod.
+    pub fn services_selecting(&self, pod: &Pod) -> Vec<&LabelSelector> {
+        let related = &self.related;
+        let mut names: Vec<Name> =
+            related.by_selector.may_mean(&pod.key.namespace, &pod.labels).collect();
+        names.sort_unstable();
+        let selectors = names.iter().filter_map(|name| related.services.get(name));
+        selectors.filter(|selector| selector.matches(&pod.labels)).collect()
+    }
+
+    /// The selector of the controller of `pod`, if both are known.
+    pub fn controller_selector(&self, pod: &Pod) -> Option<(ControllerKind, &LabelSelector)> {
+        let controller = pod.controller.as_ref()?;
+        let name = Name::new((pod.key.namespace.clone(), controller.name.clone()));
+        let selector = self.related.controllers.get(&(controller.kind, name))?;
+        Some((controller.kind, selector))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{PodBuilder, pod};
+
+    fn set(cluster: &mut Cluster, kind: EventResource, name: &str, selector: Value) {
+        let object = Arc::new(json!({ "spec": { "selector": selector } }));
+        cluster.set_object(&kind, "default", name, Some(object));
+    }
+
+    fn owned(kind: &str, name: &str) -> PodBuilder {
+        let api_version = if kind == "ReplicationController" { "v1" } else { "apps/v1" };
+        pod("p").label("app", "web").with(|pod| {
+            pod.metadata.owner_references = vec![api::OwnerReference {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                controller: true,
+            }];
+        })
+    }
+
+    fn services(cluster: &Cluster, pod: PodBuilder) -> Vec<String> {
+        let pod = pod.build();
+        cluster.services_selecting(&pod).into_iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn services_select_by_equality_and_come_by_name() {
+        let mut cluster = Cluster::default();
+        let too_long = "x".repeat(64);
+        for (name, selector) in [
+            ("z", json!({ "app": "web" })),
+            ("b", json!({ "app": "db" })),
+            ("a", json!({ "tier": "front", "app": "web" })),
+            ("everything", json!({})),
+            ("nothing", json!(null)),
+            ("text", json!("app=web")),
+            ("number", json!({ "app": 7 })),
+            ("long", json!({ "app": too_long })),
+        ] {
+            set(&mut cluster, EventResource::Service, name, selector);
+        }
+        let web = || pod("p").label("app", "web");
+        assert_eq!(services(&cluster, web()), ["", "app=web"]);
+        assert_eq!(
+            services(&cluster, web().label("tier", "front")),
+            ["app=web,tier=front", "", "app=web"]
+        );
+        assert_eq!(services(&cluster, pod("p").label("app", &too_long)).len(), 2);
+        assert_eq!(services(&cluster, web().namespace("other")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_service_that_is_replaced_or_gone_leaves_nothing_behind() {
+        let mut cluster = Cluster::default();
+        let web = || pod("p").label("app", "web");
+        let db = || pod("p").label("app", "db");
+        set(&mut cluster, EventResource::Service, "s", json!({ "app": "web" }));
+        set(&mut cluster, EventResource::Service, "s", json!({ "app": "db" }));
+        assert_eq!((services(&cluster, web()).len(), services(&cluster, db()).len()), (0, 1));
+        set(&mut cluster, EventResource::Service, "s", json!(0));
+        assert_eq!(services(&cluster, db()).len(), 0);
+        set(&mut cluster, EventResource::Service, "s", json!({ "app": "web" }));
+        cluster.set_object(&EventResource::Service, "default", "s", None);
+        assert_eq!(services(&cluster, web()).len(), 0);
+    }
+
+    #[test]
+    fn controllers_are_known_by_kind_and_name() {
+        let set_selector = || json!({ "matchLabels": { "app": "web" } });
+        let too_long = json!({ "matchLabels": { "app": "x".repeat(64) } });
+        let operator = json!({ "matchExpressions": [{ "key": "app", "operator": "Like" }] });
+        for (kind, resource, selector, expected) in [
+            ("ReplicaSet", EventResource::ReplicaSet, set_selector(), Some("app=web")),
+            ("StatefulSet", EventResource::StatefulSet, set_selector(), Some("app=web")),
+            ("ReplicaSet", EventResource::StatefulSet, set_selector(), None),
+            ("ReplicaSet", EventResource::ReplicaSet, json!({}), Some("")),
+            ("ReplicaSet", EventResource::ReplicaSet, json!(null), None),
+            ("ReplicaSet", EventResource::ReplicaSet, json!("app=web"), None),
+            ("ReplicaSet", EventResource::ReplicaSet, json!({ "matchLabels": ["app"] }), None),
+            ("ReplicaSet", EventResource::ReplicaSet, too_long, None),
+            ("ReplicaSet", EventResource::ReplicaSet, operator, None),
+            (
+                "ReplicationController",
+                EventResource::ReplicationController,
+                json!({ "app": "web" }),
+                Some("app=web"),
+            ),
+            ("Job", EventResource::ReplicaSet, set_selector(), None),
+        ] {
+            let mut cluster = Cluster::default();
+            let case = format!("{kind} {resource:?} {selector}");
+            set(&mut cluster, resource.clone(), "c", selector);
+            let pod = owned(kind, "c").build();
+            let found = cluster.controller_selector(&pod).map(|(_, selector)| selector.to_string());
+            assert_eq!(found.as_deref(), expected, "{case}");
+            let other = owned(kind, "d").build();
+            assert_eq!(cluster.controller_selector(&other), None, "{case}");
+            cluster.set_object(&resource, "default", "c", None);
+            assert_eq!(cluster.controller_selector(&pod), None, "{case}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The affinity terms of the pod to schedule, and what they mean.
+
+use framework::{
+    Cluster, Labels, Namespaces, Pod, PodAffinity, PodAffinityTerm, PodQuery, SelectorError,
+    WeightedPodAffinityTerm,
+};
+
+/// The affinity terms of a pod, by category.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub(super) required_affinity: &'a [PodAffinityTerm],
+    pub(super) required_anti_affinity: &'a [PodAffinityTerm],
+    pub(super) preferred_affinity: &'a [WeightedPodAffinityTerm],
+    pub(super) preferred_anti_affinity: &'a [WeightedPodAffinityTerm],
+}
+
+impl<'a> Terms<'a> {
+    /// The terms of a pod. A category with a malformed term has none.
+    pub(super) fn of(pod: &'a Pod) -> Self {
+        let (affinity, anti_affinity) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
+        Self {
+            required_affinity: required(affinity).unwrap_or_default(),
+            required_anti_affinity: required(anti_affinity).unwrap_or_default(),
+            preferred_affinity: preferred(affinity).unwrap_or_default(),
+            preferred_anti_affinity: preferred(anti_affinity).unwrap_or_default(),
+        }
+    }
+
+    /// The terms of a pod.
+    ///
+    /// # Errors
+    /// The first malformed term of each category.
+    pub(super) fn parse(pod: &'a Pod) -> Result<Self, String> {
+        let (affinity, anti_affinity) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
+        let faults = [
+            ("requiredAffinityTerms", required(affinity).err()),
+            ("requiredAntiAffinityTerms", required(anti_affinity).err()),
+            ("preferredAffinityTerms", preferred(affinity).err()),
+            ("preferredAntiAffinityTerms", preferred(anti_affinity).err()),
+        ];
+        let faults = faults.into_iter().filter_map(|(category, fault)| Some((category, fault?)));
+        let texts: Vec<String> =
+            faults.map(|(category, fault)| format!("{category}: {fault}")).collect();
+        match &texts[..] {
+            [] => Ok(Self::of(pod)),
+            [one] => Err(format!("parsing pod: {one}")),
+            several => Err(format!("parsing pod: [{}]", several.join(", "))),
+        }
+    }
+
+    /// The required terms of a pod; the preferred ones may be malformed.
+    ///
+    /// # Errors
+    /// The first malformed term.
+    pub(super) fn parse_required(pod: &'a Pod) -> Result<Self, String> {
+        let (affinity, anti_affinity) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
+        required(affinity).and(required(anti_affinity)).map_err(ToString::to_string)?;
+        Ok(Self::of(pod))
+    }
+
+    /// The preferred terms, anti-affinity with negative weights.
+    pub(super) fn preferred(self) -> impl Iterator<Item = (&'a PodAffinityTerm, i64)> {
+        let near = self.preferred_affinity.iter().map(|own| (&own.term, i64::from(own.weight)));
+        let far = self.preferred_anti_affinity.iter();
+        near.chain(far.map(|own| (&own.term, -i64::from(own.weight))))
+    }
+}
+
+fn required(affinity: &Option<PodAffinity>) -> Result<&[PodAffinityTerm], &SelectorError> {
+    affinity.as_ref().map_or(Ok(&[]), |affinity| affinity.required.as_deref())
+}
+
+fn preferred(affinity: &Option<PodAffinity>) -> Result<&[WeightedPodAffinityTerm], &SelectorError> {
+    affinity.as_ref().map_or(Ok(&[]), |affinity| affinity.preferred.as_deref())
+}
+
+/// Whether a term of the pod to schedule is about pods of `namespace`, which carries `labels`.
+///
+/// kube-scheduler 1.36 resolves namespace selectors to names, but goes on asking them, now without
+/// any labels: one that means a namespace without labels means every namespace.
+pub(super) fn covers(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> bool {
+    term.namespaces.iter().any(|own| **own == *namespace)
+        || term.namespace_selector.matches(labels)
+        || covers_all(term)
+}
+
+fn covers_all(term: &PodAffinityTerm) -> bool {
+    term.namespace_selector.matches(&Labels::default())
+}
+
+/// Whether a term of the pod to schedule means `other`.
+pub(super) fn means(term: &PodAffinityTerm, other: &Pod, cluster: &Cluster) -> bool {
+    let namespace = &other.key.namespace;
+    term.selector.matches(&other.labels)
+        && covers(term, namespace, cluster.namespace_labels(namespace))
+}
+
+/// Whether there are terms and all of them mean `other`.
+pub(super) fn all_mean(terms: &[PodAffinityTerm], other: &Pod, cluster: &Cluster) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| means(term, other, cluster))
+}
+
+/// The pods that a term of the pod to schedule [`means`].
+pub(super) fn query(term: &PodAffinityTerm, cluster: &Cluster) -> PodQuery {
+    PodQuery { namespaces: namespaces(term, cluster), selector: term.selector.clone() }
+}
+
+fn namespaces(term: &PodAffinityTerm, cluster: &Cluster) -> Namespaces {
+    if covers_all(term) {
+        return Namespaces::All;
+    }
+    let listed = term.namespaces.iter();
+    if term.namespace_selector.is_nothing() {
+        return Namespaces::these(listed.cloned());
+    }
+    let selected =
+        cluster.namespaces().filter(|(_, labels)| term.namespace_selector.matches(labels));
+    Namespaces::these(listed.chain(selected.map(|(name, _)| name)).cloned())
+}
+
+/// The pods that [all terms mean](all_mean); `None` without any term.
+pub(super) fn query_of_all(terms: &[PodAffinityTerm], cluster: &Cluster) -> Option<PodQuery> {
+    let queries = terms.iter().map(|term| query(term, cluster));
+    queries.reduce(|all, next| all.and(&next))
+}

@@ -1,0 +1,285 @@
+//! The filter, rule by rule.
+
+use std::sync::Arc;
+
+use framework::testing::{PodBuilder, cluster, node, pod};
+use framework::{Cluster, Code, CycleState, EventResource, Node, Overlay, Pod, Status};
+
+use super::*;
+
+const AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+const EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// n1 and n2 in zone a, n3 in zone b, n4 in none.
+fn nodes() -> [Node; 4] {
+    [node("n1").zone("a"), node("n2").zone("a"), node("n3").zone("b"), node("n4")]
+        .map(|node| node.build())
+}
+
+fn app(name: &str) -> PodBuilder {
+    pod(name).label("app", name)
+}
+
+fn with(pods: impl IntoIterator<Item = PodBuilder>) -> Cluster {
+    cluster(nodes(), pods.into_iter().map(PodBuilder::build))
+}
+
+fn add_namespace(cluster: &mut Cluster, name: &str, env: &str) {
+    let namespace = json!({"metadata": {"name": name, "labels": {"env": env}}});
+    cluster.set_object(&EventResource::Namespace, "", name, Some(Arc::new(namespace)));
+}
+
+/// Why n1 to n4 cannot take the pod, in that order; empty for those that can.
+fn reasons(cluster: &Cluster, pod: PodBuilder) -> Vec<String> {
+    let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
+    let pre_filter = plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, cluster);
+    let skipped = pre_filter.is_err_and(|status| status.is_skip());
+    let filter = plugin.filter.unwrap();
+    let nodes = ["n1", "n2", "n3", "n4"].map(|name| cluster.node_named(name).unwrap());
+    let verdict = |node| filter.filter(&state, &pod, &cluster.node(node));
+    nodes.map(|node| if skipped { String::new() } else { verdict(node).message() }).into()
+}
+
+#[test]
+fn a_pod_goes_where_its_terms_let_it() {
+    let web_on = |node: &str| app("web").on(node);
+    let db_on = |node: &str| app("db").on(node);
+    let rows: [(&str, Vec<PodBuilder>, PodBuilder, [&str; 4]); 12] = [
+        ("nothing is asked", vec![web_on("n1")], app("p"), [""; 4]),
+        (
+            "near a pod of its zone",
+            vec![db_on("n1")],
+            app("p").near(on_app("db", ZONE)),
+            ["", "", AFFINITY, AFFINITY],
+        ),
+        (
+            "near a pod on its node",
+            vec![db_on("n1")],
+            app("p").near(on_app("db", HOST)),
+            ["", AFFINITY, AFFINITY, AFFINITY],
+        ),
+        (
+            "near no pod there is",
+            vec![web_on("n1")],
+            app("p").near(on_app("db", ZONE)),
+            [AFFINITY; 4],
+        ),
+        (
+            "the first of its kind still needs a zone",
+            vec![web_on("n1")],
+            app("p").near(on_app("p", ZONE)),
+            ["", "", "", AFFINITY],
+        ),
+        (
+            "pods on nodes without the label do not count, so it is the first",
+            vec![app("p").on("n4")],
+            app("p").near(on_app("p", ZONE)),
+            ["", "", "", AFFINITY],
+        ),
+        (
+            "the second of its kind joins the first",
+            vec![app("p").on("n3")],
+            app("p").near(on_app("p", ZONE)),
+            [AFFINITY, AFFINITY, "", AFFINITY],
+        ),
+        (
+            "one pod must be all that is asked for",
+            vec![web_on("n1"), db_on("n1"), web_on("n2").label("tier", "x")],
+            app("p")
+                .near(on_app("web", ZONE))
+                .near(term(json!({"matchLabels": {"tier": "x"}}), HOST)),
+            [AFFINITY, "", AFFINITY, AFFINITY],
+        ),
+        (
+            "different pods may supply different domains",
+            vec![web_on("n1").label("tier", "x"), web_on("n3").label("tier", "x")],
+            app("p")
+                .near(on_app("web", ZONE))
+                .near(term(json!({"matchLabels": {"tier": "x"}}), HOST)),
+            ["", AFFINITY, "", AFFINITY],
+        ),
+        (
+            "away from pods of a zone, and where there are no zones",
+            vec![web_on("n1"), web_on("n4")],
+            app("p").apart(on_app("web", ZONE)),
+            [ANTI_AFFINITY, ANTI_AFFINITY, "", ""],
+        ),
+        (
+            "any pod that one term means keeps it away",
+            vec![web_on("n1"), db_on("n3")],
+            app("p").apart(on_app("web", HOST)).apart(on_app("db", ZONE)),
+            [ANTI_AFFINITY, "", ANTI_AFFINITY, ""],
+        ),
+        (
+            "pods that want it away, by whatever label",
+            vec![web_on("n1").apart(on_app("p", ZONE)), web_on("n4").apart(on_app("p", HOST))],
+            app("p"),
+            [EXISTING, EXISTING, "", EXISTING],
+        ),
+    ];
+    for (rule, pods, pod, expected) in rows {
+        assert_eq!(reasons(&with(pods), pod), expected, "{rule}");
+    }
+}
+
+#[test]
+fn of_several_reasons_affinity_comes_first_and_existing_pods_last() {
+    let pods = [app("web").on("n1").apart(on_app("p", ZONE)), app("db").on("n2")];
+    let p = app("p").near(on_app("db", HOST)).apart(on_app("web", HOST));
+    assert_eq!(reasons(&with(pods), p), [AFFINITY, EXISTING, AFFINITY, AFFINITY]);
+    let pods = [app("web").on("n1").apart(on_app("p", HOST))];
+    assert_eq!(reasons(&with(pods), app("p").apart(on_app("web", HOST)))[0], ANTI_AFFINITY);
+}
+
+#[test]
+fn only_missing_company_cannot_be_resolved_by_eviction() {
+    let cluster = with([app("web").on("n1").apart(on_app("p", HOST)), app("db").on("n2")]);
+    let code = |pod: PodBuilder| {
+        let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
+        plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
+        plugin
+            .filter
+            .unwrap()
+            .filter(&state, &pod, &cluster.node(cluster.node_named("n1").unwrap()))
+            .code()
+    };
+    assert_eq!(code(app("p").near(on_app("db", HOST))), Code::UnschedulableAndUnresolvable);
+    assert_eq!(code(app("q").apart(on_app("web", HOST))), Code::Unschedulable);
+    assert_eq!(code(app("p")), Code::Unschedulable);
+}
+
+#[test]
+fn terms_mean_the_namespaces_they_name() {
+    let mut cluster = with([app("web").on("n1").namespace("shop"), app("web").on("n3")]);
+    add_namespace(&mut cluster, "shop", "prod");
+    add_namespace(&mut cluster, "default", "dev");
+    let near = |term| reasons(&cluster, app("p").near(term));
+    let web = || on_app("web", HOST);
+    let env = |operator: &str, values: &[&str]| {
+        let requirement = json!({"key": "env", "operator": operator, "values": values});
+        json!({"matchExpressions": [requirement]})
+    };
+    let (own, shop, both) = (
+        [AFFINITY, AFFINITY, "", AFFINITY],
+        ["", AFFINITY, AFFINITY, AFFINITY],
+        ["", AFFINITY, "", AFFINITY],
+    );
+    assert_eq!(near(web()), own);
+    assert_eq!(near(within(web(), &["shop"])), shop);
+    assert_eq!(near(within(web(), &["shop", "default"])), both);
+    assert_eq!(near(selecting(web(), json!({}))), both);
+    assert_eq!(near(selecting(web(), env("In", &["prod"]))), shop);
+    assert_eq!(near(selecting(within(web(), &["default"]), env("In", &["prod"]))), both);
+    assert_eq!(near(selecting(web(), env("In", &["test"]))), [AFFINITY; 4]);
+    // 1.36 asks again without labels, so a selector of absent labels means every namespace.
+    assert_eq!(near(selecting(web(), env("NotIn", &["prod"]))), both);
+}
+
+#[test]
+fn terms_of_placed_pods_see_the_labels_of_the_namespace() {
+    let not_prod =
+        json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]});
+    let guard = app("web").on("n1").apart(selecting(on_app("p", HOST), not_prod));
+    let mut cluster = with([guard]);
+    assert_eq!(reasons(&cluster, app("p")), [EXISTING, "", "", ""]);
+    add_namespace(&mut cluster, "default", "prod");
+    assert_eq!(reasons(&cluster, app("p")), [""; 4]);
+}
+
+#[test]
+fn pods_being_deleted_count_and_pods_on_unknown_nodes_do_not() {
+    let leaving = |pod: PodBuilder| {
+        pod.with(|pod| pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned()))
+    };
+    let cluster = with([leaving(app("web").on("n1")), app("web").on("gone")]);
+    assert_eq!(reasons(&cluster, app("p").near(on_app("web", ZONE))), ["", "", AFFINITY, AFFINITY]);
+    let cluster = with([app("p").on("gone")]);
+    assert_eq!(reasons(&cluster, app("p").near(on_app("p", ZONE))), ["", "", "", AFFINITY]);
+}
+
+fn pre_filter(cluster: &Cluster, pod: PodBuilder) -> Status {
+    let plugin = default_plugin().pre_filter.unwrap();
+    plugin.pre_filter(&mut CycleState::new(), &pod.build(), cluster).err().unwrap_or_default()
+}
+
+#[test]
+fn pre_filter_steps_aside_where_nothing_is_required() {
+    let none = with([app("web").on("n1")]);
+    let opposed = with([app("web").on("n1").apart(on_app("p", ZONE))]);
+    let without_key = with([app("web").on("n4").apart(on_app("p", ZONE))]);
+    assert!(pre_filter(&none, app("p")).is_skip());
+    assert!(pre_filter(&none, app("p").rather_near(1, on_app("web", ZONE))).is_skip());
+    assert!(pre_filter(&without_key, app("p")).is_skip());
+    assert!(pre_filter(&opposed, app("p")).is_success());
+    assert!(pre_filter(&none, app("p").near(on_app("web", ZONE))).is_success());
+    assert!(pre_filter(&none, app("p").apart(on_app("web", ZONE))).is_success());
+}
+
+#[test]
+fn malformed_terms_reject_the_pod_and_are_told_by_category() {
+    let fault =
+        "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty";
+    let (far, empty) = (on_app("web", ZONE), Cluster::default());
+    for (pod, expected) in [
+        (app("p").near(malformed()), format!("parsing pod: requiredAffinityTerms: {fault}")),
+        (
+            app("p").near(far.clone()).apart(malformed()),
+            format!("parsing pod: requiredAntiAffinityTerms: {fault}"),
+        ),
+        (
+            app("p").rather_near(1, malformed()).rather_apart(1, malformed()),
+            format!(
+                "parsing pod: [preferredAffinityTerms: {fault}, \
+                 preferredAntiAffinityTerms: {fault}]"
+            ),
+        ),
+    ] {
+        assert_eq!(pre_filter(&empty, pod), Status::unresolvable(expected));
+    }
+}
+
+#[test]
+fn a_malformed_term_of_a_placed_pod_empties_its_category() {
+    let guard = || app("web").on("n1").apart(on_app("p", HOST));
+    assert_eq!(reasons(&with([guard()]), app("p"))[0], EXISTING);
+    assert_eq!(reasons(&with([guard().apart(malformed())]), app("p")), [""; 4]);
+    assert_eq!(reasons(&with([guard().near(malformed())]), app("p"))[0], EXISTING);
+}
+
+#[test]
+fn the_exception_for_the_first_pod_comes_back_with_the_last_pod_taken_away() {
+    let cluster = with([app("p").on("n3")]);
+    let plugin = default_plugin();
+    let (pod, mut state) = (app("p").near(on_app("p", ZONE)).build(), CycleState::new());
+    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
+    let filter = plugin.filter.unwrap();
+    let extensions = plugin.pre_filter_extensions.unwrap();
+    let n1 = cluster.node(cluster.node_named("n1").unwrap());
+    let n3 = cluster.node(cluster.node_named("n3").unwrap());
+    let there: &Pod = &cluster.pods().next().unwrap().pod;
+    assert_eq!(filter.filter(&state, &pod, &n1).message(), AFFINITY);
+
+    let copy = state.clone();
+    let mut overlay = Overlay::default();
+    let placed = Arc::new(there.clone());
+    assert!(extensions.remove_pod(&mut state, &pod, there, &n3).is_success());
+    assert!(filter.filter(&state, &pod, &n1).is_success());
+    assert_eq!(filter.filter(&copy, &pod, &n1).message(), AFFINITY);
+
+    overlay.add(placed.clone());
+    assert!(extensions.add_pod(&mut state, &pod, &placed, &n1.with(&overlay)).is_success());
+    assert!(filter.filter(&state, &pod, &n1.with(&overlay)).is_success());
+    assert_eq!(filter.filter(&state, &pod, &n3).message(), AFFINITY);
+}
+
+#[test]
+fn without_pre_filter_there_are_no_verdicts() {
+    let (plugin, cluster, pod) = (default_plugin(), with([]), app("p").build());
+    let n1 = cluster.node(cluster.node_named("n1").unwrap());
+    let state = &mut CycleState::new();
+    assert_eq!(plugin.filter.unwrap().filter(state, &pod, &n1).code(), Code::Error);
+    let extensions = plugin.pre_filter_extensions.unwrap();
+    assert_eq!(extensions.add_pod(state, &pod, &pod, &n1).code(), Code::Error);
+    assert_eq!(plugin.score.unwrap().score(state, &pod, &n1).unwrap_err().code(), Code::Error);
+}

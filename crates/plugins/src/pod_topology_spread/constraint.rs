@@ -1,0 +1,209 @@
+//! The constraints that apply to a pod: its own, or default ones with a selector made up for it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{
+    Cluster, ControllerKind, LabelSelector, Namespaces, NodeBits, NodeColumn, NodeFields, NodeView,
+    Pod, PodCount, PodQuery, Requirement, SelectorError, Taint, TopologySpreadConstraint,
+    WhenUnsatisfiable,
+};
+
+use super::PodTopologySpread;
+use crate::node_sets::{retain_required, retain_union};
+use crate::taint_toleration::{may_run, retain_tolerated};
+
+/// A constraint as it applies to one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Constraint {
+    /// Greatest allowed difference between domains.
+    pub(super) max_skew: i32,
+    /// Label of the node that names the domain.
+    pub(super) topology_key: Arc<str>,
+    /// Least number of domains: with fewer, the smallest one counts as empty.
+    pub(super) min_domains: i32,
+    /// The nodes whose pods count.
+    pub(super) inclusion: NodeInclusion,
+    /// The pods counted, `matchLabelKeys` included.
+    pods: PodQuery,
+}
+
+impl Constraint {
+    fn new(given: &TopologySpreadConstraint, selector: LabelSelector, pod: &Pod) -> Self {
+        let namespaces = Namespaces::one(&pod.key.namespace);
+        Self {
+            max_skew: given.max_skew,
+            topology_key: given.topology_key.clone(),
+            min_domains: given.min_domains,
+            inclusion: NodeInclusion {
+                honors_node_affinity: given.honors_node_affinity,
+                honors_node_taints: given.honors_node_taints,
+            },
+            pods: PodQuery { namespaces, selector },
+        }
+    }
+
+    /// Whether the constraint is about `pod`, wherever it is.
+    pub(super) fn selects(&self, pod: &Pod) -> bool {
+        self.pods.matches(pod)
+    }
+
+    /// What to keep counting for the constraint; nothing where no pod counts.
+    pub(super) fn standing_query(self) -> Option<PodQuery> {
+        (!self.counts_nothing()).then_some(self.pods)
+    }
+
+    /// kube-scheduler counts no pods at all where the selector means all of them.
+    pub(super) fn counts_nothing(&self) -> bool {
+        self.pods.selector.is_everything()
+    }
+
+    /// The pods that count, by node; those that are being deleted do not.
+    pub(super) fn pods_by_node<'a>(&self, cluster: &'a Cluster) -> Cow<'a, NodeColumn<PodCount>> {
+        match self.counts_nothing() {
+            true => Cow::Owned(NodeColumn::default()),
+            false => cluster.matching_pods(&self.pods),
+        }
+    }
+
+    /// The same for one node, counted one by one.
+    pub(super) fn pods_on(&self, node: &NodeView<'_>) -> u32 {
+        if self.counts_nothing() {
+            return 0;
+        }
+        node.pods().map(|pod| u32::from(!pod.terminating && self.selects(pod))).sum()
+    }
+}
+
+/// Whether a node carries the topology keys of all `constraints`.
+pub(super) fn has_all_keys<'a>(
+    constraints: impl IntoIterator<Item = &'a Constraint>,
+    node: &impl NodeFields,
+) -> bool {
+    constraints.into_iter().all(|own| node.label(&own.topology_key).is_some())
+}
+
+/// Keeps in `nodes` those that carry the topology keys of all `constraints`.
+pub(super) fn retain_with_all_keys(
+    constraints: &[Constraint],
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    for constraint in constraints {
+        retain_union(cluster.with_label_key(&constraint.topology_key), cluster, nodes);
+    }
+}
+
+/// Which nodes count: the node inclusion policies of a constraint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodeInclusion {
+    /// Only those that the node affinity of the pod allows.
+    pub(super) honors_node_affinity: bool,
+    /// Only those without taints that the pod does not tolerate.
+    pub(super) honors_node_taints: bool,
+}
+
+impl NodeInclusion {
+    /// Whether a node with these taints counts.
+    pub(super) fn includes(self, pod: &Pod, node: &impl NodeFields, taints: &[Taint]) -> bool {
+        self.affinity_includes(pod, node) && (!self.honors_node_taints || may_run(pod, taints))
+    }
+
+    /// Whether a node counts as far as node affinity goes. Terms that do not parse match no node.
+    pub(super) fn affinity_includes(self, pod: &Pod, node: &impl NodeFields) -> bool {
+        let affinity = &pod.spec.required_node_affinity;
+        !self.honors_node_affinity || affinity.matches(node).unwrap_or(false)
+    }
+
+    /// Keeps in `nodes` those that count.
+    pub(super) fn retain(self, pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
+        if self.honors_node_affinity {
+            retain_required(&pod.spec.required_node_affinity, cluster, nodes);
+        }
+        if self.honors_node_taints {
+            retain_tolerated(pod, cluster, nodes);
+        }
+    }
+}
+
+impl PodTopologySpread {
+    /// The hard constraints that apply to `pod`.
+    ///
+    /// # Errors
+    /// A selector of its own constraints is invalid.
+    pub(super) fn hard_constraints(
+        &self,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<Vec<Constraint>, SelectorError> {
+        self.constraints(pod, cluster, &WhenUnsatisfiable::DoNotSchedule)
+    }
+
+    /// The soft constraints that apply to `pod`.
+    ///
+    /// # Errors
+    /// A selector of its own constraints is invalid.
+    pub(super) fn soft_constraints(
+        &self,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<Vec<Constraint>, SelectorError> {
+        self.constraints(pod, cluster, &WhenUnsatisfiable::ScheduleAnyway)
+    }
+
+    /// Constraints of its own, be they hard or soft, keep all default ones away from a pod.
+    fn constraints(
+        &self,
+        pod: &Pod,
+        cluster: &Cluster,
+        wanted: &WhenUnsatisfiable,
+    ) -> Result<Vec<Constraint>, SelectorError> {
+        let is_wanted = |given: &&TopologySpreadConstraint| given.when_unsatisfiable == *wanted;
+        let own = &pod.spec.topology_spread_constraints;
+        if !own.is_empty() {
+            let own = own.iter().filter(is_wanted);
+            return own.map(|own| Ok(Constraint::new(own, own_selector(own, pod)?, pod))).collect();
+        }
+        let mut defaults = self.defaults.constraints.iter().filter(is_wanted).peekable();
+        if defaults.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let selector = default_selector(pod, cluster);
+        if selector.is_everything() {
+            return Ok(Vec::new());
+        }
+        Ok(defaults.map(|given| Constraint::new(given, selector.clone(), pod)).collect())
+    }
+}
+
+/// The selector of a constraint of the pod, with its values of the `matchLabelKeys`.
+fn own_selector(
+    constraint: &TopologySpreadConstraint,
+    pod: &Pod,
+) -> Result<LabelSelector, SelectorError> {
+    let values = constraint.match_label_keys.iter().filter_map(|key| {
+        let value = pod.labels.get(key)?;
+        Some(Requirement::equals(key, value))
+    });
+    Ok(values.fold(constraint.selector.clone()?, LabelSelector::require))
+}
+
+/// The selector of default constraints: what the Services of the pod and its controller select.
+///
+/// The pairs of Services and of a ReplicationController make up one set, in which later ones win;
+/// the selector of a ReplicaSet or StatefulSet must hold beside them.
+fn default_selector(pod: &Pod, cluster: &Cluster) -> LabelSelector {
+    let mut sets = cluster.services_selecting(pod);
+    let controller = cluster.controller_selector(pod);
+    if let Some((ControllerKind::ReplicationController, set)) = controller {
+        sets.push(set);
+    }
+    let pairs = sets.into_iter().filter_map(LabelSelector::requirements).flatten();
+    let set: BTreeMap<_, _> = pairs.map(|pair| (pair.key(), pair)).collect();
+    let selector = LabelSelector::from(set.into_values().cloned().collect::<Vec<_>>());
+    match controller {
+        Some((ControllerKind::ReplicaSet | ControllerKind::StatefulSet, own)) => selector.and(own),
+        _ => selector,
+    }
+}

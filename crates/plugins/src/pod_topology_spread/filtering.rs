@@ -1,0 +1,249 @@
+//! Hard constraints: the skew that a pod would cause on a node must not exceed the allowed one.
+
+use std::sync::Arc;
+
+use framework::{
+    Cluster, CycleState, Filter, NodeBits, NodeIx, NodeView, Pod, PreFilter, PreFilterExtensions,
+    PreFilterResult, Status, Topology, Verdicts,
+};
+
+use super::PodTopologySpread;
+use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
+use super::domain_counts::{Changes, DomainCounts, RankedCounts};
+
+const REASON: &str = "node(s) didn't match pod topology spread constraints";
+const REASON_LABEL: &str =
+    "node(s) didn't match pod topology spread constraints (missing required label)";
+
+/// A hard constraint of a pod and what there is of its pods.
+#[derive(Debug)]
+struct Counted {
+    constraint: Constraint,
+    /// 1 if the pod itself will count, else 0.
+    own: i64,
+    counts: RankedCounts,
+}
+
+impl Counted {
+    /// The pods of the smallest domain after `changes`. With too few domains a new one may come,
+    /// which is empty.
+    fn min(&self, changes: &Changes) -> i64 {
+        let wanted = usize::try_from(self.constraint.min_domains).unwrap_or(0);
+        match self.counts.min(changes) {
+            Some(min) if self.counts.known() >= wanted => min,
+            _ => 0,
+        }
+    }
+}
+
+/// Counts for each constraint the pods on the nodes that carry the keys of all constraints, as far
+/// as the constraint includes them.
+fn count(constraints: Vec<Constraint>, pod: &Pod, cluster: &Cluster) -> Arc<[Counted]> {
+    let mut with_keys = cluster.nodes().clone();
+    retain_with_all_keys(&constraints, cluster, &mut with_keys);
+    let counted = constraints.into_iter().map(|constraint| {
+        let mut eligible = with_keys.clone();
+        constraint.inclusion.retain(pod, cluster, &mut eligible);
+        let topology = cluster.topology(&constraint.topology_key);
+        let pods = constraint.pods_by_node(cluster);
+        let counts = DomainCounts::of(topology, eligible.iter(), &pods, &eligible).into();
+        Counted { own: i64::from(constraint.selects(pod)), constraint, counts }
+    });
+    counted.collect()
+}
+
+/// Left by PreFilter: what it counted, and what a what-if changed about it since.
+#[derive(Debug, Clone)]
+struct PreFiltered {
+    counted: Arc<[Counted]>,
+    /// By constraint.
+    changes: Box<[Changes]>,
+}
+
+impl PreFiltered {
+    fn of_cycle(state: &CycleState) -> Result<&Self, Status> {
+        state.read().ok_or_else(|| Status::error("PodTopologySpread has no data from PreFilter"))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&Counted, &Changes)> {
+        self.counted.iter().zip(&self.changes)
+    }
+
+    /// The constraints as the set form asks for them.
+    fn limits<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Limit<'a>> {
+        self.iter().map(|(counted, changes)| Limit {
+            topology: cluster.topology(&counted.constraint.topology_key),
+            counts: &counted.counts,
+            changes,
+            most: i64::from(counted.constraint.max_skew) + counted.min(changes) - counted.own,
+        })
+    }
+
+    /// Takes `pods` more pods like `other` to be on `node`, less if negative.
+    ///
+    /// Unlike PreFilter, kube-scheduler does not care here whether they are being deleted, nor
+    /// whether the selector means all pods.
+    fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, pods: i64) {
+        let constraints = self.counted.iter().map(|counted| &counted.constraint);
+        if !has_all_keys(constraints, node) {
+            return;
+        }
+        for (Counted { constraint, .. }, changes) in self.counted.iter().zip(&mut self.changes) {
+            let counts = constraint.selects(other)
+                && constraint.inclusion.includes(pod, node, node.taints());
+            let topology = node.cluster().topology(&constraint.topology_key);
+            if let Some(domain) = topology.and_then(|topology| topology.domain_of(node.ix()))
+                && counts
+            {
+                changes.add(domain, pods);
+            }
+        }
+    }
+}
+
+impl PreFilter for PodTopologySpread {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        let constraints = self.hard_constraints(pod, cluster).map_err(|error| {
+            Status::error(format!(
+                "get constraints from pod: obtaining pod's hard topology spread constraints: \
+                 {error}"
+            ))
+        })?;
+        if constraints.is_empty() {
+            return Err(Status::skip());
+        }
+        let changes = vec![Changes::default(); constraints.len()].into();
+        state.write(PreFiltered { counted: count(constraints, pod, cluster), changes });
+        Ok(PreFilterResult::default())
+    }
+}
+
+impl PreFilterExtensions for PodTopologySpread {
+    fn add_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        other: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        change(state, pod, other, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        other: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        change(state, pod, other, node, -1)
+    }
+}
+
+fn change(
+    state: &mut CycleState,
+    pod: &Pod,
+    other: &Pod,
+    node: &NodeView<'_>,
+    pods: i64,
+) -> Status {
+    if let Err(status) = PreFiltered::of_cycle(state) {
+        return status;
+    }
+    if let Some(pre_filtered) = state.read_mut::<PreFiltered>() {
+        pre_filtered.change(pod, other, node, pods);
+    }
+    Status::success()
+}
+
+/// What a constraint allows, for any node.
+struct Limit<'a> {
+    topology: Option<Topology<'a>>,
+    counts: &'a RankedCounts,
+    changes: &'a Changes,
+    /// The pods a domain may have at most before the pod joins it.
+    most: i64,
+}
+
+/// What a constraint says about a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fits,
+    LacksLabel,
+    TooSkewed,
+}
+
+impl Limit<'_> {
+    #[inline]
+    fn verdict(&self, node: NodeIx) -> Verdict {
+        match self.topology.and_then(|topology| topology.domain_of(node)) {
+            None => Verdict::LacksLabel,
+            Some(domain) if self.counts.get(domain, self.changes) > self.most => Verdict::TooSkewed,
+            Some(_) => Verdict::Fits,
+        }
+    }
+}
+
+impl Filter for PodTopologySpread {
+    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+        let pre_filtered = match PreFiltered::of_cycle(state) {
+            Ok(pre_filtered) => pre_filtered,
+            Err(status) => return status,
+        };
+        for (counted, changes) in pre_filtered.iter() {
+            let topology = node.cluster().topology(&counted.constraint.topology_key);
+            let Some(domain) = topology.and_then(|topology| topology.domain_of(node.ix())) else {
+                return Status::unresolvable(REASON_LABEL);
+            };
+            let count = counted.counts.get(domain, changes);
+            let skew = count + counted.own - counted.min(changes);
+            if skew > i64::from(counted.constraint.max_skew) {
+                return Status::unschedulable(REASON);
+            }
+        }
+        Status::success()
+    }
+
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        for limit in PreFiltered::of_cycle(state)?.limits(cluster) {
+            nodes.retain(|node| limit.verdict(node) == Verdict::Fits);
+        }
+        Ok(())
+    }
+
+    /// The first constraint that fails decides: a skew there hides a label that is missing for the
+    /// next.
+    fn explain_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        let limits: Vec<_> = match PreFiltered::of_cycle(state) {
+            Ok(pre_filtered) => pre_filtered.limits(cluster).collect(),
+            Err(status) => return verdicts.record_all(rejected, status),
+        };
+        let lacks_label = verdicts.intern(Status::unresolvable(REASON_LABEL));
+        let too_skewed = verdicts.intern(Status::unschedulable(REASON));
+        for node in rejected.iter() {
+            let mut failing = limits.iter().map(|limit| limit.verdict(node));
+            match failing.find(|verdict| *verdict != Verdict::Fits) {
+                Some(Verdict::LacksLabel) => verdicts.set(node, lacks_label),
+                _ => verdicts.set(node, too_skewed),
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Queueing hints: which changes may help a pod that a hard constraint turned down.
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, ControllerKind, EventObjects, EventResource, LabelSelector,
+    Node, PluginBuilder, Pod, QueueingHint,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::PodTopologySpread;
+use super::constraint::{Constraint, has_all_keys};
+use crate::hint::{self, queue_if};
+
+/// Registers the events of the plugin.
+pub(super) fn register(
+    plugin: PluginBuilder<PodTopologySpread>,
+    hard_defaults: bool,
+) -> PluginBuilder<PodTopologySpread> {
+    let any_change = |kind| ClusterEvent::new(kind, ActionType::ALL);
+    let nodes = ActionType::ADD
+        | ActionType::DELETE
+        | ActionType::UPDATE_NODE_LABEL
+        | ActionType::UPDATE_NODE_TAINT;
+    // Difference pod-topology-spread-terminating-hint: any update of a pod is listened to.
+    let plugin = plugin
+        .on_with_hint(any_change(EventResource::Pod), PodTopologySpread::after_pod_change)
+        .on_with_hint(
+            ClusterEvent::new(EventResource::Node, nodes),
+            PodTopologySpread::after_node_change,
+        );
+    if !hard_defaults {
+        return plugin;
+    }
+    // Difference pod-topology-spread-default-selector-hint: 1.36 does not listen to these.
+    plugin
+        .on_with_hint(any_change(EventResource::Service), |_, pod, objects, _| {
+            after_service_change(pod, objects)
+        })
+        .on_with_hint(any_change(EventResource::ReplicationController), |_, pod, objects, _| {
+            after_controller_change(ControllerKind::ReplicationController, pod, objects)
+        })
+        .on_with_hint(any_change(EventResource::ReplicaSet), |_, pod, objects, _| {
+            after_controller_change(ControllerKind::ReplicaSet, pod, objects)
+        })
+        .on_with_hint(any_change(EventResource::StatefulSet), |_, pod, objects, _| {
+            after_controller_change(ControllerKind::StatefulSet, pod, objects)
+        })
+}
+
+impl PodTopologySpread {
+    fn constraints_of(&self, pod: &Pod, cluster: &Cluster) -> Result<Vec<Constraint>, String> {
+        self.hard_constraints(pod, cluster).map_err(|error| error.to_string())
+    }
+
+    /// A pod helps that is counted from now on, or no longer.
+    fn after_pod_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let some_constraint = |holds: &dyn Fn(&Constraint) -> bool| {
+            Ok::<_, String>(self.constraints_of(pod, cluster)?.iter().any(holds))
+        };
+        let helps = match hint::pods(objects)? {
+            (Some(old), Some(new)) if new.uid == pod.uid => self.is_freed(old, new, cluster)?,
+            (Some(old), Some(new)) if has_place(new) && may_count_otherwise(old, new) => {
+                some_constraint(&|own| counts_otherwise(own, old, new))?
+            }
+            (Some(other), None) | (None, Some(other))
+                if has_place(other) || other.uid == pod.uid =>
+            {
+                some_constraint(&|own| own.selects(other))?
+            }
+            _ => false,
+        };
+        Ok(queue_if(helps))
+    }
+
+    /// Whether an update of the waiting pod itself may help it.
+    ///
+    /// Difference pod-topology-spread-own-update-hint: 1.36 does not see that constraints change.
+    fn is_freed(&self, old: &Pod, new: &Pod, cluster: &Cluster) -> Result<bool, String> {
+        let before = self.constraints_of(old, cluster)?;
+        let after = self.constraints_of(new, cluster)?;
+        let tolerates_others = old.spec.tolerations != new.spec.tolerations;
+        let wants_others = old.spec.required_node_affinity != new.spec.required_node_affinity;
+        let is_affected = |constraint: &Constraint| {
+            let inclusion = constraint.inclusion;
+            constraint.selects(old) != constraint.selects(new)
+                || inclusion.honors_node_taints && tolerates_others
+                || inclusion.honors_node_affinity && wants_others
+        };
+        Ok(before != after || after.iter().any(is_affected))
+    }
+
+    /// A node helps that is counted from now on, no longer, or in another domain, or that may take
+    /// the pod from now on.
+    fn after_node_change(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let nodes = hint::nodes(objects)?;
+        let constraints = self.constraints_of(pod, cluster)?;
+        let is_complete = |node: &Node| has_all_keys(&constraints, node);
+        let helps = match nodes {
+            (Some(old), Some(new)) => match (is_complete(old), is_complete(new)) {
+                (true, true) => {
+                    let moves = |own: &Constraint| changes_place(own, pod, old, new);
+                    old.taints != new.taints || constraints.iter().any(moves)
+                }
+                (was_complete, is_complete) => was_complete != is_complete,
+            },
+            (Some(node), None) | (None, Some(node)) => is_complete(node),
+            (None, None) => false,
+        };
+        Ok(queue_if(helps))
+    }
+}
+
+/// Whether the pod is somewhere, or room is kept for it.
+fn has_place(pod: &Pod) -> bool {
+    pod.node_name.is_some() || pod.nominated_node_name.is_some()
+}
+
+/// What most updates leave as it is: those of the status.
+fn may_count_otherwise(old: &Pod, new: &Pod) -> bool {
+    old.labels != new.labels || old.terminating != new.terminating
+}
+
+/// Whether the constraint counts a pod after a change and did not before, or the other way round.
+fn counts_otherwise(constraint: &Constraint, old: &Pod, new: &Pod) -> bool {
+    let (before, after) = (constraint.selects(old), constraint.selects(new));
+    before != after || after && old.terminating != new.terminating
+}
+
+/// Whether a node that carries the label before and after a change is in another domain, or is
+/// counted from now on or no longer.
+///
+/// Difference pod-topology-spread-inclusion-hint: 1.36 does not look at node affinity.
+fn changes_place(constraint: &Constraint, pod: &Pod, old: &Node, new: &Node) -> bool {
+    let key = &constraint.topology_key;
+    let included = |node: &Node| constraint.inclusion.affinity_includes(pod, node);
+    old.labels.get(key) != new.labels.get(key) || included(old) != included(new)
+}
+
+/// A Service helps that selects the pod from now on or no longer, or by other labels.
+fn after_service_change(pod: &Pod, objects: &EventObjects<'_>) -> Result<QueueingHint, String> {
+    let (old, new) = objects.others()?;
+    let selector = |service: Option<&Value>| {
+        let service = service.filter(|service| is_beside(service, pod))?;
+        let pairs = Option::deserialize(&service["spec"]["selector"]).ok().flatten()?;
+        Some(LabelSelector::from_set(&pairs)).filter(|own| own.matches(&pod.labels))
+    };
+    Ok(queue_if(uses_defaults(pod) && selector(old) != selector(new)))
+}
+
+/// The controller of the pod helps if its selector becomes another.
+fn after_controller_change(
+    kind: ControllerKind,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+) -> Result<QueueingHint, String> {
+    let (old, new) = objects.others()?;
+    let selector = |object: Option<&Value>| Some(object?["spec"]["selector"].clone());
+    let is_its_own = |object: &Value| {
+        let own = pod.controller.as_ref().filter(|controller| controller.kind == kind);
+        is_beside(object, pod)
+            && own.is_some_and(|own| object["metadata"]["name"].as_str() == Some(&own.name))
+    };
+    let is_about_it = new.or(old).is_some_and(is_its_own);
+    Ok(queue_if(uses_defaults(pod) && is_about_it && selector(old) != selector(new)))
+}
+
+/// Whether default constraints apply to the pod, if any do.
+fn uses_defaults(pod: &Pod) -> bool {
+    pod.spec.topology_spread_constraints.is_empty()
+}
+
+/// Whether an object is in the namespace of the pod.
+fn is_beside(object: &Value, pod: &Pod) -> bool {
+    object["metadata"]["namespace"].as_str().unwrap_or_default() == &*pod.key.namespace
+}

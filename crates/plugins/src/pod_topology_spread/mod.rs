@@ -1,0 +1,70 @@
+//! PodTopologySpread: spreads pods evenly over the domains of a topology: zones, racks, nodes.
+//!
+//! [`constraint`] tells which constraints apply to a pod and which nodes and pods count for them,
+//! [`domain_counts`] counts. Hard constraints filter nodes ([`filtering`]), soft ones rate them
+//! ([`scoring`]). [`hints`] tells which changes may help a pod that was turned down.
+
+mod args;
+mod constraint;
+mod domain_counts;
+mod filtering;
+mod hints;
+mod scoring;
+
+use framework::{
+    Cluster, EventResource, Plugin, PluginArgs, PluginBuilder, Pod, PodQuery, StandingQueries,
+};
+
+use self::args::DefaultConstraints;
+use self::constraint::Constraint;
+
+/// Plugin name.
+pub const NAME: &str = "PodTopologySpread";
+
+/// The label whose domains are taken to be single nodes.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct PodTopologySpread {
+    defaults: DefaultConstraints,
+}
+
+/// Makes the plugin from `PodTopologySpreadArgs`.
+///
+/// # Errors
+/// The arguments do not decode, or a default constraint is invalid.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let defaults = DefaultConstraints::decode(args)?;
+    let (any_defaults, hard_defaults) = (!defaults.constraints.is_empty(), defaults.have_hard());
+    let mut plugin = Plugin::new(NAME, PodTopologySpread { defaults })
+        .pre_filter()
+        .pre_filter_extensions()
+        .filter()
+        .pre_score()
+        .score()
+        .normalize_score()
+        .standing_queries();
+    if any_defaults {
+        plugin = SELECTING.into_iter().fold(plugin, PluginBuilder::read);
+    }
+    Ok(hints::register(plugin, hard_defaults).build())
+}
+
+/// The kinds that the selector of default constraints stems from.
+const SELECTING: [EventResource; 4] = [
+    EventResource::Service,
+    EventResource::ReplicationController,
+    EventResource::ReplicaSet,
+    EventResource::StatefulSet,
+];
+
+impl StandingQueries for PodTopologySpread {
+    fn queries(&self, pod: &Pod, cluster: &Cluster) -> Vec<PodQuery> {
+        let both = [self.hard_constraints(pod, cluster), self.soft_constraints(pod, cluster)];
+        both.into_iter().flatten().flatten().filter_map(Constraint::standing_query).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

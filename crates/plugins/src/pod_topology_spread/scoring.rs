@@ -1,0 +1,218 @@
+//! Soft constraints: the fewer of its pods a domain has, the better for the next one.
+
+use std::sync::Arc;
+
+use framework::{
+    Cluster, CycleState, DomainIx, MAX_NODE_SCORE, NodeBits, NodeColumn, NodeIx, NodeView,
+    NormalizeScore, Pod, PodCount, PreScore, Score, Status, Topology,
+};
+
+use super::constraint::{Constraint, retain_with_all_keys};
+use super::domain_counts::DomainCounts;
+use super::{HOSTNAME, PodTopologySpread};
+
+/// A soft constraint of a pod and what there is of its pods.
+#[derive(Debug)]
+struct Weighted {
+    constraint: Constraint,
+    /// ln(domains + 2): each pod counts for more where there are more domains to choose from.
+    weight: f64,
+    /// The pods of each domain. `None` for the hostname: there each node is a domain of its own.
+    counts: Option<DomainCounts>,
+}
+
+impl Weighted {
+    /// What a domain with `pods` adds to the score of its nodes.
+    #[inline]
+    fn score_for(&self, pods: u32) -> f64 {
+        f64::from(pods) * self.weight + (f64::from(self.constraint.max_skew) - 1.0)
+    }
+}
+
+/// Left by PreScore.
+#[derive(Debug, Clone)]
+struct PreScored {
+    weighted: Arc<[Weighted]>,
+    /// Nodes that do not take part in the comparison, nodes that are no candidates among them.
+    ignored: Arc<NodeBits>,
+}
+
+impl PreScored {
+    fn of_cycle(state: &CycleState) -> Result<&Self, Status> {
+        state.read().ok_or_else(|| Status::error("PodTopologySpread has no data from PreScore"))
+    }
+}
+
+impl PodTopologySpread {
+    /// Whether nodes that lack the label of a soft constraint are left out. System constraints put
+    /// up with them.
+    fn requires_all_keys(&self, pod: &Pod) -> bool {
+        !pod.spec.topology_spread_constraints.is_empty() || !self.defaults.are_system
+    }
+}
+
+impl PreScore for PodTopologySpread {
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+    ) -> Status {
+        let constraints = match self.soft_constraints(pod, cluster) {
+            Ok(constraints) if constraints.is_empty() => return Status::skip(),
+            Ok(constraints) => constraints,
+            Err(error) => {
+                return Status::error(format!(
+                    "calculating preScoreState: obtaining pod's soft topology spread \
+                     constraints: {error}"
+                ));
+            }
+        };
+        let mut compared = cluster.nodes().clone();
+        if self.requires_all_keys(pod) {
+            retain_with_all_keys(&constraints, cluster, &mut compared);
+        }
+        let weigh = |constraint| weigh(constraint, pod, cluster, nodes, &compared);
+        let weighted = constraints.into_iter().map(weigh).collect();
+        let mut ignored = cluster.nodes().clone();
+        ignored.subtract(&compared);
+        state.write(PreScored { weighted, ignored: Arc::new(ignored) });
+        Status::success()
+    }
+}
+
+/// Counts the domains that the candidates are in, and the pods in them: those on all nodes that
+/// are `compared` and that the constraint includes.
+fn weigh(
+    constraint: Constraint,
+    pod: &Pod,
+    cluster: &Cluster,
+    candidates: &[NodeIx],
+    compared: &NodeBits,
+) -> Weighted {
+    let candidates = candidates.iter().copied().filter(|node| compared.contains(*node));
+    let (domains, counts) = if *constraint.topology_key == *HOSTNAME {
+        (candidates.count(), None)
+    } else {
+        let mut eligible = compared.clone();
+        constraint.inclusion.retain(pod, cluster, &mut eligible);
+        let topology = cluster.topology(&constraint.topology_key);
+        let pods = constraint.pods_by_node(cluster);
+        let counts = DomainCounts::of(topology, candidates, &pods, &eligible);
+        (counts.known(), Some(counts))
+    };
+    Weighted { constraint, weight: ((domains + 2) as f64).ln(), counts }
+}
+
+/// To the nearest integer, halves up: scores are not negative.
+#[inline]
+fn rounded(score: f64) -> i64 {
+    let whole = score as i64;
+    whole + i64::from(score - whole as f64 >= 0.5)
+}
+
+impl Score for PodTopologySpread {
+    fn score(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        let PreScored { weighted, ignored } = PreScored::of_cycle(state)?;
+        if ignored.contains(node.ix()) {
+            return Ok(0);
+        }
+        let mut score = 0.0;
+        for own in &**weighted {
+            let topology = node.cluster().topology(&own.constraint.topology_key);
+            let Some(domain) = topology.and_then(|topology| topology.domain_of(node.ix())) else {
+                continue;
+            };
+            let pods = match &own.counts {
+                Some(counts) => counts.get(domain),
+                None => own.constraint.pods_on(node),
+            };
+            score += own.score_for(pods);
+        }
+        Ok(rounded(score))
+    }
+
+    fn score_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let PreScored { weighted, ignored } = PreScored::of_cycle(state)?;
+        let mut sums = vec![0.0; nodes.len()];
+        for own in &**weighted {
+            let Some(topology) = cluster.topology(&own.constraint.topology_key) else { continue };
+            match &own.counts {
+                Some(counts) => {
+                    own.add_scores(topology, nodes, &mut sums, |_, domain| counts.get(domain));
+                }
+                None => {
+                    let pods = by_index(&own.constraint.pods_by_node(cluster), cluster.table_len());
+                    own.add_scores(topology, nodes, &mut sums, |node, _| pods[node.index()]);
+                }
+            }
+        }
+        for ((node, sum), score) in nodes.iter().zip(sums).zip(scores) {
+            *score = if ignored.contains(*node) { 0 } else { rounded(sum) };
+        }
+        Ok(())
+    }
+}
+
+impl Weighted {
+    /// Adds to `sums` what the constraint gives to `nodes`; nothing to those without the label.
+    fn add_scores(
+        &self,
+        topology: Topology<'_>,
+        nodes: &[NodeIx],
+        sums: &mut [f64],
+        pods: impl Fn(NodeIx, DomainIx) -> u32,
+    ) {
+        for (node, sum) in nodes.iter().zip(sums) {
+            if let Some(domain) = topology.domain_of(*node) {
+                *sum += self.score_for(pods(*node, domain));
+            }
+        }
+    }
+}
+
+/// Pods that are not being deleted, by index of the node.
+fn by_index(pods: &NodeColumn<PodCount>, len: usize) -> Vec<u32> {
+    let mut by_index = vec![0; len];
+    for (node, count) in pods.iter() {
+        by_index[node.index()] = count.live;
+    }
+    by_index
+}
+
+impl NormalizeScore for PodTopologySpread {
+    /// The fewer the better: the lowest score becomes 100 times itself over the highest, upside
+    /// down.
+    fn normalize_score(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Status {
+        let ignored = match PreScored::of_cycle(state) {
+            Ok(pre_scored) => &pre_scored.ignored,
+            Err(status) => return status,
+        };
+        let compared = |node: &NodeIx| !ignored.contains(*node);
+        let taking_part = nodes.iter().zip(&*scores).filter(|(node, _)| compared(node));
+        let (min, max) = taking_part
+            .fold((i64::MAX, 0), |(min, max), (_, score)| (min.min(*score), max.max(*score)));
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = match max {
+                _ if !compared(node) => 0,
+                0 => MAX_NODE_SCORE,
+                _ => MAX_NODE_SCORE * (max + min - *score) / max,
+            };
+        }
+        Status::success()
+    }
+}

@@ -1,0 +1,140 @@
+//! Objects that are neither nodes nor pods, reduced to what the scheduler reads of them.
+
+use std::collections::BTreeMap;
+
+use framework::{EventResource, LabelSelector, SelectorError, api};
+use serde::de::{Deserialize, DeserializeOwned};
+use serde_json::Value;
+
+use super::kinds::BuiltIn;
+
+/// What is kept of an object of this kind.
+///
+/// # Errors
+/// The labels of a namespace, or the selector of a Service or a controller, cannot be read. No API
+/// server lets such an object in.
+pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Result<Value, String> {
+    let fields = BuiltIn::of(kind).map_or(&[][..], |known| known.fields);
+    if fields.is_empty() {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            // Who wrote which field is of no interest and often the larger part of an object.
+            metadata.remove("managedFields");
+        }
+        return Ok(object);
+    }
+    let mut kept = Value::default();
+    for [section, field] in fields {
+        let value = object.get_mut(section).and_then(|fields| fields.get_mut(field));
+        if let Some(value) = value {
+            kept[section][field] = value.take();
+        }
+    }
+    check(kind, &kept)?;
+    Ok(kept)
+}
+
+fn check(kind: &EventResource, object: &Value) -> Result<(), String> {
+    let selector = &object["spec"]["selector"];
+    match kind {
+        EventResource::Namespace => {
+            read::<BTreeMap<String, String>>("metadata.labels", &object["metadata"]["labels"])?;
+        }
+        EventResource::Service | EventResource::ReplicationController => {
+            read::<BTreeMap<String, String>>("spec.selector", selector)?;
+        }
+        EventResource::ReplicaSet | EventResource::StatefulSet => {
+            let selector: Option<api::LabelSelector> = read("spec.selector", selector)?;
+            LabelSelector::compile(selector.as_ref()).map_err(|error| told(&error))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn read<T: DeserializeOwned>(path: &str, value: &Value) -> Result<Option<T>, String> {
+    Option::deserialize(value).map_err(|error| format!("{path}: {error}"))
+}
+
+fn told(error: &SelectorError) -> String {
+    format!("spec.selector: {}", error.messages().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_relates_pods_to_one_another_is_kept() {
+        let object = json!({
+            "apiVersion": "apps/v1",
+            "metadata": {
+                "name": "web", "namespace": "shop", "labels": {"tier": "front"},
+                "resourceVersion": "7", "managedFields": [{"manager": "kubectl"}],
+            },
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
+            "status": {"readyReplicas": 2},
+        });
+        let (name, namespace) = (json!("web"), json!("shop"));
+        let rows = [
+            (
+                EventResource::ReplicaSet,
+                json!({
+                    "metadata": {"name": name, "namespace": namespace},
+                    "spec": {"selector": {"matchLabels": {"app": "web"}}},
+                }),
+            ),
+            (
+                EventResource::Namespace,
+                json!({"metadata": {"name": name, "labels": {"tier": "front"}}}),
+            ),
+        ];
+        for (kind, expected) in rows {
+            assert_eq!(reduced(&kind, object.clone()), Ok(expected), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_that_plugins_bring_along_are_kept_whole_but_for_who_wrote_them() {
+        let kind = EventResource::Custom("quotas.v1.example.com".into());
+        let object = json!({"metadata": {"name": "q", "managedFields": []}, "limit": 5});
+        let expected = json!({"metadata": {"name": "q"}, "limit": 5});
+        assert_eq!(reduced(&kind, object), Ok(expected));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let near = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
+        let rows = [
+            (
+                EventResource::Namespace,
+                json!({"metadata": {"labels": {"a": 1}}}),
+                "metadata.labels",
+            ),
+            (EventResource::Service, json!({"spec": {"selector": "a=b"}}), "spec.selector"),
+            (
+                EventResource::ReplicationController,
+                json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}}),
+                "spec.selector",
+            ),
+            (EventResource::StatefulSet, json!({"spec": {"selector": near}}), "\"Near\""),
+            (EventResource::ReplicaSet, json!({"spec": {"selector": "a=b"}}), "spec.selector"),
+        ];
+        for (kind, object, expected) in rows {
+            let error = reduced(&kind, object).unwrap_err();
+            assert!(error.contains(expected), "{kind:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_selector_or_another_shape_altogether_is_taken() {
+        for object in [json!({}), json!(7), json!({"spec": 7, "metadata": []})] {
+            for kind in
+                [EventResource::Namespace, EventResource::Service, EventResource::ReplicaSet]
+            {
+                assert_eq!(reduced(&kind, object.clone()), Ok(Value::Null), "{kind:?}");
+            }
+        }
+    }
+}

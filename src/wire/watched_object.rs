@@ -1,0 +1,89 @@
+//! Objects of input that are neither nodes nor pods.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use framework::{EventResource, Pod, PodAffinity, PodAffinityTerm};
+use serde_json::{Value, json};
+
+use super::defaults::DEFAULT_NAMESPACE;
+use super::kinds::BuiltIn;
+use super::reduced::reduced;
+
+/// The label every namespace has: its name.
+pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// An object of a kind that some plugin reads.
+#[derive(Debug, Clone)]
+pub struct WatchedObject {
+    /// Its kind.
+    pub kind: EventResource,
+    /// Its namespace; empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What is kept of it.
+    pub object: Arc<Value>,
+}
+
+impl WatchedObject {
+    /// An object as it stands in a file.
+    ///
+    /// # Errors
+    /// It has no name, or the scheduler cannot go by it.
+    pub(super) fn read(kind: &EventResource, object: Value) -> Result<Self, String> {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (mut namespace, name) = (text("namespace"), text("name"));
+        if name.is_empty() {
+            return Err("metadata.name: is missing".to_owned());
+        }
+        if namespace.is_empty() && BuiltIn::of(kind).is_some_and(|kind| kind.namespaced) {
+            DEFAULT_NAMESPACE.clone_into(&mut namespace);
+        }
+        let mut object = reduced(kind, object).map_err(|fault| match namespace.as_str() {
+            "" => format!("{name}: {fault}"),
+            namespace => format!("{namespace}/{name}: {fault}"),
+        })?;
+        if *kind == EventResource::Namespace {
+            // The API server sees to it.
+            object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();
+        }
+        Ok(Self {
+            kind: kind.clone(),
+            namespace: namespace.into(),
+            name: name.into(),
+            object: Arc::new(object),
+        })
+    }
+
+    /// A namespace of which nothing is known but its name.
+    pub(super) fn namespace(name: Arc<str>) -> Self {
+        let object = json!({"metadata": {"name": &*name, "labels": {NAME_LABEL: &*name}}});
+        let kind = EventResource::Namespace;
+        Self { kind, namespace: "".into(), name, object: Arc::new(object) }
+    }
+}
+
+/// The namespaces of pods that are not among the objects.
+pub(super) fn unseen_namespaces<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    objects: &[WatchedObject],
+) -> BTreeSet<Arc<str>> {
+    let namespaces = objects.iter().filter(|object| object.kind == EventResource::Namespace);
+    let seen: BTreeSet<&Arc<str>> = namespaces.map(|object| &object.name).collect();
+    pods.map(|pod| &pod.key.namespace).filter(|name| !seen.contains(name)).cloned().collect()
+}
+
+/// Whether the pod means others by the labels of their namespaces.
+pub(super) fn selects_namespaces(pod: &Pod) -> bool {
+    let both = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
+    both.into_iter().flatten().flat_map(terms).any(|term| {
+        let selector = &term.namespace_selector;
+        !selector.is_nothing() && !selector.is_everything()
+    })
+}
+
+fn terms(affinity: &PodAffinity) -> impl Iterator<Item = &PodAffinityTerm> {
+    let preferred = affinity.preferred.iter().flatten().map(|weighted| &weighted.term);
+    affinity.required.iter().flatten().chain(preferred)
+}
