@@ -1,6 +1,8 @@
 //! `simulate -f`: what is read, what comes out.
 
-use super::{Answer, loadmaster, loadmaster_with, placements};
+use std::collections::BTreeSet;
+
+use super::{Answer, loadmaster, loadmaster_with, placements, written};
 
 const DUMP: [&str; 5] = ["simulate", "-f", "nodes.yaml", "-f", "pods.json"];
 
@@ -72,6 +74,71 @@ fn kinds_that_no_plugin_reads_yet_are_named() {
     let expected = "ignored: 1 PersistentVolumeClaim: plugin VolumeBinding is not built yet";
     let built = plugins::catalogue::get("VolumeBinding").unwrap().is_built();
     assert!(built || answer.err.contains(expected), "{}", answer.err);
+}
+
+#[test]
+fn pods_go_where_others_are_and_where_they_are_not() {
+    let answer = loadmaster(&["simulate", "-f", "neighbours.yaml", "-o", "json"]).json();
+    let simulation = &answer["simulation"];
+    let placed = placements(&answer);
+    let node_of = |pod: &str| &*placed.iter().find(|(name, _)| name == pod).unwrap().1;
+    assert_eq!(node_of("near-db"), "b1", "its namespace selector means the namespace of the db");
+    assert_eq!(node_of("web-1"), "a2", "spread by default from the other pod of its ReplicaSet");
+    let zones: BTreeSet<&str> = ["queue-0", "queue-1"].map(|pod| &node_of(pod)[..1]).into();
+    assert_eq!(zones.len(), 2, "one in each zone");
+    let left = simulation["left"].as_array().unwrap().iter();
+    let left: Vec<(&str, &str)> =
+        left.map(|pod| (pod["name"].as_str().unwrap(), pod["reason"].as_str().unwrap())).collect();
+    let expected = [
+        ("near-nothing", "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."),
+        (
+            "queue-2",
+            "0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.",
+        ),
+        (
+            "odd",
+            "0/3 nodes are available: invalid pod: spec.topologySpreadConstraints[0].maxSkew: is \
+             not greater than zero, invalid pod: \
+             spec.topologySpreadConstraints[0].labelSelector: \"Near\" is not a valid label \
+             selector operator.",
+        ),
+    ];
+    for ((name, reason), (expected_name, start)) in left.iter().zip(expected) {
+        assert!(*name == expected_name && reason.starts_with(start), "{name}: {reason}");
+    }
+    assert_eq!(left.len(), expected.len());
+    assert_eq!(simulation["otherKinds"], serde_json::json!({}), "all of them are read");
+}
+
+#[test]
+fn what_relates_pods_counts_only_for_plugins_that_are_on() {
+    let off = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+               profiles: [{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}}]\n";
+    let config = written("no-spread.yaml", off.as_bytes());
+    let args = ["simulate", "-f", "neighbours.yaml", "--config", &config, "-o", "json"];
+    let answer = loadmaster(&args).json();
+    let web = ("web-1".to_owned(), "a1".to_owned());
+    assert!(placements(&answer).contains(&web), "it has more room: {:?}", placements(&answer));
+    let unread = serde_json::json!({"ReplicaSet": 1, "Service": 2});
+    assert_eq!(answer["simulation"]["otherKinds"], unread);
+}
+
+#[test]
+fn neighbours_are_told_of_as_text() {
+    let answer = loadmaster(&["simulate", "-f", "neighbours.yaml", "--explain", "shop/queue-2"]);
+    let warnings = [
+        "Service shop/odd: spec.selector: invalid type: string \"app=web\", expected a map; it is \
+         left out",
+        "namespaces of pods are not in the input (shop)",
+    ];
+    for warning in warnings {
+        assert!(answer.err.contains(warning), "{}", answer.err);
+    }
+    let text = answer.text();
+    let (_, explained) = text.split_once("EXPLAINED shop/queue-2").unwrap();
+    let verdict = ["3", "PodTopologySpread", "Unschedulable"];
+    let is_verdict = |line: &str| line.split_whitespace().take(3).eq(verdict);
+    assert!(explained.lines().any(is_verdict), "{explained}");
 }
 
 #[test]

@@ -17,4 +17,5 @@ mod outages;
 mod process;
 mod proxy;
 mod scheduling;
+mod topology;
 mod wait;

@@ -9,7 +9,9 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use super::{DEFAULT, RENDERED, find};
 
 /// Group, resource and verb of everything the default plugins need.
-const NEEDED: [(&str, &str, &str); 11] = [
+const NEEDED: [(&str, &str, &str); 21] = [
+    ("", "namespaces", "list"),
+    ("", "namespaces", "watch"),
     ("", "nodes", "list"),
     ("", "nodes", "watch"),
     ("", "pods", "get"),
@@ -17,6 +19,14 @@ const NEEDED: [(&str, &str, &str); 11] = [
     ("", "pods", "watch"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
+    ("", "replicationcontrollers", "list"),
+    ("", "replicationcontrollers", "watch"),
+    ("", "services", "list"),
+    ("", "services", "watch"),
+    ("apps", "replicasets", "list"),
+    ("apps", "replicasets", "watch"),
+    ("apps", "statefulsets", "list"),
+    ("apps", "statefulsets", "watch"),
     ("resource.k8s.io", "deviceclasses", "list"),
     ("resource.k8s.io", "deviceclasses", "watch"),
     ("events.k8s.io", "events", "create"),

@@ -376,6 +376,53 @@ fn a_namespace_takes_its_content_with_it_and_lets_nothing_new_in() {
     assert_eq!(store.create(PODS, lost, NOW).unwrap_err().code, 404);
 }
 
+/// Where objects are created that relate pods to one another, and one of each.
+fn relating_objects() -> [(&'static str, Value); 5] {
+    let workload = |selector: Value| {
+        json!({
+            "metadata": {"name": "w"},
+            "spec": {
+                "selector": selector,
+                "template": {"metadata": {"labels": {"app": "w"}}, "spec": pod("w")["spec"]},
+            },
+        })
+    };
+    let (set, selector) = (json!({"app": "w"}), json!({"matchLabels": {"app": "w"}}));
+    let mut stateful_set = workload(selector.clone());
+    stateful_set["spec"]["serviceName"] = json!("w");
+    let service = json!({"selector": set, "ports": [{"port": 80}]});
+    [
+        ("/api/v1/namespaces", json!({"metadata": {"name": "w"}})),
+        (
+            "/api/v1/namespaces/default/services",
+            json!({"metadata": {"name": "w"}, "spec": service}),
+        ),
+        ("/api/v1/namespaces/default/replicationcontrollers", workload(set)),
+        ("/apis/apps/v1/namespaces/default/replicasets", workload(selector)),
+        ("/apis/apps/v1/namespaces/default/statefulsets", stateful_set),
+    ]
+}
+
+#[test]
+fn what_relates_pods_is_created_relabelled_and_watched() {
+    let mut store = store();
+    for (path, object) in relating_objects() {
+        let watch =
+            open_watch(&mut store, &format!("{path}?watch=1&fieldSelector=metadata.name=w"));
+        let created = send(&mut store, "POST", path, &object);
+        assert_eq!(created.status, 201, "{path}: {:?}", body(&created));
+        assert_eq!(body(&created)["spec"]["selector"], object["spec"]["selector"], "{path}");
+        assert_eq!(events(&store.frames(watch, NOW)), ["ADDED w"], "{path}");
+        let patch = json!({"metadata": {"labels": {"team": "b"}}});
+        let labelled = send(&mut store, "PATCH", &format!("{path}/w"), &patch);
+        assert_eq!(body(&labelled)["metadata"]["labels"]["team"], "b", "{path}");
+        assert_eq!(events(&store.frames(watch, NOW)), ["MODIFIED w"], "{path}");
+    }
+    let namespace = get(&mut store, "/api/v1/namespaces/w");
+    let labels = json!({"kubernetes.io/metadata.name": "w", "team": "b"});
+    assert_eq!(namespace["metadata"]["labels"], labels);
+}
+
 #[test]
 fn writes_count_versions_and_generations_only_for_changes() {
     let mut store = store();

@@ -20,13 +20,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::FutureExt;
 use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
-use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Resource};
 use sandbox::http::{Options, Server};
 use serde_json::{Value, json};
 
@@ -117,6 +118,27 @@ impl Cluster {
     /// The sandbox, where that is the API server.
     pub(super) fn sandbox(&self) -> Option<&Server> {
         self.sandbox.as_ref()
+    }
+
+    /// Whether somebody makes the Pods of Deployments: a bare kube-apiserver does not.
+    pub(super) fn runs_controllers(&self) -> bool {
+        self.sandbox.is_some() || env::var_os("KUBECONFIG").is_some()
+    }
+
+    /// Creates an object in the namespace.
+    pub(super) async fn create<K>(&self, object: &K)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        create(&Api::namespaced(self.client.clone(), &self.name), object).await;
+    }
+
+    /// Gives the namespace these labels beside those it has.
+    pub(super) async fn label_namespace(&self, labels: &Value) {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        namespaces.patch(&self.name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     fn roles(&self) -> Api<ClusterRole> {

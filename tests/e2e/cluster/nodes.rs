@@ -17,6 +17,15 @@ impl Cluster {
         self.add_node_with(name, cpus, json!({})).await;
     }
 
+    /// Adds a Node of this zone.
+    pub(in crate::e2e) async fn add_node_in_zone(&self, name: &str, cpus: u32, zone: &str) {
+        self.add_node(name, cpus).await;
+        let labels = json!({"topology.kubernetes.io/zone": zone});
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        let name = self.node_name(name);
+        self.nodes.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
     /// Adds a Node whose spec is this.
     pub(in crate::e2e) async fn add_node_with(&self, name: &str, cpus: u32, spec: Value) {
         let name = self.node_name(name);

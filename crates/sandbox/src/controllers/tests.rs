@@ -118,7 +118,8 @@ fn a_replica_set_has_as_many_pods_as_it_wants() {
     let pod = cluster.get(PODS, &pods[0]);
     let owner = &pod["metadata"]["ownerReferences"][0];
     assert_eq!(owner["uid"], cluster.get(REPLICASETS, "web")["metadata"]["uid"]);
-    assert_eq!((&owner["kind"], &owner["controller"]), (&json!("ReplicaSet"), &json!(true)));
+    let own = ["apiVersion", "kind", "controller"].map(|field| owner[field].clone());
+    assert_eq!(own, [json!("apps/v1"), json!("ReplicaSet"), json!(true)]);
     assert_eq!(pod["metadata"]["labels"], json!({"app": "web"}));
     assert!(pods[0].starts_with("web-"), "{pods:?}");
 

@@ -3,6 +3,7 @@
 mod cluster;
 mod decode;
 mod fill;
+mod label_keys;
 mod pod;
 mod pod_status;
 mod storage;
@@ -13,8 +14,9 @@ use serde_json::{Value, json};
 
 use crate::resources::{self, Resource};
 
-/// Completes an object that is created: [`set_defaults`], a fresh status, and the tolerations that
-/// admission adds to pods. Values of an unexpected shape are left to validation.
+/// Completes an object that is created: [`set_defaults`], a fresh status, and for pods the
+/// tolerations that admission adds and selectors with their label keys. Values of an unexpected
+/// shape are left to validation.
 pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
     let keeps_status = resource == resources::NODES || resource == resources::EVENTS;
     let has_status = resource.subresources.iter().any(|sub| sub.name == "status");
@@ -25,6 +27,7 @@ pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
     if resource == resources::PODS
         && let Some(fields) = object.as_object_mut()
     {
+        label_keys::merge(fields);
         if let Some(spec) = fill::get(fields, "spec") {
             pod_status::default_tolerations(spec);
         }
