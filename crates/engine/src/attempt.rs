@@ -126,7 +126,10 @@ impl Engine {
         let code = found.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
         ports.probe.stop(Span::Algorithm, code);
         match found {
-            Ok(node) => self.commit(queued, profile, node, state, now, ports),
+            Ok(node) => {
+                state.end_search();
+                self.commit(queued, profile, node, state, now, ports)
+            }
             Err(error) => {
                 let failure = self.diagnose(error, &queued.pod, profile, &mut state, now, ports);
                 self.fail(queued, profile, failure, now, ports)

@@ -29,10 +29,25 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 /// Data that plugins hand from one extension point to the next, for one attempt of one pod.
 ///
 /// The key is the type of the data, so a plugin declares a private struct of its own. The state lives
-/// through the binding cycle.
+/// through the binding cycle, except for what was [written for the search](Self::write_for_search).
 #[derive(Default)]
 pub struct CycleState {
-    entries: Vec<(TypeId, Box<dyn StateData>)>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    id: TypeId,
+    data: Box<dyn StateData>,
+    lives: Lives,
+}
+
+/// How long data is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lives {
+    /// Until a node is chosen or the attempt has failed.
+    Search,
+    /// Until the pod is bound or the attempt has failed.
+    Attempt,
 }
 
 impl CycleState {
@@ -43,30 +58,50 @@ impl CycleState {
 
     /// Stores `data`, replacing an earlier value of the same type.
     pub fn write<T: Any + Clone + Send + Sync>(&mut self, data: T) {
-        match self.read_mut::<T>() {
-            Some(place) => *place = data,
-            None => self.entries.push((TypeId::of::<T>(), Box::new(data))),
+        self.store(data, Lives::Attempt);
+    }
+
+    /// Stores `data` that only Filter, PostFilter and Score read: it is dropped once a node is
+    /// chosen, so that a pod which waits or is being bound does not keep what is as long as the list
+    /// of nodes.
+    pub fn write_for_search<T: Any + Clone + Send + Sync>(&mut self, data: T) {
+        self.store(data, Lives::Search);
+    }
+
+    fn store<T: Any + Clone + Send + Sync>(&mut self, data: T, lives: Lives) {
+        let (id, data) = (TypeId::of::<T>(), Box::new(data));
+        match self.entries.iter_mut().find(|entry| entry.id == id) {
+            Some(entry) => *entry = Entry { id, data, lives },
+            None => self.entries.push(Entry { id, data, lives }),
         }
+    }
+
+    /// A node is chosen: what was written for the search is dropped.
+    pub fn end_search(&mut self) {
+        self.entries.retain(|entry| entry.lives != Lives::Search);
     }
 
     /// The value of this type, if one was written.
     pub fn read<T: Any>(&self) -> Option<&T> {
-        let (_, data) = self.entries.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
-        (**data).as_any().downcast_ref()
+        let entry = self.entries.iter().find(|entry| entry.id == TypeId::of::<T>())?;
+        (*entry.data).as_any().downcast_ref()
     }
 
     /// The value of this type for changing, if one was written.
     pub fn read_mut<T: Any>(&mut self) -> Option<&mut T> {
-        let (_, data) = self.entries.iter_mut().find(|(id, _)| *id == TypeId::of::<T>())?;
-        (**data).as_any_mut().downcast_mut()
+        let entry = self.entries.iter_mut().find(|entry| entry.id == TypeId::of::<T>())?;
+        (*entry.data).as_any_mut().downcast_mut()
     }
 }
 
 impl Clone for CycleState {
     fn clone(&self) -> Self {
-        Self {
-            entries: self.entries.iter().map(|(id, data)| (*id, (**data).boxed_clone())).collect(),
-        }
+        let copy = |Entry { id, data, lives }: &Entry| Entry {
+            id: *id,
+            data: (**data).boxed_clone(),
+            lives: *lives,
+        };
+        Self { entries: self.entries.iter().map(copy).collect() }
     }
 }
 
@@ -86,6 +121,17 @@ mod tests {
         state.write(7_u8);
         assert_eq!(state.read(), Some(&Wanted(vec![2])));
         assert_eq!(state.entries.len(), 2);
+    }
+
+    #[test]
+    fn what_is_written_for_the_search_ends_with_it() {
+        let mut state = CycleState::new();
+        state.write_for_search(Wanted(vec![1]));
+        state.write(7_u8);
+        assert_eq!(state.clone().read(), Some(&Wanted(vec![1])));
+        state.end_search();
+        assert_eq!(state.read::<Wanted>(), None);
+        assert_eq!(state.read(), Some(&7_u8));
     }
 
     #[test]

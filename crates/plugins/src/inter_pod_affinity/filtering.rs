@@ -195,7 +195,7 @@ impl PreFilter for InterPodAffinity {
         {
             return Err(Status::skip());
         }
-        state.write(counts);
+        state.write_for_search(counts);
         Ok(PreFilterResult::default())
     }
 }

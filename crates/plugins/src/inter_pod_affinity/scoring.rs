@@ -73,7 +73,7 @@ impl PreScore for InterPodAffinity {
         if sums.is_empty() {
             return Status::skip();
         }
-        state.write(PreScoreState(Arc::new(sums)));
+        state.write_for_search(PreScoreState(Arc::new(sums)));
         Status::success()
     }
 }

@@ -118,7 +118,7 @@ impl PreFilter for PodTopologySpread {
             return Err(Status::skip());
         }
         let changes = vec![Changes::default(); constraints.len()].into();
-        state.write(PreFiltered { counted: count(constraints, pod, cluster), changes });
+        state.write_for_search(PreFiltered { counted: count(constraints, pod, cluster), changes });
         Ok(PreFilterResult::default())
     }
 }

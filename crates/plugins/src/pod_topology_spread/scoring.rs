@@ -77,7 +77,7 @@ impl PreScore for PodTopologySpread {
         let weighted = constraints.into_iter().map(weigh).collect();
         let mut ignored = cluster.nodes().clone();
         ignored.subtract(&compared);
-        state.write(PreScored { weighted, ignored: Arc::new(ignored) });
+        state.write_for_search(PreScored { weighted, ignored: Arc::new(ignored) });
         Status::success()
     }
 }
