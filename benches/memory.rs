@@ -20,7 +20,7 @@ fn main() {
     }
     let with_nodes = resident_bytes();
     for number in 0..PODS {
-        let name = format!("node-{:06}", number % NODES);
+        let name = support::node_name(number % NODES);
         let pod = Pod { node_name: Some(name.into()), ..support::pod(number) };
         support::apply(&mut engine, Change::Pod(Box::new(pod)));
     }

@@ -34,12 +34,22 @@ const TEMPLATES: [(u32, u32); 8] = [
 /// Share of the CPU of each node that is taken before anything is measured, in percent.
 const FILL_PERCENT: u32 = 60;
 
+/// What the node of this number has: milli-CPU, memory in GiB, pods.
+pub(crate) const fn capacity(number: usize) -> (u32, u32, u32) {
+    KINDS[number % KINDS.len()]
+}
+
+/// The name of the node of this number.
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number:06}")
+}
+
 /// The node of this number.
 pub(crate) fn node(number: usize) -> Node {
     let kind = number % KINDS.len();
-    let (cpu, memory, pods) = KINDS[kind];
+    let (cpu, memory, pods) = capacity(number);
     let mut node = api::Node::default();
-    node.metadata.name = format!("node-{number:06}");
+    node.metadata.name = node_name(number);
     let labels = [
         ("kubernetes.io/hostname", node.metadata.name.clone()),
         ("kubernetes.io/arch", "amd64".to_owned()),
@@ -124,7 +134,7 @@ pub(crate) fn engine(config: EngineConfig, nodes: usize) -> (Engine, usize) {
     let mut pods = 0;
     for number in 0..nodes {
         let node = node(number);
-        let mut left = KINDS[number % KINDS.len()].0 * FILL_PERCENT / 100;
+        let mut left = capacity(number).0 * FILL_PERCENT / 100;
         let name = node.name.clone();
         apply(&mut engine, Change::Node(node));
         while let Some(rest) = left.checked_sub(TEMPLATES[pods % TEMPLATES.len()].0) {

@@ -33,10 +33,10 @@ impl PodPool {
 
     /// Labels that are unique to a pod still have keys and values in common with others.
     fn share_labels(&mut self, labels: &mut Arc<Labels>) {
-        if !self.labels.known.contains(labels) {
+        if !self.labels.replace(labels) {
             Arc::make_mut(labels).texts_mut().for_each(|text| self.texts.share(text));
+            self.labels.add(labels);
         }
-        self.labels.share(labels);
     }
 }
 
@@ -56,10 +56,21 @@ impl<T: ?Sized> Default for Shared<T> {
 
 impl<T: ?Sized + Eq + Hash> Shared<T> {
     fn share(&mut self, value: &mut Arc<T>) {
-        if let Some(known) = self.known.get(value) {
-            value.clone_from(known);
-            return;
+        if !self.replace(value) {
+            self.add(value);
         }
+    }
+
+    /// Replaces `value` by an equal one that is known; returns whether there is one.
+    fn replace(&self, value: &mut Arc<T>) -> bool {
+        let known = self.known.get(value);
+        if let Some(known) = known {
+            value.clone_from(known);
+        }
+        known.is_some()
+    }
+
+    fn add(&mut self, value: &Arc<T>) {
         if self.known.len() >= self.sweep_at {
             self.known.retain(|value| Arc::strong_count(value) > 1);
             self.sweep_at = (2 * self.known.len()).max(FIRST_SWEEP);
@@ -71,6 +82,20 @@ impl<T: ?Sized + Eq + Hash> Shared<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_share_what_they_have_in_common() {
+        let labels = |name: &str| Arc::new(Labels::from_iter([("app", "web"), ("pod", name)]));
+        let mut pool = PodPool::default();
+        let mut all = ["p0", "p1", "p0"].map(labels);
+        all.iter_mut().for_each(|labels| pool.share_labels(labels));
+        assert!(Arc::ptr_eq(&all[0], &all[2]) && !Arc::ptr_eq(&all[0], &all[1]));
+        let mut pairs = all[0].pairs().zip(all[1].pairs());
+        let (app, pod) = (pairs.next().unwrap(), pairs.next().unwrap());
+        assert!(Arc::ptr_eq(app.0.0, app.1.0) && Arc::ptr_eq(app.0.1, app.1.1));
+        assert!(Arc::ptr_eq(pod.0.0, pod.1.0));
+        assert_eq!((all[1].get("app"), all[1].get("pod")), (Some("web"), Some("p1")));
+    }
 
     #[test]
     fn equal_values_become_one_and_unused_ones_are_swept() {
