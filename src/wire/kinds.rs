@@ -132,7 +132,9 @@ fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
 
 #[cfg(test)]
 mod tests {
-    use framework::{ActionType, ClusterEvent, CycleState, Plugin, Pod, PostBind};
+    use framework::{
+        ActionType, ClusterEvent, CycleState, Filter, NodeView, Plugin, Pod, PostBind, Status,
+    };
 
     use super::*;
     use crate::config::{self, Gates};
@@ -157,6 +159,11 @@ mod tests {
     struct Mine;
     impl PostBind for Mine {
         fn post_bind(&self, _: &CycleState, _: &Pod, _: &str) {}
+    }
+    impl Filter for Mine {
+        fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+            Status::success()
+        }
     }
 
     /// Whatever plugins are in use.
@@ -204,5 +211,12 @@ mod tests {
         ];
         let expected = [&ALWAYS[..], &asked_for].concat();
         assert_eq!(paths(&profiles_with(on, Some(plugin))), expected);
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_say_what_it_waits_for_may_wait_for_any_kind() {
+        let plugin = Plugin::new("Mine", Mine).filter().build();
+        let paths = paths(&profiles_with("{multiPoint: {enabled: [{name: Mine}]}}", Some(plugin)));
+        assert!(paths.contains(&"/api/v1/persistentvolumes".to_owned()), "{paths:?}");
     }
 }

@@ -9,6 +9,9 @@ mod e2e;
 mod golden;
 #[path = "../manifests/mod.rs"]
 mod manifests;
+#[cfg(feature = "sandbox")]
+#[path = "../wake_ups/mod.rs"]
+mod wake_ups;
 
 mod golden_corpus;
 mod plugins;

@@ -1,0 +1,110 @@
+//! Every event that a plugin has registered occurs in its scenarios, and its hint says yes and no.
+
+use std::collections::BTreeSet;
+
+use framework::{ActionType, ClusterEvent, EventRegistration, PluginName};
+
+use super::scenario::Scenario;
+use super::world::{configuration, registry};
+use super::{
+    default_spread, inter_pod_affinity, node_affinity, node_declared_features, node_ports,
+    node_resources_fit, node_unschedulable, nominated, pod_topology_spread, scheduling_gates,
+    taint_toleration,
+};
+
+/// The updates that plugins can hear of one by one.
+const UPDATES: [ActionType; 11] = [
+    ActionType::UPDATE_NODE_ALLOCATABLE,
+    ActionType::UPDATE_NODE_LABEL,
+    ActionType::UPDATE_NODE_TAINT,
+    ActionType::UPDATE_NODE_CONDITION,
+    ActionType::UPDATE_NODE_ANNOTATION,
+    ActionType::UPDATE_NODE_DECLARED_FEATURE,
+    ActionType::UPDATE_POD_LABEL,
+    ActionType::UPDATE_POD_SCALE_DOWN,
+    ActionType::UPDATE_POD_TOLERATION,
+    ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+    ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+];
+
+/// What cannot become of a pod that the plugin has rejected: that this event has it tried, or left.
+const IMPOSSIBLE: [(&str, &str, bool); 11] = [
+    // A pod that names its node has it, and waits for none.
+    ("NodeName", "NodeAdd", true),
+    ("NodeName", "NodeUpdateNodeTaint", true),
+    // Any new node may help, and any other features of a node.
+    ("NodeDeclaredFeatures", "NodeAdd", false),
+    ("NodeDeclaredFeatures", "NodeUpdateNodeDeclaredFeature", false),
+    // Room comes free with each pod that is deleted, or it is no event.
+    ("NodeResourcesFit", "PodDelete", false),
+    // What decides on the features of a pod cannot be changed.
+    ("NodeDeclaredFeatures", "PodUpdate", true),
+    // Only the pod itself hears of its gates, and they help if the last one is gone.
+    ("SchedulingGates", "PodUpdatePodSchedulingGatesEliminated", false),
+    // Their selectors cannot be changed, and nothing else of them is looked at.
+    ("PodTopologySpread", "apps/ReplicaSetUpdate", true),
+    ("PodTopologySpread", "apps/ReplicaSetUpdate", false),
+    ("PodTopologySpread", "apps/StatefulSetUpdate", true),
+    ("PodTopologySpread", "apps/StatefulSetUpdate", false),
+];
+
+fn scenarios() -> Vec<Scenario> {
+    let of_plugins = [
+        default_spread::scenarios,
+        inter_pod_affinity::scenarios,
+        node_affinity::scenarios,
+        node_declared_features::scenarios,
+        node_ports::scenarios,
+        node_resources_fit::scenarios,
+        node_unschedulable::scenarios,
+        nominated::scenarios,
+        pod_topology_spread::scenarios,
+        scheduling_gates::scenarios,
+        taint_toleration::scenarios,
+    ];
+    of_plugins.into_iter().flat_map(|scenarios| scenarios()).collect()
+}
+
+/// What the plugins have registered, in the profile of this configuration.
+fn registered(config: &str) -> Vec<(PluginName, EventRegistration)> {
+    let profiles = configuration(config).build_profiles(&registry()).unwrap();
+    profiles.iter().flat_map(|profile| profile.events.clone()).collect()
+}
+
+/// The events of a registration. Of a plugin that hears of every update, one is asked for.
+fn events_of(registered: &ClusterEvent) -> Vec<ClusterEvent> {
+    let event = |action: &ActionType| ClusterEvent::new(registered.resource.clone(), *action);
+    let updates = match registered.matches(&event(&ActionType::UPDATE)) {
+        true => &[ActionType::UPDATE][..],
+        false => &UPDATES,
+    };
+    let all = [ActionType::ADD, ActionType::DELETE];
+    let all = all.iter().chain(updates).map(event);
+    all.filter(|event| registered.matches(event)).collect()
+}
+
+/// Whether its event has pods tried, and whether it leaves some: without a hint it leaves none.
+fn answers_of(registration: &EventRegistration) -> &'static [bool] {
+    if registration.hint.is_some() { &[true, false] } else { &[true] }
+}
+
+#[test]
+fn every_registered_event_occurs_in_both_ways() {
+    let scenarios = scenarios();
+    let occurs = |plugin: &str, event: &ClusterEvent, tried: bool| {
+        let mut rows =
+            scenarios.iter().filter(|own| own.plugin == plugin).flat_map(Scenario::events);
+        rows.any(|row| event.matches(row.0) && row.1 == tried)
+    };
+    let configs: BTreeSet<&str> = scenarios.iter().map(|scenario| scenario.config).collect();
+    let mut missing = BTreeSet::new();
+    for (plugin, registration) in configs.into_iter().flat_map(registered) {
+        for event in events_of(&registration.event) {
+            let answers = answers_of(&registration).iter();
+            let unseen = answers.filter(|tried| !occurs(&plugin, &event, **tried));
+            missing.extend(unseen.map(|tried| (plugin.to_string(), event.to_string(), *tried)));
+        }
+    }
+    let impossible = IMPOSSIBLE.map(|(plugin, event, tried)| (plugin.into(), event.into(), tried));
+    assert_eq!(missing, impossible.into());
+}

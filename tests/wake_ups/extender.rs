@@ -1,0 +1,75 @@
+//! Extenders, which cannot say what they wait for: every event may help the pods they reject.
+
+use engine::ports::{ExtenderAnswer, ExtenderCall, Outside};
+use framework::ActionType as A;
+use framework::EventResource as R;
+use framework::Time;
+use serde_json::json;
+
+use super::objects::{create, delete, label, node, object, pod, taint};
+use super::scenario::{Expected, Scenario};
+use Expected::{Bound, Retried};
+
+const CONFIGURED: &str = "extenders: [{urlPrefix: \"http://choosy.example.com\", \
+    filterVerb: filter, nodeCacheCapable: true}]";
+
+/// An extender that takes one node alone.
+#[derive(Debug)]
+pub(crate) struct Choosy;
+
+/// The node it takes.
+const CHOSEN: &str = "chosen";
+
+impl Outside for Choosy {
+    fn extend(
+        &mut self,
+        call: &ExtenderCall<'_>,
+        now: Time,
+    ) -> (Result<ExtenderAnswer, String>, Time) {
+        let (taken, left) = call.nodes.iter().partition::<Vec<&str>, _>(|node| **node == CHOSEN);
+        let failed = left.into_iter().map(|node| (node.to_owned(), "not chosen".to_owned()));
+        let answer = ExtenderAnswer::Filtered {
+            nodes: taken.into_iter().map(str::to_owned).collect(),
+            failed: failed.collect(),
+            failed_and_unresolvable: Vec::new(),
+        };
+        (Ok(answer), now)
+    }
+}
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let storage = |kind, name| object("storage.k8s.io/v1", kind, name);
+    let class = storage("StorageClass", "fast").with("provisioner", json!("example.com/disk"));
+    vec![
+        Scenario::new("Extender", pod("p"), [node("n"), pod("q").on("n")])
+            .configured(CONFIGURED)
+            .on((R::Node, A::ADD), "its node comes", create(node(CHOSEN)), Bound)
+            .on((R::Node, A::ADD), "another node comes", create(node("m")), Retried)
+            .on(
+                (R::Node, A::UPDATE_NODE_LABEL),
+                "a node is labelled",
+                label("nodes/n", "k", "v"),
+                Retried,
+            )
+            .on(
+                (R::Node, A::UPDATE_NODE_TAINT),
+                "a node is tainted",
+                taint("nodes/n", "k"),
+                Retried,
+            )
+            .on((R::AssignedPod, A::ADD), "a pod comes", create(pod("r").on("n")), Retried)
+            .on(
+                (R::AssignedPod, A::UPDATE_POD_LABEL),
+                "a pod is labelled",
+                label("pods/q", "k", "v"),
+                Retried,
+            )
+            .on((R::AssignedPod, A::DELETE), "a pod goes", delete("pods/q"), Retried)
+            .on((R::StorageClass, A::ADD), "a StorageClass comes", create(class), Retried),
+    ]
+}
+
+#[test]
+fn a_pod_that_an_extender_rejected() {
+    scenarios().iter().for_each(Scenario::check);
+}

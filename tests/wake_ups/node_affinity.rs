@@ -1,0 +1,71 @@
+//! NodeAffinity.
+
+use framework::ActionType as A;
+use framework::EventResource as R;
+use serde_json::json;
+
+use super::objects::{create, delete, label, node, patch, pod, taint};
+use super::scenario::{Expected, Scenario};
+use Expected::{Bound, Left, Retried};
+
+/// Nodes have to be in the pool, whatever the pod says.
+const ADDED_AFFINITY: &str = "profiles: [{pluginConfig: [{name: NodeAffinity, args: \
+    {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: \
+    [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}]}]";
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let wanting = || pod("p").spec(json!({"nodeSelector": {"disk": "fast"}}));
+    vec![
+        Scenario::new("NodeAffinity", wanting(), [node("n"), pod("q").on("n")])
+            .on(
+                (R::Node, A::ADD),
+                "such a node comes",
+                create(node("m").label("disk", "fast")),
+                Bound,
+            )
+            .on((R::Node, A::ADD), "another comes", create(node("m").label("disk", "slow")), Left)
+            .on((R::Node, A::UPDATE_NODE_LABEL), "it fits", label("nodes/n", "disk", "fast"), Bound)
+            .on(
+                (R::Node, A::UPDATE_NODE_LABEL),
+                "it does not",
+                label("nodes/n", "disk", "slow"),
+                Left,
+            )
+            .on(
+                (R::Node, A::UPDATE_NODE_TAINT),
+                "a node is tainted",
+                taint("nodes/n", "k"),
+                Retried,
+            )
+            .passes_over(
+                "the node grows",
+                patch("nodes/n/status", json!({"status": {"allocatable": {"cpu": "9"}}})),
+            )
+            .passes_over("a pod goes", delete("pods/q")),
+        Scenario::new("NodeAffinity", wanting(), [node("n").label("disk", "fast")])
+            .configured(ADDED_AFFINITY)
+            .on(
+                (R::Node, A::UPDATE_NODE_LABEL),
+                "a node joins the pool",
+                label("nodes/n", "pool", "a"),
+                Bound,
+            )
+            .on(
+                (R::Node, A::UPDATE_NODE_LABEL),
+                "a node is labelled otherwise",
+                label("nodes/n", "rack", "a"),
+                Left,
+            )
+            .on(
+                (R::Node, A::ADD),
+                "a node comes that the pod alone would take",
+                create(node("m").label("disk", "fast")),
+                Left,
+            ),
+    ]
+}
+
+#[test]
+fn a_pod_that_found_no_node_of_its_choice() {
+    scenarios().iter().for_each(Scenario::check);
+}

@@ -1,0 +1,42 @@
+//! NodePorts.
+
+use framework::ActionType as A;
+use framework::EventResource as R;
+use serde_json::json;
+
+use super::objects::{Object, create, delete, label, node, pod, taint};
+use super::scenario::{Expected, Scenario};
+use Expected::{Bound, Left, Retried};
+
+fn with_port(name: &str, port: u16) -> Object {
+    pod(name).container("ports", json!([{"containerPort": 80, "hostPort": port}]))
+}
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let given = [
+        node("n"),
+        with_port("same", 8080).on("n"),
+        with_port("other", 8081).on("n"),
+        pod("none").on("n"),
+    ];
+    vec![
+        Scenario::new("NodePorts", with_port("p", 8080), given)
+            .on((R::AssignedPod, A::DELETE), "the port is free", delete("pods/same"), Bound)
+            .on((R::AssignedPod, A::DELETE), "another port is free", delete("pods/other"), Left)
+            .on((R::AssignedPod, A::DELETE), "a pod without ports goes", delete("pods/none"), Left)
+            .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+            .on(
+                (R::Node, A::UPDATE_NODE_TAINT),
+                "a node is tainted",
+                taint("nodes/n", "k"),
+                Retried,
+            )
+            .passes_over("the node is labelled", label("nodes/n", "k", "v"))
+            .passes_over("the pod with the port is labelled", label("pods/same", "k", "v")),
+    ]
+}
+
+#[test]
+fn a_pod_that_found_its_port_taken() {
+    scenarios().iter().for_each(Scenario::check);
+}

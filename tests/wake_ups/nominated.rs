@@ -1,0 +1,43 @@
+//! Room that is kept for a nominated pod comes free without any pod leaving a node.
+
+use framework::ActionType as A;
+use framework::EventResource as R;
+use serde_json::{Value, json};
+
+use super::objects::{Object, Step, create, delete, label, node, patch, pod};
+use super::scenario::{Expected, Scenario};
+use Expected::Bound;
+
+/// A pod for which room is kept on `n` while it waits for a node of its choice.
+fn guest() -> Object {
+    let guest = pod("guest").spec(json!({"nodeSelector": {"disk": "fast"}}));
+    guest.status(json!({"nominatedNodeName": "n"}))
+}
+
+fn nominate(node: Value) -> Step {
+    patch("pods/guest/status", json!({"status": {"nominatedNodeName": node}}))
+}
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let with_port =
+        |pod: Object| pod.container("ports", json!([{"containerPort": 80, "hostPort": 8080}]));
+    let cordoned = || node("m").spec(json!({"unschedulable": true}));
+    let scenario = |plugin, demanding: &dyn Fn(Object) -> Object| {
+        Scenario::new(plugin, demanding(pod("p")), [node("n"), cordoned(), demanding(guest())])
+            .beside(&["NodeUnschedulable"])
+            .on((R::AssignedPod, A::DELETE), "the guest goes", delete("pods/guest"), Bound)
+            .on((R::AssignedPod, A::DELETE), "no room is kept", nominate(json!(null)), Bound)
+            .on((R::AssignedPod, A::DELETE), "room is kept elsewhere", nominate(json!("m")), Bound)
+            .passes_over("the guest is labelled", label("pods/guest", "k", "v"))
+            .passes_over("a pod comes", create(pod("q").on("n")))
+    };
+    vec![
+        scenario("NodeResourcesFit", &|pod| pod.requests("cpu", "3")),
+        scenario("NodePorts", &with_port),
+    ]
+}
+
+#[test]
+fn a_pod_that_has_to_leave_room() {
+    scenarios().iter().for_each(Scenario::check);
+}

@@ -1,0 +1,79 @@
+//! A pod that a plugin lets wait for something is tried at once when it comes, without backoff.
+
+use engine::queue::Place;
+use framework::{
+    ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
+    NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status,
+};
+use serde_json::json;
+
+use super::objects::{Step, create, label, node, patch, pod};
+use super::world::World;
+
+/// Plugin name.
+pub(crate) const NAME: &str = "Appointment";
+
+const ENABLED: &str = "profiles: [{plugins: {multiPoint: {enabled: [{name: Appointment}]}}}]";
+
+/// Lets pods wait for a node that is ready for them.
+struct Appointment;
+
+/// Makes the plugin.
+///
+/// # Errors
+/// None.
+pub(crate) fn plugin(_: &PluginArgs) -> Result<Plugin, String> {
+    let nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_TAINT;
+    let nodes = ClusterEvent::new(EventResource::Node, nodes);
+    let plugin = Plugin::new(NAME, Appointment).filter();
+    Ok(plugin.on_with_hint(nodes, Appointment::after_node_change).build())
+}
+
+impl Appointment {
+    fn after_node_change(
+        &self,
+        _: &Pod,
+        objects: &EventObjects<'_>,
+        _: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (_, new) = objects.nodes()?;
+        Ok(QueueingHint::queue_if(new.is_some_and(|new| new.labels.contains_key("ready"))))
+    }
+}
+
+impl Filter for Appointment {
+    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        match node.label("ready") {
+            Some(_) => Status::success(),
+            None => Status::new(Code::Pending, "node(s) not ready for it"),
+        }
+    }
+}
+
+#[test]
+fn what_a_pending_plugin_waits_for_needs_no_backoff() {
+    let cordoned = |name| node(name).spec(json!({"unschedulable": true}));
+    let given = [create(node("n")), create(cordoned("c").label("ready", "")), create(pod("p"))];
+    let uncordon = patch("nodes/c", json!({"spec": {"unschedulable": null}}));
+    let rows: [(&str, Step, Place); 5] = [
+        ("a node is ready", label("nodes/n", "ready", ""), Place::Active),
+        ("a node comes that is ready", create(node("m").label("ready", "")), Place::Active),
+        ("a node comes that is not", create(node("m")), Place::Backoff),
+        ("the node that is ready is uncordoned", uncordon, Place::Active),
+        ("a node is labelled", label("nodes/n", "k", "v"), Place::Unschedulable),
+    ];
+    for (what, step, place) in rows {
+        let mut world = World::new(ENABLED, &given);
+        assert_eq!(world.place("p"), Some(Place::Unschedulable), "{what}");
+        world.happens(&step);
+        assert_eq!(world.place("p"), Some(place), "{what}");
+    }
+}
+
+#[test]
+fn what_others_wait_for_lets_a_pod_back_off() {
+    let cordoned = node("n").spec(json!({"unschedulable": true}));
+    let mut world = World::new("", &[create(cordoned), create(pod("p"))]);
+    world.happens(&create(node("m")));
+    assert_eq!(world.place("p"), Some(Place::Backoff));
+}

@@ -1,0 +1,230 @@
+//! The scheduler and its API server, without faults and under a virtual clock.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use client::executor::{Executor, Limits};
+use client::recorder::{self, Recorder};
+use client::scheduler::Scheduler;
+use client::session::Frame;
+use client::{Reply, Response};
+use engine::ports::{Ports, Probe, Span};
+use engine::queue::Place;
+use engine::{Change, Engine, EngineConfig};
+use framework::{ClusterEvent, PluginName, PodKey, Registry, Time};
+use loadmaster::config::{self, Configuration, Gates};
+use loadmaster::wire::{Decoder, WatchedKind, watched_kinds};
+use sandbox::api::{self, Answer, Request, WatchId};
+use sandbox::resources::PODS;
+use sandbox::store::Store;
+
+use super::extender::Choosy;
+use super::objects::Step;
+use super::{in_flight, pending};
+
+/// When every world begins, in seconds since 1970.
+const BEGINNING: i64 = 1_790_000_000;
+/// More than this at one point of time goes round in circles.
+const MOST_AT_ONCE: usize = 1000;
+/// Of the first attempt and of those that follow.
+const SEED: u64 = 1;
+
+/// The in-tree plugins, and those of these tests.
+pub(crate) fn registry() -> Registry {
+    let mut registry = plugins::registry();
+    registry.register(in_flight::NAME, in_flight::plugin).unwrap();
+    registry.register(pending::NAME, pending::plugin).unwrap();
+    registry
+}
+
+/// A configuration with these fields beside the defaults.
+pub(crate) fn configuration(fields: &str) -> Configuration {
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    config::load(&format!("{head}{fields}\n"), &Gates::default()).unwrap().config
+}
+
+/// The scheduler and its API server.
+pub(crate) struct World {
+    store: Store,
+    watches: Vec<(WatchId, Decoder)>,
+    scheduler: Scheduler,
+    now: Time,
+    /// The pods that were tried, an entry an attempt.
+    tried: Vec<PodKey>,
+    heard: Heard,
+}
+
+/// The events that were put to pods since somebody last asked.
+#[derive(Debug, Default)]
+struct Heard(Vec<ClusterEvent>);
+
+impl Probe for Heard {
+    fn start(&mut self, span: Span<'_>) {
+        if let Span::Event(event) | Span::Hint(_, event) = span {
+            self.0.push(event.clone());
+        }
+    }
+}
+
+impl World {
+    /// A scheduler with these fields in its configuration that has heard of what was `given`, and
+    /// tried what it could.
+    pub(crate) fn new<'a>(fields: &str, given: impl IntoIterator<Item = &'a Step>) -> Self {
+        let now = Time::from_secs(BEGINNING);
+        let config = configuration(fields);
+        let profiles = config.build_profiles(&registry()).unwrap();
+        let mut store = Store::new(SEED, now);
+        let kinds = watched_kinds(&profiles);
+        let watches = kinds.iter().map(|kind| watch(&mut store, kind, now)).collect();
+        let engine = Engine::new(EngineConfig {
+            seed: SEED,
+            queue: config.queue(),
+            extenders: config.engine_extenders(),
+            ..EngineConfig::new(profiles)
+        });
+        let recorder = Recorder::new(recorder::Options::default(), SEED);
+        let executor = Executor::new(Limits::default(), SEED);
+        let scheduler = Scheduler::new(engine, executor, recorder);
+        let heard = Heard::default();
+        let mut world = Self { store, watches, scheduler, now, tried: Vec::new(), heard };
+        given.into_iter().for_each(|step| world.carry_out(step));
+        world.learn();
+        world.scheduler.synced();
+        world.settle();
+        world
+    }
+
+    /// Something happens, and the scheduler hears of it; it has tried no pod yet.
+    pub(crate) fn happens(&mut self, step: &Step) {
+        self.heard.0.clear();
+        self.carry_out(step);
+        self.learn();
+    }
+
+    /// The events by which the scheduler took in what happened last.
+    pub(crate) fn heard(&self) -> &[ClusterEvent] {
+        &self.heard.0
+    }
+
+    /// Tries pods and sends requests until there is nothing left to do at this point of time.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            let attempt = self.on_scheduler(Scheduler::schedule_one);
+            self.tried.extend(attempt.iter().map(|attempt| attempt.pod.key.clone()));
+            if !self.send() && !self.learn() && attempt.is_none() {
+                return;
+            }
+        }
+        panic!("the scheduler does not come to rest");
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(due) = self.scheduler.next_deadline().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.on_scheduler(Scheduler::tick);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// How often the pod was tried.
+    pub(crate) fn attempts(&self, pod: &str) -> usize {
+        self.tried.iter().filter(|tried| **tried == key(pod)).count()
+    }
+
+    /// Whether the API server has given the pod a node.
+    pub(crate) fn is_bound(&self, pod: &str) -> bool {
+        let pod = self.store.get(PODS, "default", pod).unwrap();
+        !pod["spec"]["nodeName"].is_null()
+    }
+
+    /// Where in the queue the pod is, if it is there.
+    pub(crate) fn place(&self, pod: &str) -> Option<Place> {
+        self.scheduler.engine().queue().get(&key(pod)).map(|(place, _)| place)
+    }
+
+    /// The plugins that keep the pod waiting.
+    pub(crate) fn rejectors(&self, pod: &str) -> BTreeSet<PluginName> {
+        let queued = self.scheduler.engine().queue().get(&key(pod));
+        queued.map_or_else(BTreeSet::new, |(_, queued)| queued.unschedulable_plugins.clone())
+    }
+
+    fn on_scheduler<T>(
+        &mut self,
+        call: impl FnOnce(&mut Scheduler, Time, &mut Ports<'_>) -> T,
+    ) -> T {
+        let ports = &mut Ports { outside: &mut Choosy, probe: &mut self.heard };
+        call(&mut self.scheduler, self.now, ports)
+    }
+
+    fn carry_out(&mut self, step: &Step) {
+        for request in step.requests() {
+            let response = serve(&mut self.store, &request, self.now);
+            let text = String::from_utf8_lossy(&response.body);
+            assert!(response.status < 300, "{} {}: {text}", request.method, request.path);
+        }
+    }
+
+    /// Takes in what the watches have to say, and whether that was anything.
+    fn learn(&mut self) -> bool {
+        let mut changes = Vec::new();
+        for (watch, decoder) in &self.watches {
+            let frames = self.store.frames(*watch, self.now);
+            assert!(!frames.ended, "no world lives as long as a watch");
+            changes.extend(frames.lines.iter().map(|line| change(decoder, line)));
+        }
+        let is_anything = !changes.is_empty();
+        for change in changes {
+            self.on_scheduler(|scheduler, now, ports| scheduler.apply(change, now, ports));
+        }
+        is_anything
+    }
+
+    /// Has requests of the scheduler carried out, and whether there were any.
+    fn send(&mut self) -> bool {
+        let requests: Vec<_> = self.scheduler.requests().collect();
+        for (sender, request) in &requests {
+            let mut served =
+                Request::new(request.method.as_str(), &request.path, request.body.clone());
+            request.content_type.clone_into(&mut served.content_type);
+            let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
+            let response = Response { status, retry_after: None, body: body.to_vec() };
+            let reply = Reply::Answered(response);
+            self.on_scheduler(|scheduler, now, ports| {
+                scheduler.reply(*sender, request.id, reply, now, ports);
+            });
+        }
+        !requests.is_empty()
+    }
+}
+
+fn key(pod: &str) -> PodKey {
+    PodKey::new("default", pod)
+}
+
+/// Opens a watch as the daemon would, beginning with all there is.
+fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder) {
+    let selector = kind.field_selector.unwrap_or_default();
+    let target = format!("{}?watch=true&fieldSelector={selector}", kind.path);
+    match store.serve(&Request::new("GET", &target, ""), now) {
+        Answer::Watch(watch) => (watch, Decoder::new(kind.resource.clone(), Default::default())),
+        Answer::Whole(refusal) => panic!("{target}: {refusal:?}"),
+    }
+}
+
+fn change(decoder: &Decoder, line: &[u8]) -> Change {
+    match decoder.frame(line) {
+        Frame::Changed(_, change) => change,
+        Frame::Deleted(meta) => decoder.deletion(meta),
+        other => panic!("not a change: {other:?}"),
+    }
+}
+
+fn serve(store: &mut Store, request: &Request, now: Time) -> api::Response {
+    match store.serve(request, now) {
+        Answer::Whole(response) => response,
+        Answer::Watch(_) => unreachable!("{} {} is no watch", request.method, request.path),
+    }
+}
