@@ -28,6 +28,10 @@ impl Engine {
     }
 
     fn apply_node(&mut self, node: Node, now: Time, ports: &mut Ports<'_>) {
+        if self.cache.cluster().has_node(&node) {
+            // A heartbeat.
+            return;
+        }
         let old = self.cache.set_node(&node);
         let actions = match &old {
             None => vec![ActionType::ADD],

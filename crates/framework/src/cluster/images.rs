@@ -45,6 +45,17 @@ impl ImageIndex {
         ids.into()
     }
 
+    /// Whether these images are the ones behind `ids`, in that order and of the size on record.
+    pub(super) fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
+        let named =
+            images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size)));
+        let known = ids.iter().map(|id| {
+            let (name, state) = &self.images[id.0 as usize];
+            (name, state.size)
+        });
+        known.eq(named)
+    }
+
     fn id(&mut self, name: &Arc<str>, size: i64) -> ImageId {
         if let Some(id) = self.ids.get(name) {
             return *id;

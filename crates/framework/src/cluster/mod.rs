@@ -262,6 +262,30 @@ impl Cluster {
         self.objects.get(kind)?.get(&(namespace.into(), name.into()))
     }
 
+    /// Whether the node of this name is known exactly so: nothing that is kept of it would change.
+    pub fn has_node(&self, node: &Node) -> bool {
+        let Some(ix) = self.node_named(&node.name) else { return false };
+        let row = &self.rows[ix.index()];
+        let has_label = |(key, value)| self.label(ix, key) == Some(value);
+        let offered = self.scalars.iter().map(|(name, column)| (name, column.get(ix).allocatable));
+        let wanted = node.allocatable.scalars.iter().map(|(name, amount)| (name, *amount));
+        let numbers = crate::Resources { scalars: Box::default(), ..node.allocatable };
+        row.conditions == node.conditions
+            && row.annotations == node.annotations
+            && row.taints == node.taints
+            && row.declared_features == node.declared_features
+            && row.extra == node.extra
+            && self.unschedulable.contains(ix) == node.unschedulable
+            && self.allowed_pods[ix.index()] == node.allowed_pods
+            && self.allocatable.get(ix) == numbers
+            && row.labels.len() == node.labels.len()
+            && node.labels.iter().all(has_label)
+            && offered
+                .filter(|(_, amount)| *amount != 0)
+                .eq(wanted.filter(|(_, amount)| *amount != 0))
+            && self.images.are(&row.images, &node.images)
+    }
+
     /// A node as an object of its own, for comparing with an update. Its images are known to the
     /// cluster only by name and first size, so they are left out.
     pub fn to_node(&self, node: NodeIx) -> Node {

@@ -205,3 +205,44 @@ fn an_overlay_adds_and_takes_away_without_touching_the_table() {
     assert!(view.pods().map(|pod| &*pod.key.name).eq(["new"]));
     assert_eq!(cluster.node(ix).requested().milli_cpu, 1000);
 }
+
+#[test]
+fn a_node_is_known_exactly_or_not_at_all() {
+    let n = || {
+        node("n")
+            .label("zone", "a")
+            .taint("dedicated", "x", "NoSchedule")
+            .allocatable("cpu", "4")
+            .allocatable("example.com/gpu", "2")
+            .image("web:1", 100)
+            .image("web:2", 100)
+            .feature("F")
+    };
+    let mut cluster = Cluster::default();
+    assert!(!cluster.has_node(&n().build()));
+    let before = cluster.set_node(&n().build());
+    assert!(cluster.has_node(&n().build()));
+    let others = [
+        n().label("zone", "b"),
+        n().label("rack", "a"),
+        n().taint("more", "", "NoSchedule"),
+        n().allocatable("cpu", "5"),
+        n().allocatable("example.com/gpu", "3"),
+        n().allocatable("example.com/fpga", "1"),
+        n().allocatable("pods", "7"),
+        n().image("db:1", 100),
+        n().feature("G"),
+        n().unschedulable(),
+        n().with(|api| drop(api.metadata.annotations.insert("a".into(), "b".into()))),
+    ];
+    for (place, other) in others.into_iter().enumerate() {
+        assert!(!cluster.has_node(&other.build()), "change {place}");
+    }
+    let resized = node("n").image("web:1", 200).build();
+    cluster.set_node(&node("n").image("web:1", 100).build());
+    assert!(!cluster.has_node(&resized));
+    assert_eq!(cluster.set_node(&resized), before);
+    assert!(cluster.has_node(&resized));
+    cluster.remove_node("n");
+    assert!(!cluster.has_node(&resized));
+}
