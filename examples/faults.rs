@@ -68,8 +68,13 @@ fn main() -> ExitCode {
     }
     println!(
         "{count} seeds: {} pods bound, {} crashes, {} faults on the way, {} pods pending for good \
-         reason; {broken} seeds broke a rule",
-        total.bound, total.crashes, total.faults, total.pending
+         reason, {} woken by changes, {} of them in vain; {broken} seeds broke a rule",
+        total.bound,
+        total.crashes,
+        total.faults,
+        total.pending,
+        total.wake_ups.all,
+        total.wake_ups.idle
     );
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

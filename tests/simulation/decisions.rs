@@ -1,9 +1,15 @@
 //! What must hold of decisions, on the cluster as the engine knows it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
-use framework::{NodeView, Pod, Resources, Time};
+use framework::{Pod, Time};
 
+use super::oracle::{Oracle, Related};
 use super::rules::{Checked, rule};
 
 /// The highest priority of the pods that are ready for an attempt.
@@ -14,68 +20,84 @@ pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
 
 /// A decision respects what the engine knew when it was taken. `highest` is the
 /// [priority](highest_priority) of those whose turn it might have been.
-pub(crate) fn after_decision(engine: &Engine, attempt: &Attempt, highest: Option<i32>) -> Checked {
+pub(crate) fn after_decision(
+    engine: &Engine,
+    related: &Related,
+    attempt: &Attempt,
+    highest: Option<i32>,
+) -> Checked {
     let Attempt { pod, outcome } = attempt;
     rule(Some(pod.priority()) >= highest, || format!("{} is tried out of turn", pod.key))?;
     match outcome {
-        Outcome::Assumed(node) => may_be_at(engine, pod, node),
-        Outcome::Unschedulable(text) => {
-            let count = engine.cache().cluster().node_count();
-            let counted = match count {
-                0 => text.starts_with("no nodes available"),
-                _ => text.starts_with(&format!("0/{count} nodes are available")),
-            };
-            rule(counted, || format!("of {count} nodes, {} is told {text:?}", pod.key))
+        Outcome::Assumed(node) => {
+            let oracle = Oracle::of_engine(engine, related);
+            let is_taken = oracle.takes(node, pod);
+            rule(is_taken, || format!("{} is put on {node}, which does not take it", pod.key))?;
+            let is_open = pod.spec.scheduling_gates.is_empty() && !pod.terminating;
+            rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
         }
-        Outcome::Error(_) | Outcome::Skipped => Ok(()),
+        Outcome::Unschedulable(text) => {
+            is_counted(engine, pod, text)?;
+            let oracle = Oracle::of_engine(engine, related);
+            let takers: Vec<_> = oracle.takers(pod).collect();
+            rule(takers.is_empty(), || {
+                format!("{} is told {text:?}, and {takers:?} would take it", pod.key)
+            })
+        }
+        Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
+        Outcome::Skipped => Ok(()),
     }
 }
 
-fn may_be_at(engine: &Engine, pod: &Pod, node: &str) -> Checked {
-    let cluster = engine.cache().cluster();
-    let at = cluster.node_named(node).ok_or_else(|| format!("{} goes nowhere", pod.key))?;
-    let view = cluster.node(at);
-    let room = has_room(&view, &Resources::default(), 0);
-    rule(room, || format!("{} is put on {node}, where there is no room", pod.key))?;
-    rule(admits(&view, pod), || format!("{} is put on {node}, which does not take it", pod.key))?;
-    let is_open = pod.spec.scheduling_gates.is_empty() && !pod.terminating;
-    rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
+/// The text says how many nodes there are.
+fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
+    let count = engine.cache().cluster().node_count();
+    let is_counted = match count {
+        0 => text.starts_with("no nodes available"),
+        _ => text.starts_with(&format!("0/{count} nodes are available")),
+    };
+    rule(is_counted, || format!("of {count} nodes, {} is told {text:?}", pod.key))
 }
 
-/// A pod that waits for an event fits nowhere: it was woken by whatever made room for it. Only room
-/// that was kept for a nominated pod may become free without an event: what was parked before
-/// `unnominated`, the last time at which there was one, does not count.
-pub(crate) fn parked_pods_fit_nowhere(engine: &Engine, unnominated: Time) -> Checked {
-    let cluster = engine.cache().cluster();
-    let parked = engine.queue().iter().filter(|(place, _)| *place == Place::Unschedulable);
-    let parked = parked.filter(|(_, queued)| queued.timestamp > unnominated);
-    for pod in parked.map(|(_, queued)| &queued.pod).filter(|pod| !pod.terminating) {
-        let mut nodes = cluster.nodes().iter().map(|node| cluster.node(node));
-        let taker = nodes.find(|view| {
-            has_room(view, &pod.requests.placed, 1)
-                && admits(view, pod)
-                && !pod.spec.host_ports.iter().any(|port| view.has_port_conflict(port))
-        });
-        rule(taker.is_none(), || {
-            format!("{} waits, and {:?} takes it", pod.key, taker.map(|view| view.name().clone()))
-        })?;
+/// What is decided for a pod: the totals of the nodes that can take it, and the text if none can.
+#[derive(Debug, PartialEq, Eq)]
+struct Decision {
+    totals: BTreeMap<Arc<str>, Option<i64>>,
+    text: Option<String>,
+}
+
+impl Decision {
+    /// `None` if the pod is none of ours.
+    fn on(pod: &Arc<Pod>, engine: &mut Engine, form: Form, now: Time) -> Option<Self> {
+        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let evaluation = engine.evaluate(pod, form, None, now, ports)?;
+        let cluster = engine.cache().cluster();
+        let named = |(node, total)| (cluster.node_name(node).clone(), total);
+        Some(Self {
+            totals: evaluation.feasible.into_iter().map(named).collect(),
+            text: evaluation.fit_error.map(|error| error.message()),
+        })
+    }
+}
+
+/// Both forms of the plugins decide the same for every pod, and so does `fresh`, an engine that has
+/// heard of the same nodes and placed pods just now and counted them afresh. It does not know of
+/// nominated pods. Pods that have a node are tried as if they had none.
+pub(crate) fn forms_agree(engine: &mut Engine, fresh: &mut Engine, now: Time) -> Checked {
+    let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
+    let pods: Vec<_> = placed.chain(engine.pending().cloned()).collect();
+    let nothing_is_nominated = engine.queue().nominator().is_empty();
+    for pod in pods {
+        let decision = Decision::on(&pod, engine, Form::Set, now);
+        let agrees = |other: Option<Decision>, who: &str| {
+            rule(other == decision, || {
+                format!("{}: the set form decides {decision:?}, {who} {other:?}", pod.key)
+            })
+        };
+        agrees(Decision::on(&pod, engine, Form::OneNode, now), "the one-node form")?;
+        if nothing_is_nominated {
+            agrees(Decision::on(&pod, fresh, Form::Set, now), "an engine that starts now")?;
+        }
     }
     Ok(())
-}
-
-/// Whether the pods that are there fit on the node beside so many `more`.
-fn has_room(view: &NodeView<'_>, more: &Resources, pods: i64) -> bool {
-    let (has, asked) = (view.allocatable(), view.requested());
-    asked.milli_cpu + more.milli_cpu <= has.milli_cpu
-        && asked.memory + more.memory <= has.memory
-        && view.pod_count() + pods <= view.allowed_pods()
-}
-
-/// Whether nothing but a lack of room keeps the pod off the node.
-fn admits(view: &NodeView<'_>, pod: &Pod) -> bool {
-    let tolerations = &pod.spec.tolerations;
-    let is_tolerated = |taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
-    !view.is_unschedulable()
-        && view.taints().iter().all(is_tolerated)
-        && pod.spec.required_node_affinity.matches(view).is_ok_and(|matches| matches)
 }

@@ -8,17 +8,20 @@
 //! - `network`: what becomes of requests, replies and watch streams on their way.
 //! - `churn`: what users, nodes and other schedulers do meanwhile.
 //! - `rules`: what must hold at every step, and once everything is quiet.
-//! - `view`, `decisions`, `writes`: what must hold of what the scheduler is told, what it decides,
-//!   and what it sends.
+//! - `view`, `decisions`, `wake_ups`, `writes`: what must hold of what the scheduler is told, what
+//!   it decides, whom it wakes, and what it sends.
+//! - `oracle`: where pods may go, said as plainly as possible.
 
 mod churn;
 mod decisions;
 mod network;
+mod oracle;
 mod patience;
 mod replica;
 mod rules;
 mod server;
 mod view;
+mod wake_ups;
 mod world;
 mod writes;
 

@@ -2,21 +2,29 @@
 
 use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
-use client::scheduler::Scheduler;
+use client::scheduler::{Scheduler, Sender};
 use client::session::{CallId, Options, Output, Session, Target};
+use client::{Reply, RequestId};
 use engine::ports::Ports;
-use engine::profile::PluginRef;
-use engine::{Change, Engine, EngineConfig};
+use engine::{Attempt, Change, Engine, EngineConfig};
 use fastrand::Rng;
-use framework::{Time, Uid};
+use framework::{Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, watched_kinds};
 use sandbox::api::WatchId;
+use serde_json::{Value, json};
 
+use super::churn::nodes::ZONE;
+use super::decisions;
+use super::oracle::Related;
 use super::patience;
 use super::rules::Checked;
-use super::server::OURS;
+use super::server::{DEFAULT, SPREADING};
 use super::view::View;
+use super::wake_ups::{self, WakeUps};
+
+/// How evenly the profile [`SPREADING`] spreads pods over zones that say nothing of it.
+pub(crate) const DEFAULT_MAX_SKEW: i32 = 1;
 
 /// One life of the scheduler.
 pub(crate) struct Replica {
@@ -28,7 +36,13 @@ pub(crate) struct Replica {
     pub(crate) watchers: Vec<Watcher>,
     /// UIDs of the pods that had a node when it started, until it has taken its first decision.
     pub(crate) found: Vec<Uid>,
+    /// The namespaces, Services and controllers it was told of.
+    pub(crate) related: Related,
+    /// Pods that changes have woken.
+    pub(crate) wake_ups: WakeUps,
     unsynced: usize,
+    /// The last time at which room was kept for a nominated pod.
+    unnominated: Time,
 }
 
 /// A watch of one kind.
@@ -57,19 +71,10 @@ pub(crate) struct Stream {
 }
 
 impl Replica {
-    /// A scheduler with the default plugins, and one that takes its time, that has just started.
+    /// A scheduler that has just started.
     pub(crate) fn start(life: u32, seed: u64, found: Vec<Uid>, now: Time) -> Self {
-        let mut config = config::defaults(&Gates::default());
-        for profile in &mut config.profiles {
-            OURS.clone_into(&mut profile.scheduler_name);
-            profile.plugins.multi_point.enabled.push(PluginRef::new(patience::NAME, 0));
-        }
-        let mut registry = plugins::registry();
-        registry.register(patience::NAME, patience::plugin).expect("the name is free");
-        let profiles = config.build_profiles(&registry).expect("the defaults are valid");
-        let kinds = watched_kinds(&profiles);
-        let queue = config.queue();
-        let engine = Engine::new(EngineConfig { seed, queue, ..EngineConfig::new(profiles) });
+        let engine = new_engine(seed);
+        let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
         let executor = Executor::new(limits(&mut rng), seed);
         let in_flight = rng.usize(1..5);
@@ -87,7 +92,16 @@ impl Replica {
             watchers.push(Watcher { session, decoder, view: View::default(), stream: None });
         }
         let scheduler = Scheduler::new(engine, executor, recorder);
-        Self { life, scheduler, unsynced: watchers.len(), watchers, found }
+        Self {
+            life,
+            scheduler,
+            unsynced: watchers.len(),
+            watchers,
+            found,
+            related: Related::default(),
+            wake_ups: WakeUps::default(),
+            unnominated: now,
+        }
     }
 
     /// When it has something to do next.
@@ -97,11 +111,70 @@ impl Replica {
     }
 
     /// Does what is due.
-    pub(crate) fn tick(&mut self, now: Time) {
+    ///
+    /// # Errors
+    /// A pod oversleeps.
+    pub(crate) fn tick(&mut self, now: Time) -> Checked {
         for watcher in &mut self.watchers {
             watcher.session.tick(now);
         }
         self.scheduler.tick(now, &mut Ports { outside: &mut (), probe: &mut () });
+        self.nobody_oversleeps(now, || "time passes".to_owned())
+    }
+
+    /// Takes the reply to a request.
+    ///
+    /// # Errors
+    /// A pod oversleeps.
+    pub(crate) fn reply(
+        &mut self,
+        sender: Sender,
+        id: RequestId,
+        reply: Reply,
+        now: Time,
+    ) -> Checked {
+        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        self.scheduler.reply(sender, id, reply, now, ports);
+        self.nobody_oversleeps(now, || format!("a request of the {sender:?} is replied to"))
+    }
+
+    /// Tries the pod whose turn it is, if one may be taken up now.
+    ///
+    /// # Errors
+    /// The decision breaks a rule.
+    pub(crate) fn decide(&mut self, now: Time) -> Result<Option<Attempt>, String> {
+        let highest = decisions::highest_priority(self.scheduler.engine());
+        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
+        decisions::after_decision(self.scheduler.engine(), &self.related, &attempt, highest)?;
+        self.nobody_oversleeps(now, || format!("{} is tried", attempt.pod.key))?;
+        Ok(Some(attempt))
+    }
+
+    /// Every pod that should be awake after the `latest` thing that was taken in is.
+    fn nobody_oversleeps(&mut self, now: Time, latest: impl FnOnce() -> String) -> Checked {
+        let engine = self.scheduler.engine();
+        if !engine.queue().nominator().is_empty() {
+            self.unnominated = now;
+        }
+        wake_ups::parked_pods_fit_nowhere(engine, &self.related, self.unnominated)
+            .map_err(|asleep| format!("{asleep}: {}", latest()))
+    }
+
+    /// Whatever was counted over time is what comes of counting it now.
+    ///
+    /// # Errors
+    /// Some decision depends on the difference.
+    pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
+        let mut fresh = new_engine(0);
+        let engine = self.scheduler.engine();
+        let cluster = engine.cache().cluster();
+        let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
+        let pods = cluster.pods().map(|placed| Change::Pod(Box::new(Pod::clone(&placed.pod))));
+        for change in self.related.changes().chain(nodes).chain(pods) {
+            fresh.apply(change, now, &mut Ports { outside: &mut (), probe: &mut () });
+        }
+        decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, now)
     }
 
     /// Whether every watch has told the whole state it found.
@@ -112,17 +185,19 @@ impl Replica {
     /// Tells the scheduler what its watches have learned. What is to be opened and closed goes to
     /// `calls`.
     pub(crate) fn learn(&mut self, calls: &mut Vec<(usize, Output<Change>)>, now: Time) -> Checked {
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
-        for (number, watcher) in self.watchers.iter_mut().enumerate() {
-            for output in watcher.session.outputs() {
+        for number in 0..self.watchers.len() {
+            let outputs: Vec<_> = self.watchers[number].session.outputs().collect();
+            for output in outputs {
+                let watcher = &mut self.watchers[number];
                 match output {
                     Output::Changed(meta, change) => {
                         watcher.view.changed(&meta)?;
-                        self.scheduler.apply(change, now, ports);
+                        self.take_in(change, now)?;
                     }
                     Output::Deleted(meta) => {
                         watcher.view.deleted(&meta)?;
-                        self.scheduler.apply(watcher.decoder.deletion(meta), now, ports);
+                        let change = watcher.decoder.deletion(meta);
+                        self.take_in(change, now)?;
                     }
                     Output::Synced => self.unsynced -= 1,
                     Output::Skipped { message, .. } => panic!("an object was skipped: {message}"),
@@ -135,6 +210,59 @@ impl Replica {
         }
         Ok(())
     }
+
+    /// The scheduler takes in a change, which wakes whom it helps.
+    fn take_in(&mut self, change: Change, now: Time) -> Checked {
+        if let Change::Object { kind, namespace, name, object } = &change {
+            let key = (kind.clone(), namespace.clone(), name.clone());
+            self.related.set(key, object.as_ref());
+        }
+        let latest = told(&change);
+        let parked = wake_ups::parked(self.scheduler.engine());
+        self.scheduler.apply(change, now, &mut Ports { outside: &mut (), probe: &mut () });
+        self.wake_ups += WakeUps::among(&parked, self.scheduler.engine(), &self.related);
+        self.nobody_oversleeps(now, || latest)
+    }
+}
+
+/// What a change is about.
+fn told(change: &Change) -> String {
+    match change {
+        Change::Node(node) => format!("node {} is {node:?}", node.name),
+        Change::NodeDeleted(name) => format!("node {name} is gone"),
+        Change::Pod(pod) => {
+            format!("pod {} has {:?} and is at {:?}", pod.key, pod.labels, pod.node_name)
+        }
+        Change::PodDeleted { key, .. } => format!("pod {key} is gone"),
+        Change::Object { kind, namespace, name, object } => {
+            format!("{kind:?} {namespace}/{name} is {object:?}")
+        }
+    }
+}
+
+/// An engine with the default plugins and one that takes its time. It has two profiles, one of
+/// which spreads pods over zones by itself.
+fn new_engine(seed: u64) -> Engine {
+    let text = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile(DEFAULT, json!([])), profile(SPREADING, json!([{
+            "name": "PodTopologySpread",
+            "args": {"defaultingType": "List", "defaultConstraints": [{"topologyKey": ZONE,
+                "maxSkew": DEFAULT_MAX_SKEW, "whenUnsatisfiable": "DoNotSchedule"}]},
+        }]))],
+    });
+    let loaded = config::load(&text.to_string(), &Gates::default());
+    let config = loaded.expect("the configuration is valid").config;
+    let mut registry = plugins::registry();
+    registry.register(patience::NAME, patience::plugin).expect("the name is free");
+    let profiles = config.build_profiles(&registry).expect("every plugin is there");
+    Engine::new(EngineConfig { seed, queue: config.queue(), ..EngineConfig::new(profiles) })
+}
+
+fn profile(name: &str, plugin_config: Value) -> Value {
+    json!({"schedulerName": name, "pluginConfig": plugin_config,
+        "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}]}}})
 }
 
 /// Limits that are felt, unlike the defaults.

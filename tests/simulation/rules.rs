@@ -5,12 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use engine::Engine;
-use framework::{Node, Pod, Uid, api};
-use serde::Deserialize;
+use framework::{Node, Pod, Uid};
+use sandbox::resources::NAMESPACES;
 use serde_json::Value;
 
+use super::churn::ALONE;
+use super::oracle::{Oracle, Related, read_node, read_pod};
 use super::replica::Replica;
-use super::server::{BUSY, Bound, OURS, Server, requests};
+use super::server::{Bound, Server, is_ours, requests};
 
 /// A rule was broken.
 #[derive(Debug)]
@@ -50,8 +52,7 @@ pub(crate) fn before_binding(server: &Server, asked: &Bound) -> Checked {
     let Some(pod) = pod else { return Ok(()) };
     let gates = pod["spec"]["schedulingGates"].as_array().map_or(0, Vec::len);
     rule(gates == 0, || format!("pod {} is bound in spite of its gates", name(pod)))?;
-    let scheduler = pod["spec"]["schedulerName"].as_str();
-    rule(scheduler == Some(OURS), || format!("pod {} is none of ours", name(pod)))
+    rule(is_ours(pod), || format!("pod {} is none of ours", name(pod)))
 }
 
 /// What we bind to a node fits there, and may be there, as far as nobody but us decides on it.
@@ -67,13 +68,35 @@ pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
     rule(fits(node, &ours), || {
         let pods: Vec<&str> = ours.iter().map(|pod| name(pod)).collect();
         format!("node {} is overcommitted by pods we bound: {pods:?}", bound.node)
+    })?;
+    are_alone(&ours)
+}
+
+/// No two of the pods that we bound to one node must be alone there.
+fn are_alone(ours: &[&Value]) -> Checked {
+    let mut seen = BTreeSet::new();
+    let of_interest = ours.iter().filter(|pod| !pod["metadata"]["labels"][ALONE].is_null());
+    let twice = of_interest.into_iter().find(|pod| {
+        let metadata = &pod["metadata"];
+        !seen.insert((metadata["namespace"].as_str(), metadata["labels"][ALONE].as_str()))
+    });
+    rule(twice.is_none(), || format!("{:?} is not alone on its node", twice.map(|pod| name(pod))))
+}
+
+/// The server understands what we ask for, and lets us, unless the namespace is going.
+pub(crate) fn is_well_formed(server: &Server, path: &str, status: u16) -> Checked {
+    let is_understood = !matches!(status, 400 | 401 | 403 | 405 | 406 | 415);
+    rule(is_understood || status == 403 && is_in_a_namespace_that_goes(server, path), || {
+        format!("the server answers {status} to {path}")
     })
 }
 
-/// The server understands what we ask for, and lets us.
-pub(crate) fn is_well_formed(path: &str, status: u16) -> Checked {
-    let is_understood = !matches!(status, 400 | 401 | 403 | 405 | 406 | 415);
-    rule(is_understood, || format!("the server answers {status} to {path}"))
+fn is_in_a_namespace_that_goes(server: &Server, path: &str) -> bool {
+    let mut going = server
+        .store
+        .objects(NAMESPACES)
+        .filter(|namespace| !namespace["metadata"]["deletionTimestamp"].is_null());
+    going.any(|namespace| path.contains(&format!("/namespaces/{}/", name(namespace))))
 }
 
 /// Nothing is decided before all that was there at the start is known.
@@ -116,10 +139,14 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica) -> Result<usize, S
     nodes_agree(server, engine)?;
     placed_pods_agree(server, engine)?;
     pending_pods_agree(server, engine)?;
+    let related = Related::of_server(server);
+    let known = &replica.related;
+    rule(related == *known, || format!("stored is {related:?}, known is {known:?}"))?;
+    let oracle = Oracle::of_server(server, &related);
     let waiting: Vec<&Value> =
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
     for pod in &waiting {
-        nothing_takes(server, pod)?;
+        nothing_takes(&oracle, pod)?;
         is_explained(pod)?;
     }
     Ok(waiting.len())
@@ -148,13 +175,8 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
 
 /// What the scheduler reads of the nodes is what is stored.
 fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
-    let stored: BTreeMap<&str, Node> = server
-        .nodes()
-        .map(|node| {
-            let read = api::Node::deserialize(&**node).expect("the store holds nodes only");
-            (name(node), Node::from_api(&read).0)
-        })
-        .collect();
+    let stored: BTreeMap<&str, Node> =
+        server.nodes().map(|node| (name(node), read_node(node))).collect();
     let cluster = engine.cache().cluster();
     let known: BTreeSet<&str> =
         cluster.nodes().iter().map(|node| &**cluster.node_name(node)).collect();
@@ -211,18 +233,16 @@ fn pending_pods_agree(server: &Server, engine: &Engine) -> Checked {
 }
 
 fn waits_for_us(pod: &Value) -> bool {
-    pod["spec"]["nodeName"].is_null() && pod["spec"]["schedulerName"] == OURS
+    pod["spec"]["nodeName"].is_null() && is_ours(pod)
 }
 
 /// A pod that is pending in the end is gated, or no node can take it.
-fn nothing_takes(server: &Server, pod: &Value) -> Checked {
+fn nothing_takes(oracle: &Oracle<'_>, pod: &Value) -> Checked {
     if !may_be_placed(pod) {
         return Ok(());
     }
-    let taker = server.nodes().find(|node| takes(server, node, pod));
-    rule(taker.is_none(), || {
-        format!("{} is pending, and node {:?} would take it", name(pod), taker.map(|it| name(it)))
-    })
+    let takers: Vec<_> = oracle.takers(&read_pod(pod)).cloned().collect();
+    rule(takers.is_empty(), || format!("{} is pending, and {takers:?} would take it", name(pod)))
 }
 
 /// The condition of a pod that no node can take says so.
@@ -240,33 +260,6 @@ fn is_explained(pod: &Value) -> Checked {
 fn may_be_placed(pod: &Value) -> bool {
     pod["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty)
         && pod["metadata"]["deletionTimestamp"].is_null()
-}
-
-/// Whether a node takes a pod, in the plainest way to say it. Room kept for others is taken.
-fn takes(server: &Server, node: &Value, pod: &Value) -> bool {
-    let mut pods: Vec<&Value> = server
-        .live_pods()
-        .filter(|other| {
-            let of = |place: &Value| *place == node["metadata"]["name"];
-            of(&other["spec"]["nodeName"]) || of(&other["status"]["nominatedNodeName"])
-        })
-        .map(AsRef::as_ref)
-        .filter(|other| other["metadata"]["uid"] != pod["metadata"]["uid"])
-        .collect();
-    pods.push(pod);
-    let entries = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let tolerates = entries(&pod["spec"]["tolerations"]).iter().any(|own| own["key"] == BUSY);
-    node["spec"]["unschedulable"] != true
-        && (tolerates || entries(&node["spec"]["taints"]).is_empty())
-        && selects(pod, node)
-        && fits(node, &pods)
-}
-
-fn selects(pod: &Value, node: &Value) -> bool {
-    let selector = pod["spec"]["nodeSelector"].as_object();
-    selector.is_none_or(|selector| {
-        selector.iter().all(|(key, value)| node["metadata"]["labels"][key] == *value)
-    })
 }
 
 fn fits(node: &Value, pods: &[&Value]) -> bool {

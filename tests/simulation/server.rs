@@ -13,8 +13,10 @@ use sandbox::store::Store;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The name by which pods choose the scheduler under test.
-pub(crate) const OURS: &str = "loadmaster";
+/// The profile of the scheduler under test that has the defaults.
+pub(crate) const DEFAULT: &str = "loadmaster";
+/// Its profile that spreads pods over zones by itself.
+pub(crate) const SPREADING: &str = "spreading";
 /// The taint that nodes have now and then.
 pub(crate) const BUSY: &str = "example.com/busy";
 
@@ -171,6 +173,12 @@ impl Bound {
         let uid = binding["metadata"]["uid"].as_str()?.to_owned();
         Some(Self { uid, node: binding["target"]["name"].as_str()?.to_owned() })
     }
+}
+
+/// Whether a pod chose one of our profiles.
+pub(crate) fn is_ours(pod: &Value) -> bool {
+    let chosen = pod["spec"]["schedulerName"].as_str();
+    chosen.is_some_and(|name| [DEFAULT, SPREADING].contains(&name))
 }
 
 /// What a pod asks for: milli-CPU and bytes of memory.

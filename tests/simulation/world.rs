@@ -10,16 +10,15 @@ use client::scheduler::Sender;
 use client::session::{Call, Input};
 use client::{Reply, Request, RequestId};
 use engine::Change;
-use engine::ports::Ports;
 use fastrand::Rng;
 use framework::Time;
 
 use super::churn::Churn;
-use super::decisions;
 use super::network::{Fate, Network};
 use super::replica::Replica;
 use super::rules::{self, Violation};
 use super::server::Server;
+use super::wake_ups::WakeUps;
 use super::writes::Writes;
 
 /// When every simulation begins, in seconds since 1970.
@@ -35,6 +34,8 @@ const QUIET: Duration = Duration::from_secs(30);
 const MOST_AT_ONCE: u32 = 10_000;
 /// Lines of the trace that a violation shows.
 const LAST_LINES: usize = 60;
+/// Decisions until all that was counted is counted again.
+const RECOUNTS: u32 = 30;
 /// Watches have something to say by time alone, as bookmarks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
@@ -70,6 +71,8 @@ pub(crate) struct Summary {
     pub(crate) faults: u32,
     /// Pods that no node can take in the end.
     pub(crate) pending: usize,
+    /// Pods that changes have woken.
+    pub(crate) wake_ups: WakeUps,
 }
 
 impl AddAssign for Summary {
@@ -78,6 +81,7 @@ impl AddAssign for Summary {
         self.crashes += other.crashes;
         self.faults += other.faults;
         self.pending += other.pending;
+        self.wake_ups += other.wake_ups;
     }
 }
 
@@ -94,8 +98,6 @@ pub(crate) struct World {
     churn: Churn,
     replica: Option<Replica>,
     life: u32,
-    /// The last time at which room was kept for a nominated pod.
-    unnominated: Time,
     /// A step of [`Event::Decide`] is under way.
     deciding: bool,
     /// What this life of the scheduler has sent.
@@ -122,8 +124,8 @@ struct Trace {
 }
 
 impl Activity {
-    /// Since `before`, at most the conditions of the pods that are `waiting` were brought up to date,
-    /// and watches that ended were opened once more.
+    /// Since `before`, at most the conditions of the pods that are `waiting` were brought up to
+    /// date, and watches that ended were opened once more.
     fn is_over(self, before: Self, waiting: usize, watchers: usize) -> rules::Checked {
         let (writes, calls) = (self.writes - before.writes, self.calls - before.calls);
         rules::rule(writes <= waiting, || format!("{writes} writes in {QUIET:?} of quiet"))?;
@@ -151,7 +153,6 @@ impl World {
             churn,
             replica: None,
             life: 0,
-            unnominated: now,
             deciding: false,
             writes: Writes::default(),
             activity: Activity::default(),
@@ -203,6 +204,8 @@ impl World {
         self.rest(CALM)?;
         self.churn.end(&mut self.server, self.now);
         self.summary.pending = self.rest(SETTLED)?;
+        let last = self.replica.map(|replica| replica.wake_ups);
+        self.summary.wake_ups += last.unwrap_or_default();
         Ok(self.summary)
     }
 
@@ -215,6 +218,7 @@ impl World {
         let watchers = replica.watchers.len();
         self.writes
             .are_announced()
+            .and_then(|()| replica.counts_are_right(self.now))
             .and_then(|()| rules::at_rest(&self.server, replica))
             .and_then(|waiting| {
                 self.activity.is_over(before, waiting, watchers)?;
@@ -256,7 +260,7 @@ impl World {
         if let Some(replica) = &mut self.replica
             && replica.next_deadline().is_some_and(|deadline| deadline <= self.now)
         {
-            replica.tick(self.now);
+            replica.tick(self.now).map_err(|text| self.violation(&text))?;
         }
         if self.events.first_key_value().is_some_and(|((time, _), _)| *time <= self.now) {
             let (_, event) = self.events.pop_first().expect("there is one");
@@ -272,10 +276,6 @@ impl World {
         let Some(replica) = &self.replica else { return Ok(()) };
         let engine = replica.scheduler.engine();
         rules::at_every_step(engine)?;
-        if !engine.queue().nominator().is_empty() {
-            self.unnominated = self.now;
-        }
-        decisions::parked_pods_fit_nowhere(engine, self.unnominated)?;
         self.writes.keep_their_room(&self.server, engine)
     }
 
@@ -290,7 +290,7 @@ impl World {
             Event::Arrive { life, sender, request, fate } => {
                 self.arrive(life, sender, &request, fate)?;
             }
-            Event::Learn { life, sender, id, reply } => self.learn(life, sender, id, reply),
+            Event::Learn { life, sender, id, reply } => self.learn(life, sender, id, reply)?,
             Event::Call { life, watcher, call } => self.call(life, watcher, &call),
             Event::Inputs { life, watcher, inputs } => {
                 if let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) {
@@ -320,6 +320,7 @@ impl World {
         let Some(replica) = self.replica.take() else { return };
         self.say(|| "crash".to_owned());
         self.summary.crashes += 1;
+        self.summary.wake_ups += replica.wake_ups;
         for stream in replica.watchers.into_iter().filter_map(|watcher| watcher.stream) {
             self.server.store.close(stream.watch);
         }
@@ -364,11 +365,11 @@ impl World {
             return Ok(());
         };
         self.deciding = false;
-        let highest = decisions::highest_priority(replica.scheduler.engine());
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
-        let Some(attempt) = replica.scheduler.schedule_one(self.now, ports) else { return Ok(()) };
+        let Some(attempt) = replica.decide(self.now)? else { return Ok(()) };
         rules::before_decisions(&self.server, replica)?;
-        decisions::after_decision(replica.scheduler.engine(), &attempt, highest)?;
+        if self.rng.u32(..RECOUNTS) == 0 {
+            replica.counts_are_right(self.now)?;
+        }
         self.say(|| format!("{}: {:?}", attempt.pod.key, attempt.outcome));
         Ok(())
     }

@@ -4,7 +4,6 @@ use client::scheduler::Sender;
 use client::session::{Call, Input, Output};
 use client::{Reply, Request, RequestId, Response};
 use engine::Change;
-use engine::ports::Ports;
 use loadmaster::wire::refusal;
 
 use super::super::network::{Fate, Piece};
@@ -169,7 +168,7 @@ impl World {
             rules::before_binding(&self.server, asked)?;
         }
         let (response, bound) = self.server.request_of_ours(request, self.now);
-        rules::is_well_formed(&request.path, response.status)?;
+        rules::is_well_formed(&self.server, &request.path, response.status)?;
         if life == self.life && sender == Sender::Executor {
             self.writes.is_over(request.id);
         }
@@ -193,17 +192,23 @@ impl World {
     }
 
     /// What became of a request reaches the scheduler.
-    pub(super) fn learn(&mut self, life: u32, sender: Sender, id: RequestId, reply: Reply) {
-        if let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) {
-            if sender == Sender::Executor {
-                self.writes.replied(id);
-                if !matches!(reply, Reply::Lost(_)) {
-                    self.writes.is_over(id);
-                }
+    pub(super) fn learn(
+        &mut self,
+        life: u32,
+        sender: Sender,
+        id: RequestId,
+        reply: Reply,
+    ) -> rules::Checked {
+        let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else {
+            return Ok(());
+        };
+        if sender == Sender::Executor {
+            self.writes.replied(id);
+            if !matches!(reply, Reply::Lost(_)) {
+                self.writes.is_over(id);
             }
-            let ports = &mut Ports { outside: &mut (), probe: &mut () };
-            replica.scheduler.reply(sender, id, reply, self.now, ports);
         }
+        replica.reply(sender, id, reply, self.now)
     }
 }
 

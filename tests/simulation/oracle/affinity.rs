@@ -1,0 +1,107 @@
+//! Required affinity and anti-affinity between pods.
+
+use std::sync::Arc;
+
+use framework::{Labels, Pod, PodAffinity, PodAffinityTerm};
+
+use super::{Place, Question};
+
+impl Question<'_> {
+    /// The pod is near what it must be near, and none is near another that must not be.
+    pub(super) fn is_near_and_far_enough(&self) -> bool {
+        let spec = &self.pod.spec;
+        let (Some(near), Some(far)) = (terms(&spec.pod_affinity), terms(&spec.pod_anti_affinity))
+        else {
+            return false;
+        };
+        if near.is_empty() && far.is_empty() && !self.is_opposed() {
+            return true;
+        }
+        self.is_near_enough(near)
+            && far.iter().all(|term| self.is_far_from(term, |pod| self.means(term, pod)))
+            && self.is_let_in_by_others()
+    }
+
+    /// Pods that all terms mean are in the domain of each; or there are none anywhere, and the pod
+    /// is the first of its sort.
+    fn is_near_enough(&self, near: &[PodAffinityTerm]) -> bool {
+        let has_all_keys = near.iter().all(|term| self.domain(term).is_some());
+        let is_meant = |pod: &Pod| near.iter().all(|term| self.means(term, pod));
+        has_all_keys
+            && (near.iter().all(|term| !self.is_far_from(term, is_meant))
+                || self.is_first_of_its_sort(near, is_meant))
+    }
+
+    /// Pods on nodes without any of the keys are nowhere.
+    fn is_first_of_its_sort(
+        &self,
+        near: &[PodAffinityTerm],
+        is_meant: impl Fn(&Pod) -> bool,
+    ) -> bool {
+        let has_some_key = |place: &&Place| {
+            near.iter().any(|term| place.node.labels.contains_key(&term.topology_key))
+        };
+        let mut places = self.oracle.places.iter().filter(has_some_key);
+        is_meant(self.pod)
+            && !places.any(|place| self.others_at(place).any(|other| is_meant(other)))
+    }
+
+    /// None of the other pods in the domain of this node is meant; a node without the key is in
+    /// none.
+    fn is_far_from(&self, term: &PodAffinityTerm, is_meant: impl Fn(&Pod) -> bool) -> bool {
+        let Some(domain) = self.domain(term) else { return true };
+        let mut places = self
+            .oracle
+            .places
+            .iter()
+            .filter(|place| place.node.labels.get(&term.topology_key) == Some(domain));
+        !places.any(|place| self.others_at(place).any(|other| is_meant(other)))
+    }
+
+    /// Some pod must be far from this one, wherever they are. Where none must and the pod has no
+    /// terms, Kubernetes does not ask what guests say.
+    fn is_opposed(&self) -> bool {
+        let namespace = &self.oracle.related.namespace_labels(&self.pod.key.namespace);
+        self.oracle.places.iter().any(|place| {
+            let others = place.pods.iter().filter(|other| other.uid != self.pod.uid);
+            let far = others.filter_map(|other| terms(&other.spec.pod_anti_affinity)).flatten();
+            let mut far = far.filter(|term| place.node.labels.contains_key(&term.topology_key));
+            far.any(|term| term.matches(self.pod, namespace))
+        })
+    }
+
+    /// No pod in a domain of this node must be far from this one.
+    fn is_let_in_by_others(&self) -> bool {
+        let namespace = &self.oracle.related.namespace_labels(&self.pod.key.namespace);
+        let mut others = self
+            .oracle
+            .places
+            .iter()
+            .flat_map(|place| self.others_at(place).map(move |other| (place, other)));
+        others.all(|(place, other)| self.is_let_in_by(place, other, namespace))
+    }
+
+    fn is_let_in_by(&self, place: &Place, other: &Arc<Pod>, namespace: &Labels) -> bool {
+        let far = terms(&other.spec.pod_anti_affinity).unwrap_or_default();
+        far.iter().all(|term| {
+            let theirs = place.node.labels.get(&term.topology_key);
+            theirs.is_none() || theirs != self.domain(term) || !term.matches(self.pod, namespace)
+        })
+    }
+
+    fn domain(&self, term: &PodAffinityTerm) -> Option<&str> {
+        self.place.node.labels.get(&term.topology_key)
+    }
+
+    /// Whether a term of this pod means another. A selector of namespaces is put to the namespaces
+    /// that are there, and, as in Kubernetes 1.36, to one without labels, which stands for all.
+    fn means(&self, term: &PodAffinityTerm, other: &Pod) -> bool {
+        let labels = self.oracle.related.namespace_labels(&other.key.namespace);
+        term.matches(other, &labels) || term.matches(other, &Labels::default())
+    }
+}
+
+/// The required terms; `None` if one of the pod is malformed.
+fn terms(affinity: &Option<PodAffinity>) -> Option<&[PodAffinityTerm]> {
+    affinity.as_ref().map_or(Some(&[]), |affinity| affinity.required.as_deref().ok())
+}

@@ -1,0 +1,151 @@
+//! Where pods may go, from plain lists: every rule looks at every pod.
+
+mod affinity;
+mod related;
+mod spread;
+
+use std::sync::Arc;
+
+use engine::Engine;
+use framework::{Node, NominatedPods, Pod, TaintEffect, api};
+use serde::Deserialize;
+
+pub(crate) use related::Related;
+
+use super::server::Server;
+
+/// All that decides where pods may go.
+pub(crate) struct Oracle<'a> {
+    places: Vec<Place>,
+    /// Pods that room is kept for, with their nodes.
+    nominated: Vec<(Arc<str>, Arc<Pod>)>,
+    related: &'a Related,
+}
+
+/// A node and the pods on it.
+struct Place {
+    node: Node,
+    pods: Vec<Arc<Pod>>,
+}
+
+/// Whether a node takes a pod, with further guests on it.
+struct Question<'a> {
+    oracle: &'a Oracle<'a>,
+    pod: &'a Pod,
+    place: &'a Place,
+    /// Pods nominated to the node, taken to be there.
+    guests: Vec<&'a Arc<Pod>>,
+}
+
+impl<'a> Oracle<'a> {
+    /// What the engine knows; namespaces, Services and controllers are what it was told of.
+    pub(crate) fn of_engine(engine: &Engine, related: &'a Related) -> Self {
+        let cluster = engine.cache().cluster();
+        let nodes = cluster.nodes().iter();
+        let places = nodes.map(|node| Place {
+            node: cluster.to_node(node),
+            pods: cluster.node(node).pods().cloned().collect(),
+        });
+        let nominator = engine.queue().nominator();
+        let nominated = nominator.nodes().flat_map(|node| {
+            nominator.nominated_to(node).into_iter().map(move |pod| (Arc::from(node), pod))
+        });
+        Self { places: places.collect(), nominated: nominated.collect(), related }
+    }
+
+    /// What is stored.
+    pub(crate) fn of_server(server: &Server, related: &'a Related) -> Self {
+        let pods: Vec<Arc<Pod>> = server.live_pods().map(|pod| Arc::new(read_pod(pod))).collect();
+        let on = |pod: &Arc<Pod>, node: &Node| pod.node_name.as_ref() == Some(&node.name);
+        let places = server.nodes().map(|node| {
+            let node = read_node(node);
+            let pods = pods.iter().filter(|pod| on(pod, &node)).cloned().collect();
+            Place { node, pods }
+        });
+        let waiting = pods.iter().filter(|pod| pod.node_name.is_none());
+        let nominated =
+            waiting.filter_map(|pod| Some((pod.nominated_node_name.clone()?, pod.clone())));
+        Self { places: places.collect(), nominated: nominated.collect(), related }
+    }
+
+    /// The nodes that take the pod, wherever it is now.
+    pub(crate) fn takers(&self, pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+        let takes = move |place: &&Place| self.takes_at(place, pod);
+        self.places.iter().filter(takes).map(|place| &place.node.name)
+    }
+
+    /// Whether this node takes the pod.
+    pub(crate) fn takes(&self, node: &str, pod: &Pod) -> bool {
+        self.takers(pod).any(|taker| **taker == *node)
+    }
+
+    /// A pod must fit beside the pods that room is kept for, and without them.
+    fn takes_at(&self, place: &Place, pod: &Pod) -> bool {
+        let alone = Question { oracle: self, pod, place, guests: Vec::new() };
+        let kept = self.nominated.iter().filter(|(node, other)| {
+            *node == place.node.name && other.priority() >= pod.priority() && other.uid != pod.uid
+        });
+        let guests: Vec<_> = kept.map(|(_, other)| other).collect();
+        alone.is_yes() && (guests.is_empty() || Question { guests, ..alone }.is_yes())
+    }
+}
+
+impl Question<'_> {
+    fn is_yes(&self) -> bool {
+        self.has_room()
+            && self.has_free_ports()
+            && self.is_let_in()
+            && self.is_spread()
+            && self.is_near_and_far_enough()
+    }
+
+    /// The other pods at a place.
+    fn others_at<'b>(&'b self, place: &'b Place) -> impl Iterator<Item = &'b Arc<Pod>> {
+        let guests = self.guests.iter().copied();
+        let guests = guests.filter(|_| place.node.name == self.place.node.name);
+        place.pods.iter().filter(|other| other.uid != self.pod.uid).chain(guests)
+    }
+
+    fn has_room(&self) -> bool {
+        let has = &self.place.node.allocatable;
+        let (mut milli_cpu, mut memory, mut pods) = (0, 0, 0);
+        for pod in self.others_at(self.place).map(|pod| &**pod).chain([self.pod]) {
+            milli_cpu += pod.requests.placed.milli_cpu;
+            memory += pod.requests.placed.memory;
+            pods += 1;
+        }
+        milli_cpu <= has.milli_cpu && memory <= has.memory && pods <= self.place.node.allowed_pods
+    }
+
+    fn has_free_ports(&self) -> bool {
+        let taken = || self.others_at(self.place).flat_map(|pod| &pod.spec.host_ports);
+        self.pod.spec.host_ports.iter().all(|own| !taken().any(|port| port.conflicts_with(own)))
+    }
+
+    /// Cordon, taints and node affinity.
+    fn is_let_in(&self) -> bool {
+        let node = &self.place.node;
+        !node.unschedulable && self.tolerates(node) && self.selects(node)
+    }
+
+    fn tolerates(&self, node: &Node) -> bool {
+        let keeps_out = |effect: &TaintEffect| *effect != TaintEffect::PreferNoSchedule;
+        node.taints.iter().filter(|taint| keeps_out(&taint.effect)).all(|taint| {
+            self.pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        })
+    }
+
+    fn selects(&self, node: &Node) -> bool {
+        self.pod.spec.required_node_affinity.matches(node).is_ok_and(|matches| matches)
+    }
+}
+
+/// A stored pod in its compact form.
+pub(crate) fn read_pod(pod: &serde_json::Value) -> Pod {
+    Pod::from_api(&api::Pod::deserialize(pod).expect("the store holds pods only"))
+}
+
+/// A stored node in its compact form.
+pub(crate) fn read_node(node: &serde_json::Value) -> Node {
+    Node::from_api(&api::Node::deserialize(node).expect("the store holds nodes only")).0
+}

@@ -1,0 +1,117 @@
+//! Namespaces, Services and the controllers of pods, as objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::Change;
+use framework::{ControllerKind, EventResource, LabelSelector, Labels, Pod, api};
+use sandbox::resources::{
+    NAMESPACES, REPLICASETS, REPLICATIONCONTROLLERS, Resource, SERVICES, STATEFULSETS,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::server::Server;
+
+/// The objects of these kinds.
+const KINDS: [(EventResource, &Resource); 5] = [
+    (EventResource::Namespace, NAMESPACES),
+    (EventResource::Service, SERVICES),
+    (EventResource::ReplicationController, REPLICATIONCONTROLLERS),
+    (EventResource::ReplicaSet, REPLICASETS),
+    (EventResource::StatefulSet, STATEFULSETS),
+];
+
+/// Objects that relate pods to one another: their labels and selectors.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Related(BTreeMap<Key, Arc<Value>>);
+
+/// Kind, namespace and name.
+type Key = (EventResource, Arc<str>, Arc<str>);
+
+impl Related {
+    /// What is stored.
+    pub(crate) fn of_server(server: &Server) -> Self {
+        let mut related = Self::default();
+        for (kind, resource) in KINDS {
+            for object in server.store.objects(resource) {
+                let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().into();
+                let key = (kind.clone(), text("namespace"), text("name"));
+                related.set(key, Some(object));
+            }
+        }
+        related
+    }
+
+    /// An object as it is now, or `None` if it is gone.
+    pub(crate) fn set(&mut self, key: Key, object: Option<&Arc<Value>>) {
+        match object {
+            Some(object) => self.0.insert(key, Arc::new(what_counts(object))),
+            None => self.0.remove(&key),
+        };
+    }
+
+    /// The changes that tell of all of them.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
+        self.0.iter().map(|((kind, namespace, name), object)| Change::Object {
+            kind: kind.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+            object: Some(object.clone()),
+        })
+    }
+
+    /// The labels of a namespace; none if it is not known.
+    pub(super) fn namespace_labels(&self, namespace: &str) -> Labels {
+        let object = self.get(EventResource::Namespace, "", namespace);
+        let labels = object.and_then(|object| read(&object["metadata"]["labels"]));
+        Labels::from(&labels.unwrap_or_default())
+    }
+
+    /// What the Services that select a pod and its controller ask of their pods; everything, if
+    /// there are none.
+    pub(super) fn selector_of_mates(&self, pod: &Pod) -> LabelSelector {
+        let is_near = |key: &Key| key.0 == EventResource::Service && key.1 == pod.key.namespace;
+        let services = self.0.iter().filter(|(key, _)| is_near(key));
+        let sets = services.filter_map(|(_, service)| read(&service["spec"]["selector"]));
+        let selecting = sets.filter(|set| LabelSelector::from_set(set).matches(&pod.labels));
+        let mut pairs: BTreeMap<String, String> = selecting.flatten().collect();
+        let mut further = LabelSelector::EVERYTHING;
+        match self.controller_selector(pod) {
+            Some((ControllerKind::ReplicationController, set)) => {
+                pairs.extend(read(set).unwrap_or_default())
+            }
+            Some((_, selector)) => {
+                let selector = api::LabelSelector::deserialize(selector).ok();
+                let selector = selector.and_then(|own| LabelSelector::compile(Some(&own)).ok());
+                further = selector.unwrap_or(further);
+            }
+            None => {}
+        }
+        LabelSelector::from_set(&pairs).and(&further)
+    }
+
+    fn controller_selector(&self, pod: &Pod) -> Option<(ControllerKind, &Value)> {
+        let controller = pod.controller.as_ref()?;
+        let kind = match controller.kind {
+            ControllerKind::ReplicationController => EventResource::ReplicationController,
+            ControllerKind::ReplicaSet => EventResource::ReplicaSet,
+            ControllerKind::StatefulSet => EventResource::StatefulSet,
+        };
+        let object = self.get(kind, &pod.key.namespace, &controller.name)?;
+        Some((controller.kind, &object["spec"]["selector"]))
+    }
+
+    fn get(&self, kind: EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.0.get(&(kind, namespace.into(), name.into()))
+    }
+}
+
+fn what_counts(object: &Value) -> Value {
+    let (labels, selector) = (&object["metadata"]["labels"], &object["spec"]["selector"]);
+    json!({"metadata": {"labels": labels}, "spec": {"selector": selector}})
+}
+
+fn read(pairs: &Value) -> Option<BTreeMap<String, String>> {
+    Option::deserialize(pairs).ok().flatten()
+}

@@ -1,0 +1,82 @@
+//! What must hold of pods that wait for an event: whatever makes one fit wakes it.
+
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use engine::Engine;
+use engine::queue::Place;
+use framework::{QueuedPod, Time, Uid};
+
+use super::oracle::{Oracle, Related};
+use super::rules::{Checked, rule};
+
+/// How many pods were woken by changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WakeUps {
+    /// All of them.
+    pub(crate) all: usize,
+    /// Those that fit nowhere still.
+    pub(crate) idle: usize,
+}
+
+impl AddAssign for WakeUps {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.idle += other.idle;
+    }
+}
+
+impl WakeUps {
+    /// Those among pods that were [`parked`].
+    pub(crate) fn among(parked: &BTreeSet<Uid>, engine: &Engine, related: &Related) -> Self {
+        let woken = engine.queue().iter().filter(|(place, queued)| {
+            let is_ready = matches!(place, Place::Active | Place::Backoff);
+            is_ready && parked.contains(&queued.pod.uid)
+        });
+        let woken: Vec<_> = woken.map(|(_, queued)| &queued.pod).collect();
+        if woken.is_empty() {
+            return Self::default();
+        }
+        let oracle = Oracle::of_engine(engine, related);
+        let idle = woken.iter().filter(|pod| oracle.takers(pod).next().is_none()).count();
+        Self { all: woken.len(), idle }
+    }
+}
+
+/// The pods that wait for an event.
+pub(crate) fn parked(engine: &Engine) -> BTreeSet<Uid> {
+    waiting(engine).map(|queued| queued.pod.uid.clone()).collect()
+}
+
+fn waiting(engine: &Engine) -> impl Iterator<Item = &QueuedPod> {
+    let places = engine.queue().iter().filter(|(place, _)| *place == Place::Unschedulable);
+    places.map(|(_, queued)| queued)
+}
+
+/// A pod that waits for an event fits nowhere: it was woken by whatever made room for it.
+///
+/// Only room that was kept for a nominated pod may become free without an event: what was parked
+/// before `unnominated`, the last time at which there was one, does not count. And a pod that is
+/// only assumed may be what another must be near, and wakes it once it is seen to be bound: as long
+/// as there is one, nothing is certain.
+pub(crate) fn parked_pods_fit_nowhere(
+    engine: &Engine,
+    related: &Related,
+    unnominated: Time,
+) -> Checked {
+    let parked = waiting(engine).filter(|queued| queued.timestamp > unnominated);
+    let parked: Vec<_> = parked.filter(|queued| !queued.pod.terminating).collect();
+    if parked.is_empty() || engine.cache().assumed_count() > 0 {
+        return Ok(());
+    }
+    let oracle = Oracle::of_engine(engine, related);
+    for queued in parked {
+        let takers: Vec<&Arc<str>> = oracle.takers(&queued.pod).collect();
+        rule(takers.is_empty(), || {
+            let (pod, rejectors) = (&queued.pod.key, &queued.unschedulable_plugins);
+            format!("{pod}, rejected by {rejectors:?}, waits, and {takers:?} take it")
+        })?;
+    }
+    Ok(())
+}
