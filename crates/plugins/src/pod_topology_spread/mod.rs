@@ -1,8 +1,8 @@
 //! PodTopologySpread: spreads pods evenly over the domains of a topology: zones, racks, nodes.
 //!
-//! [`constraint`] tells which constraints apply to a pod and which nodes and pods count for them,
-//! [`domain_counts`] counts. Hard constraints filter nodes ([`filtering`]), soft ones rate them
-//! ([`scoring`]). [`hints`] tells which changes may help a pod that was turned down.
+//! `constraint` tells which constraints apply to a pod and which nodes and pods count for them,
+//! `domain_counts` counts. Hard constraints filter nodes (`filtering`), soft ones rate them
+//! (`scoring`). `hints` tells which changes may help a pod that was turned down.
 
 mod args;
 mod constraint;
