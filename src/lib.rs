@@ -6,6 +6,7 @@
 //! - [`wire`]: Kubernetes objects in files, and back.
 //! - [`trace`]: recorded clusters.
 //! - [`simulate`]: the engine under virtual time, fed from either.
+//! - [`drive`]: the engine against an API server; [`extender`]: extenders over HTTP.
 //! - [`report`]: what people read at the end; [`watchdog`]: which plugins misbehaved.
 //!
 //! Whoever writes plugins registers them and hands over to [`run_with`].
@@ -13,6 +14,7 @@
 pub mod cli;
 pub mod config;
 pub mod drive;
+pub mod extender;
 pub mod http;
 pub mod instruments;
 pub mod logs;

@@ -8,9 +8,11 @@ use anyhow::{Context, bail};
 use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::Scheduler;
+use client::{Recipient, Reply, Request};
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::Registry;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +23,9 @@ use crate::drive::{
     Api, Clock, ConnectError, Credentials, Inbox, Message, Observer, Outgoing, SchedulingLoop,
     Version, Watcher,
 };
+use crate::extender::{Extenders, HttpExtender};
 use crate::metrics::Metrics;
-use crate::wire::{Decoder, WatchedKind, watched_kinds};
+use crate::wire::{Decoder, WatchedKind, Whole, watched_kinds};
 
 /// The oldest minor version of Kubernetes that is worked with.
 const OLDEST_MINOR: u32 = 33;
@@ -52,20 +55,19 @@ impl Setup {
         Api::new(&self.credentials, self.metrics.rest_client())
     }
 
-    fn scheduler(&self, clock: Clock) -> anyhow::Result<(Scheduler, Vec<(Decoder, WatchedKind)>)> {
+    /// The scheduler, and what it watches; `whole` names the objects that extenders are sent.
+    fn scheduler(
+        &self,
+        whole: Whole,
+        clock: Clock,
+    ) -> anyhow::Result<(Scheduler, Vec<(Decoder, WatchedKind)>)> {
         let config = self.config.clone().with_ignored_resources()?;
-        if let Some(extender) = config.extenders.first() {
-            bail!(
-                "extenders: {:?}: extenders over HTTP are not built yet; remove them from the \
-                 configuration",
-                extender.url_prefix
-            );
-        }
         let profiles = config.build_profiles(&self.registry)?;
         self.show_metrics_of(&profiles);
         let fields = profiles.extra_fields();
         let kinds = watched_kinds(&profiles);
-        let decoder = |kind: &WatchedKind| Decoder::new(kind.resource.clone(), fields.clone());
+        let decoder =
+            |kind: &WatchedKind| Decoder::new(kind.resource.clone(), fields.clone()).keeping(whole);
         let kinds = kinds.into_iter().map(|kind| (decoder(&kind), kind)).collect();
         // Any seed will do, as long as two schedulers do not share it.
         let seed = clock.now().as_nanos().unsigned_abs();
@@ -76,6 +78,7 @@ impl Setup {
             percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
             adaptive_sampling: self.adaptive_sampling,
             queue,
+            extenders: config.engine_extenders(),
             ..EngineConfig::new(profiles)
         });
         let (qps, burst) = self.request_rate.unzip();
@@ -109,7 +112,10 @@ pub async fn schedule(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let clock = Clock::start();
-    let (scheduler, kinds) = setup.scheduler(clock)?;
+    let metrics = setup.metrics.clone();
+    let extenders = Extenders::new(&setup.config, Handle::current(), clock, metrics)
+        .context("couldn't build extenders")?;
+    let (scheduler, kinds) = setup.scheduler(extenders.needs(), clock)?;
     // Lists and watches must not take the room of writes on a connection.
     let (reads, writes) = (setup.connect()?, setup.connect()?);
     tokio::select! {
@@ -132,8 +138,9 @@ pub async fn schedule(
         );
         tasks.spawn(watcher.run());
     }
-    tasks.spawn(dispatch(writes, requests, inbox.clone()));
-    let scheduling = SchedulingLoop::new(scheduler, messages, outgoing, clock, observer, watches);
+    tasks.spawn(dispatch(writes, extenders.all(), requests, inbox.clone()));
+    let scheduling =
+        SchedulingLoop::new(scheduler, extenders, messages, outgoing, clock, observer, watches);
     let mut scheduling = tokio::task::spawn_blocking(move || scheduling.run());
     tokio::select! {
         ended = &mut scheduling => return ended.context("the scheduling loop broke"),
@@ -143,13 +150,26 @@ pub async fn schedule(
 }
 
 /// Sends each request on a task of its own, and brings back what became of it.
-async fn dispatch(api: Api, mut requests: UnboundedReceiver<Outgoing>, inbox: Inbox) {
+async fn dispatch(
+    api: Api,
+    extenders: Arc<[HttpExtender]>,
+    mut requests: UnboundedReceiver<Outgoing>,
+    inbox: Inbox,
+) {
     while let Some(Outgoing { sender, request }) = requests.recv().await {
-        let (api, inbox) = (api.clone(), inbox.clone());
+        let (api, extenders, inbox) = (api.clone(), extenders.clone(), inbox.clone());
         tokio::spawn(async move {
             let id = request.id;
-            inbox.send(Message::Reply(sender, id, api.send(request).await));
+            let reply = send(&api, &extenders, request).await;
+            inbox.send(Message::Reply(sender, id, reply));
         });
+    }
+}
+
+async fn send(api: &Api, extenders: &[HttpExtender], request: Request) -> Reply {
+    match request.to {
+        Recipient::ApiServer => api.send(request).await,
+        Recipient::Extender(place) => extenders[place].bind(request.body).await,
     }
 }
 

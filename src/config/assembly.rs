@@ -45,6 +45,7 @@ impl Configuration {
             name: Arc::from(extender.url_prefix.as_str()),
             filter: !extender.filter_verb.is_empty(),
             prioritize: !extender.prioritize_verb.is_empty(),
+            preempt: !extender.preempt_verb.is_empty(),
             bind: !extender.bind_verb.is_empty(),
             weight: extender.weight,
             ignorable: extender.ignorable,

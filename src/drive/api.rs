@@ -9,7 +9,7 @@ use client::{Method, Reply, Request, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -61,7 +61,7 @@ pub enum ConnectError {
 }
 
 /// An error with what caused it, in one line.
-fn reasons(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn reasons(error: &(dyn std::error::Error + 'static)) -> String {
     let error = match error.downcast_ref() {
         // It only says that there is something behind it.
         Some(kube::Error::Service(error)) => error.as_ref(),
@@ -222,7 +222,7 @@ impl Api {
     fn count(&self, method: Method, reply: &Reply, sent: usize, took: Duration) {
         let (status, received) = match reply {
             Reply::Answered(response) => (Some(response.status), response.body.len()),
-            Reply::NotSent(_) | Reply::Lost(_) => (None, 0),
+            Reply::Refused(_) | Reply::NotSent(_) | Reply::Lost(_) => (None, 0),
         };
         self.metrics.requested(method.as_str(), &self.host, status);
         self.metrics.took(method.as_str(), &self.host, took, sent, received);
@@ -322,26 +322,13 @@ fn is_untrusted(error: &kube::Error) -> bool {
 /// The HTTP stack. That of kube speaks HTTP/1.1 only, where each request under way takes a
 /// connection of its own, and repeats requests by itself, which a binding must never be.
 fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let mut https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
-    if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into().map_err(|error| {
-            kube::Error::Service(format!("tls-server-name {name:?}: {error}").into())
-        })?;
-        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
-    }
     let client = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_adaptive_window(true)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
-        .build(https.enable_all_versions().wrap_connector(http));
+        .build(https_connector(config)?);
     let agent = format!("loadmaster/{} (linux) scheduler", env!("CARGO_PKG_VERSION"));
     let agent =
         HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
@@ -356,4 +343,24 @@ fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
         .map_err(BoxError::from)
         .service(client);
     Ok(kube::Client::new(service.boxed(), config.default_namespace.clone()))
+}
+
+/// What makes connections with the TLS settings in there.
+pub(crate) fn https_connector(
+    config: &kube::Config,
+) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(|error| {
+            kube::Error::Service(format!("tls-server-name {name:?}: {error}").into())
+        })?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(https.enable_all_versions().wrap_connector(http))
 }

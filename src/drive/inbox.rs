@@ -4,8 +4,9 @@ use std::sync::{Arc, mpsc};
 
 use client::scheduler::Sender;
 use client::{Reply, RequestId};
-use engine::Change;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::wire::Update;
 
 /// Changes that may wait in the inbox. Whoever watches waits while there are more: what the loop has no
 /// time for stays with the API server.
@@ -15,7 +16,7 @@ const ROOM: u32 = 16_384;
 #[derive(Debug)]
 pub enum Message {
     /// The world changed. The permit makes room for further changes when it is dropped.
-    Changes(Vec<Change>, OwnedSemaphorePermit),
+    Changes(Vec<Update>, OwnedSemaphorePermit),
     /// One of the watches has told the whole state it found.
     Synced,
     /// A request was answered, or not.
@@ -39,7 +40,7 @@ impl Inbox {
     }
 
     /// Delivers changes, once there is room.
-    pub async fn changes(&self, changes: Vec<Change>) {
+    pub async fn changes(&self, changes: Vec<Update>) {
         let count = u32::try_from(changes.len()).unwrap_or(ROOM).min(ROOM);
         if let Ok(permit) = self.room.clone().acquire_many_owned(count).await {
             self.send(Message::Changes(changes, permit));

@@ -14,6 +14,7 @@ mod scheduling_loop;
 mod watcher;
 
 pub use api::{Api, ConnectError, Credentials, Version, VersionError};
+pub(crate) use api::{https_connector, reasons};
 pub use clock::Clock;
 pub use inbox::{Inbox, Message};
 pub use scheduling_loop::{Observer, Outgoing, SchedulingLoop};

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, info, trace, warn};
 
 use super::{Clock, Message};
+use crate::extender::Extenders;
 
 /// Messages taken in before the next pod is tried, so that neither keeps the other waiting.
 const MESSAGES_A_ROUND: usize = 256;
@@ -43,6 +44,7 @@ pub trait Observer: Probe {
 /// The scheduling loop. It blocks its thread, so that must be one of its own.
 pub struct SchedulingLoop<O> {
     scheduler: Scheduler,
+    extenders: Extenders,
     messages: Receiver<Message>,
     outgoing: UnboundedSender<Outgoing>,
     clock: Clock,
@@ -54,11 +56,10 @@ pub struct SchedulingLoop<O> {
     ends: Option<Time>,
 }
 
-/// The ports of the engine for one call. Extenders over HTTP are not built yet: a configuration that has
-/// some is refused at the start.
+/// The ports of the engine for one call.
 macro_rules! ports {
     ($self:expr) => {
-        &mut Ports { outside: &mut (), probe: &mut $self.observer }
+        &mut Ports { outside: &mut $self.extenders, probe: &mut $self.observer }
     };
 }
 
@@ -66,6 +67,7 @@ impl<O: Observer> SchedulingLoop<O> {
     /// A loop that decides once `watches` of them have told their state.
     pub const fn new(
         scheduler: Scheduler,
+        extenders: Extenders,
         messages: Receiver<Message>,
         outgoing: UnboundedSender<Outgoing>,
         clock: Clock,
@@ -74,6 +76,7 @@ impl<O: Observer> SchedulingLoop<O> {
     ) -> Self {
         Self {
             scheduler,
+            extenders,
             messages,
             outgoing,
             clock,
@@ -117,7 +120,8 @@ impl<O: Observer> SchedulingLoop<O> {
         let now = self.clock.now();
         match message {
             Message::Changes(changes, _room) => {
-                for change in changes {
+                for update in changes {
+                    let change = self.extenders.take(update);
                     self.scheduler.apply(change, now, ports!(self));
                 }
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use client::session::{Call, Input, Meta, Options, Output, Session, Target};
-use engine::Change;
 use framework::Time;
 use http::StatusCode;
 use http_body_util::BodyExt;
@@ -14,7 +13,7 @@ use tracing::{debug, info, warn};
 use super::api::{retry_after, whole};
 use super::{Api, Clock, Inbox, Message};
 use crate::metrics::Metrics;
-use crate::wire::{Decoder, WatchedKind, refusal};
+use crate::wire::{Decoder, Update, WatchedKind, refusal};
 
 /// Batches of inputs that may wait for the session; the server waits while there are more.
 const WAITING_BATCHES: usize = 4;
@@ -26,14 +25,14 @@ pub struct Watcher {
     decoder: Decoder,
     inbox: Inbox,
     clock: Clock,
-    session: Session<Change>,
+    session: Session<Update>,
     metrics: Arc<Metrics>,
     /// Whether the loop waits for this watch no longer.
     synced: bool,
 }
 
 /// What a call has brought so far.
-type Inputs = mpsc::Sender<Vec<Input<Change>>>;
+type Inputs = mpsc::Sender<Vec<Input<Update>>>;
 
 impl Watcher {
     /// A watcher that has not begun.
@@ -80,15 +79,15 @@ impl Watcher {
 
     /// Does what the session asks for.
     async fn perform(&mut self, call: &mut Option<AbortOnDropHandle<()>>, inputs: &Inputs) {
-        let outputs: Vec<Output<Change>> = self.session.outputs().collect();
+        let outputs: Vec<Output<Update>> = self.session.outputs().collect();
         let mut changes = Vec::new();
         let mut synced = false;
         for output in outputs {
             match output {
                 Output::Open(opened) => *call = Some(self.open(opened, inputs.clone())),
                 Output::Close(_) => *call = None,
-                Output::Changed(_, change) => changes.push(change),
-                Output::Deleted(meta) => changes.push(self.decoder.deletion(meta)),
+                Output::Changed(_, update) => changes.push(update),
+                Output::Deleted(meta) => changes.push(self.decoder.deletion(meta).into()),
                 Output::Skipped { meta, message } => self.tell_skipped(meta.as_ref(), &message),
                 Output::Synced => synced = true,
             }
@@ -159,7 +158,7 @@ async fn sleep_until(clock: &Clock, deadline: Option<Time>) {
 }
 
 /// Asks for a list, all of it.
-async fn list(api: &Api, decoder: &Decoder, call: &Call) -> Input<Change> {
+async fn list(api: &Api, decoder: &Decoder, call: &Call) -> Input<Update> {
     let answer = async {
         let response = api.get(&call.path).await?;
         let (status, pause) = (response.status(), retry_after(response.headers()));
@@ -181,7 +180,7 @@ async fn list(api: &Api, decoder: &Decoder, call: &Call) -> Input<Change> {
 }
 
 /// Reads a watch, and passes on what it says until it ends; gives its end.
-async fn stream(api: &Api, decoder: &Decoder, call: &Call, inputs: &Inputs) -> Input<Change> {
+async fn stream(api: &Api, decoder: &Decoder, call: &Call, inputs: &Inputs) -> Input<Update> {
     let failed = |message| Input::Failed(call.id, message);
     let response = match tokio::time::timeout(call.timeout, api.get(&call.path)).await {
         Err(_) => return failed(format!("no answer within {:?}", call.timeout)),

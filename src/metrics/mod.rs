@@ -161,6 +161,11 @@ impl Metrics {
         set_sizes(&self.queues.goroutines, [("binding", running)]);
     }
 
+    /// `goroutines` of operation `prioritizing_extender`: extenders that are being asked for scores.
+    pub fn set_prioritizing(&self, asked: usize) {
+        set_sizes(&self.queues.goroutines, [("prioritizing_extender", asked)]);
+    }
+
     /// `inflight_events`, by event label; an event that is not named any more goes to 0.
     pub fn set_inflight_events<'a>(&self, events: impl IntoIterator<Item = (&'a str, usize)>) {
         self.queues.in_flight.reset();

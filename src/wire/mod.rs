@@ -15,6 +15,7 @@ mod reduced;
 mod source;
 mod watch;
 mod watched_object;
+mod whole;
 mod yaml;
 
 use std::fmt;
@@ -29,8 +30,9 @@ pub use manifest::placed_pod;
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, read_objects};
-pub use watch::{Decoder, refusal};
+pub use watch::{Decoder, Update, refusal};
 pub use watched_object::WatchedObject;
+pub use whole::Whole;
 pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;

@@ -12,6 +12,7 @@ use serde::de::Error;
 use serde_json::value::RawValue;
 
 use super::reduced::reduced;
+use super::whole::{Whole, whole};
 
 /// Longest part of a body that is not a Status to show to people, in bytes.
 const SHOWN: usize = 200;
@@ -21,6 +22,22 @@ const SHOWN: usize = 200;
 pub struct Decoder {
     resource: EventResource,
     fields: ExtraFields,
+    whole: Whole,
+}
+
+/// An object that is new or has changed, or that is gone.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// What it means to the engine.
+    pub change: Change,
+    /// The object as the API server has it, if that is kept.
+    pub object: Option<Box<RawValue>>,
+}
+
+impl From<Change> for Update {
+    fn from(change: Change) -> Self {
+        Self { change, object: None }
+    }
 }
 
 /// What tells one version of an object from another.
@@ -92,16 +109,21 @@ struct Details {
 }
 
 /// An object, and what could be read of it in the other case.
-type Decoded = Result<(Meta, Change), (Option<Meta>, String)>;
+type Decoded = Result<(Meta, Update), (Option<Meta>, String)>;
 
 impl Decoder {
     /// Decodes objects of this kind, with the further `fields` that plugins read.
     pub const fn new(resource: EventResource, fields: ExtraFields) -> Self {
-        Self { resource, fields }
+        Self { resource, fields, whole: Whole::NONE }
+    }
+
+    /// The same, which also gives these objects as they are.
+    pub fn keeping(self, whole: Whole) -> Self {
+        Self { whole, ..self }
     }
 
     /// One line of a watch stream.
-    pub fn frame(&self, line: &[u8]) -> Frame<Change> {
+    pub fn frame(&self, line: &[u8]) -> Frame<Update> {
         let event: WatchEvent<'_> = match serde_json::from_slice(line) {
             Ok(event) => event,
             Err(error) => {
@@ -110,7 +132,7 @@ impl Decoder {
         };
         match &*event.type_ {
             "ADDED" | "MODIFIED" => match self.object(event.object) {
-                Ok((meta, change)) => Frame::Changed(meta, change),
+                Ok((meta, update)) => Frame::Changed(meta, update),
                 Err((meta, message)) => Frame::Undecodable { meta, message },
             },
             "DELETED" => match identity(event.object) {
@@ -130,7 +152,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The body is no list.
-    pub fn page(&self, body: &[u8]) -> Result<Page<Change>, String> {
+    pub fn page(&self, body: &[u8]) -> Result<Page<Update>, String> {
         let list: List<'_> =
             serde_json::from_slice(body).map_err(|error| format!("not a list: {error}"))?;
         let mut page = Page {
@@ -171,27 +193,33 @@ impl Decoder {
         })
     }
 
-    fn node(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
+    fn node(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
         let object: api::Node = serde_json::from_str(raw.get())?;
         let mut node = Node::from_api(&object).0;
         if !self.fields.node.is_empty() {
             node.extra = Extra::of(&serde_json::from_str(raw.get())?, &self.fields.node);
         }
         let meta = meta("".into(), node.name.clone(), &object.metadata);
-        Ok((meta, Change::Node(node)))
+        let object = self.whole.nodes.then(|| whole(raw)).transpose()?;
+        Ok((meta, Update { change: Change::Node(node), object }))
     }
 
-    fn pod(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
+    fn pod(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
         let object: api::Pod = serde_json::from_str(raw.get())?;
         let mut pod = Pod::from_api(&object);
         if !self.fields.pod.is_empty() {
             pod.extra = Extra::of(&serde_json::from_str(raw.get())?, &self.fields.pod);
         }
         let meta = meta(pod.key.namespace.clone(), pod.key.name.clone(), &object.metadata);
-        Ok((meta, Change::Pod(Box::new(pod))))
+        let is_kept = match pod.node_name {
+            None => self.whole.pending_pods,
+            Some(_) => self.whole.placed_pods,
+        };
+        let object = is_kept.then(|| whole(raw)).transpose()?;
+        Ok((meta, Update { change: Change::Pod(Box::new(pod)), object }))
     }
 
-    fn other(&self, raw: &RawValue) -> Result<(Meta, Change), serde_json::Error> {
+    fn other(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
         let meta = serde_json::from_str::<Identified<'_>>(raw.get())?.metadata.meta();
         let object = reduced(&self.resource, serde_json::from_str(raw.get())?);
         let change = Change::Object {
@@ -200,7 +228,7 @@ impl Decoder {
             name: meta.id.name.clone(),
             object: Some(Arc::new(object.map_err(serde_json::Error::custom)?)),
         };
-        Ok((meta, change))
+        Ok((meta, change.into()))
     }
 }
 
@@ -228,7 +256,7 @@ fn identity(raw: &RawValue) -> Result<Identity<'_>, String> {
         .map_err(|error| format!("has no readable metadata: {error}"))
 }
 
-fn bookmark(raw: &RawValue) -> Frame<Change> {
+fn bookmark(raw: &RawValue) -> Frame<Update> {
     match identity(raw) {
         Ok(found) => Frame::Bookmark {
             resource_version: (&*found.resource_version).into(),
@@ -273,7 +301,7 @@ mod tests {
         Decoder::new(resource, ExtraFields::default())
     }
 
-    fn frame(decoder: &Decoder, type_: &str, object: &Value) -> Frame<Change> {
+    fn frame(decoder: &Decoder, type_: &str, object: &Value) -> Frame<Update> {
         decoder.frame(json!({"type": type_, "object": object}).to_string().as_bytes())
     }
 
@@ -286,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_object_comes_compact_and_with_its_identity() {
-        let Frame::Changed(meta, Change::Pod(pod)) =
+        let Frame::Changed(meta, Update { change: Change::Pod(pod), object: None }) =
             frame(&decoder(EventResource::Pod), "ADDED", &pod())
         else {
             panic!("a changed pod is expected");
@@ -335,7 +363,7 @@ mod tests {
         let object_of = |ready| {
             let object = replica_set(json!({"matchLabels": {"app": "web"}}), ready);
             match frame(&decoder, "MODIFIED", &object) {
-                Frame::Changed(_, Change::Object { object, .. }) => object,
+                Frame::Changed(_, Update { change: Change::Object { object, .. }, .. }) => object,
                 other => panic!("a changed object is expected, not {other:?}"),
             }
         };
@@ -397,5 +425,23 @@ mod tests {
     fn a_refusal_without_a_status_shows_the_body() {
         let refusal = refusal(502, None, b"<html>Bad Gateway</html>\n");
         assert_eq!((refusal.code, &*refusal.message), (502, "<html>Bad Gateway</html>"));
+    }
+
+    #[test]
+    fn objects_that_are_kept_come_whole() {
+        let whole = Whole { pending_pods: true, ..Whole::NONE };
+        let decoder = decoder(EventResource::Pod).keeping(whole);
+        let kept = |object: &Value| match frame(&decoder, "ADDED", object) {
+            Frame::Changed(_, update) => update.object.map(|object| object.to_string()),
+            other => panic!("a changed object is expected, not {other:?}"),
+        };
+        let mut pod = pod();
+        assert_eq!(kept(&pod), None, "it has a node");
+        pod["spec"]["nodeName"] = Value::Null;
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
+        pod["spec"]["unknown"] = json!(1.50);
+        let expected = r#"{"metadata":{"name":"web","namespace":"shop","resourceVersion":"7","uid":"u1"},"spec":{"nodeName":null,"schedulerName":"loadmaster","unknown":1.5}}"#;
+        assert_eq!(kept(&pod).as_deref(), Some(expected));
     }
 }

@@ -84,11 +84,24 @@ impl Daemon {
         daemon
     }
 
+    /// The same with another configuration.
+    pub(super) async fn start_with(cluster: &Cluster, change: impl FnOnce(&mut Value)) -> Self {
+        let mut config = config_of(cluster);
+        change(&mut config);
+        let daemon = Self::run(cluster, &cluster.scheduler_kubeconfig().await, &config);
+        daemon.ready().await;
+        daemon
+    }
+
     /// A daemon that has just been started.
     pub(super) async fn spawn(cluster: &Cluster, kubeconfig: &Kubeconfig) -> Self {
+        Self::run(cluster, kubeconfig, &config_of(cluster))
+    }
+
+    fn run(cluster: &Cluster, kubeconfig: &Kubeconfig, configuration: &Value) -> Self {
         let folder = folder(cluster);
         let config = folder.join("config.yaml");
-        fs::write(&config, config_of(cluster)).unwrap();
+        fs::write(&config, serde_yaml::to_string(configuration).unwrap()).unwrap();
         let path = folder.join("kubeconfig");
         fs::write(&path, serde_json::to_string(kubeconfig).unwrap()).unwrap();
         let port = free_port();
@@ -148,9 +161,9 @@ fn folder(cluster: &Cluster) -> PathBuf {
 }
 
 /// The configuration of the chart, with the scheduler name of the test.
-fn config_of(cluster: &Cluster) -> String {
+fn config_of(cluster: &Cluster) -> Value {
     let data = find::<ConfigMap>(DEFAULT).unwrap().data.unwrap();
     let mut config: Value = serde_yaml::from_str(&data["config.yaml"]).unwrap();
     config["profiles"][0]["schedulerName"] = cluster.name.as_str().into();
-    serde_yaml::to_string(&config).unwrap()
+    config
 }

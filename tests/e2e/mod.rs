@@ -11,6 +11,7 @@ mod control_plane;
 mod credentials;
 mod daemon;
 mod endpoints;
+mod extenders;
 mod faults;
 mod nodes;
 mod outages;

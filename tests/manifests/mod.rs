@@ -20,12 +20,11 @@ use serde_json::Value;
 /// The chart with its default values.
 pub(super) const DEFAULT: &str = "deploy/loadmaster.yaml";
 
+/// The chart with every optional part, extenders among them.
+pub(super) const EVERYTHING: &str = "tests/manifests/rendered/everything.yaml";
+
 /// The default and one file per file of values in `charts/loadmaster/ci`.
-const RENDERED: [&str; 3] = [
-    DEFAULT,
-    "tests/manifests/rendered/everything.yaml",
-    "tests/manifests/rendered/nothing-created.yaml",
-];
+const RENDERED: [&str; 3] = [DEFAULT, EVERYTHING, "tests/manifests/rendered/nothing-created.yaml"];
 
 fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)

@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 
-use super::{DEFAULT, RENDERED, find};
+use super::{DEFAULT, EVERYTHING, RENDERED, find};
 
 /// Group, resource and verb of everything the default plugins need.
 const NEEDED: [(&str, &str, &str); 21] = [
@@ -60,10 +60,29 @@ fn the_role_grants_what_is_needed_and_nothing_else() {
     assert!(role.rules.unwrap().iter().all(|rule| rule.non_resource_urls.is_none()));
 }
 
+/// What extenders need besides, which cannot say what they wait for.
+const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 14] = [
+    ("", "persistentvolumeclaims", "list"),
+    ("", "persistentvolumeclaims", "watch"),
+    ("", "persistentvolumes", "list"),
+    ("", "persistentvolumes", "watch"),
+    ("resource.k8s.io", "resourceclaims", "list"),
+    ("resource.k8s.io", "resourceclaims", "watch"),
+    ("storage.k8s.io", "csidrivers", "list"),
+    ("storage.k8s.io", "csidrivers", "watch"),
+    ("storage.k8s.io", "csinodes", "list"),
+    ("storage.k8s.io", "csinodes", "watch"),
+    ("storage.k8s.io", "csistoragecapacities", "list"),
+    ("storage.k8s.io", "csistoragecapacities", "watch"),
+    ("storage.k8s.io", "storageclasses", "list"),
+    ("storage.k8s.io", "storageclasses", "watch"),
+];
+
 #[test]
-fn extra_rules_are_added_to_it() {
-    let role: ClusterRole = find("tests/manifests/rendered/everything.yaml").unwrap();
+fn what_extenders_need_and_extra_rules_are_added_to_it() {
+    let role: ClusterRole = find(EVERYTHING).unwrap();
     let mut expected = owned(&NEEDED);
+    expected.extend(owned(&NEEDED_BY_EXTENDERS));
     expected.extend(owned(&[
         ("example.com", "maintenancewindows", "list"),
         ("example.com", "maintenancewindows", "watch"),

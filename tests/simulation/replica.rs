@@ -10,7 +10,7 @@ use engine::{Attempt, Change, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::{Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{Decoder, watched_kinds};
+use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(crate) struct Replica {
 /// A watch of one kind.
 pub(crate) struct Watcher {
     /// The session that keeps it.
-    pub(crate) session: Session<Change>,
+    pub(crate) session: Session<Update>,
     /// What reads its objects.
     pub(crate) decoder: Decoder,
     /// What it has told.
@@ -184,13 +184,13 @@ impl Replica {
 
     /// Tells the scheduler what its watches have learned. What is to be opened and closed goes to
     /// `calls`.
-    pub(crate) fn learn(&mut self, calls: &mut Vec<(usize, Output<Change>)>, now: Time) -> Checked {
+    pub(crate) fn learn(&mut self, calls: &mut Vec<(usize, Output<Update>)>, now: Time) -> Checked {
         for number in 0..self.watchers.len() {
             let outputs: Vec<_> = self.watchers[number].session.outputs().collect();
             for output in outputs {
                 let watcher = &mut self.watchers[number];
                 match output {
-                    Output::Changed(meta, change) => {
+                    Output::Changed(meta, Update { change, .. }) => {
                         watcher.view.changed(&meta)?;
                         self.take_in(change, now)?;
                     }

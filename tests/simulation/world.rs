@@ -9,9 +9,9 @@ use std::time::Duration;
 use client::scheduler::Sender;
 use client::session::{Call, Input};
 use client::{Reply, Request, RequestId};
-use engine::Change;
 use fastrand::Rng;
 use framework::Time;
+use loadmaster::wire::Update;
 
 use super::churn::Churn;
 use super::network::{Fate, Network};
@@ -49,7 +49,7 @@ enum Event {
     /// A call of a session reaches the server.
     Call { life: u32, watcher: usize, call: Call },
     /// What came of it reaches the session.
-    Inputs { life: u32, watcher: usize, inputs: Vec<Input<Change>> },
+    Inputs { life: u32, watcher: usize, inputs: Vec<Input<Update>> },
     /// The scheduler takes up its next pod.
     Decide { life: u32 },
     /// Somebody does something.

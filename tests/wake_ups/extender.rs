@@ -1,6 +1,6 @@
 //! Extenders, which cannot say what they wait for: every event may help the pods they reject.
 
-use engine::ports::{ExtenderAnswer, ExtenderCall, Outside};
+use engine::ports::{ExtenderCall, Filtered, Outside};
 use framework::ActionType as A;
 use framework::EventResource as R;
 use framework::Time;
@@ -21,17 +21,13 @@ pub(crate) struct Choosy;
 const CHOSEN: &str = "chosen";
 
 impl Outside for Choosy {
-    fn extend(
-        &mut self,
-        call: &ExtenderCall<'_>,
-        now: Time,
-    ) -> (Result<ExtenderAnswer, String>, Time) {
+    fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
         let (taken, left) = call.nodes.iter().partition::<Vec<&str>, _>(|node| **node == CHOSEN);
         let failed = left.into_iter().map(|node| (node.to_owned(), "not chosen".to_owned()));
-        let answer = ExtenderAnswer::Filtered {
+        let answer = Filtered {
             nodes: taken.into_iter().map(str::to_owned).collect(),
             failed: failed.collect(),
-            failed_and_unresolvable: Vec::new(),
+            ..Filtered::default()
         };
         (Ok(answer), now)
     }

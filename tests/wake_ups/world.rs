@@ -216,7 +216,7 @@ fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder)
 
 fn change(decoder: &Decoder, line: &[u8]) -> Change {
     match decoder.frame(line) {
-        Frame::Changed(_, change) => change,
+        Frame::Changed(_, update) => update.change,
         Frame::Deleted(meta) => decoder.deletion(meta),
         other => panic!("not a change: {other:?}"),
     }

@@ -1,4 +1,4 @@
-//! Requests to the API server, and what became of them.
+//! Requests to the API server and to extenders, and what became of them.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -49,11 +49,23 @@ impl Method {
     }
 }
 
+/// Who a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recipient {
+    /// The API server.
+    ApiServer,
+    /// The configured extender at this place; its connection knows address, verb and timeout, so the
+    /// request is no more than a body.
+    Extender(usize),
+}
+
 /// A request that is ready to be sent, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Its name.
     pub id: RequestId,
+    /// Who it is for.
+    pub to: Recipient,
     /// Its method.
     pub method: Method,
     /// Path and query.
@@ -69,8 +81,10 @@ pub struct Request {
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// The server answered.
+    /// The server answered; an extender, with 200.
     Answered(Response),
+    /// An extender answered anything but 200; in words.
+    Refused(String),
     /// The server never saw it, for certain: no connection could be made.
     NotSent(String),
     /// The server may have seen it and may have acted on it; its answer did not come.

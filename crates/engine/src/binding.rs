@@ -90,8 +90,20 @@ enum Phase {
         again: bool,
         since: Time,
     },
-    /// The answer to the bind was lost: the pod is read to find out.
-    ReadPod(EffectId),
+    /// Whether the pod is bound is not known: it is read to find out.
+    ReadPod {
+        effect: EffectId,
+        otherwise: Otherwise,
+    },
+}
+
+/// What to do with a pod that turns out not to be bound.
+#[derive(Debug, Clone)]
+enum Otherwise {
+    /// Bind it, by the first interested extender from this one on or by the Bind plugins.
+    Bind { extender: usize },
+    /// Give up: who binds it has refused to.
+    Fail(String),
 }
 
 /// What a PreBind plugin waits for.
@@ -346,8 +358,9 @@ impl Engine {
                 ports.probe.count(Count::Bind { profile, code, took: now.since(*since) });
                 self.bind_answered(&mut cycle, extender, again, answer, now, ports)
             }
-            Phase::ReadPod(expected) if *expected == effect => {
-                self.pod_read(&mut cycle, answer, now, ports)
+            Phase::ReadPod { effect: expected, otherwise } if *expected == effect => {
+                let otherwise = otherwise.clone();
+                self.pod_read(&mut cycle, otherwise, answer, now, ports)
             }
             Phase::PreBind { .. } => {
                 let input = |waiting| {
@@ -369,32 +382,40 @@ impl Engine {
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Next {
-        let ignorable = extender.filter(|place| self.config.extenders[*place].ignorable);
-        match (answer, ignorable) {
+        let extenders = &self.config.extenders;
+        let is_ignorable = extender.is_some_and(|place| extenders[place].ignorable);
+        let next = extender.map_or(extenders.len(), |place| place + usize::from(is_ignorable));
+        match (answer, extender) {
             (Answer::Ok(_), _) => Next::Bound,
-            (Answer::Unknown(_), _) => self.find_out(cycle),
             (Answer::Gone(text), _) => Next::Failed(bind_error(cycle, text)),
+            (Answer::Unknown(_), _) => self.find_out(cycle, Otherwise::Bind { extender: next }),
+            _ if is_ignorable => self.bind(cycle, next, again, now, ports),
             // That this request failed says nothing of the one before it.
-            _ if again => self.find_out(cycle),
-            (_, Some(extender)) => self.bind(cycle, extender + 1, false, now, ports),
-            (failed, None) => Next::Failed(bind_error(cycle, failed.failure().unwrap_or_default())),
+            (_, None) if again => self.find_out(cycle, Otherwise::Bind { extender: next }),
+            (failed, _) => {
+                let text = failed.failure().unwrap_or_default();
+                match again {
+                    true => self.find_out(cycle, Otherwise::Fail(text.to_owned())),
+                    false => Next::Failed(bind_error(cycle, text)),
+                }
+            }
         }
     }
 
     /// The watch may know already what became of the bind.
-    fn find_out(&mut self, cycle: &mut BindingCycle) -> Next {
+    fn find_out(&mut self, cycle: &mut BindingCycle, otherwise: Otherwise) -> Next {
         match self.confirmed_node(&cycle.pod.uid) {
             Some(node) => bound_to(cycle, node),
-            None => self.read_pod(cycle),
+            None => self.read_pod(cycle, otherwise),
         }
     }
 
     /// Asks whether the pod is bound. Until that is known it keeps its room.
-    fn read_pod(&mut self, cycle: &mut BindingCycle) -> Next {
+    fn read_pod(&mut self, cycle: &mut BindingCycle, otherwise: Otherwise) -> Next {
         let (pod, uid) = (cycle.pod.key.clone(), cycle.pod.uid.clone());
         let effect = self.emit(EffectKind::ReadPod { pod, uid: uid.clone() });
         self.bindings.by_effect.insert(effect, uid);
-        cycle.phase = Phase::ReadPod(effect);
+        cycle.phase = Phase::ReadPod { effect, otherwise };
         Next::Wait
     }
 
@@ -404,6 +425,7 @@ impl Engine {
     fn pod_read(
         &mut self,
         cycle: &mut BindingCycle,
+        otherwise: Otherwise,
         answer: &Answer,
         now: Time,
         ports: &mut Ports<'_>,
@@ -417,11 +439,14 @@ impl Engine {
                 Ok(pod) if pod.metadata.deletion_timestamp.is_some() => {
                     Next::Failed(bind_error(cycle, "the pod is being deleted"))
                 }
-                Ok(_) => self.bind(cycle, 0, true, now, ports),
-                Err(_) => self.read_pod(cycle),
+                Ok(_) => match otherwise {
+                    Otherwise::Bind { extender } => self.bind(cycle, extender, true, now, ports),
+                    Otherwise::Fail(text) => Next::Failed(bind_error(cycle, &text)),
+                },
+                Err(_) => self.read_pod(cycle, otherwise),
             },
             Answer::Gone(text) => Next::Failed(bind_error(cycle, text)),
-            _ => self.read_pod(cycle),
+            _ => self.read_pod(cycle, otherwise),
         }
     }
 
@@ -439,7 +464,7 @@ impl Engine {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        let lost = |cycle: &BindingCycle| matches!(cycle.phase, Phase::ReadPod(_));
+        let lost = |cycle: &BindingCycle| matches!(cycle.phase, Phase::ReadPod { .. });
         if !self.bindings.cycles.get(&pod.uid).is_some_and(lost) {
             return;
         }

@@ -1,68 +1,98 @@
-//! The two ways out of a cycle: asking an extender, and telling how long things took.
+//! The two ways out of a cycle: asking extenders, and telling how long things took.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time};
+use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time, Uid};
 
-/// A synchronous question to a scheduler extender.
+/// A question to an extender about a pod and nodes.
 #[derive(Debug)]
 pub struct ExtenderCall<'a> {
-    /// Which of the configured extenders is asked, by its place in the configuration.
+    /// Which of the configured extenders is asked, by its place in the order in which they are.
     pub extender: usize,
     /// The pod to schedule.
     pub pod: &'a Pod,
     /// Names of the nodes in question.
     pub nodes: Vec<&'a str>,
-    /// What is asked.
-    pub verb: ExtenderVerb,
 }
 
-/// What an extender can be asked inside a cycle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExtenderVerb {
-    /// Which nodes can take the pod.
-    Filter,
-    /// How good the nodes are, 0 to 10 each.
-    Prioritize,
+/// What an extender that filters makes of the nodes in question.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filtered {
+    /// Nodes that can take the pod.
+    pub nodes: Vec<String>,
+    /// Nodes that cannot, with the reason.
+    pub failed: Vec<(String, String)>,
+    /// Nodes that cannot, and evicting pods would not help.
+    pub failed_and_unresolvable: Vec<(String, String)>,
 }
 
-/// The answer of an extender.
+/// Names of nodes with the scores an extender gives them, 0 to 10.
+pub type HostPriorities = Vec<(String, i64)>;
+
+/// A question to an extender about the pods that would be evicted for another.
+#[derive(Debug)]
+pub struct PreemptionCall<'a> {
+    /// Which of the configured extenders is asked.
+    pub extender: usize,
+    /// The pod that preempts.
+    pub pod: &'a Pod,
+    /// The candidates, by name of the node.
+    pub victims: BTreeMap<&'a str, Victims<'a>>,
+}
+
+/// Pods that would be evicted from one node.
+#[derive(Debug)]
+pub struct Victims<'a> {
+    /// The pods.
+    pub pods: Vec<&'a Pod>,
+    /// How many of them a PodDisruptionBudget protects.
+    pub num_pdb_violations: i64,
+}
+
+/// Victims as an extender names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ExtenderAnswer {
-    /// To [`ExtenderVerb::Filter`].
-    Filtered {
-        /// Nodes that can take the pod.
-        nodes: Vec<String>,
-        /// Nodes that cannot, with the reason.
-        failed: Vec<(String, String)>,
-        /// Nodes that cannot, and evicting pods would not help.
-        failed_and_unresolvable: Vec<(String, String)>,
-    },
-    /// To [`ExtenderVerb::Prioritize`]: scores of 0 to 10.
-    Prioritized(Vec<(String, i64)>),
+pub struct MetaVictims {
+    /// UIDs of the pods.
+    pub pods: Vec<Uid>,
+    /// How many of them a PodDisruptionBudget protects.
+    pub num_pdb_violations: i64,
 }
 
 /// The one synchronous way out of a cycle. The daemon asks over HTTP and blocks, a simulation answers
-/// from a model. Returns the answer and the time at which it came.
+/// from a model. Every method returns, beside the answer or what went wrong, the time at which it
+/// came. By default no extender answers.
 pub trait Outside {
-    /// Asks an extender.
-    fn extend(
+    /// Asks an extender which nodes can take the pod.
+    fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
+        (Err(not_connected(call.extender)), now)
+    }
+
+    /// Asks several extenders at once how good the nodes are; gives an answer for each call.
+    fn prioritize(
         &mut self,
-        call: &ExtenderCall<'_>,
+        calls: &[ExtenderCall<'_>],
         now: Time,
-    ) -> (Result<ExtenderAnswer, String>, Time);
+    ) -> (Vec<Result<HostPriorities, String>>, Time) {
+        (calls.iter().map(|call| Err(not_connected(call.extender))).collect(), now)
+    }
+
+    /// Asks an extender which of the candidates it accepts, and with which victims.
+    fn process_preemption(
+        &mut self,
+        call: &PreemptionCall<'_>,
+        now: Time,
+    ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
+        (Err(not_connected(call.extender)), now)
+    }
+}
+
+fn not_connected(extender: usize) -> String {
+    format!("no extender {extender} is connected")
 }
 
 /// No extender answers.
-impl Outside for () {
-    fn extend(
-        &mut self,
-        call: &ExtenderCall<'_>,
-        now: Time,
-    ) -> (Result<ExtenderAnswer, String>, Time) {
-        (Err(format!("no extender {} is connected", call.extender)), now)
-    }
-}
+impl Outside for () {}
 
 /// A stretch of work whose duration is of interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

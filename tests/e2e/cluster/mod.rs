@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 pub(super) use self::pods::{node_of, uid};
 use super::control_plane;
 use super::wait::eventually;
-use crate::manifests::{DEFAULT, find};
+use crate::manifests::{DEFAULT, EVERYTHING, find};
 
 /// Label of the nodes of a test, which its pods select.
 const LABEL: &str = "loadmaster.e2e/cluster";
@@ -205,6 +205,11 @@ impl Cluster {
 /// What the chart permits the scheduler.
 pub(super) fn chart_rules() -> Vec<PolicyRule> {
     find::<ClusterRole>(DEFAULT).unwrap().rules.unwrap()
+}
+
+/// What the chart permits a scheduler with extenders.
+pub(super) fn chart_rules_with_extenders() -> Vec<PolicyRule> {
+    find::<ClusterRole>(EVERYTHING).unwrap().rules.unwrap()
 }
 
 /// The administrator's kubeconfig, and the sandbox if it is one.

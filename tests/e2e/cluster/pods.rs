@@ -91,6 +91,15 @@ impl Cluster {
         .await
     }
 
+    /// Waits until the condition `PodScheduled` of a Pod has this text.
+    pub(in crate::e2e) async fn told(&self, pod: &str, text: &str) {
+        eventually(&format!("pod {pod} is told {text:?}"), async || {
+            let message = self.rejected(pod).await.message?;
+            message.contains(text).then_some(())
+        })
+        .await;
+    }
+
     /// The Events about a Pod for this reason, once there are some.
     pub(in crate::e2e) async fn events(&self, pod: &Pod, reason: &str) -> Vec<Event> {
         eventually(&format!("there is an event {reason}"), async || {

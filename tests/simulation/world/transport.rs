@@ -3,8 +3,7 @@
 use client::scheduler::Sender;
 use client::session::{Call, Input, Output};
 use client::{Reply, Request, RequestId, Response};
-use engine::Change;
-use loadmaster::wire::refusal;
+use loadmaster::wire::{Update, refusal};
 
 use super::super::network::{Fate, Piece};
 use super::super::replica::{Replica, Stream};
@@ -17,7 +16,7 @@ impl World {
         &mut self,
         replica: &mut Replica,
         watcher: usize,
-        call: Output<Change>,
+        call: Output<Update>,
     ) {
         if let Some(stream) = replica.watchers[watcher].stream.take() {
             self.server.store.close(stream.watch);

@@ -6,7 +6,8 @@ use framework::{Binding, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Wri
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::request::{Method, collection_path, push_segment};
+use crate::extender;
+use crate::request::{Method, Recipient, collection_path, push_segment};
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -15,6 +16,7 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 /// A request without its name and timeout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call {
+    pub(super) to: Recipient,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) content_type: &'static str,
@@ -53,6 +55,7 @@ pub(super) fn bind(binding: &Binding) -> Call {
         target: BindingTarget { kind: "Node", name: node },
     };
     Call {
+        to: Recipient::ApiServer,
         method: Method::Post,
         path: pod_path(pod, Some("binding")),
         content_type: JSON,
@@ -63,7 +66,19 @@ pub(super) fn bind(binding: &Binding) -> Call {
 /// Reads the pod. Without a resource version the server answers from its store, never from a cache.
 pub(super) fn read(pod: &PodKey) -> Call {
     let path = pod_path(pod, None);
-    Call { method: Method::Get, path, content_type: JSON, body: Vec::new() }
+    let to = Recipient::ApiServer;
+    Call { to, method: Method::Get, path, content_type: JSON, body: Vec::new() }
+}
+
+/// Has an extender bind the pod.
+pub(super) fn bind_by_extender(extender: usize, binding: &Binding) -> Call {
+    Call {
+        to: Recipient::Extender(extender),
+        method: Method::Post,
+        path: String::new(),
+        content_type: JSON,
+        body: extender::binding_args(binding),
+    }
 }
 
 /// Patches the status of the pod with this UID.
@@ -82,6 +97,7 @@ pub(super) fn patch_status(
         status["nominatedNodeName"] = nomination(node);
     }
     Call {
+        to: Recipient::ApiServer,
         method: Method::Patch,
         path: pod_path(pod, Some("status")),
         content_type: STRATEGIC_MERGE_PATCH,
@@ -113,7 +129,8 @@ pub(super) fn write(write: &Write) -> Call {
     if let Some(subresource) = &write.subresource {
         push_segment(&mut path, subresource);
     }
-    Call { method: Method::Patch, path, content_type: MERGE_PATCH, body: to_json(&write.patch) }
+    let (to, body) = (Recipient::ApiServer, to_json(&write.patch));
+    Call { to, method: Method::Patch, path, content_type: MERGE_PATCH, body }
 }
 
 fn pod_path(pod: &PodKey, subresource: Option<&str>) -> String {

@@ -11,6 +11,7 @@ use super::object::Object;
 use super::outcome::{Outcome, refusal};
 use super::pace;
 use crate::backoff::Backoff;
+use crate::extender;
 
 /// How often a status patch is tried.
 const STATUS_TRIES: u32 = 4;
@@ -25,6 +26,7 @@ const NEVER: Duration = Duration::MAX;
 #[derive(Debug)]
 pub(super) enum Work {
     Bind(Binding),
+    ExtenderBind { extender: usize, binding: Binding },
     Write(Write),
     ReadPod(PodKey),
     PatchPodStatus(StatusUpdate),
@@ -68,7 +70,7 @@ impl Job {
             Work::PatchPodStatus(_) => {
                 Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
             }
-            Work::Bind(_) | Work::Write(_) => {
+            Work::Bind(_) | Work::ExtenderBind { .. } | Work::Write(_) => {
                 Backoff::new(Duration::from_millis(100), 2.0, Duration::from_secs(5), 0.5, NEVER)
             }
             Work::ReadPod(_) => pace::backoff(),
@@ -79,6 +81,7 @@ impl Job {
     pub(super) fn object(&self) -> Object {
         match &self.work {
             Work::Bind(Binding { pod, .. })
+            | Work::ExtenderBind { binding: Binding { pod, .. }, .. }
             | Work::ReadPod(pod)
             | Work::PatchPodStatus(StatusUpdate { pod, .. }) => Object::Pod(pod.clone()),
             Work::Write(write) => Object::of_write(write),
@@ -89,6 +92,7 @@ impl Job {
     pub(super) const fn what(&self) -> &'static str {
         match &self.work {
             Work::Bind(_) => "binding",
+            Work::ExtenderBind { .. } => "binding through an extender",
             Work::Write(_) => "patching",
             Work::ReadPod(_) => "reading",
             Work::PatchPodStatus(_) => "patching the status",
@@ -98,6 +102,12 @@ impl Job {
     /// Whether it is tried for as long as it takes.
     pub(super) const fn is_endless(&self) -> bool {
         matches!(self.work, Work::ReadPod(_))
+    }
+
+    /// Whether it counts against what the API server is asked at once and over time. An extender
+    /// that hangs must not keep others from the server.
+    pub(super) const fn takes_room(&self) -> bool {
+        !matches!(self.work, Work::ExtenderBind { .. })
     }
 
     pub(super) const fn is_status_patch(&self) -> bool {
@@ -122,6 +132,7 @@ impl Job {
     pub(super) fn call(&self, now: Time) -> Call {
         match &self.work {
             Work::Bind(binding) => call::bind(binding),
+            Work::ExtenderBind { extender, binding } => call::bind_by_extender(*extender, binding),
             Work::Write(write) => call::write(write),
             Work::ReadPod(pod) => call::read(pod),
             Work::PatchPodStatus(StatusUpdate { pod, uid, observed_generation, patch }) => {
@@ -141,6 +152,7 @@ impl Job {
         self.tries += 1;
         match &self.work {
             Work::Bind(_) => self.written(outcome, |_| None, patience, now, rng),
+            Work::ExtenderBind { .. } => Step::Finished(bound_by_extender(outcome)),
             Work::Write(_) => self.written(outcome, parse, patience, now, rng),
             Work::PatchPodStatus(_) => self.status_patched(outcome, now, rng),
             Work::ReadPod(_) => self.read(outcome, now, rng),
@@ -217,6 +229,21 @@ impl StatusUpdate {
         let (patch, later) = (&mut self.patch, later.patch);
         patch.condition = later.condition.or(patch.condition.take());
         patch.nominated_node_name = later.nominated_node_name.or(patch.nominated_node_name.take());
+    }
+}
+
+/// What an extender says of a bind is final, as in kube-scheduler: it is not asked again before the pod
+/// has been tried anew. Only where it may be at work still the outcome is unknown.
+fn bound_by_extender(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Done(body) => match extender::binding_result(&body) {
+            Ok(()) => Answer::ok(),
+            Err(text) => Answer::Error(text),
+        },
+        Outcome::Unknown(text) => Answer::Unknown(text),
+        Outcome::Refused { text, .. }
+        | Outcome::Throttled { text, .. }
+        | Outcome::NotSent(text) => Answer::Error(text),
     }
 }
 

@@ -27,7 +27,7 @@ impl Lane {
     /// Adds a job. A status patch joins the one before it; a bind takes the place of those of its
     /// pod, because the server sets the condition and ends the nomination by itself.
     pub(super) fn push(&mut self, job: Job) {
-        if let Work::Bind(binding) = &job.work {
+        if let Work::Bind(binding) | Work::ExtenderBind { binding, .. } = &job.work {
             self.drop_status_patches(&binding.uid);
         }
         if let Some(job) = self.join(job) {

@@ -131,13 +131,15 @@ impl Executor {
     /// Takes the reply to a request. What is not known, or replied to already, is passed over.
     pub fn reply(&mut self, id: RequestId, reply: Reply, now: Time) {
         let Some(object) = self.sent.remove(&id) else { return };
-        self.gate.leave();
+        let Some(lane) = self.lanes.get_mut(&object) else { return };
+        let Some(job) = lane.came_back() else { return };
+        if job.takes_room() {
+            self.gate.leave();
+        }
         let outcome = Outcome::of(reply);
         if let Outcome::Throttled { pause, .. } = &outcome {
             self.gate.hold(*pause, now);
         }
-        let Some(lane) = self.lanes.get_mut(&object) else { return };
-        let Some(job) = lane.came_back() else { return };
         match job.replied(outcome, self.limits.patience, now, &mut self.rng) {
             Step::Again { pause, text } => {
                 job.not_before = Some(now + pause);
@@ -223,6 +225,9 @@ impl Executor {
     fn job(&mut self, effect: Effect, now: Time) -> Option<Job> {
         let work = match effect.kind {
             EffectKind::Bind(binding) => Work::Bind(binding),
+            EffectKind::ExtenderBind { extender, binding } => {
+                Work::ExtenderBind { extender, binding }
+            }
             EffectKind::Write(write) => Work::Write(write),
             EffectKind::ReadPod { pod, uid } => {
                 let pause = self.pace.pause(&uid, now, &mut self.rng);
@@ -232,11 +237,6 @@ impl Executor {
             }
             EffectKind::PatchPodStatus { pod, uid, observed_generation, patch } => {
                 Work::PatchPodStatus(StatusUpdate { pod, uid, observed_generation, patch })
-            }
-            EffectKind::ExtenderBind { .. } => {
-                let text = "binding through extenders is not built yet".to_owned();
-                self.answers.push((effect.id, Answer::Error(text)));
-                return None;
             }
             EffectKind::Event(_) => return None,
         };
@@ -287,16 +287,21 @@ impl Executor {
         self.offer(object);
     }
 
+    /// Whether the first job of an object takes room in the gate.
+    fn takes_room(&self, object: &Object) -> bool {
+        self.lanes.get(object).and_then(Lane::waiting).is_some_and(Job::takes_room)
+    }
+
     /// Sends what may be sent.
     fn dispatch(&mut self, now: Time) {
-        while let Some((&turn, _)) = self.ready.first_key_value()
-            && self.gate.enter(now)
+        while let Some((&turn, object)) = self.ready.first_key_value()
+            && (!self.takes_room(object) || self.gate.enter(now))
         {
             let Some(object) = self.ready.remove(&turn) else { return };
             let Some(job) = self.lanes.get_mut(&object).and_then(Lane::send) else { return };
-            let Call { method, path, content_type, body } = job.call(now);
+            let Call { to, method, path, content_type, body } = job.call(now);
             let (id, timeout) = (self.ids.next(), self.limits.timeout);
-            self.requests.push(Request { id, method, path, content_type, body, timeout });
+            self.requests.push(Request { id, to, method, path, content_type, body, timeout });
             self.sent.insert(id, object);
         }
     }

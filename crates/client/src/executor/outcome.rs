@@ -10,7 +10,7 @@ use crate::request::{Reply, Response};
 pub(super) enum Outcome {
     /// Carried out; the body of the answer.
     Done(Vec<u8>),
-    /// Not carried out, and asking again would not help.
+    /// Not carried out, and asking again would not help. Extenders refuse without a status.
     Refused { status: u16, text: String },
     /// Not carried out: the server wants a pause (429).
     Throttled { pause: Duration, text: String },
@@ -25,6 +25,7 @@ impl Outcome {
     pub(super) fn of(reply: Reply) -> Self {
         match reply {
             Reply::Answered(response) => Self::of_response(response),
+            Reply::Refused(text) => Self::Refused { status: 0, text },
             Reply::NotSent(text) => Self::NotSent(text),
             Reply::Lost(text) => Self::Unknown(text),
         }

@@ -22,7 +22,7 @@ use self::record::{Occurrences, Record};
 use self::series::SeriesMemory;
 use crate::failure::{Failure, Failures};
 use crate::gate::Gate;
-use crate::request::{Method, Reply, Request, RequestId, RequestIds, Response};
+use crate::request::{Method, Recipient, Reply, Request, RequestId, RequestIds, Response};
 
 /// How often a write is tried.
 const TRIES: u32 = 12;
@@ -260,6 +260,7 @@ impl Recorder {
                 return Next::Again(self.retry_pause(), text);
             }
             Reply::Lost(text) => return Next::Again(self.retry_pause(), text),
+            Reply::Refused(text) => return Next::Refused(text),
         };
         match response.status {
             _ if response.is_success() => Next::Done,
@@ -309,7 +310,7 @@ impl Recorder {
             ),
         };
         let (id, timeout) = (self.ids.next(), self.options.timeout);
-        Request { id, method, path, content_type, body, timeout }
+        Request { id, to: Recipient::ApiServer, method, path, content_type, body, timeout }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framework::{NodeIx, Pod, Status, Verdicts};
 
 use super::Cycle;
-use crate::ports::{ExtenderAnswer, ExtenderCall, ExtenderVerb};
+use crate::ports::{ExtenderCall, Filtered};
 use crate::profile::MAX_NODE_SCORE;
 
 /// Highest score an extender gives.
@@ -16,12 +16,14 @@ const MAX_EXTENDER_PRIORITY: i64 = 10;
 /// which the ignorable ones come last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extender {
-    /// How it is called in messages.
+    /// Its address, as it stands in messages.
     pub name: Arc<str>,
     /// It filters nodes.
     pub filter: bool,
     /// It rates nodes.
     pub prioritize: bool,
+    /// It has a say in preemption.
+    pub preempt: bool,
     /// It binds pods.
     pub bind: bool,
     /// Weight of its scores.
@@ -41,7 +43,7 @@ impl Extender {
     }
 }
 
-impl Cycle<'_, '_> {
+impl<'a> Cycle<'a, '_> {
     /// Keeps in `nodes` those no extender turns down, and records the verdicts on the others.
     pub(super) fn filter_by_extenders(
         &mut self,
@@ -74,26 +76,30 @@ impl Cycle<'_, '_> {
         let cluster = self.cache.cluster();
         let by_name: BTreeMap<&str, NodeIx> =
             nodes.iter().map(|node| (&**cluster.node_name(*node), *node)).collect();
-        let answer = self.ask(extender, nodes, ExtenderVerb::Filter)?;
-        let ExtenderAnswer::Filtered { nodes: kept, failed, failed_and_unresolvable } = answer
-        else {
-            return Err(format!("extender {extender} answered another question"));
-        };
+        let call = self.call(extender, nodes);
+        let (answer, now) = self.ports.outside.filter(&call, *self.now);
+        *self.now = now;
+        let Filtered { nodes: kept, failed, failed_and_unresolvable } = answer?;
+        let asked = &self.extenders[extender].name;
         let find = |name: &String| {
-            let unknown = || format!("extender claims a filtered node that is unknown: {name:?}");
-            by_name.get(name.as_str()).copied().ok_or_else(unknown)
+            by_name.get(name.as_str()).copied().ok_or_else(|| {
+                format!(
+                    "extender {asked:?} claims a filtered node {name:?} which is not found in the \
+                     input node list"
+                )
+            })
         };
         let mut kept = kept.iter().map(find).collect::<Result<Vec<_>, _>>()?;
         kept.sort_unstable();
         kept.dedup();
-        for (name, reason) in &failed {
+        for (name, reason) in failed {
             if let Some(node) = by_name.get(name.as_str()) {
-                verdicts.record(*node, Status::unschedulable(reason.clone()));
+                verdicts.record(*node, Status::unschedulable(reason));
             }
         }
-        for (name, reason) in &failed_and_unresolvable {
+        for (name, reason) in failed_and_unresolvable {
             if let Some(node) = by_name.get(name.as_str()) {
-                verdicts.record(*node, Status::unresolvable(reason.clone()));
+                verdicts.record(*node, Status::unresolvable(reason));
             }
         }
         Ok(kept)
@@ -101,36 +107,35 @@ impl Cycle<'_, '_> {
 
     /// Adds the scores of the extenders; errors are passed over.
     pub(super) fn prioritize_by_extenders(&mut self, nodes: &[NodeIx], totals: &mut [i64]) {
-        let cluster = self.cache.cluster();
-        let extenders = self.extenders;
-        for (place, extender) in extenders.iter().enumerate() {
-            if !extender.prioritize || !extender.is_interested(self.pod) {
-                continue;
-            }
-            let answer = self.ask(place, nodes, ExtenderVerb::Prioritize);
-            let Ok(ExtenderAnswer::Prioritized(scores)) = answer else { continue };
-            let scores: BTreeMap<&str, i64> =
-                scores.iter().map(|(name, score)| (name.as_str(), *score)).collect();
+        let (cluster, pod) = (self.cache.cluster(), self.pod);
+        let asked = self.extenders.iter().enumerate();
+        let asked: Vec<(usize, &Extender)> = asked
+            .filter(|(_, extender)| extender.prioritize && extender.is_interested(pod))
+            .collect();
+        if asked.is_empty() {
+            return;
+        }
+        let calls: Vec<_> = asked.iter().map(|(place, _)| self.call(*place, nodes)).collect();
+        let (answers, now) = self.ports.outside.prioritize(&calls, *self.now);
+        *self.now = now;
+        let places: BTreeMap<&str, usize> = nodes
+            .iter()
+            .zip(0..)
+            .map(|(node, place)| (&**cluster.node_name(*node), place))
+            .collect();
+        for ((_, extender), answer) in asked.iter().zip(answers) {
             let factor = extender.weight.saturating_mul(MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY);
-            for (node, total) in nodes.iter().zip(&mut *totals) {
-                if let Some(score) = scores.get(&**cluster.node_name(*node)) {
-                    *total = total.saturating_add(score.saturating_mul(factor));
+            for (name, score) in answer.unwrap_or_default() {
+                if let Some(place) = places.get(name.as_str()) {
+                    totals[*place] = totals[*place].saturating_add(score.saturating_mul(factor));
                 }
             }
         }
     }
 
-    fn ask(
-        &mut self,
-        extender: usize,
-        nodes: &[NodeIx],
-        verb: ExtenderVerb,
-    ) -> Result<ExtenderAnswer, String> {
+    fn call(&self, extender: usize, nodes: &[NodeIx]) -> ExtenderCall<'a> {
         let cluster = self.cache.cluster();
         let nodes = nodes.iter().map(|node| &**cluster.node_name(*node)).collect();
-        let call = ExtenderCall { extender, pod: self.pod, nodes, verb };
-        let (answer, now) = self.ports.outside.extend(&call, *self.now);
-        *self.now = now;
-        answer
+        ExtenderCall { extender, pod: self.pod, nodes }
     }
 }

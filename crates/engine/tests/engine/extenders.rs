@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::cycle::Extender;
-use engine::ports::ExtenderAnswer;
+use engine::ports::{Filtered, HostPriorities};
 use engine::{EffectKind, Outcome};
 use framework::testing::pod;
 use framework::{Answer, Binding};
@@ -49,36 +49,35 @@ fn filtered(
     nodes: &[&str],
     failed: &[(&str, &str)],
     unresolvable: &[(&str, &str)],
-) -> Result<ExtenderAnswer, String> {
-    Ok(ExtenderAnswer::Filtered {
+) -> Result<Filtered, String> {
+    Ok(Filtered {
         nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
         failed: owned(failed),
         failed_and_unresolvable: owned(unresolvable),
     })
 }
 
-fn rated(scores: &[(&str, i64)]) -> Result<ExtenderAnswer, String> {
-    let scores = scores.iter().map(|(name, score)| ((*name).to_owned(), *score));
-    Ok(ExtenderAnswer::Prioritized(scores.collect()))
+fn rated(scores: &[(&str, i64)]) -> Result<HostPriorities, String> {
+    Ok(scores.iter().map(|(name, score)| ((*name).to_owned(), *score)).collect())
 }
 
 #[test]
 fn an_extender_is_asked_about_what_the_filters_left() {
     let mut world = extended(vec![filters()]);
-    world.extenders.script = Box::new(|_| filtered(&["b"], &[("a", "x"), ("c", "x")], &[]));
+    world.extenders.filter = Box::new(|_| filtered(&["b"], &[("a", "x"), ("c", "x")], &[]));
     assert_eq!(world.schedule(pod("p")), Outcome::Assumed("b".into()));
-    assert_eq!(world.extenders.calls, ["Filter 0 a,b,c"]);
+    assert_eq!(world.extenders.calls, ["filter 0 a,b,c"]);
 }
 
 #[test]
 fn extenders_are_asked_one_after_the_other_while_nodes_remain() {
     let mut world = extended(vec![filters(), filters(), filters()]);
-    world.extenders.script = Box::new(|call| match call.extender {
+    world.extenders.filter = Box::new(|call| match call.extender {
         0 => filtered(&["a", "c"], &[("b", "first")], &[]),
         _ => filtered(&[], &[("a", "second")], &[("a", "worse"), ("c", "second")]),
     });
     let outcome = world.schedule(pod("p"));
-    assert_eq!(world.extenders.calls, ["Filter 0 a,b,c", "Filter 1 a,c"]);
+    assert_eq!(world.extenders.calls, ["filter 0 a,b,c", "filter 1 a,c"]);
     let message = "0/4 nodes are available: 1 first, 1 full, 1 second, 1 worse.";
     assert_eq!(outcome, Outcome::Unschedulable(message.to_owned()));
     assert_eq!(world.rejectors("p"), ["Extender", "Full"]);
@@ -87,7 +86,7 @@ fn extenders_are_asked_one_after_the_other_while_nodes_remain() {
 #[test]
 fn any_event_brings_back_what_an_extender_rejected() {
     let mut world = extended(vec![filters()]);
-    world.extenders.script = Box::new(|_| filtered(&[], &[], &[]));
+    world.extenders.filter = Box::new(|_| filtered(&[], &[], &[]));
     world.schedule(pod("p"));
     assert_eq!(world.place("p"), "unschedulable");
     world.pod(pod("other").on("a").scheduler("foreign"));
@@ -107,7 +106,7 @@ fn failed_and_unresolvable_wins_in_the_eyes_of_post_filter() {
     let mut setup = Setup::new([see]);
     setup.extenders = vec![filters()];
     let mut world = setup.nodes(&["a", "b"]);
-    world.extenders.script = Box::new(|_| filtered(&[], &[("b", "x"), ("a", "x")], &[("a", "y")]));
+    world.extenders.filter = Box::new(|_| filtered(&[], &[("b", "x"), ("a", "x")], &[("a", "y")]));
     let outcome = world.schedule(pod("p"));
     let message =
         "0/2 nodes are available: 1 x, 1 y. UnschedulableAndUnresolvable Unschedulable".to_owned();
@@ -116,22 +115,25 @@ fn failed_and_unresolvable_wins_in_the_eyes_of_post_filter() {
 
 #[test]
 fn an_error_of_an_extender_fails_the_attempt_unless_it_is_ignorable() {
-    type Answers = fn() -> Result<ExtenderAnswer, String>;
-    let answers: [(Answers, &str); 3] = [
+    type Answers = fn() -> Result<Filtered, String>;
+    let answers: [(Answers, &str); 2] = [
         (|| Err("failed filter with extender at URL u, code 500".to_owned()), "code 500"),
-        (|| filtered(&["a", "stranger"], &[("b", "x")], &[]), "unknown"),
-        (|| rated(&[]), "another question"),
+        (
+            || filtered(&["a", "stranger"], &[("b", "x")], &[]),
+            "extender \"filters\" claims a filtered node \"stranger\" which is not found in the \
+             input node list",
+        ),
     ];
     for (answer, text) in answers {
         let mut world = extended(vec![filters()]);
-        world.extenders.script = Box::new(move |_| answer());
+        world.extenders.filter = Box::new(move |_| answer());
         let outcome = world.schedule(pod("p"));
         let Outcome::Error(message) = outcome else { panic!("{outcome:?}") };
         assert!(message.contains(text), "{message}");
         assert_eq!((world.place("p"), world.rejectors("p").len()), ("error backoff", 0));
 
         let mut world = extended(vec![filters(), ignorable(filters())]);
-        world.extenders.script = Box::new(move |call| match call.extender {
+        world.extenders.filter = Box::new(move |call| match call.extender {
             0 => filtered(&["b"], &[], &[]),
             _ => answer(),
         });
@@ -142,7 +144,7 @@ fn an_error_of_an_extender_fails_the_attempt_unless_it_is_ignorable() {
 #[test]
 fn an_extender_is_asked_only_about_pods_that_want_what_it_manages() {
     let mut world = extended(vec![for_gpus(filters())]);
-    world.extenders.script = Box::new(|_| filtered(&["c"], &[], &[]));
+    world.extenders.filter = Box::new(|_| filtered(&["c"], &[], &[]));
     assert_eq!(world.schedule(pod("p").cpu("1")), Outcome::Assumed("a".into()));
     let wants = |name| pod(name).request("example.com/gpu", "0");
     assert_eq!(world.schedule(wants("q")), Outcome::Assumed("c".into()));
@@ -162,16 +164,17 @@ fn scores_of_extenders_count_ten_times_their_weight() {
         let mut setup = Setup::new([liking]);
         setup.extenders = weights.map(prioritizes).to_vec();
         let mut world = setup.nodes(&["a", "b"]);
-        world.extenders.script = Box::new(|_| rated(&[("b", 4), ("stranger", 10)]));
+        let scores = [("b", 1), ("stranger", 10), ("b", 3)];
+        world.extenders.prioritize = Box::new(move |_| rated(&scores));
         assert_eq!(world.schedule(pod("p")), Outcome::Assumed(node.into()), "{weights:?}");
-        assert_eq!(world.extenders.calls, ["Prioritize 0 a,b", "Prioritize 1 a,b"]);
+        assert_eq!(world.extenders.calls, ["prioritize 0 a,b", "prioritize 1 a,b"]);
     }
 }
 
 #[test]
 fn an_extender_that_cannot_rate_is_passed_over() {
     let mut world = extended(vec![prioritizes(1), prioritizes(1)]);
-    world.extenders.script = Box::new(|call| match call.extender {
+    world.extenders.prioritize = Box::new(|call| match call.extender {
         0 => Err("timeout".to_owned()),
         _ => rated(&[("c", 1)]),
     });
@@ -181,21 +184,21 @@ fn an_extender_that_cannot_rate_is_passed_over() {
 #[test]
 fn the_node_a_pod_is_nominated_to_is_put_to_the_extenders_alone() {
     let mut world = extended(vec![filters()]);
-    world.extenders.script = Box::new(|call| match call.nodes.as_slice() {
+    world.extenders.filter = Box::new(|call| match call.nodes.as_slice() {
         ["b"] => filtered(&[], &[("b", "not alone")], &[]),
         _ => filtered(&["c"], &[], &[]),
     });
     assert_eq!(world.schedule(pod("p").nominated("b")), Outcome::Assumed("c".into()));
-    assert_eq!(world.extenders.calls, ["Filter 0 b", "Filter 0 a,b,c"]);
+    assert_eq!(world.extenders.calls, ["filter 0 b", "filter 0 a,b,c"]);
     world.extenders.calls.clear();
     assert_eq!(world.schedule(pod("q").nominated("c")), Outcome::Assumed("c".into()));
-    assert_eq!(world.extenders.calls, ["Filter 0 c"]);
+    assert_eq!(world.extenders.calls, ["filter 0 c"]);
 }
 
 #[test]
 fn an_extender_that_breaks_down_over_the_nominated_node_is_asked_again_about_all() {
     let mut world = extended(vec![filters()]);
-    world.extenders.script = Box::new(|call| match call.nodes.as_slice() {
+    world.extenders.filter = Box::new(|call| match call.nodes.as_slice() {
         ["b"] => Err("timeout".to_owned()),
         _ => filtered(&["c"], &[], &[]),
     });
@@ -212,7 +215,7 @@ fn the_time_an_extender_takes_passes_for_the_attempt() {
     let mut setup = Setup::new([gate]);
     setup.extenders = vec![filters()];
     let mut world = setup.nodes(&["a"]);
-    world.extenders.script = Box::new(|_| filtered(&["a"], &[], &[]));
+    world.extenders.filter = Box::new(|_| filtered(&["a"], &[], &[]));
     world.extenders.latency = Duration::from_secs(5);
     world.schedule(pod("p"));
     let waiting = world.engine.waiting_pods().values().next().unwrap();
@@ -230,7 +233,7 @@ fn take_extender_bind(world: &mut World) -> (engine::EffectId, usize, Binding) {
 #[test]
 fn the_first_interested_extender_binds() {
     let mut world = extended(vec![filters(), for_gpus(binds()), binds()]);
-    world.extenders.script = Box::new(|_| filtered(&["a"], &[], &[]));
+    world.extenders.filter = Box::new(|_| filtered(&["a"], &[], &[]));
     world.pod(pod("p"));
     world.attempt();
     let (bind, extender, binding) = take_extender_bind(&mut world);
@@ -275,6 +278,71 @@ fn a_lost_answer_of_an_extender_is_settled_by_a_read() {
     let (bind, _, binding) = take_extender_bind(&mut world);
     world.bind_on_server(&binding);
     world.answer(bind, &Answer::Unknown("timeout".to_owned()));
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+    assert_eq!(world.events().len(), 1, "it is bound");
+}
+
+#[test]
+fn all_extenders_are_asked_for_scores_at_once() {
+    let mut world = extended(vec![prioritizes(1), for_gpus(prioritizes(1)), prioritizes(1)]);
+    world.extenders.prioritize = Box::new(|_| rated(&[]));
+    world.extenders.latency = Duration::from_secs(5);
+    let started = world.now;
+    world.schedule(pod("p"));
+    assert_eq!(world.extenders.calls, ["prioritize 0 a,b,c", "prioritize 2 a,b,c"]);
+    let _ = started;
+}
+
+/// Has the answer to a bind get lost, and the pod read.
+#[track_caller]
+fn lose_extender_bind(world: &mut World, extender: usize) {
+    let (bind, asked, _) = take_extender_bind(world);
+    assert_eq!(asked, extender);
+    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+}
+
+#[test]
+fn an_ignorable_extender_that_hangs_leaves_it_to_the_next() {
+    let mut world = extended(vec![ignorable(binds())]);
+    world.schedule(pod("p"));
+    lose_extender_bind(&mut world, 0);
+    let (bind, binding) = world.take_bind("p");
+    world.bind_on_server(&binding);
+    world.answer(bind, &Answer::ok());
+    world.see("p");
+    assert_eq!((world.place("p"), world.condition("p")), ("placed", None));
+}
+
+#[test]
+fn an_extender_that_hangs_is_asked_to_bind_to_the_same_node_until_it_answers() {
+    let mut world = extended(vec![binds()]);
+    world.schedule(pod("p"));
+    let node = world.node_of("p");
+    lose_extender_bind(&mut world, 0);
+    lose_extender_bind(&mut world, 0);
+    let (bind, _, binding) = take_extender_bind(&mut world);
+    assert_eq!(Some(binding.node.to_string()), node, "its room is kept");
+    world.answer(bind, &Answer::Error("no".to_owned()));
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+    assert_eq!(world.condition("p").as_deref(), Some("SchedulerError: no"));
+    assert_eq!((world.place("p"), world.node_of("p")), ("error backoff", None));
+}
+
+#[test]
+fn an_extender_that_refuses_because_its_earlier_bind_came_through_has_bound() {
+    let mut world = extended(vec![binds()]);
+    world.schedule(pod("p"));
+    lose_extender_bind(&mut world, 0);
+    let (bind, _, binding) = take_extender_bind(&mut world);
+    world.bind_on_server(&binding);
+    world.answer(bind, &Answer::Error("already bound".to_owned()));
     let read = world.take_read();
     let answer = world.read_on_server(&key("p"));
     world.answer(read, &answer);

@@ -2,7 +2,7 @@
 
 use engine::Outcome;
 use engine::cycle::Extender;
-use engine::ports::ExtenderAnswer;
+use engine::ports::Filtered;
 use framework::testing::{node, pod};
 
 use crate::harness::*;
@@ -126,13 +126,9 @@ fn what_was_not_looked_at_has_no_verdict() {
     // Room on the last node is taken by a nomination; the search does not come that far.
     world.pod(pod("guest").label("held", "yes").cpu("1").nominated("n199"));
     world.run();
-    world.extenders.script = Box::new(|call| {
+    world.extenders.filter = Box::new(|call| {
         let failed = call.nodes.iter().map(|name| ((*name).to_owned(), "not here".to_owned()));
-        Ok(ExtenderAnswer::Filtered {
-            nodes: Vec::new(),
-            failed: failed.collect(),
-            failed_and_unresolvable: Vec::new(),
-        })
+        Ok(Filtered { failed: failed.collect(), ..Filtered::default() })
     });
     let outcome = world.schedule(pod("p").cpu("1"));
     let message = "0/200 nodes are available: 100 not here.".to_owned();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::effect_ids::effect_ids;
 use super::{Executor, Limits};
-use crate::request::{Reply, Request, Response};
+use crate::request::{Recipient, Reply, Request, Response};
 
 const UID: &str = "6a0f2f1e-3f2b-4c9e-9d43-0d2c5f1e7a11";
 
@@ -516,13 +516,67 @@ fn the_rate_is_kept_and_a_long_backlog_throttles() {
     assert!(!rig.executor.is_throttled(rig.now), "3 wait");
 }
 
-#[test]
-fn an_extender_that_should_bind_is_an_error_by_name() {
-    let mut rig = rig();
+fn bind_by(extender: usize) -> EffectKind {
     let EffectKind::Bind(binding) = bind("a") else { unreachable!() };
-    rig.submit(EffectKind::ExtenderBind { extender: 0, binding });
-    let text = "binding through extenders is not built yet";
-    assert_eq!(rig.answers(), [Answer::Error(text.into())]);
+    EffectKind::ExtenderBind { extender, binding }
+}
+
+#[test]
+fn an_extender_is_told_what_to_bind() {
+    let mut rig = rig();
+    rig.submit(bind_by(3));
+    let request = rig.request();
+    assert_eq!(request.to, Recipient::Extender(3));
+    let binding = json!({"PodName": "a", "PodNamespace": "ns", "PodUID": UID, "Node": "n1"});
+    assert_eq!(body(&request), binding);
+}
+
+#[test]
+fn what_an_extender_says_of_a_bind_is_final() {
+    let rows = [
+        (answered(200, &json!({})), Answer::ok()),
+        (answered(200, &json!({"Error": "no licence"})), Answer::Error("no licence".into())),
+        (Reply::Refused("code 500".into()), Answer::Error("code 500".into())),
+        (not_sent(), Answer::Error("connection refused".into())),
+        (lost(), Answer::Unknown("connection reset".into())),
+    ];
+    for (reply, expected) in rows {
+        let mut rig = rig();
+        rig.submit(bind_by(0));
+        assert_eq!(rig.exchange(reply), [expected]);
+        assert_eq!((rig.executor.unfinished(), rig.executor.next_deadline()), (0, None));
+    }
+    let mut rig = rig();
+    rig.submit(bind_by(0));
+    let answers = rig.exchange(answered(200, &json!("done")));
+    let [Answer::Error(text)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(text.starts_with("the answer is no ExtenderBindingResult: "), "{text}");
+}
+
+#[test]
+fn a_bind_by_an_extender_waits_for_its_turn_and_drops_what_it_makes_moot() {
+    let mut rig = with(Limits { in_flight: 1, ..Limits::default() });
+    rig.submit(bind("other"));
+    let other = rig.request();
+    rig.submit(patch("a"));
+    rig.submit(bind_by(0));
+    rig.reply(&other, ok());
+    assert_eq!(rig.request().to, Recipient::Extender(0));
+    assert_eq!(rig.executor.unfinished(), 1);
+}
+
+#[test]
+fn extenders_that_hang_keep_nobody_from_the_server() {
+    let mut rig = with(Limits { in_flight: 1, ..Limits::default() });
+    rig.submit(bind_by(0));
+    let hanging = rig.request();
+    rig.submit(bind("b"));
+    let out = rig.request();
+    rig.submit(bind("c"));
+    rig.reply(&hanging, lost());
+    assert_eq!(rig.lines(), [""; 0], "only one request may be under way");
+    rig.reply(&out, ok());
+    assert_eq!(rig.lines().len(), 1);
 }
 
 #[test]

@@ -1,34 +1,52 @@
 //! Extenders that answer from a script, and a probe that remembers.
 
-use engine::ports::{Count, ExtenderAnswer, ExtenderCall, Outside, Probe, Span};
+use std::time::Duration;
+
+use engine::ports::{Count, ExtenderCall, Filtered, HostPriorities, Outside, Probe, Span};
 use framework::{Code, Time};
 
-type Script = dyn FnMut(&ExtenderCall<'_>) -> Result<ExtenderAnswer, String>;
+type Script<T> = Box<dyn FnMut(&ExtenderCall<'_>) -> Result<T, String>>;
 
-/// Extenders, all answered by one script.
+/// Extenders, all answered by one script for each question.
 pub(crate) struct Extenders {
     /// `verb extender nodes`, one for each call.
     pub(crate) calls: Vec<String>,
     /// How long each call takes.
-    pub(crate) latency: std::time::Duration,
-    pub(crate) script: Box<Script>,
+    pub(crate) latency: Duration,
+    pub(crate) filter: Script<Filtered>,
+    pub(crate) prioritize: Script<HostPriorities>,
 }
 
 impl Default for Extenders {
     fn default() -> Self {
-        let script = Box::new(|_: &ExtenderCall<'_>| Err("no answer is scripted".to_owned()));
-        Self { calls: Vec::new(), latency: std::time::Duration::ZERO, script }
+        Self {
+            calls: Vec::new(),
+            latency: Duration::ZERO,
+            filter: Box::new(|_| Err("no answer is scripted".to_owned())),
+            prioritize: Box::new(|_| Err("no answer is scripted".to_owned())),
+        }
+    }
+}
+
+impl Extenders {
+    fn note(&mut self, verb: &str, call: &ExtenderCall<'_>) {
+        self.calls.push(format!("{verb} {} {}", call.extender, call.nodes.join(",")));
     }
 }
 
 impl Outside for Extenders {
-    fn extend(
+    fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
+        self.note("filter", call);
+        ((self.filter)(call), now + self.latency)
+    }
+
+    fn prioritize(
         &mut self,
-        call: &ExtenderCall<'_>,
+        calls: &[ExtenderCall<'_>],
         now: Time,
-    ) -> (Result<ExtenderAnswer, String>, Time) {
-        self.calls.push(format!("{:?} {} {}", call.verb, call.extender, call.nodes.join(",")));
-        ((self.script)(call), now + self.latency)
+    ) -> (Vec<Result<HostPriorities, String>>, Time) {
+        calls.iter().for_each(|call| self.note("prioritize", call));
+        (calls.iter().map(&mut self.prioritize).collect(), now + self.latency)
     }
 }
 
