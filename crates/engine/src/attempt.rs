@@ -7,7 +7,10 @@ use framework::{
     QueuedPod, Status, Time, Verdicts, WaitingPod,
 };
 
-use crate::cycle::{Cycle, Depth, FitError, NO_NODES, Report, Sampling, ScheduleError};
+use crate::cycle::{
+    Cycle, Depth, FitError, NO_NODES, NodeFilters, Panics, ProfileDryRun, Report, Sampling,
+    ScheduleError,
+};
 use crate::effect::{EffectKind, Event, EventType, note};
 use crate::engine::{Engine, cx};
 use crate::failure::Failure;
@@ -87,6 +90,7 @@ impl Engine {
             self.emit(EffectKind::Event(Event {
                 regarding: pod.key.clone(),
                 uid: pod.uid.clone(),
+                related: None,
                 event_type: EventType::Warning,
                 reason: "FailedScheduling",
                 action: "Scheduling",
@@ -249,9 +253,17 @@ impl Engine {
         let mut reasons = Vec::new();
         for plugin in &profile.post_filter {
             let mut handle = handle!(self, now);
+            let nominator = self.queue.nominator();
+            let mut dry_run = ProfileDryRun {
+                filters: NodeFilters { profile, cache: &self.cache, nominator, pod },
+                rng: &mut self.rng,
+                tie_break: self.config.tie_break,
+                panics: Panics::default(),
+            };
             let result = ask(ExtensionPoint::PostFilter, &plugin.name, ports.probe, || {
-                plugin.plugin.post_filter(state, pod, verdicts, &mut handle)
+                plugin.plugin.post_filter(state, pod, verdicts, &mut dry_run, &mut handle)
             });
+            dry_run.panics.tell(ports.probe);
             let result = match result {
                 Ok(result) => result,
                 Err(status) => PostFilterResult { status, ..PostFilterResult::default() },

@@ -556,6 +556,24 @@ impl Engine {
         true
     }
 
+    /// Ends a binding cycle that has not come to the bind; returns whether there was one.
+    pub(crate) fn cancel_pre_bind(
+        &mut self,
+        uid: &Uid,
+        status: Status,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> bool {
+        let in_pre_bind = |cycle: &BindingCycle| matches!(cycle.phase, Phase::PreBind { .. });
+        if !self.bindings.cycles.get(uid).is_some_and(in_pre_bind) {
+            return false;
+        }
+        let Some(cycle) = self.bindings.cycles.remove(uid) else { return false };
+        self.bindings.parked.remove(uid);
+        self.undo(cycle, status, false, now, ports);
+        true
+    }
+
     fn proceed(&mut self, cycle: BindingCycle, next: Next, now: Time, ports: &mut Ports<'_>) {
         let uid = cycle.pod.uid.clone();
         self.bindings.parked.remove(&uid);
@@ -582,6 +600,7 @@ impl Engine {
         self.emit(EffectKind::Event(Event {
             regarding: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
+            related: None,
             event_type: EventType::Normal,
             reason: "Scheduled",
             action: "Binding",

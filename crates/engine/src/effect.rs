@@ -38,6 +38,8 @@ pub enum EffectKind {
     },
     /// A write a plugin asked for; answered likewise.
     Write(Write),
+    /// Evict a pod to make room for another; answered likewise.
+    Evict(Eviction),
     /// Read the pod, because the outcome of its binding is not known; answered likewise, with the pod
     /// as it is. A [`Change`](crate::Change) that shows it bound settles the matter too.
     ReadPod {
@@ -61,6 +63,20 @@ pub enum EffectKind {
     Event(Event),
 }
 
+/// The end of a pod that has to make room: the condition `DisruptionTarget` is patched into its
+/// status, then it is deleted. A pod of its name with another UID is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eviction {
+    /// Namespace and name of the victim.
+    pub pod: PodKey,
+    /// UID of the victim.
+    pub uid: Uid,
+    /// `metadata.generation` the condition speaks of.
+    pub observed_generation: i64,
+    /// What the condition says; `None` where the pod has it already.
+    pub condition_message: Option<String>,
+}
+
 /// Whether an event is good or bad news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
@@ -77,6 +93,8 @@ pub struct Event {
     pub regarding: PodKey,
     /// UID of the pod.
     pub uid: Uid,
+    /// Another pod that has to do with it.
+    pub related: Option<ObjectRef>,
     /// Normal or Warning.
     pub event_type: EventType,
     /// Machine-readable reason, for example `Scheduled`.
@@ -87,6 +105,15 @@ pub struct Event {
     pub note: String,
     /// Scheduler name of the profile.
     pub reporting_controller: Arc<str>,
+}
+
+/// Refers to a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// Namespace and name.
+    pub pod: PodKey,
+    /// UID.
+    pub uid: Uid,
 }
 
 /// Longest note the API server takes, in bytes.

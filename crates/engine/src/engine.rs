@@ -13,6 +13,7 @@ use crate::cache::Cache;
 use crate::cycle::{Extender, Form, Scratch};
 use crate::effect::{Effect, EffectId, EffectKind};
 use crate::ports::{Ports, Probe, Span};
+use crate::preemption::Preemptions;
 use crate::profile::Profiles;
 use crate::queue::{Queue, QueueConfig};
 
@@ -101,6 +102,7 @@ pub struct Engine {
     /// Pods without a node that a profile is responsible for, as last seen.
     pub(crate) pending: BTreeMap<PodKey, Arc<Pod>>,
     pub(crate) bindings: Bindings,
+    pub(crate) preemptions: Preemptions,
     pub(crate) commands: Vec<Command>,
     pub(crate) next_start: usize,
     pub(crate) rng: fastrand::Rng,
@@ -132,6 +134,7 @@ impl Engine {
             cache: Cache::default(),
             pending: BTreeMap::new(),
             bindings: Bindings::default(),
+            preemptions: Preemptions::default(),
             commands: Vec::new(),
             next_start: 0,
             scratch: Scratch::default(),
@@ -196,6 +199,7 @@ impl Engine {
     /// Takes the answer to an effect. Answers to effects nobody waits for are passed over.
     pub fn answer(&mut self, effect: EffectId, answer: &Answer, now: Time, ports: &mut Ports<'_>) {
         self.answer_binding(effect, answer, now, ports);
+        self.answer_eviction(effect, answer, now, ports);
         self.carry_out_commands(now, ports);
     }
 
@@ -219,6 +223,7 @@ impl Engine {
                     Command::Activate(pods) => {
                         self.queue.activate(&pods, &mut cx!(self, now, ports.probe));
                     }
+                    Command::Preempt(preemption) => self.preempt(preemption, now, ports),
                 }
             }
         }

@@ -113,6 +113,7 @@ impl Engine {
         self.emit(EffectKind::Event(Event {
             regarding: pod.key.clone(),
             uid: pod.uid.clone(),
+            related: None,
             event_type: EventType::Warning,
             reason: "FailedScheduling",
             action: "Scheduling",

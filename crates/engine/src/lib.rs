@@ -8,6 +8,7 @@
 //! - [`queue`]: pods on their way: active, backing off, unschedulable, in flight, nominated.
 //! - [`cycle`]: one attempt to find a node: PreFilter, Filter, PreScore, Score.
 //! - `binding`: what follows on a chosen node: Permit, PreBind, Bind, PostBind.
+//! - `preemption`: evicting pods to make room for another.
 //! - [`profile`]: which plugins run for the pods of a scheduler name.
 //! - [`ports`]: the synchronous ways out: extenders and measurements.
 
@@ -24,11 +25,12 @@ mod failure;
 mod guard;
 mod occurrence;
 pub mod ports;
+mod preemption;
 pub mod profile;
 pub mod queue;
 
 pub use attempt::{Attempt, Outcome};
-pub use effect::{Effect, EffectId, EffectKind, Event, EventType};
+pub use effect::{Effect, EffectId, EffectKind, Event, EventType, Eviction, ObjectRef};
 pub use engine::{Change, Engine, EngineConfig, TieBreak};
 pub use explain::Evaluation;
 pub use occurrence::{Objects, Occurrence};

@@ -157,6 +157,8 @@ pub enum Count<'a> {
         /// For how long.
         waited: Duration,
     },
+    /// Pods are evicted to make room for another (`preemption_victims`).
+    Victims(usize),
     /// A plugin panicked; the attempt failed, the engine lives.
     Panic {
         /// The plugin.

@@ -1,6 +1,10 @@
 //! Scratch space of one scheduling attempt.
 
 use std::any::{Any, TypeId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::PluginName;
 
 /// What a plugin may keep in a [`CycleState`]; implemented for every clonable type.
 pub trait StateData: Any + Send + Sync {
@@ -33,6 +37,7 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 #[derive(Default)]
 pub struct CycleState {
     entries: Vec<Entry>,
+    skipped_filters: Arc<BTreeSet<PluginName>>,
 }
 
 struct Entry {
@@ -92,6 +97,17 @@ impl CycleState {
         let entry = self.entries.iter_mut().find(|entry| entry.id == TypeId::of::<T>())?;
         (*entry.data).as_any_mut().downcast_mut()
     }
+
+    /// Notes which filter plugins have nothing to say in this attempt, according to their PreFilter
+    /// (`SkipFilterPlugins`); for the engine.
+    pub fn skip_filters(&mut self, plugins: BTreeSet<PluginName>) {
+        self.skipped_filters = Arc::new(plugins);
+    }
+
+    /// Whether the filter of this plugin has nothing to say in this attempt.
+    pub fn skips_filter(&self, plugin: &PluginName) -> bool {
+        self.skipped_filters.contains(plugin)
+    }
 }
 
 impl Clone for CycleState {
@@ -101,7 +117,10 @@ impl Clone for CycleState {
             data: (**data).boxed_clone(),
             lives: *lives,
         };
-        Self { entries: self.entries.iter().map(copy).collect() }
+        Self {
+            entries: self.entries.iter().map(copy).collect(),
+            skipped_filters: self.skipped_filters.clone(),
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub enum EventResource {
     ReplicaSet,
     /// A StatefulSet.
     StatefulSet,
+    /// A PodDisruptionBudget.
+    PodDisruptionBudget,
     /// A kind a plugin brings along, as `<plural>.<version>.<group>`.
     Custom(Arc<str>),
     /// Every kind.
@@ -82,6 +84,7 @@ impl EventResource {
             Self::ReplicationController => "ReplicationController",
             Self::ReplicaSet => "apps/ReplicaSet",
             Self::StatefulSet => "apps/StatefulSet",
+            Self::PodDisruptionBudget => "policy/PodDisruptionBudget",
             Self::Custom(name) => name,
             Self::Any => "*",
         }

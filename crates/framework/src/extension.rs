@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, Cluster, CycleState, Handle, NodeBits, NodeIx, NodeView, Pod, PodQuery,
-    QueuedPod, Status, Verdicts, Write,
+    Answer, Binding, Cluster, CycleState, DryRun, Handle, NodeBits, NodeIx, NodeView, Pod,
+    PodQuery, QueuedPod, Status, Verdicts, Write,
 };
 
 /// Holds pods back before they enter the active queue.
@@ -147,14 +147,23 @@ pub struct PostFilterResult {
     pub status: Status,
 }
 
+/// A status that leaves the nomination as it is.
+impl From<Status> for PostFilterResult {
+    fn from(status: Status) -> Self {
+        Self { nominating: NominatingInfo::Noop, status }
+    }
+}
+
 /// Tries to make room for a pod that fits nowhere.
 pub trait PostFilter: Send + Sync {
-    /// `verdicts` tells for every node why it was turned down.
+    /// `verdicts` tells for every node why it was turned down; with `dry_run` nodes are tried out
+    /// with other pods on them. What is to be evicted is asked for through `handle`.
     fn post_filter(
         &self,
         state: &mut CycleState,
         pod: &Pod,
         verdicts: &Verdicts,
+        dry_run: &mut dyn DryRun,
         handle: &mut Handle<'_>,
     ) -> PostFilterResult;
 }

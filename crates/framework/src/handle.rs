@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::preemption::Preemption;
 use crate::{Cluster, NodeIx, PluginName, Pod, PodKey, Time, Uid};
 
 /// A pod that waits in Permit.
@@ -59,6 +60,8 @@ pub enum Command {
     },
     /// Move pods to the active queue, whatever keeps them elsewhere but a gate.
     Activate(Vec<PodKey>),
+    /// Evict pods to make room.
+    Preempt(Preemption),
 }
 
 /// Views of the scheduler and a place for commands, for the duration of one call.

@@ -19,6 +19,7 @@ pub mod api;
 mod bits;
 mod cluster;
 mod cycle_state;
+mod dry_run;
 mod effect;
 mod event;
 mod extension;
@@ -32,6 +33,7 @@ mod plugin;
 mod pod;
 mod pod_query;
 mod pool;
+pub mod preemption;
 mod problem;
 mod quantity;
 mod queued;
@@ -49,11 +51,12 @@ mod verdicts;
 
 pub use bits::NodeBits;
 pub use cluster::{
-    AffinityTermKind, CarriedTerm, Cluster, CpuMemoryColumns, DomainIx, ImageState, NodeColumn,
-    NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, Posting, ResourceColumns, ScalarAmount,
+    AffinityTermKind, BudgetKey, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget, DomainIx,
+    ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, Posting, ResourceColumns, ScalarAmount,
     ScalarColumn, Topology,
 };
 pub use cycle_state::{CycleState, StateData};
+pub use dry_run::{DryRun, Trial};
 pub use effect::{Answer, Binding, StatusPatch, Write};
 pub use event::{ActionType, ClusterEvent, EventObjects, EventResource, QueueingHint};
 pub use extension::{
@@ -70,7 +73,7 @@ pub use node::{Node, NodeImage};
 pub use node_selector::*;
 pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use pod::{
-    Controller, ControllerKind, HostPort, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec,
+    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec,
     Protocol, ScheduledCondition, TopologySpreadConstraint, Uid, WeightedPodAffinityTerm,
     WhenUnsatisfiable,
 };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::node::digest;
 use crate::{
     Extra, ExtraFields, LabelSelector, Labels, PodRequests, PreferredSchedulingTerms, Problem,
-    RequiredNodeAffinity, SelectorError, Toleration, api,
+    RequiredNodeAffinity, SelectorError, Time, Toleration, api,
 };
 
 /// The UID of an object: 16 bytes where it is a UUID, text otherwise.
@@ -90,6 +90,12 @@ impl fmt::Display for PodKey {
     }
 }
 
+/// The condition of pods that are evicted.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// The reason of that condition where a scheduler evicted the pod to make room.
+pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
+
 /// The `PodScheduled` condition, as far as its writer compares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledCondition {
@@ -126,8 +132,13 @@ pub struct Pod {
     pub node_name: Option<Arc<str>>,
     /// The node room is reserved on for it.
     pub nominated_node_name: Option<Arc<str>>,
+    /// Since when it runs (`status.startTime`), if it does.
+    pub start_time: Option<Time>,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// Whether a scheduler evicted it: condition `DisruptionTarget` is `True` with reason
+    /// [`PREEMPTION_BY_SCHEDULER`].
+    pub preempted: bool,
     /// Whether it has ended (`Succeeded` or `Failed`): it uses nothing any more.
     pub terminal: bool,
     /// Its `PodScheduled` condition, if any.
@@ -422,7 +433,9 @@ impl Pod {
             controller: Controller::of(&pod.metadata.owner_references).map(Arc::new),
             node_name: name(&pod.spec.node_name),
             nominated_node_name: name(&status.nominated_node_name),
+            start_time: status.start_time.as_deref().and_then(|at| Time::parse_rfc3339(at).ok()),
             terminating: pod.metadata.deletion_timestamp.is_some(),
+            preempted: status.conditions.iter().any(is_preemption),
             terminal: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             scheduled_condition: scheduled_condition(&status.conditions),
             generated_claims: digest(&claims),
@@ -444,6 +457,12 @@ impl Pod {
     pub fn priority(&self) -> i32 {
         self.spec.priority
     }
+}
+
+fn is_preemption(condition: &api::PodCondition) -> bool {
+    condition.type_ == DISRUPTION_TARGET
+        && condition.status == "True"
+        && condition.reason == PREEMPTION_BY_SCHEDULER
 }
 
 fn scheduled_condition(conditions: &[api::PodCondition]) -> Option<Box<ScheduledCondition>> {

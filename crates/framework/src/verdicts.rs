@@ -1,6 +1,6 @@
 //! Why nodes were turned down, without a status per node.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{NodeBits, NodeIx, PluginName, Status};
 
@@ -95,6 +95,31 @@ impl Verdicts {
             counts[*id as usize] += 1;
         }
         self.table.iter().zip(counts.into_iter().skip(1)).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many of `nodes` nodes gave each reason. A node with several reasons counts for each.
+    pub fn reason_counts(&self, nodes: usize) -> BTreeMap<&str, usize> {
+        let absent = nodes.saturating_sub(self.explicit_count());
+        let absent = Some((&self.absent, absent)).filter(|(_, count)| *count > 0);
+        let mut counts = BTreeMap::new();
+        for (status, count) in self.counts().into_iter().chain(absent) {
+            for reason in status.reasons() {
+                *counts.entry(reason.as_ref()).or_insert(0) += count;
+            }
+        }
+        counts
+    }
+
+    /// The text of a fit error over `nodes` nodes: `0/3 nodes are available: 1 x, 2 y.`
+    pub fn fit_error(&self, nodes: usize) -> String {
+        let counts = self.reason_counts(nodes).into_iter();
+        let mut parts: Vec<String> =
+            counts.map(|(reason, count)| format!("{count} {reason}")).collect();
+        parts.sort_unstable();
+        match parts.is_empty() {
+            true => format!("0/{nodes} nodes are available:"),
+            false => format!("0/{nodes} nodes are available: {}.", parts.join(", ")),
+        }
     }
 
     /// Number of nodes with a verdict of their own.

@@ -3,9 +3,9 @@
 use framework::{ExtensionPoint, Plugin, PluginArgs};
 
 use crate::{
-    default_binder, image_locality, inter_pod_affinity, node_affinity, node_declared_features,
-    node_name, node_ports, node_resources, node_unschedulable, pod_topology_spread, priority_sort,
-    scheduling_gates, taint_toleration,
+    default_binder, default_preemption, image_locality, inter_pod_affinity, node_affinity,
+    node_declared_features, node_name, node_ports, node_resources, node_unschedulable,
+    pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
 };
 
 /// Makes a plugin from its arguments.
@@ -142,7 +142,8 @@ pub static ALL: [Entry; 23] = [
     },
     Entry {
         args_kind: Some("DefaultPreemptionArgs"),
-        ..Entry::new("DefaultPreemption", &[PreEnqueue, PostFilter])
+        factory: Some(default_preemption::plugin),
+        ..Entry::new(default_preemption::NAME, &[PreEnqueue, PostFilter])
     },
     Entry {
         default_weight: 1,

@@ -17,6 +17,7 @@
 //! | InterPodAffinity | [`inter_pod_affinity`] | PreFilter, Filter, PreScore, Score |
 //! | ImageLocality | [`image_locality`] | Score |
 //! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
+//! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter |
 //! | DefaultBinder | [`default_binder`] | Bind |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
@@ -33,6 +34,7 @@ mod arbitrary;
 mod args;
 pub mod catalogue;
 pub mod default_binder;
+pub mod default_preemption;
 #[cfg(test)]
 mod forms;
 mod hint;

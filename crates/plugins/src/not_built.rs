@@ -5,15 +5,13 @@
 //! nothing to say about all others.
 
 use framework::{
-    Cluster, Code, CycleState, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView,
-    NominatingInfo, Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter,
-    PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter,
-    PreFilterResult, PreScore, Reserve, Score, Status, Verdicts, api,
+    Cluster, Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView,
+    Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter, PostFilterResult, PreBind,
+    PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, PreScore,
+    Reserve, Score, Status, Verdicts, api,
 };
 
 use crate::catalogue::Entry;
-
-const NO_PREEMPTION: &str = "preemption: plugin DefaultPreemption is not built yet.";
 
 /// A plugin that is not built yet.
 #[derive(Debug)]
@@ -146,13 +144,10 @@ impl PostFilter for NotBuilt {
         _state: &mut CycleState,
         _pod: &Pod,
         _verdicts: &Verdicts,
+        _dry_run: &mut dyn DryRun,
         _handle: &mut Handle<'_>,
     ) -> PostFilterResult {
-        let status = match self.name {
-            "DefaultPreemption" => Status::unschedulable(NO_PREEMPTION),
-            _ => Status::with_reasons(Code::Unschedulable, Vec::new()),
-        };
-        PostFilterResult { nominating: NominatingInfo::Noop, status }
+        Status::with_reasons(Code::Unschedulable, Vec::new()).into()
     }
 }
 

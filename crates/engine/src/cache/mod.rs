@@ -166,6 +166,16 @@ impl Cache {
         self.cluster.set_object(kind, namespace, name, object)
     }
 
+    /// Notes that the evictions of victims of this pod begin.
+    pub fn begin_preemption(&mut self, preemptor: &Uid) {
+        self.cluster.begin_preemption(preemptor);
+    }
+
+    /// Notes that the last victim of this pod is being evicted, or none will be.
+    pub fn end_preemption(&mut self, preemptor: &Uid) {
+        self.cluster.end_preemption(preemptor);
+    }
+
     /// Keeps the answer to `query` up to date from now on, see [`Cluster::stand`].
     pub fn stand(&mut self, query: &PodQuery) {
         self.cluster.stand(query);

@@ -1,6 +1,6 @@
 //! Why a pod fits nowhere, and how that reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use framework::{Code, PluginName, Status, Verdicts};
 
@@ -96,22 +96,11 @@ impl FitError {
 
     /// The text before what PostFilter adds.
     pub fn message_before_post_filter(&self) -> String {
-        let mut message = format!("0/{} nodes are available:", self.num_all_nodes);
         let by_pre_filter = self.diagnosis.pre_filter.message();
-        if !by_pre_filter.is_empty() {
-            message += &format!(" {by_pre_filter}.");
-            return message;
+        match by_pre_filter.is_empty() {
+            true => self.diagnosis.verdicts.fit_error(self.num_all_nodes),
+            false => format!("0/{} nodes are available: {by_pre_filter}.", self.num_all_nodes),
         }
-        let mut parts: Vec<String> = self
-            .reason_counts()
-            .into_iter()
-            .map(|(reason, count)| format!("{count} {reason}"))
-            .collect();
-        if !parts.is_empty() {
-            parts.sort_unstable();
-            message += &format!(" {}.", parts.join(", "));
-        }
-        message
     }
 
     /// The whole text, as in the `PodScheduled` condition.
@@ -121,20 +110,6 @@ impl FitError {
             message += &format!(" {}", self.diagnosis.post_filter_message);
         }
         message
-    }
-
-    /// How many nodes gave each reason. A node with several reasons counts for each of them.
-    pub fn reason_counts(&self) -> BTreeMap<&str, usize> {
-        let verdicts = &self.diagnosis.verdicts;
-        let mut counts = BTreeMap::new();
-        let absent = self.num_all_nodes.saturating_sub(verdicts.explicit_count());
-        let absent = Some((verdicts.absent(), absent)).filter(|(_, nodes)| *nodes > 0);
-        for (status, nodes) in verdicts.counts().into_iter().chain(absent) {
-            for reason in status.reasons() {
-                *counts.entry(reason.as_ref()).or_insert(0) += nodes;
-            }
-        }
-        counts
     }
 }
 

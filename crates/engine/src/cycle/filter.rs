@@ -1,18 +1,15 @@
 //! The filter pass.
 
-use std::sync::Arc;
+use framework::{ExtensionPoint, NodeBits, NodeIx, Status, Verdicts};
 
-use framework::{
-    CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, NodeView, Overlay, Pod, Status, Verdicts,
-};
-
+use super::dry_run::{NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
 use super::{Cycle, Depth, Diagnosis, Form, PreFiltered, ScheduleError};
 use crate::guard::{HasCode, ask, guarded};
 use crate::ports::Span;
-use crate::profile::{EXTENDER, Named};
+use crate::profile::EXTENDER;
 
-impl Cycle<'_, '_> {
+impl<'a> Cycle<'a, '_> {
     /// Leaves in the scratch the nodes that can take the pod. `own` is the verdict on the node the pod
     /// is nominated to, if that was tried before and turned it down.
     pub(super) fn filter(
@@ -22,12 +19,12 @@ impl Cycle<'_, '_> {
     ) -> Result<(), ScheduleError> {
         let candidates = self.candidates(pre_filtered);
         self.ports.probe.start(Span::Point(ExtensionPoint::Filter, &self.profile.scheduler_name));
-        let passed = self.filter_set(&candidates, pre_filtered);
+        let passed = self.filter_set(&candidates);
         self.ports
             .probe
             .stop(Span::Point(ExtensionPoint::Filter, &self.profile.scheduler_name), passed.code());
         passed.map_err(ScheduleError::Error)?;
-        let nominated = self.filter_nominated(&candidates, pre_filtered)?;
+        let nominated = self.filter_nominated(&candidates)?;
         let own_node = own.as_ref().map(|(node, _)| *node);
         let looked_at = self.collect_feasible(&candidates, own_node);
 
@@ -73,11 +70,7 @@ impl Cycle<'_, '_> {
     }
 
     /// Runs every filter plugin over all candidates and keeps what each of them left.
-    fn filter_set(
-        &mut self,
-        candidates: &NodeBits,
-        pre_filtered: &PreFiltered,
-    ) -> Result<(), Status> {
+    fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
         let profile = self.profile;
         let (cluster, pod, form) = (self.cache.cluster(), &**self.pod, self.form);
         let state = &*self.state;
@@ -85,7 +78,7 @@ impl Cycle<'_, '_> {
         left.copy_from(candidates);
         self.scratch.passed.resize(profile.filter.len(), NodeBits::default());
         for (plugin, passed) in profile.filter.iter().zip(&mut self.scratch.passed) {
-            if !pre_filtered.skip.contains(&plugin.name) && !left.is_empty() {
+            if !state.skips_filter(&plugin.name) && !left.is_empty() {
                 ask(ExtensionPoint::Filter, &plugin.name, self.ports.probe, || match form {
                     Form::Set => plugin.plugin.filter_set(state, pod, cluster, left),
                     Form::OneNode => filter_each(left, |node| {
@@ -105,17 +98,16 @@ impl Cycle<'_, '_> {
     fn filter_nominated(
         &mut self,
         candidates: &NodeBits,
-        pre_filtered: &PreFiltered,
     ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
         let nominator = self.nominator;
         let mut verdicts = Vec::new();
         for name in nominator.nodes() {
             let node = self.cache.cluster().node_named(name);
             let Some(node) = node.filter(|node| candidates.contains(*node)) else { continue };
-            if self.nominated_before(name).is_empty() {
+            if self.node_filters().nominated_before(name).is_empty() {
                 continue;
             }
-            let status = self.filter_one(node, pre_filtered)?;
+            let status = self.filter_one(node)?;
             if !status.is_success() {
                 self.scratch.candidates.remove(node);
                 verdicts.push((node, status));
@@ -124,92 +116,16 @@ impl Cycle<'_, '_> {
         Ok(verdicts)
     }
 
-    /// Pods nominated to the node that come before this one.
-    fn nominated_before(&self, node: &str) -> Vec<Arc<Pod>> {
-        use framework::NominatedPods;
-        let mut pods = self.nominator.nominated_to(node);
-        pods.retain(|pod| pod.priority() >= self.pod.priority() && pod.uid != self.pod.uid);
-        pods
-    }
-
     /// The verdict on one node: with the pods nominated to it, then without.
-    pub(super) fn filter_one(
-        &mut self,
-        node: NodeIx,
-        pre_filtered: &PreFiltered,
-    ) -> Result<Status, ScheduleError> {
-        let cache = self.cache;
-        let view = cache.cluster().node(node);
-        let nominated = self.nominated_before(view.name());
-        if !nominated.is_empty() {
-            let mut overlay = Overlay::default();
-            let mut state = self.state.clone();
-            for pod in nominated {
-                overlay.add(pod.clone());
-                self.add_pod(&mut state, &pod, &view.with(&overlay), pre_filtered)?;
-            }
-            let status = self.run_filters(&state, &view.with(&overlay), pre_filtered)?;
-            if !status.is_success() {
-                return Ok(status);
-            }
-        }
-        let state = std::mem::take(self.state);
-        let status = self.run_filters(&state, &view, pre_filtered);
-        *self.state = state;
-        status
+    pub(super) fn filter_one(&mut self, node: NodeIx) -> Result<Status, ScheduleError> {
+        let verdict =
+            self.node_filters().run_with_nominated(self.state, node, None, self.ports.probe);
+        verdict.map_err(ScheduleError::Error)
     }
 
-    fn add_pod(
-        &mut self,
-        state: &mut CycleState,
-        other: &Pod,
-        node: &NodeView<'_>,
-        pre_filtered: &PreFiltered,
-    ) -> Result<(), ScheduleError> {
-        for plugin in &self.profile.pre_filter {
-            let Some(extensions) = &plugin.extensions else { continue };
-            if pre_filtered.skip.contains(&plugin.name) {
-                continue;
-            }
-            let pod = self.pod;
-            let status = guarded(&plugin.name, self.ports.probe, || {
-                extensions.add_pod(state, pod, other, node)
-            })
-            .unwrap_or_else(|status| status);
-            if !status.is_success() {
-                let name = &plugin.name;
-                let text =
-                    format!("running AddPod on PreFilter plugin {name:?}: {}", status.message());
-                return Err(ScheduleError::Error(Status::error(text).by(name)));
-            }
-        }
-        Ok(())
-    }
-
-    /// The one-node forms in order; the first that fails decides.
-    fn run_filters(
-        &mut self,
-        state: &CycleState,
-        node: &NodeView<'_>,
-        pre_filtered: &PreFiltered,
-    ) -> Result<Status, ScheduleError> {
-        for plugin in &self.profile.filter {
-            if pre_filtered.skip.contains(&plugin.name) {
-                continue;
-            }
-            let pod = self.pod;
-            let status = ask(ExtensionPoint::Filter, &plugin.name, self.ports.probe, || {
-                plugin.plugin.filter(state, pod, node)
-            })
-            .unwrap_or_else(|status| status);
-            if status.is_rejection() {
-                return Ok(status.by(&plugin.name));
-            }
-            if !status.is_success() {
-                return Err(ScheduleError::Error(filter_error(plugin, &status)));
-            }
-        }
-        Ok(Status::success())
+    fn node_filters(&self) -> NodeFilters<'a> {
+        let Self { profile, cache, nominator, pod, .. } = self;
+        NodeFilters { profile, cache, nominator, pod }
     }
 
     /// Lists the nodes that passed: all, or as many as the sample asks for, in which case the nodes
@@ -303,11 +219,6 @@ fn filter_each(nodes: &mut NodeBits, filter: impl Fn(NodeIx) -> Status) -> Resul
         status.is_success()
     });
     failed
-}
-
-fn filter_error(plugin: &Named<dyn Filter>, status: &Status) -> Status {
-    let text = format!("running {:?} filter plugin: {}", plugin.name, status.message());
-    Status::error(text).by(&plugin.name)
 }
 
 /// The verdict on nodes that PreFilter left out.

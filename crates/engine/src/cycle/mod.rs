@@ -4,6 +4,7 @@
 //! reserving and failing are the engine's.
 
 mod diagnosis;
+mod dry_run;
 mod extender;
 mod filter;
 mod sampling;
@@ -17,6 +18,7 @@ use framework::{
 };
 
 pub use self::diagnosis::{Diagnosis, FitError};
+pub(crate) use self::dry_run::{NodeFilters, Panics, ProfileDryRun};
 pub use self::extender::Extender;
 pub use self::sampling::{Sampling, num_feasible_nodes_to_find};
 pub use self::score::NodeScores;
@@ -137,8 +139,6 @@ pub(crate) struct Report {
 struct PreFiltered {
     /// Names of the nodes PreFilter narrowed the search to, and the plugins that did.
     restriction: Option<(BTreeSet<Arc<str>>, Vec<PluginName>)>,
-    /// Filter plugins that have nothing to say, by name.
-    skip: BTreeSet<PluginName>,
 }
 
 /// What came of trying the node a pod is nominated to.
@@ -183,7 +183,7 @@ impl Cycle<'_, '_> {
     fn find_feasible_nodes(&mut self) -> Result<(), ScheduleError> {
         let pre_filtered = self.pre_filter()?;
         // An error over the nominated node leaves it to the full search, as in kube-scheduler.
-        match self.try_nominated_node(&pre_filtered).unwrap_or_default() {
+        match self.try_nominated_node().unwrap_or_default() {
             Tried::Passed(node) => {
                 if self.depth == Depth::Explain {
                     self.explain_others(node, &pre_filtered);
@@ -230,8 +230,8 @@ impl Cycle<'_, '_> {
 
     fn run_pre_filter(&mut self) -> Result<PreFiltered, ScheduleError> {
         let profile = self.profile;
-        let mut outcome = PreFiltered { restriction: None, skip: BTreeSet::new() };
-        let mut rejection = None;
+        let mut outcome = PreFiltered { restriction: None };
+        let (mut rejection, mut skipped) = (None, BTreeSet::new());
         for plugin in &profile.pre_filter {
             let cluster = self.cache.cluster();
             let (state, pod) = (&mut *self.state, self.pod);
@@ -248,7 +248,7 @@ impl Cycle<'_, '_> {
             match status.code() {
                 Code::Success => {}
                 Code::Skip => {
-                    outcome.skip.insert(plugin.name.clone());
+                    skipped.insert(plugin.name.clone());
                 }
                 Code::UnschedulableAndUnresolvable => {
                     return Err(self.rejected(Diagnosis::by_pre_filter(status)));
@@ -261,6 +261,7 @@ impl Cycle<'_, '_> {
                 }
             }
         }
+        self.state.skip_filters(skipped);
         match rejection {
             None => Ok(outcome),
             Some(status) => {
@@ -293,12 +294,12 @@ impl Cycle<'_, '_> {
     }
 
     /// Tries the node the pod is nominated to. If it can take the pod it is the only one in question.
-    fn try_nominated_node(&mut self, pre_filtered: &PreFiltered) -> Result<Tried, ScheduleError> {
+    fn try_nominated_node(&mut self) -> Result<Tried, ScheduleError> {
         let nominated = self.pod.nominated_node_name.as_ref();
         let Some(node) = nominated.and_then(|name| self.cache.cluster().node_named(name)) else {
             return Ok(Tried::Nothing);
         };
-        let status = self.filter_one(node, pre_filtered)?;
+        let status = self.filter_one(node)?;
         if !status.is_success() {
             return Ok(Tried::TurnedDown(node, status));
         }

@@ -252,6 +252,23 @@ impl Queue {
         }
     }
 
+    /// Has a rejected pod back off as after an error: what was done for it did not work. A pod that is
+    /// elsewhere, or another of its name, stays where it is.
+    ///
+    /// Each attempt before ended in a rejection, so it is their number that makes the pauses longer.
+    pub fn retry_after_error(&mut self, pod: &Pod, cx: &mut Cx<'_>) {
+        let known = self.unschedulable.get(&pod.key).map(|(_, queued)| &queued.pod.uid);
+        if known != Some(&pod.uid) {
+            return;
+        }
+        let mut queued = self.unschedulable.remove(&pod.key).expect("it was there just now");
+        queued.unschedulable_plugins.clear();
+        queued.pending_plugins.clear();
+        queued.consecutive_errors = queued.unschedulable_count.saturating_sub(1);
+        note_failure(&mut queued, cx.now);
+        self.requeue(queued, Strategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
+    }
+
     fn activate_on_return(&mut self, key: &PodKey) {
         if let Some(pod) = self.in_flight.named(key).cloned() {
             let event = ClusterEvent::wildcard(label::FORCE_ACTIVATE);

@@ -7,6 +7,7 @@
 //! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
 //! pods but is in no set and no list of nodes, until the node appears.
 
+mod budgets;
 mod classes;
 mod columns;
 mod images;
@@ -20,11 +21,12 @@ mod slab;
 mod terms;
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use self::budgets::{BudgetKey, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
@@ -36,6 +38,7 @@ pub use self::queries::PodCount;
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
+use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::images::{ImageId, ImageIndex};
@@ -44,7 +47,7 @@ use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
 use self::terms::Terms;
-use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint};
+use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint, Uid};
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +111,8 @@ pub struct Cluster {
     queries: Queries,
     terms: Terms,
     related: Related,
+    disruption_budgets: DisruptionBudgets,
+    preempting: BTreeSet<Uid>,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
@@ -250,6 +255,11 @@ impl Cluster {
     /// The id is none of this cluster.
     pub fn pod(&self, pod: PodIx) -> &PlacedPod {
         self.pods.get(pod)
+    }
+
+    /// Whether victims of this pod are still to be evicted: until then another attempt is in vain.
+    pub fn is_preempting(&self, preemptor: &Uid) -> bool {
+        self.preempting.contains(preemptor)
     }
 
     /// The objects of a kind that some plugin watches, by namespace and name.
@@ -423,6 +433,16 @@ impl Cluster {
         placed
     }
 
+    /// Notes that the evictions of victims of this pod begin.
+    pub fn begin_preemption(&mut self, preemptor: &Uid) {
+        self.preempting.insert(preemptor.clone());
+    }
+
+    /// Notes that the last victim of this pod is being evicted, or none will be.
+    pub fn end_preemption(&mut self, preemptor: &Uid) {
+        self.preempting.remove(preemptor);
+    }
+
     /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
     pub fn set_object(
         &mut self,
@@ -431,7 +451,12 @@ impl Cluster {
         name: &str,
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
-        self.related.set(kind, namespace, name, object.as_deref());
+        match kind {
+            EventResource::PodDisruptionBudget => {
+                self.disruption_budgets.set(namespace, name, object.as_deref());
+            }
+            _ => self.related.set(kind, namespace, name, object.as_deref()),
+        }
         let key = (namespace.into(), name.into());
         let objects = self.objects.entry(kind.clone()).or_default();
         match object {

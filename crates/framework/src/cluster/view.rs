@@ -29,6 +29,14 @@ impl Overlay {
         self.removed.push(pod);
     }
 
+    /// Takes `pod` to be there again; without effect unless it was [removed](Self::remove).
+    pub fn restore(&mut self, cluster: &Cluster, pod: PodIx) {
+        if let Some(place) = self.removed.iter().position(|removed| *removed == pod) {
+            self.removed.swap_remove(place);
+            self.count(&cluster.pod(pod).pod, 1);
+        }
+    }
+
     fn count(&mut self, pod: &Pod, sign: i64) {
         let placed = &pod.requests.placed;
         columns::add(&mut self.requested.milli_cpu, placed.milli_cpu, sign);
@@ -177,6 +185,12 @@ impl<'a> NodeView<'a> {
         let added = overlay.map_or(&[][..], |overlay| &overlay.added);
         let placed = cluster.row(self.ix).pods.iter().filter(|pod| !removed.contains(pod));
         placed.map(|pod| &cluster.pod(*pod).pod).chain(added)
+    }
+
+    /// The pods placed on the node with their ids, whatever an [`Overlay`] says.
+    pub fn placed(&self) -> impl Iterator<Item = (PodIx, &'a Arc<Pod>)> + use<'a> {
+        let cluster = self.cluster;
+        cluster.row(self.ix).pods.iter().map(|pod| (*pod, &cluster.pod(*pod).pod))
     }
 
     /// Whether a pod on the node uses a host port that `wanted` conflicts with.

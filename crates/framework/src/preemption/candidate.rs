@@ -1,0 +1,80 @@
+//! Nodes on which evicting pods makes room, and which of them is best.
+
+use std::sync::Arc;
+
+use crate::{NodeIx, Pod, Time};
+
+/// Pods of one node to be evicted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Victims {
+    /// The pods, the most important first.
+    pub pods: Vec<Arc<Pod>>,
+    /// How many of them a PodDisruptionBudget would rather keep.
+    pub pdb_violations: usize,
+}
+
+/// A node on which evicting pods makes room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The node.
+    pub node: NodeIx,
+    /// The pods to evict there, at least one.
+    pub victims: Victims,
+}
+
+/// Rates a candidate at a point in time; more is better.
+pub type ScoreFunction = fn(&Candidate, Time) -> i64;
+
+/// What DefaultPreemption goes by, the most important first: fewest violated budgets, lowest priority
+/// of the most important victim, smallest sum of priorities, fewest victims, latest start of the
+/// longest-running of the most important victims.
+pub const ORDERED_SCORE_FUNCTIONS: [ScoreFunction; 5] = [
+    fewest_pdb_violations,
+    lowest_highest_priority,
+    lowest_sum_of_priorities,
+    fewest_victims,
+    latest_start_time,
+];
+
+/// The best candidate, the first one found where several are equally good.
+pub(super) fn best<'a>(
+    candidates: &'a [Candidate],
+    order: &[ScoreFunction],
+    now: Time,
+) -> Option<&'a Candidate> {
+    let scores = |candidate: &&Candidate| -> Vec<i64> {
+        order.iter().map(|score| score(candidate, now)).collect()
+    };
+    candidates.iter().rev().max_by_key(scores)
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn fewest_pdb_violations(candidate: &Candidate, _now: Time) -> i64 {
+    -count(candidate.victims.pdb_violations)
+}
+
+fn lowest_highest_priority(candidate: &Candidate, _now: Time) -> i64 {
+    candidate.victims.pods.first().map_or(0, |pod| -i64::from(pod.priority()))
+}
+
+/// Priorities are counted from the lowest there is, so that more victims of negative priority do not
+/// look better than few.
+fn lowest_sum_of_priorities(candidate: &Candidate, _now: Time) -> i64 {
+    let above_lowest = |pod: &Arc<Pod>| i64::from(pod.priority()) - i64::from(i32::MIN);
+    -candidate.victims.pods.iter().map(above_lowest).sum::<i64>()
+}
+
+fn fewest_victims(candidate: &Candidate, _now: Time) -> i64 {
+    -count(candidate.victims.pods.len())
+}
+
+fn latest_start_time(candidate: &Candidate, now: Time) -> i64 {
+    let pods = &candidate.victims.pods;
+    let highest = pods.iter().map(|pod| pod.priority()).max();
+    let most_important = pods.iter().filter(|pod| Some(pod.priority()) == highest);
+    let starts = most_important.map(|pod| pod.start_time.unwrap_or(now));
+    starts.min().map_or(i64::MIN, Time::as_nanos)
+}

@@ -1,0 +1,31 @@
+//! Whether a pod may preempt others at all.
+
+use std::borrow::Cow;
+
+use super::Attempt;
+use crate::Code;
+
+/// The rule of DefaultPreemption (`PodEligibleToPreemptOthers`): not with `preemptionPolicy: Never`,
+/// and not while room is being made for the pod already, unless it cannot use that any more.
+///
+/// # Errors
+/// Why not.
+pub fn pod_eligible_to_preempt_others(attempt: &Attempt<'_>) -> Result<(), Cow<'static, str>> {
+    let Attempt { pod, verdicts, cluster, .. } = attempt;
+    if !pod.spec.may_preempt {
+        return Err("not eligible due to preemptionPolicy=Never.".into());
+    }
+    let nominated = pod.nominated_node_name.as_ref().and_then(|name| cluster.node_named(name));
+    let Some(node) = nominated else { return Ok(()) };
+    if verdicts.get(node).code() == Code::UnschedulableAndUnresolvable {
+        return Ok(());
+    }
+    let makes_room = cluster
+        .node(node)
+        .pods()
+        .any(|other| other.priority() < pod.priority() && other.terminating && other.preempted);
+    match makes_room {
+        true => Err("not eligible due to a terminating pod on the nominated node.".into()),
+        false => Ok(()),
+    }
+}

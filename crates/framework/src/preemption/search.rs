@@ -1,0 +1,125 @@
+//! Dry runs over the nodes on which evicting pods might help.
+
+use super::{Attempt, Candidate, Evaluator};
+use crate::{Cluster, Code, DryRun, NodeIx, NominatingInfo, PostFilterResult, Status, Verdicts};
+
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+
+/// What dry runs came to.
+pub(super) struct Search {
+    /// Candidates that violate no PodDisruptionBudget.
+    non_violating: Vec<Candidate>,
+    violating: Vec<Candidate>,
+    /// How many of either kind are kept.
+    wanted: usize,
+    /// Why evictions help on no other node.
+    verdicts: Verdicts,
+    errors: Vec<String>,
+}
+
+impl Search {
+    /// Tries the potential nodes one after the other, until there are enough candidates. As long as
+    /// all of them violate budgets, it goes on.
+    pub(super) fn over(
+        attempt: &Attempt<'_>,
+        evaluator: &dyn Evaluator,
+        dry_run: &mut dyn DryRun,
+    ) -> Self {
+        let nodes = potential_nodes(attempt);
+        let mut search = Self {
+            non_violating: Vec::new(),
+            violating: Vec::new(),
+            wanted: evaluator.candidates_wanted(nodes.len()).min(nodes.len()),
+            verdicts: Verdicts::default(),
+            errors: Vec::new(),
+        };
+        search.verdicts.set_absent(Status::unresolvable(NOT_HELPFUL));
+        let start = if nodes.is_empty() { 0 } else { dry_run.offset(nodes.len()) };
+        let (behind, ahead) = nodes.split_at(start.min(nodes.len()));
+        for node in ahead.iter().chain(behind) {
+            search.try_node(attempt, evaluator, dry_run, *node);
+            if search.is_over() {
+                break;
+            }
+        }
+        search
+    }
+
+    fn try_node(
+        &mut self,
+        attempt: &Attempt<'_>,
+        evaluator: &dyn Evaluator,
+        dry_run: &mut dyn DryRun,
+        node: NodeIx,
+    ) {
+        let mut trial = dry_run.trial(attempt.state, node);
+        let status = match evaluator.select_victims_on_node(attempt, node, &mut *trial) {
+            Ok(victims) if !victims.pods.is_empty() => {
+                return self.keep(Candidate { node, victims });
+            }
+            Ok(_) => {
+                let name = attempt.cluster.node_name(node);
+                Status::error(format!("expected at least one victim pod on node {name:?}"))
+            }
+            Err(status) => status,
+        };
+        if !status.is_rejection() {
+            self.errors.push(status.message());
+        }
+        self.verdicts.record(node, status);
+    }
+
+    fn keep(&mut self, candidate: Candidate) {
+        let list = match candidate.victims.pdb_violations {
+            0 => &mut self.non_violating,
+            _ => &mut self.violating,
+        };
+        if list.len() < self.wanted {
+            list.push(candidate);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let found = self.non_violating.len() + self.violating.len();
+        !self.non_violating.is_empty() && found >= self.wanted
+    }
+
+    /// All candidates, those that violate no budget first. Errors on some nodes do not matter if
+    /// there are any.
+    ///
+    /// # Errors
+    /// There are none: what PostFilter says then. A nomination the pod may have is of no use.
+    pub(super) fn into_candidates(
+        mut self,
+        cluster: &Cluster,
+    ) -> Result<Vec<Candidate>, PostFilterResult> {
+        self.non_violating.append(&mut self.violating);
+        if !self.non_violating.is_empty() {
+            return Ok(self.non_violating);
+        }
+        if let Some(text) = aggregate(self.errors) {
+            return Err(Status::error(text).into());
+        }
+        Err(PostFilterResult {
+            nominating: NominatingInfo::Override("".into()),
+            status: Status::unschedulable(self.verdicts.fit_error(cluster.node_count())),
+        })
+    }
+}
+
+/// The nodes that turned the pod down in a way that evicting pods may change.
+fn potential_nodes(attempt: &Attempt<'_>) -> Vec<NodeIx> {
+    let nodes = attempt.cluster.nodes().iter();
+    nodes.filter(|node| attempt.verdicts.get(*node).code() == Code::Unschedulable).collect()
+}
+
+/// Several errors as one, each told once, as Kubernetes prints them.
+fn aggregate(mut errors: Vec<String>) -> Option<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    errors.retain(|error| seen.insert(error.clone()));
+    match errors.len() {
+        0 => None,
+        1 => errors.pop(),
+        _ => Some(format!("[{}]", errors.join(", "))),
+    }
+}

@@ -1,0 +1,107 @@
+//! DefaultPreemption: evicts pods of lower priority where that makes room.
+
+mod args;
+
+use framework::preemption::{Evaluator, preempt};
+use framework::{
+    ActionType, Cluster, ClusterEvent, CycleState, DryRun, EventObjects, EventResource, Handle,
+    Plugin, PluginArgs, PluginName, Pod, PostFilter, PostFilterResult, PreEnqueue, QueueingHint,
+    Status, Verdicts,
+};
+
+use self::args::Args;
+
+/// Plugin name.
+pub const NAME: &str = "DefaultPreemption";
+
+const GATED: &str = "waiting for the preemption for this pod to be finished";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct DefaultPreemption {
+    name: PluginName,
+    args: Args,
+}
+
+/// Makes the plugin from `DefaultPreemptionArgs`.
+///
+/// # Errors
+/// What is wrong with the arguments.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = Args::read(args)?;
+    let pod_gone = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+    Ok(Plugin::new(NAME, DefaultPreemption { name: NAME.into(), args })
+        .pre_enqueue()
+        .post_filter()
+        .args(&args)
+        .read(EventResource::PodDisruptionBudget)
+        .on_with_hint(pod_gone, DefaultPreemption::after_pod_deletion)
+        .build())
+}
+
+impl DefaultPreemption {
+    /// The event is there to have a gated pod looked at again; whether it is tried is for the plugins
+    /// that rejected it to say.
+    fn after_pod_deletion(
+        &self,
+        _pod: &Pod,
+        _objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        Ok(QueueingHint::Skip)
+    }
+}
+
+impl PreEnqueue for DefaultPreemption {
+    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
+        match cluster.is_preempting(&pod.uid) {
+            true => Status::unresolvable(GATED),
+            false => Status::success(),
+        }
+    }
+}
+
+impl Evaluator for DefaultPreemption {
+    fn candidates_wanted(&self, nodes: usize) -> usize {
+        self.args.candidates_wanted(nodes)
+    }
+}
+
+impl PostFilter for DefaultPreemption {
+    fn post_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        verdicts: &Verdicts,
+        dry_run: &mut dyn DryRun,
+        handle: &mut Handle<'_>,
+    ) -> PostFilterResult {
+        let PostFilterResult { nominating, status } =
+            preempt(self, &self.name, state, pod, verdicts, dry_run, handle);
+        let message = status.message();
+        let status = match message.is_empty() {
+            true => status,
+            false => Status::new(status.code(), format!("preemption: {message}")),
+        };
+        PostFilterResult { nominating, status }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_gated_while_its_victims_are_being_evicted() {
+        let plugin = plugin(&PluginArgs::default()).unwrap();
+        let gate = plugin.pre_enqueue.unwrap();
+        let (mut cluster, pod) = (Cluster::default(), pod("p").build());
+        assert!(gate.pre_enqueue(&pod, &cluster).is_success());
+        cluster.begin_preemption(&pod.uid);
+        assert_eq!(gate.pre_enqueue(&pod, &cluster), Status::unresolvable(GATED));
+        cluster.end_preemption(&pod.uid);
+        assert!(gate.pre_enqueue(&pod, &cluster).is_success());
+    }
+}
