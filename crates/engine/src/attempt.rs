@@ -240,7 +240,7 @@ impl Engine {
 
     /// The first plugin that succeeds, fails or finds the pod beyond help decides; otherwise the
     /// reasons of all are collected, and the last nomination stands.
-    fn run_post_filter(
+    pub(crate) fn run_post_filter(
         &mut self,
         verdicts: &Verdicts,
         pod: &Pod,

@@ -3,13 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::{CycleState, NodeBits, NodeIx, PluginName, Pod, Status, Time, Verdicts};
+use framework::preemption::{Candidate, Candidates, Preemption};
+use framework::{
+    Command, CycleState, NodeBits, NodeIx, PluginName, Pod, PostFilterResult, Status, Time,
+    Verdicts,
+};
 
 use crate::cycle::{
     Cycle, Depth, FitError, Form, NodeScores, Report, Sampling, ScheduleError, Scratch,
 };
 use crate::engine::Engine;
 use crate::ports::Ports;
+use crate::profile::Profile;
 
 /// An attempt in full. It says what holds now, not what held when a decision was made.
 #[derive(Debug, Default)]
@@ -27,10 +32,23 @@ pub struct Evaluation {
     pub scores: Vec<NodeScores>,
     /// Why the pod fits nowhere, before PostFilter.
     pub fit_error: Option<FitError>,
+    /// What PostFilter would do about it.
+    pub post_filter: Option<Rescue>,
     /// The attempt failed for another reason.
     pub error: Option<Status>,
     /// Where the next sampled search would start.
     pub next_start: usize,
+}
+
+/// What PostFilter would do about a pod that fits nowhere.
+#[derive(Debug, Default)]
+pub struct Rescue {
+    /// The answer of the PostFilter plugins together.
+    pub result: PostFilterResult,
+    /// The evictions they ask for.
+    pub preemption: Option<Preemption>,
+    /// What they had to choose from.
+    pub candidates: Vec<Candidate>,
 }
 
 impl Evaluation {
@@ -97,10 +115,38 @@ impl Engine {
             Err(ScheduleError::Fit(fit)) => {
                 evaluation.verdicts = fit.diagnosis.verdicts.clone();
                 evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
+                evaluation.post_filter =
+                    self.explain_post_filter(&fit, pod, &profile, &mut state, now, ports);
                 evaluation.fit_error = Some(*fit);
             }
         }
         evaluation.next_start = next_start;
         Some(evaluation)
+    }
+
+    /// Asks the PostFilter plugins, if there are any, without doing what they ask for.
+    fn explain_post_filter(
+        &mut self,
+        fit: &FitError,
+        pod: &Pod,
+        profile: &Profile,
+        state: &mut CycleState,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Rescue> {
+        if profile.post_filter.is_empty() {
+            return None;
+        }
+        let (commands, rng) = (std::mem::take(&mut self.commands), self.rng.clone());
+        let result =
+            self.run_post_filter(&fit.diagnosis.verdicts, pod, profile, state, now, ports);
+        self.rng = rng;
+        let asked = std::mem::replace(&mut self.commands, commands);
+        let preemption = asked.into_iter().find_map(|command| match command {
+            Command::Preempt(preemption) => Some(preemption),
+            _ => None,
+        });
+        let candidates = state.read_mut::<Candidates>().map(std::mem::take).unwrap_or_default().0;
+        Some(Rescue { result, preemption, candidates })
     }
 }

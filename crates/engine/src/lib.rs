@@ -32,5 +32,5 @@ pub mod queue;
 pub use attempt::{Attempt, Outcome};
 pub use effect::{Effect, EffectId, EffectKind, Event, EventType, Eviction, ObjectRef};
 pub use engine::{Change, Engine, EngineConfig, TieBreak};
-pub use explain::Evaluation;
+pub use explain::{Evaluation, Rescue};
 pub use occurrence::{Objects, Occurrence};

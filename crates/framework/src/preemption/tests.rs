@@ -1,1 +1,363 @@
+use proptest::prelude::*;
+use serde_json::json;
 
+use super::*;
+use crate::testing::{FakeDryRun, PodBuilder, cluster, node, pod};
+use crate::{Code, EventResource, NodeView, PendingPods, WaitingPods};
+
+/// Looks for so many candidates, and for the rest does as DefaultPreemption.
+struct Wanting(usize);
+
+impl Evaluator for Wanting {
+    fn candidates_wanted(&self, _nodes: usize) -> usize {
+        self.0
+    }
+}
+
+/// CPU, memory, host ports and number of pods.
+fn fits(pod: &Pod, node: &NodeView<'_>) -> Status {
+    let (allocatable, requested, wanted) =
+        (node.allocatable(), node.requested(), &pod.requests.fit);
+    let ports = &pod.spec.host_ports;
+    if node.pod_count() >= node.allowed_pods() {
+        Status::unschedulable("Too many pods")
+    } else if requested.milli_cpu + wanted.milli_cpu > allocatable.milli_cpu {
+        Status::unschedulable("Insufficient cpu")
+    } else if requested.memory + wanted.memory > allocatable.memory {
+        Status::unschedulable("Insufficient memory")
+    } else if ports.iter().any(|port| node.has_port_conflict(port)) {
+        Status::unschedulable("ports")
+    } else {
+        Status::success()
+    }
+}
+
+/// What came of a preemption.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    code: Code,
+    message: String,
+    nominating: NominatingInfo,
+    victims: Vec<String>,
+    candidates: Vec<(String, usize)>,
+}
+
+fn run(evaluator: &dyn Evaluator, pod: &Pod, cluster: &Cluster, verdicts: &Verdicts) -> Outcome {
+    let (waiting, pending, mut commands) = (WaitingPods::new(), PendingPods::new(), Vec::new());
+    let now = Time::from_secs(1000);
+    let mut handle = Handle::new(cluster, &waiting, &pending, &(), now, &mut commands);
+    let mut dry_run = FakeDryRun::new(cluster, |node| fits(pod, node));
+    let mut state = CycleState::new();
+    let plugin = "P".into();
+    let result = preempt(evaluator, &plugin, &mut state, pod, verdicts, &mut dry_run, &mut handle);
+    let victims = match &commands[..] {
+        [Command::Preempt(preemption)] => &preemption.victims[..],
+        _ => &[],
+    };
+    let candidates = state.read::<Candidates>().into_iter().flat_map(|candidates| &candidates.0);
+    let name = |node| cluster.node_name(node).to_string();
+    Outcome {
+        code: result.status.code(),
+        message: result.status.message(),
+        nominating: result.nominating,
+        victims: victims.iter().map(|victim| victim.key.name.to_string()).collect(),
+        candidates: candidates
+            .map(|candidate| (name(candidate.node), candidate.victims.pdb_violations))
+            .collect(),
+    }
+}
+
+/// Every node turned the pod down for now.
+fn all_unschedulable(cluster: &Cluster) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    verdicts.record_all(cluster.nodes(), Status::unschedulable("full"));
+    verdicts
+}
+
+/// The victims among `placed` on one node of 4 CPUs, of a pod of priority 100 with 2 CPUs.
+fn victims(placed: impl IntoIterator<Item = PodBuilder>, budgets: &[(&str, i32)]) -> Vec<String> {
+    let placed = placed.into_iter().map(|pod| pod.on("n").build());
+    let mut cluster = cluster([node("n").allocatable("cpu", "4").build()], placed);
+    protect(&mut cluster, budgets);
+    let incoming = pod("p").cpu("2").priority(100).build();
+    run(&Wanting(100), &incoming, &cluster, &all_unschedulable(&cluster)).victims
+}
+
+/// Adds a budget for each of these values of the label `app`.
+fn protect(cluster: &mut Cluster, budgets: &[(&str, i32)]) {
+    for (app, allowed) in budgets {
+        let budget = json!({
+            "spec": { "selector": { "matchLabels": { "app": app } } },
+            "status": { "disruptionsAllowed": allowed },
+        });
+        let kind = EventResource::PodDisruptionBudget;
+        cluster.set_object(&kind, "default", app, Some(Arc::new(budget)));
+    }
+}
+
+fn low(name: &str) -> PodBuilder {
+    pod(name).cpu("1")
+}
+
+fn one_cpu_each(names: [&str; 4]) -> [PodBuilder; 4] {
+    names.map(low)
+}
+
+#[test]
+fn the_most_important_pods_are_reprieved_first() {
+    let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
+    let by_priority = [a.priority(3), b.priority(1), c.priority(2), d.priority(4)];
+    assert_eq!(victims(by_priority, &[]), ["c", "b"]);
+
+    let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
+    let by_start = [a.started(30), b.started(10), c.started(40), d.started(20)];
+    assert_eq!(victims(by_start, &[]), ["a", "c"], "who runs longer stays");
+
+    let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
+    let one_without_start = [a.started(30), b.started(10), c, d.started(20)];
+    assert_eq!(victims(one_without_start, &[]), ["a", "c"], "no start time counts as now");
+}
+
+#[test]
+fn pods_of_equal_or_higher_priority_stay() {
+    let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
+    let placed = [a.priority(100), b.priority(i32::MAX), c.priority(99), d.priority(i32::MIN)];
+    assert_eq!(victims(placed, &[]), ["c", "d"]);
+}
+
+#[test]
+fn a_big_pod_that_must_go_lets_small_ones_stay() {
+    let placed = [pod("big").cpu("2").priority(1), low("s1").priority(5), low("s2").priority(4)];
+    assert_eq!(victims(placed, &[]), ["big"]);
+}
+
+#[test]
+fn pods_under_a_budget_are_reprieved_first() {
+    let placed = || {
+        let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
+        let web = |pod: PodBuilder, priority| pod.label("app", "web").priority(priority);
+        [web(a, 1), web(b, 2), c.priority(3), d.priority(4)]
+    };
+    // Budgets, victims.
+    let rows: [(&[(&str, i32)], &[&str]); 4] = [
+        (&[], &["b", "a"]),
+        (&[("web", 2)], &["b", "a"]),
+        (&[("web", 1)], &["c", "b"]),
+        (&[("web", 0)], &["d", "c"]),
+    ];
+    for (budgets, expected) in rows {
+        assert_eq!(victims(placed(), budgets), expected, "{budgets:?}");
+    }
+}
+
+/// Nodes `a`, `b` … of 2 CPUs with these pods, and a pod of priority 100 that wants 2 CPUs.
+fn choice(nodes: &[&[PodBuilder]]) -> (Cluster, Pod) {
+    let names = ["a", "b", "c"];
+    let cluster = cluster(
+        names[..nodes.len()].iter().map(|name| node(name).allocatable("cpu", "2").build()),
+        nodes
+            .iter()
+            .zip(names)
+            .flat_map(|(pods, node)| pods.iter().map(move |pod| pod.clone().on(node).build())),
+    );
+    (cluster, pod("p").cpu("2").priority(100).build())
+}
+
+fn chosen(nodes: &[&[PodBuilder]], budgets: &[(&str, i32)]) -> Outcome {
+    let (mut cluster, incoming) = choice(nodes);
+    protect(&mut cluster, budgets);
+    run(&Wanting(100), &incoming, &cluster, &all_unschedulable(&cluster))
+}
+
+#[test]
+fn the_criteria_decide_in_their_order() {
+    let v = |name: &str, priority: i32| pod(name).cpu("2").priority(priority);
+    let half = |name: &str, priority: i32| pod(name).cpu("1").priority(priority);
+    let web = |name: &str, priority: i32| v(name, priority).label("app", "web");
+    let none: &[(&str, i32)] = &[];
+    let rows: [(&str, &[&[PodBuilder]], &[(&str, i32)], &str); 7] = [
+        ("fewest violations", &[&[web("x", 1)], &[v("y", 50)]], &[("web", 0)], "b"),
+        ("lowest highest priority", &[&[v("x", 5)], &[half("y", 4), half("z", 4)]], none, "b"),
+        (
+            "smallest sum",
+            &[&[half("x", 5), half("w", 4)], &[half("y", 5), half("z", 3)]],
+            none,
+            "b",
+        ),
+        ("few of negative priority", &[&[half("x", -1), half("w", -9)], &[v("y", -1)]], none, "b"),
+        ("fewest victims", &[&[half("x", 0), half("w", i32::MIN)], &[v("y", 0)]], none, "b"),
+        ("latest start", &[&[v("x", 1).started(10)], &[v("y", 1).started(20)]], none, "b"),
+        ("no start is now", &[&[v("x", 1)], &[v("y", 1).started(20)]], none, "a"),
+    ];
+    for (case, nodes, budgets, expected) in rows {
+        let outcome = chosen(nodes, budgets);
+        assert_eq!(outcome.nominating, NominatingInfo::Override(expected.into()), "{case}");
+        assert_eq!((outcome.code, outcome.message.as_str()), (Code::Success, ""), "{case}");
+    }
+}
+
+#[test]
+fn equally_good_candidates_leave_the_first_that_was_found() {
+    let v = |name: &str| pod(name).cpu("2").started(5);
+    let outcome = chosen(&[&[v("x")], &[v("y")], &[v("z")]], &[]);
+    assert_eq!((outcome.victims, outcome.candidates.len()), (vec!["x".to_owned()], 3));
+}
+
+#[test]
+fn the_search_ends_with_enough_candidates_of_which_one_violates_no_budget() {
+    let v = |name: &str| pod(name).cpu("2");
+    let web = |name: &str| v(name).label("app", "web");
+    let names = |outcome: Outcome| -> Vec<String> {
+        outcome
+            .candidates
+            .into_iter()
+            .map(|(node, violations)| format!("{node}{violations}"))
+            .collect()
+    };
+    let rows: [(usize, [PodBuilder; 3], &[&str]); 4] = [
+        (1, [v("x"), v("y"), v("z")], &["a0"]),
+        (2, [v("x"), v("y"), v("z")], &["a0", "b0"]),
+        (1, [web("x"), web("y"), v("z")], &["c0", "a1"]),
+        (2, [web("x"), web("y"), web("z")], &["a1", "b1"]),
+    ];
+    for (wanted, placed, expected) in rows {
+        let [x, y, z] = placed.map(|pod| [pod]);
+        let (mut cluster, incoming) = choice(&[&x, &y, &z]);
+        protect(&mut cluster, &[("web", 0)]);
+        let verdicts = all_unschedulable(&cluster);
+        assert_eq!(names(run(&Wanting(wanted), &incoming, &cluster, &verdicts)), expected);
+    }
+}
+
+#[test]
+fn without_candidate_the_text_counts_why_and_the_nomination_ends() {
+    let high = pod("x").cpu("2").priority(100);
+    let (cluster, incoming) = choice(&[&[high.clone()], &[high, low("y").cpu("0")], &[]]);
+    let mut verdicts = all_unschedulable(&cluster);
+    let c = cluster.node_named("c").unwrap();
+    verdicts.record(c, Status::unresolvable("tainted"));
+    let outcome = run(&Wanting(100), &incoming, &cluster, &verdicts);
+    let text = "0/3 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for \
+                incoming pod, 1 Preemption is not helpful for scheduling.";
+    assert_eq!((outcome.code, outcome.message.as_str()), (Code::Unschedulable, text));
+    assert_eq!(outcome.nominating, NominatingInfo::Override("".into()));
+}
+
+#[test]
+fn an_error_counts_only_if_there_is_no_candidate() {
+    struct Failing;
+    impl Evaluator for Failing {
+        fn candidates_wanted(&self, nodes: usize) -> usize {
+            nodes
+        }
+
+        fn select_victims_on_node(
+            &self,
+            attempt: &Attempt<'_>,
+            node: NodeIx,
+            _trial: &mut dyn Trial,
+        ) -> Result<Victims, Status> {
+            let pods: Vec<_> = attempt.cluster.node(node).pods().cloned().collect();
+            match &**attempt.cluster.node_name(node) {
+                "a" => Err(Status::error("boom")),
+                _ => Ok(Victims { pods, pdb_violations: 0 }),
+            }
+        }
+    }
+    let error = "[boom, expected at least one victim pod on node \"b\"]";
+    let rows: [(&[&[PodBuilder]], Code, &str); 3] = [
+        (&[&[], &[]], Code::Error, error),
+        (&[&[]], Code::Error, "boom"),
+        (&[&[], &[low("x")]], Code::Success, ""),
+    ];
+    for (nodes, code, message) in rows {
+        let (cluster, incoming) = choice(nodes);
+        let outcome = run(&Failing, &incoming, &cluster, &all_unschedulable(&cluster));
+        assert_eq!((outcome.code, outcome.message.as_str()), (code, message));
+        assert_eq!(outcome.nominating == NominatingInfo::Noop, code == Code::Error);
+    }
+}
+
+#[test]
+fn who_may_not_preempt_hears_why_and_keeps_the_nomination() {
+    let never = "not eligible due to preemptionPolicy=Never.";
+    let terminating = "not eligible due to a terminating pod on the nominated node.";
+    let evicted = |reason: &str, priority: i32| {
+        let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": reason });
+        pod("x").cpu("2").priority(priority).with(|pod| {
+            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+            pod.status.conditions.push(serde_json::from_value(condition).unwrap());
+        })
+    };
+    let ours = || evicted("PreemptionByScheduler", 1);
+    let to = |node: &str| pod("p").cpu("2").priority(100).nominated(node);
+    let never_preempts = to("a").with(|pod| pod.spec.preemption_policy = Some("Never".to_owned()));
+    let resolvable = Status::unschedulable("full");
+    let unresolvable = Status::unresolvable("tainted");
+    let rows = [
+        (never_preempts, ours(), &resolvable, Some(never)),
+        (to("a"), ours(), &resolvable, Some(terminating)),
+        (to("a"), ours(), &unresolvable, None),
+        (to("gone"), ours(), &resolvable, None),
+        (to("a"), evicted("EvictionByEvictionAPI", 1), &resolvable, None),
+        (to("a"), evicted("PreemptionByScheduler", 100), &resolvable, None),
+        (pod("p").cpu("2").priority(100), ours(), &resolvable, None),
+    ];
+    for (place, (incoming, placed, status, expected)) in rows.into_iter().enumerate() {
+        let (cluster, _) = choice(&[&[placed]]);
+        let mut verdicts = Verdicts::default();
+        verdicts.record_all(cluster.nodes(), status.clone());
+        let outcome = run(&Wanting(1), &incoming.build(), &cluster, &verdicts);
+        let not_eligible = outcome.message.starts_with("not eligible");
+        assert_eq!(not_eligible.then_some(outcome.message.as_str()), expected, "row {place}");
+        assert_eq!(outcome.nominating == NominatingInfo::Noop, not_eligible, "row {place}");
+    }
+}
+
+/// A pod on the node, with what it uses.
+fn any_pod() -> impl Strategy<Value = (i32, i64, i64, Option<i32>, bool)> {
+    let port = prop::option::weighted(0.3, 80..83);
+    (0..4, 0_i64..4, 0_i64..4, port, any::<bool>())
+}
+
+fn built(name: &str, what: (i32, i64, i64, Option<i32>, bool)) -> PodBuilder {
+    let (priority, cpu, memory, port, labelled) = what;
+    let pod = pod(name).priority(priority).cpu(&cpu.to_string()).memory(&memory.to_string());
+    let pod = if labelled { pod.label("app", "web") } else { pod };
+    port.map_or(pod.clone(), |port| pod.host_port(port))
+}
+
+proptest! {
+    #[test]
+    fn no_proper_subset_of_the_victims_would_have_made_room(
+        placed in prop::collection::vec(any_pod(), 1..9),
+        incoming in any_pod(),
+        allowed in -1..3,
+    ) {
+        let names: Vec<String> = (0..placed.len()).map(|place| format!("v{place}")).collect();
+        let pods = placed.into_iter().zip(&names).map(|(what, name)| built(name, what).on("n").build());
+        let small = node("n").allocatable("cpu", "6").allocatable("memory", "6").allocatable("pods", "6");
+        let mut cluster = cluster([small.build()], pods);
+        protect(&mut cluster, &[("web", allowed)]);
+        let incoming = built("p", incoming).priority(3).build();
+        let outcome = run(&Wanting(1), &incoming, &cluster, &all_unschedulable(&cluster));
+
+        let view = cluster.node(cluster.node_named("n").unwrap());
+        let victims: Vec<_> =
+            view.placed().filter(|(_, pod)| outcome.victims.contains(&pod.key.name.to_string())).collect();
+        prop_assert!(victims.iter().all(|(_, victim)| victim.priority() < 3));
+        let all = (1_u32 << victims.len()) - 1;
+        for chosen in 0..=all {
+            let mut overlay = crate::Overlay::default();
+            for (place, (pod, _)) in victims.iter().enumerate() {
+                if chosen & 1 << place != 0 {
+                    overlay.remove(&cluster, *pod);
+                }
+            }
+            let makes_room = fits(&incoming, &view.with(&overlay)).is_success();
+            if !victims.is_empty() {
+                prop_assert_eq!(makes_room, chosen == all, "{:?}", outcome);
+            }
+        }
+    }
+}

@@ -1,11 +1,13 @@
 //! Builders for tests: pods and nodes in one line each, clusters from them.
 
 mod commit;
+mod dry_run;
 mod harness;
 mod node;
 mod pod;
 
 pub use commit::Commit;
+pub use dry_run::FakeDryRun;
 pub use harness::{Harness, Run};
 pub use node::{NodeBuilder, node};
 pub use pod::{PodBuilder, pod};

@@ -1,4 +1,4 @@
-use crate::{Pod, api};
+use crate::{Pod, Time, api};
 
 /// A pod called `name` in namespace `default` with one container that asks for nothing.
 pub fn pod(name: &str) -> PodBuilder {
@@ -89,6 +89,13 @@ impl PodBuilder {
     #[must_use]
     pub fn nominated(mut self, node: &str) -> Self {
         self.0.status.nominated_node_name = node.to_owned();
+        self
+    }
+
+    /// Sets the time from which it runs, in seconds since the epoch.
+    #[must_use]
+    pub fn started(mut self, seconds: i64) -> Self {
+        self.0.status.start_time = Some(Time::from_secs(seconds).to_string());
         self
     }
 

@@ -1,7 +1,5 @@
-use std::collections::BTreeMap;
-
-use framework::testing::{PodBuilder, cluster, node, pod};
-use framework::{Code, PendingPods, Time, Uid, WaitingPod};
+use framework::testing::{FakeDryRun, PodBuilder, cluster, node, pod};
+use framework::{Code, NominatingInfo, PendingPods, Time, WaitingPods};
 use serde_json::{Value, json};
 
 use super::*;
@@ -75,24 +73,17 @@ fn a_filter_without_its_pre_filter_is_as_strict() {
 }
 
 #[test]
-fn preemption_says_that_it_is_not_built() {
+fn post_filter_has_nothing_to_say() {
     let (cluster, mut commands) = (Cluster::default(), Vec::new());
-    let waiting: BTreeMap<Uid, WaitingPod> = BTreeMap::new();
-    let pending = PendingPods::new();
+    let (waiting, pending) = (WaitingPods::new(), PendingPods::new());
     let mut handle = Handle::new(&cluster, &waiting, &pending, &(), Time::ZERO, &mut commands);
-    for (name, message) in [
-        ("DefaultPreemption", "preemption: plugin DefaultPreemption is not built yet."),
-        ("DynamicResources", ""),
-    ] {
-        let plugin = stand_in(name);
-        let point = plugin.post_filter.as_ref().unwrap();
-        let pod = pod("p").build();
-        let result =
-            point.post_filter(&mut CycleState::new(), &pod, &Verdicts::default(), &mut handle);
-        assert_eq!(result.status.code(), Code::Unschedulable);
-        assert_eq!(result.status.message(), message);
-        assert_eq!(result.nominating, NominatingInfo::Noop);
-    }
+    let mut dry_run = FakeDryRun::new(&cluster, |_| Status::success());
+    let point = stand_in("DynamicResources").post_filter.unwrap();
+    let (mut state, pod) = (CycleState::new(), pod("p").build());
+    let verdicts = Verdicts::default();
+    let result = point.post_filter(&mut state, &pod, &verdicts, &mut dry_run, &mut handle);
+    assert_eq!((result.status.code(), result.status.message()), (Code::Unschedulable, "".into()));
+    assert_eq!(result.nominating, NominatingInfo::Noop);
 }
 
 #[test]

@@ -232,6 +232,7 @@ impl PostFilter for Fake {
         _: &mut CycleState,
         pod: &Pod,
         verdicts: &Verdicts,
+        _: &mut dyn DryRun,
         handle: &mut Handle<'_>,
     ) -> PostFilterResult {
         self.note("PostFilter", &pod.key.name);

@@ -8,7 +8,8 @@ use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::queue::Place;
 use engine::{
-    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Outcome, TieBreak,
+    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Eviction, Outcome,
+    TieBreak,
 };
 use framework::testing::{NodeBuilder, PodBuilder};
 use framework::*;
@@ -301,6 +302,13 @@ impl World {
                 }
             }
             EffectKind::Write(_) => self.answer(effect.id, &Answer::ok()),
+            EffectKind::Evict(eviction) => {
+                let answer = self.evict_on_server(&eviction);
+                self.answer(effect.id, &answer);
+                if answer == Answer::ok() {
+                    self.delete(&eviction.pod.name);
+                }
+            }
             EffectKind::ReadPod { pod, .. } => {
                 let answer = self.read_on_server(&pod);
                 self.answer(effect.id, &answer);
@@ -330,6 +338,15 @@ impl World {
             pod.status.nominated_node_name.clear();
         });
         Answer::ok()
+    }
+
+    /// What the API server makes of an eviction, but for the end of the pod.
+    pub(crate) fn evict_on_server(&self, eviction: &Eviction) -> Answer {
+        let known = self.server.get(&eviction.pod);
+        match known.is_some_and(|pod| Uid::from(&*pod.metadata.uid) == eviction.uid) {
+            true => Answer::ok(),
+            false => Answer::Gone(format!("pods {:?} not found", &*eviction.pod.name)),
+        }
     }
 
     pub(crate) fn read_on_server(&self, key: &PodKey) -> Answer {
@@ -377,6 +394,25 @@ impl World {
         let effect = self.take_open(is_meant);
         let EffectKind::Bind(binding) = effect.kind else { unreachable!("only binds are meant") };
         (effect.id, binding)
+    }
+
+    /// The open eviction of a pod.
+    #[track_caller]
+    pub(crate) fn take_eviction(&mut self, name: &str) -> (EffectId, Eviction) {
+        let is_meant =
+            |kind: &EffectKind| matches!(kind, EffectKind::Evict(e) if *e.pod.name == *name);
+        let effect = self.take_open(is_meant);
+        let EffectKind::Evict(eviction) = effect.kind else { unreachable!("only evictions") };
+        (effect.id, eviction)
+    }
+
+    /// Names of the pods whose eviction nobody has carried out yet.
+    pub(crate) fn open_evictions(&self) -> Vec<&str> {
+        let open = self.open.iter().filter_map(|effect| match &effect.kind {
+            EffectKind::Evict(eviction) => Some(&*eviction.pod.name),
+            _ => None,
+        });
+        open.collect()
     }
 
     /// The open ReadPod.

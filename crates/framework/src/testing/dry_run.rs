@@ -1,0 +1,51 @@
+//! Dry runs without an engine.
+
+use crate::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Status, Trial};
+
+/// Dry runs in which one function stands for the filters of a profile.
+pub struct FakeDryRun<'a, F> {
+    cluster: &'a Cluster,
+    filter: F,
+}
+
+impl<'a, F: Fn(&NodeView<'_>) -> Status> FakeDryRun<'a, F> {
+    /// Dry runs in `cluster`; `filter` is asked about nodes as they would be.
+    pub const fn new(cluster: &'a Cluster, filter: F) -> Self {
+        Self { cluster, filter }
+    }
+}
+
+impl<F: Fn(&NodeView<'_>) -> Status> DryRun for FakeDryRun<'_, F> {
+    /// Every search begins with the first node.
+    fn offset(&mut self, _count: usize) -> usize {
+        0
+    }
+
+    fn trial<'a>(&'a mut self, _state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a> {
+        let (cluster, filter) = (self.cluster, &self.filter);
+        Box::new(FakeTrial { cluster, filter, node, overlay: Overlay::default() })
+    }
+}
+
+struct FakeTrial<'a, F> {
+    cluster: &'a Cluster,
+    filter: &'a F,
+    node: NodeIx,
+    overlay: Overlay,
+}
+
+impl<F: Fn(&NodeView<'_>) -> Status> Trial for FakeTrial<'_, F> {
+    fn remove_pod(&mut self, pod: PodIx) -> Result<(), Status> {
+        self.overlay.remove(self.cluster, pod);
+        Ok(())
+    }
+
+    fn add_pod(&mut self, pod: PodIx) -> Result<(), Status> {
+        self.overlay.restore(self.cluster, pod);
+        Ok(())
+    }
+
+    fn run_filters(&mut self) -> Status {
+        (self.filter)(&self.cluster.node(self.node).with(&self.overlay))
+    }
+}
