@@ -20,6 +20,7 @@ use framework::{Answer, NominatedPods, PluginName, Pod, Status, StatusPatch, Tim
 use crate::effect::{EffectId, EffectKind, Event, EventType, Eviction, ObjectRef, note};
 use crate::engine::{Engine, cx};
 use crate::ports::{Count, Ports};
+use crate::queue::Place;
 
 /// The preemptions under way.
 #[derive(Default)]
@@ -146,6 +147,17 @@ impl Engine {
         self.let_go(&mut step);
         if step.failed {
             self.queue.retry_after_error(&step.preemptor, &mut cx!(self, now, ports.probe));
+        } else if self.cache.placed(&step.last).is_none() {
+            self.wake_gated(&step.preemptor, now, ports);
+        }
+    }
+
+    /// All victims may have gone while the preemptor was held back; then no event is left to wake it.
+    fn wake_gated(&mut self, preemptor: &Pod, now: Time, ports: &mut Ports<'_>) {
+        let queued = self.queue.get(&preemptor.key);
+        if queued.is_some_and(|(place, _)| place == Place::Gated) {
+            let key = preemptor.key.clone();
+            self.queue.activate(&[key], &mut cx!(self, now, ports.probe));
         }
     }
 

@@ -31,6 +31,8 @@ mod panics;
 #[cfg(test)]
 mod post_filter;
 #[cfg(test)]
+mod preemption;
+#[cfg(test)]
 mod reserve_permit;
 #[cfg(test)]
 mod sampling;

@@ -91,7 +91,7 @@ impl Probe for Recorder {
             Count::PermitWait { code, waited } => {
                 self.attempts.push(format!("waited {waited:?}: {code}"));
             }
-            Count::Incoming { .. } => {}
+            Count::Incoming { .. } | Count::Victims(_) => {}
         }
     }
 }

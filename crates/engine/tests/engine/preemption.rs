@@ -1,0 +1,338 @@
+//! Evictions: the chain of effects, who is held back meanwhile, and what becomes of failures.
+
+use std::time::Duration;
+
+use engine::{EffectKind, Event, ObjectRef, Outcome};
+use framework::preemption::{Evaluator, preempt};
+use framework::testing::{PodBuilder, node, pod};
+use framework::*;
+
+use crate::harness::*;
+
+/// DefaultPreemption in a few lines.
+struct Preempting;
+
+impl Evaluator for Preempting {
+    fn candidates_wanted(&self, nodes: usize) -> usize {
+        nodes
+    }
+}
+
+impl PostFilter for Preempting {
+    fn post_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        verdicts: &Verdicts,
+        dry_run: &mut dyn DryRun,
+        handle: &mut Handle<'_>,
+    ) -> PostFilterResult {
+        preempt(self, &"Preempting".into(), state, pod, verdicts, dry_run, handle)
+    }
+}
+
+impl PreEnqueue for Preempting {
+    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
+        if cluster.is_preempting(&pod.uid) { never("preempting") } else { yes() }
+    }
+}
+
+fn preempting() -> Plugin {
+    let skip: fn(&Preempting, &Pod, &EventObjects<'_>, &Cluster) -> _ =
+        |_, _, _, _| Ok(QueueingHint::Skip);
+    Plugin::new("Preempting", Preempting)
+        .post_filter()
+        .pre_enqueue()
+        .on_with_hint(pod_event(ActionType::DELETE), skip)
+        .build()
+}
+
+fn setup(more: impl IntoIterator<Item = Fake>) -> Setup {
+    Setup::new([fit()].into_iter().chain(more)).plugin(preempting())
+}
+
+fn small(name: &str) -> framework::testing::NodeBuilder {
+    node(name).allocatable("cpu", "4")
+}
+
+fn important(cpu: &str) -> PodBuilder {
+    pod("p").cpu(cpu).priority(100)
+}
+
+/// A node `n` of 4 CPUs full of pods `v1` … `v4`, and the attempt with a pod that wants `cpu` of it.
+fn preempted(cpu: &str) -> World {
+    let mut world = setup([]).build();
+    world.node(small("n"));
+    for (name, priority) in [("v1", 1), ("v2", 2), ("v3", 3), ("v4", 4)] {
+        world.pod(pod(name).cpu("1").priority(priority).on("n"));
+    }
+    let outcome = world.schedule(important(cpu));
+    assert!(matches!(outcome, Outcome::Unschedulable(_)), "{outcome:?}");
+    world
+}
+
+fn preempted_events(world: &World) -> Vec<Event> {
+    let events = world.history.iter().filter_map(|effect| match &effect.kind {
+        EffectKind::Event(event) if event.reason == "Preempted" => Some(event.clone()),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn the_preemptor_is_nominated_and_takes_the_room_when_it_is_free() {
+    let mut world = preempted("2");
+    assert_eq!(world.patches("p")[0].nominated_node_name.as_deref(), Some("n"));
+    assert_eq!(world.place("p"), "unschedulable");
+    world.run_for(2);
+    assert_eq!(world.node_of("p").as_deref(), Some("n"));
+    assert_eq!((world.place("v3"), world.place("v4")), ("placed", "placed"));
+    assert_eq!((world.place("v1"), world.place("v2")), ("nowhere", "nowhere"));
+}
+
+#[test]
+fn the_last_victim_waits_for_the_others() {
+    let mut world = preempted("3");
+    assert_eq!(world.open_evictions(), ["v3", "v2"]);
+    for name in ["v2", "v3"] {
+        let (effect, eviction) = world.take_eviction(name);
+        let message = "default-scheduler: preempting to accommodate a higher priority pod";
+        assert_eq!(eviction.condition_message.as_deref(), Some(message));
+        assert_eq!(world.open_evictions().len(), usize::from(name == "v2"));
+        world.answer(effect, &Answer::ok());
+    }
+    assert_eq!(world.open_evictions(), ["v1"]);
+}
+
+#[test]
+fn a_victim_hears_who_needs_its_room() {
+    let mut world = preempted("1");
+    let (effect, _) = world.take_eviction("v1");
+    world.answer(effect, &Answer::ok());
+    let [event] = &preempted_events(&world)[..] else { panic!("one event") };
+    assert_eq!((event.regarding.clone(), event.action), (key("v1"), "Preempting"));
+    assert_eq!(event.note, "Preempted by pod uid-p on node n");
+    let preemptor = ObjectRef { pod: key("p"), uid: "uid-p".into() };
+    assert_eq!(event.related, Some(preemptor));
+}
+
+#[test]
+fn the_preemptor_is_gated_until_its_last_victim_leaves() {
+    let mut world = preempted("3");
+    world.delete("v3");
+    assert_eq!(world.place("p"), "gated", "its room is not complete");
+    for name in ["v3", "v2"] {
+        let (effect, _) = world.take_eviction(name);
+        world.answer(effect, &Answer::Gone("not found".to_owned()));
+    }
+    world.delete("v2");
+    assert_eq!(world.place("p"), "gated", "the last victim is there");
+    world.terminate("v1");
+    world.delete("v1");
+    assert_eq!(world.place("p"), "backoff", "also before the answer");
+    assert_eq!(world.attempt(), Outcome::Assumed("n".into()));
+}
+
+#[test]
+fn a_victim_that_is_gone_already_is_no_failure_and_no_news() {
+    let mut world = preempted("2");
+    for name in ["v2", "v1"] {
+        let (effect, _) = world.take_eviction(name);
+        world.answer(effect, &Answer::Gone("not found".to_owned()));
+    }
+    assert!(preempted_events(&world).is_empty());
+    assert_eq!(world.place("p"), "unschedulable", "the watch will tell");
+}
+
+#[test]
+fn a_victim_that_cannot_be_evicted_sends_the_preemptor_to_error_backoff() {
+    let failures: [Answer; 4] = [
+        Answer::Forbidden("no".to_owned()),
+        Answer::Error("boom".to_owned()),
+        Answer::Throttled("later".to_owned()),
+        Answer::Unknown("lost".to_owned()),
+    ];
+    for failure in failures {
+        let mut world = preempted("3");
+        let (first, _) = world.take_eviction("v3");
+        let (second, _) = world.take_eviction("v2");
+        world.answer(first, &failure);
+        assert_eq!(world.place("p"), "unschedulable", "the others are waited for");
+        world.answer(second, &Answer::ok());
+        assert_eq!(world.open_evictions(), [""; 0], "the last victim is spared");
+        assert_eq!(world.place("p"), "error backoff", "{failure:?}");
+        world.pass(2);
+        assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
+        assert_eq!(world.open_evictions(), ["v3", "v2"], "and tries again");
+    }
+}
+
+#[test]
+fn failures_in_a_row_make_the_pauses_longer() {
+    let mut world = preempted("1");
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let (effect, _) = world.take_eviction("v1");
+        world.answer(effect, &Answer::Forbidden("no".to_owned()));
+        let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
+        pauses.push(queued.backoff_expiration.unwrap().since(world.now).as_secs());
+        world.pass(12);
+        world.attempt();
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
+}
+
+#[test]
+fn a_gated_preemptor_comes_back_after_a_failure() {
+    let mut world = preempted("2");
+    world.delete("v4");
+    assert_eq!(world.place("p"), "gated");
+    let (effect, _) = world.take_eviction("v2");
+    world.answer(effect, &Answer::Error("boom".to_owned()));
+    assert_eq!(world.place("p"), "error backoff");
+}
+
+#[test]
+fn victims_that_are_ending_are_waited_for_and_not_evicted_again() {
+    let mut world = preempted("1");
+    let (effect, _) = world.take_eviction("v1");
+    world.update("v1", |pod| {
+        pod.metadata.deletion_timestamp = Some("2025-06-01T12:00:00Z".to_owned());
+        pod.status.conditions.push(api::PodCondition {
+            type_: DISRUPTION_TARGET.to_owned(),
+            status: "True".to_owned(),
+            reason: PREEMPTION_BY_SCHEDULER.to_owned(),
+            message: String::new(),
+        });
+    });
+    world.answer(effect, &Answer::ok());
+    world.update("p", |pod| pod.status.nominated_node_name = "n".to_owned());
+    world.pass(400);
+    let outcome = world.attempt();
+    let reason = "not eligible due to a terminating pod on the nominated node.";
+    assert!(
+        matches!(&outcome, Outcome::Unschedulable(text) if text.ends_with(reason)),
+        "{outcome:?}"
+    );
+    assert_eq!(world.open_evictions(), [""; 0]);
+    let nominator = world.engine.queue().nominator();
+    assert_eq!(nominator.node_of(&"uid-p".into()).map(|node| &**node), Some("n"));
+}
+
+#[test]
+fn a_preemptor_that_is_gone_spares_the_last_victim() {
+    let mut world = preempted("2");
+    let (effect, _) = world.take_eviction("v2");
+    world.delete("p");
+    world.answer(effect, &Answer::ok());
+    assert_eq!(world.open_evictions(), [""; 0]);
+}
+
+#[test]
+fn lower_nominations_to_the_node_end() {
+    let [held, _] = held();
+    let mut world = setup([held]).build();
+    world.node(small("n"));
+    world.pod(pod("v").cpu("4").on("n"));
+    for (name, priority) in [("lower", 50), ("higher", 150)] {
+        let guest = pod(name).priority(priority).nominated("n").label("held", "yes");
+        world.pod(guest.with(|pod| pod.spec.preemption_policy = Some("Never".to_owned())));
+        world.attempt();
+    }
+    world.schedule(important("4"));
+    let cleared = |name: &str| {
+        let patches = world.patches(name);
+        patches.iter().any(|patch| patch.nominated_node_name.as_deref() == Some(""))
+    };
+    assert_eq!((cleared("lower"), cleared("higher")), (true, false));
+    let nominator = world.engine.queue().nominator();
+    assert_eq!(nominator.node_of(&"uid-lower".into()), None);
+    assert!(nominator.node_of(&"uid-higher".into()).is_some());
+}
+
+#[test]
+fn two_preemptors_never_count_the_same_room() {
+    let mut world = setup([]).build();
+    world.node(small("n"));
+    for name in ["v1", "v2"] {
+        world.pod(pod(name).cpu("2").on("n"));
+    }
+    world.schedule(pod("p").cpu("2").priority(100));
+    world.schedule(pod("q").cpu("2").priority(100));
+    let mut evicted = world.open_evictions();
+    evicted.sort_unstable();
+    assert_eq!(evicted, ["v1", "v2"], "the second one makes room beside the first");
+    world.run_for(3);
+    assert_eq!((world.place("p"), world.place("q")), ("placed", "placed"));
+}
+
+#[test]
+fn a_victim_that_waits_in_permit_is_turned_back_in_memory() {
+    let wait = fake("Wait").permit(|pod, _| match pod.labels.get("waits") {
+        Some(_) => PermitVerdict::Wait { timeout: Duration::from_mins(1), reason: String::new() },
+        None => PermitVerdict::Allow,
+    });
+    let mut world = setup([wait]).build();
+    world.node(small("n"));
+    world.schedule(pod("v").cpu("4").label("waits", "yes"));
+    assert_eq!(world.place("v"), "assumed");
+    world.schedule(important("4"));
+    assert_eq!(world.open_evictions(), [""; 0]);
+    let text = "SchedulerError: waiting on permit for pod: preempted";
+    assert_eq!(world.condition("v").as_deref(), Some(text));
+    assert_eq!(world.place("v"), "error backoff");
+    let [event] = &preempted_events(&world)[..] else { panic!("one event") };
+    assert_eq!(event.note, "Preempted by pod uid-p on node n (in kube-scheduler memory).");
+    assert_eq!(world.attempt(), Outcome::Assumed("n".into()), "the preemptor goes next");
+    assert_eq!(world.place("p"), "assumed");
+}
+
+#[test]
+fn a_victim_in_pre_bind_is_turned_back_and_one_being_bound_is_evicted() {
+    let slow = fake("Slow")
+        .pre_flight(|pod| match pod.labels.get("slow") {
+            Some(_) => PreBindPreFlight::Run { allow_parallel: false },
+            None => PreBindPreFlight::Skip { allow_parallel: true },
+        })
+        .pre_bind(|_, _| PreBindStep::Wait { timeout: Duration::from_mins(1) });
+    let mut world = setup([slow]).build();
+    world.node(small("n"));
+    world.schedule(pod("v1").cpu("2").label("slow", "yes").priority(2));
+    world.schedule(pod("v2").cpu("2").priority(1));
+    world.schedule(important("4"));
+    assert_eq!(world.place("v1"), "error backoff");
+    let text = "SchedulerError: preempted by Preempting";
+    assert_eq!(world.condition("v1").as_deref(), Some(text));
+    assert_eq!(world.open_evictions(), ["v2"], "its Bind may have worked");
+}
+
+#[test]
+fn a_panic_in_a_dry_run_is_counted_and_fails_the_node_only() {
+    let careless = fake("Careless").filter(|pod, node| {
+        assert!(pod.priority() == 0 || node.pod_count() > 0, "nobody is there");
+        yes()
+    });
+    let mut world = setup([careless]).nodes(&[]);
+    world.node(small("n"));
+    world.pod(pod("v").cpu("4").on("n"));
+    let outcome = world.schedule(important("4"));
+    assert!(
+        matches!(&outcome, Outcome::Unschedulable(text) if text.contains("nobody is there")),
+        "{outcome:?}"
+    );
+    assert_eq!(world.probe.panics, ["Careless"]);
+}
+
+#[test]
+fn nothing_of_the_cluster_changes_in_a_dry_run() {
+    let mut world = setup([]).build();
+    world.node(small("n"));
+    world.pod(pod("v").cpu("4").on("n"));
+    let cluster = world.engine.cache().cluster();
+    let ix = cluster.node_named("n").unwrap();
+    let before = (cluster.node(ix).generation(), cluster.requested().get(ix), cluster.pod_count());
+    world.schedule(important("4"));
+    let cluster = world.engine.cache().cluster();
+    let after = (cluster.node(ix).generation(), cluster.requested().get(ix), cluster.pod_count());
+    assert_eq!(before, after);
+}
