@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use framework::{Binding, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
+use engine::Eviction;
+use framework::{
+    Binding, DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, PodKey, StatusPatch, Time, Uid, Write,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -91,11 +94,46 @@ pub(super) fn patch_status(
 ) -> Call {
     let mut status = json!({});
     if let Some(condition) = &patch.condition {
-        status["conditions"] = json!([condition_body(condition, observed_generation, now)]);
+        let condition = Condition {
+            condition_type: "PodScheduled",
+            status: condition.status,
+            reason: &condition.reason,
+            message: &condition.message,
+            observed_generation,
+        };
+        status["conditions"] = json!([condition.body(now)]);
     }
     if let Some(node) = &patch.nominated_node_name {
         status["nominatedNodeName"] = nomination(node);
     }
+    strategic_patch(pod, uid, &status)
+}
+
+/// Says why the pod is about to be deleted.
+pub(super) fn patch_disruption_target(eviction: &Eviction, message: &str, now: Time) -> Call {
+    let condition = Condition {
+        condition_type: DISRUPTION_TARGET,
+        status: true,
+        reason: PREEMPTION_BY_SCHEDULER,
+        message,
+        observed_generation: eviction.observed_generation,
+    };
+    let status = json!({ "conditions": [condition.body(now)] });
+    strategic_patch(&eviction.pod, &eviction.uid, &status)
+}
+
+/// Deletes the pod with this UID, within the grace period it asks for.
+pub(super) fn delete(eviction: &Eviction) -> Call {
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": { "uid": eviction.uid.to_string() },
+    });
+    let path = pod_path(&eviction.pod, None);
+    Call { method: Method::Delete, path, content_type: JSON, body: to_json(&body) }
+}
+
+fn strategic_patch(pod: &PodKey, uid: &Uid, status: &Value) -> Call {
     Call {
         to: Recipient::ApiServer,
         method: Method::Patch,
@@ -105,16 +143,27 @@ pub(super) fn patch_status(
     }
 }
 
-fn condition_body(condition: &ScheduledCondition, observed_generation: i64, now: Time) -> Value {
-    json!({
-        "type": "PodScheduled",
-        "status": if condition.status { "True" } else { "False" },
-        "reason": &*condition.reason,
-        "message": &*condition.message,
-        "observedGeneration": observed_generation,
-        "lastProbeTime": null,
-        "lastTransitionTime": now.floor_to_second().to_string(),
-    })
+/// A condition to be patched into the status of a pod.
+struct Condition<'a> {
+    condition_type: &'a str,
+    status: bool,
+    reason: &'a str,
+    message: &'a str,
+    observed_generation: i64,
+}
+
+impl Condition<'_> {
+    fn body(&self, now: Time) -> Value {
+        json!({
+            "type": self.condition_type,
+            "status": if self.status { "True" } else { "False" },
+            "reason": self.reason,
+            "message": self.message,
+            "observedGeneration": self.observed_generation,
+            "lastProbeTime": null,
+            "lastTransitionTime": now.floor_to_second().to_string(),
+        })
+    }
 }
 
 /// Null takes the field away.

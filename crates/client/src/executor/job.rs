@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::EffectId;
+use engine::{EffectId, Eviction};
 use framework::{Answer, Binding, PodKey, StatusPatch, Time, Uid, Write};
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ pub(super) enum Work {
     Write(Write),
     ReadPod(PodKey),
     PatchPodStatus(StatusUpdate),
+    /// First the condition is patched, then the pod is deleted.
+    Evict(Eviction),
 }
 
 /// A status patch of a pod.
@@ -46,6 +48,8 @@ pub(super) struct StatusUpdate {
 pub(super) enum Step {
     /// It is over.
     Finished(Answer),
+    /// Something is done, and the next thing is to be sent.
+    Next,
     /// It is to be tried again after a pause, because of this.
     Again { pause: Duration, text: String },
 }
@@ -67,7 +71,7 @@ impl Job {
     pub(super) const fn new(id: EffectId, work: Work) -> Self {
         let backoff = match &work {
             // As kube-scheduler does.
-            Work::PatchPodStatus(_) => {
+            Work::PatchPodStatus(_) | Work::Evict(_) => {
                 Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
             }
             Work::Bind(_) | Work::ExtenderBind { .. } | Work::Write(_) => {
@@ -83,6 +87,7 @@ impl Job {
             Work::Bind(Binding { pod, .. })
             | Work::ExtenderBind { binding: Binding { pod, .. }, .. }
             | Work::ReadPod(pod)
+            | Work::Evict(Eviction { pod, .. })
             | Work::PatchPodStatus(StatusUpdate { pod, .. }) => Object::Pod(pod.clone()),
             Work::Write(write) => Object::of_write(write),
         }
@@ -96,6 +101,7 @@ impl Job {
             Work::Write(_) => "patching",
             Work::ReadPod(_) => "reading",
             Work::PatchPodStatus(_) => "patching the status",
+            Work::Evict(_) => "evicting",
         }
     }
 
@@ -112,6 +118,11 @@ impl Job {
 
     pub(super) const fn is_status_patch(&self) -> bool {
         matches!(self.work, Work::PatchPodStatus(_))
+    }
+
+    /// Whether it has no object any more, and no sense, where the pod is gone.
+    pub(super) const fn is_about_living_pod(&self) -> bool {
+        matches!(self.work, Work::PatchPodStatus(_) | Work::Evict(_))
     }
 
     /// Takes in a later status patch of the same pod, if this is one; gives back anything else.
@@ -138,6 +149,10 @@ impl Job {
             Work::PatchPodStatus(StatusUpdate { pod, uid, observed_generation, patch }) => {
                 call::patch_status(pod, uid, *observed_generation, patch, now)
             }
+            Work::Evict(eviction) => match &eviction.condition_message {
+                Some(message) => call::patch_disruption_target(eviction, message, now),
+                None => call::delete(eviction),
+            },
         }
     }
 
@@ -154,7 +169,8 @@ impl Job {
             Work::Bind(_) => self.written(outcome, |_| None, patience, now, rng),
             Work::ExtenderBind { .. } => Step::Finished(bound_by_extender(outcome)),
             Work::Write(_) => self.written(outcome, parse, patience, now, rng),
-            Work::PatchPodStatus(_) => self.status_patched(outcome, now, rng),
+            Work::PatchPodStatus(_) => self.repeatable(outcome, now, rng),
+            Work::Evict(_) => self.evicted(outcome, now, rng),
             Work::ReadPod(_) => self.read(outcome, now, rng),
         }
     }
@@ -200,8 +216,20 @@ impl Job {
         Step::Again { pause: pause.max(self.backoff.next(now, rng)), text }
     }
 
-    /// A status patch may happen twice: it is tried again whatever came, a few times.
-    fn status_patched(&mut self, outcome: Outcome, now: Time, rng: &mut fastrand::Rng) -> Step {
+    /// A step of an eviction. The pod is named with its UID, so both steps may happen twice.
+    fn evicted(&mut self, outcome: Outcome, now: Time, rng: &mut fastrand::Rng) -> Step {
+        let step = self.repeatable(outcome, now, rng);
+        if let (Step::Finished(Answer::Ok(_)), Work::Evict(eviction)) = (&step, &mut self.work)
+            && eviction.condition_message.take().is_some()
+        {
+            self.tries = 0;
+            return Step::Next;
+        }
+        step
+    }
+
+    /// What may happen twice is tried again whatever came, a few times.
+    fn repeatable(&mut self, outcome: Outcome, now: Time, rng: &mut fastrand::Rng) -> Step {
         let (pause, text) = match outcome {
             Outcome::Done(_) => return Step::Finished(Answer::ok()),
             Outcome::Refused { status, text } if is_another_pod(status, &text) => {

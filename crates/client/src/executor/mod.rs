@@ -147,6 +147,7 @@ impl Executor {
                     self.failures.note(job.what(), object.to_string(), text);
                 }
             }
+            Step::Next => {}
             Step::Finished(answer) => {
                 let job = lane.finish();
                 self.finish(job, answer);
@@ -229,6 +230,7 @@ impl Executor {
                 Work::ExtenderBind { extender, binding }
             }
             EffectKind::Write(write) => Work::Write(write),
+            EffectKind::Evict(eviction) => Work::Evict(eviction),
             EffectKind::ReadPod { pod, uid } => {
                 let pause = self.pace.pause(&uid, now, &mut self.rng);
                 let mut job = Job::new(effect.id, Work::ReadPod(pod));
@@ -247,7 +249,7 @@ impl Executor {
     fn finish(&mut self, job: Option<Job>, answer: Answer) {
         let Some(job) = job else { return };
         self.unfinished -= 1;
-        let is_moot = job.is_status_patch() && matches!(answer, Answer::Gone(_));
+        let is_moot = job.is_about_living_pod() && matches!(answer, Answer::Gone(_));
         if let Some(text) = answer.failure().filter(|_| !is_moot) {
             self.failures.note(job.what(), job.object().to_string(), text.to_owned());
         }

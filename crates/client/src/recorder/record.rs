@@ -1,7 +1,7 @@
 //! An event as it stands in the API.
 
-use engine::{Event, EventType};
-use framework::Time;
+use engine::{Event, EventType, ObjectRef};
+use framework::{PodKey, Time, Uid};
 use serde::Serialize;
 
 use crate::request::{collection_path, push_segment};
@@ -41,7 +41,9 @@ struct Body<'a> {
     reporting_instance: &'a str,
     action: &'a str,
     reason: &'a str,
-    regarding: Regarding<'a>,
+    regarding: Reference<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    related: Option<Reference<'a>>,
     note: &'a str,
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +58,7 @@ struct Metadata<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Regarding<'a> {
+struct Reference<'a> {
     api_version: &'static str,
     kind: &'static str,
     namespace: &'a str,
@@ -74,6 +76,18 @@ struct Series {
 #[derive(Serialize)]
 struct Patch {
     series: Series,
+}
+
+impl<'a> Reference<'a> {
+    fn to_pod(pod: &'a PodKey, uid: &Uid) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: &pod.namespace,
+            name: &pod.name,
+            uid: uid.to_string(),
+        }
+    }
 }
 
 impl Record {
@@ -121,13 +135,11 @@ impl Record {
             reporting_instance: &instance[..instance.floor_char_boundary(INSTANCE_MAX)],
             action: event.action,
             reason: event.reason,
-            regarding: Regarding {
-                api_version: "v1",
-                kind: "Pod",
-                namespace: &pod.namespace,
-                name: &pod.name,
-                uid: event.uid.to_string(),
-            },
+            regarding: Reference::to_pod(pod, &event.uid),
+            related: event
+                .related
+                .as_ref()
+                .map(|ObjectRef { pod, uid }| Reference::to_pod(pod, uid)),
             note: &event.note,
             r#type: match event.event_type {
                 EventType::Normal => "Normal",

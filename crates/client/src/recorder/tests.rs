@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::EventType;
+use engine::{EventType, ObjectRef};
 use framework::PodKey;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -63,6 +63,7 @@ fn failed(pod: &str) -> Event {
     Event {
         regarding: PodKey::new("ns", pod),
         uid: UID.into(),
+        related: None,
         event_type: EventType::Warning,
         reason: "FailedScheduling",
         action: "Scheduling",
@@ -122,6 +123,17 @@ fn an_event_is_created_in_the_namespace_of_its_pod() {
         "type": "Normal",
     });
     assert_eq!(body(&request), expected);
+}
+
+#[test]
+fn an_event_may_name_a_second_pod() {
+    let mut rig = rig();
+    let related = ObjectRef { pod: PodKey::new("other", "p"), uid: "u-2".into() };
+    rig.record(Event { related: Some(related), ..failed("a") });
+    let expected = json!(
+        { "apiVersion": "v1", "kind": "Pod", "namespace": "other", "name": "p", "uid": "u-2" }
+    );
+    assert_eq!(body(&rig.request())["related"], expected);
 }
 
 #[test]

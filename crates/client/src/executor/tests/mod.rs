@@ -1,6 +1,7 @@
 //! What the executor sends, and what it makes of the replies.
 
 mod effect_ids;
+mod eviction;
 mod properties;
 
 use std::time::Duration;
