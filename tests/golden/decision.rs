@@ -1,14 +1,14 @@
 //! A decision of the engine in the shape of the recordings.
 
-use engine::Evaluation;
-use framework::{Cluster, NodeIx, Status};
+use std::sync::Arc;
+
+use engine::{Evaluation, Rescue};
+use framework::preemption::Candidate;
+use framework::{Cluster, NodeIx, Pod, Status};
 use serde_json::{Map, Value, json};
 
-use super::setting::Setting;
-
-/// Everything about the decision but what PostFilter would do, in the shape of `expected` of the
-/// scheduling areas.
-pub(crate) fn describe(evaluation: &Evaluation, cluster: &Cluster, setting: &Setting) -> Value {
+/// Everything about the decision, in the shape of `expected` of the scheduling areas.
+pub(crate) fn describe(evaluation: &Evaluation, cluster: &Cluster) -> Value {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| drop(fields.insert(key.to_owned(), value));
     set("feasible", feasible(evaluation, cluster));
@@ -39,11 +39,36 @@ pub(crate) fn describe(evaluation: &Evaluation, cluster: &Cluster, setting: &Set
     }
     if let Some(error) = fit_error {
         set("message", error.message_before_post_filter().into());
-        if !setting.has_post_filter() {
-            set("preemption", json!({"ran": false, "nominated": "", "victims": [], "message": ""}));
+        if evaluation.post_filter.is_some() {
+            set("fullMessage", error.message().into());
         }
+        set("preemption", preemption(evaluation.post_filter.as_ref(), cluster));
     }
     fields.into()
+}
+
+/// What PostFilter would do.
+fn preemption(rescue: Option<&Rescue>, cluster: &Cluster) -> Value {
+    let Some(Rescue { result, preemption, candidates }) = rescue else {
+        return json!({"ran": false, "nominated": "", "victims": [], "message": ""});
+    };
+    let victims = preemption.as_ref().map_or(&[][..], |preemption| &preemption.victims);
+    let mut told = json!({
+        "ran": true,
+        "code": result.status.code().name(),
+        "message": result.status.message(),
+        "nominated": preemption.as_ref().map_or("", |preemption| &preemption.node),
+        "victims": keys(victims),
+    });
+    for Candidate { node, victims } in candidates {
+        told["candidates"][&**cluster.node_name(*node)] =
+            json!({"victims": keys(&victims.pods), "pdbViolations": victims.pdb_violations});
+    }
+    told
+}
+
+fn keys(pods: &[Arc<Pod>]) -> Value {
+    sorted(pods.iter().map(|pod| pod.key.to_string()).collect())
 }
 
 /// A step of a sequence or history in the shape of its recording.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::Pod;
+use framework::{Code, Pod};
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
@@ -31,7 +31,7 @@ fn decide(case: &Value) -> Result<Outcome, String> {
     let mut decided = Vec::new();
     for (form, name) in FORMS {
         let evaluation = world.evaluate(&pod, form, None)?;
-        let actual = decision::describe(&evaluation, world.cluster(), &setting);
+        let actual = decision::describe(&evaluation, world.cluster());
         comparison.set_prefix(name);
         if !case["expected"].is_null() {
             compare(case, &actual, &setting, &mut comparison);
@@ -59,10 +59,13 @@ fn compare(case: &Value, actual: &Value, setting: &Setting, comparison: &mut Com
     let nominated = case["pod"]["status"]["nominatedNodeName"].as_str();
     let mut held =
         Held { expected, actual, nominated, setting, deferred: BTreeMap::new(), comparison };
-    held.deferred_to_post_filter();
+    if !expected["allocations"].is_null() {
+        held.comparison.defer(DEVICES);
+    }
     if held.pre_filter() {
         held.nodes();
         held.feasible();
+        held.preemption();
     }
 }
 
@@ -83,29 +86,15 @@ const OUTCOME: [&str; 7] =
     ["feasible", "scores", "rawScores", "best", "unschedulablePlugins", "message", "error"];
 
 impl<'a> Held<'a> {
-    /// What PostFilter does and says.
-    fn deferred_to_post_filter(&mut self) {
-        let (expected, actual) = (self.expected, self.actual);
-        match self.setting.unbuilt_post_filters().first() {
-            Some(plugin) => {
-                if !expected["preemption"].is_null() || !expected["fullMessage"].is_null() {
-                    self.comparison.defer(plugin);
-                }
-            }
-            None => self.equal("preemption", &expected["preemption"], &actual["preemption"]),
-        }
-        if !expected["allocations"].is_null() {
-            self.comparison.defer(DEVICES);
-        }
-    }
-
     /// Returns whether there are verdicts on nodes to compare.
     fn pre_filter(&mut self) -> bool {
         let (expected, actual) = (&self.expected["preFilter"], &self.actual["preFilter"]);
         match expected["plugin"].as_str() {
             Some(plugin) if is_unbuilt(plugin) => {
                 self.defer_outcome(&BTreeSet::from([plugin]));
-                self.comparison.defer_entry(&["nodes"], [plugin]);
+                for entry in ["nodes", "preemption", "fullMessage"] {
+                    self.comparison.defer_entry(&[entry], [plugin]);
+                }
                 false
             }
             _ => {
@@ -222,6 +211,29 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// What PostFilter does and says, as far as plugins that are built decide about it.
+    fn preemption(&mut self) {
+        let (expected, actual) = (&self.expected["preemption"], self.actual);
+        let unbuilt = self.setting.unbuilt_post_filter();
+        let failed = unbuilt.filter(|_| expected["code"] == Code::Error.name());
+        let plugins: BTreeSet<&str> = self.deferred.values().copied().chain(failed).collect();
+        if !plugins.is_empty() {
+            for entry in ["preemption", "fullMessage"] {
+                self.comparison.defer_entry(&[entry], plugins.iter().copied());
+            }
+            return;
+        }
+        let message = expected["message"].as_str().unwrap_or_default();
+        let (before, own) = message.split_at(message.find("preemption: ").unwrap_or(0));
+        if let Some(plugin) = unbuilt.filter(|_| !before.is_empty()) {
+            self.comparison.defer(plugin);
+        }
+        let expected = settle_tie(expected, own, &actual["preemption"]);
+        self.equal("preemption", &expected, &actual["preemption"]);
+        let full = self.expected["fullMessage"].as_str().map(|full| full.replacen(before, "", 1));
+        self.equal("fullMessage", &json!(full), &actual["fullMessage"]);
+    }
+
     fn defer_outcome(&mut self, plugins: &BTreeSet<&str>) {
         for entry in OUTCOME {
             self.comparison.defer_entry(&[entry], plugins.iter().copied());
@@ -231,6 +243,22 @@ impl<'a> Held<'a> {
     fn equal(&mut self, path: &str, expected: &Value, actual: &Value) {
         self.comparison.equal(path, expected, actual);
     }
+}
+
+/// The recording with this message and, of several nominations that are as good, the one that was
+/// made.
+fn settle_tie(recorded: &Value, message: &str, actual: &Value) -> Value {
+    let mut expected = recorded.clone();
+    let Some(fields) = expected.as_object_mut() else { return expected };
+    fields.insert("message".to_owned(), message.into());
+    let acceptable = fields.remove("acceptableNominations").unwrap_or_default();
+    let nominated = &actual["nominated"];
+    if acceptable.as_array().is_some_and(|nodes| nodes.contains(nominated)) {
+        let node = nominated.as_str().unwrap_or_default();
+        fields.insert("victims".to_owned(), recorded["candidates"][node]["victims"].clone());
+        fields.insert("nominated".to_owned(), nominated.clone());
+    }
+    expected
 }
 
 /// A verdict with its reasons in a fixed order.

@@ -56,17 +56,10 @@ impl Setting {
         place(later) > place(earlier)
     }
 
-    /// The PostFilter plugins that are not built, the one that preempts first.
-    pub(crate) fn unbuilt_post_filters(&self) -> Vec<&str> {
-        let names = self.full.post_filter.iter().map(|plugin| &*plugin.name);
-        let mut names: Vec<&str> = names.filter(|name| is_unbuilt(name)).collect();
-        names.sort_by_key(|name| *name != "DefaultPreemption");
-        names
-    }
-
-    /// Whether the profile has any PostFilter plugin.
-    pub(crate) fn has_post_filter(&self) -> bool {
-        !self.full.post_filter.is_empty()
+    /// The first PostFilter plugin that is not built.
+    pub(crate) fn unbuilt_post_filter(&self) -> Option<&str> {
+        let mut names = self.full.post_filter.iter().map(|plugin| &*plugin.name);
+        names.find(|name| is_unbuilt(name))
     }
 }
 

@@ -17,12 +17,13 @@ pub(crate) const FORMS: [(Form, &str); 2] =
     [(Form::Set, "set form"), (Form::OneNode, "one-node form")];
 
 /// The kinds beside nodes and pods that built plugins read.
-const OTHERS: [EventResource; 5] = [
+const OTHERS: [EventResource; 6] = [
     EventResource::Namespace,
     EventResource::Service,
     EventResource::ReplicationController,
     EventResource::ReplicaSet,
     EventResource::StatefulSet,
+    EventResource::PodDisruptionBudget,
 ];
 
 /// The name of a kind without its group.
@@ -136,7 +137,7 @@ impl World {
     ) -> Result<Evaluation, String> {
         let ports = &mut Ports { outside: &mut (), probe: &mut () };
         self.engine
-            .evaluate(pod, form, start, Time::ZERO, ports)
+            .evaluate(pod, form, start, after_all_starts(), ports)
             .ok_or_else(|| format!("no profile is called {:?}", pod.spec.scheduler_name))
     }
 
@@ -145,6 +146,11 @@ impl World {
         self.engine.apply(change, Time::ZERO, ports);
         self.engine.take_effects();
     }
+}
+
+/// A time after every `startTime` of the corpus: pods without one count as started now.
+const fn after_all_starts() -> Time {
+    Time::from_secs(4_000_000_000)
 }
 
 /// Decodes an object of the corpus.

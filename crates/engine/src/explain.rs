@@ -30,7 +30,7 @@ pub struct Evaluation {
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin that was not skipped, in profile order.
     pub scores: Vec<NodeScores>,
-    /// Why the pod fits nowhere, before PostFilter.
+    /// Why the pod fits nowhere.
     pub fit_error: Option<FitError>,
     /// What PostFilter would do about it.
     pub post_filter: Option<Rescue>,
@@ -112,11 +112,11 @@ impl Engine {
                 evaluation.error = Some(Status::unresolvable(crate::cycle::NO_NODES));
             }
             Err(ScheduleError::Error(status)) => evaluation.error = Some(status),
-            Err(ScheduleError::Fit(fit)) => {
+            Err(ScheduleError::Fit(mut fit)) => {
                 evaluation.verdicts = fit.diagnosis.verdicts.clone();
                 evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
                 evaluation.post_filter =
-                    self.explain_post_filter(&fit, pod, &profile, &mut state, now, ports);
+                    self.explain_post_filter(&mut fit, pod, &profile, &mut state, now, ports);
                 evaluation.fit_error = Some(*fit);
             }
         }
@@ -127,7 +127,7 @@ impl Engine {
     /// Asks the PostFilter plugins, if there are any, without doing what they ask for.
     fn explain_post_filter(
         &mut self,
-        fit: &FitError,
+        fit: &mut FitError,
         pod: &Pod,
         profile: &Profile,
         state: &mut CycleState,
@@ -138,9 +138,9 @@ impl Engine {
             return None;
         }
         let (commands, rng) = (std::mem::take(&mut self.commands), self.rng.clone());
-        let result =
-            self.run_post_filter(&fit.diagnosis.verdicts, pod, profile, state, now, ports);
+        let result = self.run_post_filter(&fit.diagnosis.verdicts, pod, profile, state, now, ports);
         self.rng = rng;
+        fit.diagnosis.post_filter_message = result.status.message();
         let asked = std::mem::replace(&mut self.commands, commands);
         let preemption = asked.into_iter().find_map(|command| match command {
             Command::Preempt(preemption) => Some(preemption),
