@@ -31,6 +31,9 @@ pub(super) fn pod() -> Vec<f64> {
 /// Attempts a pod needed.
 pub(super) const POD_ATTEMPTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0];
 
+/// Pods evicted at a time.
+pub(super) const VICTIMS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+
 /// Requests to the API server, in seconds.
 pub(super) const REQUEST: &[f64] =
     &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];

@@ -162,6 +162,7 @@ impl Probe for EngineProbe {
                 let wait = family.permit_wait.with_label_values(&[code.name()]);
                 wait.observe(waited.as_secs_f64());
             }
+            Count::Victims(number) => family.preemption_victims.observe(number as f64),
             Count::Panic { plugin } => plugins.panics.with_label_values(&[plugin]).inc(),
         }
     }

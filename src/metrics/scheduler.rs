@@ -1,6 +1,6 @@
 //! The `scheduler_` metrics of kube-scheduler that have a meaning here.
 //!
-//! Not exported, because what they measure does not exist: preemption, volume binding and batching.
+//! Not exported, because what they measure does not exist: volume binding and batching.
 
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ pub(super) struct Attempts {
     pub(super) after_flush: IntCounter,
     pub(super) permit_wait: HistogramVec,
     pub(super) event_handling: HistogramVec,
+    pub(super) preemption_victims: Histogram,
 }
 
 impl Attempts {
@@ -78,6 +79,12 @@ impl Attempts {
                 "Time to take in one change of the cluster.",
                 &["event"],
                 buckets::extension_point(),
+            ),
+            preemption_victims: table.histogram(
+                Stable,
+                "scheduler_preemption_victims",
+                "Pods evicted at a time to make room for another.",
+                buckets::VICTIMS,
             ),
         }
     }

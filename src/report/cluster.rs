@@ -93,7 +93,7 @@ fn left(pods: &[LeftPod], detail: Detail) -> Table {
     let mut table = Table::new(columns);
     for pod in pods {
         let tone = match pod.state {
-            LeftState::Gated | LeftState::Terminating => Tone::Odd,
+            LeftState::Gated | LeftState::Terminating | LeftState::Evicted => Tone::Odd,
             LeftState::Unschedulable | LeftState::Failed | LeftState::Untried => Tone::Bad,
         };
         let state = Cell::toned(pod.state.name(), tone);

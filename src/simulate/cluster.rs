@@ -12,7 +12,7 @@ use crate::config::BuildError;
 use crate::wire::{self, Input, PodObject};
 
 /// Kinds that a plugin reads, as far as it is not built yet.
-const READ_BY: [(&str, &[&str]); 4] = [
+const READ_BY: [(&str, &[&str]); 3] = [
     (
         "VolumeBinding",
         &[
@@ -29,7 +29,6 @@ const READ_BY: [(&str, &[&str]); 4] = [
         "DynamicResources",
         &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
     ),
-    ("DefaultPreemption", &["PodDisruptionBudget"]),
 ];
 
 /// What is asked of a simulation.
@@ -146,6 +145,8 @@ pub enum LeftState {
     Failed,
     /// It is being deleted.
     Terminating,
+    /// It was placed, and evicted to make room for another.
+    Evicted,
     /// The run ended before it was tried.
     Untried,
 }
@@ -158,6 +159,7 @@ impl LeftState {
             Self::Gated => "gated",
             Self::Failed => "failed",
             Self::Terminating => "terminating",
+            Self::Evicted => "evicted",
             Self::Untried => "untried",
         }
     }
@@ -286,6 +288,9 @@ fn left_pod(world: &World, pod: &Pod) -> Option<LeftPod> {
         (State::Unschedulable(reason), None) => (LeftState::Unschedulable, reason.clone()),
         (State::Failed(reason), None) => (LeftState::Failed, reason.clone()),
         (State::Terminating, None) => (LeftState::Terminating, "is being deleted".to_owned()),
+        (State::Evicted, None) => {
+            (LeftState::Evicted, "was evicted to make room for a pod of higher priority".to_owned())
+        }
         (State::New, None) => (LeftState::Untried, "was not tried".to_owned()),
     };
     Some(LeftPod {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::ports::Ports;
 use engine::queue::Place;
-use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Outcome};
+use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Eviction, Outcome};
 use framework::{Answer, Binding, Node, Pod, PodKey, Time};
 
 use super::Settings;
@@ -45,6 +45,8 @@ pub enum State {
     Failed(String),
     /// It is being deleted and not tried any more.
     Terminating,
+    /// It ran, and was evicted to make room for another.
+    Evicted,
     /// It runs.
     Placed {
         /// Where.
@@ -254,6 +256,7 @@ impl World {
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
             EffectKind::Bind(binding) => self.bind(id, &binding),
+            EffectKind::Evict(eviction) => self.evict(id, eviction),
             // What a plugin writes before the bind is taken as written.
             EffectKind::Write(_) => self.answer(id, &Answer::ok()),
             EffectKind::ExtenderBind { .. } | EffectKind::ReadPod { .. } => {
@@ -272,6 +275,15 @@ impl World {
         }
         self.placed.push(binding.pod.clone());
         self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports!(self));
+    }
+
+    /// The victim is gone at once.
+    fn evict(&mut self, id: EffectId, Eviction { pod, uid, .. }: Eviction) {
+        self.answer(id, &Answer::ok());
+        if let Some(fate) = self.fates.get_mut(&pod) {
+            fate.state = State::Evicted;
+        }
+        self.engine.apply(Change::PodDeleted { key: pod, uid }, self.now, ports!(self));
     }
 
     fn answer(&mut self, id: EffectId, answer: &Answer) {

@@ -60,11 +60,18 @@ impl BuiltIn {
     }
 }
 
-static BUILT_IN: [BuiltIn; 18] = {
+static BUILT_IN: [BuiltIn; 19] = {
     use EventResource as R;
     const LABELS: &[[&str; 2]] = &[["metadata", "name"], ["metadata", "labels"]];
     const SELECTOR: &[[&str; 2]] =
         &[["metadata", "name"], ["metadata", "namespace"], ["spec", "selector"]];
+    const BUDGET: &[[&str; 2]] = &[
+        ["metadata", "name"],
+        ["metadata", "namespace"],
+        ["spec", "selector"],
+        ["status", "disruptionsAllowed"],
+        ["status", "disruptedPods"],
+    ];
     let (namespaced, cluster_wide) = (BuiltIn::namespaced, BuiltIn::cluster_wide);
     [
         cluster_wide(R::Node, "nodes.v1"),
@@ -74,6 +81,7 @@ static BUILT_IN: [BuiltIn; 18] = {
         namespaced(R::ReplicationController, "replicationcontrollers.v1").keeping(SELECTOR),
         namespaced(R::ReplicaSet, "replicasets.v1.apps").keeping(SELECTOR),
         namespaced(R::StatefulSet, "statefulsets.v1.apps").keeping(SELECTOR),
+        namespaced(R::PodDisruptionBudget, "poddisruptionbudgets.v1.policy").keeping(BUDGET),
         cluster_wide(R::PersistentVolume, "persistentvolumes.v1"),
         namespaced(R::PersistentVolumeClaim, "persistentvolumeclaims.v1"),
         cluster_wide(R::CsiNode, "csinodes.v1.storage.k8s.io"),
@@ -179,16 +187,19 @@ mod tests {
     /// NodeResourcesFit hears of them, because they may stand for extended resources.
     const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
+    /// DefaultPreemption heeds them.
+    const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
+
     #[test]
     fn nodes_and_pods_are_watched_and_what_the_default_plugins_need() {
-        let expected = [&ALWAYS[..], &RELATED, &[DEVICE_CLASSES]].concat();
+        let expected = [&ALWAYS[..], &RELATED, &[BUDGETS, DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with("{}", None)), expected);
     }
 
     #[test]
     fn what_only_plugins_need_that_are_off_is_not_watched() {
         let off = "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: InterPodAffinity}]}}";
-        let expected = [&ALWAYS[..], &[DEVICE_CLASSES]].concat();
+        let expected = [&ALWAYS[..], &[BUDGETS, DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with(off, None)), expected);
     }
 
@@ -205,6 +216,7 @@ mod tests {
                   {name: InterPodAffinity}]}}";
         let asked_for = [
             "/api/v1/services",
+            BUDGETS,
             "/apis/resource.k8s.io/v1/resourceclaims",
             DEVICE_CLASSES,
             "/apis/example.com/v1/quotas",

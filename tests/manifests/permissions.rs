@@ -9,11 +9,12 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use super::{DEFAULT, EVERYTHING, RENDERED, find};
 
 /// Group, resource and verb of everything the default plugins need.
-const NEEDED: [(&str, &str, &str); 21] = [
+const NEEDED: [(&str, &str, &str); 24] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
     ("", "nodes", "list"),
     ("", "nodes", "watch"),
+    ("", "pods", "delete"),
     ("", "pods", "get"),
     ("", "pods", "list"),
     ("", "pods", "watch"),
@@ -27,6 +28,8 @@ const NEEDED: [(&str, &str, &str); 21] = [
     ("apps", "replicasets", "watch"),
     ("apps", "statefulsets", "list"),
     ("apps", "statefulsets", "watch"),
+    ("policy", "poddisruptionbudgets", "list"),
+    ("policy", "poddisruptionbudgets", "watch"),
     ("resource.k8s.io", "deviceclasses", "list"),
     ("resource.k8s.io", "deviceclasses", "watch"),
     ("events.k8s.io", "events", "create"),
