@@ -69,6 +69,7 @@ static BUILT_IN: [BuiltIn; 19] = {
         ["metadata", "name"],
         ["metadata", "namespace"],
         ["spec", "selector"],
+        ["status", "currentHealthy"],
         ["status", "disruptionsAllowed"],
         ["status", "disruptedPods"],
     ];

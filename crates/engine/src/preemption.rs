@@ -60,6 +60,7 @@ impl Engine {
         let Some(preemptor) = preemptor.filter(|pod| pod.uid == preemption.uid) else { return };
         preemption.victims.retain(|victim| self.may_be_evicted(victim));
         ports.probe.count(Count::Victims(preemption.victims.len()));
+        preemption.victims.iter().for_each(|victim| self.cache.begin_eviction(victim));
         let Some(last) = preemption.victims.pop() else { return };
         self.clear_lower_nominations(&preemption.node, &preemptor);
         self.cache.begin_preemption(&preemptor.uid);
@@ -99,6 +100,7 @@ impl Engine {
     /// Evicts a victim: in memory if it is not bound yet, else by an effect.
     fn evict(&mut self, step: &mut UnderWay, victim: Arc<Pod>, now: Time, ports: &mut Ports<'_>) {
         if self.turn_back(&victim.uid, &step.plugin, now, ports) {
+            self.cache.cancel_eviction(&victim);
             return self.tell_preempted(step, &victim, " (in kube-scheduler memory).");
         }
         let scheduler = &step.preemptor.spec.scheduler_name;
@@ -144,6 +146,9 @@ impl Engine {
             self.preemptions.under_way.insert(step.number, step);
             return;
         }
+        if let Some(spared) = &step.kept {
+            self.cache.cancel_eviction(spared);
+        }
         self.let_go(&mut step);
         if step.failed {
             self.queue.retry_after_error(&step.preemptor, &mut cx!(self, now, ports.probe));
@@ -186,7 +191,10 @@ impl Engine {
             match answer {
                 Answer::Ok(_) => self.tell_preempted(&step, &victim, ""),
                 Answer::Gone(_) => {}
-                _ => step.failed = true,
+                _ => {
+                    step.failed = true;
+                    self.cache.cancel_eviction(&victim);
+                }
             }
         }
         self.go_on(step, now, ports);

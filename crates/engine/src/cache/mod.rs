@@ -163,7 +163,29 @@ impl Cache {
         name: &str,
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
-        self.cluster.set_object(kind, namespace, name, object)
+        let before = self.cluster.set_object(kind, namespace, name, object);
+        if *kind == EventResource::PodDisruptionBudget {
+            self.settle_evictions(namespace, name);
+        }
+        before
+    }
+
+    /// What has changed about a PodDisruptionBudget may be that it counts evicted pods that end.
+    fn settle_evictions(&mut self, namespace: &str, name: &str) {
+        let runs = |uid: &Uid| self.placed(uid).is_some_and(|placed| !placed.pod.terminating);
+        let evicting = self.cluster.evicting(namespace, name);
+        let ended: Vec<Uid> = evicting.filter(|uid| !runs(uid)).cloned().collect();
+        self.cluster.settle_evictions(namespace, name, &ended);
+    }
+
+    /// Notes that the scheduler evicts `pod`: PodDisruptionBudgets count that from now on.
+    pub fn begin_eviction(&mut self, pod: &Pod) {
+        self.cluster.begin_eviction(pod);
+    }
+
+    /// Notes that the scheduler does not evict `pod` after all.
+    pub fn cancel_eviction(&mut self, pod: &Pod) {
+        self.cluster.cancel_eviction(pod);
     }
 
     /// Notes that the evictions of victims of this pod begin.

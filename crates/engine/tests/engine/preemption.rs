@@ -266,6 +266,47 @@ fn two_preemptors_never_count_the_same_room() {
     assert_eq!((world.place("p"), world.place("q")), ("placed", "placed"));
 }
 
+/// Two nodes with a pod each of the same application, whose budget allows to evict one; and one node
+/// with a pod of higher priority.
+fn world_with_budget() -> World {
+    let mut world = setup([]).build();
+    for (node, name, priority) in [("a", "web1", 1), ("b", "web2", 1), ("c", "db", 50)] {
+        world.node(small(node));
+        let app = name.trim_end_matches(char::is_numeric);
+        world.pod(pod(name).cpu("4").label("app", app).priority(priority).on(node));
+    }
+    world.budget(1);
+    world
+}
+
+#[test]
+fn evictions_count_against_budgets_before_their_status_shows_it() {
+    let mut world = world_with_budget();
+    world.schedule(pod("p").cpu("4").priority(100));
+    world.schedule(pod("q").cpu("4").priority(100));
+    assert_eq!(world.open_evictions(), ["web1", "db"], "no budget is violated twice");
+}
+
+#[test]
+fn a_budget_that_shows_an_eviction_counts_it_once() {
+    let mut world = world_with_budget();
+    world.schedule(pod("p").cpu("4").priority(100));
+    world.terminate("web1");
+    world.budget(1);
+    world.schedule(pod("q").cpu("4").priority(100));
+    assert_eq!(world.open_evictions(), ["web1", "web2"], "one more may go");
+}
+
+#[test]
+fn an_eviction_that_fails_gives_the_budget_back() {
+    let mut world = world_with_budget();
+    world.schedule(pod("p").cpu("4").priority(100));
+    let (effect, _) = world.take_eviction("web1");
+    world.answer(effect, &Answer::Forbidden("no".to_owned()));
+    world.schedule(pod("q").cpu("4").priority(101));
+    assert_eq!(world.open_evictions(), ["web1"]);
+}
+
 #[test]
 fn a_victim_that_waits_in_permit_is_turned_back_in_memory() {
     let wait = fake("Wait").permit(|pod, _| match pod.labels.get("waits") {

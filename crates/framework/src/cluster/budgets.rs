@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::selector_index::SelectorIndex;
-use crate::{LabelSelector, Pod, api};
+use crate::{LabelSelector, Pod, Uid, api};
 
 /// The budgets that can mean a pod at all.
 #[derive(Debug, Clone, Default)]
@@ -25,10 +25,12 @@ pub struct BudgetKey(Arc<(Arc<str>, Arc<str>)>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisruptionBudget {
     selector: LabelSelector,
-    /// How many of its pods may be evicted now.
-    pub disruptions_allowed: i32,
+    /// How many of its pods may be evicted, as its status says.
+    disruptions_allowed: i32,
     /// Names of pods whose eviction is counted already.
     disrupted_pods: BTreeSet<Arc<str>>,
+    /// Pods the scheduler evicts, as far as the status may not count them yet.
+    evicting: BTreeSet<Uid>,
 }
 
 #[derive(Deserialize)]
@@ -47,10 +49,12 @@ impl DisruptionBudgets {
     pub(super) fn set(&mut self, namespace: &str, name: &str, object: Option<&Value>) {
         let key = BudgetKey(Arc::new((namespace.into(), name.into())));
         let within = std::slice::from_ref(&key.0.0);
-        if let Some(old) = self.budgets.remove(&key) {
+        let old = self.budgets.remove(&key);
+        if let Some(old) = &old {
             self.by_selector.remove(Some(within), &old.selector, key.clone());
         }
-        if let Some(budget) = object.and_then(DisruptionBudget::of) {
+        if let Some(mut budget) = object.and_then(DisruptionBudget::of) {
+            budget.evicting = old.map(|old| old.evicting).unwrap_or_default();
             self.by_selector.insert(Some(within), &budget.selector, key.clone());
             self.budgets.insert(key, budget);
         }
@@ -69,13 +73,22 @@ impl DisruptionBudget {
             selector,
             disruptions_allowed: state.disruptions_allowed,
             disrupted_pods: state.disrupted_pods.unwrap_or_default().into_keys().collect(),
+            evicting: BTreeSet::new(),
         })
     }
 
-    /// Whether evicting `pod`, which is of the namespace of the budget, would use it up. What the
-    /// Eviction API has counted already does not.
+    /// How many of its pods may be evicted beside those that are being evicted.
+    pub fn disruptions_left(&self) -> i64 {
+        let evicting = i64::try_from(self.evicting.len()).unwrap_or(i64::MAX);
+        i64::from(self.disruptions_allowed).saturating_sub(evicting)
+    }
+
+    /// Whether evicting `pod`, which is of the namespace of the budget, would use it up. An eviction
+    /// that is counted already does not.
     fn pays_for(&self, pod: &Pod) -> bool {
-        self.selector.matches(&pod.labels) && !self.disrupted_pods.contains(&pod.key.name)
+        self.selector.matches(&pod.labels)
+            && !self.disrupted_pods.contains(&pod.key.name)
+            && !self.evicting.contains(&pod.uid)
     }
 }
 
@@ -99,6 +112,44 @@ impl Cluster {
     }
 }
 
+/// For the engine: its own evictions count before the status of a budget shows them.
+impl Cluster {
+    /// Notes that the scheduler evicts `pod`.
+    pub fn begin_eviction(&mut self, pod: &Pod) {
+        let keys: Vec<_> =
+            self.disruption_budgets_of(pod).into_iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(budget) = self.disruption_budgets.budgets.get_mut(&key) {
+                budget.evicting.insert(pod.uid.clone());
+            }
+        }
+    }
+
+    /// Notes that the scheduler does not evict `pod` after all.
+    pub fn cancel_eviction(&mut self, pod: &Pod) {
+        let all = &mut self.disruption_budgets;
+        for key in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
+            if let Some(budget) = all.budgets.get_mut(&key) {
+                budget.evicting.remove(&pod.uid);
+            }
+        }
+    }
+
+    /// Pods the scheduler evicts, as far as the status of this budget may not count them yet.
+    pub fn evicting(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Uid> {
+        let key = BudgetKey(Arc::new((namespace.into(), name.into())));
+        self.disruption_budgets.budgets.get(&key).into_iter().flat_map(|budget| &budget.evicting)
+    }
+
+    /// Notes that the status of this budget counts the evictions of `pods`.
+    pub fn settle_evictions(&mut self, namespace: &str, name: &str, pods: &[Uid]) {
+        let key = BudgetKey(Arc::new((namespace.into(), name.into())));
+        if let Some(budget) = self.disruption_budgets.budgets.get_mut(&key) {
+            budget.evicting.retain(|uid| !pods.contains(uid));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -107,12 +158,12 @@ mod tests {
     use crate::EventResource;
     use crate::testing::pod;
 
-    fn allowed(object: Value, pod: &Pod) -> Vec<i32> {
+    fn left(object: Value, pod: &Pod) -> Vec<i64> {
         let mut cluster = Cluster::default();
         let kind = EventResource::PodDisruptionBudget;
         cluster.set_object(&kind, "default", "b", Some(Arc::new(object)));
         let budgets = cluster.disruption_budgets_of(pod);
-        budgets.iter().map(|(_, budget)| budget.disruptions_allowed).collect()
+        budgets.iter().map(|(_, budget)| budget.disruptions_left()).collect()
     }
 
     #[test]
@@ -139,7 +190,7 @@ mod tests {
             (json!({}), web(), vec![]),
         ];
         for (object, pod, expected) in rows {
-            assert_eq!(allowed(object.clone(), &pod.build()), expected, "{object}");
+            assert_eq!(left(object.clone(), &pod.build()), expected, "{object}");
         }
     }
 
@@ -159,5 +210,32 @@ mod tests {
         assert_eq!((count(&cluster, "web"), count(&cluster, "db")), (0, 1));
         cluster.set_object(&kind, "default", "b", None);
         assert_eq!(count(&cluster, "db"), 0);
+    }
+
+    #[test]
+    fn an_eviction_counts_once_until_the_status_shows_it() {
+        let mut cluster = Cluster::default();
+        let kind = EventResource::PodDisruptionBudget;
+        let budget = |allowed: i32| {
+            let selector = json!({ "matchLabels": { "app": "web" } });
+            let status = json!({ "disruptionsAllowed": allowed });
+            Some(Arc::new(json!({ "spec": { "selector": selector }, "status": status })))
+        };
+        let [a, b, other] = ["a", "b", "other"].map(|name| pod(name).label("app", "web").build());
+        let left = |cluster: &Cluster, pod: &Pod| {
+            cluster.disruption_budgets_of(pod).first().map(|(_, budget)| budget.disruptions_left())
+        };
+        cluster.set_object(&kind, "default", "b", budget(3));
+        for evicted in [&a, &b, &a] {
+            cluster.begin_eviction(evicted);
+        }
+        assert_eq!(left(&cluster, &other), Some(1));
+        assert_eq!(left(&cluster, &a), None, "it is counted already");
+        cluster.set_object(&kind, "default", "b", budget(2));
+        cluster.settle_evictions("default", "b", std::slice::from_ref(&a.uid));
+        assert_eq!(cluster.evicting("default", "b").collect::<Vec<_>>(), [&b.uid]);
+        assert_eq!(left(&cluster, &other), Some(1), "the status counts the one that went");
+        cluster.cancel_eviction(&b);
+        assert_eq!(left(&cluster, &other), Some(2));
     }
 }

@@ -66,7 +66,7 @@ fn split_by_budgets<'a>(
     pods.iter().partition(|(_, pod)| {
         let mut violates = false;
         for (key, budget) in cluster.disruption_budgets_of(pod) {
-            let left = left.entry(key).or_insert_with(|| budget.disruptions_allowed.into());
+            let left = left.entry(key).or_insert_with(|| budget.disruptions_left());
             *left -= 1;
             violates |= *left < 0;
         }

@@ -212,6 +212,22 @@ impl World {
         self.update(name, |pod| pod.metadata.deletion_timestamp = now);
     }
 
+    /// The budget of the pods labelled `app: web` allows so many evictions.
+    pub(crate) fn budget(&mut self, disruptions_allowed: i32) {
+        self.version += 1;
+        let budget = serde_json::json!({
+            "metadata": { "resourceVersion": self.version.to_string() },
+            "spec": { "selector": { "matchLabels": { "app": "web" } } },
+            "status": { "disruptionsAllowed": disruptions_allowed },
+        });
+        self.apply(Change::Object {
+            kind: EventResource::PodDisruptionBudget,
+            namespace: "default".into(),
+            name: "web".into(),
+            object: Some(std::sync::Arc::new(budget)),
+        });
+    }
+
     /// The pod is gone, and the watch shows it.
     pub(crate) fn delete(&mut self, name: &str) {
         let pod = self.server.remove(&key(name)).expect("the pod exists");
