@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::cycle::Form;
 use engine::queue::Place;
-use engine::{Attempt, Change, Effect, EffectKind, Outcome, TieBreak};
+use engine::{Attempt, Change, Effect, EffectKind, Eviction, Outcome, TieBreak};
 use framework::testing::{node, pod};
 use framework::{
     Answer, NominatedPods, NominatingInfo, PermitVerdict, Pod, PodKey, PostFilterResult,
@@ -152,6 +152,8 @@ struct Sim {
     shown: BTreeMap<Uid, Shown>,
     /// The pods that a Bind of ours has bound.
     bound: BTreeSet<Uid>,
+    /// Evicted pods that take their time to end.
+    dying: BTreeSet<PodKey>,
     /// Opens Permit and PreBind for good.
     open: Arc<AtomicBool>,
     /// Somebody has been nominated.
@@ -159,7 +161,7 @@ struct Sim {
     created: u32,
 }
 
-fn plugins(open: &Arc<AtomicBool>) -> Vec<Fake> {
+fn plugins(open: &Arc<AtomicBool>, preempts: bool) -> Vec<Fake> {
     let [permit_open, bind_open] = [open.clone(), open.clone()];
     let is = |pod: &Pod, kind: &str| pod.labels.get("kind") == Some(kind);
     let changes = pod_event(framework::ActionType::ALL);
@@ -203,13 +205,17 @@ fn plugins(open: &Arc<AtomicBool>) -> Vec<Fake> {
         nominating: NominatingInfo::Noop,
     });
     let spread = fake("Spread").score(|_, node| Ok(100 - node.pod_count().min(100)));
-    vec![gates(), cordon, fit(), picky, keep, spread, slow]
+    let keep = (!preempts).then_some(keep);
+    [gates(), cordon, fit(), picky, spread, slow].into_iter().chain(keep).collect()
 }
 
 impl Sim {
-    fn new(seed: u64, form: Form) -> Self {
+    fn new(seed: u64, form: Form, preempts: bool) -> Self {
         let open = Arc::new(AtomicBool::new(false));
-        let mut setup = Setup::new(plugins(&open));
+        let mut setup = Setup::new(plugins(&open, preempts));
+        if preempts {
+            setup = setup.plugin(preempting());
+        }
         (setup.seed, setup.tie_break, setup.form) = (seed, TieBreak::Random, form);
         let mut world = setup.build();
         world.node(node("n0").allocatable("cpu", "6"));
@@ -219,6 +225,7 @@ impl Sim {
             watch: BTreeMap::new(),
             shown: BTreeMap::new(),
             bound: BTreeSet::new(),
+            dying: BTreeSet::new(),
             open,
             nominated: false,
             created: 0,
@@ -408,6 +415,7 @@ impl Sim {
                 answer
             }
             EffectKind::ReadPod { pod, .. } => self.world.read_on_server(pod),
+            EffectKind::Evict(eviction) => self.evict(eviction),
             _ => Answer::ok(),
         });
         let lost = || Answer::Unknown("the connection broke".to_owned());
@@ -420,6 +428,30 @@ impl Sim {
         self.world.answer(id, &answer);
     }
 
+    /// A victim ends at once, or is asked to.
+    fn evict(&mut self, eviction: &Eviction) -> Answer {
+        let answer = self.world.evict_on_server(eviction);
+        if answer == Answer::ok() {
+            let mut pod = self.world.server[&eviction.pod].clone();
+            if self.created % 2 == 0 {
+                self.delete(eviction.pod.clone(), &pod);
+            } else {
+                pod.metadata.deletion_timestamp = Some("2025-06-01T12:00:00Z".to_owned());
+                self.store(pod);
+                self.dying.insert(eviction.pod.clone());
+            }
+        }
+        answer
+    }
+
+    /// An evicted pod has ended, unless it is gone already.
+    fn bury(&mut self, key: PodKey) {
+        let pod = self.world.server.get(&key).cloned();
+        if let Some(pod) = pod.filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+            self.delete(key, &pod);
+        }
+    }
+
     /// Everything is shown, answered and tried until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..10_000 {
@@ -429,6 +461,8 @@ impl Sim {
                 self.show(&key, false);
             } else if !self.world.open.is_empty() {
                 self.answer(0, End::Done);
+            } else if let Some(key) = self.dying.pop_first() {
+                self.bury(key);
             } else if self.world.engine.queue().has_ready() {
                 self.attempt();
             } else {
@@ -593,6 +627,9 @@ impl Sim {
         });
         let restless: Vec<_> = restless.map(|(place, queued)| (place, &queued.pod.key)).collect();
         assert_eq!(restless, [], "nothing is left to retry");
+        let cluster = self.world.engine.cache().cluster();
+        let held_back = self.world.engine.pending().filter(|pod| cluster.is_preempting(&pod.uid));
+        assert_eq!(held_back.count(), 0, "a preemptor is stranded");
         assert!(self.world.probe.open().is_empty());
     }
 }
@@ -604,9 +641,11 @@ proptest! {
     fn nothing_is_lost_or_given_away_twice(
         seed in any::<u64>(),
         one_node in any::<bool>(),
+        preempts in any::<bool>(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut sim = Sim::new(seed, if one_node { Form::OneNode } else { Form::Set });
+        let form = if one_node { Form::OneNode } else { Form::Set };
+        let mut sim = Sim::new(seed, form, preempts);
         for step in &steps {
             sim.step(step);
             sim.check();
@@ -617,7 +656,7 @@ proptest! {
 
 #[test]
 fn a_quiet_world_stays_quiet() {
-    let mut sim = Sim::new(1, Form::Set);
+    let mut sim = Sim::new(1, Form::Set, false);
     sim.world.pod(pod("p").cpu("99"));
     sim.world.run_for(2);
     let before = sim.world.history.len();

@@ -2,10 +2,12 @@
 
 mod fake;
 mod ports;
+mod preempting;
 mod world;
 
 pub(crate) use fake::{Fake, Log, fake, fit, gates, held};
 pub(crate) use ports::{Extenders, Recorder};
+pub(crate) use preempting::preempting;
 pub(crate) use world::{Setup, World, key, world};
 
 use framework::{ActionType, ClusterEvent, EventResource, Status};
