@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use engine::ports::{Count, Probe, Span};
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName};
+use plugins::default_preemption;
 use prometheus::{Histogram, IntCounter};
 
 use super::Metrics;
@@ -133,6 +134,9 @@ impl Probe for EngineProbe {
     fn stop(&mut self, span: Span<'_>, code: Code) {
         if let Span::Plugin(point, plugin) = span {
             self.profiles[self.current].evaluated(point, plugin, code, &self.metrics.plugins);
+            if point == ExtensionPoint::PostFilter && **plugin == *default_preemption::NAME {
+                self.metrics.attempts.preemption_attempts.inc();
+            }
         }
         if let Some(started) = self.open.pop().flatten() {
             self.timed(span, code, started.elapsed());
@@ -398,6 +402,14 @@ mod tests {
         probe.count(Count::Attempt { result: "error", profile: "a" });
         probe.count(Count::PermitWait { code: Code::Unschedulable, waited: SECOND });
         probe.count(Count::Panic { plugin: &plugin });
+        probe.count(Count::Victims(3));
+        probe.enter("a");
+        for name in ["DefaultPreemption", "Other"] {
+            let name: PluginName = name.into();
+            let span = Span::Plugin(ExtensionPoint::PostFilter, &name);
+            probe.start(span);
+            probe.stop(span, Code::Unschedulable);
+        }
         let incoming = "queue_incoming_pods_total";
         expect(
             &metrics,
@@ -405,6 +417,8 @@ mod tests {
                 (incoming, "event=BackoffComplete queue=active", 2),
                 (incoming, "event=BackoffComplete queue=backoff", 1),
                 ("schedule_attempts_total", "profile=a result=error", 1),
+                ("preemption_attempts_total", "", 1),
+                ("preemption_victims_sum", "", 3),
                 ("permit_wait_duration_seconds_sum", "result=Unschedulable", 1),
             ],
         );

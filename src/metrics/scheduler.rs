@@ -21,6 +21,7 @@ pub(super) struct Attempts {
     pub(super) after_flush: IntCounter,
     pub(super) permit_wait: HistogramVec,
     pub(super) event_handling: HistogramVec,
+    pub(super) preemption_attempts: IntCounter,
     pub(super) preemption_victims: Histogram,
 }
 
@@ -79,6 +80,11 @@ impl Attempts {
                 "Time to take in one change of the cluster.",
                 &["event"],
                 buckets::extension_point(),
+            ),
+            preemption_attempts: table.counter(
+                Stable,
+                "scheduler_preemption_attempts_total",
+                "Attempts to make room for a pod by evicting others, useful or not.",
             ),
             preemption_victims: table.histogram(
                 Stable,

@@ -157,7 +157,8 @@ pub enum Count<'a> {
         /// For how long.
         waited: Duration,
     },
-    /// Pods are evicted to make room for another (`preemption_victims`).
+    /// So many pods have to make room for another (`preemption_victims`), those that are ending already
+    /// among them.
     Victims(usize),
     /// A plugin panicked; the attempt failed, the engine lives.
     Panic {

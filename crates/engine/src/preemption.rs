@@ -58,10 +58,11 @@ impl Engine {
     pub(crate) fn preempt(&mut self, mut preemption: Preemption, now: Time, ports: &mut Ports<'_>) {
         let preemptor = self.pending.get(&preemption.preemptor).cloned();
         let Some(preemptor) = preemptor.filter(|pod| pod.uid == preemption.uid) else { return };
+        let count = Count::Victims(preemption.victims.len());
         preemption.victims.retain(|victim| self.may_be_evicted(victim));
-        ports.probe.count(Count::Victims(preemption.victims.len()));
         preemption.victims.iter().for_each(|victim| self.cache.begin_eviction(victim));
         let Some(last) = preemption.victims.pop() else { return };
+        ports.probe.count(count);
         self.clear_lower_nominations(&preemption.node, &preemptor);
         self.cache.begin_preemption(&preemptor.uid);
         self.preemptions.begun += 1;
@@ -135,6 +136,7 @@ impl Engine {
         if step.evicting.is_empty()
             && may_go_on
             && let Some(last) = step.kept.take()
+            && self.may_be_evicted(&last)
         {
             if self.cache.is_assumed(&last.uid) {
                 // Turned back in memory it wakes the preemptor at once.

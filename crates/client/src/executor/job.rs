@@ -276,11 +276,12 @@ fn bound_by_extender(outcome: Outcome) -> Answer {
 }
 
 /// Whether the pod is not there, or another has its name: a UID in a patch is a precondition, which
-/// the server calls a conflict or an invalid change of the UID.
+/// the server calls a conflict (of a patch in other words than of a deletion) or an invalid change of
+/// the UID.
 fn is_another_pod(status: u16, text: &str) -> bool {
     match status {
         404 => true,
-        409 => text.contains("UID in precondition"),
+        409 => text.contains("UID in precondition") || text.contains("UID in the precondition"),
         422 => text.contains("metadata.uid"),
         _ => false,
     }

@@ -57,6 +57,7 @@ fn a_pod_that_is_gone_or_replaced_needs_no_eviction_and_no_line_in_the_log() {
         [
             refused(404, "pods \"v\" not found"),
             refused(409, "Precondition failed: UID in precondition: a, UID in object meta: b"),
+            refused(409, "the UID in the precondition (a) does not match the UID in record (b)"),
         ]
     };
     for reply in replies() {
