@@ -96,6 +96,12 @@ pub trait Filter: Send + Sync {
         failed
     }
 
+    /// Whether the verdict on a node may change when pods come to it or leave it. Where it cannot, a
+    /// dry run asks once per node.
+    fn depends_on_pods(&self) -> bool {
+        true
+    }
+
     /// The status of every rejection, where there is only one: then nobody asks node by node.
     fn only_rejection(&self) -> Option<Status> {
         None

@@ -85,6 +85,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn filters_that_read_the_node_alone_say_so() {
+        let make = |entry: &Entry| make(entry, &PluginArgs::default()).unwrap();
+        let filters = catalogue::ALL.iter().filter_map(|entry| Some((entry, make(entry).filter?)));
+        let indifferent = filters.filter(|(_, filter)| !filter.depends_on_pods());
+        let names: Vec<_> = indifferent.map(|(entry, _)| entry.name).collect();
+        let expected = [
+            "NodeUnschedulable",
+            "NodeName",
+            "TaintToleration",
+            "NodeAffinity",
+            "NodeDeclaredFeatures",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
     fn every_plugin_extends_the_points_of_the_catalogue() {
         let registry = registry();
         assert_eq!(registry.names().count(), catalogue::ALL.len());

@@ -136,6 +136,10 @@ impl PreFilter for NodeAffinity {
 }
 
 impl Filter for NodeAffinity {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
         if !self.added_matches(node) {
             return Status::unresolvable(REASON_ADDED);

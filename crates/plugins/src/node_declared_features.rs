@@ -102,6 +102,10 @@ impl PreFilter for NodeDeclaredFeatures {
 }
 
 impl Filter for NodeDeclaredFeatures {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
         if let Err(status) = Self::require_pre_filter(state) {
             return status;

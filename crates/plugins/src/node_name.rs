@@ -26,6 +26,10 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Filter for NodeName {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
         if pod.node_name.as_ref().is_none_or(|wanted| wanted == node.name()) {
             return Status::success();

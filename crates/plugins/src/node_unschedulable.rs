@@ -74,6 +74,10 @@ impl NodeUnschedulable {
 }
 
 impl Filter for NodeUnschedulable {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
         if node.is_unschedulable() && !self.is_tolerated_by(pod) {
             return Status::unresolvable(REASON);

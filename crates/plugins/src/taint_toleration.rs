@@ -93,6 +93,10 @@ impl TaintToleration {
 }
 
 impl Filter for TaintToleration {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
         if may_run(pod, node.taints()) { Status::success() } else { Status::unresolvable(REASON) }
     }

@@ -23,6 +23,20 @@ pub(crate) struct NodeFilters<'a> {
     pub pod: &'a Pod,
 }
 
+/// Which filters are asked about a node.
+#[derive(Clone, Copy)]
+pub(super) enum Asked {
+    All,
+    /// Those whose verdict depends on the pods of the node. The others have let it pass before.
+    DependingOnPods,
+}
+
+impl Asked {
+    fn includes(self, plugin: &Named<dyn Filter>) -> bool {
+        matches!(self, Self::All) || plugin.plugin.depends_on_pods()
+    }
+}
+
 /// Which way a pod comes into the state of an attempt.
 #[derive(Clone, Copy)]
 enum Extension {
@@ -71,6 +85,7 @@ impl NodeFilters<'_> {
         state: &CycleState,
         node: NodeIx,
         what_if: Option<&Overlay>,
+        asked: Asked,
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
         let view = self.cache.cluster().node(node);
@@ -82,14 +97,14 @@ impl NodeFilters<'_> {
                 overlay.add(pod.clone());
                 self.extend(Extension::AddPod, &mut state, &pod, &view.with(&overlay), probe)?;
             }
-            let status = self.run(&state, &view.with(&overlay), probe)?;
+            let status = self.run(&state, &view.with(&overlay), asked, probe)?;
             if !status.is_success() {
                 return Ok(status);
             }
         }
         match what_if {
-            Some(overlay) => self.run(state, &view.with(overlay), probe),
-            None => self.run(state, &view, probe),
+            Some(overlay) => self.run(state, &view.with(overlay), asked, probe),
+            None => self.run(state, &view, asked, probe),
         }
     }
 
@@ -124,10 +139,11 @@ impl NodeFilters<'_> {
         &self,
         state: &CycleState,
         node: &NodeView<'_>,
+        asked: Asked,
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
         for plugin in &self.profile.filter {
-            if state.skips_filter(&plugin.name) {
+            if !asked.includes(plugin) || state.skips_filter(&plugin.name) {
                 continue;
             }
             let status = ask(ExtensionPoint::Filter, &plugin.name, probe, || {
@@ -192,6 +208,7 @@ impl DryRun for ProfileDryRun<'_> {
             node,
             overlay: Overlay::default(),
             state: state.clone(),
+            asked: Asked::All,
             panics: &mut self.panics,
         })
     }
@@ -203,6 +220,7 @@ struct NodeTrial<'a> {
     node: NodeIx,
     overlay: Overlay,
     state: CycleState,
+    asked: Asked,
     panics: &'a mut Panics,
 }
 
@@ -228,8 +246,13 @@ impl Trial for NodeTrial<'_> {
     }
 
     fn run_filters(&mut self) -> Status {
-        let (overlay, panics) = (Some(&self.overlay), &mut *self.panics);
-        let status = self.filters.run_with_nominated(&self.state, self.node, overlay, panics);
-        status.unwrap_or_else(|error| error)
+        let (filters, overlay, panics) = (self.filters, Some(&self.overlay), &mut *self.panics);
+        let verdict =
+            filters.run_with_nominated(&self.state, self.node, overlay, self.asked, panics);
+        let status = verdict.unwrap_or_else(|error| error);
+        if status.is_success() {
+            self.asked = Asked::DependingOnPods;
+        }
+        status
     }
 }

@@ -2,7 +2,7 @@
 
 use framework::{ExtensionPoint, NodeBits, NodeIx, Status, Verdicts};
 
-use super::dry_run::{NodeFilters, filter_error};
+use super::dry_run::{Asked, NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
 use super::{Cycle, Depth, Diagnosis, Form, PreFiltered, ScheduleError};
 use crate::guard::{HasCode, ask, guarded};
@@ -118,8 +118,13 @@ impl<'a> Cycle<'a, '_> {
 
     /// The verdict on one node: with the pods nominated to it, then without.
     pub(super) fn filter_one(&mut self, node: NodeIx) -> Result<Status, ScheduleError> {
-        let verdict =
-            self.node_filters().run_with_nominated(self.state, node, None, self.ports.probe);
+        let verdict = self.node_filters().run_with_nominated(
+            self.state,
+            node,
+            None,
+            Asked::All,
+            self.ports.probe,
+        );
         verdict.map_err(ScheduleError::Error)
     }
 
