@@ -17,6 +17,7 @@ use std::sync::Arc;
 use framework::preemption::Preemption;
 use framework::{Answer, NominatedPods, PluginName, Pod, Status, StatusPatch, Time, Uid};
 
+use crate::cache::Cache;
 use crate::effect::{EffectId, EffectKind, Event, EventType, Eviction, ObjectRef, note};
 use crate::engine::{Engine, cx};
 use crate::ports::{Count, Ports};
@@ -50,6 +51,15 @@ struct UnderWay {
     /// Whether the preemptor is held back.
     holds_back: bool,
     failed: bool,
+}
+
+impl UnderWay {
+    /// The preemptor may be tried again.
+    fn release(&mut self, cache: &mut Cache) {
+        if std::mem::take(&mut self.holds_back) {
+            cache.end_preemption(&self.preemptor.uid);
+        }
+    }
 }
 
 impl Engine {
@@ -140,7 +150,7 @@ impl Engine {
         {
             if self.cache.is_assumed(&last.uid) {
                 // Turned back in memory it wakes the preemptor at once.
-                self.let_go(&mut step);
+                step.release(&mut self.cache);
             }
             self.evict(&mut step, last, now, ports);
         }
@@ -151,7 +161,7 @@ impl Engine {
         if let Some(spared) = &step.kept {
             self.cache.cancel_eviction(spared);
         }
-        self.let_go(&mut step);
+        step.release(&mut self.cache);
         if step.failed {
             self.queue.retry_after_error(&step.preemptor, &mut cx!(self, now, ports.probe));
         } else if self.cache.placed(&step.last).is_none() {
@@ -165,13 +175,6 @@ impl Engine {
         if queued.is_some_and(|(place, _)| place == Place::Gated) {
             let key = preemptor.key.clone();
             self.queue.activate(&[key], &mut cx!(self, now, ports.probe));
-        }
-    }
-
-    /// The preemptor may be tried again.
-    fn let_go(&mut self, step: &mut UnderWay) {
-        if std::mem::take(&mut step.holds_back) {
-            self.cache.end_preemption(&step.preemptor.uid);
         }
     }
 
@@ -205,8 +208,8 @@ impl Engine {
     /// A pod is ending or gone. If it is the last victim, its preemptor may be tried again.
     pub(crate) fn victim_leaves(&mut self, uid: &Uid) {
         for step in self.preemptions.under_way.values_mut() {
-            if step.kept.is_none() && step.last == *uid && std::mem::take(&mut step.holds_back) {
-                self.cache.end_preemption(&step.preemptor.uid);
+            if step.kept.is_none() && step.last == *uid {
+                step.release(&mut self.cache);
             }
         }
     }
