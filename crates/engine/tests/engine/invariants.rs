@@ -433,7 +433,7 @@ impl Sim {
         let answer = self.world.evict_on_server(eviction);
         if answer == Answer::ok() {
             let mut pod = self.world.server[&eviction.pod].clone();
-            if self.created % 2 == 0 {
+            if self.created.is_multiple_of(2) {
                 self.delete(eviction.pod.clone(), &pod);
             } else {
                 pod.metadata.deletion_timestamp = Some("2025-06-01T12:00:00Z".to_owned());
