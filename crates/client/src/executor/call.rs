@@ -129,8 +129,13 @@ pub(super) fn delete(eviction: &Eviction) -> Call {
         "kind": "DeleteOptions",
         "preconditions": { "uid": eviction.uid.to_string() },
     });
-    let path = pod_path(&eviction.pod, None);
-    Call { method: Method::Delete, path, content_type: JSON, body: to_json(&body) }
+    Call {
+        to: Recipient::ApiServer,
+        method: Method::Delete,
+        path: pod_path(&eviction.pod, None),
+        content_type: JSON,
+        body: to_json(&body),
+    }
 }
 
 fn strategic_patch(pod: &PodKey, uid: &Uid, status: &Value) -> Call {
