@@ -36,6 +36,8 @@ scheduler_plugin_execution_duration_seconds|histogram|ALPHA|extension_point plug
 scheduler_queue_incoming_pods_total|counter|STABLE|event queue|
 scheduler_goroutines|gauge|BETA|operation|
 scheduler_permit_wait_duration_seconds|histogram|BETA|result|A
+scheduler_preemption_attempts_total|counter|STABLE||
+scheduler_preemption_victims|histogram|STABLE||1 2 4 8 16 32 64
 scheduler_cache_size|gauge|ALPHA|type|
 scheduler_unschedulable_pods|gauge|BETA|plugin profile|
 scheduler_plugin_evaluation_total|counter|BETA|extension_point plugin profile|
@@ -88,6 +90,7 @@ fn with_samples() -> Arc<Metrics> {
     });
     probe.count(Count::PermitWait { code: Code::Success, waited: Duration::from_secs(1) });
     probe.count(Count::Panic { plugin: &plugin });
+    probe.count(Count::Victims(2));
     metrics.set_cache_size(CacheSize::default());
     metrics.set_bindings(3);
     metrics.set_inflight_events([("NodeAdd", 2)]);
