@@ -29,7 +29,7 @@ const WARNINGS_SHOWN: usize = 20;
 
 /// Schedules a cluster dump, or a trace, without any server
 ///
-/// With -f, the pending pods of a dump (`kubectl get nodes,pods,ns,svc,rc,rs,sts -A -o yaml`) are
+/// With -f, the pending pods of a dump (`kubectl get nodes,pods,ns,svc,rc,rs,sts,pdb -A -o yaml`) are
 /// scheduled as if Loadmaster took over: placements, reasons for the pods left, and how full the nodes
 /// are afterwards.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::table::{Cell, Colour, Column, Table, Tone};
-use crate::simulate::cluster::{LeftPod, LeftState, Placement, Simulation};
+use crate::simulate::cluster::{EvictedPod, LeftPod, LeftState, Placement, Simulation};
 use crate::simulate::explain::{Explanation, Ranked, Verdict};
 use crate::simulate::{NodeUsage, Usage};
 
@@ -34,6 +34,10 @@ pub fn simulation(simulation: &Simulation, detail: Detail, colour: Colour) -> St
         text += "\nPLACED\n";
         text += &placed(&simulation.placed, detail).render(colour);
     }
+    if !simulation.evicted.is_empty() {
+        text += "\nEVICTED to make room\n";
+        text += &evicted(&simulation.evicted, detail).render(colour);
+    }
     if !simulation.left.is_empty() {
         text += "\nLEFT PENDING\n";
         text += &left(&simulation.left, detail).render(colour);
@@ -51,11 +55,16 @@ pub fn simulation(simulation: &Simulation, detail: Detail, colour: Colour) -> St
 
 fn summary(simulation: &Simulation) -> String {
     let summary = simulation.summary;
+    let evictions = match summary.evicted {
+        0 => String::new(),
+        number => format!(", {} evicted", counted(number, "pod")),
+    };
     let mut text = format!(
-        "{}: {} placed, {} left pending. {}, {} running before.\n",
+        "{}: {} placed, {} left pending{}. {}, {} running before.\n",
         counted(summary.pending, "pending pod"),
         summary.placed,
         summary.left,
+        evictions,
         counted(summary.nodes, "node"),
         counted(summary.running, "pod"),
     );
@@ -83,6 +92,18 @@ fn placed(pods: &[Placement], detail: Detail) -> Table {
         let cells = [&pod.namespace, &pod.name, &pod.node].map(Cell::from);
         let further = further_cells(detail, &pod.scheduler_name, pod.priority, pod.attempts);
         table.row(cells.into_iter().chain(further));
+    }
+    table
+}
+
+fn evicted(pods: &[EvictedPod], detail: Detail) -> Table {
+    let names = ["NAMESPACE", "POD", "NODE", "FOR"].map(Column::words);
+    let priority = (detail == Detail::Wide).then(|| Column::numbers("PRIORITY"));
+    let mut table = Table::new(names.into_iter().chain(priority));
+    for pod in pods {
+        let names = [&pod.namespace, &pod.name, &pod.node, &pod.preemptor].map(Cell::from);
+        let priority = (detail == Detail::Wide).then(|| pod.priority.to_string().into());
+        table.row(names.into_iter().chain(priority));
     }
     table
 }

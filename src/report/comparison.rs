@@ -94,6 +94,7 @@ impl Comparison {
         };
         row("placed", &|compared| compared.summary.placed.to_string());
         row("left pending", &|compared| compared.summary.left.to_string());
+        row("evicted", &|compared| compared.summary.evicted.to_string());
         row("empty nodes", &|compared| compared.empty_nodes.to_string());
         let resources = self.configurations.iter().flat_map(|compared| compared.utilisation.keys());
         let resources: BTreeSet<&String> = resources.collect();

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::explain::{Explanation, explain};
+use super::world::Evicted;
 use super::{NodeUsage, Settings, State, Usage, World, usage};
 use crate::config::BuildError;
 use crate::wire::{self, Input, PodObject};
@@ -58,6 +59,8 @@ pub struct Simulation {
     pub placed: Vec<Placement>,
     /// Pods that got none, in the order of the input.
     pub left: Vec<LeftPod>,
+    /// The pods that had to make room for others, in the order of the decisions.
+    pub evicted: Vec<EvictedPod>,
     /// The nodes after the run, sorted by name.
     pub nodes: Vec<NodeUsage>,
     /// Their sum.
@@ -89,6 +92,8 @@ pub struct Summary {
     pub placed: usize,
     /// Those of them that did not.
     pub left: usize,
+    /// Pods that had to make room for others.
+    pub evicted: usize,
     /// Pods of other schedulers that waited; they were not touched.
     pub of_other_schedulers: usize,
     /// Pods that have ended; they were left out.
@@ -131,6 +136,22 @@ pub struct LeftPod {
     pub priority: i32,
     /// Scheduling attempts.
     pub attempts: u32,
+}
+
+/// A pod that had to make room for another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The node it was on.
+    pub node: String,
+    /// Its priority.
+    pub priority: i32,
+    /// The pod it made room for, as `NAMESPACE/NAME`.
+    pub preemptor: String,
 }
 
 /// What keeps a pod pending.
@@ -206,7 +227,9 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
 
     let (placed, manifests) = placements(&mut world, &pending);
     let left = left_pods(&world, &pending);
+    let evicted: Vec<_> = world.evicted().iter().map(evicted_pod).collect();
     (summary.placed, summary.left) = (placed.len(), left.len());
+    summary.evicted = evicted.len();
     let nodes = usage::of_nodes(world.engine().cache().cluster());
     let total = usage::total(&nodes);
     let explanations = explanations(&mut world, &pending, &left, question)?;
@@ -217,6 +240,7 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
         summary,
         placed,
         left,
+        evicted,
         nodes,
         total,
         other_kinds: input.others,
@@ -274,6 +298,17 @@ fn placements(world: &mut World, pending: &[PodObject]) -> (Vec<Placement>, Vec<
         });
     }
     (placements, manifests)
+}
+
+fn evicted_pod(evicted: &Evicted) -> EvictedPod {
+    let Evicted { pod, node, priority, preemptor } = evicted;
+    EvictedPod {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        node: node.to_string(),
+        priority: *priority,
+        preemptor: preemptor.to_string(),
+    }
 }
 
 fn left_pods(world: &World, pending: &[PodObject]) -> Vec<LeftPod> {

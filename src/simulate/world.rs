@@ -45,7 +45,7 @@ pub enum State {
     Failed(String),
     /// It is being deleted and not tried any more.
     Terminating,
-    /// It ran, and was evicted to make room for another.
+    /// It was placed, and evicted to make room for another.
     Evicted,
     /// It runs.
     Placed {
@@ -54,6 +54,19 @@ pub enum State {
         /// Since when.
         at: Time,
     },
+}
+
+/// A pod that had to make room for another, whether it ran before or was placed here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evicted {
+    /// The pod.
+    pub pod: PodKey,
+    /// The node it was on.
+    pub node: Arc<str>,
+    /// Its priority.
+    pub priority: i32,
+    /// The pod it made room for.
+    pub preemptor: PodKey,
 }
 
 /// An engine, the time, and the pods.
@@ -66,6 +79,7 @@ pub struct World {
     fates: HashMap<PodKey, Fate>,
     /// Pods placed since somebody last asked, in order.
     placed: Vec<PodKey>,
+    evicted: Vec<Evicted>,
     watchdog: Watchdog,
 }
 
@@ -91,6 +105,7 @@ impl World {
             now: Time::ZERO,
             fates: HashMap::new(),
             placed: Vec::new(),
+            evicted: Vec::new(),
             watchdog: Watchdog::default(),
         })
     }
@@ -135,6 +150,11 @@ impl World {
     /// The pods placed since the last call, in order.
     pub fn take_placed(&mut self) -> Vec<PodKey> {
         std::mem::take(&mut self.placed)
+    }
+
+    /// The pods that were evicted so far, in order.
+    pub fn evicted(&self) -> &[Evicted] {
+        &self.evicted
     }
 
     /// Adds or replaces a node.
@@ -278,7 +298,13 @@ impl World {
     }
 
     /// The victim is gone at once.
-    fn evict(&mut self, id: EffectId, Eviction { pod, uid, .. }: Eviction) {
+    fn evict(&mut self, id: EffectId, eviction: Eviction) {
+        let Eviction { pod, uid, preemptor, .. } = eviction;
+        if let Some(placed) = self.engine.cache().placed(&uid) {
+            let node = self.engine.cache().cluster().node_name(placed.node).clone();
+            let (pod, priority) = (pod.clone(), placed.pod.priority());
+            self.evicted.push(Evicted { pod, node, priority, preemptor });
+        }
         self.answer(id, &Answer::ok());
         if let Some(fate) = self.fates.get_mut(&pod) {
             fate.state = State::Evicted;

@@ -224,3 +224,24 @@ fn the_version_is_printed() {
     let version = format!("loadmaster {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(loadmaster(&["version"]).text(), version);
 }
+
+#[test]
+fn a_pod_of_higher_priority_evicts_what_is_least_important() {
+    let answer = loadmaster(&["simulate", "-f", "preemption.yaml", "-o", "json"]).json();
+    assert_eq!(placements(&answer), [("urgent".to_owned(), "open".to_owned())]);
+    let simulation = &answer["simulation"];
+    assert_eq!(simulation["summary"]["evicted"], 1);
+    let expected = serde_json::json!([{
+        "namespace": "batch", "name": "cleanup", "node": "open", "priority": 3,
+        "preemptor": "shop/urgent",
+    }]);
+    assert_eq!(simulation["evicted"], expected, "the budget protects the other node");
+    let left = &simulation["left"][0];
+    let reason = left["reason"].as_str().unwrap();
+    assert_eq!(left["name"], "patient");
+    assert!(reason.ends_with("not eligible due to preemptionPolicy=Never."), "{reason}");
+    let text = loadmaster(&["simulate", "-f", "preemption.yaml"]).text();
+    assert!(text.starts_with("2 pending pods: 1 placed, 1 left pending, 1 pod evicted."), "{text}");
+    let row = ["batch", "cleanup", "open", "shop/urgent"];
+    assert!(text.lines().any(|line| line.split_whitespace().eq(row)), "{text}");
+}

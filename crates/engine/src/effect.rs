@@ -71,6 +71,8 @@ pub struct Eviction {
     pub pod: PodKey,
     /// UID of the victim.
     pub uid: Uid,
+    /// The pod it makes room for.
+    pub preemptor: PodKey,
     /// `metadata.generation` the condition speaks of.
     pub observed_generation: i64,
     /// What the condition says; `None` where the pod has it already.

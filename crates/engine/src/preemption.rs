@@ -119,6 +119,7 @@ impl Engine {
         let effect = self.emit(EffectKind::Evict(Eviction {
             pod: victim.key.clone(),
             uid: victim.uid.clone(),
+            preemptor: step.preemptor.key.clone(),
             observed_generation: victim.generation,
             condition_message: (!victim.preempted).then_some(message),
         }));

@@ -8,6 +8,7 @@ fn evict(condition_message: Option<&str>) -> EffectKind {
     EffectKind::Evict(Eviction {
         pod: PodKey::new("ns", "v"),
         uid: UID.into(),
+        preemptor: PodKey::new("ns", "p"),
         observed_generation: 3,
         condition_message: condition_message.map(str::to_owned),
     })
