@@ -4,6 +4,8 @@
 //! with two names each; pods are of 8 templates and carry a UUID and a name of their own.
 
 mod support;
+#[path = "support/templates.rs"]
+mod templates;
 
 use engine::Change;
 use framework::Pod;
@@ -13,7 +15,7 @@ const PODS: usize = 1_000_000;
 
 fn main() {
     let config = support::config(&support::default_plugins(), &plugins::registry());
-    let (mut engine, _) = support::engine(config, 0);
+    let (mut engine, _) = templates::engine(config, 0);
     let before = resident_bytes();
     for number in 0..NODES {
         support::apply(&mut engine, Change::Node(support::node(number)));
@@ -21,7 +23,7 @@ fn main() {
     let with_nodes = resident_bytes();
     for number in 0..PODS {
         let name = support::node_name(number % NODES);
-        let pod = Pod { node_name: Some(name.into()), ..support::pod(number) };
+        let pod = Pod { node_name: Some(name.into()), ..templates::pod(number) };
         support::apply(&mut engine, Change::Pod(Box::new(pod)));
     }
     let with_pods = resident_bytes();

@@ -4,6 +4,8 @@
 //! their one-node form. The difference is what the engine takes to call them, node by node.
 
 mod support;
+#[path = "support/templates.rs"]
+mod templates;
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +53,7 @@ fn decision(plugin: Option<&str>) -> Duration {
     let (mut engine, pods) = engine(plugin);
     let mut shortest = Duration::MAX;
     for number in 0..DECISIONS {
-        let pod = support::pod(pods + number as usize);
+        let pod = templates::pod(pods + number as usize);
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
         support::apply(&mut engine, Change::Pod(Box::new(pod)));
         let mut ports = Ports { outside: &mut (), probe: &mut () };
@@ -76,5 +78,5 @@ fn engine(plugin: Option<&str>) -> (Engine, usize) {
         .expect("the names are free");
     let mut defaults = support::default_plugins();
     defaults.extend(plugin.map(|name| PluginRef::new(name, 1)));
-    support::engine(support::config(&defaults, &registry), NODES)
+    templates::engine(support::config(&defaults, &registry), NODES)
 }

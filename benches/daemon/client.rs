@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::bail;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::cluster::{WAITING, node_name, pod_name};
 
@@ -34,9 +35,7 @@ impl Admin {
     pub(crate) async fn until_pods_exist(&self, count: usize) -> anyhow::Result<()> {
         let pods = Api::<Pod>::all(self.0.clone());
         for _ in 0..LOOKS {
-            let page = pods.list(&ListParams::default().limit(1)).await?;
-            let remaining = page.metadata.remaining_item_count.unwrap_or_default();
-            if page.items.len() + usize::try_from(remaining)? >= count {
+            if number_of(&pods).await? >= count {
                 return Ok(());
             }
             tokio::time::sleep(LOOK).await;
@@ -70,6 +69,32 @@ impl Admin {
         bail!("no pod was bound")
     }
 
+    /// Creates pods, so many a second.
+    pub(crate) async fn create_pods(
+        &self,
+        pods: impl Iterator<Item = Value>,
+        rate: u32,
+    ) -> anyhow::Result<()> {
+        let mut turns = tokio::time::interval(Duration::from_secs(1) / rate);
+        let mut creations = JoinSet::new();
+        for pod in pods {
+            let pod: Pod = serde_json::from_value(pod)?;
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+            let api = Api::<Pod>::namespaced(self.0.clone(), namespace);
+            turns.tick().await;
+            creations.spawn(async move { api.create(&PostParams::default(), &pod).await });
+        }
+        while let Some(created) = creations.join_next().await {
+            created??;
+        }
+        Ok(())
+    }
+
+    /// How many pods there are in a namespace.
+    pub(crate) async fn count_pods(&self, namespace: &str) -> anyhow::Result<usize> {
+        number_of(&Api::namespaced(self.0.clone(), namespace)).await
+    }
+
     /// Renews the conditions of nodes and of running pods by turns, as kubelets do.
     pub(crate) async fn renew_conditions(
         &self,
@@ -95,6 +120,12 @@ impl Admin {
         let pods = Api::<Pod>::namespaced(self.0.clone(), "apps");
         pods.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
     }
+}
+
+async fn number_of(pods: &Api<Pod>) -> anyhow::Result<usize> {
+    let page = pods.list(&ListParams::default().limit(1)).await?;
+    let remaining = page.metadata.remaining_item_count.unwrap_or_default();
+    Ok(page.items.len() + usize::try_from(remaining)?)
 }
 
 /// What a kubelet says again and again: nothing is new but when it was said.

@@ -4,6 +4,10 @@ use serde_json::{Value, json};
 
 /// Namespace of the pods by which a part sees that the scheduler is at work.
 pub(crate) const WAITING: &str = "waiting";
+/// Namespace of pods that preempt others.
+const PREEMPTING: &str = "preempting";
+/// Namespace of pods that find room beside those.
+const ORDINARY: &str = "ordinary";
 
 const CORES: [u32; 5] = [8, 16, 32, 64, 96];
 const IMAGES: usize = 20;
@@ -11,8 +15,17 @@ const IMAGES: usize = 20;
 /// Pods of one ReplicaSet.
 const REPLICAS: usize = 100;
 
-/// Requests of a template: milli-CPU, memory in MiB.
-const TEMPLATES: [(u32, u32); 4] = [(100, 128), (250, 256), (200, 512), (50, 64)];
+/// Requests: milli-CPU, memory in MiB.
+type Size = (u32, u32);
+
+const TEMPLATES: [Size; 4] = [(100, 128), (250, 256), (200, 512), (50, 64)];
+
+/// PriorityClass of pods that preempt others.
+const HIGH: &str = "high";
+/// Four of them leave too little room on a node of four cores for a fifth.
+const LARGE: Size = (900, 500);
+const SMALL: Size = (100, 500);
+const LARGE_PODS: usize = 4;
 
 pub(crate) fn nodes(count: usize) -> impl Iterator<Item = Value> {
     (0..count).map(node)
@@ -54,6 +67,39 @@ pub(crate) fn running_pods(count: usize, nodes: usize) -> impl Iterator<Item = V
     })
 }
 
+/// What scheduler_perf's PreemptionAsync begins with: nodes that have four large pods each, which end
+/// as soon as they are deleted, and room for four small ones.
+pub(crate) fn crowded(count: usize) -> impl Iterator<Item = Value> {
+    let namespaces = [PREEMPTING, ORDINARY].map(
+        |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+    );
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": { "name": HIGH },
+        "value": 10,
+    });
+    let nodes = (0..count).map(|number| node_of_size(number, 4));
+    let pods = running_pods(LARGE_PODS * count, count).map(|mut pod| {
+        pod["spec"]["terminationGracePeriodSeconds"] = 0.into();
+        of_size(pod, LARGE)
+    });
+    namespaces.into_iter().chain([class]).chain(nodes).chain(pods)
+}
+
+/// Pods that each need the room of one large pod.
+pub(crate) fn preemptors(count: usize) -> impl Iterator<Item = Value> {
+    pods(PREEMPTING, count).map(|mut pod| {
+        pod["spec"]["priorityClassName"] = HIGH.into();
+        of_size(pod, LARGE)
+    })
+}
+
+/// Pods for which there is room.
+pub(crate) fn small_pods(count: usize) -> impl Iterator<Item = Value> {
+    pods(ORDINARY, count).map(|pod| of_size(pod, SMALL))
+}
+
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:06}")
 }
@@ -76,17 +122,28 @@ fn pod(namespace: &str, number: usize) -> Value {
 }
 
 fn spec(template: usize) -> Value {
-    let (cpu, memory) = TEMPLATES[template % TEMPLATES.len()];
     json!({ "containers": [{
         "name": "main",
         "image": format!("registry.example.com/app-{}:v1", template % 200),
-        "resources": { "requests": { "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") } },
+        "resources": requests(TEMPLATES[template % TEMPLATES.len()]),
     }] })
 }
 
+fn requests((cpu, memory): Size) -> Value {
+    json!({ "requests": { "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") } })
+}
+
+fn of_size(mut pod: Value, size: Size) -> Value {
+    pod["spec"]["containers"][0]["resources"] = requests(size);
+    pod
+}
+
 fn node(number: usize) -> Value {
+    node_of_size(number, CORES[number % CORES.len()])
+}
+
+fn node_of_size(number: usize, cores: u32) -> Value {
     let name = node_name(number);
-    let cores = CORES[number % CORES.len()];
     let resources = json!({
         "cpu": cores.to_string(),
         "memory": format!("{}Gi", cores * 4),

@@ -10,9 +10,10 @@ use crate::cluster::{self, WAITING};
 use crate::figures::{Figure, Part};
 use crate::process::{Process, Sandbox};
 
-pub(crate) const ALL: [Part; 4] = [
+pub(crate) const ALL: [Part; 5] = [
     Part { name: "throughput", measure: || throughput().boxed() },
     Part { name: "cold-start", measure: || cold_start().boxed() },
+    Part { name: "preemption", measure: || preemption().boxed() },
     Part { name: "noise", measure: || noise().boxed() },
     Part { name: "idle", measure: || idle().boxed() },
 ];
@@ -25,6 +26,9 @@ const MANY_PODS: usize = 150_000;
 const FEW_PODS: usize = 10;
 /// Of all pods, those that belong to ReplicaSets.
 const OWNED: usize = PODS / 10 * 9;
+/// Pods a second that preempt others, and as many that need not.
+const RATE: u32 = 320;
+const PREEMPTORS: usize = 6_400;
 /// Each brings an update of a node and one of a pod.
 const ROUNDS: usize = 25_000;
 const UPDATES: usize = 2 * ROUNDS;
@@ -69,6 +73,35 @@ async fn cold_start() -> anyhow::Result<Vec<Figure>> {
     Ok(vec![
         Figure::new("s to first binding", took.as_secs_f64()),
         Figure::new("scheduler CPU s to first binding", cpu.as_secs_f64()),
+        Figure::new("scheduler peak MiB", scheduler.peak_mib()?),
+    ])
+}
+
+/// Pods that need the room of another, and pods that find some, keep coming.
+async fn preemption() -> anyhow::Result<Vec<Figure>> {
+    let objects = cluster::crowded(NODES).chain(cluster::pods(WAITING, FEW_PODS));
+    let sandbox = Sandbox::start(objects.collect())?;
+    let admin = Admin::connect(&sandbox.kubeconfig).await?;
+    let victims = admin.count_pods("apps").await?;
+    let scheduler = settled_scheduler(&sandbox, &admin).await?;
+    let (before, started) = (scheduler.cpu()?, now());
+    tokio::try_join!(
+        admin.create_pods(cluster::preemptors(PREEMPTORS), RATE),
+        admin.create_pods(cluster::small_pods(PREEMPTORS), RATE),
+    )?;
+    let created = started.elapsed();
+    admin.until_all_are_bound().await?;
+    let took = started.elapsed();
+    tokio::time::sleep(SETTLE).await;
+    let victims = victims - admin.count_pods("apps").await?;
+    let rate = PREEMPTORS as f64 / took.as_secs_f64();
+    let spent = (scheduler.cpu()? - before).as_secs_f64();
+    Ok(vec![
+        Figure::new("preemptors/s", rate).with_target("> 300"),
+        Figure::new("ordinary pods/s", rate).with_target("> 160"),
+        Figure::new("victims/preemptor", victims as f64 / PREEMPTORS as f64).with_target("1"),
+        Figure::new("s to quiet after the last pod", (took - created).as_secs_f64()),
+        Figure::new("scheduler CPU ms/preemptor", spent * 1e3 / PREEMPTORS as f64),
         Figure::new("scheduler peak MiB", scheduler.peak_mib()?),
     ])
 }

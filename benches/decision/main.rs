@@ -10,6 +10,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/templates.rs"]
+mod templates;
 mod workload;
 
 use std::time::{Duration, Instant};
@@ -49,8 +51,8 @@ fn print_plain(sizes: &[usize]) {
     );
     for nodes in sizes.iter().copied() {
         let measure = |form| {
-            let (mut engine, pods) = support::engine(config(form), nodes);
-            (decision(&mut engine, 0, |number| support::pod(pods + number)), pods)
+            let (mut engine, pods) = templates::engine(config(form), nodes);
+            (decision(&mut engine, 0, |number| templates::pod(pods + number)), pods)
         };
         let ((set, pods), (one_node, _)) = (measure(Form::Set), measure(Form::OneNode));
         println!(

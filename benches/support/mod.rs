@@ -1,9 +1,9 @@
-//! Clusters for the benchmarks: ten kinds of nodes, filled to a share with pods of a few templates.
+//! Nodes of ten kinds and an engine with the default plugins, for the benchmarks.
 
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
-use framework::{Node, Pod, Registry, Time, api};
+use framework::{Node, Registry, Time, api};
 
 /// A kind of node: milli-CPU, memory in GiB, pods.
 const KINDS: [(u32, u32, u32); 10] = [
@@ -18,21 +18,6 @@ const KINDS: [(u32, u32, u32); 10] = [
     (16_000, 128, 110),
     (96_000, 384, 250),
 ];
-
-/// Requests of a template: milli-CPU, memory in MiB.
-const TEMPLATES: [(u32, u32); 8] = [
-    (100, 128),
-    (250, 512),
-    (500, 1024),
-    (1000, 2048),
-    (200, 1024),
-    (750, 768),
-    (2000, 8192),
-    (50, 64),
-];
-
-/// Share of the CPU of each node that is taken before anything is measured, in percent.
-const FILL_PERCENT: u32 = 60;
 
 /// What the node of this number has: milli-CPU, memory in GiB, pods.
 pub(crate) const fn capacity(number: usize) -> (u32, u32, u32) {
@@ -88,29 +73,6 @@ fn image_of(number: usize) -> api::ContainerImage {
     api::ContainerImage { names: vec![name, digest], size_bytes }
 }
 
-/// A pod of the template with this number, unassigned.
-pub(crate) fn pod(number: usize) -> Pod {
-    let template = number % TEMPLATES.len();
-    let (cpu, memory) = TEMPLATES[template];
-    let mut pod = api::Pod::default();
-    pod.metadata.name = format!("app-{template}-{number:08x}");
-    pod.metadata.namespace = format!("team-{}", template % 4);
-    pod.metadata.uid = format!("{number:08x}-0000-4000-8000-000000000000");
-    let labels = [("app", format!("app-{template}")), ("pod-template-hash", "5d9c7b".to_owned())];
-    pod.metadata.labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
-    pod.spec.scheduler_name = "default-scheduler".to_owned();
-    let mut container = api::Container {
-        name: "main".to_owned(),
-        image: format!("registry.example.com/app-{}:v1", template * 11),
-        ..api::Container::default()
-    };
-    let requests = [("cpu", format!("{cpu}m")), ("memory", format!("{memory}Mi"))];
-    container.resources.requests =
-        requests.map(|(name, amount)| (name.to_owned(), api::QuantityText(amount))).into();
-    pod.spec.containers = vec![container];
-    Pod::from_api(&pod)
-}
-
 /// The default plugins with their weights.
 pub(crate) fn default_plugins() -> Vec<PluginRef> {
     plugins::catalogue::defaults()
@@ -126,25 +88,6 @@ pub(crate) fn config(plugins: &[PluginRef], registry: &Registry) -> EngineConfig
     };
     let profiles = Profiles::build(&[profile], plugins, registry, false);
     EngineConfig::new(profiles.expect("the profile builds"))
-}
-
-/// An engine with `nodes` nodes, filled with pods; returns it with the number of pods.
-pub(crate) fn engine(config: EngineConfig, nodes: usize) -> (Engine, usize) {
-    let mut engine = Engine::new(config);
-    let mut pods = 0;
-    for number in 0..nodes {
-        let node = node(number);
-        let mut left = capacity(number).0 * FILL_PERCENT / 100;
-        let name = node.name.clone();
-        apply(&mut engine, Change::Node(node));
-        while let Some(rest) = left.checked_sub(TEMPLATES[pods % TEMPLATES.len()].0) {
-            left = rest;
-            let pod = Pod { node_name: Some(name.clone()), ..pod(pods) };
-            apply(&mut engine, Change::Pod(Box::new(pod)));
-            pods += 1;
-        }
-    }
-    (engine, pods)
 }
 
 /// Applies a change at the epoch, without ports.

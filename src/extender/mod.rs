@@ -169,26 +169,11 @@ impl Extenders {
         let pods = pods.collect::<Result<_, _>>()?;
         Ok(WholeVictims { pods, num_pdb_violations: victims.num_pdb_violations })
     }
-
-    /// Tells of an error that fails nothing.
-    fn tell_skipped<T>(&self, extender: usize, answer: &Result<T, String>) {
-        let extender = &self.all[extender];
-        if let Err(err) = answer
-            && extender.config.ignorable
-        {
-            let extender = extender.connection.address();
-            info!(
-                extender,
-                err, "Skipping extender as it returned error and has ignorable flag set"
-            );
-        }
-    }
 }
 
 impl Outside for Extenders {
     fn filter(&mut self, call: &ExtenderCall<'_>, _: Time) -> (Result<Filtered, String>, Time) {
         let answer = self.runtime.block_on(self.filter_by(call));
-        self.tell_skipped(call.extender, &answer);
         (answer, self.clock.now())
     }
 
@@ -210,8 +195,12 @@ impl Outside for Extenders {
         _: Time,
     ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
         let answer = self.runtime.block_on(self.preempt_by(call));
-        self.tell_skipped(call.extender, &answer);
         (answer, self.clock.now())
+    }
+
+    fn skipped(&mut self, extender: usize, err: &str) {
+        let extender = self.all[extender].connection.address();
+        info!(extender, err, "Skipping extender as it returned error and has ignorable flag set");
     }
 }
 

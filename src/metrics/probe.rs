@@ -167,6 +167,9 @@ impl Probe for EngineProbe {
                 wait.observe(waited.as_secs_f64());
             }
             Count::Victims(number) => family.preemption_victims.observe(number as f64),
+            Count::PreemptionPaused(paused) => {
+                family.preemption_pauses.with_label_values(&[paused]).inc();
+            }
             Count::Panic { plugin } => plugins.panics.with_label_values(&[plugin]).inc(),
         }
     }
@@ -403,6 +406,7 @@ mod tests {
         probe.count(Count::PermitWait { code: Code::Unschedulable, waited: SECOND });
         probe.count(Count::Panic { plugin: &plugin });
         probe.count(Count::Victims(3));
+        probe.count(Count::PreemptionPaused("node"));
         probe.enter("a");
         for name in ["DefaultPreemption", "Other"] {
             let name: PluginName = name.into();
@@ -422,6 +426,8 @@ mod tests {
                 ("permit_wait_duration_seconds_sum", "result=Unschedulable", 1),
             ],
         );
-        assert!(metrics.render().contains("loadmaster_plugin_panics_total{plugin=\"P\"} 1\n"));
+        let text = metrics.render();
+        assert!(text.contains("loadmaster_plugin_panics_total{plugin=\"P\"} 1\n"));
+        assert!(text.contains("loadmaster_preemption_pauses_total{paused=\"node\"} 1\n"));
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct Attempts {
     pub(super) event_handling: HistogramVec,
     pub(super) preemption_attempts: IntCounter,
     pub(super) preemption_victims: Histogram,
+    pub(super) preemption_pauses: IntCounterVec,
 }
 
 impl Attempts {
@@ -91,6 +92,13 @@ impl Attempts {
                 "scheduler_preemption_victims",
                 "Pods evicted at a time to make room for another.",
                 buckets::VICTIMS,
+            ),
+            preemption_pauses: table.counters(
+                Alpha,
+                "loadmaster_preemption_pauses_total",
+                "Times a pod was kept from preempting because too many preemptions led to no \
+                 binding: those for the `pod` itself, or those on a `node`.",
+                &["paused"],
             ),
         }
     }

@@ -57,6 +57,7 @@ registered_metrics_total|counter|BETA|deprecated_version stability_level|
 hidden_metrics_total|counter|BETA||
 disabled_metrics_total|counter|BETA||
 loadmaster_plugin_panics_total|counter|ALPHA|plugin|
+loadmaster_preemption_pauses_total|counter|ALPHA|paused|
 loadmaster_undecodable_objects_total|counter|ALPHA|resource|
 loadmaster_events_dropped_total|counter|ALPHA||
 ";
@@ -91,6 +92,7 @@ fn with_samples() -> Arc<Metrics> {
     probe.count(Count::PermitWait { code: Code::Success, waited: Duration::from_secs(1) });
     probe.count(Count::Panic { plugin: &plugin });
     probe.count(Count::Victims(2));
+    probe.count(Count::PreemptionPaused("pod"));
     metrics.set_cache_size(CacheSize::default());
     metrics.set_bindings(3);
     metrics.set_inflight_events([("NodeAdd", 2)]);

@@ -8,8 +8,8 @@ use framework::{
 };
 
 use crate::cycle::{
-    Cycle, Depth, FitError, NO_NODES, NodeFilters, Panics, ProfileDryRun, Report, Sampling,
-    ScheduleError,
+    Cycle, Depth, FitError, NO_NODES, NodeFilters, Panics, PreemptingExtenders, ProfileDryRun,
+    Report, Sampling, ScheduleError,
 };
 use crate::effect::{EffectKind, Event, EventType, note};
 use crate::engine::{Engine, cx};
@@ -135,7 +135,8 @@ impl Engine {
                 self.commit(queued, profile, node, state, now, ports)
             }
             Err(error) => {
-                let failure = self.diagnose(error, &queued.pod, profile, &mut state, now, ports);
+                let failure =
+                    self.diagnose(error, &queued.pod, profile, &mut state, &mut now, ports);
                 self.fail(queued, profile, failure, now, ports)
             }
         }
@@ -201,7 +202,7 @@ impl Engine {
         pod: &Pod,
         profile: &Profile,
         state: &mut CycleState,
-        now: Time,
+        now: &mut Time,
         ports: &mut Ports<'_>,
     ) -> Failure {
         match error {
@@ -221,7 +222,7 @@ impl Engine {
         pod: &Pod,
         profile: &Profile,
         state: &mut CycleState,
-        now: Time,
+        now: &mut Time,
         ports: &mut Ports<'_>,
     ) -> NominatingInfo {
         if profile.post_filter.is_empty() {
@@ -246,18 +247,23 @@ impl Engine {
         pod: &Pod,
         profile: &Profile,
         state: &mut CycleState,
-        now: Time,
+        now: &mut Time,
         ports: &mut Ports<'_>,
     ) -> PostFilterResult {
         let mut collected = PostFilterResult::default();
         let mut reasons = Vec::new();
         for plugin in &profile.post_filter {
-            let mut handle = handle!(self, now);
+            let mut handle = handle!(self, *now);
             let nominator = self.queue.nominator();
             let mut dry_run = ProfileDryRun {
-                filters: NodeFilters { profile, cache: &self.cache, nominator, pod },
+                filters: NodeFilters::new(profile, &self.cache, nominator, pod, state),
                 rng: &mut self.rng,
                 tie_break: self.config.tie_break,
+                extenders: PreemptingExtenders {
+                    all: &self.config.extenders,
+                    outside: &mut *ports.outside,
+                    now,
+                },
                 panics: Panics::default(),
             };
             let result = ask(ExtensionPoint::PostFilter, &plugin.name, ports.probe, || {

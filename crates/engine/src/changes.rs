@@ -114,6 +114,7 @@ impl Engine {
             self.assigned_pod_event(action, known.clone(), Some(pod.clone()), now, ports);
         }
         if let Some(pending) = self.pending.remove(&pod.key) {
+            self.preemptor_leaves(&pod.uid, now);
             self.queue.delete(&pending, &mut cx!(self, now, ports.probe));
             self.confirm_binding(&pod, node, now, ports);
         }
@@ -156,6 +157,7 @@ impl Engine {
             return;
         }
         let Some(pending) = self.pending.remove(key) else { return };
+        self.preemptor_leaves(uid, now);
         self.queue.delete(&pending, &mut cx!(self, now, ports.probe));
         if self.cache.is_assumed(uid) {
             self.assumed_pod_deleted(uid, now, ports);

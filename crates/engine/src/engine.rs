@@ -185,14 +185,20 @@ impl Engine {
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.queue.next_deadline().into_iter().chain(self.bindings.next_deadline()).min()
+        let deadlines = [
+            self.queue.next_deadline(),
+            self.bindings.next_deadline(),
+            self.preemptions.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Does what has become due: backoffs that end, pods parked for too long, Permit and PreBind
-    /// timeouts.
+    /// timeouts, pauses between preemptions.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
         self.queue.tick(&mut cx!(self, now, ports.probe));
         self.expire_bindings(now, ports);
+        self.end_pauses(now, ports);
         self.carry_out_commands(now, ports);
     }
 
@@ -224,6 +230,9 @@ impl Engine {
                         self.queue.activate(&pods, &mut cx!(self, now, ports.probe));
                     }
                     Command::Preempt(preemption) => self.preempt(preemption, now, ports),
+                    Command::PutOffPreemption { preemptor, uid, pause } => {
+                        self.put_off_preemption(preemptor, &uid, &pause, ports.probe);
+                    }
                 }
             }
         }

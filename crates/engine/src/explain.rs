@@ -116,7 +116,7 @@ impl Engine {
                 evaluation.verdicts = fit.diagnosis.verdicts.clone();
                 evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
                 evaluation.post_filter =
-                    self.explain_post_filter(&mut fit, pod, &profile, &mut state, now, ports);
+                    self.explain_post_filter(&mut fit, pod, &profile, &mut state, &mut now, ports);
                 evaluation.fit_error = Some(*fit);
             }
         }
@@ -131,7 +131,7 @@ impl Engine {
         pod: &Pod,
         profile: &Profile,
         state: &mut CycleState,
-        now: Time,
+        now: &mut Time,
         ports: &mut Ports<'_>,
     ) -> Option<Rescue> {
         if profile.post_filter.is_empty() {

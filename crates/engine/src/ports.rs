@@ -60,7 +60,7 @@ pub struct MetaVictims {
 }
 
 /// The one synchronous way out of a cycle. The daemon asks over HTTP and blocks, a simulation answers
-/// from a model. Every method returns, beside the answer or what went wrong, the time at which it
+/// from a model. Every question returns, beside the answer or what went wrong, the time at which it
 /// came. By default no extender answers.
 pub trait Outside {
     /// Asks an extender which nodes can take the pod.
@@ -84,6 +84,12 @@ pub trait Outside {
         now: Time,
     ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
         (Err(not_connected(call.extender)), now)
+    }
+
+    /// Hears that an ignorable extender was passed over because of this error. By default nobody is
+    /// told.
+    fn skipped(&mut self, extender: usize, error: &str) {
+        let _ = (extender, error);
     }
 }
 
@@ -160,6 +166,9 @@ pub enum Count<'a> {
     /// So many pods have to make room for another (`preemption_victims`), those that are ending already
     /// among them.
     Victims(usize),
+    /// A pod may not preempt for a while, because too many preemptions led to no binding: `pod` for its
+    /// own, `node` for those on a node that it would preempt on.
+    PreemptionPaused(&'static str),
     /// A plugin panicked; the attempt failed, the engine lives.
     Panic {
         /// The plugin.

@@ -8,8 +8,8 @@ use crate::PluginName;
 
 /// What a plugin may keep in a [`CycleState`]; implemented for every clonable type.
 pub trait StateData: Any + Send + Sync {
-    /// Clones for a what-if on one node (nominated pods, preemption).
-    fn boxed_clone(&self) -> Box<dyn StateData>;
+    /// A copy to be changed in a what-if on one node (nominated pods, preemption).
+    fn own_copy(&self) -> Arc<dyn StateData>;
     /// As [`Any`], for reading.
     fn as_any(&self) -> &dyn Any;
     /// As [`Any`], for changing.
@@ -17,8 +17,8 @@ pub trait StateData: Any + Send + Sync {
 }
 
 impl<T: Any + Clone + Send + Sync> StateData for T {
-    fn boxed_clone(&self) -> Box<dyn StateData> {
-        Box::new(self.clone())
+    fn own_copy(&self) -> Arc<dyn StateData> {
+        Arc::new(self.clone())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -34,15 +34,17 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 ///
 /// The key is the type of the data, so a plugin declares a private struct of its own. The state lives
 /// through the binding cycle, except for what was [written for the search](Self::write_for_search).
-#[derive(Default)]
+/// A clone shares the data until one of the two [changes](Self::read_mut) it.
+#[derive(Clone, Default)]
 pub struct CycleState {
     entries: Vec<Entry>,
     skipped_filters: Arc<BTreeSet<PluginName>>,
 }
 
+#[derive(Clone)]
 struct Entry {
     id: TypeId,
-    data: Box<dyn StateData>,
+    data: Arc<dyn StateData>,
     lives: Lives,
 }
 
@@ -74,7 +76,7 @@ impl CycleState {
     }
 
     fn store<T: Any + Clone + Send + Sync>(&mut self, data: T, lives: Lives) {
-        let (id, data) = (TypeId::of::<T>(), Box::new(data));
+        let (id, data) = (TypeId::of::<T>(), Arc::new(data));
         match self.entries.iter_mut().find(|entry| entry.id == id) {
             Some(entry) => *entry = Entry { id, data, lives },
             None => self.entries.push(Entry { id, data, lives }),
@@ -95,7 +97,10 @@ impl CycleState {
     /// The value of this type for changing, if one was written.
     pub fn read_mut<T: Any>(&mut self) -> Option<&mut T> {
         let entry = self.entries.iter_mut().find(|entry| entry.id == TypeId::of::<T>())?;
-        (*entry.data).as_any_mut().downcast_mut()
+        if Arc::get_mut(&mut entry.data).is_none() {
+            entry.data = (*entry.data).own_copy();
+        }
+        Arc::get_mut(&mut entry.data)?.as_any_mut().downcast_mut()
     }
 
     /// Notes which filter plugins have nothing to say in this attempt, according to their PreFilter
@@ -107,20 +112,6 @@ impl CycleState {
     /// Whether the filter of this plugin has nothing to say in this attempt.
     pub fn skips_filter(&self, plugin: &PluginName) -> bool {
         self.skipped_filters.contains(plugin)
-    }
-}
-
-impl Clone for CycleState {
-    fn clone(&self) -> Self {
-        let copy = |Entry { id, data, lives }: &Entry| Entry {
-            id: *id,
-            data: (**data).boxed_clone(),
-            lives: *lives,
-        };
-        Self {
-            entries: self.entries.iter().map(copy).collect(),
-            skipped_filters: self.skipped_filters.clone(),
-        }
     }
 }
 
@@ -154,10 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_does_not_share() {
+    fn a_clone_shares_until_it_is_changed() {
         let mut state = CycleState::new();
         state.write(Wanted(vec![1]));
         let mut copy = state.clone();
+        assert!(std::ptr::eq(state.read::<Wanted>().unwrap(), copy.read().unwrap()));
         copy.read_mut::<Wanted>().unwrap().0.push(2);
         assert_eq!(state.read(), Some(&Wanted(vec![1])));
         assert_eq!(copy.read(), Some(&Wanted(vec![1, 2])));

@@ -1,5 +1,6 @@
 //! Trying out a node with other pods on it.
 
+use crate::preemption::Candidate;
 use crate::{CycleState, NodeIx, PodIx, Status};
 
 /// Tries out nodes for the pod of an attempt with the plugins of its profile. Nothing is changed by
@@ -11,6 +12,15 @@ pub trait DryRun {
 
     /// A trial of `node` as it is, on a copy of the state of the attempt.
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a>;
+
+    /// What the extenders leave of the candidates: they may drop nodes and choose other victims. By
+    /// default there are no extenders.
+    ///
+    /// # Errors
+    /// An extender fails that must not be ignored.
+    fn process_preemption(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
+        Ok(candidates)
+    }
 }
 
 /// One node whose pods are taken away and put back.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::preemption::Preemption;
+use crate::preemption::{Pause, Preemption};
 use crate::{Cluster, NodeIx, PluginName, Pod, PodKey, Time, Uid};
 
 /// A pod that waits in Permit.
@@ -62,6 +62,15 @@ pub enum Command {
     Activate(Vec<PodKey>),
     /// Evict pods to make room.
     Preempt(Preemption),
+    /// Tell that a pod may not have others evicted now, and try it again when the pause is over.
+    PutOffPreemption {
+        /// The pod.
+        preemptor: PodKey,
+        /// Its UID.
+        uid: Uid,
+        /// Why not, and until when.
+        pause: Pause,
+    },
 }
 
 /// Views of the scheduler and a place for commands, for the duration of one call.

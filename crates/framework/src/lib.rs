@@ -51,9 +51,9 @@ mod verdicts;
 
 pub use bits::NodeBits;
 pub use cluster::{
-    AffinityTermKind, BudgetKey, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget, DomainIx,
-    ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, Posting, ResourceColumns, ScalarAmount,
-    ScalarColumn, Topology,
+    AffinityTermKind, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget, DomainIx,
+    ImageState, LabelKeyIx, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx,
+    Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use dry_run::{DryRun, Trial};
@@ -73,9 +73,9 @@ pub use node::{Node, NodeImage};
 pub use node_selector::*;
 pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use pod::{
-    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec,
-    Protocol, ScheduledCondition, TopologySpreadConstraint, Uid, WeightedPodAffinityTerm,
-    WhenUnsatisfiable,
+    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod,
+    PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
+    TopologySpreadConstraint, Uid, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
 pub use pod_query::{Namespaces, PodQuery};
 pub use pool::PodPool;

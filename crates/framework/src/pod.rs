@@ -338,9 +338,9 @@ impl PodAffinityTerm {
 
     /// Whether the term means `pod`, whose namespace carries `namespace_labels`.
     pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
-        let namespace = self.namespaces.contains(&pod.key.namespace)
-            || self.namespace_selector.matches(namespace_labels);
-        namespace && self.selector.matches(&pod.labels)
+        self.selector.matches(&pod.labels)
+            && (self.namespaces.contains(&pod.key.namespace)
+                || self.namespace_selector.matches(namespace_labels))
     }
 }
 

@@ -60,7 +60,7 @@ pub struct PodQuery {
 impl PodQuery {
     /// Whether the query means `pod`.
     pub fn matches(&self, pod: &Pod) -> bool {
-        self.namespaces.contains(&pod.key.namespace) && self.selector.matches(&pod.labels)
+        self.selector.matches(&pod.labels) && self.namespaces.contains(&pod.key.namespace)
     }
 
     /// The pods that both mean.

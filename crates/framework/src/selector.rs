@@ -145,7 +145,10 @@ impl Requirement {
     }
 
     fn has_value(&self, value: &str) -> bool {
-        self.values.binary_search_by(|own| (**own).cmp(value)).is_ok()
+        match &*self.values {
+            [only] => **only == *value,
+            several => several.binary_search_by(|own| (**own).cmp(value)).is_ok(),
+        }
     }
 }
 

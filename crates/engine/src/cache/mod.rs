@@ -18,6 +18,7 @@ mod node_tree;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use framework::preemption::FruitlessPreemptions;
 use framework::{
     Cluster, EventResource, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, PodQuery, Uid,
 };
@@ -196,6 +197,11 @@ impl Cache {
     /// Notes that the last victim of this pod is being evicted, or none will be.
     pub fn end_preemption(&mut self, preemptor: &Uid) {
         self.cluster.end_preemption(preemptor);
+    }
+
+    /// Preemptions that have led to no binding, to change them.
+    pub const fn fruitless_preemptions_mut(&mut self) -> &mut FruitlessPreemptions {
+        self.cluster.fruitless_preemptions_mut()
     }
 
     /// Keeps the answer to `query` up to date from now on, see [`Cluster::stand`].

@@ -2,25 +2,29 @@
 
 use std::sync::Arc;
 
+use framework::preemption::Candidate;
 use framework::{
     CycleState, DryRun, ExtensionPoint, Filter, NodeIx, NodeView, NominatedPods, Overlay,
     PluginName, Pod, PodIx, PreFilterExtensions, Status, Trial,
 };
 
+use super::PreemptingExtenders;
 use crate::cache::Cache;
 use crate::engine::TieBreak;
 use crate::guard::{ask, guarded};
 use crate::ports::{Count, Probe};
-use crate::profile::{Named, PreFilterPlugin, Profile};
+use crate::profile::{Named, Profile};
 use crate::queue::Nominator;
 
-/// What decides about a pod on one node.
-#[derive(Clone, Copy)]
+/// What decides about a pod on one node: the plugins that did not skip in its PreFilter.
 pub(crate) struct NodeFilters<'a> {
-    pub profile: &'a Profile,
-    pub cache: &'a Cache,
-    pub nominator: &'a Nominator,
-    pub pod: &'a Pod,
+    cache: &'a Cache,
+    nominator: &'a Nominator,
+    pod: &'a Pod,
+    filters: Vec<&'a Named<dyn Filter>>,
+    /// Those of the filters whose verdict depends on the pods of the node.
+    depending_on_pods: Vec<&'a Named<dyn Filter>>,
+    extensions: Vec<(&'a PluginName, &'a dyn PreFilterExtensions)>,
 }
 
 /// Which filters are asked about a node.
@@ -29,12 +33,6 @@ pub(super) enum Asked {
     All,
     /// Those whose verdict depends on the pods of the node. The others have let it pass before.
     DependingOnPods,
-}
-
-impl Asked {
-    fn includes(self, plugin: &Named<dyn Filter>) -> bool {
-        matches!(self, Self::All) || plugin.plugin.depends_on_pods()
-    }
 }
 
 /// Which way a pod comes into the state of an attempt.
@@ -67,21 +65,47 @@ impl Extension {
     }
 }
 
-impl NodeFilters<'_> {
+impl<'a> NodeFilters<'a> {
+    /// Those for an attempt of `pod` whose PreFilter has left `state`.
+    pub(crate) fn new(
+        profile: &'a Profile,
+        cache: &'a Cache,
+        nominator: &'a Nominator,
+        pod: &'a Pod,
+        state: &CycleState,
+    ) -> Self {
+        let filters = profile.filter.iter().filter(|plugin| !state.skips_filter(&plugin.name));
+        let filters: Vec<_> = filters.collect();
+        let depending_on_pods = filters.iter().filter(|plugin| plugin.plugin.depends_on_pods());
+        let extensions = profile.pre_filter.iter().filter_map(|plugin| {
+            let extensions = plugin.extensions.as_deref()?;
+            (!state.skips_filter(&plugin.name)).then_some((&plugin.name, extensions))
+        });
+        Self {
+            cache,
+            nominator,
+            pod,
+            depending_on_pods: depending_on_pods.copied().collect(),
+            filters,
+            extensions: extensions.collect(),
+        }
+    }
+
     /// Pods nominated to the node that come before this one.
-    pub(super) fn nominated_before(&self, node: &str) -> Vec<Arc<Pod>> {
-        let mut pods = self.nominator.nominated_to(node);
+    pub(super) fn nominated_before(&self, node: NodeIx) -> Vec<Arc<Pod>> {
+        let mut pods = self.nominator.nominated_to(self.cache.cluster().node_name(node));
         pods.retain(|pod| pod.priority() >= self.pod.priority() && pod.uid != self.pod.uid);
         pods
     }
 
     /// The verdict on a node that is as it is or, with an overlay, as in a what-if: beside the pods
-    /// nominated to it, then without them.
+    /// [nominated](Self::nominated_before) to it, then without them.
     ///
     /// # Errors
     /// A status that is no rejection.
     pub(super) fn run_with_nominated(
         &self,
+        nominated: &[Arc<Pod>],
         state: &CycleState,
         node: NodeIx,
         what_if: Option<&Overlay>,
@@ -89,13 +113,12 @@ impl NodeFilters<'_> {
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
         let view = self.cache.cluster().node(node);
-        let nominated = self.nominated_before(view.name());
         if !nominated.is_empty() {
             let mut overlay = what_if.cloned().unwrap_or_default();
             let mut state = state.clone();
             for pod in nominated {
                 overlay.add(pod.clone());
-                self.extend(Extension::AddPod, &mut state, &pod, &view.with(&overlay), probe)?;
+                self.extend(Extension::AddPod, &mut state, pod, &view.with(&overlay), probe)?;
             }
             let status = self.run(&state, &view.with(&overlay), asked, probe)?;
             if !status.is_success() {
@@ -117,13 +140,9 @@ impl NodeFilters<'_> {
         node: &NodeView<'_>,
         probe: &mut dyn Probe,
     ) -> Result<(), Status> {
-        for PreFilterPlugin { name, extensions, .. } in &self.profile.pre_filter {
-            let Some(extensions) = extensions.as_deref().filter(|_| !state.skips_filter(name))
-            else {
-                continue;
-            };
+        for (name, extensions) in &self.extensions {
             let status =
-                guarded(name, probe, || extension.call(extensions, state, self.pod, other, node))
+                guarded(name, probe, || extension.call(*extensions, state, self.pod, other, node))
                     .unwrap_or_else(|status| status);
             if !status.is_success() {
                 let (point, text) = (extension.name(), status.message());
@@ -142,10 +161,11 @@ impl NodeFilters<'_> {
         asked: Asked,
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
-        for plugin in &self.profile.filter {
-            if !asked.includes(plugin) || state.skips_filter(&plugin.name) {
-                continue;
-            }
+        let filters = match asked {
+            Asked::All => &self.filters,
+            Asked::DependingOnPods => &self.depending_on_pods,
+        };
+        for plugin in filters {
             let status = ask(ExtensionPoint::Filter, &plugin.name, probe, || {
                 plugin.plugin.filter(state, self.pod, node)
             })
@@ -171,6 +191,7 @@ pub(crate) struct ProfileDryRun<'a> {
     pub filters: NodeFilters<'a>,
     pub rng: &'a mut fastrand::Rng,
     pub tie_break: TieBreak,
+    pub extenders: PreemptingExtenders<'a>,
     /// Plugins that panicked meanwhile. Nothing else is measured of a dry run.
     pub panics: Panics,
 }
@@ -204,20 +225,27 @@ impl DryRun for ProfileDryRun<'_> {
 
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a> {
         Box::new(NodeTrial {
-            filters: self.filters,
+            filters: &self.filters,
             node,
+            nominated: self.filters.nominated_before(node),
             overlay: Overlay::default(),
             state: state.clone(),
             asked: Asked::All,
             panics: &mut self.panics,
         })
     }
+
+    fn process_preemption(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
+        let NodeFilters { pod, cache, .. } = &self.filters;
+        self.extenders.process_preemption(pod, cache.cluster(), candidates)
+    }
 }
 
 /// A node with some of its pods taken away.
 struct NodeTrial<'a> {
-    filters: NodeFilters<'a>,
+    filters: &'a NodeFilters<'a>,
     node: NodeIx,
+    nominated: Vec<Arc<Pod>>,
     overlay: Overlay,
     state: CycleState,
     asked: Asked,
@@ -229,8 +257,8 @@ impl NodeTrial<'_> {
     fn extend(&mut self, extension: Extension, pod: PodIx) -> Result<(), Status> {
         let cluster = self.filters.cache.cluster();
         let (view, other) = (cluster.node(self.node), &cluster.pod(pod).pod);
-        let (view, panics) = (view.with(&self.overlay), &mut *self.panics);
-        self.filters.extend(extension, &mut self.state, other, &view, panics)
+        let view = view.with(&self.overlay);
+        self.filters.extend(extension, &mut self.state, other, &view, self.panics)
     }
 }
 
@@ -246,9 +274,14 @@ impl Trial for NodeTrial<'_> {
     }
 
     fn run_filters(&mut self) -> Status {
-        let (filters, overlay, panics) = (self.filters, Some(&self.overlay), &mut *self.panics);
-        let verdict =
-            filters.run_with_nominated(&self.state, self.node, overlay, self.asked, panics);
+        let verdict = self.filters.run_with_nominated(
+            &self.nominated,
+            &self.state,
+            self.node,
+            Some(&self.overlay),
+            self.asked,
+            self.panics,
+        );
         let status = verdict.unwrap_or_else(|error| error);
         if status.is_success() {
             self.asked = Asked::DependingOnPods;

@@ -59,7 +59,7 @@ impl<'a> Cycle<'a, '_> {
                 continue;
             }
             match self.filter_by(place, nodes, verdicts) {
-                Err(_) if extender.ignorable => {}
+                Err(text) if extender.ignorable => self.ports.outside.skipped(place, &text),
                 Err(text) => return Err(Status::error(text)),
                 Ok(kept) => *nodes = kept,
             }

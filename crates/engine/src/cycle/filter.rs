@@ -1,6 +1,8 @@
 //! The filter pass.
 
-use framework::{ExtensionPoint, NodeBits, NodeIx, Status, Verdicts};
+use std::sync::Arc;
+
+use framework::{ExtensionPoint, NodeBits, NodeIx, Pod, Status, Verdicts};
 
 use super::dry_run::{Asked, NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
@@ -99,15 +101,19 @@ impl<'a> Cycle<'a, '_> {
         &mut self,
         candidates: &NodeBits,
     ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
-        let nominator = self.nominator;
         let mut verdicts = Vec::new();
-        for name in nominator.nodes() {
+        if self.nominator.is_empty() {
+            return Ok(verdicts);
+        }
+        let filters = self.node_filters();
+        for name in self.nominator.nodes() {
             let node = self.cache.cluster().node_named(name);
             let Some(node) = node.filter(|node| candidates.contains(*node)) else { continue };
-            if self.node_filters().nominated_before(name).is_empty() {
+            let nominated = filters.nominated_before(node);
+            if nominated.is_empty() {
                 continue;
             }
-            let status = self.filter_one(node)?;
+            let status = self.run_filters(&filters, node, &nominated)?;
             if !status.is_success() {
                 self.scratch.candidates.remove(node);
                 verdicts.push((node, status));
@@ -118,19 +124,23 @@ impl<'a> Cycle<'a, '_> {
 
     /// The verdict on one node: with the pods nominated to it, then without.
     pub(super) fn filter_one(&mut self, node: NodeIx) -> Result<Status, ScheduleError> {
-        let verdict = self.node_filters().run_with_nominated(
-            self.state,
-            node,
-            None,
-            Asked::All,
-            self.ports.probe,
-        );
+        let filters = self.node_filters();
+        self.run_filters(&filters, node, &filters.nominated_before(node))
+    }
+
+    fn run_filters(
+        &mut self,
+        filters: &NodeFilters<'_>,
+        node: NodeIx,
+        nominated: &[Arc<Pod>],
+    ) -> Result<Status, ScheduleError> {
+        let (state, probe) = (&*self.state, &mut *self.ports.probe);
+        let verdict = filters.run_with_nominated(nominated, state, node, None, Asked::All, probe);
         verdict.map_err(ScheduleError::Error)
     }
 
     fn node_filters(&self) -> NodeFilters<'a> {
-        let Self { profile, cache, nominator, pod, .. } = self;
-        NodeFilters { profile, cache, nominator, pod }
+        NodeFilters::new(self.profile, self.cache, self.nominator, self.pod, self.state)
     }
 
     /// Lists the nodes that passed: all, or as many as the sample asks for, in which case the nodes

@@ -6,6 +6,7 @@
 mod diagnosis;
 mod dry_run;
 mod extender;
+mod extender_preemption;
 mod filter;
 mod sampling;
 mod score;
@@ -20,6 +21,7 @@ use framework::{
 pub use self::diagnosis::{Diagnosis, FitError};
 pub(crate) use self::dry_run::{NodeFilters, Panics, ProfileDryRun};
 pub use self::extender::Extender;
+pub(crate) use self::extender_preemption::PreemptingExtenders;
 pub use self::sampling::{Sampling, num_feasible_nodes_to_find};
 pub use self::score::NodeScores;
 

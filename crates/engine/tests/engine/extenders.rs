@@ -7,7 +7,7 @@ use engine::cycle::Extender;
 use engine::ports::{Filtered, HostPriorities};
 use engine::{EffectKind, Outcome};
 use framework::testing::pod;
-use framework::{Answer, Binding};
+use framework::{Answer, Binding, PermitVerdict};
 
 use crate::harness::*;
 
@@ -138,6 +138,7 @@ fn an_error_of_an_extender_fails_the_attempt_unless_it_is_ignorable() {
             _ => answer(),
         });
         assert_eq!(world.schedule(pod("p")), Outcome::Assumed("b".into()));
+        assert_eq!(world.extenders.skipped.len(), 1, "{text}");
     }
 }
 
@@ -205,21 +206,39 @@ fn an_extender_that_breaks_down_over_the_nominated_node_is_asked_again_about_all
     assert_eq!(world.schedule(pod("p").nominated("b")), Outcome::Assumed("c".into()));
 }
 
+/// A world of nodes `a` and `b` in which pods wait in Permit, and extenders take five seconds.
+fn slowly_extended(extenders: Vec<Extender>) -> World {
+    let timeout = Duration::from_secs(30);
+    let gate =
+        fake("Gate").permit(move |_, _| PermitVerdict::Wait { timeout, reason: String::new() });
+    let mut setup = Setup::new([gate]);
+    setup.extenders = extenders;
+    let mut world = setup.nodes(&["a", "b"]);
+    world.extenders.latency = Duration::from_secs(5);
+    world
+}
+
+/// How long after the attempt began the pod began to wait.
+fn waits_after(world: &World) -> Duration {
+    let waiting = world.engine.waiting_pods().values().next().unwrap();
+    waiting.since.since(world.now)
+}
+
 #[test]
 fn the_time_an_extender_takes_passes_for_the_attempt() {
-    let wait = Duration::from_secs(30);
-    let gate = fake("Gate").permit(move |_, _| framework::PermitVerdict::Wait {
-        timeout: wait,
-        reason: String::new(),
-    });
-    let mut setup = Setup::new([gate]);
-    setup.extenders = vec![filters()];
-    let mut world = setup.nodes(&["a"]);
+    let mut world = slowly_extended(vec![filters(), filters()]);
     world.extenders.filter = Box::new(|_| filtered(&["a"], &[], &[]));
-    world.extenders.latency = Duration::from_secs(5);
     world.schedule(pod("p"));
-    let waiting = world.engine.waiting_pods().values().next().unwrap();
-    assert_eq!(waiting.since, world.now + Duration::from_secs(5));
+    assert_eq!(waits_after(&world), Duration::from_secs(10));
+}
+
+#[test]
+fn all_extenders_are_asked_for_scores_at_once() {
+    let mut world = slowly_extended(vec![prioritizes(1), for_gpus(prioritizes(1)), prioritizes(1)]);
+    world.extenders.prioritize = Box::new(|_| rated(&[]));
+    world.schedule(pod("p"));
+    assert_eq!(world.extenders.calls, ["prioritize 0 a,b", "prioritize 2 a,b"]);
+    assert_eq!(waits_after(&world), Duration::from_secs(5));
 }
 
 /// The open ExtenderBind: which extender is asked to bind what.
@@ -282,17 +301,6 @@ fn a_lost_answer_of_an_extender_is_settled_by_a_read() {
     let answer = world.read_on_server(&key("p"));
     world.answer(read, &answer);
     assert_eq!(world.events().len(), 1, "it is bound");
-}
-
-#[test]
-fn all_extenders_are_asked_for_scores_at_once() {
-    let mut world = extended(vec![prioritizes(1), for_gpus(prioritizes(1)), prioritizes(1)]);
-    world.extenders.prioritize = Box::new(|_| rated(&[]));
-    world.extenders.latency = Duration::from_secs(5);
-    let started = world.now;
-    world.schedule(pod("p"));
-    assert_eq!(world.extenders.calls, ["prioritize 0 a,b,c", "prioritize 2 a,b,c"]);
-    let _ = started;
 }
 
 /// Has the answer to a bind get lost, and the pod read.

@@ -19,6 +19,8 @@ mod explain;
 #[cfg(test)]
 mod extenders;
 #[cfg(test)]
+mod extenders_preempt;
+#[cfg(test)]
 mod failure;
 #[cfg(test)]
 mod harness;
@@ -32,6 +34,8 @@ mod panics;
 mod post_filter;
 #[cfg(test)]
 mod preemption;
+#[cfg(test)]
+mod preemption_wars;
 #[cfg(test)]
 mod reserve_permit;
 #[cfg(test)]

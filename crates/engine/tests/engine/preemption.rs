@@ -78,6 +78,61 @@ fn a_victim_hears_who_needs_its_room() {
 }
 
 #[test]
+fn an_evicted_victim_is_not_evicted_again_before_the_watch_shows_its_end() {
+    let mut world = preempted("1");
+    let (effect, _) = world.take_eviction("v1");
+    world.answer(effect, &Answer::ok());
+    for _ in 0..5 {
+        world.pass(400);
+        world.run();
+    }
+    assert_eq!(world.evictions(), ["v1"]);
+    assert_eq!(world.probe.pauses, [""; 0], "nor is that in vain");
+    world.delete("v1");
+    world.run();
+    assert_eq!(world.place("p"), "placed");
+}
+
+#[test]
+fn a_preemptor_that_is_woken_before_its_victim_is_seen_to_end_evicts_nobody_else() {
+    let mut world = setup([]).build();
+    world.node(small("a"));
+    world.node(small("b"));
+    world.pod(pod("one").cpu("3").priority(1).on("a"));
+    for (name, priority) in [("of-two", 1), ("of-two-too", 0), ("vital", 1_000)] {
+        world.pod(pod(name).cpu("1").priority(priority).on("b"));
+    }
+    world.schedule(important("3"));
+    let (effect, _) = world.take_eviction("one");
+    world.answer(effect, &Answer::ok());
+    world.delete("vital");
+    for _ in 0..5 {
+        world.pass(1_000);
+        world.run();
+    }
+    assert_eq!(world.evictions(), ["one"], "though one less important pod on b would do now");
+    world.delete("one");
+    world.run_for(2);
+    assert_eq!(world.node_of("p").as_deref(), Some("a"));
+}
+
+#[test]
+fn priorities_at_their_limits_and_pods_without_start_are_in_order() {
+    let mut world = setup([]).build();
+    for (node, name, priority) in [("a", "v1", i32::MAX - 1), ("b", "v2", i32::MIN), ("c", "v3", 0)]
+    {
+        world.node(small(node));
+        world.pod(pod(name).cpu("4").priority(priority).on(node));
+    }
+    for (name, priority) in [("p1", i32::MAX), ("p2", i32::MAX), ("p3", i32::MIN)] {
+        world.pod(pod(name).cpu("4").priority(priority));
+    }
+    world.run_for(5);
+    assert_eq!(world.evictions(), ["v2", "v3"]);
+    assert_eq!((world.place("v1"), world.place("p3")), ("placed", "unschedulable"));
+}
+
+#[test]
 fn the_preemptor_is_gated_until_its_last_victim_leaves() {
     let mut world = preempted("3");
     world.delete("v3");
@@ -124,7 +179,7 @@ fn a_victim_that_cannot_be_evicted_sends_the_preemptor_to_error_backoff() {
         assert_eq!(world.place("p"), "error backoff", "{failure:?}");
         world.pass(2);
         assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
-        assert_eq!(world.open_evictions(), ["v3", "v2"], "and tries again");
+        assert_eq!(world.open_evictions(), ["v3"], "and tries again; v2 is on its way out");
     }
 }
 
@@ -225,6 +280,30 @@ fn two_preemptors_never_count_the_same_room() {
     assert_eq!(evicted, ["v1", "v2"], "the second one makes room beside the first");
     world.run_for(3);
     assert_eq!((world.place("p"), world.place("q")), ("placed", "placed"));
+}
+
+#[test]
+fn a_victim_whose_eviction_is_under_way_is_not_evicted_for_another_pod() {
+    let mut world = preempted("1");
+    world.schedule(pod("q").cpu("1").priority(100));
+    assert_eq!(world.open_evictions(), ["v1", "v2"], "q needs both gone");
+    world.run_for(3);
+    assert_eq!((world.place("p"), world.place("q")), ("placed", "placed"));
+    assert_eq!(world.evictions(), ["v1", "v2"]);
+}
+
+#[test]
+fn all_preemptors_that_count_on_a_victim_try_again_if_it_stays() {
+    let mut world = preempted("1");
+    world.pod(pod("q").cpu("1").priority(101));
+    assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
+    assert_eq!(world.open_evictions(), ["v1"], "it will do for q, whom p gives way to");
+    let (effect, _) = world.take_eviction("v1");
+    world.delete("p");
+    world.answer(effect, &Answer::Error("boom".to_owned()));
+    assert_eq!(world.place("q"), "error backoff");
+    world.run_for(3);
+    assert_eq!(world.place("q"), "placed");
 }
 
 /// Two nodes with a pod each of the same application, whose budget allows to evict one; and one node

@@ -6,25 +6,31 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Cluster;
+use super::classes::{Class, Classes};
 use super::selector_index::SelectorIndex;
-use crate::{LabelSelector, Pod, Uid, api};
+use super::slab::Slab;
+use super::{Cluster, PlacedPod, PodIx};
+use crate::{LabelSelector, Namespaces, Pod, PodQuery, Uid, api};
 
 /// The budgets that can mean a pod at all.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DisruptionBudgets {
-    budgets: HashMap<BudgetKey, DisruptionBudget>,
-    by_selector: SelectorIndex<BudgetKey>,
+    ids: HashMap<Name, BudgetIx>,
+    budgets: Slab<DisruptionBudget>,
+    by_selector: SelectorIndex<BudgetIx>,
 }
 
-/// Names a budget: its namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BudgetKey(Arc<(Arc<str>, Arc<str>)>);
+/// Namespace and name.
+type Name = (Arc<str>, Arc<str>);
+
+/// The dense id of a PodDisruptionBudget. Ids of budgets that are gone are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BudgetIx(u32);
 
 /// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisruptionBudget {
-    selector: LabelSelector,
+    pods: PodQuery,
     /// How many of its pods may be evicted, as its status says.
     disruptions_allowed: i32,
     /// Names of pods whose eviction is counted already.
@@ -46,31 +52,70 @@ struct State {
 }
 
 impl DisruptionBudgets {
-    pub(super) fn set(&mut self, namespace: &str, name: &str, object: Option<&Value>) {
-        let key = BudgetKey(Arc::new((namespace.into(), name.into())));
-        let within = std::slice::from_ref(&key.0.0);
-        let old = self.budgets.remove(&key);
-        if let Some(old) = &old {
-            self.by_selector.remove(Some(within), &old.selector, key.clone());
+    /// Adds, replaces or removes a budget, and tells the classes of the pods it means.
+    pub(super) fn set(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        object: Option<&Value>,
+        classes: &mut Classes,
+    ) {
+        let name: Name = (namespace.into(), name.into());
+        let new = object.and_then(|object| DisruptionBudget::of(&name.0, object));
+        let Some(ix) = self.ids.get(&name).copied() else {
+            return new.into_iter().for_each(|new| self.insert(name.clone(), new, classes));
+        };
+        let evicting = std::mem::take(&mut self.budgets.get_mut(ix.0).evicting);
+        match new.map(|new| DisruptionBudget { evicting, ..new }) {
+            Some(new) if new.pods == self.budgets.get(ix.0).pods => {
+                *self.budgets.get_mut(ix.0) = new;
+            }
+            new => {
+                self.remove(&name, ix, classes);
+                new.into_iter().for_each(|new| self.insert(name.clone(), new, classes));
+            }
         }
-        if let Some(mut budget) = object.and_then(DisruptionBudget::of) {
-            budget.evicting = old.map(|old| old.evicting).unwrap_or_default();
-            self.by_selector.insert(Some(within), &budget.selector, key.clone());
-            self.budgets.insert(key, budget);
+    }
+
+    fn insert(&mut self, name: Name, budget: DisruptionBudget, classes: &mut Classes) {
+        let meant = classes.meant_by(&budget.pods);
+        let ix = BudgetIx(self.budgets.insert(budget));
+        let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
+        self.by_selector.insert(Some(std::slice::from_ref(&name.0)), selector, ix);
+        self.ids.insert(name, ix);
+        meant.into_iter().for_each(|class| classes.get_mut(class).budgets.push(ix));
+    }
+
+    fn remove(&mut self, name: &Name, ix: BudgetIx, classes: &mut Classes) {
+        self.ids.remove(name);
+        let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
+        self.by_selector.remove(Some(std::slice::from_ref(&name.0)), selector, ix);
+        for class in classes.meant_by(&self.budgets.remove(ix.0).pods) {
+            classes.get_mut(class).budgets.retain(|own| *own != ix);
         }
+    }
+
+    /// The budgets that mean the pods of a class.
+    pub(super) fn meaning(&self, class: &Class) -> impl Iterator<Item = BudgetIx> {
+        let candidates = self.by_selector.may_mean(class.namespace(), class.labels());
+        candidates.filter(|ix| class.is_meant_by(&self.budgets.get(ix.0).pods))
+    }
+
+    fn named(&self, namespace: &str, name: &str) -> Option<BudgetIx> {
+        self.ids.get(&(namespace.into(), name.into())).copied()
     }
 }
 
 impl DisruptionBudget {
     /// `None` for a budget that means no pod: to preemption that is also one with an absent, empty or
     /// invalid selector. A status that cannot be read allows nothing.
-    fn of(object: &Value) -> Option<Self> {
+    fn of(namespace: &Arc<str>, object: &Value) -> Option<Self> {
         let spec = Spec::deserialize(&object["spec"]).ok()?;
         let selector = LabelSelector::compile(spec.selector.as_ref()).ok()?;
         let state = State::deserialize(&object["status"]).unwrap_or_default();
         let means_some = !selector.is_nothing() && !selector.is_everything();
         means_some.then(|| Self {
-            selector,
+            pods: PodQuery { namespaces: Namespaces::one(namespace), selector },
             disruptions_allowed: state.disruptions_allowed,
             disrupted_pods: state.disrupted_pods.unwrap_or_default().into_keys().collect(),
             evicting: BTreeSet::new(),
@@ -83,32 +128,28 @@ impl DisruptionBudget {
         i64::from(self.disruptions_allowed).saturating_sub(evicting)
     }
 
-    /// Whether evicting `pod`, which is of the namespace of the budget, would use it up. An eviction
-    /// that is counted already does not.
+    /// Whether evicting `pod`, which it means, would use it up. An eviction that is counted already
+    /// does not.
     fn pays_for(&self, pod: &Pod) -> bool {
-        self.selector.matches(&pod.labels)
-            && !self.disrupted_pods.contains(&pod.key.name)
-            && !self.evicting.contains(&pod.uid)
+        !self.disrupted_pods.contains(&pod.key.name) && !self.evicting.contains(&pod.uid)
     }
 }
 
 impl Cluster {
-    /// The PodDisruptionBudgets that an eviction of `pod` would use up, by name. A pod without labels
-    /// has none.
-    pub fn disruption_budgets_of(&self, pod: &Pod) -> Vec<(BudgetKey, &DisruptionBudget)> {
-        if pod.labels.is_empty() {
-            return Vec::new();
-        }
-        let all = &self.disruption_budgets;
-        let keys = all.by_selector.may_mean(&pod.key.namespace, &pod.labels);
-        let budgets = keys.filter_map(|key| Some((all.budgets.get(&key)?, key)));
-        let mut budgets: Vec<_> = budgets
-            .filter(|(budget, _)| budget.pays_for(pod))
-            .map(|(budget, key)| (key, budget))
-            .collect();
-        budgets.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        budgets.dedup_by(|(a, _), (b, _)| a == b);
-        budgets
+    /// The PodDisruptionBudgets that an eviction of a placed pod would use up, each once. A pod without
+    /// labels has none.
+    ///
+    /// # Panics
+    /// The id is none of this cluster.
+    pub fn disruption_budgets_of(
+        &self,
+        pod: PodIx,
+    ) -> impl Iterator<Item = (BudgetIx, &DisruptionBudget)> {
+        let PlacedPod { pod, membership, .. } = self.pod(pod);
+        let class = self.classes.get(membership.class);
+        let budgets = if class.labels().is_empty() { &[][..] } else { &class.budgets };
+        let budgets = budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
+        budgets.filter(|(_, budget)| budget.pays_for(pod))
     }
 }
 
@@ -116,10 +157,10 @@ impl Cluster {
 impl Cluster {
     /// Notes that the scheduler evicts `pod`.
     pub fn begin_eviction(&mut self, pod: &Pod) {
-        let keys: Vec<_> =
-            self.disruption_budgets_of(pod).into_iter().map(|(key, _)| key).collect();
-        for key in keys {
-            if let Some(budget) = self.disruption_budgets.budgets.get_mut(&key) {
+        let all = &mut self.disruption_budgets;
+        for ix in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
+            let budget = all.budgets.get_mut(ix.0);
+            if !pod.labels.is_empty() && budget.pods.matches(pod) && budget.pays_for(pod) {
                 budget.evicting.insert(pod.uid.clone());
             }
         }
@@ -128,24 +169,23 @@ impl Cluster {
     /// Notes that the scheduler does not evict `pod` after all.
     pub fn cancel_eviction(&mut self, pod: &Pod) {
         let all = &mut self.disruption_budgets;
-        for key in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
-            if let Some(budget) = all.budgets.get_mut(&key) {
-                budget.evicting.remove(&pod.uid);
-            }
+        for ix in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
+            all.budgets.get_mut(ix.0).evicting.remove(&pod.uid);
         }
     }
 
     /// Pods the scheduler evicts, as far as the status of this budget may not count them yet.
     pub fn evicting(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Uid> {
-        let key = BudgetKey(Arc::new((namespace.into(), name.into())));
-        self.disruption_budgets.budgets.get(&key).into_iter().flat_map(|budget| &budget.evicting)
+        let all = &self.disruption_budgets;
+        let budget = all.named(namespace, name).map(|ix| all.budgets.get(ix.0));
+        budget.into_iter().flat_map(|budget| &budget.evicting)
     }
 
     /// Notes that the status of this budget counts the evictions of `pods`.
     pub fn settle_evictions(&mut self, namespace: &str, name: &str, pods: &[Uid]) {
-        let key = BudgetKey(Arc::new((namespace.into(), name.into())));
-        if let Some(budget) = self.disruption_budgets.budgets.get_mut(&key) {
-            budget.evicting.retain(|uid| !pods.contains(uid));
+        let all = &mut self.disruption_budgets;
+        if let Some(ix) = all.named(namespace, name) {
+            all.budgets.get_mut(ix.0).evicting.retain(|uid| !pods.contains(uid));
         }
     }
 }
@@ -158,12 +198,23 @@ mod tests {
     use crate::EventResource;
     use crate::testing::pod;
 
-    fn left(object: Value, pod: &Pod) -> Vec<i64> {
+    /// What the budgets of a pod have left.
+    fn left_for(cluster: &Cluster, pod: PodIx) -> Vec<i64> {
+        let budgets = cluster.disruption_budgets_of(pod);
+        budgets.map(|(_, budget)| budget.disruptions_left()).collect()
+    }
+
+    /// The same for one budget, whichever of the two came first.
+    fn left(object: Value, pod: Pod) -> Vec<i64> {
         let mut cluster = Cluster::default();
         let kind = EventResource::PodDisruptionBudget;
+        let before = cluster.place_pod(Arc::new(pod.clone()), "n");
         cluster.set_object(&kind, "default", "b", Some(Arc::new(object)));
-        let budgets = cluster.disruption_budgets_of(pod);
-        budgets.iter().map(|(_, budget)| budget.disruptions_left()).collect()
+        let left = left_for(&cluster, before);
+        cluster.remove_pod(before);
+        let after = cluster.place_pod(Arc::new(pod), "n");
+        assert_eq!(left, left_for(&cluster, after));
+        left
     }
 
     #[test]
@@ -190,7 +241,7 @@ mod tests {
             (json!({}), web(), vec![]),
         ];
         for (object, pod, expected) in rows {
-            assert_eq!(left(object.clone(), &pod.build()), expected, "{object}");
+            assert_eq!(left(object.clone(), pod.build()), expected, "{object}");
         }
     }
 
@@ -202,14 +253,14 @@ mod tests {
             let selector = json!({ "matchLabels": { "app": app } });
             Some(Arc::new(json!({ "spec": { "selector": selector } })))
         };
-        let count = |cluster: &Cluster, app: &str| {
-            cluster.disruption_budgets_of(&pod("p").label("app", app).build()).len()
-        };
+        let apps = ["web", "db"]
+            .map(|app| cluster.place_pod(Arc::new(pod(app).label("app", app).build()), "n"));
+        let counts = |cluster: &Cluster| apps.map(|pod| left_for(cluster, pod).len());
         cluster.set_object(&kind, "default", "b", budget("web"));
         cluster.set_object(&kind, "default", "b", budget("db"));
-        assert_eq!((count(&cluster, "web"), count(&cluster, "db")), (0, 1));
+        assert_eq!(counts(&cluster), [0, 1]);
         cluster.set_object(&kind, "default", "b", None);
-        assert_eq!(count(&cluster, "db"), 0);
+        assert_eq!(counts(&cluster), [0, 0]);
     }
 
     #[test]
@@ -222,20 +273,20 @@ mod tests {
             Some(Arc::new(json!({ "spec": { "selector": selector }, "status": status })))
         };
         let [a, b, other] = ["a", "b", "other"].map(|name| pod(name).label("app", "web").build());
-        let left = |cluster: &Cluster, pod: &Pod| {
-            cluster.disruption_budgets_of(pod).first().map(|(_, budget)| budget.disruptions_left())
-        };
+        let place =
+            |cluster: &mut Cluster, pod: &Pod| cluster.place_pod(Arc::new(pod.clone()), "n");
+        let (a_ix, other) = (place(&mut cluster, &a), place(&mut cluster, &other));
         cluster.set_object(&kind, "default", "b", budget(3));
         for evicted in [&a, &b, &a] {
             cluster.begin_eviction(evicted);
         }
-        assert_eq!(left(&cluster, &other), Some(1));
-        assert_eq!(left(&cluster, &a), None, "it is counted already");
+        assert_eq!(left_for(&cluster, other), [1]);
+        assert_eq!(left_for(&cluster, a_ix), [0; 0], "it is counted already");
         cluster.set_object(&kind, "default", "b", budget(2));
         cluster.settle_evictions("default", "b", std::slice::from_ref(&a.uid));
         assert_eq!(cluster.evicting("default", "b").collect::<Vec<_>>(), [&b.uid]);
-        assert_eq!(left(&cluster, &other), Some(1), "the status counts the one that went");
+        assert_eq!(left_for(&cluster, other), [1], "the status counts the one that went");
         cluster.cancel_eviction(&b);
-        assert_eq!(left(&cluster, &other), Some(2));
+        assert_eq!(left_for(&cluster, other), [2]);
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::PodIx;
+use super::budgets::BudgetIx;
 use super::queries::QueryIx;
 use super::slab::Slab;
 use crate::{LabelSelector, Labels, Operator, PodQuery};
@@ -31,6 +32,8 @@ pub(super) struct Class {
     pub(super) pods: SmallVec<[PodIx; 4]>,
     /// The standing queries that mean them.
     pub(super) queries: SmallVec<[QueryIx; 4]>,
+    /// The PodDisruptionBudgets that mean them.
+    pub(super) budgets: SmallVec<[BudgetIx; 2]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -119,7 +122,12 @@ impl Classes {
         if let Some(class) = self.ids.get(&key) {
             return (*class, false);
         }
-        let class = Class { key: key.clone(), pods: SmallVec::new(), queries: SmallVec::new() };
+        let class = Class {
+            key: key.clone(),
+            pods: SmallVec::new(),
+            queries: SmallVec::new(),
+            budgets: SmallVec::new(),
+        };
         let class = ClassIx(self.table.insert(class));
         for (key, value) in labels.pairs() {
             let values = match self.by_label.get_mut(key) {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::{NodeColumn, NodeIx, Posting};
 use crate::{Labels, NodeBits};
 
-/// A label key that some node carries or carried.
+/// The dense id of a label key that some node carries or carried. It is never that of another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct KeyId(u32);
+pub struct LabelKeyIx(u32);
 
 /// A value among those of its label key: a topology domain, where the key is a topology key. Used
 /// again when no node carries it any more.
@@ -30,17 +30,18 @@ impl DomainIx {
 }
 
 /// The keys of the labels of one row.
-pub(super) type RowLabels = Box<[KeyId]>;
+pub(super) type RowLabels = Box<[LabelKeyIx]>;
 
 /// Every label of every node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabelIndex {
-    ids: HashMap<Arc<str>, KeyId>,
+    ids: HashMap<Arc<str>, LabelKeyIx>,
     keys: Vec<Key>,
 }
 
 #[derive(Debug, Clone)]
 struct Key {
+    ix: LabelKeyIx,
     text: Arc<str>,
     ids: HashMap<Arc<str>, DomainIx>,
     values: Vec<Value>,
@@ -63,6 +64,12 @@ impl<'a> Topology<'a> {
     /// The label key.
     pub fn key(&self) -> &'a Arc<str> {
         &self.0.text
+    }
+
+    /// The id of the label key, for [`Cluster::topology_at`](crate::Cluster::topology_at).
+    #[inline]
+    pub const fn ix(&self) -> LabelKeyIx {
+        self.0.ix
     }
 
     /// One more than the highest index of any domain.
@@ -121,20 +128,21 @@ impl LabelIndex {
             .collect()
     }
 
-    pub(super) fn remove(&mut self, node: NodeIx, row: &[KeyId]) {
+    pub(super) fn remove(&mut self, node: NodeIx, row: &[LabelKeyIx]) {
         for key in row {
             self.keys[key.0 as usize].remove(node);
         }
     }
 
-    fn key_id(&mut self, text: &str) -> KeyId {
+    fn key_id(&mut self, text: &str) -> LabelKeyIx {
         if let Some(id) = self.ids.get(text) {
             return *id;
         }
-        let id = KeyId(u32::try_from(self.keys.len()).expect("fewer than 2^32 label keys"));
+        let id = LabelKeyIx(u32::try_from(self.keys.len()).expect("fewer than 2^32 label keys"));
         let text: Arc<str> = text.into();
         self.ids.insert(text.clone(), id);
         self.keys.push(Key {
+            ix: id,
             text,
             ids: HashMap::new(),
             values: Vec::new(),
@@ -154,6 +162,12 @@ impl LabelIndex {
         self.key(key).map(Topology)
     }
 
+    /// The nodes by their value of the key with this id.
+    #[inline]
+    pub(super) fn topology_at(&self, key: LabelKeyIx) -> Topology<'_> {
+        Topology(&self.keys[key.0 as usize])
+    }
+
     /// The value of `key` on `node`.
     pub(super) fn get(&self, node: NodeIx, key: &str) -> Option<&Arc<str>> {
         let key = self.key(key)?;
@@ -163,7 +177,7 @@ impl LabelIndex {
     pub(super) fn pairs<'a>(
         &'a self,
         node: NodeIx,
-        row: &'a [KeyId],
+        row: &'a [LabelKeyIx],
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)> {
         row.iter().filter_map(move |key| {
             let key = &self.keys[key.0 as usize];

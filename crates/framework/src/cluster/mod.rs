@@ -26,12 +26,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use self::budgets::{BudgetKey, DisruptionBudget};
+pub use self::budgets::{BudgetIx, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
 pub use self::images::ImageState;
-pub use self::labels::{DomainIx, Topology};
+pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
 pub use self::queries::PodCount;
@@ -47,6 +47,7 @@ use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
 use self::terms::Terms;
+use crate::preemption::FruitlessPreemptions;
 use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint, Uid};
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
@@ -113,6 +114,7 @@ pub struct Cluster {
     related: Related,
     disruption_budgets: DisruptionBudgets,
     preempting: BTreeSet<Uid>,
+    fruitless_preemptions: FruitlessPreemptions,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
@@ -228,6 +230,15 @@ impl Cluster {
         self.labels.topology(key)
     }
 
+    /// The same, by the id of the key.
+    ///
+    /// # Panics
+    /// The id is none of this cluster.
+    #[inline]
+    pub fn topology_at(&self, key: LabelKeyIx) -> Topology<'_> {
+        self.labels.topology_at(key)
+    }
+
     /// Adds to `bits` the nodes whose value of the label `key` passes `wanted`. Costs one call per
     /// distinct value.
     pub fn union_labelled_into(
@@ -260,6 +271,11 @@ impl Cluster {
     /// Whether victims of this pod are still to be evicted: until then another attempt is in vain.
     pub fn is_preempting(&self, preemptor: &Uid) -> bool {
         self.preempting.contains(preemptor)
+    }
+
+    /// Preemptions that have led to no binding, and the pauses that follow them.
+    pub const fn fruitless_preemptions(&self) -> &FruitlessPreemptions {
+        &self.fruitless_preemptions
     }
 
     /// The objects of a kind that some plugin watches, by namespace and name.
@@ -366,6 +382,7 @@ impl Cluster {
     /// Removes the node called `name`; its pods stay on a ghost. Returns whether it existed.
     pub fn remove_node(&mut self, name: &str) -> bool {
         let Some(ix) = self.node_named(name) else { return false };
+        self.fruitless_preemptions.forget_node(name);
         self.clear_node(ix);
         self.drop_if_empty_ghost(ix);
         true
@@ -395,7 +412,9 @@ impl Cluster {
         let (class, is_new) = self.classes.intern(&placed.pod.key.namespace, &placed.pod.labels);
         if is_new {
             let queries = self.queries.meaning(self.classes.get(class)).collect();
-            self.classes.get_mut(class).queries = queries;
+            let budgets = self.disruption_budgets.meaning(self.classes.get(class)).collect();
+            let class = self.classes.get_mut(class);
+            (class.queries, class.budgets) = (queries, budgets);
         }
         placed.membership = self.classes.add(class, ix);
         let queries = &self.classes.get(class).queries;
@@ -443,6 +462,11 @@ impl Cluster {
         self.preempting.remove(preemptor);
     }
 
+    /// Preemptions that have led to no binding, to change them.
+    pub const fn fruitless_preemptions_mut(&mut self) -> &mut FruitlessPreemptions {
+        &mut self.fruitless_preemptions
+    }
+
     /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
     pub fn set_object(
         &mut self,
@@ -453,7 +477,8 @@ impl Cluster {
     ) -> Option<Arc<Value>> {
         match kind {
             EventResource::PodDisruptionBudget => {
-                self.disruption_budgets.set(namespace, name, object.as_deref());
+                let (budgets, classes) = (&mut self.disruption_budgets, &mut self.classes);
+                budgets.set(namespace, name, object.as_deref(), classes);
             }
             _ => self.related.set(kind, namespace, name, object.as_deref()),
         }

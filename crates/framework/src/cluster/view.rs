@@ -188,7 +188,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// The pods placed on the node with their ids, whatever an [`Overlay`] says.
-    pub fn placed(&self) -> impl Iterator<Item = (PodIx, &'a Arc<Pod>)> + use<'a> {
+    pub fn placed(&self) -> impl ExactSizeIterator<Item = (PodIx, &'a Arc<Pod>)> + use<'a> {
         let cluster = self.cluster;
         cluster.row(self.ix).pods.iter().map(|pod| (*pod, &cluster.pod(*pod).pod))
     }

@@ -7,7 +7,7 @@ use crate::{NodeIx, Pod, Time};
 /// Pods of one node to be evicted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Victims {
-    /// The pods, the most important first.
+    /// The pods, the most important first, or in the order of the extender that chose them.
     pub pods: Vec<Arc<Pod>>,
     /// How many of them a PodDisruptionBudget would rather keep.
     pub pdb_violations: usize,
@@ -42,10 +42,12 @@ pub(super) fn best<'a>(
     order: &[ScoreFunction],
     now: Time,
 ) -> Option<&'a Candidate> {
-    let scores = |candidate: &&Candidate| -> Vec<i64> {
-        order.iter().map(|score| score(candidate, now)).collect()
-    };
-    candidates.iter().rev().max_by_key(scores)
+    let mut left: Vec<&Candidate> = candidates.iter().collect();
+    for score in order {
+        let most = left.iter().map(|candidate| score(candidate, now)).max()?;
+        left.retain(|candidate| score(candidate, now) == most);
+    }
+    left.first().copied()
 }
 
 fn count(number: usize) -> i64 {

@@ -7,6 +7,7 @@
 
 mod candidate;
 mod eligibility;
+mod fruitless;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 pub use self::candidate::{Candidate, ORDERED_SCORE_FUNCTIONS, ScoreFunction, Victims};
 pub use self::eligibility::pod_eligible_to_preempt_others;
+pub use self::fruitless::{FruitlessPreemptions, Pause};
 pub use self::victims::select_victims_on_node;
 
 use self::candidate::best;
@@ -96,7 +98,8 @@ pub trait Evaluator {
 pub struct Candidates(pub Vec<Candidate>);
 
 /// Finds the best node on which evicting pods makes room, nominates the pod to it and asks for the
-/// evictions on behalf of `plugin`.
+/// evictions on behalf of `plugin`. Where too many [preemptions](FruitlessPreemptions) led to no binding
+/// it asks for a pause instead.
 pub fn preempt(
     evaluator: &dyn Evaluator,
     plugin: &PluginName,
@@ -111,12 +114,21 @@ pub fn preempt(
     if let Err(reason) = evaluator.pod_eligible_to_preempt_others(&attempt) {
         return Status::unschedulable(reason).into();
     }
-    let candidates = match Search::over(&attempt, evaluator, dry_run).into_candidates(cluster) {
-        Ok(candidates) => candidates,
-        Err(result) => return result,
-    };
-    let Some(chosen) = best(&candidates, evaluator.ordered_score_functions(), now) else {
-        return Status::unschedulable("no candidate node for preemption").into();
+    if let Some(pause) = cluster.fruitless_preemptions().pause_of(&pod.uid, now) {
+        let reason = format!("not eligible because {pause}.");
+        put_off(pod, pause, handle);
+        return Status::unschedulable(reason).into();
+    }
+    let mut search = Search::over(&attempt, evaluator, dry_run);
+    let pause = search.take_pause();
+    let (chosen, candidates) = match choose(search, evaluator, dry_run, cluster, now) {
+        Ok(choice) => choice,
+        Err(result) => {
+            if let Some(pause) = pause {
+                put_off(pod, pause, handle);
+            }
+            return result;
+        }
     };
     let node = cluster.node_name(chosen.node).clone();
     handle.command(Command::Preempt(Preemption {
@@ -124,8 +136,32 @@ pub fn preempt(
         uid: pod.uid.clone(),
         plugin: plugin.clone(),
         node: node.clone(),
-        victims: chosen.victims.pods.clone(),
+        victims: chosen.victims.pods,
     }));
     state.write(Candidates(candidates));
     PostFilterResult { nominating: NominatingInfo::Override(node), status: Status::success() }
+}
+
+/// The best candidate, and all there are after extenders had their say.
+///
+/// # Errors
+/// There are none: what PostFilter says then.
+fn choose(
+    search: Search,
+    evaluator: &dyn Evaluator,
+    dry_run: &mut dyn DryRun,
+    cluster: &Cluster,
+    now: Time,
+) -> Result<(Candidate, Vec<Candidate>), PostFilterResult> {
+    let candidates = search.into_candidates(cluster)?;
+    let candidates = dry_run.process_preemption(candidates)?;
+    match best(&candidates, evaluator.ordered_score_functions(), now) {
+        Some(chosen) => Ok((chosen.clone(), candidates)),
+        None => Err(Status::unschedulable("no candidate node for preemption").into()),
+    }
+}
+
+fn put_off(pod: &Pod, pause: Pause, handle: &mut Handle<'_>) {
+    let (preemptor, uid) = (pod.key.clone(), pod.uid.clone());
+    handle.command(Command::PutOffPreemption { preemptor, uid, pause });
 }

@@ -1,9 +1,10 @@
 //! Dry runs over the nodes on which evicting pods might help.
 
-use super::{Attempt, Candidate, Evaluator};
+use super::{Attempt, Candidate, Evaluator, Pause};
 use crate::{Cluster, Code, DryRun, NodeIx, NominatingInfo, PostFilterResult, Status, Verdicts};
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+const PAUSED: &str = "Preemption is paused since it led to no binding";
 
 /// What dry runs came to.
 pub(super) struct Search {
@@ -15,6 +16,8 @@ pub(super) struct Search {
     /// Why evictions help on no other node.
     verdicts: Verdicts,
     errors: Vec<String>,
+    /// The pause that ends first on a potential node, which is left out until then.
+    pause: Option<Pause>,
 }
 
 impl Search {
@@ -25,15 +28,18 @@ impl Search {
         evaluator: &dyn Evaluator,
         dry_run: &mut dyn DryRun,
     ) -> Self {
-        let nodes = potential_nodes(attempt);
         let mut search = Self {
             non_violating: Vec::new(),
             violating: Vec::new(),
-            wanted: evaluator.candidates_wanted(nodes.len()).min(nodes.len()),
+            wanted: 0,
             verdicts: Verdicts::default(),
             errors: Vec::new(),
+            pause: None,
         };
         search.verdicts.set_absent(Status::unresolvable(NOT_HELPFUL));
+        let mut nodes = potential_nodes(attempt);
+        search.leave_out_paused(attempt, &mut nodes);
+        search.wanted = evaluator.candidates_wanted(nodes.len()).min(nodes.len());
         let start = if nodes.is_empty() { 0 } else { dry_run.offset(nodes.len()) };
         let (behind, ahead) = nodes.split_at(start.min(nodes.len()));
         for node in ahead.iter().chain(behind) {
@@ -43,6 +49,25 @@ impl Search {
             }
         }
         search
+    }
+
+    /// Takes out of `nodes`, which ascend, those on which too many preemptions have led to no binding.
+    fn leave_out_paused(&mut self, attempt: &Attempt<'_>, nodes: &mut Vec<NodeIx>) {
+        let Attempt { pod, cluster, now, .. } = *attempt;
+        for (name, pause) in cluster.fruitless_preemptions().paused_nodes(pod, now) {
+            let Some(node) = cluster.node_named(name) else { continue };
+            let Ok(place) = nodes.binary_search(&node) else { continue };
+            nodes.remove(place);
+            self.verdicts.record(node, Status::unresolvable(PAUSED));
+            if self.pause.as_ref().is_none_or(|first| pause.until < first.until) {
+                self.pause = Some(pause);
+            }
+        }
+    }
+
+    /// Why nodes were left out, and until when the first of them is.
+    pub(super) const fn take_pause(&mut self) -> Option<Pause> {
+        self.pause.take()
     }
 
     fn try_node(

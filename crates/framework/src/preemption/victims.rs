@@ -1,14 +1,21 @@
 //! Which pods of one node have to go.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Attempt, Victims};
-use crate::{BudgetKey, Cluster, NodeIx, Pod, PodIx, Status, Trial};
+use crate::{BudgetIx, Cluster, NodeIx, Pod, PodIx, Status, Time, Trial};
 
 /// A pod that may be evicted.
-type Potential<'a> = (PodIx, &'a Arc<Pod>);
+struct Potential<'a> {
+    ix: PodIx,
+    pod: &'a Arc<Pod>,
+    /// The most important first: by priority, then by start.
+    importance: (Reverse<i32>, Time),
+    /// Whether its eviction would violate a PodDisruptionBudget if all that are more important are
+    /// evicted too.
+    violates_budget: bool,
+}
 
 /// The rule of DefaultPreemption (`SelectVictimsOnNode`): takes every pod of lower priority away and,
 /// if the pod fits then, puts back as many as possible, first those that a PodDisruptionBudget would
@@ -23,53 +30,57 @@ pub fn select_victims_on_node(
 ) -> Result<Victims, Status> {
     let Attempt { pod, cluster, now, .. } = *attempt;
     let placed = cluster.node(node).placed();
-    let mut potential: Vec<Potential<'_>> =
-        placed.filter(|(_, other)| other.priority() < pod.priority()).collect();
+    let mut potential: Vec<Potential<'_>> = Vec::with_capacity(placed.len());
+    for (ix, other) in placed {
+        if other.priority() < pod.priority() {
+            trial.remove_pod(ix)?;
+            let importance = (Reverse(other.priority()), other.start_time.unwrap_or(now));
+            potential.push(Potential { ix, pod: other, importance, violates_budget: false });
+        }
+    }
     if potential.is_empty() {
         return Err(Status::unresolvable("No preemption victims found for incoming pod"));
     }
-    for (other, _) in &potential {
-        trial.remove_pod(*other)?;
-    }
     trial.run_filters().ok()?;
-    let importance = |pod: &Pod| (Reverse(pod.priority()), pod.start_time.unwrap_or(now));
-    potential.sort_by_key(|(_, other)| importance(other));
-    let (violating, others) = split_by_budgets(cluster, &potential);
-
-    let mut victims = not_reprieved(trial, violating)?;
-    let pdb_violations = victims.len();
-    victims.extend(not_reprieved(trial, others)?);
-    victims.sort_by_key(|other| importance(other));
-    Ok(Victims { pods: victims, pdb_violations })
+    potential.sort_by_key(|other| other.importance);
+    mark_violations(cluster, &mut potential);
+    potential.sort_by_key(|other| !other.violates_budget);
+    let mut victims = not_reprieved(trial, potential)?;
+    victims.sort_by_key(|victim| victim.importance);
+    Ok(Victims {
+        pdb_violations: victims.iter().filter(|victim| victim.violates_budget).count(),
+        pods: victims.into_iter().map(|victim| victim.pod.clone()).collect(),
+    })
 }
 
 /// Puts pods back, in this order, unless the pod would not fit any more. Returns those that stay away.
-fn not_reprieved(trial: &mut dyn Trial, pods: Vec<Potential<'_>>) -> Result<Vec<Arc<Pod>>, Status> {
+fn not_reprieved<'a>(
+    trial: &mut dyn Trial,
+    potential: Vec<Potential<'a>>,
+) -> Result<Vec<Potential<'a>>, Status> {
     let mut victims = Vec::new();
-    for (ix, pod) in pods {
-        trial.add_pod(ix)?;
+    for other in potential {
+        trial.add_pod(other.ix)?;
         if !trial.run_filters().is_success() {
-            trial.remove_pod(ix)?;
-            victims.push(pod.clone());
+            trial.remove_pod(other.ix)?;
+            victims.push(other);
         }
     }
     Ok(victims)
 }
 
-/// Those of `pods` whose eviction would violate a PodDisruptionBudget if all before them are evicted
-/// too, and the others, both in their order.
-fn split_by_budgets<'a>(
-    cluster: &Cluster,
-    pods: &[Potential<'a>],
-) -> (Vec<Potential<'a>>, Vec<Potential<'a>>) {
-    let mut left: HashMap<BudgetKey, i64> = HashMap::new();
-    pods.iter().partition(|(_, pod)| {
-        let mut violates = false;
-        for (key, budget) in cluster.disruption_budgets_of(pod) {
-            let left = left.entry(key).or_insert_with(|| budget.disruptions_left());
-            *left -= 1;
-            violates |= *left < 0;
+/// Finds the `pods` whose eviction would violate a PodDisruptionBudget if all before them are evicted
+/// too.
+fn mark_violations(cluster: &Cluster, pods: &mut [Potential<'_>]) {
+    let mut left: Vec<(BudgetIx, i64)> = Vec::new();
+    for pod in pods {
+        for (ix, budget) in cluster.disruption_budgets_of(pod.ix) {
+            let place = left.iter().position(|(known, _)| *known == ix).unwrap_or_else(|| {
+                left.push((ix, budget.disruptions_left()));
+                left.len() - 1
+            });
+            left[place].1 -= 1;
+            pod.violates_budget |= left[place].1 < 0;
         }
-        violates
-    })
+    }
 }

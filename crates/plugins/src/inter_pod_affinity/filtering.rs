@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, NodeBits, NodeView, Pod, PodQuery,
-    PreFilter, PreFilterExtensions, PreFilterResult, StandingQueries, Status, Verdicts,
+    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, NodeBits, NodeView, Pod,
+    PodAffinityTerm, PodQuery, PreFilter, PreFilterExtensions, PreFilterResult, StandingQueries,
+    Status, Verdicts,
 };
 
 use super::InterPodAffinity;
 use super::terms::{Terms, all_mean, means, query, query_of_all};
-use super::topology::{TopologyCounts, TopologySums, domain_of};
+use super::topology::{TopologyCounts, TopologySums};
 use crate::node_sets::retain_union;
 
 const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
@@ -66,12 +67,28 @@ impl PreFilterState {
         for term in terms.required_anti_affinity.iter().filter(meaning) {
             self.anti_affinity.change(node, &term.topology_key, amount);
         }
-        let labels = cluster.namespace_labels(&pod.key.namespace);
-        let theirs = Terms::of(other).required_anti_affinity.iter();
-        for term in theirs.filter(|term| term.matches(pod, labels)) {
+        for term in opposing_terms_of(other, pod, cluster) {
             self.existing_anti_affinity.change(node, &term.topology_key, amount);
         }
     }
+}
+
+/// Whether `other` counts for `pod` under some term of either.
+fn is_counted(pod: &Pod, other: &Pod, cluster: &Cluster) -> bool {
+    let terms = Terms::of(pod);
+    terms.required_anti_affinity.iter().any(|term| means(term, other, cluster))
+        || all_mean(terms.required_affinity, other, cluster)
+        || opposing_terms_of(other, pod, cluster).next().is_some()
+}
+
+/// The required anti-affinity terms of `other` that mean `pod`.
+fn opposing_terms_of<'a>(
+    other: &'a Pod,
+    pod: &'a Pod,
+    cluster: &'a Cluster,
+) -> impl Iterator<Item = &'a PodAffinityTerm> {
+    let theirs = Terms::of(other).required_anti_affinity.iter();
+    theirs.filter(|term| term.matches(pod, cluster.namespace_labels(&pod.key.namespace)))
 }
 
 fn no_data() -> Status {
@@ -117,8 +134,11 @@ impl PreFilterState {
     fn satisfies_affinity(&self, pod: &Pod, node: &NodeView<'_>) -> bool {
         let mut near = true;
         for term in Terms::of(pod).required_affinity {
-            let Some(domain) = domain_of(node, &term.topology_key) else { return false };
-            near &= self.affinity.count(&term.topology_key, domain) > 0;
+            let topology = node.cluster().topology(&term.topology_key);
+            let Some(topology) = topology.filter(|own| own.domain_of(node.ix()).is_some()) else {
+                return false;
+            };
+            near &= self.affinity.is_occupied(topology, node);
         }
         near || self.may_be_first()
     }
@@ -127,19 +147,13 @@ impl PreFilterState {
         self.means_itself && self.affinity.is_empty()
     }
 
-    fn satisfies_anti_affinity(&self, pod: &Pod, node: &NodeView<'_>) -> bool {
-        let mut keys = Terms::of(pod).required_anti_affinity.iter().map(|term| &term.topology_key);
-        !keys.any(|key| is_occupied(&self.anti_affinity, node, key))
+    fn satisfies_anti_affinity(&self, node: &NodeView<'_>) -> bool {
+        !self.anti_affinity.is_any_occupied(node)
     }
 
     fn satisfies_existing_anti_affinity(&self, node: &NodeView<'_>) -> bool {
-        let existing = &self.existing_anti_affinity;
-        !existing.keys().any(|key| is_occupied(existing, node, key))
+        !self.existing_anti_affinity.is_any_occupied(node)
     }
-}
-
-fn is_occupied(counts: &TopologyCounts, node: &NodeView<'_>, key: &str) -> bool {
-    domain_of(node, key).is_some_and(|domain| counts.count(key, domain) > 0)
 }
 
 /// Keeps the nodes that satisfy a rule.
@@ -148,25 +162,29 @@ type Rule<'a> = &'a dyn Fn(&mut NodeBits);
 /// The same rules on sets of nodes.
 impl PreFilterState {
     fn retain_affinity(&self, pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
-        for term in Terms::of(pod).required_affinity {
-            if self.may_be_first() {
-                retain_union(cluster.with_label_key(&term.topology_key), cluster, nodes);
-            } else {
-                nodes.intersect(&self.affinity.occupied(cluster, &term.topology_key));
+        for PodAffinityTerm { topology_key, .. } in Terms::of(pod).required_affinity {
+            match cluster.topology(topology_key) {
+                _ if self.may_be_first() => {
+                    retain_union(cluster.with_label_key(topology_key), cluster, nodes);
+                }
+                Some(topology) => nodes.intersect(&self.affinity.occupied(cluster, topology)),
+                None => nodes.clear(),
             }
         }
     }
 
-    fn retain_anti_affinity(&self, pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
-        for term in Terms::of(pod).required_anti_affinity {
-            nodes.subtract(&self.anti_affinity.occupied(cluster, &term.topology_key));
-        }
+    fn retain_anti_affinity(&self, cluster: &Cluster, nodes: &mut NodeBits) {
+        retain_unoccupied(&self.anti_affinity, cluster, nodes);
     }
 
     fn retain_existing_anti_affinity(&self, cluster: &Cluster, nodes: &mut NodeBits) {
-        for key in self.existing_anti_affinity.keys() {
-            nodes.subtract(&self.existing_anti_affinity.occupied(cluster, key));
-        }
+        retain_unoccupied(&self.existing_anti_affinity, cluster, nodes);
+    }
+}
+
+fn retain_unoccupied(counts: &TopologyCounts, cluster: &Cluster, nodes: &mut NodeBits) {
+    for topology in counts.keys(cluster) {
+        nodes.subtract(&counts.occupied(cluster, topology));
     }
 }
 
@@ -229,13 +247,15 @@ fn change(
     node: &NodeView<'_>,
     amount: i64,
 ) -> Status {
-    match state.read_mut::<PreFilterState>() {
-        Some(counts) => {
-            counts.change(pod, other, node, amount);
-            Status::success()
-        }
-        None => no_data(),
+    if let Err(status) = PreFilterState::of_cycle(state) {
+        return status;
     }
+    if is_counted(pod, other, node.cluster())
+        && let Some(counted) = state.read_mut::<PreFilterState>()
+    {
+        counted.change(pod, other, node, amount);
+    }
+    Status::success()
 }
 
 impl Filter for InterPodAffinity {
@@ -247,7 +267,7 @@ impl Filter for InterPodAffinity {
         if !counts.satisfies_affinity(pod, node) {
             return Status::unresolvable(REASON_AFFINITY);
         }
-        if !counts.satisfies_anti_affinity(pod, node) {
+        if !counts.satisfies_anti_affinity(node) {
             return Status::unschedulable(REASON_ANTI_AFFINITY);
         }
         if !counts.satisfies_existing_anti_affinity(node) {
@@ -265,7 +285,7 @@ impl Filter for InterPodAffinity {
     ) -> Result<(), Status> {
         let counts = PreFilterState::of_cycle(state)?;
         counts.retain_affinity(pod, cluster, nodes);
-        counts.retain_anti_affinity(pod, cluster, nodes);
+        counts.retain_anti_affinity(cluster, nodes);
         counts.retain_existing_anti_affinity(cluster, nodes);
         Ok(())
     }
@@ -288,7 +308,7 @@ impl Filter for InterPodAffinity {
                 Status::unresolvable(REASON_AFFINITY),
             ),
             (
-                &|nodes| counts.retain_anti_affinity(pod, cluster, nodes),
+                &|nodes| counts.retain_anti_affinity(cluster, nodes),
                 Status::unschedulable(REASON_ANTI_AFFINITY),
             ),
             (

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use framework::{Cluster, DomainIx, NodeBits, NodeIx, NodeView, Topology};
+use framework::{Cluster, DomainIx, LabelKeyIx, NodeBits, NodeIx, NodeView, Topology};
 
 /// A sum for each domain of some topology keys: those under which something was added.
 #[derive(Debug, Clone, Default)]
@@ -11,7 +11,7 @@ pub(super) struct TopologySums(Vec<KeySums>);
 
 #[derive(Debug, Clone)]
 struct KeySums {
-    key: Arc<str>,
+    key: LabelKeyIx,
     by_domain: Vec<i64>,
 }
 
@@ -29,16 +29,17 @@ impl TopologySums {
         if amounts.peek().is_none() {
             return;
         }
-        let sums = self.of_key_mut(key, topology.len());
+        let sums = self.of_key_mut(topology);
         amounts.for_each(|(domain, amount)| {
             let sum = &mut sums[domain.index()];
             *sum = sum.saturating_add(amount);
         });
     }
 
-    fn of_key_mut(&mut self, key: &Arc<str>, domains: usize) -> &mut [i64] {
-        let place = self.0.iter().position(|own| own.key == *key).unwrap_or_else(|| {
-            self.0.push(KeySums { key: key.clone(), by_domain: vec![0; domains] });
+    fn of_key_mut(&mut self, topology: Topology<'_>) -> &mut [i64] {
+        let key = topology.ix();
+        let place = self.0.iter().position(|own| own.key == key).unwrap_or_else(|| {
+            self.0.push(KeySums { key, by_domain: vec![0; topology.len()] });
             self.0.len() - 1
         });
         &mut self.0[place].by_domain
@@ -54,11 +55,11 @@ impl TopologySums {
         &'a self,
         cluster: &'a Cluster,
     ) -> impl Iterator<Item = (Topology<'a>, &'a [i64])> {
-        self.0.iter().filter_map(|own| Some((cluster.topology(&own.key)?, &own.by_domain[..])))
+        self.0.iter().map(|own| (cluster.topology_at(own.key), &own.by_domain[..]))
     }
 
-    fn of_key(&self, key: &str) -> &[i64] {
-        let own = self.0.iter().find(|own| *own.key == *key);
+    fn of_key(&self, key: LabelKeyIx) -> &[i64] {
+        let own = self.0.iter().find(|own| own.key == key);
         own.map_or(&[], |own| &own.by_domain)
     }
 }
@@ -74,7 +75,7 @@ pub(super) struct TopologyCounts {
 
 #[derive(Debug, Clone)]
 struct Change {
-    key: Arc<str>,
+    key: LabelKeyIx,
     domain: DomainIx,
     amount: i64,
 }
@@ -88,10 +89,15 @@ impl From<TopologySums> for TopologyCounts {
 
 impl TopologyCounts {
     /// `amount` more pods are on `node`, as far as it has a domain of `key`.
-    pub(super) fn change(&mut self, node: &NodeView<'_>, key: &Arc<str>, amount: i64) {
-        if let Some(domain) = domain_of(node, key) {
-            self.changes.push(Change { key: key.clone(), domain, amount });
-            self.total += amount;
+    pub(super) fn change(&mut self, node: &NodeView<'_>, key: &str, amount: i64) {
+        let Some(topology) = node.cluster().topology(key) else { return };
+        let Some(domain) = topology.domain_of(node.ix()) else { return };
+        let key = topology.ix();
+        self.total += amount;
+        let mut known = self.changes.iter_mut();
+        match known.find(|change| change.key == key && change.domain == domain) {
+            Some(change) => change.amount += amount,
+            None => self.changes.push(Change { key, domain, amount }),
         }
     }
 
@@ -100,27 +106,37 @@ impl TopologyCounts {
         self.total == 0
     }
 
-    /// The number of pods in a domain.
-    pub(super) fn count(&self, key: &str, domain: DomainIx) -> i64 {
+    /// Whether a pod is in the domain of `node`.
+    pub(super) fn is_occupied(&self, topology: Topology<'_>, node: &NodeView<'_>) -> bool {
+        let domain = topology.domain_of(node.ix());
+        domain.is_some_and(|domain| self.count(topology.ix(), domain) > 0)
+    }
+
+    /// Whether a pod is in the domain of `node` under some key.
+    pub(super) fn is_any_occupied(&self, node: &NodeView<'_>) -> bool {
+        self.keys(node.cluster()).any(|topology| self.is_occupied(topology, node))
+    }
+
+    fn count(&self, key: LabelKeyIx, domain: DomainIx) -> i64 {
         let counted = self.counted.of_key(key).get(domain.index()).copied().unwrap_or(0);
         let changes = self.changes_of(key).filter(|change| change.domain == domain);
         counted + changes.map(|change| change.amount).sum::<i64>()
     }
 
-    fn changes_of(&self, key: &str) -> impl Iterator<Item = &Change> {
-        self.changes.iter().filter(move |change| *change.key == *key)
+    fn changes_of(&self, key: LabelKeyIx) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.key == key)
     }
 
     /// Every key under which pods were counted, some perhaps repeated.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
-        let counted = self.counted.0.iter().map(|own| &own.key);
-        counted.chain(self.changes.iter().map(|change| &change.key))
+    pub(super) fn keys<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Topology<'a>> {
+        let counted = self.counted.0.iter().map(|own| own.key);
+        let keys = counted.chain(self.changes.iter().map(|change| change.key));
+        keys.map(|key| cluster.topology_at(key))
     }
 
-    /// The nodes that share their domain of `key` with some pod.
-    pub(super) fn occupied(&self, cluster: &Cluster, key: &str) -> NodeBits {
+    /// The nodes that share their domain with some pod.
+    pub(super) fn occupied(&self, cluster: &Cluster, topology: Topology<'_>) -> NodeBits {
         let mut occupied = NodeBits::with_len(cluster.table_len());
-        let Some(topology) = cluster.topology(key) else { return occupied };
         let counts = self.by_domain(topology);
         topology.column().iter().for_each(|(node, domain)| {
             if domain.is_some_and(|domain| counts[domain.index()] > 0) {
@@ -132,18 +148,13 @@ impl TopologyCounts {
 
     /// The numbers of pods by domain of one key.
     fn by_domain(&self, topology: Topology<'_>) -> Cow<'_, [i64]> {
-        let mut counts = Cow::Borrowed(self.counted.of_key(topology.key()));
+        let mut counts = Cow::Borrowed(self.counted.of_key(topology.ix()));
         if counts.is_empty() {
             counts = vec![0; topology.len()].into();
         }
-        for change in self.changes_of(topology.key()) {
+        for change in self.changes_of(topology.ix()) {
             counts.to_mut()[change.domain.index()] += change.amount;
         }
         counts
     }
-}
-
-/// The domain of a node; `None` if it does not carry the label `key`.
-pub(super) fn domain_of(node: &NodeView<'_>, key: &str) -> Option<DomainIx> {
-    node.cluster().topology(key)?.domain_of(node.ix())
 }

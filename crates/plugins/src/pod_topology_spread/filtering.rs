@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, Filter, NodeBits, NodeIx, NodeView, Pod, PreFilter, PreFilterExtensions,
-    PreFilterResult, Status, Topology, Verdicts,
+    Cluster, CycleState, DomainIx, Filter, LabelKeyIx, NodeBits, NodeIx, NodeView, Pod, PreFilter,
+    PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
 };
 
 use super::PodTopologySpread;
-use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
+use super::constraint::{Constraint, retain_with_all_keys};
 use super::domain_counts::{Changes, DomainCounts, RankedCounts};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
@@ -19,12 +19,18 @@ const REASON_LABEL: &str =
 #[derive(Debug)]
 struct Counted {
     constraint: Constraint,
+    /// Its topology key; `None` if no node carries that.
+    topology: Option<LabelKeyIx>,
     /// 1 if the pod itself will count, else 0.
     own: i64,
     counts: RankedCounts,
 }
 
 impl Counted {
+    fn domain_of(&self, node: &NodeView<'_>) -> Option<DomainIx> {
+        node.cluster().topology_at(self.topology?).domain_of(node.ix())
+    }
+
     /// The pods of the smallest domain after `changes`. With too few domains a new one may come,
     /// which is empty.
     fn min(&self, changes: &Changes) -> i64 {
@@ -47,7 +53,8 @@ fn count(constraints: Vec<Constraint>, pod: &Pod, cluster: &Cluster) -> Arc<[Cou
         let topology = cluster.topology(&constraint.topology_key);
         let pods = constraint.pods_by_node(cluster);
         let counts = DomainCounts::of(topology, eligible.iter(), &pods, &eligible).into();
-        Counted { own: i64::from(constraint.selects(pod)), constraint, counts }
+        let topology = topology.map(|topology| topology.ix());
+        Counted { own: i64::from(constraint.selects(pod)), topology, constraint, counts }
     });
     counted.collect()
 }
@@ -72,7 +79,7 @@ impl PreFiltered {
     /// The constraints as the set form asks for them.
     fn limits<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Limit<'a>> {
         self.iter().map(|(counted, changes)| Limit {
-            topology: cluster.topology(&counted.constraint.topology_key),
+            topology: counted.topology.map(|key| cluster.topology_at(key)),
             counts: &counted.counts,
             changes,
             most: i64::from(counted.constraint.max_skew) + counted.min(changes) - counted.own,
@@ -84,20 +91,25 @@ impl PreFiltered {
     /// Unlike PreFilter, kube-scheduler does not care here whether they are being deleted, nor
     /// whether the selector means all pods.
     fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, pods: i64) {
-        let constraints = self.counted.iter().map(|counted| &counted.constraint);
-        if !has_all_keys(constraints, node) {
+        if self.counted.iter().any(|counted| counted.domain_of(node).is_none()) {
             return;
         }
-        for (Counted { constraint, .. }, changes) in self.counted.iter().zip(&mut self.changes) {
-            let counts = constraint.selects(other)
-                && constraint.inclusion.includes(pod, node, node.taints());
-            let topology = node.cluster().topology(&constraint.topology_key);
-            if let Some(domain) = topology.and_then(|topology| topology.domain_of(node.ix()))
-                && counts
+        for (counted, changes) in self.counted.iter().zip(&mut self.changes) {
+            let constraint = &counted.constraint;
+            if !constraint.selects(other)
+                || !constraint.inclusion.includes(pod, node, node.taints())
             {
+                continue;
+            }
+            if let Some(domain) = counted.domain_of(node) {
                 changes.add(domain, pods);
             }
         }
+    }
+
+    /// Whether some constraint is about `other`.
+    fn selects(&self, other: &Pod) -> bool {
+        self.counted.iter().any(|counted| counted.constraint.selects(other))
     }
 }
 
@@ -152,10 +164,11 @@ fn change(
     node: &NodeView<'_>,
     pods: i64,
 ) -> Status {
-    if let Err(status) = PreFiltered::of_cycle(state) {
-        return status;
-    }
-    if let Some(pre_filtered) = state.read_mut::<PreFiltered>() {
+    let is_selected = match PreFiltered::of_cycle(state) {
+        Ok(pre_filtered) => pre_filtered.selects(other),
+        Err(status) => return status,
+    };
+    if is_selected && let Some(pre_filtered) = state.read_mut::<PreFiltered>() {
         pre_filtered.change(pod, other, node, pods);
     }
     Status::success()
@@ -196,8 +209,7 @@ impl Filter for PodTopologySpread {
             Err(status) => return status,
         };
         for (counted, changes) in pre_filtered.iter() {
-            let topology = node.cluster().topology(&counted.constraint.topology_key);
-            let Some(domain) = topology.and_then(|topology| topology.domain_of(node.ix())) else {
+            let Some(domain) = counted.domain_of(node) else {
                 return Status::unresolvable(REASON_LABEL);
             };
             let count = counted.counts.get(domain, changes);

@@ -6,7 +6,7 @@ mod preempting;
 mod world;
 
 pub(crate) use fake::{Fake, Log, fake, fit, gates, held};
-pub(crate) use ports::{Extenders, Recorder};
+pub(crate) use ports::{Accepted, Extenders, Recorder};
 pub(crate) use preempting::preempting;
 pub(crate) use world::{Setup, World, key, world};
 

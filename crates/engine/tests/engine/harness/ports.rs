@@ -1,29 +1,42 @@
 //! Extenders that answer from a script, and a probe that remembers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ports::{Count, ExtenderCall, Filtered, HostPriorities, Outside, Probe, Span};
+use engine::ports::{
+    Count, ExtenderCall, Filtered, HostPriorities, MetaVictims, Outside, PreemptionCall, Probe,
+    Span,
+};
 use framework::{Code, Time};
 
 type Script<T> = Box<dyn FnMut(&ExtenderCall<'_>) -> Result<T, String>>;
 
+/// The candidates an extender accepts, by node.
+pub(crate) type Accepted = Result<BTreeMap<String, MetaVictims>, String>;
+
 /// Extenders, all answered by one script for each question.
 pub(crate) struct Extenders {
-    /// `verb extender nodes`, one for each call.
+    /// `verb extender nodes`, one for each call; with the victims, where there are any, and how many of
+    /// them a budget protects.
     pub(crate) calls: Vec<String>,
+    /// `extender: error` of those that were passed over.
+    pub(crate) skipped: Vec<String>,
     /// How long each call takes.
     pub(crate) latency: Duration,
     pub(crate) filter: Script<Filtered>,
     pub(crate) prioritize: Script<HostPriorities>,
+    pub(crate) preempt: Box<dyn FnMut(&PreemptionCall<'_>) -> Accepted>,
 }
 
 impl Default for Extenders {
     fn default() -> Self {
         Self {
             calls: Vec::new(),
+            skipped: Vec::new(),
             latency: Duration::ZERO,
             filter: Box::new(|_| Err("no answer is scripted".to_owned())),
             prioritize: Box::new(|_| Err("no answer is scripted".to_owned())),
+            preempt: Box::new(|_| Err("no answer is scripted".to_owned())),
         }
     }
 }
@@ -48,6 +61,20 @@ impl Outside for Extenders {
         calls.iter().for_each(|call| self.note("prioritize", call));
         (calls.iter().map(&mut self.prioritize).collect(), now + self.latency)
     }
+
+    fn process_preemption(&mut self, call: &PreemptionCall<'_>, now: Time) -> (Accepted, Time) {
+        let candidates = call.victims.iter().map(|(node, victims)| {
+            let names: Vec<&str> = victims.pods.iter().map(|pod| &*pod.key.name).collect();
+            format!("{node}={}/{}", names.join("+"), victims.num_pdb_violations)
+        });
+        let candidates: Vec<String> = candidates.collect();
+        self.calls.push(format!("preempt {} {}", call.extender, candidates.join(" ")));
+        ((self.preempt)(call), now + self.latency)
+    }
+
+    fn skipped(&mut self, extender: usize, error: &str) {
+        self.skipped.push(format!("{extender}: {error}"));
+    }
 }
 
 /// Remembers what it is told.
@@ -57,6 +84,8 @@ pub(crate) struct Recorder {
     pub(crate) panics: Vec<String>,
     /// `result profile` of every attempt.
     pub(crate) attempts: Vec<String>,
+    /// What was paused, whenever a pod was kept from preempting: `pod` or `node`.
+    pub(crate) pauses: Vec<&'static str>,
     /// `span code` of all work that ended.
     pub(crate) ended: Vec<String>,
     open: Vec<String>,
@@ -91,6 +120,7 @@ impl Probe for Recorder {
             Count::PermitWait { code, waited } => {
                 self.attempts.push(format!("waited {waited:?}: {code}"));
             }
+            Count::PreemptionPaused(paused) => self.pauses.push(paused),
             Count::Incoming { .. } | Count::Victims(_) => {}
         }
     }

@@ -50,10 +50,11 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
+    pub(crate) scheduler_name: &'static str,
 }
 
 impl Setup {
-    /// One profile, `default-scheduler`, with these plugins in this order, and with one that sorts and
+    /// One profile, `default-scheduler` unless it is renamed, with these plugins in this order, and with one that sorts and
     /// one that binds if none of them does. The best node is the first by name.
     pub(crate) fn new(plugins: impl IntoIterator<Item = Fake>) -> Self {
         let (log, mut sorts, mut binds, mut all) = (Log::default(), false, false, Vec::new());
@@ -77,6 +78,7 @@ impl Setup {
             seed: 0,
             tie_break: TieBreak::FirstByName,
             form: Form::Set,
+            scheduler_name: "default-scheduler",
         }
     }
 
@@ -96,7 +98,7 @@ impl Setup {
             registry.register(&name, move |_| Ok(plugin.clone())).expect("names are unique");
         }
         let profile = SchedulerProfile {
-            scheduler_name: "default-scheduler".to_owned(),
+            scheduler_name: self.scheduler_name.to_owned(),
             ..SchedulerProfile::default()
         };
         let extended = !self.extenders.is_empty();
@@ -228,6 +230,23 @@ impl World {
         });
     }
 
+    /// The API server has come as far as this other world, whose engine caused that.
+    pub(crate) fn catch_up_with(&mut self, other: &Self) {
+        let uid = |pod: &api::Pod| pod.metadata.uid.clone();
+        let stays = |key, pod| other.server.get(key).map(uid) == Some(uid(pod));
+        let gone = self.server.iter().filter(|(key, pod)| !stays(key, pod));
+        let gone: Vec<PodKey> = gone.map(|(key, _)| key.clone()).collect();
+        gone.iter().for_each(|key| self.delete(&key.name));
+        for (key, pod) in &other.server {
+            let version = |pod: &api::Pod| pod.metadata.resource_version.clone();
+            if self.server.get(key).map(version) != Some(version(pod)) {
+                self.server.insert(key.clone(), pod.clone());
+                self.see(&key.name);
+            }
+        }
+        self.version = other.version;
+    }
+
     /// The pod is gone, and the watch shows it.
     pub(crate) fn delete(&mut self, name: &str) {
         let pod = self.server.remove(&key(name)).expect("the pod exists");
@@ -308,7 +327,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    pub(crate) fn carry_out(&mut self, effect: Effect) {
         match effect.kind {
             EffectKind::Bind(binding) | EffectKind::ExtenderBind { binding, .. } => {
                 let answer = self.bind_on_server(&binding);
@@ -429,6 +448,15 @@ impl World {
             _ => None,
         });
         open.collect()
+    }
+
+    /// Names of the pods whose eviction was ever asked for.
+    pub(crate) fn evictions(&self) -> Vec<&str> {
+        let asked = self.history.iter().filter_map(|effect| match &effect.kind {
+            EffectKind::Evict(eviction) => Some(&*eviction.pod.name),
+            _ => None,
+        });
+        asked.collect()
     }
 
     /// The open ReadPod.

@@ -9,9 +9,15 @@
 //!
 //! A victim that is still on its way to the node, in Permit or PreBind, is turned back in memory.
 //! The last victim waits for the others, so that its end, which wakes the preemptor, finds all room
-//! free that was to be made.
+//! free that was to be made. The preemptor is held back until that end is seen: before, it would find
+//! its victims still there and evict others, as it may in kube-scheduler.
+//!
+//! Nobody is evicted twice: a victim that has been asked to go counts as ending, for whomever. Those
+//! who evict again and again without being bound are made to [pause](pauses).
 
-use std::collections::BTreeMap;
+mod pauses;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::preemption::Preemption;
@@ -23,6 +29,8 @@ use crate::engine::{Engine, cx};
 use crate::ports::{Count, Ports};
 use crate::queue::Place;
 
+use self::pauses::Pauses;
+
 /// The preemptions under way.
 #[derive(Default)]
 pub(crate) struct Preemptions {
@@ -32,6 +40,16 @@ pub(crate) struct Preemptions {
     by_effect: BTreeMap<EffectId, u64>,
     /// Counts preemptions.
     begun: u64,
+    /// Victims whose eviction has been asked for and has not failed, until the watch shows their end.
+    ending: BTreeSet<Uid>,
+    pauses: Pauses,
+}
+
+impl Preemptions {
+    /// When a pod may preempt again that was put off.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.pauses.next_end()
+    }
 }
 
 /// A preemption whose victims are being evicted.
@@ -50,6 +68,8 @@ struct UnderWay {
     last: Uid,
     /// Whether the preemptor is held back.
     holds_back: bool,
+    /// Whether a pod has been evicted.
+    evicted: bool,
     failed: bool,
 }
 
@@ -59,6 +79,10 @@ impl UnderWay {
         if std::mem::take(&mut self.holds_back) {
             cache.end_preemption(&self.preemptor.uid);
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.evicting.is_empty() && !self.holds_back
     }
 }
 
@@ -75,6 +99,7 @@ impl Engine {
         ports.probe.count(count);
         self.clear_lower_nominations(&preemption.node, &preemptor);
         self.cache.begin_preemption(&preemptor.uid);
+        self.cache.fruitless_preemptions_mut().begin(&preemptor, &preemption.node, now);
         self.preemptions.begun += 1;
         let mut step = UnderWay {
             number: self.preemptions.begun,
@@ -85,6 +110,7 @@ impl Engine {
             last: last.uid.clone(),
             kept: Some(last),
             holds_back: true,
+            evicted: false,
             failed: false,
         };
         for victim in preemption.victims {
@@ -94,7 +120,7 @@ impl Engine {
     }
 
     fn may_be_evicted(&self, victim: &Pod) -> bool {
-        self.cache.placed(&victim.uid).is_some_and(|placed| !placed.pod.terminating)
+        self.is_running(&victim.uid) && !self.preemptions.ending.contains(&victim.uid)
     }
 
     /// Pods of lower priority that are nominated to the node may not fit there any more: without
@@ -112,6 +138,7 @@ impl Engine {
     fn evict(&mut self, step: &mut UnderWay, victim: Arc<Pod>, now: Time, ports: &mut Ports<'_>) {
         if self.turn_back(&victim.uid, &step.plugin, now, ports) {
             self.cache.cancel_eviction(&victim);
+            step.evicted = true;
             return self.tell_preempted(step, &victim, " (in kube-scheduler memory).");
         }
         let scheduler = &step.preemptor.spec.scheduler_name;
@@ -123,6 +150,7 @@ impl Engine {
             observed_generation: victim.generation,
             condition_message: (!victim.preempted).then_some(message),
         }));
+        self.preemptions.ending.insert(victim.uid.clone());
         self.preemptions.by_effect.insert(effect, step.number);
         step.evicting.insert(effect, victim);
     }
@@ -155,7 +183,8 @@ impl Engine {
             }
             self.evict(&mut step, last, now, ports);
         }
-        if !step.evicting.is_empty() {
+        let awaits_end = may_go_on && step.holds_back && self.is_running(&step.last);
+        if !step.evicting.is_empty() || awaits_end {
             self.preemptions.under_way.insert(step.number, step);
             return;
         }
@@ -164,9 +193,38 @@ impl Engine {
         }
         step.release(&mut self.cache);
         if step.failed {
-            self.queue.retry_after_error(&step.preemptor, &mut cx!(self, now, ports.probe));
+            if !step.evicted {
+                self.cache.fruitless_preemptions_mut().call_off(&step.preemptor.uid);
+            }
+            self.retry_preemptors(&step, now, ports);
         } else if self.cache.placed(&step.last).is_none() {
             self.wake_gated(&step.preemptor, now, ports);
+        }
+    }
+
+    /// Whether this victim is there and nothing has been seen yet of its end.
+    fn is_running(&self, victim: &Uid) -> bool {
+        self.cache.placed(victim).is_some_and(|placed| !placed.pod.terminating)
+    }
+
+    /// Preemptors are held back no longer, and preemptions that are over are forgotten.
+    fn release(&mut self, which: impl Fn(&UnderWay) -> bool) {
+        let cache = &mut self.cache;
+        self.preemptions.under_way.retain(|_, step| {
+            if which(step) {
+                step.release(cache);
+            }
+            !step.is_over()
+        });
+    }
+
+    /// A victim stays: the preemptor has to try again, and so has who is nominated to the node and may
+    /// have counted on the same victim.
+    fn retry_preemptors(&mut self, step: &UnderWay, now: Time, ports: &mut Ports<'_>) {
+        self.release(|other| other.node == step.node && other.evicting.is_empty());
+        let others = self.queue.nominator().nominated_to(&step.node);
+        for pod in std::iter::once(&step.preemptor).chain(&others) {
+            self.queue.retry_after_error(pod, &mut cx!(self, now, ports.probe));
         }
     }
 
@@ -195,10 +253,14 @@ impl Engine {
         let Some(mut step) = self.preemptions.under_way.remove(&number) else { return };
         if let Some(victim) = step.evicting.remove(&effect) {
             match answer {
-                Answer::Ok(_) => self.tell_preempted(&step, &victim, ""),
+                Answer::Ok(_) => {
+                    step.evicted = true;
+                    self.tell_preempted(&step, &victim, "");
+                }
                 Answer::Gone(_) => {}
                 _ => {
                     step.failed = true;
+                    self.preemptions.ending.remove(&victim.uid);
                     self.cache.cancel_eviction(&victim);
                 }
             }
@@ -208,11 +270,17 @@ impl Engine {
 
     /// A pod is ending or gone. If it is the last victim, its preemptor may be tried again.
     pub(crate) fn victim_leaves(&mut self, uid: &Uid) {
-        for step in self.preemptions.under_way.values_mut() {
-            if step.kept.is_none() && step.last == *uid {
-                step.release(&mut self.cache);
-            }
-        }
+        self.preemptions.ending.remove(uid);
+        self.release(|step| step.kept.is_none() && step.last == *uid);
+    }
+
+    /// A pod is not pending any more. Unless it has a node now, what was evicted for it was so in vain.
+    pub(crate) fn preemptor_leaves(&mut self, uid: &Uid, now: Time) {
+        self.preemptions.pauses.remove(uid);
+        self.release(|step| step.preemptor.uid == *uid && step.evicting.is_empty());
+        let placed = self.cache.placed(uid);
+        let node = placed.map(|placed| self.cache.cluster().node_name(placed.node).clone());
+        self.cache.fruitless_preemptions_mut().end(uid, node.as_deref(), now);
     }
 
     fn tell_preempted(&mut self, step: &UnderWay, victim: &Pod, suffix: &str) {

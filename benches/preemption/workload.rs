@@ -1,0 +1,182 @@
+//! Clusters that are full with pods of low priority, and the pods that need their room.
+
+use std::sync::Arc;
+
+use engine::{Change, Engine, EngineConfig};
+use framework::{EventResource, Pod, api};
+use serde_json::{Value, json};
+
+use crate::support;
+
+/// What matters beside room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    /// How many pods of an application may go, if each has a PodDisruptionBudget.
+    disruptions_allowed: Option<i32>,
+    /// Placed pods keep away from others of their application. A preemptor keeps away from nodes
+    /// with a pod of its tier, of which each has one, and from the zone of the leader.
+    affinity: bool,
+    /// A preemptor wants its tier spread over zones and nodes.
+    spread: bool,
+}
+
+const RESOURCES: Shape =
+    Shape { name: "resources", disruptions_allowed: None, affinity: false, spread: false };
+
+impl Shape {
+    pub(crate) const ALL: [Self; 6] = [
+        RESOURCES,
+        Self { name: "budgets", disruptions_allowed: Some(1), ..RESOURCES },
+        Self { name: "affinity", affinity: true, ..RESOURCES },
+        Self { name: "spread", spread: true, ..RESOURCES },
+        Self { name: "all", disruptions_allowed: Some(1), affinity: true, spread: true },
+        // Every candidate violates a budget, so none ends the search.
+        Self { name: "spent", disruptions_allowed: Some(0), ..RESOURCES },
+    ];
+}
+
+const PODS_PER_NODE: usize = 10;
+/// Pods of an application.
+const REPLICAS: usize = 100;
+const NAMESPACE: &str = "default";
+/// The placed pod whose zone preemptors with affinity keep out of.
+const LEADER: usize = 0;
+
+/// A cluster.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Workload {
+    pub(crate) shape: Shape,
+    pub(crate) nodes: usize,
+}
+
+impl Workload {
+    /// Number of pods that have a node.
+    pub(crate) const fn pods(&self) -> usize {
+        self.nodes * PODS_PER_NODE
+    }
+
+    const fn applications(&self) -> usize {
+        self.pods().div_ceil(REPLICAS)
+    }
+
+    /// An engine with the cluster.
+    pub(crate) fn engine(&self, config: EngineConfig) -> Engine {
+        let mut engine = Engine::new(config);
+        let budgets = (0..self.applications()).filter_map(|number| self.budget(&app(number)));
+        budgets.for_each(|budget| support::apply(&mut engine, budget));
+        for node in 0..self.nodes {
+            support::apply(&mut engine, Change::Node(support::node(node)));
+            for slot in 0..PODS_PER_NODE {
+                let pod = Box::new(self.placed_pod(node, slot));
+                support::apply(&mut engine, Change::Pod(pod));
+            }
+        }
+        engine
+    }
+
+    /// The PodDisruptionBudget of the application of `pod`, if they have any.
+    pub(crate) fn budget_of(&self, pod: &Pod) -> Option<Change> {
+        self.budget(pod.labels.get("app")?)
+    }
+
+    fn budget(&self, app: &str) -> Option<Change> {
+        let allowed = self.shape.disruptions_allowed?;
+        let object = json!({
+            "spec": { "selector": { "matchLabels": { "app": app } } },
+            "status": { "disruptionsAllowed": allowed },
+        });
+        Some(Change::Object {
+            kind: EventResource::PodDisruptionBudget,
+            namespace: NAMESPACE.into(),
+            name: app.into(),
+            object: Some(Arc::new(object)),
+        })
+    }
+
+    /// A tenth of what its node has.
+    fn placed_pod(&self, node: usize, slot: usize) -> Pod {
+        let number = node * PODS_PER_NODE + slot;
+        let (cpu, memory, _) = support::capacity(node);
+        let app = app(number % self.applications());
+        let role = if number == LEADER { "leader" } else { "member" };
+        let own_app = json!({ "matchLabels": { "app": app } });
+        built(json!({
+            "metadata": {
+                "name": format!("pod-{number:06}"),
+                "labels": { "app": app, "tier": format!("tier-{slot}"), "role": role },
+            },
+            "spec": {
+                "nodeName": support::node_name(node),
+                "priority": 0,
+                "containers": [container(
+                    cpu as usize / PODS_PER_NODE,
+                    memory as usize * 1024 / PODS_PER_NODE,
+                )],
+                "affinity": self.keep_away(&[("kubernetes.io/hostname", own_app)]),
+            },
+            "status": { "startTime": format!("2026-01-01T{slot:02}:{:02}:00Z", node % 60) },
+        }))
+    }
+
+    /// A pod for which one other has to go.
+    pub(crate) fn preemptor(&self, number: usize) -> Pod {
+        let tier = || json!({ "matchLabels": { "tier": "tier-0" } });
+        let leader = json!({ "matchLabels": { "role": "leader" } });
+        let spread = |key| {
+            json!({
+                "topologyKey": key,
+                "maxSkew": 5,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": tier(),
+            })
+        };
+        let spread = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"].map(spread);
+        built(json!({
+            "metadata": {
+                "name": format!("important-{number:06}"),
+                "labels": { "app": app(number % self.applications()), "tier": "tier-0" },
+            },
+            "spec": {
+                "priority": 1000,
+                "containers": [container(300, 512)],
+                "affinity": self.keep_away(&[
+                    ("kubernetes.io/hostname", tier()),
+                    ("topology.kubernetes.io/zone", leader),
+                ]),
+                "topologySpreadConstraints": if self.shape.spread { &spread[..] } else { &[] },
+            },
+        }))
+    }
+
+    /// Required anti-affinity to the pods that selectors mean, by topology key.
+    fn keep_away(&self, from: &[(&str, Value)]) -> Value {
+        if !self.shape.affinity {
+            return json!({});
+        }
+        let terms = from
+            .iter()
+            .map(|(key, selector)| json!({ "topologyKey": key, "labelSelector": selector }));
+        let terms: Vec<Value> = terms.collect();
+        json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } })
+    }
+}
+
+fn app(number: usize) -> String {
+    format!("app-{number}")
+}
+
+/// A container that requests this much milli-CPU and MiB of memory.
+fn container(cpu: usize, memory: usize) -> Value {
+    let requests = json!({ "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") });
+    json!({ "name": "main", "resources": { "requests": requests } })
+}
+
+/// The pod of an object, with what all pods have.
+fn built(mut pod: Value) -> Pod {
+    pod["metadata"]["uid"] = json!(format!("uid-{}", pod["metadata"]["name"]));
+    pod["metadata"]["namespace"] = json!(NAMESPACE);
+    pod["spec"]["schedulerName"] = json!("default-scheduler");
+    let pod: api::Pod = serde_json::from_value(pod).expect("the object is a pod");
+    Pod::from_api(&pod)
+}

@@ -1,0 +1,119 @@
+//! Scheduler extenders that have a say in preemption.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use framework::preemption::{Candidate, Victims};
+use framework::{Cluster, NodeIx, Pod, Status, Time, Uid};
+
+use super::Extender;
+use crate::ports::{self, MetaVictims, Outside, PreemptionCall};
+
+/// The extenders, and the way to ask them about candidates.
+pub(crate) struct PreemptingExtenders<'a> {
+    pub all: &'a [Extender],
+    pub outside: &'a mut dyn Outside,
+    pub now: &'a mut Time,
+}
+
+impl PreemptingExtenders<'_> {
+    /// Asks those that have a say and are interested in the pod, one after the other, each about
+    /// what the one before left. An answer replaces the candidates, and puts them in the order of
+    /// the names of their nodes.
+    ///
+    /// # Errors
+    /// An extender fails that is not ignorable, or names a node without victims.
+    pub(super) fn process_preemption(
+        &mut self,
+        pod: &Pod,
+        cluster: &Cluster,
+        mut candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        for (place, extender) in self.all.iter().enumerate() {
+            if candidates.is_empty() {
+                break;
+            }
+            if !extender.preempt || !extender.is_interested(pod) {
+                continue;
+            }
+            let answer = self.ask(place, pod, cluster, &candidates);
+            match answer.and_then(|answer| extender.candidates(answer, cluster)) {
+                Err(text) if extender.ignorable => self.outside.skipped(place, &text),
+                Err(text) => return Err(Status::error(text)),
+                Ok(accepted) => candidates = extender.with_victims(accepted, cluster)?,
+            }
+        }
+        Ok(candidates)
+    }
+
+    fn ask(
+        &mut self,
+        extender: usize,
+        pod: &Pod,
+        cluster: &Cluster,
+        candidates: &[Candidate],
+    ) -> Result<BTreeMap<String, MetaVictims>, String> {
+        let victims = candidates.iter().map(|Candidate { node, victims }| {
+            let pods = victims.pods.iter().map(|pod| &**pod).collect();
+            let num_pdb_violations = i64::try_from(victims.pdb_violations).unwrap_or(i64::MAX);
+            (&**cluster.node_name(*node), ports::Victims { pods, num_pdb_violations })
+        });
+        let call = PreemptionCall { extender, pod, victims: victims.collect() };
+        let (answer, now) = self.outside.process_preemption(&call, *self.now);
+        *self.now = now;
+        answer
+    }
+}
+
+impl Extender {
+    /// The candidates of an answer: any nodes and any pods on them, as kube-scheduler leaves it to
+    /// the extender whom to evict. A pod counts once, and a number below zero is none.
+    fn candidates(
+        &self,
+        answer: BTreeMap<String, MetaVictims>,
+        cluster: &Cluster,
+    ) -> Result<Vec<Candidate>, String> {
+        let candidate = |(name, named): (String, MetaVictims)| {
+            let node = cluster.node_named(&name);
+            let node = node.ok_or_else(|| format!("nodeinfo not found for node name {name:?}"))?;
+            let mut seen = BTreeSet::new();
+            let uids = named.pods.iter().filter(|uid| seen.insert(*uid));
+            let pods = uids.map(|uid| self.victim(uid, node, cluster)).collect::<Result<_, _>>()?;
+            let pdb_violations = usize::try_from(named.num_pdb_violations).unwrap_or(0);
+            Ok(Candidate { node, victims: Victims { pods, pdb_violations } })
+        };
+        answer.into_iter().map(candidate).collect()
+    }
+
+    fn victim(&self, uid: &Uid, node: NodeIx, cluster: &Cluster) -> Result<Arc<Pod>, String> {
+        let known = cluster.node(node).pods().find(|pod| pod.uid == *uid);
+        // The braces are kube-scheduler's: that is how Go prints a pointer to a MetaPod.
+        known.cloned().ok_or_else(|| {
+            format!(
+                "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {}, but the pod is \
+                 not found on that node",
+                self.name,
+                cluster.node_name(node)
+            )
+        })
+    }
+
+    /// Leaves out nodes without victims, if the extender is ignorable.
+    fn with_victims(
+        &self,
+        mut candidates: Vec<Candidate>,
+        cluster: &Cluster,
+    ) -> Result<Vec<Candidate>, Status> {
+        let is_empty = |candidate: &Candidate| candidate.victims.pods.is_empty();
+        if self.ignorable {
+            candidates.retain(|candidate| !is_empty(candidate));
+        }
+        match candidates.iter().find(|candidate| is_empty(candidate)) {
+            None => Ok(candidates),
+            Some(Candidate { node, .. }) => {
+                let name = cluster.node_name(*node);
+                Err(Status::error(format!("expected at least one victim pod on node {name:?}")))
+            }
+        }
+    }
+}
