@@ -15,6 +15,7 @@ mod extenders;
 mod faults;
 mod nodes;
 mod outages;
+mod preemption;
 mod process;
 mod proxy;
 mod scheduling;

@@ -9,9 +9,14 @@ mod e2e;
 mod golden;
 #[path = "../manifests/mod.rs"]
 mod manifests;
+#[path = "../victims/mod.rs"]
+mod victims;
 #[cfg(feature = "sandbox")]
 #[path = "../wake_ups/mod.rs"]
 mod wake_ups;
+#[cfg(feature = "sandbox")]
+#[path = "../waves/mod.rs"]
+mod waves;
 
 mod golden_corpus;
 mod plugins;

@@ -25,6 +25,7 @@ use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Resource};
@@ -36,7 +37,7 @@ use super::control_plane;
 use super::wait::eventually;
 use crate::manifests::{DEFAULT, EVERYTHING, find};
 
-/// Label of the nodes of a test, which its pods select.
+/// Label of the nodes of a test, which its pods select, and of its PriorityClasses.
 const LABEL: &str = "loadmaster.e2e/cluster";
 
 /// A cluster, as its administrator sees it.
@@ -102,10 +103,11 @@ impl Cluster {
         if let Some(server) = self.sandbox {
             return server.stop().await;
         }
-        let (now, mine) = (DeleteParams::default().grace_period(0), self.own_nodes());
+        let (now, mine) = (DeleteParams::default().grace_period(0), self.labelled());
         let outcomes = [
             self.pods.delete_collection(&now, &ListParams::default()).await.err(),
             self.nodes.delete_collection(&now, &mine).await.err(),
+            self.priority_classes().delete_collection(&now, &mine).await.err(),
             self.role_bindings().delete(&self.name, &now).await.err(),
             self.roles().delete(&self.name, &now).await.err(),
             Api::<Namespace>::all(self.client.clone()).delete(&self.name, &now).await.err(),
@@ -149,7 +151,12 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    fn own_nodes(&self) -> ListParams {
+    fn priority_classes(&self) -> Api<PriorityClass> {
+        Api::all(self.client.clone())
+    }
+
+    /// What is not in a namespace and carries the label of the test.
+    fn labelled(&self) -> ListParams {
         ListParams::default().labels(&format!("{LABEL}={}", self.name))
     }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Binding, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, LABEL, create};
+use super::{Cluster, LABEL, create, named};
 use crate::e2e::wait::eventually;
 
 impl Cluster {
@@ -29,6 +30,22 @@ impl Cluster {
             },
         });
         serde_json::from_value(pod).unwrap()
+    }
+
+    /// Creates a PriorityClass, and gives its name in the whole cluster.
+    pub(in crate::e2e) async fn add_priority(
+        &self,
+        name: &str,
+        value: i32,
+        policy: &str,
+    ) -> String {
+        let name = format!("{}-{name}", self.name);
+        let mut class: PriorityClass = named(&name);
+        class.metadata.labels = Some([(LABEL.to_owned(), self.name.clone())].into());
+        class.value = Some(value);
+        class.preemption_policy = Some(policy.to_owned());
+        create(&self.priority_classes(), &class).await;
+        name
     }
 
     /// Creates a Pod, and gives it as it is then.

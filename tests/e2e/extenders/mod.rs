@@ -1,5 +1,7 @@
 //! Extenders: the daemon asks a small one over HTTP, which the test plays question by question.
 
+mod preempt;
+
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -191,6 +193,7 @@ fn an_extender_that_may_be_ignored_keeps_no_pod_waiting() {
         extender.asked("filter").await.answer(json!({"NodeNames": ["stranger"]}));
         extender.asked("bind").await.answer(json!({"Error": "no licence"}));
         assert_eq!(cluster.bound("lying").await, cluster.node_name("a"));
+        daemon.log.line("which is not found in the input node list").await;
         cluster.assert_bound_once().await;
     });
 }

@@ -1,0 +1,107 @@
+//! Small random clusters that are full in one way or another.
+
+use std::sync::Arc;
+
+use engine::Change;
+use fastrand::Rng;
+use framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use framework::{EventResource, Node, Pod, api};
+use serde_json::json;
+
+/// Priority of the pod that needs room.
+const PRIORITY: i32 = 3;
+
+/// What is in a cluster.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    /// Pods on nodes. Those labelled `app: web` have a PodDisruptionBudget.
+    pub(crate) placed: Vec<Pod>,
+    /// Pods for which other nodes are about to make room.
+    pub(crate) nominated: Vec<Pod>,
+    /// How many pods of the budget may be evicted.
+    pub(crate) disruptions_allowed: i32,
+    /// The pod that needs room.
+    pub(crate) preemptor: Arc<Pod>,
+}
+
+impl Cluster {
+    /// A cluster of up to three nodes.
+    pub(crate) fn random(rng: &mut Rng) -> Self {
+        let names = &["a", "b", "c"][..rng.usize(1..=3)];
+        let mut placed = Vec::new();
+        for name in names {
+            for number in 0..rng.usize(1..=5) {
+                let wanted = random_pod(&format!("{name}{number}"), rng);
+                placed.push(wanted.priority(rng.i32(0..=PRIORITY)).on(name).build());
+            }
+        }
+        let nominated = (0..rng.usize(0..=1)).map(|number| {
+            let guest = pod(&format!("guest{number}")).cpu("1").nominated(names[0]);
+            guest.priority(rng.i32(PRIORITY - 1..=PRIORITY)).build()
+        });
+        Self {
+            nominated: nominated.collect(),
+            nodes: names.iter().map(|name| random_node(name, rng).build()).collect(),
+            placed,
+            disruptions_allowed: i32::from(rng.u8(0..4) == 0),
+            preemptor: Arc::new(random_pod("preemptor", rng).priority(PRIORITY).build()),
+        }
+    }
+
+    /// What tells an engine of the budget.
+    pub(crate) fn budget(&self) -> Change {
+        let budget = json!({
+            "spec": {"selector": {"matchLabels": {"app": "web"}}},
+            "status": {"disruptionsAllowed": self.disruptions_allowed},
+        });
+        Change::Object {
+            kind: EventResource::PodDisruptionBudget,
+            namespace: "default".into(),
+            name: "web".into(),
+            object: Some(Arc::new(budget)),
+        }
+    }
+
+    /// The pods on a node that the preemptor may evict.
+    pub(crate) fn evictable(&self, node: &str) -> Vec<&Pod> {
+        let on_node = |pod: &&Pod| pod.node_name.as_deref() == Some(node);
+        let evictable = |pod: &&Pod| pod.priority() < self.preemptor.priority();
+        self.placed.iter().filter(on_node).filter(evictable).collect()
+    }
+
+    /// Whether the budget lets nobody go, this pod among them.
+    pub(crate) fn is_protected(&self, pod: &Pod) -> bool {
+        self.disruptions_allowed == 0 && pod.labels.get("app") == Some("web")
+    }
+}
+
+fn random_node(name: &str, rng: &mut Rng) -> NodeBuilder {
+    let amounts = [("cpu", 3..=6), ("memory", 3..=6), ("pods", 2..=6)];
+    let node = node(name).label("kubernetes.io/hostname", name);
+    amounts.into_iter().fold(node, |node, (resource, amount)| {
+        node.allocatable(resource, &rng.i32(amount).to_string())
+    })
+}
+
+/// A pod that asks for what can run short: resources, host ports, a node without pods of its kind.
+fn random_pod(name: &str, rng: &mut Rng) -> PodBuilder {
+    let pod = pod(name).cpu(&rng.i32(0..=3).to_string()).memory(&rng.i32(0..=3).to_string());
+    let pod = if rng.bool() { pod.started(rng.i64(1..=9)) } else { pod };
+    let pod = if rng.u8(..) < 60 { pod.host_port(rng.i32(80..=81)) } else { pod };
+    match rng.u8(0..8) {
+        0..=3 => pod.label("app", "web"),
+        4 => pod.label("app", "db"),
+        5 => pod.label("app", "db").with(avoid_databases),
+        _ => pod,
+    }
+}
+
+fn avoid_databases(pod: &mut api::Pod) {
+    let term = json!({
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    });
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+    let affinity = json!({"podAntiAffinity": required});
+    pod.spec.affinity = serde_json::from_value(affinity).unwrap();
+}

@@ -1,0 +1,208 @@
+//! Whom DefaultPreemption evicts, held to brute force: the plugins of the default profile are asked
+//! what they make of every other choice, in small random clusters whose rules are monotone: the
+//! more pods go, the more room there is.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
+mod cluster;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::profile::Profiles;
+use engine::{Change, Engine, EngineConfig, TieBreak};
+use fastrand::Rng;
+use framework::preemption::Candidate;
+use framework::{Code, Pod, Time};
+use loadmaster::config::{self, Gates};
+
+use self::cluster::Cluster;
+
+/// So many clusters are looked at.
+const CLUSTERS: u64 = 200;
+
+/// The default profile, with these arguments of DefaultPreemption.
+fn profiles(args: &str) -> Profiles {
+    let text = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+         profiles: [{{pluginConfig: [{{name: DefaultPreemption, args: {args}}}]}}]\n"
+    );
+    let loaded = config::load(&text, &Gates::default()).unwrap();
+    loaded.config.build_profiles(&plugins::registry()).unwrap()
+}
+
+/// Names of pods, the most important first.
+type Names = Vec<String>;
+
+/// What an engine makes of the preemptor. Nodes go by their names.
+struct Decision {
+    /// Nodes that can take it as they are.
+    passed: BTreeSet<String>,
+    /// Nodes that turn it down in a way that evictions may change.
+    potential: BTreeSet<String>,
+    /// Whom to evict there, and how many of them the budget would rather keep.
+    candidates: BTreeMap<String, (Names, usize)>,
+    /// The candidate that was chosen.
+    chosen: Option<(String, Names)>,
+}
+
+fn names(pods: &[Arc<Pod>]) -> Names {
+    pods.iter().map(|pod| pod.key.name.to_string()).collect()
+}
+
+/// An engine that knows the cluster, but for pods that are gone. Its searches begin where this seed
+/// has them begin.
+fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> Engine {
+    let tie_break = TieBreak::Random;
+    let mut engine =
+        Engine::new(EngineConfig { seed, tie_break, ..EngineConfig::new(profiles.clone()) });
+    let ports = &mut Ports { outside: &mut (), probe: &mut () };
+    let mut apply = |change| engine.apply(change, Time::ZERO, ports);
+    cluster.nodes.iter().for_each(|node| apply(Change::Node(node.clone())));
+    let is_gone = |pod: &&Pod| gone.iter().any(|gone| gone.uid == pod.uid);
+    let pods = cluster.placed.iter().filter(|pod| !is_gone(pod)).chain(&cluster.nominated);
+    pods.for_each(|pod| apply(Change::Pod(Box::new(pod.clone()))));
+    apply(cluster.budget());
+    engine
+}
+
+/// Asks such an engine.
+fn decide(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> Decision {
+    let mut engine = engine(profiles, cluster, gone, seed);
+    let (now, ports) = (Time::from_secs(1000), &mut Ports { outside: &mut (), probe: &mut () });
+    let evaluation = engine.evaluate(&cluster.preemptor, Form::Set, None, now, ports).unwrap();
+
+    let all = engine.cache().cluster();
+    let name = |node| all.node_name(node).to_string();
+    let unschedulable = |node: &_| evaluation.verdicts.get(*node).code() == Code::Unschedulable;
+    let rescue = evaluation.post_filter.unwrap_or_default();
+    let candidates = rescue.candidates.into_iter().map(|Candidate { node, victims }| {
+        (name(node), (names(&victims.pods), victims.pdb_violations))
+    });
+    let chosen = rescue.preemption.map(|one| (one.node.to_string(), names(&one.victims)));
+    Decision {
+        passed: evaluation.passed.iter().map(name).collect(),
+        potential: all.nodes().iter().filter(unschedulable).map(name).collect(),
+        candidates: candidates.collect(),
+        chosen,
+    }
+}
+
+/// A cluster that has no room for the preemptor, and what becomes of it.
+struct Case {
+    seed: u64,
+    cluster: Cluster,
+    profiles: Profiles,
+    decision: Decision,
+}
+
+/// The cases in which evictions might help.
+fn cases() -> impl Iterator<Item = Case> {
+    let profiles = profiles("{}");
+    (0..CLUSTERS).filter_map(move |seed| {
+        let cluster = Cluster::random(&mut Rng::with_seed(seed));
+        let decision = decide(&profiles, &cluster, &[], seed);
+        let full = decision.passed.is_empty() && !decision.potential.is_empty();
+        full.then(|| Case { seed, cluster, profiles: profiles.clone(), decision })
+    })
+}
+
+impl Case {
+    /// Whether the preemptor fits on the node once these pods are gone.
+    fn makes_room(&self, node: &str, gone: &[&Pod]) -> bool {
+        decide(&self.profiles, &self.cluster, gone, self.seed).passed.contains(node)
+    }
+}
+
+#[test]
+fn no_proper_subset_of_the_victims_would_have_made_room() {
+    let mut searched = 0;
+    for case in cases() {
+        for (node, (names, _)) in &case.decision.candidates {
+            let mut victims = case.cluster.evictable(node);
+            victims.retain(|pod| names.contains(&pod.key.name.to_string()));
+            assert_eq!(victims.len(), names.len(), "seed {}, node {node}: {names:?}", case.seed);
+            let all = (1_usize << victims.len()) - 1;
+            for chosen in 0..=all {
+                let gone = (0..victims.len()).filter(|place| chosen & 1 << place != 0);
+                let gone: Vec<&Pod> = gone.map(|place| victims[place]).collect();
+                let room = case.makes_room(node, &gone);
+                assert_eq!(room, chosen == all, "seed {}, node {node}, {chosen:b}", case.seed);
+            }
+            searched += usize::from(victims.len() > 1);
+        }
+    }
+    assert!(searched > 50, "{searched} candidates with several victims say little");
+}
+
+#[test]
+fn a_node_is_a_candidate_if_and_only_if_evictions_make_room_there() {
+    let mut hopeless = 0;
+    for case in cases() {
+        for node in &case.cluster.nodes {
+            let evictable = case.cluster.evictable(&node.name);
+            let helps = case.decision.potential.contains(&*node.name)
+                && !evictable.is_empty()
+                && case.makes_room(&node.name, &evictable);
+            let is_candidate = case.decision.candidates.contains_key(&*node.name);
+            assert_eq!(is_candidate, helps, "seed {}, node {}", case.seed, node.name);
+            hopeless += usize::from(!helps);
+        }
+    }
+    assert!(hopeless > 10, "{hopeless} nodes without hope say little");
+}
+
+#[test]
+fn no_protected_pod_goes_where_others_would_do() {
+    let mut spared = 0;
+    for case in cases() {
+        for (node, (victims, _)) in &case.decision.candidates {
+            let evictable = case.cluster.evictable(node);
+            let is_protected = |pod: &&&Pod| case.cluster.is_protected(pod);
+            let (protected, others): (Vec<_>, Vec<_>) = evictable.iter().partition(is_protected);
+            if case.makes_room(node, &others) {
+                let goes = |pod: &&Pod| victims.contains(&pod.key.name.to_string());
+                assert!(!protected.iter().any(goes), "seed {}, {node}: {victims:?}", case.seed);
+                spared += protected.len();
+            }
+        }
+    }
+    assert!(spared > 10, "{spared} protected pods say little");
+}
+
+#[test]
+fn no_other_candidate_violates_less_or_has_a_less_important_first_victim() {
+    for Case { seed, cluster, decision, .. } in cases() {
+        let Some((node, _)) = &decision.chosen else { continue };
+        let priority = |name: &String| {
+            let mut placed = cluster.placed.iter();
+            placed.find(|pod| *pod.key.name == **name).map(Pod::priority)
+        };
+        let cost = |(victims, violations): &(Names, usize)| (*violations, priority(&victims[0]));
+        let least = decision.candidates.values().map(cost).min();
+        assert_eq!(Some(cost(&decision.candidates[node])), least, "seed {seed}");
+    }
+}
+
+#[test]
+fn wherever_the_search_begins_it_ends_with_one_of_the_candidates() {
+    let first_found = profiles("{minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 1}");
+    let mut differ = 0;
+    for Case { seed, cluster, profiles, decision } in cases() {
+        let mut chosen = BTreeSet::new();
+        for start in 0..4 {
+            let whole = decide(&profiles, &cluster, &[], start);
+            assert_eq!(whole.candidates, decision.candidates, "seed {seed}");
+            let sampled = decide(&first_found, &cluster, &[], start);
+            assert_eq!(sampled.chosen.is_some(), decision.chosen.is_some(), "seed {seed}");
+            for (node, victims) in [whole.chosen, sampled.chosen].into_iter().flatten() {
+                assert_eq!(decision.candidates[&node].0, victims, "seed {seed}, node {node}");
+                chosen.insert(node);
+            }
+        }
+        differ += usize::from(chosen.len() > 1);
+    }
+    assert!(differ > 10, "{differ} choices that depend on the beginning say little");
+}

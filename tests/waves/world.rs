@@ -1,0 +1,295 @@
+//! The scheduler and its cluster, without faults and under a virtual clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::executor::{Executor, Limits};
+use client::recorder::{self, Recorder};
+use client::scheduler::Scheduler;
+use client::session::Frame;
+use client::{Reply, Response};
+use engine::ports::Ports;
+use engine::{Change, Engine, EngineConfig, Outcome};
+use framework::{Pod, Time, Uid};
+use loadmaster::config::{self, Gates};
+use loadmaster::wire::{Decoder, WatchedKind, watched_kinds};
+use sandbox::api::{self, Answer, Request, WatchId};
+use sandbox::controllers::Controllers;
+use sandbox::kubelet::{Kubelets, Settings};
+use sandbox::resources::{PODDISRUPTIONBUDGETS, PODS};
+use sandbox::store::Store;
+use serde_json::{Value, json};
+
+use super::cluster::{self, Object};
+use super::preemptions::{Budgets, Preemption, assert_takes_no_kept_room};
+
+/// When every world begins, in seconds since 1970.
+const BEGINNING: i64 = 1_790_000_000;
+const SEED: u64 = 1;
+/// The scheduler has done nothing for so long when it is quiet: longer than a pod backs off.
+const QUIET: Duration = Duration::from_mins(1);
+/// After so many times that long it is restless.
+const PATIENCE: usize = 30;
+/// Rounds of everybody at one point of time.
+const MOST_AT_ONCE: usize = 1000;
+
+/// The scheduler and its cluster.
+pub(crate) struct World {
+    now: Time,
+    pub(super) store: Store,
+    controllers: Controllers,
+    kubelets: Kubelets,
+    watches: Vec<(WatchId, Decoder)>,
+    pub(super) scheduler: Scheduler,
+    /// Pods the scheduler had deleted since the last decision.
+    deleted: Vec<Uid>,
+    /// Victims of decisions after the status of their budgets was last brought up to date.
+    uncounted: Vec<Arc<Pod>>,
+    /// Those of all decisions so far.
+    pub(super) preemptions: Vec<Preemption>,
+    /// Pods that were told who preempted them.
+    pub(super) told: BTreeSet<Uid>,
+    /// Pods the scheduler bound.
+    pub(super) bound: BTreeSet<Uid>,
+}
+
+impl World {
+    /// A full cluster of so many nodes whose pods run, and a scheduler that has these fields in its
+    /// configuration.
+    pub(crate) fn new(nodes: usize, fields: &str) -> Self {
+        let now = Time::from_secs(BEGINNING);
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
+        let config = config::load(&format!("{head}\n{fields}\n"), &Gates::default()).unwrap();
+        let profiles = config.config.build_profiles(&plugins::registry()).unwrap();
+        let kinds = watched_kinds(&profiles);
+        let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
+        let executor = Executor::new(Limits::default(), SEED);
+        let recorder = Recorder::new(recorder::Options::default(), SEED);
+        let mut world = Self {
+            now,
+            store: Store::new(SEED, now),
+            controllers: Controllers::new(),
+            kubelets: Kubelets::with_settings(kubelets()),
+            watches: Vec::new(),
+            scheduler: Scheduler::new(engine, executor, recorder),
+            deleted: Vec::new(),
+            uncounted: Vec::new(),
+            preemptions: Vec::new(),
+            told: BTreeSet::new(),
+            bound: BTreeSet::new(),
+        };
+        world.fill(nodes);
+        world.watches = kinds.iter().map(|kind| watch(&mut world.store, kind, now)).collect();
+        world.exchange();
+        world.scheduler.synced();
+        world.until_quiet();
+        world
+    }
+
+    /// The nodes and their pods, which somebody else has bound.
+    fn fill(&mut self, nodes: usize) {
+        self.create(cluster::full(nodes));
+        while self.upkeep() {}
+        let pods: Vec<Arc<Value>> = self.store.objects(PODS).cloned().collect();
+        let mut placed = BTreeMap::<&str, usize>::new();
+        for pod in &pods {
+            let app = text(pod, "/metadata/labels/app");
+            let before = placed.entry(app).or_default();
+            self.bind(text(pod, "/metadata/name"), &cluster::node_of(app, *before));
+            *before += 1;
+        }
+    }
+
+    fn bind(&mut self, pod: &str, node: &str) {
+        let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
+        let body = json!({"metadata": {"name": pod}, "target": target});
+        let path = format!("/api/v1/namespaces/default/pods/{pod}/binding");
+        let request = Request::new("POST", &path, body.to_string());
+        assert_eq!(serve(&mut self.store, &request, self.now).status, 201);
+    }
+
+    /// Creates objects.
+    pub(crate) fn create(&mut self, objects: Vec<Object>) {
+        for (resource, object) in objects {
+            self.store.create(resource, object, self.now).unwrap();
+        }
+    }
+
+    /// Lets time pass until nobody has anything to do.
+    pub(crate) fn until_quiet(&mut self) {
+        for _ in 0..PATIENCE {
+            let before = (self.preemptions.len(), self.bound.len());
+            self.pass(QUIET);
+            if before == (self.preemptions.len(), self.bound.len()) && self.is_idle() {
+                return;
+            }
+        }
+        panic!(
+            "the scheduler does not come to rest: {:?}",
+            self.scheduler.engine().queue().counts()
+        );
+    }
+
+    fn is_idle(&mut self) -> bool {
+        let counts = self.scheduler.engine().queue().counts();
+        counts.active + counts.backoff + counts.in_flight == 0
+            && self.scheduler.executor().unfinished() == 0
+            && self.store.objects(PODS).all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.settle();
+        while let Some(due) = self.next_deadline().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.scheduler.tick(self.now, &mut Ports { outside: &mut (), probe: &mut () });
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let deadlines = [
+            self.scheduler.next_deadline(),
+            self.controllers.next_deadline(),
+            self.kubelets.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Everybody does what there is to do at this point of time. Controllers and kubelets look only
+    /// when the scheduler has tried all pods: in between it goes by what it knows of its own doing.
+    fn settle(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            while self.decide() {}
+            if !self.upkeep() {
+                return;
+            }
+            self.uncounted.clear();
+            self.exchange();
+        }
+        panic!("time stands still");
+    }
+
+    /// Lets controllers and kubelets do what is due, and says whether that was anything.
+    fn upkeep(&mut self) -> bool {
+        let version = self.store.resource_version();
+        self.controllers.step(&mut self.store, self.now);
+        self.kubelets.step(&mut self.store, self.now);
+        self.store.resource_version() != version
+    }
+
+    /// The scheduler tries the pod whose turn it is, and whether there was one.
+    fn decide(&mut self) -> bool {
+        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let attempt = self.scheduler.schedule_one(self.now, ports);
+        let budgets = Budgets::of(self.store.objects(PODDISRUPTIONBUDGETS), &self.uncounted);
+        self.exchange();
+        let Some(attempt) = attempt else { return false };
+        let engine = self.scheduler.engine();
+        match &attempt.outcome {
+            Outcome::Assumed(node) => assert_takes_no_kept_room(engine, &attempt.pod, node),
+            Outcome::Unschedulable(_) => {}
+            Outcome::Error(_) | Outcome::Skipped => panic!("{attempt:?}"),
+        }
+        let deleted = std::mem::take(&mut self.deleted);
+        if !deleted.is_empty() {
+            let preemption = Preemption::new(engine, attempt.pod, &deleted, &budgets);
+            preemption.assert_right();
+            self.uncounted.extend(preemption.victims.iter().cloned());
+            self.preemptions.push(preemption);
+        }
+        true
+    }
+
+    /// Requests of the scheduler and what its watches have to say, until there is nothing more.
+    fn exchange(&mut self) {
+        while self.send() | self.learn() {}
+        for event in self.scheduler.take_events() {
+            if event.reason == "Preempted" {
+                assert!(self.told.insert(event.uid), "{} was preempted twice", event.regarding);
+            }
+        }
+    }
+
+    fn learn(&mut self) -> bool {
+        let mut changes = Vec::new();
+        for (watch, decoder) in &self.watches {
+            let frames = self.store.frames(*watch, self.now);
+            assert!(!frames.ended, "watches were opened for longer than this takes");
+            changes.extend(frames.lines.iter().map(|line| change(decoder, line)));
+        }
+        let is_anything = !changes.is_empty();
+        for change in changes {
+            self.scheduler.apply(change, self.now, &mut Ports { outside: &mut (), probe: &mut () });
+        }
+        is_anything
+    }
+
+    fn send(&mut self) -> bool {
+        let requests: Vec<_> = self.scheduler.requests().collect();
+        for (sender, request) in &requests {
+            let mut served =
+                Request::new(request.method.as_str(), &request.path, request.body.clone());
+            request.content_type.clone_into(&mut served.content_type);
+            self.note(&served);
+            let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
+            assert!(status < 300, "{} {}: {status}", served.method, served.path);
+            let response = Response { status, retry_after: None, body: body.to_vec() };
+            let ports = &mut Ports { outside: &mut (), probe: &mut () };
+            self.scheduler.reply(*sender, request.id, Reply::Answered(response), self.now, ports);
+        }
+        !requests.is_empty()
+    }
+
+    /// Takes down whom the scheduler evicts and binds.
+    fn note(&mut self, request: &Request) {
+        let body = || serde_json::from_slice::<Value>(&request.body).unwrap();
+        if request.method == "DELETE" {
+            self.deleted.push(text(&body(), "/preconditions/uid").into());
+        } else if request.path.ends_with("/binding") {
+            self.bound.insert(text(&body(), "/metadata/uid").into());
+        }
+    }
+}
+
+/// Pods take their time to start and to end. The pulse of the nodes is of no interest.
+fn kubelets() -> Settings {
+    let never = Duration::from_hours(100_000);
+    Settings {
+        start_delay: Duration::from_secs(2),
+        stop_delay: Duration::from_secs(20),
+        lease_period: never,
+        status_period: never,
+    }
+}
+
+/// Opens a watch for a day, beginning with all there is.
+fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder) {
+    let selector = kind.field_selector.unwrap_or_default();
+    let target = format!("{}?watch=true&timeoutSeconds=86400&fieldSelector={selector}", kind.path);
+    match store.serve(&Request::new("GET", &target, ""), now) {
+        Answer::Watch(watch) => (watch, Decoder::new(kind.resource.clone(), Default::default())),
+        Answer::Whole(refusal) => panic!("{target}: {refusal:?}"),
+    }
+}
+
+fn change(decoder: &Decoder, line: &[u8]) -> Change {
+    match decoder.frame(line) {
+        Frame::Changed(_, update) => update.change,
+        Frame::Deleted(meta) => decoder.deletion(meta),
+        other => panic!("not a change: {other:?}"),
+    }
+}
+
+fn serve(store: &mut Store, request: &Request, now: Time) -> api::Response {
+    match store.serve(request, now) {
+        Answer::Whole(response) => response,
+        Answer::Watch(_) => unreachable!("{} {} is no watch", request.method, request.path),
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
