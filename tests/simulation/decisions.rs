@@ -10,6 +10,7 @@ use engine::{Attempt, Engine, Outcome};
 use framework::{Pod, Time};
 
 use super::oracle::{Oracle, Related};
+use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
 
 /// The highest priority of the pods that are ready for an attempt.
@@ -36,14 +37,7 @@ pub(crate) fn after_decision(
             let is_open = pod.spec.scheduling_gates.is_empty() && !pod.terminating;
             rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
         }
-        Outcome::Unschedulable(text) => {
-            is_counted(engine, pod, text)?;
-            let oracle = Oracle::of_engine(engine, related);
-            let takers: Vec<_> = oracle.takers(pod).collect();
-            rule(takers.is_empty(), || {
-                format!("{} is told {text:?}, and {takers:?} would take it", pod.key)
-            })
-        }
+        Outcome::Unschedulable(text) => is_counted(engine, pod, text),
         Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
         Outcome::Skipped => Ok(()),
     }
@@ -82,7 +76,7 @@ impl Decision {
 
 /// Both forms of the plugins decide the same for every pod, and so does `fresh`, an engine that has
 /// heard of the same nodes and placed pods just now and counted them afresh. It does not know of
-/// nominated pods. Pods that have a node are tried as if they had none.
+/// nominated pods, nor of what was evicted in vain. Pods that have a node are tried as if they had none.
 pub(crate) fn forms_agree(engine: &mut Engine, fresh: &mut Engine, now: Time) -> Checked {
     let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).collect();
@@ -95,7 +89,7 @@ pub(crate) fn forms_agree(engine: &mut Engine, fresh: &mut Engine, now: Time) ->
             })
         };
         agrees(Decision::on(&pod, engine, Form::OneNode, now), "the one-node form")?;
-        if nothing_is_nominated {
+        if nothing_is_nominated && Pauses::of(&pod, engine, now).are_over() {
             agrees(Decision::on(&pod, fresh, Form::Set, now), "an engine that starts now")?;
         }
     }

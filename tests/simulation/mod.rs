@@ -8,8 +8,8 @@
 //! - `network`: what becomes of requests, replies and watch streams on their way.
 //! - `churn`: what users, nodes and other schedulers do meanwhile.
 //! - `rules`: what must hold at every step, and once everything is quiet.
-//! - `view`, `decisions`, `wake_ups`, `writes`: what must hold of what the scheduler is told, what
-//!   it decides, whom it wakes, and what it sends.
+//! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: what must hold of what the scheduler
+//!   is told, what it decides, whom it evicts, whom it wakes, and what it sends.
 //! - `oracle`: where pods may go, said as plainly as possible.
 
 mod churn;
@@ -17,6 +17,7 @@ mod decisions;
 mod network;
 mod oracle;
 mod patience;
+mod preemptions;
 mod replica;
 mod rules;
 mod server;

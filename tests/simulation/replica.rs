@@ -1,5 +1,8 @@
 //! One life of the scheduler, from start to crash: what the daemon is, without I/O.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::{Scheduler, Sender};
@@ -8,7 +11,8 @@ use client::{Reply, RequestId};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig};
 use fastrand::Rng;
-use framework::{Pod, Time, Uid};
+use framework::preemption::Preemption;
+use framework::{NominatedPods, Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
@@ -16,9 +20,10 @@ use serde_json::{Value, json};
 
 use super::churn::nodes::ZONE;
 use super::decisions;
-use super::oracle::Related;
+use super::oracle::{Budgets, Related};
 use super::patience;
-use super::rules::Checked;
+use super::preemptions::Foreseen;
+use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
 use super::view::View;
 use super::wake_ups::{self, WakeUps};
@@ -41,8 +46,20 @@ pub(crate) struct Replica {
     /// Pods that changes have woken.
     pub(crate) wake_ups: WakeUps,
     unsynced: usize,
-    /// The last time at which room was kept for a nominated pod.
+    /// The pods that room is kept for, with their nodes.
+    nominations: BTreeSet<(Uid, String)>,
+    /// The victims that were chosen so far.
+    victims: BTreeSet<Uid>,
+    /// The last time at which room was kept no longer.
     unnominated: Time,
+}
+
+/// A pod that was tried.
+pub(crate) struct Decided {
+    /// The attempt.
+    pub(crate) attempt: Attempt,
+    /// The evictions it began.
+    pub(crate) preemption: Option<Preemption>,
 }
 
 /// A watch of one kind.
@@ -100,6 +117,8 @@ impl Replica {
             found,
             related: Related::default(),
             wake_ups: WakeUps::default(),
+            nominations: BTreeSet::new(),
+            victims: BTreeSet::new(),
             unnominated: now,
         }
     }
@@ -142,21 +161,44 @@ impl Replica {
     ///
     /// # Errors
     /// The decision breaks a rule.
-    pub(crate) fn decide(&mut self, now: Time) -> Result<Option<Attempt>, String> {
+    pub(crate) fn decide(&mut self, now: Time) -> Result<Option<Decided>, String> {
+        let foreseen = Foreseen::by(self.scheduler.engine_mut(), &self.related, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
         let ports = &mut Ports { outside: &mut (), probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
         decisions::after_decision(self.scheduler.engine(), &self.related, &attempt, highest)?;
+        let preemption = foreseen.after(&attempt, self.scheduler.engine())?;
+        if let Some(preemption) = &preemption {
+            self.are_counted(&preemption.victims)?;
+        }
         self.nobody_oversleeps(now, || format!("{} is tried", attempt.pod.key))?;
-        Ok(Some(attempt))
+        Ok(Some(Decided { attempt, preemption }))
+    }
+
+    /// The budgets of victims know of evictions that begin now. Those that were chosen before may be
+    /// counted already, and those that are not on their node any more were turned back in memory.
+    fn are_counted(&mut self, victims: &[Arc<Pod>]) -> Checked {
+        let engine = self.scheduler.engine();
+        let budgets = Budgets::of_engine(engine, &self.related);
+        for victim in victims.iter().filter(|victim| !victim.terminating) {
+            let is_new = self.victims.insert(victim.uid.clone());
+            let is_counted =
+                budgets.all_count(victim) || engine.cache().placed(&victim.uid).is_none();
+            rule(!is_new || is_counted, || {
+                format!("a budget ignores the eviction of {}", victim.key)
+            })?;
+        }
+        Ok(())
     }
 
     /// Every pod that should be awake after the `latest` thing that was taken in is.
     fn nobody_oversleeps(&mut self, now: Time, latest: impl FnOnce() -> String) -> Checked {
         let engine = self.scheduler.engine();
-        if !engine.queue().nominator().is_empty() {
+        let nominations = nominations(engine);
+        if !self.nominations.is_subset(&nominations) {
             self.unnominated = now;
         }
+        self.nominations = nominations;
         wake_ups::parked_pods_fit_nowhere(engine, &self.related, self.unnominated)
             .map_err(|asleep| format!("{asleep}: {}", latest()))
     }
@@ -223,6 +265,16 @@ impl Replica {
         self.wake_ups += WakeUps::among(&parked, self.scheduler.engine(), &self.related);
         self.nobody_oversleeps(now, || latest)
     }
+}
+
+/// The pods that room is kept for, with their nodes.
+fn nominations(engine: &Engine) -> BTreeSet<(Uid, String)> {
+    let nominator = engine.queue().nominator();
+    let nominated = nominator.nodes().flat_map(|node| {
+        let pods = nominator.nominated_to(node);
+        pods.into_iter().map(move |pod| (pod.uid.clone(), node.to_owned()))
+    });
+    nominated.collect()
 }
 
 /// What a change is about.

@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use engine::Engine;
-use framework::{Node, Pod, Uid};
+use framework::{Node, Pod, Time, Uid};
 use sandbox::resources::NAMESPACES;
 use serde_json::Value;
 
 use super::churn::ALONE;
 use super::oracle::{Oracle, Related, read_node, read_pod};
+use super::preemptions::Pauses;
 use super::replica::Replica;
 use super::server::{Bound, Server, is_ours, requests};
 
@@ -133,7 +134,7 @@ pub(crate) fn at_every_step(engine: &Engine) -> Checked {
 
 /// Once everything is quiet, the scheduler and the server agree, and what can be placed is. Returns
 /// how many pods cannot.
-pub(crate) fn at_rest(server: &Server, replica: &mut Replica) -> Result<usize, String> {
+pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Result<usize, String> {
     nothing_is_left(replica)?;
     let engine = replica.scheduler.engine();
     nodes_agree(server, engine)?;
@@ -147,8 +148,9 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica) -> Result<usize, S
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
     for pod in &waiting {
         nothing_takes(&oracle, pod)?;
-        is_explained(pod)?;
+        nobody_makes_room(&oracle, pod, engine, now)?;
     }
+    nominations_agree(&waiting, engine)?;
     Ok(waiting.len())
 }
 
@@ -157,7 +159,13 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
     let effects = replica.scheduler.executor().unfinished();
     let events = replica.scheduler.recorder().unfinished();
     let dropped = replica.scheduler.events_dropped();
+    let related = &replica.related;
     let engine = replica.scheduler.engine();
+    let cluster = engine.cache().cluster();
+    let is_held_back = |pod: &&Arc<Pod>| cluster.is_preempting(&pod.uid);
+    let gone = |uid: &&Uid| engine.cache().placed(uid).is_none();
+    let evicting = related.budgets();
+    let evicting = evicting.flat_map(|(namespace, name, _)| cluster.evicting(namespace, name));
     for (count, what) in [
         (effects, "effects are unfinished"),
         (events, "events are unwritten"),
@@ -165,6 +173,8 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
         (engine.binding_count(), "binding cycles are under way"),
         (engine.waiting_pods().len(), "pods wait in Permit"),
         (engine.cache().assumed_count(), "pods are assumed"),
+        (engine.pending().filter(is_held_back).count(), "preemptors are held back"),
+        (evicting.filter(gone).count(), "evictions of pods that are gone count for budgets"),
         (engine.queue().counts().in_flight, "pods are in flight"),
         (engine.queue().in_flight_events().len(), "events are kept for pods in flight"),
     ] {
@@ -245,16 +255,48 @@ fn nothing_takes(oracle: &Oracle<'_>, pod: &Value) -> Checked {
     rule(takers.is_empty(), || format!("{} is pending, and {takers:?} would take it", name(pod)))
 }
 
-/// The condition of a pod that no node can take says so.
-fn is_explained(pod: &Value) -> Checked {
-    if !may_be_placed(pod) {
+/// Nor is there room to be made for it, unless it may not evict others now, or waits for victims
+/// that refuse to end.
+fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Time) -> Checked {
+    let is_open = may_be_placed(pod);
+    let pod = read_pod(pod);
+    if !is_open || !pod.spec.may_preempt || oracle.waits_for_victims(&pod) {
         return Ok(());
     }
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let explained = conditions.into_iter().any(|condition| {
-        condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable"
+    let pauses = Pauses::of(&pod, engine, now);
+    let mut givers = oracle.givers(&pod);
+    givers.retain(|node| !pauses.include(node));
+    rule(givers.is_empty(), || {
+        let place = engine.queue().get(&pod.key).map(|(place, _)| place);
+        let (key, nominated) = (&pod.key, &pod.nominated_node_name);
+        format!("{key}, {place:?}, nominated to {nominated:?}, could make room on {givers:?}")
+    })
+}
+
+/// What the server shows of nominations is what the scheduler goes by. It does not go by those of
+/// pods behind gates.
+fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
+    for pod in waiting.iter().filter(|pod| may_be_placed(pod)) {
+        let pod = read_pod(pod);
+        let known = engine.queue().nominator().node_of(&pod.uid);
+        rule(known == pod.nominated_node_name.as_ref(), || {
+            let shown = &pod.nominated_node_name;
+            format!("{} is shown to be nominated to {shown:?}, and it is to {known:?}", pod.key)
+        })?;
+    }
+    Ok(())
+}
+
+/// The conditions of the pods that no node can take say so.
+pub(crate) fn pending_pods_are_explained(server: &Server) -> Checked {
+    let mut pending = server.live_pods().filter(|pod| waits_for_us(pod) && may_be_placed(pod));
+    let unexplained = pending.find(|pod| {
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        !conditions.any(|condition| {
+            condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable"
+        })
     });
-    rule(explained, || format!("{} is pending without an explanation", name(pod)))
+    unexplained.map_or(Ok(()), |pod| Err(format!("{} is pending, unexplained", name(pod))))
 }
 
 fn may_be_placed(pod: &Value) -> bool {

@@ -15,7 +15,7 @@ use loadmaster::wire::Update;
 
 use super::churn::Churn;
 use super::network::{Fate, Network};
-use super::replica::Replica;
+use super::replica::{Decided, Replica};
 use super::rules::{self, Violation};
 use super::server::Server;
 use super::wake_ups::WakeUps;
@@ -28,6 +28,9 @@ const BEGINNING: i64 = 1_790_000_000;
 const CALM: Duration = Duration::from_secs(900);
 /// How long the last pods take to find their nodes: longer than a pod waits for an event.
 const SETTLED: Duration = Duration::from_secs(400);
+/// How long a rush takes to be dealt with: pods may take a minute to end, but nobody may be left to
+/// wait until it has waited for too long.
+const PROMPTLY: Duration = Duration::from_secs(200);
 /// For how long it must be quiet.
 const QUIET: Duration = Duration::from_secs(30);
 /// Steps at one point of time; whatever takes more goes round in circles.
@@ -69,6 +72,8 @@ pub(crate) struct Summary {
     pub(crate) crashes: u32,
     /// Requests whose sender was left in the dark, or worse.
     pub(crate) faults: u32,
+    /// Pods that the server has deleted to make room for others.
+    pub(crate) evicted: usize,
     /// Pods that no node can take in the end.
     pub(crate) pending: usize,
     /// Pods that changes have woken.
@@ -80,6 +85,7 @@ impl AddAssign for Summary {
         self.bound += other.bound;
         self.crashes += other.crashes;
         self.faults += other.faults;
+        self.evicted += other.evicted;
         self.pending += other.pending;
         self.wake_ups += other.wake_ups;
     }
@@ -202,11 +208,29 @@ impl World {
         self.say(|| "calm".to_owned());
         self.network = Network::calm();
         self.rest(CALM)?;
+        self.rush()?;
         self.churn.end(&mut self.server, self.now);
         self.summary.pending = self.rest(SETTLED)?;
+        let explained = rules::pending_pods_are_explained(&self.server);
+        explained.map_err(|text| self.violation(&text))?;
         let last = self.replica.map(|replica| replica.wake_ups);
         self.summary.wake_ups += last.unwrap_or_default();
         Ok(self.summary)
+    }
+
+    /// Important pods come to a full cluster, whose server is busy now and then.
+    fn rush(&mut self) -> Result<(), Violation> {
+        self.churn.rush(&mut self.server, self.now);
+        let begun = self.now + Duration::from_millis(self.rng.u64(..30));
+        self.run_until(begun)?;
+        if self.rng.bool() {
+            self.network = Network::overloaded();
+            let over = begun + Duration::from_millis(self.rng.u64(..60_000));
+            self.run_until(over)?;
+            self.network = Network::calm();
+        }
+        self.rest(PROMPTLY)?;
+        Ok(())
     }
 
     /// Nothing happens for a while, and then nothing may be left to do. Returns how many pods wait.
@@ -219,7 +243,7 @@ impl World {
         self.writes
             .are_announced()
             .and_then(|()| replica.counts_are_right(self.now))
-            .and_then(|()| rules::at_rest(&self.server, replica))
+            .and_then(|()| rules::at_rest(&self.server, replica, self.now))
             .and_then(|waiting| {
                 self.activity.is_over(before, waiting, watchers)?;
                 Ok(waiting)
@@ -365,7 +389,12 @@ impl World {
             return Ok(());
         };
         self.deciding = false;
-        let Some(attempt) = replica.decide(self.now)? else { return Ok(()) };
+        let Some(Decided { attempt, preemption }) = replica.decide(self.now)? else {
+            return Ok(());
+        };
+        if let Some(preemption) = preemption {
+            self.writes.preempts(&preemption, attempt.pod.priority());
+        }
         rules::before_decisions(&self.server, replica)?;
         if self.rng.u32(..RECOUNTS) == 0 {
             replica.counts_are_right(self.now)?;

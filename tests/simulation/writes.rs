@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use client::{Method, Request, RequestId};
+use client::{Method, Reply, Request, RequestId, Response};
 use engine::{Engine, Event};
 use framework::Uid;
+use framework::preemption::Preemption;
 use serde_json::Value;
 
 use super::rules::{Checked, rule};
@@ -21,6 +22,10 @@ pub(crate) struct Writes {
     bound: BTreeMap<Uid, String>,
     /// UIDs of the pods that were said to be scheduled.
     announced: BTreeSet<Uid>,
+    /// UIDs of the pods that are to make room, with the highest priority of those they make it for.
+    victims: BTreeMap<Uid, i32>,
+    /// Deletions that were not replied to, with the UIDs of the pods.
+    deletions: BTreeMap<RequestId, Uid>,
 }
 
 impl Writes {
@@ -38,6 +43,10 @@ impl Writes {
         if request.method != Method::Get {
             self.is_meant_well(server, request)?;
         }
+        if request.method == Method::Delete {
+            let uid = uid_in(&body_of(request), "preconditions");
+            self.deletions.insert(request.id, Uid::from(uid.as_str()));
+        }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
         let other = self.bindings.values().find(|(pod, at)| *pod == uid && *at != node);
         let other = other.filter(|_| server.live_pods().any(|pod| is_open(pod, &uid)));
@@ -47,19 +56,47 @@ impl Writes {
         broken.map_or(Ok(()), Err)
     }
 
+    /// Pods are to make room for one of this priority, unless they are ending as it is.
+    pub(crate) fn preempts(&mut self, preemption: &Preemption, priority: i32) {
+        for victim in preemption.victims.iter().filter(|victim| !victim.terminating) {
+            let highest = self.victims.entry(victim.uid.clone()).or_insert(priority);
+            *highest = priority.max(*highest);
+        }
+    }
+
     fn is_meant_well(&self, server: &Server, request: &Request) -> Checked {
-        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
+        let body = body_of(request);
+        let is_deletion = request.method == Method::Delete;
+        let uid = uid_in(&body, if is_deletion { "preconditions" } else { "metadata" });
         rule(!uid.is_empty(), || format!("{} does not say which pod is meant", request.path))?;
+        if is_deletion || is_disruption(&body) {
+            return self.may_evict(server, &uid);
+        }
         let is_late = request.path.ends_with("/status")
-            && self.bound.contains_key(&Uid::from(uid))
+            && self.bound.contains_key(&Uid::from(uid.as_str()))
             && server.live_pods().any(|pod| pod["metadata"]["uid"] == uid);
         rule(!is_late, || format!("{} of a pod that is bound", request.path))
     }
 
+    /// Pods are evicted for those of higher priority, and nobody else is deleted.
+    fn may_evict(&self, server: &Server, uid: &str) -> Checked {
+        let highest = self.victims.get(&Uid::from(uid));
+        let highest = highest.ok_or_else(|| format!("{uid} is evicted for nobody"))?;
+        let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == uid);
+        let priority = pod.map(|pod| pod["spec"]["priority"].as_i64().unwrap_or(0));
+        rule(priority.is_none_or(|priority| priority < i64::from(*highest)), || {
+            format!("{uid} of priority {priority:?} is evicted for one of {highest}")
+        })
+    }
+
     /// The scheduler has a reply.
-    pub(crate) fn replied(&mut self, request: RequestId) {
+    pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply) {
         self.at_work.remove(&request);
+        let deleted = self.deletions.remove(&request);
+        if let (Some(pod), Reply::Answered(Response { status: 200, .. })) = (deleted, reply) {
+            // Whoever needs its room from now on knows that it is on its way.
+            self.victims.remove(&pod);
+        }
     }
 
     /// The server has seen the request, or never will, for certain.
@@ -119,6 +156,21 @@ impl Writes {
         let silent = self.bound.iter().find(|(uid, _)| !self.announced.contains(*uid));
         silent.map_or(Ok(()), |(uid, node)| Err(format!("{uid} is bound to {node} in silence")))
     }
+}
+
+fn body_of(request: &Request) -> Value {
+    serde_json::from_slice(&request.body).unwrap_or_default()
+}
+
+/// The UID in this section, or an empty one.
+fn uid_in(body: &Value, section: &str) -> String {
+    body[section]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Whether a patch says that the pod is going to be evicted.
+fn is_disruption(patch: &Value) -> bool {
+    let conditions = patch["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|condition| condition["type"] == "DisruptionTarget")
 }
 
 /// Whether a binding of the pod could still be carried out.

@@ -7,9 +7,9 @@ use framework::{ActionType, ClusterEvent, EventRegistration, PluginName};
 use super::scenario::Scenario;
 use super::world::{configuration, registry};
 use super::{
-    default_spread, inter_pod_affinity, node_affinity, node_declared_features, node_ports,
-    node_resources_fit, node_unschedulable, nominated, pod_topology_spread, scheduling_gates,
-    taint_toleration,
+    default_preemption, default_spread, inter_pod_affinity, node_affinity, node_declared_features,
+    node_ports, node_resources_fit, node_unschedulable, nominated, pod_topology_spread,
+    scheduling_gates, taint_toleration,
 };
 
 /// The updates that plugins can hear of one by one.
@@ -50,6 +50,7 @@ const IMPOSSIBLE: [(&str, &str, bool); 11] = [
 
 fn scenarios() -> Vec<Scenario> {
     let of_plugins = [
+        default_preemption::scenarios,
         default_spread::scenarios,
         inter_pod_affinity::scenarios,
         node_affinity::scenarios,

@@ -14,6 +14,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 mod coverage;
+mod default_preemption;
 mod default_spread;
 mod extender;
 mod in_flight;

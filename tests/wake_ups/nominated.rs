@@ -4,14 +4,19 @@ use framework::ActionType as A;
 use framework::EventResource as R;
 use serde_json::{Value, json};
 
-use super::objects::{Object, Step, create, delete, label, node, patch, pod};
+use super::objects::{Object, Step, create, delete, label, node, patch, pod, priority_class};
 use super::scenario::{Expected, Scenario};
 use Expected::Bound;
 
+/// Pods of this class keep their nomination when nobody can make room for them.
+fn class() -> Object {
+    priority_class("patient", 0).fields(json!({"preemptionPolicy": "Never"}))
+}
+
 /// A pod for which room is kept on `n` while it waits for a node of its choice.
 fn guest() -> Object {
-    let guest = pod("guest").spec(json!({"nodeSelector": {"disk": "fast"}}));
-    guest.status(json!({"nominatedNodeName": "n"}))
+    let spec = json!({"nodeSelector": {"disk": "fast"}, "priorityClassName": "patient"});
+    pod("guest").spec(spec).status(json!({"nominatedNodeName": "n"}))
 }
 
 fn nominate(node: Value) -> Step {
@@ -23,7 +28,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         |pod: Object| pod.container("ports", json!([{"containerPort": 80, "hostPort": 8080}]));
     let cordoned = || node("m").spec(json!({"unschedulable": true}));
     let scenario = |plugin, demanding: &dyn Fn(Object) -> Object| {
-        Scenario::new(plugin, demanding(pod("p")), [node("n"), cordoned(), demanding(guest())])
+        let given = [node("n"), cordoned(), class(), demanding(guest())];
+        Scenario::new(plugin, demanding(pod("p")), given)
             .beside(&["NodeUnschedulable"])
             .on((R::AssignedPod, A::DELETE), "the guest goes", delete("pods/guest"), Bound)
             .on((R::AssignedPod, A::DELETE), "no room is kept", nominate(json!(null)), Bound)

@@ -37,6 +37,12 @@ pub(crate) fn pod(name: &str) -> Object {
     object("v1", "Pod", name).spec(json!({ "containers": containers }))
 }
 
+/// A PriorityClass.
+pub(crate) fn priority_class(name: &str, value: i32) -> Object {
+    let class = object("scheduling.k8s.io/v1", "PriorityClass", name);
+    class.fields(json!({ "value": value }))
+}
+
 impl Object {
     /// Merges fields into its metadata.
     pub(crate) fn metadata(self, fields: Value) -> Self {
@@ -79,6 +85,12 @@ impl Object {
         let amounts = json!({resource: amount});
         let container = &mut self.0["spec"]["containers"][0];
         merge(container, json!({"resources": {"requests": amounts, "limits": amounts}}));
+        self
+    }
+
+    /// Merges fields into it that are in no section.
+    pub(crate) fn fields(mut self, fields: Value) -> Self {
+        merge(&mut self.0, fields);
         self
     }
 

@@ -6,7 +6,7 @@ use engine::queue::Place;
 use framework::{ActionType, ClusterEvent, EventResource};
 
 use super::objects::{Object, Step, create};
-use super::world::World;
+use super::world::{Deletions, World};
 
 /// Longer than a pod waits for an event.
 const TOO_LONG: Duration = Duration::from_secs(6 * 60);
@@ -20,7 +20,10 @@ pub(crate) struct Scenario {
     /// What the configuration has beside the defaults.
     pub(crate) config: &'static str,
     others: &'static [&'static str],
+    deletions: Deletions,
     given: Vec<Step>,
+    /// What happens once the pod waits.
+    meanwhile: Vec<Step>,
     rows: Vec<Row>,
 }
 
@@ -52,7 +55,8 @@ impl Scenario {
         given: [Object; N],
     ) -> Self {
         let given = given.into_iter().chain([waiting]).map(create).collect();
-        Self { plugin, config: "", others: &[], given, rows: Vec::new() }
+        let (deletions, meanwhile, rows) = (Deletions::Served, Vec::new(), Vec::new());
+        Self { plugin, config: "", others: &[], deletions, given, meanwhile, rows }
     }
 
     /// These fields in the configuration.
@@ -64,6 +68,18 @@ impl Scenario {
     /// These plugins reject the pod on some of the nodes as well.
     pub(crate) fn beside(mut self, others: &'static [&'static str]) -> Self {
         self.others = others;
+        self
+    }
+
+    /// This happens before the pod is as it should be.
+    pub(crate) fn after(mut self, step: Step) -> Self {
+        self.meanwhile.push(step);
+        self
+    }
+
+    /// The API server leaves deletions of the scheduler unanswered.
+    pub(crate) fn deaf_to_deletions(mut self) -> Self {
+        self.deletions = Deletions::Unanswered;
         self
     }
 
@@ -123,7 +139,11 @@ impl Scenario {
 
     /// The world in which the pod waits.
     fn rejected(&self, context: &str) -> World {
-        let world = World::new(self.config, &self.given);
+        let mut world = World::with_deletions(self.deletions, self.config, &self.given);
+        for step in &self.meanwhile {
+            world.happens(step);
+            world.settle();
+        }
         let rejectors = world.rejectors(WAITING);
         let expected = self.others.iter().chain([&self.plugin]).map(|name| (*name).into());
         assert_eq!(rejectors, expected.collect(), "{context}: who rejected it");

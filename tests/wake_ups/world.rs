@@ -7,7 +7,7 @@ use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::Scheduler;
 use client::session::Frame;
-use client::{Reply, Response};
+use client::{Method, Reply, Response};
 use engine::ports::{Ports, Probe, Span};
 use engine::queue::Place;
 use engine::{Change, Engine, EngineConfig};
@@ -48,10 +48,23 @@ pub(crate) struct World {
     store: Store,
     watches: Vec<(WatchId, Decoder)>,
     scheduler: Scheduler,
+    deletions: Deletions,
     now: Time,
     /// The pods that were tried, an entry an attempt.
     tried: Vec<PodKey>,
     heard: Heard,
+}
+
+/// What the API server does when the scheduler deletes something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Deletions {
+    /// What it is told.
+    #[default]
+    Served,
+    /// Nothing, and it does not answer.
+    Unanswered,
+    /// Nothing, and it says that it is forbidden.
+    Forbidden,
 }
 
 /// The events that were put to pods since somebody last asked.
@@ -70,6 +83,15 @@ impl World {
     /// A scheduler with these fields in its configuration that has heard of what was `given`, and
     /// tried what it could.
     pub(crate) fn new<'a>(fields: &str, given: impl IntoIterator<Item = &'a Step>) -> Self {
+        Self::with_deletions(Deletions::Served, fields, given)
+    }
+
+    /// The same, where deletions are another matter.
+    pub(crate) fn with_deletions<'a>(
+        deletions: Deletions,
+        fields: &str,
+        given: impl IntoIterator<Item = &'a Step>,
+    ) -> Self {
         let now = Time::from_secs(BEGINNING);
         let config = configuration(fields);
         let profiles = config.build_profiles(&registry()).unwrap();
@@ -86,12 +108,18 @@ impl World {
         let executor = Executor::new(Limits::default(), SEED);
         let scheduler = Scheduler::new(engine, executor, recorder);
         let heard = Heard::default();
-        let mut world = Self { store, watches, scheduler, now, tried: Vec::new(), heard };
+        let tried = Vec::new();
+        let mut world = Self { store, watches, scheduler, deletions, now, tried, heard };
         given.into_iter().for_each(|step| world.carry_out(step));
         world.learn();
         world.scheduler.synced();
         world.settle();
         world
+    }
+
+    /// From now on deletions are served.
+    pub(crate) fn serve_deletions(&mut self) {
+        self.deletions = Deletions::Served;
     }
 
     /// Something happens, and the scheduler hears of it; it has tried no pod yet.
@@ -138,6 +166,18 @@ impl World {
     pub(crate) fn is_bound(&self, pod: &str) -> bool {
         let pod = self.store.get(PODS, "default", pod).unwrap();
         !pod["spec"]["nodeName"].is_null()
+    }
+
+    /// Whether the API server knows the pod to be on its way out, or not at all any more.
+    pub(crate) fn is_leaving(&self, pod: &str) -> bool {
+        let pod = self.store.get(PODS, "default", pod);
+        pod.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+    }
+
+    /// The node the pod is nominated to, as the API server has it.
+    pub(crate) fn nomination(&self, pod: &str) -> Option<&str> {
+        let pod = self.store.get(PODS, "default", pod).unwrap();
+        pod["status"]["nominatedNodeName"].as_str()
     }
 
     /// Where in the queue the pod is, if it is there.
@@ -189,9 +229,16 @@ impl World {
             let mut served =
                 Request::new(request.method.as_str(), &request.path, request.body.clone());
             request.content_type.clone_into(&mut served.content_type);
-            let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
-            let response = Response { status, retry_after: None, body: body.to_vec() };
-            let reply = Reply::Answered(response);
+            let (status, body) = match self.deletions {
+                Deletions::Unanswered if request.method == Method::Delete => continue,
+                Deletions::Forbidden if request.method == Method::Delete => (403, Vec::new()),
+                _ => {
+                    let api::Response { status, body, .. } =
+                        serve(&mut self.store, &served, self.now);
+                    (status, body.to_vec())
+                }
+            };
+            let reply = Reply::Answered(Response { status, retry_after: None, body });
             self.on_scheduler(|scheduler, now, ports| {
                 scheduler.reply(*sender, request.id, reply, now, ports);
             });

@@ -3,6 +3,7 @@
 mod chance;
 pub(crate) mod nodes;
 mod pods;
+mod preemption;
 mod related;
 
 use std::time::Duration;
@@ -51,6 +52,7 @@ impl Churn {
 
     /// What is there before the scheduler starts.
     pub(crate) fn begin(&mut self, server: &mut Server, now: Time) {
+        preemption::create_classes(server, now);
         for _ in 0..self.rng.u32(1..6) {
             self.create_node(server, now);
         }
@@ -58,9 +60,17 @@ impl Churn {
             self.change_namespace(server, now);
             self.change_service(server, now);
             self.change_controller(server, now);
+            self.change_budget(server, now);
         }
         for _ in 0..self.rng.u32(..20) {
             self.create_pod(server, now);
+        }
+    }
+
+    /// Many pods come at once, the most important ones of all among them.
+    pub(crate) fn rush(&mut self, server: &mut Server, now: Time) {
+        for _ in 0..self.rng.u32(2..8) {
+            self.create_important_pod(server, now);
         }
     }
 
@@ -73,7 +83,7 @@ impl Churn {
 
     /// One surprise, and what it was.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
-        match self.rng.u32(..130) {
+        match self.rng.u32(..150) {
             0..34 => self.create_pod(server, now),
             34..52 => self.delete_pod(server, now),
             52..57 => self.replace_pod(server, now),
@@ -91,7 +101,11 @@ impl Churn {
             109..114 => self.change_namespace(server, now),
             114..119 => self.change_service(server, now),
             119..124 => self.change_controller(server, now),
-            124..127 => {
+            124..132 => self.change_budget(server, now),
+            132..136 => self.squat(server, now),
+            136..139 => self.nominate(server, now),
+            139..142 => self.evict(server, now),
+            142..145 => {
                 server.store.compact();
                 "history is compacted".to_owned()
             }

@@ -7,6 +7,7 @@ use super::super::patience;
 use super::super::server::{BUSY, DEFAULT, SPREADING};
 use super::chance::{once_in, one_of};
 use super::nodes::{HOSTNAME, MACHINE, ZONE, ZONES};
+use super::preemption::CLASSES;
 use super::{NAMESPACES, TEAM, TEAMS};
 
 /// The label that says which application a pod belongs to; it changes now and then.
@@ -61,8 +62,11 @@ fn plain_spec(rng: &mut Rng) -> Value {
         0 => spec["nodeSelector"] = json!({ZONE: one_of(rng, ZONES)}),
         1 => spec["nodeSelector"] = json!({"disk": "fast"}),
         2 | 3 => spec["tolerations"] = json!([{"key": BUSY, "operator": "Exists"}]),
-        4 => spec["priorityClassName"] = json!("system-node-critical"),
         _ => {}
+    }
+    if once_in(rng, 2) {
+        let (class, _, _) = one_of(rng, CLASSES);
+        spec["priorityClassName"] = json!(class);
     }
     spec
 }
@@ -96,7 +100,7 @@ fn spread_constraint(rng: &mut Rng, app: &str, topology_key: &str) -> Value {
 }
 
 /// Mostly the pods of this application.
-fn pods_meant(rng: &mut Rng, app: &str) -> Value {
+pub(super) fn pods_meant(rng: &mut Rng, app: &str) -> Value {
     match rng.u32(..12) {
         0 => json!({}),
         1 => json!({"matchExpressions": [{"key": APP, "operator": "NotIn", "values": [app]}]}),

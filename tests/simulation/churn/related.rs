@@ -66,7 +66,7 @@ impl Churn {
     }
 
     /// The object of this name in some namespace is created, replaced or deleted.
-    fn change_object(
+    pub(super) fn change_object(
         &mut self,
         server: &mut Server,
         kind: &'static Resource,

@@ -1,15 +1,19 @@
 //! Where pods may go, from plain lists: every rule looks at every pod.
 
 mod affinity;
+mod budgets;
+mod preemption;
 mod related;
 mod spread;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::Engine;
-use framework::{Node, NominatedPods, Pod, TaintEffect, api};
+use framework::{Node, NominatedPods, Pod, TaintEffect, Uid, api};
 use serde::Deserialize;
 
+pub(crate) use budgets::Budgets;
 pub(crate) use related::Related;
 
 use super::server::Server;
@@ -28,13 +32,17 @@ struct Place {
     pods: Vec<Arc<Pod>>,
 }
 
-/// Whether a node takes a pod, with further guests on it.
+static NOBODY: BTreeSet<Uid> = BTreeSet::new();
+
+/// Whether a node takes a pod, with further guests on it, and without some of its pods.
 struct Question<'a> {
     oracle: &'a Oracle<'a>,
     pod: &'a Pod,
     place: &'a Place,
     /// Pods nominated to the node, taken to be there.
     guests: Vec<&'a Arc<Pod>>,
+    /// Pods taken to be gone.
+    gone: &'a BTreeSet<Uid>,
 }
 
 impl<'a> Oracle<'a> {
@@ -70,7 +78,7 @@ impl<'a> Oracle<'a> {
 
     /// The nodes that take the pod, wherever it is now.
     pub(crate) fn takers(&self, pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-        let takes = move |place: &&Place| self.takes_at(place, pod);
+        let takes = move |place: &&Place| self.takes_at(place, pod, &NOBODY);
         self.places.iter().filter(takes).map(|place| &place.node.name)
     }
 
@@ -80,8 +88,8 @@ impl<'a> Oracle<'a> {
     }
 
     /// A pod must fit beside the pods that room is kept for, and without them.
-    fn takes_at(&self, place: &Place, pod: &Pod) -> bool {
-        let alone = Question { oracle: self, pod, place, guests: Vec::new() };
+    fn takes_at(&self, place: &Place, pod: &Pod, gone: &BTreeSet<Uid>) -> bool {
+        let alone = Question { oracle: self, pod, place, guests: Vec::new(), gone };
         let kept = self.nominated.iter().filter(|(node, other)| {
             *node == place.node.name && other.priority() >= pod.priority() && other.uid != pod.uid
         });
@@ -101,9 +109,17 @@ impl Question<'_> {
 
     /// The other pods at a place.
     fn others_at<'b>(&'b self, place: &'b Place) -> impl Iterator<Item = &'b Arc<Pod>> {
-        let guests = self.guests.iter().copied();
-        let guests = guests.filter(|_| place.node.name == self.place.node.name);
-        place.pods.iter().filter(|other| other.uid != self.pod.uid).chain(guests)
+        let is_there = |other: &&Arc<Pod>| other.uid != self.pod.uid && !self.is_gone(other);
+        place.pods.iter().filter(is_there).chain(self.guests_at(place))
+    }
+
+    fn guests_at<'b>(&'b self, place: &'b Place) -> impl Iterator<Item = &'b Arc<Pod>> {
+        let is_here = place.node.name == self.place.node.name;
+        self.guests.iter().copied().filter(move |_| is_here)
+    }
+
+    fn is_gone(&self, pod: &Pod) -> bool {
+        self.gone.contains(&pod.uid)
     }
 
     fn has_room(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Namespaces, Services and the controllers of pods, as objects.
+//! Namespaces, Services, the controllers of pods and PodDisruptionBudgets, as objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use engine::Change;
 use framework::{ControllerKind, EventResource, LabelSelector, Labels, Pod, api};
 use sandbox::resources::{
-    NAMESPACES, REPLICASETS, REPLICATIONCONTROLLERS, Resource, SERVICES, STATEFULSETS,
+    NAMESPACES, PODDISRUPTIONBUDGETS, REPLICASETS, REPLICATIONCONTROLLERS, Resource, SERVICES,
+    STATEFULSETS,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,15 +15,16 @@ use serde_json::{Value, json};
 use super::super::server::Server;
 
 /// The objects of these kinds.
-const KINDS: [(EventResource, &Resource); 5] = [
+const KINDS: [(EventResource, &Resource); 6] = [
     (EventResource::Namespace, NAMESPACES),
     (EventResource::Service, SERVICES),
     (EventResource::ReplicationController, REPLICATIONCONTROLLERS),
     (EventResource::ReplicaSet, REPLICASETS),
     (EventResource::StatefulSet, STATEFULSETS),
+    (EventResource::PodDisruptionBudget, PODDISRUPTIONBUDGETS),
 ];
 
-/// Objects that relate pods to one another: their labels and selectors.
+/// Objects that relate pods to one another: their labels, their selectors, and what budgets allow.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Related(BTreeMap<Key, Arc<Value>>);
 
@@ -102,6 +104,12 @@ impl Related {
         Some((controller.kind, &object["spec"]["selector"]))
     }
 
+    /// The PodDisruptionBudgets, with their namespaces and names.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
+        let budgets = self.0.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);
+        budgets.map(|((_, namespace, name), budget)| (&**namespace, &**name, &**budget))
+    }
+
     fn get(&self, kind: EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.0.get(&(kind, namespace.into(), name.into()))
     }
@@ -109,7 +117,10 @@ impl Related {
 
 fn what_counts(object: &Value) -> Value {
     let (labels, selector) = (&object["metadata"]["labels"], &object["spec"]["selector"]);
-    json!({"metadata": {"labels": labels}, "spec": {"selector": selector}})
+    let status = &object["status"];
+    let (allowed, disrupted) = (&status["disruptionsAllowed"], &status["disruptedPods"]);
+    json!({"metadata": {"labels": labels}, "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": allowed, "disruptedPods": disrupted}})
 }
 
 fn read(pairs: &Value) -> Option<BTreeMap<String, String>> {

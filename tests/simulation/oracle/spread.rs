@@ -80,17 +80,19 @@ impl Question<'_> {
             && (!constraint.honors_node_taints || self.tolerates(node))
     }
 
-    /// The selector that means everything counts nothing, and pods on their way out do not count,
-    /// but guests always do.
+    /// The selector that means everything counts nothing, and pods on their way out do not count.
+    /// But guests are always added, and pods taken to be gone are always taken off.
     fn count(&self, place: &Place, selector: &LabelSelector) -> i32 {
-        let is_guest = |pod: &Arc<Pod>| self.guests.iter().any(|guest| Arc::ptr_eq(guest, pod));
-        let counts = |pod: &&Arc<Pod>| {
-            let is_counted = !pod.terminating && !selector.is_everything();
-            pod.key.namespace == self.pod.key.namespace
-                && selector.matches(&pod.labels)
-                && (is_counted || is_guest(pod))
+        let is_meant = |pod: &&Arc<Pod>| {
+            let is_other = pod.uid != self.pod.uid && pod.key.namespace == self.pod.key.namespace;
+            is_other && selector.matches(&pod.labels)
         };
-        i32::try_from(self.others_at(place).filter(counts).count()).expect("there are few pods")
+        let number = |count: usize| i32::try_from(count).expect("there are few pods");
+        let meant = || place.pods.iter().filter(is_meant);
+        let counted = meant().filter(|pod| !pod.terminating && !selector.is_everything()).count();
+        let gone = meant().filter(|pod| self.is_gone(pod)).count();
+        let guests = self.guests_at(place).filter(is_meant).count();
+        number(counted) + number(guests) - number(gone)
     }
 }
 

@@ -172,6 +172,8 @@ impl World {
             self.writes.is_over(request.id);
         }
         self.say(|| format!("{} for {}", response.status, request.path));
+        self.summary.evicted +=
+            usize::from(request.method == client::Method::Delete && response.status == 200);
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             rules::after_binding(&self.server, bound)?;
@@ -202,7 +204,7 @@ impl World {
             return Ok(());
         };
         if sender == Sender::Executor {
-            self.writes.replied(id);
+            self.writes.replied(id, &reply);
             if !matches!(reply, Reply::Lost(_)) {
                 self.writes.is_over(id);
             }

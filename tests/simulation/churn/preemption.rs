@@ -1,0 +1,104 @@
+//! What comes between preemptors and their victims.
+
+use framework::Time;
+use sandbox::resources::{PODDISRUPTIONBUDGETS, PODS};
+use serde_json::{Value, json};
+
+use super::super::server::{DEFAULT, Server};
+use super::chance::{once_in, one_of};
+use super::nodes::NODE_NAMES;
+use super::related::collection;
+use super::{Churn, FOREIGN, pods};
+
+/// Priority classes, with their values and whether their pods may evict others. The lowest and the
+/// highest are as low and as high as there are.
+pub(super) const CLASSES: [(&str, i32, bool); 6] = [
+    ("lowest", i32::MIN, true),
+    ("low", -10, true),
+    ("high", 1000, true),
+    ("polite", 1000, false),
+    ("highest", 1_000_000_000, true),
+    ("system-node-critical", 2_000_001_000, true),
+];
+
+/// The classes that are not there from the beginning.
+pub(super) fn create_classes(server: &mut Server, now: Time) {
+    for (name, value, preempts) in CLASSES {
+        let policy = if preempts { "PreemptLowerPriority" } else { "Never" };
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value, "preemptionPolicy": policy});
+        let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+        server.request("POST", path, &class, now);
+    }
+}
+
+impl Churn {
+    /// A PodDisruptionBudget comes, goes, or changes; now and then it is about nobody, or everybody.
+    pub(super) fn change_budget(&mut self, server: &mut Server, now: Time) -> String {
+        let app = one_of(&mut self.rng, pods::APPS);
+        let mut spec = json!({"selector": pods::pods_meant(&mut self.rng, app)});
+        if once_in(&mut self.rng, 8) {
+            spec["selector"] = Value::Null;
+        }
+        match self.rng.u32(..4) {
+            0 => spec["minAvailable"] = json!(self.rng.u32(..3)),
+            1 => spec["maxUnavailable"] = json!(self.rng.u32(..3)),
+            2 => spec["minAvailable"] = json!("50%"),
+            _ => spec["minAvailable"] = json!(1),
+        }
+        let name = one_of(&mut self.rng, ["budget", "other-budget"]);
+        self.change_object(server, PODDISRUPTIONBUDGETS, name, json!({ "spec": spec }), now)
+    }
+
+    /// A pod of ours that asks for room and nothing else.
+    pub(super) fn create_important_pod(&mut self, server: &mut Server, now: Time) {
+        let (class, _, _) = one_of(&mut self.rng, [CLASSES[2], CLASSES[4], CLASSES[5]]);
+        let cpu = one_of(&mut self.rng, ["500m", "1", "2"]);
+        let container = json!({"name": "c", "image": "example.com/app:1",
+            "resources": {"requests": {"cpu": cpu}}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("important{}", self.rng.u32(..100))},
+            "spec": {"schedulerName": DEFAULT, "priorityClassName": class,
+                "containers": [container]}});
+        server.request("POST", &collection(PODS, "default"), &pod, now);
+    }
+
+    /// A pod of another scheduler takes the room that a pod waits for.
+    pub(super) fn squat(&mut self, server: &mut Server, now: Time) -> String {
+        let nominated = server.live_pods().filter_map(|pod| {
+            let node = pod["status"]["nominatedNodeName"].as_str()?;
+            pod["spec"]["nodeName"].is_null().then(|| node.to_owned())
+        });
+        let nominated: Vec<String> = nominated.collect();
+        let Some(node) = self.rng.choice(nominated) else { return "nobody to rob".to_owned() };
+        let mut pod = pods::template(&mut self.rng);
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!(format!("squatter{}", self.rng.u32(..4)));
+        pod["spec"]["schedulerName"] = json!(FOREIGN);
+        pod["spec"]["nodeName"] = json!(node);
+        let target = collection(PODS, "default");
+        let status = server.request("POST", &target, &pod, now);
+        format!("{pod} takes room on {node}: {status}")
+    }
+
+    /// Somebody else nominates a pod, or takes its nomination away.
+    pub(super) fn nominate(&mut self, server: &mut Server, now: Time) -> String {
+        let node = match self.rng.u32(..4) {
+            0 => Value::Null,
+            1 => json!(format!("n{}", self.rng.usize(..NODE_NAMES))),
+            _ => server.nodes().last().map_or(Value::Null, |node| node["metadata"]["name"].clone()),
+        };
+        self.patch_pod(server, "/status", &json!({"status": {"nominatedNodeName": node}}), now)
+    }
+
+    /// Somebody evicts a pod, if its budgets let them.
+    pub(super) fn evict(&mut self, server: &mut Server, now: Time) -> String {
+        let Some(pod) = self.any(server, PODS) else { return "no pod to evict".to_owned() };
+        let name = pod.rsplit('/').next().unwrap_or_default();
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": name}});
+        let status = server.request("POST", &format!("{pod}/eviction"), &eviction, now);
+        format!("evict {pod}: {status}")
+    }
+}

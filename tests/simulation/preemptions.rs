@@ -1,0 +1,185 @@
+//! What must hold of preemptions: whom they spare, and whom they are for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::queue::Place;
+use engine::{Attempt, Engine, Outcome};
+use framework::preemption::Preemption;
+use framework::{NominatedPods, Pod, Time, Uid};
+
+use super::oracle::{Budgets, Oracle, Related};
+use super::rules::{Checked, rule};
+
+/// The evictions that the next attempt is to begin, for every pod whose turn it may be.
+#[derive(Debug, Default)]
+pub(crate) struct Foreseen(BTreeMap<Uid, Option<Preemption>>);
+
+impl Foreseen {
+    /// What the engine would do, which is checked against the rules.
+    ///
+    /// # Errors
+    /// A rule is broken.
+    pub(crate) fn by(engine: &mut Engine, related: &Related, now: Time) -> Result<Self, String> {
+        let oracle = Oracle::of_engine(engine, related);
+        let budgets = Budgets::of_engine(engine, related);
+        let mut foreseen = Self::default();
+        for pod in next(engine) {
+            let ports = &mut Ports { outside: &mut (), probe: &mut () };
+            let evaluation = engine.evaluate(&pod, Form::Set, None, now, ports);
+            let Some(rescue) = evaluation.and_then(|evaluation| evaluation.post_filter) else {
+                continue;
+            };
+            let pauses = Pauses::of(&pod, engine, now);
+            let rules = Rules { oracle: &oracle, budgets: &budgets, pod: &pod, pauses, now };
+            rules.nothing_takes()?;
+            match &rescue.preemption {
+                Some(preemption) => rules.is_right(preemption)?,
+                None => rules.is_hopeless(&rescue.result.status.message())?,
+            }
+            foreseen.0.insert(pod.uid.clone(), rescue.preemption);
+        }
+        Ok(foreseen)
+    }
+
+    /// The attempt did what was to be expected. Returns the evictions it began.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub(crate) fn after(
+        mut self,
+        attempt: &Attempt,
+        engine: &Engine,
+    ) -> Result<Option<Preemption>, String> {
+        let Attempt { pod, outcome } = attempt;
+        let preemption = self.0.remove(&pod.uid).flatten();
+        let Some(preemption) = preemption.filter(|_| matches!(outcome, Outcome::Unschedulable(_)))
+        else {
+            return Ok(None);
+        };
+        let nominator = engine.queue().nominator();
+        let nomination = nominator.node_of(&pod.uid);
+        rule(nomination == Some(&preemption.node), || {
+            format!("{} is nominated to {nomination:?} after {preemption:?}", pod.key)
+        })?;
+        if engine.cache().cluster().is_preempting(&pod.uid) {
+            let nominated = nominator.nominated_to(&preemption.node);
+            let lower = nominated.iter().find(|other| other.priority() < pod.priority());
+            rule(lower.is_none(), || {
+                format!("{} keeps its nomination in spite of {}", lower.unwrap_or(pod).key, pod.key)
+            })?;
+        }
+        Ok(Some(preemption))
+    }
+}
+
+/// The pods one of which is tried next: those of the highest priority that are ready or, if there
+/// are none, those whose pause after a rejection was cut short.
+fn next(engine: &Engine) -> Vec<Arc<Pod>> {
+    let at = |wanted: Place| {
+        let queued = engine.queue().iter().filter(move |(place, _)| *place == wanted);
+        queued.map(|(_, queued)| queued)
+    };
+    let first = at(Place::Active).map(|queued| queued.pod.priority()).max();
+    let active = at(Place::Active).filter(|queued| Some(queued.pod.priority()) == first);
+    let backoff = at(Place::Backoff).filter(|_| first.is_none());
+    active.chain(backoff).map(|queued| queued.pod.clone()).collect()
+}
+
+/// Where nothing may be evicted for a pod now, because too much was in vain.
+pub(crate) struct Pauses {
+    everywhere: bool,
+    nodes: BTreeSet<Arc<str>>,
+}
+
+impl Pauses {
+    /// Those of a pod.
+    pub(crate) fn of(pod: &Pod, engine: &Engine, now: Time) -> Self {
+        let fruitless = engine.cache().cluster().fruitless_preemptions();
+        Self {
+            everywhere: fruitless.pause_of(&pod.uid, now).is_some(),
+            nodes: fruitless.paused_nodes(pod, now).map(|(node, _)| node.clone()).collect(),
+        }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn are_over(&self) -> bool {
+        !self.everywhere && self.nodes.is_empty()
+    }
+
+    /// Whether nothing may be evicted from this node.
+    pub(crate) fn include(&self, node: &str) -> bool {
+        self.everywhere || self.nodes.contains(node)
+    }
+}
+
+/// The rules for one pod, on the cluster as the engine knows it.
+struct Rules<'a> {
+    oracle: &'a Oracle<'a>,
+    budgets: &'a Budgets,
+    pod: &'a Pod,
+    pauses: Pauses,
+    now: Time,
+}
+
+impl Rules<'_> {
+    fn nothing_takes(&self) -> Checked {
+        let takers: Vec<_> = self.oracle.takers(self.pod).collect();
+        rule(takers.is_empty(), || {
+            format!("{} fits nowhere, and {takers:?} would take it", self.pod.key)
+        })
+    }
+
+    fn is_right(&self, Preemption { node, victims, .. }: &Preemption) -> Checked {
+        let pod = self.pod;
+        let keys: Vec<_> = victims.iter().map(|victim| victim.key.to_string()).collect();
+        let broken = |how: &str| format!("{} evicts {keys:?} from {node}: {how}", pod.key);
+        rule(pod.spec.may_preempt, || broken("it may not evict others"))?;
+        rule(!self.pauses.include(node), || broken("it is to pause"))?;
+        let least = victims.iter().all(|victim| victim.priority() < pod.priority());
+        rule(least, || broken("a victim is as important"))?;
+        let uids: BTreeSet<Uid> = victims.iter().map(|victim| victim.uid.clone()).collect();
+        let takes_without = |gone: &BTreeSet<Uid>| self.oracle.takes_without(node, pod, gone);
+        rule(takes_without(&uids), || broken("that does not make room"))?;
+        let too_many = proper_subsets(&uids).find(takes_without);
+        rule(too_many.is_none(), || broken(&format!("{too_many:?} would do")))?;
+        self.is_kind(node, &uids).map_err(|how| broken(&how))
+    }
+
+    /// A budget is only violated where no node offers another way.
+    fn is_kind(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
+        let protected = self.oracle.protected_from(self.pod, node, self.budgets, self.now);
+        if victims.is_disjoint(&protected) {
+            return Ok(());
+        }
+        let mut others = self.oracle.kind_givers(self.pod, self.budgets, self.now);
+        others.retain(|node| !self.pauses.include(node));
+        rule(others.is_empty(), || {
+            format!("{protected:?} are protected, and {others:?} would violate no budget")
+        })
+    }
+
+    /// No evictions would make room for a pod that is told so, unless it may not evict, or room is
+    /// being made for it.
+    fn is_hopeless(&self, text: &str) -> Checked {
+        if !self.pod.spec.may_preempt || self.oracle.waits_for_victims(self.pod) {
+            return Ok(());
+        }
+        let mut givers = self.oracle.givers(self.pod);
+        givers.retain(|node| !self.pauses.include(node));
+        rule(givers.is_empty(), || {
+            let pod = &self.pod.key;
+            format!("{pod} is told {text:?}, and evictions would make room on {givers:?}")
+        })
+    }
+}
+
+/// All sets that lack some of these.
+fn proper_subsets(all: &BTreeSet<Uid>) -> impl Iterator<Item = BTreeSet<Uid>> {
+    (0..(1_u32 << all.len()) - 1).map(move |bits| {
+        let members = (0..).zip(all).filter(move |(place, _)| bits >> place & 1 == 1);
+        members.map(|(_, uid)| uid.clone()).collect()
+    })
+}
