@@ -3,7 +3,7 @@
 //! The steps are those of kube-scheduler's preemption package. A PostFilter plugin implements
 //! [`Evaluator`], whose steps behave like DefaultPreemption unless they are replaced, and calls
 //! [`preempt`]. Nothing is changed by it: candidates are found in dry runs, and what is to be evicted
-//! is asked for with [`Command::Preempt`](crate::Command::Preempt).
+//! is asked for with [`Command::Preempt`].
 
 mod candidate;
 mod eligibility;
