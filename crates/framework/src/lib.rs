@@ -32,6 +32,7 @@ mod node_selector;
 mod plugin;
 mod pod;
 mod pod_query;
+mod pod_volume;
 mod pool;
 pub mod preemption;
 mod problem;
@@ -42,6 +43,7 @@ mod resources;
 mod score;
 mod selector;
 mod status;
+pub mod storage;
 mod taint;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -51,9 +53,9 @@ mod verdicts;
 
 pub use bits::NodeBits;
 pub use cluster::{
-    AffinityTermKind, BudgetKey, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget, DomainIx,
-    ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, Posting, ResourceColumns, ScalarAmount,
-    ScalarColumn, Topology,
+    AffinityTermKind, BudgetKey, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget,
+    DomainIx, ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx,
+    Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use dry_run::{DryRun, Trial};
@@ -73,11 +75,12 @@ pub use node::{Node, NodeImage};
 pub use node_selector::*;
 pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use pod::{
-    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec,
-    Protocol, ScheduledCondition, TopologySpreadConstraint, Uid, WeightedPodAffinityTerm,
-    WhenUnsatisfiable,
+    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod,
+    PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
+    TopologySpreadConstraint, Uid, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
 pub use pod_query::{Namespaces, PodQuery};
+pub use pod_volume::{PodVolume, PodVolumeSource};
 pub use pool::PodPool;
 pub use problem::Problem;
 pub use quantity::*;

@@ -6,10 +6,12 @@
 
 use framework::{
     Cluster, Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView,
-    Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter, PostFilterResult, PreBind,
-    PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, PreScore,
-    Reserve, Score, Status, Verdicts, api,
+    Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PodVolume, PodVolumeSource, PostFilter,
+    PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter,
+    PreFilterResult, PreScore, Reserve, Score, Status, Verdicts,
 };
+
+use framework::storage::InTreePlugin;
 
 use crate::catalogue::Entry;
 
@@ -56,19 +58,18 @@ fn extend(builder: PluginBuilder<NotBuilt>, point: ExtensionPoint) -> PluginBuil
 }
 
 fn claims(pod: &Pod) -> Option<&'static str> {
-    let claimed = |volume: &api::Volume| {
-        volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
+    let claimed = |volume: &PodVolume| {
+        matches!(volume.source, PodVolumeSource::Claim(_) | PodVolumeSource::Ephemeral)
     };
     let claims = pod.spec.volumes.iter().any(claimed);
     claims.then_some("the pod has persistent volume claims")
 }
 
 fn exclusive_disks(pod: &Pod) -> Option<&'static str> {
-    let exclusive = |volume: &api::Volume| {
-        volume.gce_persistent_disk.is_some()
-            || volume.aws_elastic_block_store.is_some()
-            || volume.iscsi.is_some()
-            || volume.rbd.is_some()
+    let exclusive = |volume: &PodVolume| {
+        use InTreePlugin as P;
+        let PodVolumeSource::InTree(plugin, _) = &volume.source else { return false };
+        matches!(plugin, P::GcePersistentDisk | P::AwsElasticBlockStore | P::Iscsi | P::Rbd)
     };
     let disks = pod.spec.volumes.iter().any(exclusive);
     disks.then_some("the pod has volumes that may be in use elsewhere")

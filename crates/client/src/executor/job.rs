@@ -26,7 +26,10 @@ const NEVER: Duration = Duration::MAX;
 #[derive(Debug)]
 pub(super) enum Work {
     Bind(Binding),
-    ExtenderBind { extender: usize, binding: Binding },
+    ExtenderBind {
+        extender: usize,
+        binding: Binding,
+    },
     Write(Write),
     ReadPod(PodKey),
     PatchPodStatus(StatusUpdate),

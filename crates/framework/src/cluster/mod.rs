@@ -18,6 +18,7 @@ mod queries;
 mod related;
 mod selector_index;
 mod slab;
+mod storage;
 mod terms;
 mod view;
 
@@ -46,6 +47,7 @@ use self::labels::{LabelIndex, RowLabels};
 use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
+use self::storage::Storage;
 use self::terms::Terms;
 use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint, Uid};
 
@@ -111,6 +113,7 @@ pub struct Cluster {
     queries: Queries,
     terms: Terms,
     related: Related,
+    storage: Storage,
     disruption_budgets: DisruptionBudgets,
     preempting: BTreeSet<Uid>,
     generations: Vec<u64>,
@@ -380,6 +383,7 @@ impl Cluster {
             self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
         }
         self.terms.add(&pod, ix);
+        self.storage.use_claims(&pod);
         let pods = &mut self.rows[ix.index()].pods;
         let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
         let membership = Membership::default();
@@ -425,6 +429,7 @@ impl Cluster {
         }
         self.dismiss(&placed);
         self.terms.remove(&placed.pod, placed.node);
+        self.storage.release_claims(&placed.pod);
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -455,7 +460,10 @@ impl Cluster {
             EventResource::PodDisruptionBudget => {
                 self.disruption_budgets.set(namespace, name, object.as_deref());
             }
-            _ => self.related.set(kind, namespace, name, object.as_deref()),
+            _ => {
+                self.related.set(kind, namespace, name, object.as_deref());
+                self.storage.set(kind, namespace, name, object.as_deref());
+            }
         }
         let key = (namespace.into(), name.into());
         let objects = self.objects.entry(kind.clone()).or_default();
