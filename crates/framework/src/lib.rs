@@ -54,8 +54,9 @@ mod verdicts;
 pub use bits::NodeBits;
 pub use cluster::{
     AffinityTermKind, BudgetKey, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget,
-    DomainIx, ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx,
-    Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
+    DomainIx, FreeVolumes, ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount,
+    PodIx, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology, VolumeGroup,
+    VolumeGroupIx,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use dry_run::{DryRun, Trial};

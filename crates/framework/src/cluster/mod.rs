@@ -10,6 +10,7 @@
 mod budgets;
 mod classes;
 mod columns;
+mod free_volumes;
 mod images;
 mod labels;
 mod pods;
@@ -31,6 +32,7 @@ pub use self::budgets::{BudgetKey, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
+pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, Topology};
 pub use self::pods::{PlacedPod, PodIx};
@@ -49,7 +51,11 @@ use self::queries::Queries;
 use self::related::Related;
 use self::storage::Storage;
 use self::terms::Terms;
-use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint, Uid};
+use crate::storage::InTreePlugin;
+use crate::{
+    EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, PodSpec, PodVolume, Protocol,
+    Taint, Uid,
+};
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +113,7 @@ pub struct Cluster {
     taints: BTreeMap<Taint, Posting>,
     features: BTreeMap<Arc<str>, Posting>,
     ports: BTreeMap<(Protocol, i32), Posting>,
+    disks: BTreeMap<(InTreePlugin, Arc<str>), Posting>,
     images: ImageIndex,
     pods: Pods,
     classes: Classes,
@@ -209,6 +216,12 @@ impl Cluster {
     /// Nodes on which some pod uses this host port, under whatever address.
     pub fn using_port(&self, port: &HostPort) -> Option<&Posting> {
         self.ports.get(&(port.protocol.clone(), port.port))
+    }
+
+    /// Nodes on which some pod has an inline volume of the same disk, if others may conflict with it.
+    pub fn using_disk(&self, volume: &PodVolume) -> Option<&Posting> {
+        let (plugin, name) = volume.disk()?;
+        self.disks.get(&(plugin, name.into()))
     }
 
     /// The image called `name`, if any node has it.
@@ -382,6 +395,9 @@ impl Cluster {
         for port in &pod.spec.host_ports {
             self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
         }
+        for (plugin, name) in pod.spec.volumes.iter().filter_map(PodVolume::disk) {
+            self.disks.entry((plugin, name.into())).or_default().insert(ix);
+        }
         self.terms.add(&pod, ix);
         self.storage.use_claims(&pod);
         let pods = &mut self.rows[ix.index()].pods;
@@ -433,6 +449,9 @@ impl Cluster {
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
+        }
+        for disk in placed.pod.spec.volumes.iter().filter_map(PodVolume::disk) {
+            self.forget_disk(placed.node, disk);
         }
         self.drop_if_empty_ghost(placed.node);
         placed
@@ -589,6 +608,15 @@ impl Cluster {
         let mut others = self.rows[ix.index()].pods.iter();
         if !others.any(|pod| self.pods.get(*pod).pod.spec.host_ports.iter().any(same)) {
             remove_from(&mut self.ports, &(port.protocol.clone(), port.port), ix);
+        }
+    }
+
+    /// A disk stays on record while any other pod of the node uses it.
+    fn forget_disk(&mut self, ix: NodeIx, disk: (InTreePlugin, &str)) {
+        let mut others = self.rows[ix.index()].pods.iter().map(|pod| &self.pods.get(*pod).pod.spec);
+        let used = |spec: &PodSpec| spec.volumes.iter().any(|volume| volume.disk() == Some(disk));
+        if !others.any(|spec| used(spec)) {
+            remove_from(&mut self.disks, &(disk.0, disk.1.into()), ix);
         }
     }
 }

@@ -7,11 +7,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Cluster;
+use super::free_volumes::FreeVolumes;
 use crate::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    StorageSize, VolumeAttachment,
+    VolumeAttachment,
 };
-use crate::{EventResource, Pod, PodVolumeSource};
+use crate::{EventResource, Pod, PodVolume};
 
 /// Claims, volumes, classes, and what CSI drivers say.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +24,7 @@ pub(super) struct Storage {
     free_volumes: HashMap<Arc<str>, FreeVolumes>,
     /// Names of the volumes that are bound to, or reserved for, the claim of this name.
     reserved_volumes: Namespaced<BTreeSet<Arc<str>>>,
-    classes: HashMap<Arc<str>, StorageClass>,
+    classes: HashMap<Arc<str>, Arc<StorageClass>>,
     csi_nodes: HashMap<Arc<str>, CsiNode>,
     csi_drivers: HashMap<Arc<str>, CsiDriver>,
     /// By class and then by namespace and name.
@@ -36,9 +37,6 @@ pub(super) struct Storage {
 
 /// Namespace and name.
 type Name = (Arc<str>, Arc<str>);
-
-/// The volumes of a class that no claim has yet, the smallest first.
-type FreeVolumes = BTreeMap<(StorageSize, Arc<str>), Arc<PersistentVolume>>;
 
 /// Something for every namespace and name.
 #[derive(Debug, Clone)]
@@ -95,7 +93,7 @@ impl Storage {
                 self.set_volume(name, volume);
             }
             EventResource::StorageClass => {
-                let class = read(object).map(|class| StorageClass::from_api(&class));
+                let class = read(object).map(|class| Arc::new(StorageClass::from_api(&class)));
                 set(&mut self.classes, name, class);
             }
             EventResource::CsiNode => {
@@ -139,8 +137,7 @@ impl Storage {
     fn index_volume(&mut self, volume: &Arc<PersistentVolume>) {
         let name = &volume.name;
         if is_free(volume) {
-            let class = self.free_volumes.entry(volume.class.clone()).or_default();
-            class.insert((volume.capacity, name.clone()), volume.clone());
+            self.free_volumes.entry(volume.class.clone()).or_default().insert(volume);
         }
         if let Some(claim) = &volume.claim_ref {
             self.reserved_volumes.entry(&claim.namespace, &claim.name).insert(name.clone());
@@ -148,8 +145,10 @@ impl Storage {
     }
 
     fn forget_volume(&mut self, volume: &PersistentVolume) {
-        if let Some(class) = self.free_volumes.get_mut(&volume.class) {
-            class.remove(&(volume.capacity, volume.name.clone()));
+        if is_free(volume)
+            && let Some(class) = self.free_volumes.get_mut(&volume.class)
+        {
+            class.remove(volume);
             if class.is_empty() {
                 self.free_volumes.remove(&volume.class);
             }
@@ -217,10 +216,7 @@ impl Storage {
 
 /// The claims that the pod names itself; those made for it are not among them.
 fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
-    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
-        PodVolumeSource::Claim(name) => Some(&**name),
-        _ => None,
-    })
+    pod.spec.volumes.iter().filter_map(PodVolume::named_claim).map(AsRef::as_ref)
 }
 
 /// Whether a claim may have the volume: nobody has it, and it is there to be had.
@@ -257,10 +253,9 @@ impl Cluster {
         self.storage.volumes.get(name)
     }
 
-    /// The volumes of a class that are `Available` and that no claim has, the smallest first, those of
-    /// one size by name.
-    pub fn free_volumes(&self, class: &str) -> impl Iterator<Item = &Arc<PersistentVolume>> {
-        self.storage.free_volumes.get(class).into_iter().flat_map(BTreeMap::values)
+    /// The volumes of a class that are `Available` and that no claim has, if there are any.
+    pub fn free_volumes(&self, class: &str) -> Option<&FreeVolumes> {
+        self.storage.free_volumes.get(class)
     }
 
     /// The volumes that are bound to, or reserved for, a claim of this name, by name; whether they
@@ -275,7 +270,7 @@ impl Cluster {
     }
 
     /// The class of this name.
-    pub fn storage_class(&self, name: &str) -> Option<&StorageClass> {
+    pub fn storage_class(&self, name: &str) -> Option<&Arc<StorageClass>> {
         self.storage.classes.get(name)
     }
 

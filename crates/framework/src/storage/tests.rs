@@ -69,7 +69,10 @@ fn volume(name: &str, size: &str, phase: &str, claim: Option<&str>) -> Option<Va
 fn free_volumes_come_smallest_first_and_leave_when_they_are_taken() {
     let mut cluster = Cluster::default();
     let free = |cluster: &Cluster| -> Vec<String> {
-        cluster.free_volumes("fast").map(|volume| volume.name.to_string()).collect()
+        let Some(free) = cluster.free_volumes("fast") else { return Vec::new() };
+        let groups = free.unlabelled().iter();
+        let volumes = groups.flat_map(|group| free.group(*group).at_least(StorageSize::default()));
+        volumes.map(|volume| volume.name.to_string()).collect()
     };
     let kind = EventResource::PersistentVolume;
     for (name, size, phase, claim) in [
@@ -92,6 +95,43 @@ fn free_volumes_come_smallest_first_and_leave_when_they_are_taken() {
     assert_eq!(reserved(&cluster), ["a", "reserved"]);
     set(&mut cluster, kind, "a", None);
     assert_eq!(reserved(&cluster), ["reserved"]);
+}
+
+#[test]
+fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
+    let mut cluster = Cluster::default();
+    let volume = |expressions: Value| {
+        let term = json!({ "matchExpressions": expressions });
+        let affinity = json!({ "required": { "nodeSelectorTerms": [term] } });
+        let spec = json!({ "storageClassName": "fast", "nodeAffinity": affinity });
+        Some(json!({ "spec": spec, "status": { "phase": "Available" } }))
+    };
+    let zones = |zones: Value| json!({ "key": "zone", "operator": "In", "values": zones });
+    let disk = json!({ "key": "disk", "operator": "Exists" });
+    let kind = EventResource::PersistentVolume;
+    for (name, expressions) in [
+        ("a", json!([disk, zones(json!(["x"]))])),
+        ("b", json!([zones(json!(["x", "y"]))])),
+        ("c", json!([disk])),
+    ] {
+        set(&mut cluster, kind.clone(), name, volume(expressions));
+    }
+    let labelled = |cluster: &Cluster| -> Vec<(String, usize)> {
+        let free = cluster.free_volumes("fast").into_iter().flat_map(|free| free.labelled());
+        free.map(|(_, value, groups)| (value.to_owned(), groups.len())).collect()
+    };
+    assert_eq!(labelled(&cluster), [("x".to_owned(), 2), ("y".to_owned(), 1)]);
+    let candidates = |zone: Option<&'static str>| {
+        let free = cluster.free_volumes("fast").unwrap();
+        free.candidates(|key| zone.filter(|_| key == "zone")).count()
+    };
+    assert_eq!([Some("x"), Some("y"), None].map(candidates), [3, 2, 1]);
+    set(&mut cluster, kind.clone(), "b", None);
+    assert_eq!(labelled(&cluster), [("x".to_owned(), 1)]);
+    for name in ["a", "c"] {
+        set(&mut cluster, kind.clone(), name, None);
+    }
+    assert!(cluster.free_volumes("fast").is_none());
 }
 
 #[test]
