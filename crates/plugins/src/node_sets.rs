@@ -19,8 +19,25 @@ pub(crate) fn retain_required(
     }
 }
 
+/// Keeps in `nodes` those whose labels meet all requirements of some term; other fields of a node are
+/// not looked at.
+pub(crate) fn retain_any_term<'a>(
+    terms: impl IntoIterator<Item = &'a [Requirement]>,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    let mut met = NodeBits::with_len(cluster.table_len());
+    let mut matched = NodeBits::default();
+    for term in terms {
+        matched.copy_from(nodes);
+        term.iter().for_each(|own| retain_meeting(own, cluster, &mut matched));
+        met.union(&matched);
+    }
+    nodes.intersect(&met);
+}
+
 /// Keeps in `nodes` those whose labels `selector` matches.
-fn retain_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
+pub(crate) fn retain_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
     match selector.requirements() {
         Some(requirements) => {
             requirements.iter().for_each(|own| retain_meeting(own, cluster, nodes));

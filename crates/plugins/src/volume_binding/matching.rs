@@ -1,0 +1,152 @@
+//! Finding volumes that exist already (`FindMatchingVolume` of Kubernetes).
+
+use std::sync::Arc;
+
+use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
+use framework::{Cluster, FreeVolumes, LabelSelector, NodeView, Status, VolumeGroupIx};
+
+use super::affinity::allows;
+use super::assumed::AssumedObjects;
+use super::claims::DelayedClaim;
+
+/// A claim that looks for a volume.
+#[derive(Debug)]
+pub(super) struct Demand<'a> {
+    pub(super) delayed: &'a DelayedClaim,
+    size: StorageSize,
+    selector: Option<&'a LabelSelector>,
+    /// The volumes that are reserved for the claim and fit it, by name.
+    pub(super) reserved: Vec<Arc<PersistentVolume>>,
+}
+
+/// What there is to choose from.
+#[derive(Clone, Copy)]
+pub(super) struct Supply<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) assumed: &'a AssumedObjects,
+}
+
+impl<'a> Demand<'a> {
+    /// # Errors
+    /// The selector of the claim is invalid.
+    pub(super) fn of(delayed: &'a DelayedClaim, supply: Supply<'_>) -> Result<Self, Status> {
+        let claim = &delayed.claim;
+        let selector = claim.selector.as_ref().map(Result::as_ref).transpose();
+        let selector = selector.map_err(|error| {
+            let (namespace, name) = (&claim.namespace, &claim.name);
+            Status::error(format!(
+                "error creating internal label selector for claim: {namespace}/{name}: {error}"
+            ))
+        })?;
+        let mut demand = Self {
+            delayed,
+            size: claim.request.unwrap_or_default(),
+            selector,
+            reserved: Vec::new(),
+        };
+        demand.reserved = demand.reserved_in(supply);
+        Ok(demand)
+    }
+
+    fn claim(&self) -> &PersistentVolumeClaim {
+        &self.delayed.claim
+    }
+
+    fn reserved_in(&self, Supply { cluster, assumed }: Supply<'_>) -> Vec<Arc<PersistentVolume>> {
+        let claim = self.claim();
+        let stored = cluster.volumes_reserved_for(&claim.namespace, &claim.name);
+        let stored = stored.map(|volume| assumed.volumes.get(volume).unwrap_or(volume));
+        let volumes = stored.chain(assumed.volumes.iter(cluster));
+        let fits = |volume: &&Arc<PersistentVolume>| {
+            volume.is_for(claim)
+                && volume.class == claim.class
+                && volume.capacity >= self.size
+                && is_alike(volume, claim)
+                && !volume.terminating
+        };
+        let mut reserved: Vec<_> = volumes.filter(fits).cloned().collect();
+        reserved.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        reserved.dedup_by(|a, b| a.name == b.name);
+        reserved
+    }
+
+    /// The volume for the claim on `node`, which can have those of `groups`; none that is `chosen` for
+    /// another claim of the pod.
+    ///
+    /// A volume that is reserved for the claim is the only one it may have.
+    fn choose(
+        &self,
+        groups: &[VolumeGroupIx],
+        chosen: &[Arc<PersistentVolume>],
+        node: &NodeView<'_>,
+        supply: Supply<'_>,
+    ) -> Option<Arc<PersistentVolume>> {
+        let is_left =
+            |volume: &&Arc<PersistentVolume>| chosen.iter().all(|other| other.name != volume.name);
+        if let Some(reserved) = self.reserved.iter().find(is_left) {
+            return allows(reserved.node_selector.as_deref(), node).then(|| reserved.clone());
+        }
+        let free = supply.cluster.free_volumes(&self.claim().class)?;
+        let smallest = groups.iter().filter_map(|group| {
+            let mut volumes = free.group(*group).at_least(self.size);
+            volumes.find(|volume| {
+                self.suits(volume)
+                    && is_left(volume)
+                    && supply.assumed.volumes.get(volume).is_none()
+            })
+        });
+        let smallest = smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)));
+        smallest.cloned()
+    }
+
+    /// Whether a free volume of the class and of a sufficient size is one for the claim.
+    fn suits(&self, volume: &PersistentVolume) -> bool {
+        let claim = self.claim();
+        is_alike(volume, claim)
+            && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
+            && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+    }
+}
+
+/// Whether mode and attributes of the volume are those the claim asks for.
+fn is_alike(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    volume.volume_mode == claim.volume_mode && volume.attributes_class == claim.attributes_class
+}
+
+/// A volume for each of `demands`, all of one class, on `node`, which can have the volumes of `groups`.
+///
+/// The smallest claims come first, and get the smallest volumes.
+pub(super) fn match_volumes(
+    demands: &[&Demand<'_>],
+    groups: &[VolumeGroupIx],
+    node: &NodeView<'_>,
+    supply: Supply<'_>,
+) -> Vec<Option<Arc<PersistentVolume>>> {
+    let mut chosen = Vec::new();
+    let choose = |demand: &&Demand<'_>| {
+        let volume = demand.choose(groups, &chosen, node, supply);
+        chosen.extend(volume.clone());
+        volume
+    };
+    demands.iter().map(choose).collect()
+}
+
+/// The claims that look for a volume, the smallest first.
+///
+/// # Errors
+/// The selector of a claim is invalid.
+pub(super) fn demands<'a>(
+    claims: impl Iterator<Item = &'a DelayedClaim>,
+    supply: Supply<'_>,
+) -> Result<Vec<Demand<'a>>, Status> {
+    let mut demands: Vec<_> =
+        claims.map(|claim| Demand::of(claim, supply)).collect::<Result<_, _>>()?;
+    demands.sort_by_key(|demand| demand.size);
+    Ok(demands)
+}
+
+/// The groups of free volumes that the node can have. A group may come more than once.
+pub(super) fn groups_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeGroupIx> {
+    let candidates = free.candidates(|key| node.label(key));
+    candidates.filter(|group| allows(free.group(*group).selector(), node)).collect()
+}
