@@ -118,12 +118,18 @@ impl<T: Assumable> AssumeCache<T> {
         Ok(())
     }
 
-    /// Forgets what is assumed of an object, unless that is a version other than `object`.
-    pub(super) fn restore(&mut self, object: &T) {
+    /// Forgets that `object` is assumed, unless something else has been assumed since.
+    pub(super) fn restore(&mut self, object: &Arc<T>) {
         let key = object.key();
-        if self.assumed.get(&key).is_some_and(|assumed| assumed.is_version_of(object)) {
+        if self.assumed.get(&key).is_some_and(|assumed| Arc::ptr_eq(assumed, object)) {
             self.assumed.remove(&key);
         }
+    }
+
+    /// The number of assumed versions, those included that do not count any more.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.assumed.len()
     }
 
     /// Drops what does not count any more, whenever that may be half of all.

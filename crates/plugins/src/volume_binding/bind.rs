@@ -50,7 +50,7 @@ impl VolumeBinder {
         assumed: &mut AssumedObjects,
     ) -> Result<Self, Status> {
         let PodVolumes { static_bindings, dynamic_provisions } = volumes;
-        let bindings = static_bindings.into_iter().map(Change::bind);
+        let bindings = static_bindings.into_iter().map(|own| Change::bind(own, cluster));
         let provisions = dynamic_provisions.into_iter().map(|own| Change::provision(own, node));
         let changes: Vec<_> = bindings.chain(provisions).collect();
         for (place, change) in changes.iter().enumerate() {

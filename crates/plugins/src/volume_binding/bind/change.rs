@@ -17,6 +17,9 @@ use super::super::find::{DynamicProvision, StaticBinding};
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     target: Target,
+    /// Whether the object is not known to be so already. What is not changed here may have been
+    /// assumed by another pod with the same claim, and is for that pod to take back.
+    is_new: bool,
     write: Write,
     written: Option<Written>,
 }
@@ -25,12 +28,7 @@ pub(super) struct Change {
 #[derive(Debug, Clone)]
 enum Target {
     /// A volume that is reserved for a claim.
-    Volume {
-        volume: Arc<PersistentVolume>,
-        claim: Arc<PersistentVolumeClaim>,
-        /// Whether it differs from the object as it is.
-        changed: bool,
-    },
+    Volume { volume: Arc<PersistentVolume>, claim: Arc<PersistentVolumeClaim> },
     /// A claim whose volume is to be made for a node.
     Claim(Arc<PersistentVolumeClaim>),
 }
@@ -44,36 +42,28 @@ struct Written {
 
 impl Change {
     /// Reserves the volume for the claim.
-    pub(super) fn bind(StaticBinding { volume, claim }: StaticBinding) -> Self {
-        let mut patch = preconditions(&volume.uid.to_string(), &volume.resource_version);
+    pub(super) fn bind(binding: StaticBinding, cluster: &Cluster) -> Self {
+        let StaticBinding { volume, claim } = binding;
         let mut bound = PersistentVolume::clone(&volume);
-        if !volume.is_for(&claim) && !volume.bound_by_controller {
-            patch["metadata"]["annotations"] = json!({ BOUND_BY_CONTROLLER: "yes" });
-            bound.bound_by_controller = true;
-        }
-        let claim_ref = ClaimRef {
+        bound.bound_by_controller |= !volume.is_for(&claim);
+        bound.claim_ref = Some(ClaimRef {
             namespace: claim.namespace.clone(),
             name: claim.name.clone(),
             uid: Some(claim.uid.clone()),
-        };
-        if volume.claim_ref.as_ref() != Some(&claim_ref) {
-            patch["spec"] = json!({ "claimRef": {
-                "kind": "PersistentVolumeClaim",
-                "apiVersion": "v1",
-                "namespace": &*claim.namespace,
-                "name": &*claim.name,
-                "uid": claim.uid.to_string(),
-                "resourceVersion": &*claim.resource_version,
-            } });
-            bound.claim_ref = Some(claim_ref);
+        });
+        // Another pod with the claim may have assumed all of this, and may fail before it is written.
+        let stored = volume.stored(cluster).unwrap_or(&volume);
+        let mut patch = preconditions(&volume.uid.to_string(), &volume.resource_version);
+        if bound.bound_by_controller && !stored.bound_by_controller {
+            patch["metadata"]["annotations"] = json!({ BOUND_BY_CONTROLLER: "yes" });
         }
-        let changed = bound != *volume;
+        if bound.claim_ref != stored.claim_ref {
+            patch["spec"] = json!({ "claimRef": reference(&claim) });
+        }
+        let is_new = bound != *volume;
         let write = write("persistentvolumes", "", &volume.name, patch);
-        Self {
-            target: Target::Volume { volume: bound.into(), claim, changed },
-            write,
-            written: None,
-        }
+        let target = Target::Volume { volume: bound.into(), claim };
+        Self { target, is_new, write, written: None }
     }
 
     /// Has a volume made for the claim and a node.
@@ -85,7 +75,8 @@ impl Change {
         let mut selected = PersistentVolumeClaim::clone(&claim);
         selected.selected_node = Some(node.clone());
         selected.annotated = true;
-        Self { target: Target::Claim(selected.into()), write, written: None }
+        let is_new = selected != *claim;
+        Self { target: Target::Claim(selected.into()), is_new, write, written: None }
     }
 
     /// The request.
@@ -103,7 +94,7 @@ impl Change {
         assumed: &mut AssumedObjects,
     ) -> Result<(), String> {
         match &self.target {
-            Target::Volume { changed: false, .. } => Ok(()),
+            _ if !self.is_new => Ok(()),
             Target::Volume { volume, .. } => assumed.volumes.assume(volume.clone(), cluster),
             Target::Claim(claim) => assumed.claims.assume(claim.clone(), cluster),
         }
@@ -122,8 +113,7 @@ impl Change {
     /// Forgets the change.
     pub(super) fn forget(&self, assumed: &mut AssumedObjects) {
         match &self.target {
-            // What was not assumed here may have been assumed by another pod with the same claim.
-            Target::Volume { changed: false, .. } => {}
+            _ if !self.is_new => {}
             Target::Volume { volume, .. } => assumed.volumes.restore(volume),
             Target::Claim(claim) => assumed.claims.restore(claim),
         }
@@ -171,7 +161,7 @@ impl Change {
     /// It will not be.
     pub(super) fn is_bound(&self, node: &NodeView<'_>) -> Result<bool, String> {
         match &self.target {
-            Target::Volume { volume, claim, .. } => self.is_claim_bound(volume, claim, node),
+            Target::Volume { volume, claim } => self.is_claim_bound(volume, claim, node),
             Target::Claim(claim) => self.is_provisioned(claim, node),
         }
     }
@@ -263,6 +253,18 @@ fn check_affinity(volume: &PersistentVolume, node: &NodeView<'_>) -> Result<(), 
 fn compare_versions(a: &str, b: &str) -> Option<Ordering> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (is_number(a) && is_number(b)).then(|| (a.len(), a).cmp(&(b.len(), b)))
+}
+
+/// What a volume says of the claim it is reserved for.
+fn reference(claim: &PersistentVolumeClaim) -> Value {
+    json!({
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "namespace": &*claim.namespace,
+        "name": &*claim.name,
+        "uid": claim.uid.to_string(),
+        "resourceVersion": &*claim.resource_version,
+    })
 }
 
 /// The metadata of a patch that is refused where the object has changed or was replaced.
