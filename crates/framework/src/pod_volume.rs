@@ -45,6 +45,28 @@ impl PodVolume {
             PodVolumeSource::Csi(_) | PodVolumeSource::InTree(..) => None,
         }
     }
+
+    /// The claim that the pod names itself, which is not one made for it.
+    pub fn named_claim(&self) -> Option<&Arc<str>> {
+        match &self.source {
+            PodVolumeSource::Claim(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// What of an inline volume tells its disk from others, for the plugins whose disks pods may keep
+    /// from one another; volumes of different disks never conflict.
+    pub fn disk(&self) -> Option<(InTreePlugin, &str)> {
+        let PodVolumeSource::InTree(plugin, source) = &self.source else { return None };
+        let name = match plugin {
+            InTreePlugin::AwsElasticBlockStore => "volumeID",
+            InTreePlugin::GcePersistentDisk => "pdName",
+            InTreePlugin::Iscsi => "iqn",
+            InTreePlugin::Rbd => "image",
+            _ => return None,
+        };
+        Some((*plugin, source[name].as_str().unwrap_or_default()))
+    }
 }
 
 fn claimed(volume: &api::Volume) -> Option<PodVolumeSource> {

@@ -7,6 +7,7 @@
 //! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
 //! pods but is in no set and no list of nodes, until the node appears.
 
+mod attach_limits;
 mod budgets;
 mod classes;
 mod columns;
@@ -41,6 +42,7 @@ pub use self::queries::PodCount;
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
+use self::attach_limits::AttachLimits;
 use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
@@ -121,6 +123,7 @@ pub struct Cluster {
     terms: Terms,
     related: Related,
     storage: Storage,
+    attach_limits: AttachLimits,
     disruption_budgets: DisruptionBudgets,
     preempting: BTreeSet<Uid>,
     generations: Vec<u64>,
@@ -400,6 +403,7 @@ impl Cluster {
         }
         self.terms.add(&pod, ix);
         self.storage.use_claims(&pod);
+        self.attach_limits.count(ix, &pod, 1);
         let pods = &mut self.rows[ix.index()].pods;
         let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
         let membership = Membership::default();
@@ -446,6 +450,7 @@ impl Cluster {
         self.dismiss(&placed);
         self.terms.remove(&placed.pod, placed.node);
         self.storage.release_claims(&placed.pod);
+        self.attach_limits.count(placed.node, &placed.pod, -1);
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -481,7 +486,13 @@ impl Cluster {
             }
             _ => {
                 self.related.set(kind, namespace, name, object.as_deref());
+                let before = self.storage.node_of(kind, name);
                 self.storage.set(kind, namespace, name, object.as_deref());
+                let after = self.storage.node_of(kind, name);
+                let rows = before.iter().chain(&after).filter_map(|node| self.by_name.get(node));
+                for row in rows.copied().collect::<Vec<_>>() {
+                    self.read_attach_limits(row);
+                }
             }
         }
         let key = (namespace.into(), name.into());
@@ -515,6 +526,7 @@ impl Cluster {
         let name: Arc<str> = name.into();
         self.rows[ix.index()].name = name.clone();
         self.by_name.insert(name, ix);
+        self.read_attach_limits(ix);
         ix
     }
 
@@ -548,6 +560,7 @@ impl Cluster {
         if row.pods.is_empty() && !self.nodes.contains(ix) {
             let row = std::mem::take(row);
             self.by_name.remove(&row.name);
+            self.attach_limits.set(ix, None, 0);
             self.free.push(ix);
         }
     }

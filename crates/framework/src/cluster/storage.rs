@@ -116,6 +116,25 @@ impl Storage {
         }
     }
 
+    /// The node whose volumes an object of this kind and name speaks of, if it does so of one node.
+    pub(super) fn node_of(&self, kind: &EventResource, name: &str) -> Option<Arc<str>> {
+        match kind {
+            EventResource::CsiNode => Some(name.into()),
+            EventResource::VolumeAttachment => Some(self.attachments.get(name)?.node_name.clone()),
+            _ => None,
+        }
+    }
+
+    /// What CSI drivers say of the node of this name.
+    pub(super) fn csi_node(&self, node: &str) -> Option<&CsiNode> {
+        self.csi_nodes.get(node)
+    }
+
+    /// How many VolumeAttachments name this node.
+    pub(super) fn attachment_count(&self, node: &str) -> usize {
+        self.attached.get(node).map_or(0, BTreeSet::len)
+    }
+
     fn set_claim(&mut self, namespace: &str, name: &str, claim: Option<PersistentVolumeClaim>) {
         match claim {
             Some(claim) => self.claims.insert(namespace, name, Arc::new(claim)),
@@ -276,7 +295,7 @@ impl Cluster {
 
     /// What CSI drivers say of the node of this name.
     pub fn csi_node(&self, node: &str) -> Option<&CsiNode> {
-        self.storage.csi_nodes.get(node)
+        self.storage.csi_node(node)
     }
 
     /// The CSI driver of this name.
