@@ -6,12 +6,10 @@
 
 use framework::{
     Cluster, Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView,
-    Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PodVolume, PodVolumeSource, PostFilter,
-    PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter,
-    PreFilterResult, PreScore, Reserve, Score, Status, Verdicts,
+    Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter, PostFilterResult, PreBind,
+    PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, PreScore,
+    Reserve, Score, Status, Verdicts,
 };
-
-use framework::storage::InTreePlugin;
 
 use crate::catalogue::Entry;
 
@@ -28,8 +26,6 @@ type Need = fn(&Pod) -> Option<&'static str>;
 /// The stand-in for the plugin of a catalogue entry.
 pub fn plugin(entry: &Entry) -> Plugin {
     let need: Need = match entry.name {
-        "VolumeBinding" => claims,
-        "VolumeRestrictions" => exclusive_disks,
         "DynamicResources" => resource_claims,
         _ => |_| None,
     };
@@ -55,24 +51,6 @@ fn extend(builder: PluginBuilder<NotBuilt>, point: ExtensionPoint) -> PluginBuil
         | ExtensionPoint::PlacementGenerate
         | ExtensionPoint::PlacementScore => builder,
     }
-}
-
-fn claims(pod: &Pod) -> Option<&'static str> {
-    let claimed = |volume: &PodVolume| {
-        matches!(volume.source, PodVolumeSource::Claim(_) | PodVolumeSource::Ephemeral)
-    };
-    let claims = pod.spec.volumes.iter().any(claimed);
-    claims.then_some("the pod has persistent volume claims")
-}
-
-fn exclusive_disks(pod: &Pod) -> Option<&'static str> {
-    let exclusive = |volume: &PodVolume| {
-        use InTreePlugin as P;
-        let PodVolumeSource::InTree(plugin, _) = &volume.source else { return false };
-        matches!(plugin, P::GcePersistentDisk | P::AwsElasticBlockStore | P::Iscsi | P::Rbd)
-    };
-    let disks = pod.spec.volumes.iter().any(exclusive);
-    disks.then_some("the pod has volumes that may be in use elsewhere")
 }
 
 fn resource_claims(pod: &Pod) -> Option<&'static str> {
