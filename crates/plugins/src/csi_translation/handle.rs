@@ -15,6 +15,9 @@ const UNSPECIFIED: &str = "UNSPECIFIED";
 const ZONE_LABELS: [&str; 2] =
     ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 
+/// How errors about the zones of a GCE disk begin.
+const NO_REGION: &str = "failed to get region from zones";
+
 /// What a volume of an in-tree plugin lacks to be known to the CSI driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TranslationError {
@@ -36,17 +39,16 @@ impl fmt::Display for TranslationError {
             ),
             Self::GceZone(zone) => write!(
                 f,
-                "failed to get region from zones: zone in unexpected format, expected: \
-                 {{locale}}-{{region}}-{{zone}}, got: {zone}"
+                "{NO_REGION}: zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, \
+                 got: {zone}"
             ),
             Self::GceRegions(regions) => {
                 let regions: Vec<_> =
                     regions.iter().map(|region| format!("{region}:{{}}")).collect();
+                let regions = regions.join(" ");
                 write!(
                     f,
-                    "failed to get region from zones: multiple or no regions gotten from zones, got: \
-                     map[{}]",
-                    regions.join(" ")
+                    "{NO_REGION}: multiple or no regions gotten from zones, got: map[{regions}]"
                 )
             }
         }

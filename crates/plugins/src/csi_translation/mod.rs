@@ -1,5 +1,5 @@
-//! In-tree volume plugins and the CSI drivers that have replaced them, as far as placement depends on
-//! it: names, handles and node affinity (csi-translation-lib of Kubernetes).
+//! In-tree volume plugins and the CSI drivers that have replaced them, as far as placement depends
+//! on it: names, handles and node affinity (csi-translation-lib of Kubernetes).
 
 mod affinity;
 mod handle;

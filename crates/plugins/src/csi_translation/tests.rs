@@ -145,7 +145,7 @@ fn matches(selector: Option<&NodeSelector>, labels: &[(&str, &str)]) -> bool {
     selector.is_none_or(|selector| selector.matches(&node).unwrap())
 }
 
-/// The nodes, out of a fixed few, that a GCE disk with these labels and affinity terms can be used on.
+/// The nodes, of a fixed few, that a GCE disk with these labels and affinity terms can be used on.
 fn usable_on(labels: Value, terms: Value) -> Vec<&'static str> {
     let affinity = match terms {
         Value::Null => json!({}),

@@ -70,11 +70,7 @@ fn may_be_limited(pod: &Pod) -> bool {
 }
 
 /// Whether the node can attach `wanted` beside what it has.
-fn has_room<'a>(
-    mut wanted: CsiVolumes<'a>,
-    csi_node: &CsiNode,
-    node: &NodeView<'a>,
-) -> bool {
+fn has_room<'a>(mut wanted: CsiVolumes<'a>, csi_node: &CsiNode, node: &NodeView<'a>) -> bool {
     let limit = |driver: &str| csi_node.drivers.get(driver).copied().flatten();
     if wanted.drivers().all(|driver| limit(driver).is_none()) {
         return true;

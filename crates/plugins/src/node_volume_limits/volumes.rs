@@ -10,7 +10,7 @@ use super::migration_of_inline;
 use crate::csi_translation::{MigratableVolume, Migration};
 use crate::lookup;
 
-/// Comes before the names of claims that have no volume yet; the name of no volume begins like this.
+/// Stands before the names of claims that have no volume yet; no volume has such a name.
 const UNBOUND: &str = "\0unbound-";
 
 /// A volume by what its driver calls it.

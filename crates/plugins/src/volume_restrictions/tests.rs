@@ -26,8 +26,14 @@ fn disks_conflict_by_the_rule_of_their_plugin() {
         |name: &str, ro: bool| json!({ "gcePersistentDisk": { "pdName": name, "readOnly": ro } });
     let aws =
         |name: &str| json!({ "awsElasticBlockStore": { "volumeID": name, "readOnly": true } });
-    let iscsi = |iqn: &str, portal: &str, ro: bool| json!({ "iscsi": { "iqn": iqn, "targetPortal": portal, "lun": 0, "readOnly": ro } });
-    let rbd = |monitors: &[&str], pool: &str, image: &str, ro: bool| json!({ "rbd": { "monitors": monitors, "pool": pool, "image": image, "readOnly": ro } });
+    let iscsi = |iqn: &str, portal: &str, ro: bool| {
+        let source = json!({ "iqn": iqn, "targetPortal": portal, "lun": 0, "readOnly": ro });
+        json!({ "iscsi": source })
+    };
+    let rbd = |monitors: &[&str], pool: &str, image: &str, ro: bool| {
+        let source = json!({ "monitors": monitors, "pool": pool, "image": image, "readOnly": ro });
+        json!({ "rbd": source })
+    };
     for (wanted, used, conflict) in [
         (gce("a", false), gce("a", false), true),
         (gce("a", true), gce("a", false), true),
@@ -125,24 +131,21 @@ fn what_ifs_count_the_users_of_the_claims() {
     plugin.pre_filter.unwrap().pre_filter(&mut state, &wanting, cluster).unwrap();
     let (extensions, filter) = (plugin.pre_filter_extensions.unwrap(), plugin.filter.unwrap());
     let view = cluster.node(cluster.node_named("m").unwrap());
-    let mut fits_with = |added: &[PodBuilder], removed: &[PodBuilder]| {
-        let pods = |builders: &[PodBuilder]| -> Vec<Pod> {
-            builders.iter().map(|builder| builder.clone().build()).collect()
-        };
-        for other in pods(added) {
-            assert!(extensions.add_pod(&mut state, &wanting, &other, &view).is_success());
+    let mut fits_with = |added: &[&Pod], removed: &[&Pod]| {
+        for other in added {
+            assert!(extensions.add_pod(&mut state, &wanting, other, &view).is_success());
         }
-        for other in pods(removed) {
-            assert!(extensions.remove_pod(&mut state, &wanting, &other, &view).is_success());
+        for other in removed {
+            assert!(extensions.remove_pod(&mut state, &wanting, other, &view).is_success());
         }
         filter.filter(&state, &wanting, &view).is_success()
     };
-    let user = pod("q").claim("data").on("n");
-    let other = pod("r").claim("more").claim("unrelated").on("n");
+    let user = pod("q").claim("data").on("n").build();
+    let other = pod("r").claim("more").claim("unrelated").on("n").build();
     assert!(!fits_with(&[], &[]));
-    assert!(fits_with(&[], &[user.clone()]));
-    assert!(!fits_with(&[other.clone()], &[]));
-    assert!(fits_with(&[user.clone()], &[other, user]));
+    assert!(fits_with(&[], &[&user]));
+    assert!(!fits_with(&[&other], &[]));
+    assert!(fits_with(&[&user], &[&other, &user]));
 }
 
 #[test]

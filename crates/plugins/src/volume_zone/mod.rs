@@ -74,8 +74,8 @@ impl PreFilterState {
     }
 }
 
-/// The name of the volume that a claim of the pod is bound to; `None` for a claim that waits for the
-/// pod to have a node.
+/// The name of the volume that a claim of the pod is bound to; `None` for a claim that waits for
+/// the pod to have a node.
 fn volume_of_claim(
     pod: &Pod,
     claim: &str,

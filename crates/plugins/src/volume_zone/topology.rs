@@ -42,8 +42,8 @@ pub(super) fn of_labels<'a>(
     })
 }
 
-/// The values in a label that may hold several of them; `None` if one is empty, which makes the label
-/// void.
+/// The values in a label that may hold several of them; `None` if one is empty, which makes the
+/// label void.
 fn values_of(label: &str) -> Option<BTreeSet<Arc<str>>> {
     let values = label.split("__").map(str::trim);
     values.map(|value| (!value.is_empty()).then(|| value.into())).collect()
