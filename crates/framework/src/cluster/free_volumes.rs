@@ -14,6 +14,7 @@ pub type VolumeGroupIx = u32;
 #[derive(Debug, Clone)]
 pub struct VolumeGroup {
     selector: Option<Arc<NodeSelector>>,
+    label_decides: bool,
     by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
 }
 
@@ -21,6 +22,11 @@ impl VolumeGroup {
     /// The node affinity they share; `None` if they can be used on every node.
     pub fn selector(&self) -> Option<&NodeSelector> {
         self.selector.as_deref()
+    }
+
+    /// Whether every node with a label that the group is under can have the volumes.
+    pub const fn label_decides(&self) -> bool {
+        self.label_decides
     }
 
     /// The volumes of at least this size, the smallest first, those of one size by name.
@@ -102,8 +108,13 @@ impl FreeVolumes {
 
     fn open(&mut self, selector: Option<Arc<NodeSelector>>) -> VolumeGroupIx {
         let labels = selector.as_deref().and_then(labels_of);
-        let group = VolumeGroup { selector: selector.clone(), by_size: BTreeMap::new() };
-        let group = self.groups.insert(group);
+        let is_single = |term: &NodeSelectorTerm| term.expressions.len() == 1;
+        let mut terms = selector.iter().flat_map(|selector| selector.terms()).flatten();
+        let group = self.groups.insert(VolumeGroup {
+            selector: selector.clone(),
+            label_decides: terms.all(is_single),
+            by_size: BTreeMap::new(),
+        });
         self.by_selector.insert(selector, group);
         match labels {
             None => self.unlabelled.push(group),

@@ -1,10 +1,12 @@
 //! Where a volume can be made: the topologies its class allows, and the room CSI drivers report.
 
+use std::sync::Arc;
+
 use framework::storage::{CsiStorageCapacity, StorageClass, StorageSize};
 use framework::{Cluster, NodeBits, NodeView};
 
 use super::claims::DelayedClaim;
-use crate::node_sets::{retain_any_term, retain_labelled};
+use crate::node_sets::{retain_any_term, union_labelled};
 
 /// Whether a volume can be made for the claim on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,36 +39,52 @@ impl Provisioning {
     }
 }
 
-/// Keeps in `nodes` those on which volumes of the class are made.
-pub(super) fn retain_allowed_topologies(
-    class: &StorageClass,
-    cluster: &Cluster,
-    nodes: &mut NodeBits,
-) {
-    match class.allowed_topologies.terms() {
-        _ if !class.provisions() => nodes.clear(),
-        Some(terms) => retain_any_term(terms.iter().map(|term| &**term), cluster, nodes),
-        None => {}
-    }
+/// Where there is room for volumes; each answer is worked out once.
+pub(super) struct Room<'a> {
+    cluster: &'a Cluster,
+    /// The nodes with room for a volume of a class and size.
+    known: Vec<(Arc<str>, i64, NodeBits)>,
 }
 
-/// Keeps in `nodes` those for which there is room for a volume.
-pub(super) fn retain_with_room(delayed: &DelayedClaim, cluster: &Cluster, nodes: &mut NodeBits) {
-    let Some(size) = size_to_check(delayed, cluster) else { return };
-    let (mut left, mut served) = (nodes.clone(), NodeBits::with_len(cluster.table_len()));
-    let mut reached = NodeBits::default();
-    for capacity in sufficient(&delayed.class, size, cluster) {
-        if let Some(Ok(topology)) = &capacity.node_topology {
-            reached.copy_from(&left);
-            retain_labelled(topology, cluster, &mut reached);
-            left.subtract(&reached);
-            served.union(&reached);
-        }
-        if left.is_empty() {
-            break;
+impl<'a> Room<'a> {
+    pub(super) const fn in_cluster(cluster: &'a Cluster) -> Self {
+        Self { cluster, known: Vec::new() }
+    }
+
+    /// Keeps in `nodes` those on which volumes of the class are made.
+    pub(super) fn retain_allowed_topologies(&self, class: &StorageClass, nodes: &mut NodeBits) {
+        match class.allowed_topologies.terms() {
+            _ if !class.provisions() => nodes.clear(),
+            Some(terms) => retain_any_term(terms.iter().map(|term| &**term), self.cluster, nodes),
+            None => {}
         }
     }
-    nodes.intersect(&served);
+
+    /// Keeps in `nodes` those for which there is room for the volume of the claim.
+    pub(super) fn retain_sufficient(&mut self, delayed: &DelayedClaim, nodes: &mut NodeBits) {
+        if nodes.is_empty() {
+            return;
+        }
+        if let Some(size) = size_to_check(delayed, self.cluster) {
+            nodes.intersect(self.sufficient(&delayed.class, size));
+        }
+    }
+
+    fn sufficient(&mut self, class: &StorageClass, size: i64) -> &NodeBits {
+        let is_known =
+            |(name, known, _): &(Arc<str>, i64, NodeBits)| *name == class.name && *known == size;
+        let place = self.known.iter().position(is_known).unwrap_or_else(|| {
+            let mut nodes = NodeBits::with_len(self.cluster.table_len());
+            for capacity in sufficient(class, size, self.cluster) {
+                if let Some(Ok(topology)) = &capacity.node_topology {
+                    union_labelled(topology, self.cluster, &mut nodes);
+                }
+            }
+            self.known.push((class.name.clone(), size, nodes));
+            self.known.len() - 1
+        });
+        &self.known[place].2
+    }
 }
 
 /// The size of the volume to be made, in bytes, where the driver reports how much room there is.
@@ -83,6 +101,8 @@ fn sufficient<'a>(
     size: i64,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a CsiStorageCapacity> {
+    // A limit counts as whole bytes, rounded up.
+    let too_small = StorageSize::bytes(size.saturating_sub(1));
     let capacities = cluster.storage_capacities(&class.name);
-    capacities.filter(move |own| own.limit.is_some_and(|limit| limit.to_bytes() >= size))
+    capacities.filter(move |own| own.limit.is_some_and(|limit| limit > too_small))
 }

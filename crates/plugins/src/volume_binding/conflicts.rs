@@ -8,7 +8,7 @@ use framework::{Cluster, NodeBits, Status, Verdicts};
 
 use super::affinity::retain_allowed_translated;
 use super::assumed::AssumedObjects;
-use super::capacity::{retain_allowed_topologies, retain_with_room};
+use super::capacity::Room;
 use super::claims::{DelayedClaim, PodVolumeClaims};
 use super::find::{ConflictReason, by_class, volume_of};
 use super::matching::{Demand, Supply, demands, match_volumes};
@@ -86,13 +86,14 @@ impl Conflicts {
         }
         let demands = demands(to_match.into_iter(), supply)?;
         let unmatched = unmatched(&demands, &left, supply);
+        let mut room = Room::in_cluster(supply.cluster);
         for delayed in selected {
             let wanted = left.clone();
-            self.provision(delayed, wanted, &mut left, supply.cluster);
+            self.provision(delayed, wanted, &mut left, &mut room);
         }
         for (demand, mut wanted) in demands.iter().zip(unmatched) {
             wanted.intersect(&left);
-            self.provision(demand.delayed, wanted, &mut left, supply.cluster);
+            self.provision(demand.delayed, wanted, &mut left, &mut room);
         }
         Ok(())
     }
@@ -104,13 +105,13 @@ impl Conflicts {
         delayed: &DelayedClaim,
         wanted: NodeBits,
         left: &mut NodeBits,
-        cluster: &Cluster,
+        room: &mut Room<'_>,
     ) {
         let (mut impossible, mut possible) = (wanted.clone(), wanted);
-        retain_allowed_topologies(&delayed.class, cluster, &mut possible);
+        room.retain_allowed_topologies(&delayed.class, &mut possible);
         impossible.subtract(&possible);
         let mut full = possible.clone();
-        retain_with_room(delayed, cluster, &mut possible);
+        room.retain_sufficient(delayed, &mut possible);
         full.subtract(&possible);
         for (found, reason) in [(impossible, &mut self.bind), (full, &mut self.space)] {
             reason.union(&found);
@@ -150,15 +151,18 @@ fn unmatched(demands: &[Demand<'_>], nodes: &NodeBits, supply: Supply<'_>) -> Ve
         let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
         let partition = Partition::of(nodes, &own[0].delayed.class.name, &own, supply.cluster);
         // What is found for one node of a part is found for all of them.
-        let mut known: Vec<Option<Vec<bool>>> = vec![None; partition.len()];
+        let mut known = vec![None; partition.len()];
+        let (mut matched, mut groups) = (Vec::new(), Vec::new());
         for node in nodes.iter() {
             let part = partition.part_of(node);
-            let matched = known[part].get_or_insert_with(|| {
-                let (groups, view) = (partition.groups(part), supply.cluster.node(node));
-                let volumes = match_volumes(&own, &groups, &view, supply);
-                volumes.iter().map(Option::is_some).collect()
+            let start = *known[part].get_or_insert_with(|| {
+                groups.clear();
+                groups.extend(partition.groups(part));
+                let volumes = match_volumes(&own, &groups, &supply.cluster.node(node), supply);
+                matched.extend(volumes.iter().map(Option::is_some));
+                matched.len() - places.len()
             });
-            for (place, matched) in places.iter().zip(matched) {
+            for (place, matched) in places.iter().zip(&matched[start..]) {
                 if !*matched {
                     unmatched[*place].insert(node);
                 }

@@ -171,7 +171,7 @@ fn match_on_node(
         let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
         let matched = match_volumes(&own, &groups, node, supply);
         for (place, volume) in places.into_iter().zip(matched) {
-            volumes[place] = volume;
+            volumes[place] = volume.cloned();
         }
     }
     volumes

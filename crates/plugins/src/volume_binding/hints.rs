@@ -1,6 +1,10 @@
 //! What may help a pod whose volumes did not fit.
 
-use framework::storage::{CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, StorageClass};
+use std::sync::Arc;
+
+use framework::storage::{
+    CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, PersistentVolumeClaim, StorageClass,
+};
 use framework::{
     ActionType, Cluster, ClusterEvent, EventObjects, EventResource, PluginBuilder, Pod,
     PodVolumeSource, QueueingHint, api,
@@ -16,14 +20,16 @@ pub(super) fn register(plugin: PluginBuilder<VolumeBinding>) -> PluginBuilder<Vo
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
+    let driver_changes = ActionType::UPDATE | ActionType::DELETE;
     plugin
         .on_with_hint(ClusterEvent::new(R::StorageClass, changes), after_class_change)
         .on_with_hint(ClusterEvent::new(R::PersistentVolumeClaim, changes), after_claim_change)
         .on(ClusterEvent::new(R::PersistentVolume, changes))
         .on(ClusterEvent::new(R::Node, nodes))
         .on_with_hint(ClusterEvent::new(R::CsiNode, changes), after_csi_node_change)
-        .on_with_hint(ClusterEvent::new(R::CsiDriver, ActionType::UPDATE), after_driver_change)
+        .on_with_hint(ClusterEvent::new(R::CsiDriver, driver_changes), after_driver_change)
         .on_with_hint(ClusterEvent::new(R::CsiStorageCapacity, changes), after_capacity_change)
+        .on_with_hint(ClusterEvent::new(R::AssignedPod, ActionType::DELETE), after_pod_deletion)
 }
 
 /// A change to a class helps if volumes can be made elsewhere.
@@ -61,20 +67,55 @@ fn after_csi_node_change(
     Ok(queue_if(old.is_none_or(|old| migrated(&old) != migrated(&new))))
 }
 
-/// A driver that stops reporting room helps pods with inline volumes of it.
+/// A driver that stops reporting room helps pods with volumes of it.
 fn after_driver_change(
     _plugin: &VolumeBinding,
     pod: &Pod,
     objects: &EventObjects<'_>,
-    _cluster: &Cluster,
+    cluster: &Cluster,
 ) -> Result<QueueingHint, String> {
-    let (old, new) = decoded::<api::CsiDriver>(objects)?;
-    let uses_driver = pod.spec.volumes.iter().any(|volume| {
-        matches!(&volume.source, PodVolumeSource::Csi(driver) if **driver == *new.metadata.name)
-    });
+    let (old, new) = objects.others()?;
+    let (old, new) = (read_any(old)?, read_any(new)?);
     let reports = |driver: &api::CsiDriver| CsiDriver::from_api(driver).storage_capacity;
-    let stops = old.is_some_and(|old| reports(&old)) && !reports(&new);
-    Ok(queue_if(uses_driver && stops))
+    let Some(old) = old.filter(reports) else { return Ok(QueueingHint::Skip) };
+    let stops = !new.is_some_and(|new| reports(&new));
+    Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, cluster)))
+}
+
+/// Difference volume-binding-driver-hint: volumes that the driver is to make count, not only inline
+/// ones.
+fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
+    let inline =
+        pod.spec.volumes.iter().any(
+            |volume| matches!(&volume.source, PodVolumeSource::Csi(name) if **name == *driver),
+        );
+    let is_made = |claim: &Arc<PersistentVolumeClaim>| {
+        cluster.storage_class(&claim.class).is_some_and(|class| *class.provisioner == *driver)
+    };
+    inline || unbound_claims(pod, cluster).flatten().any(is_made)
+}
+
+/// Difference volume-binding-assumed-hint: a pod that was on its way to a node gives back what was
+/// assumed for its claims.
+fn after_pod_deletion(
+    _plugin: &VolumeBinding,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (gone, _) = objects.pods()?;
+    let has_unbound = |pod: &Pod| unbound_claims(pod, cluster).next().is_some();
+    Ok(queue_if(gone.is_some_and(has_unbound) && has_unbound(pod)))
+}
+
+/// The claims of the pod that are not bound; `None` for one that is missing.
+fn unbound_claims<'a>(
+    pod: &'a Pod,
+    cluster: &'a Cluster,
+) -> impl Iterator<Item = Option<&'a Arc<PersistentVolumeClaim>>> {
+    let names = pod.spec.volumes.iter().filter_map(|own| own.claim_name(&pod.key.name));
+    let claims = names.map(|name| cluster.claim(&pod.key.namespace, &name));
+    claims.filter(|claim| !claim.is_some_and(|claim| claim.is_fully_bound()))
 }
 
 /// More room helps.
@@ -90,10 +131,13 @@ fn after_capacity_change(
     Ok(queue_if(limit(&new) > limit(&old)))
 }
 
-/// The object of an event before and after.
+/// The object of an event before, if it was there, and after.
 fn decoded<T: DeserializeOwned>(objects: &EventObjects<'_>) -> Result<(Option<T>, T), String> {
     let (old, new) = objects.others()?;
-    let read = |object: &Value| T::deserialize(object).map_err(|error| error.to_string());
-    let new = new.ok_or("the object is gone")?;
-    Ok((old.map(read).transpose()?, read(new)?))
+    let new = read_any(new)?.ok_or("the object is gone")?;
+    Ok((read_any(old)?, new))
+}
+
+fn read_any<T: DeserializeOwned>(object: Option<&Value>) -> Result<Option<T>, String> {
+    object.map(T::deserialize).transpose().map_err(|error| error.to_string())
 }

@@ -75,16 +75,17 @@ impl<'a> Demand<'a> {
     ///
     /// A volume that is reserved for the claim is the only one it may have.
     fn choose(
-        &self,
+        &'a self,
         groups: &[VolumeGroupIx],
-        chosen: &[Arc<PersistentVolume>],
+        chosen: &[Option<&Arc<PersistentVolume>>],
         node: &NodeView<'_>,
-        supply: Supply<'_>,
-    ) -> Option<Arc<PersistentVolume>> {
-        let is_left =
-            |volume: &&Arc<PersistentVolume>| chosen.iter().all(|other| other.name != volume.name);
+        supply: Supply<'a>,
+    ) -> Option<&'a Arc<PersistentVolume>> {
+        let is_left = |volume: &&Arc<PersistentVolume>| {
+            chosen.iter().flatten().all(|other| other.name != volume.name)
+        };
         if let Some(reserved) = self.reserved.iter().find(is_left) {
-            return allows(reserved.node_selector.as_deref(), node).then(|| reserved.clone());
+            return Some(reserved).filter(|own| allows(own.node_selector.as_deref(), node));
         }
         let free = supply.cluster.free_volumes(&self.claim().class)?;
         let smallest = groups.iter().filter_map(|group| {
@@ -95,8 +96,7 @@ impl<'a> Demand<'a> {
                     && supply.assumed.volumes.get(volume).is_none()
             })
         });
-        let smallest = smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)));
-        smallest.cloned()
+        smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)))
     }
 
     /// Whether a free volume of the class and of a sufficient size is one for the claim.
@@ -116,19 +116,17 @@ fn is_alike(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 /// A volume for each of `demands`, all of one class, on `node`, which can have the volumes of `groups`.
 ///
 /// The smallest claims come first, and get the smallest volumes.
-pub(super) fn match_volumes(
-    demands: &[&Demand<'_>],
+pub(super) fn match_volumes<'a>(
+    demands: &[&'a Demand<'a>],
     groups: &[VolumeGroupIx],
     node: &NodeView<'_>,
-    supply: Supply<'_>,
-) -> Vec<Option<Arc<PersistentVolume>>> {
-    let mut chosen = Vec::new();
-    let choose = |demand: &&Demand<'_>| {
-        let volume = demand.choose(groups, &chosen, node, supply);
-        chosen.extend(volume.clone());
-        volume
-    };
-    demands.iter().map(choose).collect()
+    supply: Supply<'a>,
+) -> Vec<Option<&'a Arc<PersistentVolume>>> {
+    let mut volumes = Vec::with_capacity(demands.len());
+    for demand in demands {
+        volumes.push(demand.choose(groups, &volumes, node, supply));
+    }
+    volumes
 }
 
 /// The claims that look for a volume, the smallest first.

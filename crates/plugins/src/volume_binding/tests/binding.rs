@@ -368,7 +368,8 @@ fn waiting_ends_when_pod_or_node_is_gone() {
 fn waiting_for_a_reserved_volume_ends_when_it_will_not_be_bound() {
     let nowhere = json!({ "spec": { "nodeAffinity": zone_affinity(&["elsewhere"]) } });
     let reset = json!({ "spec": { "claimRef": { "uid": null } } });
-    let cases: [(fn(&mut World, Value), Value, &str); 5] = [
+    type Change = fn(&mut World, Value);
+    let cases: [(Change, Value, &str); 5] = [
         (
             |world, _| world.delete(VOLUMES, "pv"),
             json!(null),

@@ -1,6 +1,6 @@
 use framework::storage::MIGRATED_PLUGINS;
-use framework::testing::pod;
-use framework::{ActionType, EventObjects, QueueingHint};
+use framework::testing::{Harness, bound_claim, pod, storage_class};
+use framework::{ActionType, ClusterEvent, EventObjects, QueueingHint};
 
 use super::*;
 use crate::forms;
@@ -96,6 +96,59 @@ fn a_driver_helps_when_it_stops_telling_how_much_room_there_is() {
             (Some(driver("other", json!(true))), driver("other", json!(false)), false),
         ],
     );
+}
+
+/// The hint for pod `p` with claim `data` of class `made`, whose claim is bound or not.
+fn hint_in_cluster(
+    is_bound: bool,
+    resource: EventResource,
+    action: ActionType,
+    objects: &EventObjects<'_>,
+) -> QueueingHint {
+    let data = match is_bound {
+        true => bound_claim("data", "pv"),
+        false => sized_claim("data", "made", "1Gi"),
+    };
+    let harness = Harness::new(plugin_of(json!({})))
+        .storage(storage_class("made", DRIVER, WAIT))
+        .storage(bound_claim("bound", "pv-bound"))
+        .storage(sized_claim("unbound", "made", "1Gi"))
+        .storage(data);
+    let event = ClusterEvent::new(resource, action);
+    harness.hint(&pod("p").claim("data").build(), &event, objects).unwrap()
+}
+
+#[test]
+fn a_driver_helps_claims_whose_volumes_it_makes_also_when_it_goes() {
+    let driver = |name: &str, capacity: bool| json!({ "metadata": { "name": name }, "spec": { "storageCapacity": capacity } });
+    for (is_bound, old, new, queue) in [
+        (false, driver(DRIVER, true), Some(driver(DRIVER, false)), true),
+        (false, driver(DRIVER, true), None, true),
+        (false, driver(DRIVER, false), None, false),
+        (false, driver("other", true), None, false),
+        (true, driver(DRIVER, true), None, false),
+    ] {
+        let action = if new.is_some() { ActionType::UPDATE } else { ActionType::DELETE };
+        let objects = EventObjects::Other { old: Some(&old), new: new.as_ref() };
+        let answer = hint_in_cluster(is_bound, EventResource::CsiDriver, action, &objects);
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{old} {new:?} {is_bound}");
+    }
+}
+
+#[test]
+fn a_pod_that_was_on_its_way_gives_back_what_was_assumed_for_it() {
+    for (claim, is_bound, queue) in [
+        ("unbound", false, true),
+        ("missing", false, true),
+        ("bound", false, false),
+        ("unbound", true, false),
+    ] {
+        let gone = pod("gone").claim("bound").claim(claim).on("a").build();
+        let objects = EventObjects::Pod { old: Some(&gone), new: None };
+        let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
+        let answer = hint_in_cluster(is_bound, resource, action, &objects);
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{claim} {is_bound}");
+    }
 }
 
 #[test]
