@@ -5,7 +5,6 @@ mod hints;
 mod tests;
 mod volumes;
 
-use framework::storage::CsiNode;
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeColumn,
     NodeView, Plugin, PluginArgs, Pod, PodVolume, PodVolumeSource, PreFilter, PreFilterResult,
@@ -70,20 +69,21 @@ fn may_be_limited(pod: &Pod) -> bool {
 }
 
 /// Whether the node can attach `wanted` beside what it has.
-fn has_room<'a>(mut wanted: CsiVolumes<'a>, csi_node: &CsiNode, node: &NodeView<'a>) -> bool {
-    let limit = |driver: &str| csi_node.drivers.get(driver).copied().flatten();
+fn has_room(wanted: &CsiVolumes<'_>, node: &NodeView<'_>) -> bool {
+    let csi_node = node.cluster().csi_node(node.name());
+    let limit = |driver: &str| csi_node?.drivers.get(driver).copied().flatten();
     if wanted.drivers().all(|driver| limit(driver).is_none()) {
         return true;
     }
     let mut attached = CsiVolumes::of_pods_on(node);
-    wanted.subtract(&attached);
+    let new = wanted.without(&attached);
     // A volume that is attached to the node, but used by no pod on it, counts once more for the pod
     // that wants it, as in Kubernetes.
     attached.add_attachments_of(node);
     let fits = |driver| {
-        limit(driver).is_none_or(|limit| attached.count(driver) + wanted.count(driver) <= limit)
+        limit(driver).is_none_or(|limit| attached.count(driver) + new.count(driver) <= limit)
     };
-    wanted.drivers().all(fits)
+    new.drivers().all(fits)
 }
 
 impl PreFilter for NodeVolumeLimits {
@@ -102,14 +102,11 @@ impl PreFilter for NodeVolumeLimits {
 
 impl Filter for NodeVolumeLimits {
     fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        let csi_node = node.cluster().csi_node(node.name());
-        let wanted = match CsiVolumes::wanted_by(pod, node.cluster(), csi_node.is_some()) {
-            Ok(wanted) => wanted,
-            Err(uncountable) => return uncountable.into(),
-        };
-        match csi_node {
-            Some(csi_node) if !has_room(wanted, csi_node, node) => Status::unschedulable(REASON),
-            _ => Status::success(),
+        let has_csi_node = node.cluster().csi_node(node.name()).is_some();
+        match CsiVolumes::wanted_by(pod, node.cluster(), has_csi_node) {
+            Ok(wanted) if has_room(&wanted, node) => Status::success(),
+            Ok(_) => Status::unschedulable(REASON),
+            Err(uncountable) => uncountable.into(),
         }
     }
 
@@ -128,8 +125,7 @@ impl Filter for NodeVolumeLimits {
             for (node, limit) in limits {
                 let most = cluster.attached_at_most(node).saturating_add(wanted.count(driver));
                 let may_exceed = limit.is_some_and(|limit| most > limit);
-                let passes = || self.filter(state, pod, &cluster.node(node)).is_success();
-                if may_exceed && nodes.contains(node) && !passes() {
+                if may_exceed && nodes.contains(node) && !has_room(&wanted, &cluster.node(node)) {
                     nodes.remove(node);
                 }
             }

@@ -83,9 +83,10 @@ impl<'a> CsiVolumes<'a> {
         }
     }
 
-    /// Takes out what is among `others`.
-    pub(super) fn subtract(&mut self, others: &Self) {
-        self.0.retain(|volume| !others.0.contains(volume));
+    /// The volumes that are not among `others`.
+    pub(super) fn without(&self, others: &CsiVolumes<'_>) -> Self {
+        let is_new = |volume: &&CsiVolume<'a>| !others.0.contains::<CsiVolume<'_>>(volume);
+        Self(self.0.iter().filter(is_new).cloned().collect())
     }
 
     /// The drivers of the volumes, each of them once.
