@@ -56,7 +56,7 @@ pub use cluster::{
     AffinityTermKind, BudgetKey, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget,
     DomainIx, FreeVolumes, ImageState, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount,
     PodIx, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology, VolumeGroup,
-    VolumeGroupIx,
+    VolumeGroupIx, VolumeKind,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use dry_run::{DryRun, Trial};

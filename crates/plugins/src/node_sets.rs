@@ -19,8 +19,8 @@ pub(crate) fn retain_required(
     }
 }
 
-/// Keeps in `nodes` those whose labels meet all requirements of some term; other fields of a node are
-/// not looked at.
+/// Keeps in `nodes` those whose labels meet all requirements of some term; other fields of a node
+/// are not looked at.
 pub(crate) fn retain_any_term<'a>(
     terms: impl IntoIterator<Item = &'a [Requirement]>,
     cluster: &Cluster,

@@ -1,27 +1,57 @@
-//! The volumes of a class that no claim has, grouped by the nodes they can be used on.
+//! The volumes of a class that no claim has, grouped by what they are like and by the nodes they
+//! can be used on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::slab::Slab;
-use crate::storage::{PersistentVolume, StorageSize};
+use crate::storage::{AccessMode, PersistentVolume, StorageSize, VolumeMode};
 use crate::{NodeSelector, NodeSelectorTerm, Operator, Requirement};
 
 /// A group of free volumes, as long as it has any.
 pub type VolumeGroupIx = u32;
 
-/// Free volumes of a class that can be used on the same nodes.
+/// What a volume is like, but for its name, labels and size.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeKind {
+    /// The nodes it can be used on; `None` for all.
+    pub node_selector: Option<Arc<NodeSelector>>,
+    /// File system or block device.
+    pub volume_mode: VolumeMode,
+    /// The VolumeAttributesClass; empty where nothing is said.
+    pub attributes_class: Arc<str>,
+    /// The access modes it has.
+    pub access_modes: Box<[AccessMode]>,
+}
+
+impl VolumeKind {
+    fn of(volume: &PersistentVolume) -> Self {
+        Self {
+            node_selector: volume.node_selector.clone(),
+            volume_mode: volume.volume_mode.clone(),
+            attributes_class: volume.attributes_class.clone(),
+            access_modes: volume.access_modes.clone(),
+        }
+    }
+}
+
+/// Free volumes of a class that are alike.
 #[derive(Debug, Clone)]
 pub struct VolumeGroup {
-    selector: Option<Arc<NodeSelector>>,
+    kind: VolumeKind,
     label_decides: bool,
     by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
 }
 
 impl VolumeGroup {
-    /// The node affinity they share; `None` if they can be used on every node.
-    pub fn selector(&self) -> Option<&NodeSelector> {
-        self.selector.as_deref()
+    /// What the volumes are like.
+    pub const fn kind(&self) -> &VolumeKind {
+        &self.kind
+    }
+
+    /// The nodes they can be used on; `None` for all.
+    pub fn node_selector(&self) -> Option<&NodeSelector> {
+        self.kind.node_selector.as_deref()
     }
 
     /// Whether every node with a label that the group is under can have the volumes.
@@ -41,7 +71,7 @@ impl VolumeGroup {
 #[derive(Debug, Clone, Default)]
 pub struct FreeVolumes {
     groups: Slab<VolumeGroup>,
-    by_selector: HashMap<Option<Arc<NodeSelector>>, VolumeGroupIx>,
+    by_kind: HashMap<VolumeKind, VolumeGroupIx>,
     by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<VolumeGroupIx>>>,
     unlabelled: Vec<VolumeGroupIx>,
 }
@@ -55,16 +85,16 @@ impl FreeVolumes {
         self.groups.get(group)
     }
 
-    /// The groups that only nodes with certain labels can have, by key and value. A group may be under
-    /// more than one.
+    /// The groups that only nodes with certain labels can have, by key and value. A group may be
+    /// under more than one.
     pub fn labelled(&self) -> impl Iterator<Item = (&str, &str, &[VolumeGroupIx])> {
         self.by_label.iter().flat_map(|(key, values)| {
             values.iter().map(|(value, groups)| (&**key, &**value, &groups[..]))
         })
     }
 
-    /// The groups for which a node may qualify whose labels are looked up by `label`. A group may come
-    /// more than once.
+    /// The groups for which a node may qualify whose labels are looked up by `label`. A group may
+    /// come more than once.
     pub fn candidates<'a>(
         &'a self,
         label: impl Fn(&str) -> Option<&'a str>,
@@ -84,16 +114,17 @@ impl FreeVolumes {
     }
 
     pub(super) fn insert(&mut self, volume: &Arc<PersistentVolume>) {
-        let group = match self.by_selector.get(&volume.node_selector) {
+        let kind = VolumeKind::of(volume);
+        let group = match self.by_kind.get(&kind) {
             Some(group) => *group,
-            None => self.open(volume.node_selector.clone()),
+            None => self.open(kind),
         };
         let volumes = &mut self.groups.get_mut(group).by_size;
         volumes.entry(volume.capacity).or_default().insert(volume.name.clone(), volume.clone());
     }
 
     pub(super) fn remove(&mut self, volume: &PersistentVolume) {
-        let Some(group) = self.by_selector.get(&volume.node_selector).copied() else { return };
+        let Some(group) = self.by_kind.get(&VolumeKind::of(volume)).copied() else { return };
         let by_size = &mut self.groups.get_mut(group).by_size;
         if let Some(volumes) = by_size.get_mut(&volume.capacity) {
             volumes.remove(&volume.name);
@@ -106,16 +137,17 @@ impl FreeVolumes {
         }
     }
 
-    fn open(&mut self, selector: Option<Arc<NodeSelector>>) -> VolumeGroupIx {
-        let labels = selector.as_deref().and_then(labels_of);
+    fn open(&mut self, kind: VolumeKind) -> VolumeGroupIx {
+        let selector = kind.node_selector.as_deref();
+        let labels = selector.and_then(labels_of);
         let is_single = |term: &NodeSelectorTerm| term.expressions.len() == 1;
         let mut terms = selector.iter().flat_map(|selector| selector.terms()).flatten();
         let group = self.groups.insert(VolumeGroup {
-            selector: selector.clone(),
             label_decides: terms.all(is_single),
+            kind: kind.clone(),
             by_size: BTreeMap::new(),
         });
-        self.by_selector.insert(selector, group);
+        self.by_kind.insert(kind, group);
         match labels {
             None => self.unlabelled.push(group),
             Some(labels) => {
@@ -128,8 +160,9 @@ impl FreeVolumes {
     }
 
     fn close(&mut self, group: VolumeGroupIx) {
-        let VolumeGroup { selector, .. } = self.groups.remove(group);
-        for (key, value) in selector.as_deref().and_then(labels_of).into_iter().flatten() {
+        let VolumeGroup { kind, .. } = self.groups.remove(group);
+        let selector = kind.node_selector.as_deref();
+        for (key, value) in selector.and_then(labels_of).into_iter().flatten() {
             let Some(values) = self.by_label.get_mut(&key) else { continue };
             if let Some(groups) = values.get_mut(&value) {
                 groups.retain(|other| *other != group);
@@ -142,7 +175,7 @@ impl FreeVolumes {
             }
         }
         self.unlabelled.retain(|other| *other != group);
-        self.by_selector.remove(&selector);
+        self.by_kind.remove(&kind);
     }
 }
 

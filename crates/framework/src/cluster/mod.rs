@@ -33,7 +33,7 @@ pub use self::budgets::{BudgetKey, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
-pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx};
+pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, Topology};
 pub use self::pods::{PlacedPod, PodIx};

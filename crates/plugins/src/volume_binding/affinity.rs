@@ -54,8 +54,8 @@ pub(super) fn allows_translated(
     }
 }
 
-/// Keeps in `nodes` those on which the volume can be used, as the CSI driver has it on the nodes where
-/// that has replaced the in-tree plugin of the volume.
+/// Keeps in `nodes` those on which the volume can be used, as the CSI driver has it on the nodes
+/// where that has replaced the in-tree plugin of the volume.
 ///
 /// # Errors
 /// The volume does not make sense to the driver of one of the nodes.

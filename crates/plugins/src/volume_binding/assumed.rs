@@ -1,7 +1,7 @@
 //! The assume caches: volumes and claims as they will be once what a pod needs is written.
 //!
-//! They lie above the objects of the cluster. An assumed version counts as long as the cluster has the
-//! very version it was made from, so whatever the API server says of an object takes its place.
+//! They lie above the objects of the cluster. An assumed version counts as long as the cluster has
+//! the very version it was made from, so whatever the API server says of an object takes its place.
 
 use std::collections::HashMap;
 use std::hash::Hash;

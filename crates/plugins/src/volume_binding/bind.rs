@@ -1,7 +1,7 @@
 //! From a chosen node to bound volumes (`AssumePodVolumes` and `BindPodVolumes` of Kubernetes).
 //!
-//! What is to be written is assumed first, so that the pods which are tried meanwhile see it; then it
-//! is written, one object after the other; then the volume controller has its turn.
+//! What is to be written is assumed first, so that the pods which are tried meanwhile see it; then
+//! it is written, one object after the other; then the volume controller has its turn.
 
 mod change;
 
@@ -31,8 +31,8 @@ enum Stage {
         /// The answer to an earlier request to write it was lost.
         again: bool,
     },
-    /// The change at this place was refused, maybe because an earlier request to write it was carried
-    /// out. The watch will tell.
+    /// The change at this place was refused, maybe because an earlier request to write it was
+    /// carried out. The watch will tell.
     Disputed { place: usize, refusal: String },
     /// Everything is written.
     Waiting,
@@ -112,8 +112,8 @@ impl VolumeBinder {
         }
     }
 
-    /// What the API server says about a write fails the pod as it is; only a lost answer says nothing,
-    /// and the preconditions make it safe to write once more.
+    /// What the API server says about a write fails the pod as it is; only a lost answer says
+    /// nothing, and the preconditions make it safe to write once more.
     fn answered(
         &mut self,
         answer: &Answer,

@@ -1,4 +1,4 @@
-//! The nodes that cannot have the volumes of a pod: the set form of [`find`](super::find), answered
+//! The nodes that cannot have the volumes of a pod: the set form of `find`, answered
 //! from indexes of nodes and volumes.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::matching::{Demand, Supply, demands, match_volumes};
 use super::partition::Partition;
 use crate::node_sets::retain_only;
 
-/// The nodes of a set by what keeps the volumes of a pod from them. A node may be in one of the first
-/// two sets and in one of the others.
+/// The nodes of a set by what keeps the volumes of a pod from them. A node may be in one of the
+/// first two sets and in one of the others.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     node: NodeBits,
@@ -98,8 +98,8 @@ impl Conflicts {
         Ok(())
     }
 
-    /// The volume of a claim is to be made on `wanted`; where it cannot be, the nodes are not `left`
-    /// any more.
+    /// The volume of a claim is to be made on `wanted`; where it cannot be, the nodes are not
+    /// `left` any more.
     fn provision(
         &mut self,
         delayed: &DelayedClaim,

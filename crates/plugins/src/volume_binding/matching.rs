@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
-use framework::{Cluster, FreeVolumes, LabelSelector, NodeView, Status, VolumeGroupIx};
+use framework::{Cluster, FreeVolumes, LabelSelector, NodeView, Status, VolumeGroupIx, VolumeKind};
 
 use super::affinity::allows;
 use super::assumed::AssumedObjects;
@@ -61,7 +61,8 @@ impl<'a> Demand<'a> {
             volume.is_for(claim)
                 && volume.class == claim.class
                 && volume.capacity >= self.size
-                && is_alike(volume, claim)
+                && volume.volume_mode == claim.volume_mode
+                && volume.attributes_class == claim.attributes_class
                 && !volume.terminating
         };
         let mut reserved: Vec<_> = volumes.filter(fits).cloned().collect();
@@ -70,8 +71,8 @@ impl<'a> Demand<'a> {
         reserved
     }
 
-    /// The volume for the claim on `node`, which can have those of `groups`; none that is `chosen` for
-    /// another claim of the pod.
+    /// The volume for the claim on `node`, which can have those of `groups`; none that is `chosen`
+    /// for another claim of the pod.
     ///
     /// A volume that is reserved for the claim is the only one it may have.
     fn choose(
@@ -82,38 +83,36 @@ impl<'a> Demand<'a> {
         supply: Supply<'a>,
     ) -> Option<&'a Arc<PersistentVolume>> {
         let is_left = |volume: &&Arc<PersistentVolume>| {
-            chosen.iter().flatten().all(|other| other.name != volume.name)
+            chosen.iter().flatten().all(|other| !Arc::ptr_eq(other, volume))
         };
         if let Some(reserved) = self.reserved.iter().find(is_left) {
             return Some(reserved).filter(|own| allows(own.node_selector.as_deref(), node));
         }
         let free = supply.cluster.free_volumes(&self.claim().class)?;
-        let smallest = groups.iter().filter_map(|group| {
-            let mut volumes = free.group(*group).at_least(self.size);
-            volumes.find(|volume| {
-                self.suits(volume)
-                    && is_left(volume)
+        let groups = groups.iter().map(|group| free.group(*group));
+        let suitable = groups.filter(|group| self.suits(group.kind()));
+        let smallest = suitable.filter_map(|group| {
+            group.at_least(self.size).find(|volume| {
+                is_left(volume)
+                    && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
                     && supply.assumed.volumes.get(volume).is_none()
             })
         });
         smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)))
     }
 
-    /// Whether a free volume of the class and of a sufficient size is one for the claim.
-    fn suits(&self, volume: &PersistentVolume) -> bool {
+    /// Whether a free volume that is like this is one for the claim, by all but its labels and
+    /// size.
+    fn suits(&self, kind: &VolumeKind) -> bool {
         let claim = self.claim();
-        is_alike(volume, claim)
-            && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
-            && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+        kind.volume_mode == claim.volume_mode
+            && kind.attributes_class == claim.attributes_class
+            && claim.access_modes.iter().all(|mode| kind.access_modes.contains(mode))
     }
 }
 
-/// Whether mode and attributes of the volume are those the claim asks for.
-fn is_alike(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    volume.volume_mode == claim.volume_mode && volume.attributes_class == claim.attributes_class
-}
-
-/// A volume for each of `demands`, all of one class, on `node`, which can have the volumes of `groups`.
+/// A volume for each of `demands`, all of one class, on `node`, which can have the volumes of
+/// `groups`.
 ///
 /// The smallest claims come first, and get the smallest volumes.
 pub(super) fn match_volumes<'a>(
@@ -146,5 +145,5 @@ pub(super) fn demands<'a>(
 /// The groups of free volumes that the node can have. A group may come more than once.
 pub(super) fn groups_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeGroupIx> {
     let candidates = free.candidates(|key| node.label(key));
-    candidates.filter(|group| allows(free.group(*group).selector(), node)).collect()
+    candidates.filter(|group| allows(free.group(*group).node_selector(), node)).collect()
 }

@@ -1,10 +1,11 @@
-//! VolumeBinding: finds nodes that can have the volumes of a pod, and has the volumes bound once a node
-//! is chosen.
+//! VolumeBinding: finds nodes that can have the volumes of a pod, and has the volumes bound once a
+//! node is chosen.
 //!
-//! The claims of a pod are sorted ([`claims`]) into those that have their volumes and those that get
-//! them once the pod has a node. For the latter a node must offer volumes that exist ([`matching`]), or
-//! a place where they can be made ([`capacity`]). [`find`] answers that for one node and [`conflicts`]
-//! for sets of nodes. What a chosen node is to give is assumed ([`assumed`]) and then written ([`bind`]).
+//! The claims of a pod are sorted (`claims`) into those that have their volumes and those that get
+//! them once the pod has a node. For the latter a node must offer volumes that exist (`matching`),
+//! or a place where they can be made (`capacity`). `find` answers that for one node and `conflicts`
+//! for sets of nodes. What a chosen node is to give is assumed (`assumed`) and then written
+//! (`bind`).
 
 mod affinity;
 mod args;
@@ -25,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    Cluster, CycleState, EventResource, Filter, Handle, NodeBits, NodeIx, NodeView, Plugin,
-    PluginArgs, Pod, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter,
-    PreFilterResult, PreScore, Reserve, Score, Status, Verdicts,
+    Cluster, CycleState, Filter, Handle, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
+    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, PreScore,
+    Reserve, Score, Status, Verdicts,
 };
 
 use self::args::Args;
@@ -75,8 +76,7 @@ pub(crate) fn plugin_with(args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Resu
         .score()
         .reserve()
         .pre_bind()
-        .args(&args)
-        .read(EventResource::CsiDriver);
+        .args(&args);
     Ok(hints::register(plugin).build())
 }
 

@@ -34,7 +34,8 @@ impl Part {
 const ROOT: u32 = 0;
 
 impl Partition {
-    /// Divides `nodes` by the free volumes of a class and by what is reserved for claims of the class.
+    /// Divides `nodes` by the free volumes of a class and by what is reserved for claims of the
+    /// class.
     pub(super) fn of(
         nodes: &NodeBits,
         class: &str,
@@ -56,7 +57,7 @@ impl Partition {
             partition.split_by_labels(nodes, free, cluster);
             for group in free.unlabelled() {
                 let mut allowed = nodes.clone();
-                retain_allowed(free.group(*group).selector(), cluster, &mut allowed);
+                retain_allowed(free.group(*group).node_selector(), cluster, &mut allowed);
                 partition.split(Some(*group), allowed.iter());
             }
         }
@@ -70,7 +71,8 @@ impl Partition {
                 let group = free.group(*ix);
                 let is_allowed = |node: &NodeIx| {
                     nodes.contains(*node)
-                        && (group.label_decides() || allows(group.selector(), &cluster.node(*node)))
+                        && (group.label_decides()
+                            || allows(group.node_selector(), &cluster.node(*node)))
                 };
                 self.split(Some(*ix), labelled.iter().filter(is_allowed));
             }

@@ -14,8 +14,8 @@ struct StorageResource {
 
 /// The score of a node on which the pod gets these volumes: the mean over their classes.
 ///
-/// Volumes to be made count only where there are no others, and where it is known how much room there
-/// is. That room is the same for all volumes of a class.
+/// Volumes to be made count only where there are no others, and where it is known how much room
+/// there is. That room is the same for all volumes of a class.
 pub(super) fn score(volumes: &PodVolumes, ratings: &Ratings) -> i64 {
     let mut classes: BTreeMap<&str, StorageResource> = BTreeMap::new();
     for binding in &volumes.static_bindings {

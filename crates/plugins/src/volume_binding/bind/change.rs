@@ -51,7 +51,8 @@ impl Change {
             name: claim.name.clone(),
             uid: Some(claim.uid.clone()),
         });
-        // Another pod with the claim may have assumed all of this, and may fail before it is written.
+        // Another pod with the claim may have assumed all of this, and may fail before it is
+        // written.
         let stored = volume.stored(cluster).unwrap_or(&volume);
         let mut patch = preconditions(&volume.uid.to_string(), &volume.resource_version);
         if bound.bound_by_controller && !stored.bound_by_controller {

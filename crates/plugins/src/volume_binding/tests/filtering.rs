@@ -271,7 +271,8 @@ fn an_invalid_selector_fails_the_attempt() {
 #[test]
 fn volumes_are_made_where_the_class_allows_it() {
     let terms = |terms: &[&[&str]]| {
-        let term = |zones: &&[&str]| json!({ "matchLabelExpressions": [{ "key": "zone", "values": zones }] });
+        let label = |zones: &[&str]| json!({ "key": "zone", "values": zones });
+        let term = |zones: &&[&str]| json!({ "matchLabelExpressions": [label(zones)] });
         json!(terms.iter().map(term).collect::<Vec<_>>())
     };
     for (allowed, expected) in [

@@ -45,7 +45,10 @@ fn other_topologies_of_a_class_may_help() {
 
 #[test]
 fn claims_of_the_pod_may_help() {
-    let claim = |namespace: &str, name: &str| json!({ "metadata": { "namespace": namespace, "name": name } });
+    let claim = |namespace: &str, name: &str| {
+        let metadata = json!({ "namespace": namespace, "name": name });
+        json!({ "metadata": metadata })
+    };
     let rows = [
         (claim("default", "data"), true),
         (claim("default", "p-v1"), true),
@@ -84,7 +87,10 @@ fn a_csi_node_helps_when_it_replaces_other_plugins() {
 
 #[test]
 fn a_driver_helps_when_it_stops_telling_how_much_room_there_is() {
-    let driver = |name: &str, capacity: Value| json!({ "metadata": { "name": name }, "spec": { "storageCapacity": capacity } });
+    let driver = |name: &str, capacity: Value| {
+        let spec = json!({ "storageCapacity": capacity });
+        json!({ "metadata": { "name": name }, "spec": spec })
+    };
     let own = |capacity: Value| driver(DRIVER, capacity);
     check(
         &EventResource::CsiDriver,
@@ -120,7 +126,10 @@ fn hint_in_cluster(
 
 #[test]
 fn a_driver_helps_claims_whose_volumes_it_makes_also_when_it_goes() {
-    let driver = |name: &str, capacity: bool| json!({ "metadata": { "name": name }, "spec": { "storageCapacity": capacity } });
+    let driver = |name: &str, capacity: bool| {
+        let spec = json!({ "storageCapacity": capacity });
+        json!({ "metadata": { "name": name }, "spec": spec })
+    };
     for (is_bound, old, new, queue) in [
         (false, driver(DRIVER, true), Some(driver(DRIVER, false)), true),
         (false, driver(DRIVER, true), None, true),
@@ -153,7 +162,11 @@ fn a_pod_that_was_on_its_way_gives_back_what_was_assumed_for_it() {
 
 #[test]
 fn more_room_helps() {
-    let capacity = |capacity: Value, maximum: Value| json!({ "capacity": capacity, "maximumVolumeSize": maximum });
+    let capacity = |capacity: Value, largest: Value| {
+        let mut said = json!({ "capacity": capacity });
+        said["maximumVolumeSize"] = largest;
+        said
+    };
     let room = |size: &str| capacity(json!(size), json!(null));
     check(
         &EventResource::CsiStorageCapacity,

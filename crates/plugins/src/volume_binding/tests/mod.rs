@@ -9,7 +9,7 @@ mod world;
 
 use std::sync::Arc;
 
-use framework::PluginArgs;
+use framework::EventResource;
 use framework::testing::{StorageObject, claim, volume};
 use serde_json::{Value, json};
 
