@@ -17,13 +17,20 @@ pub(crate) const FORMS: [(Form, &str); 2] =
     [(Form::Set, "set form"), (Form::OneNode, "one-node form")];
 
 /// The kinds beside nodes and pods that built plugins read.
-const OTHERS: [EventResource; 6] = [
+const OTHERS: [EventResource; 13] = [
     EventResource::Namespace,
     EventResource::Service,
     EventResource::ReplicationController,
     EventResource::ReplicaSet,
     EventResource::StatefulSet,
     EventResource::PodDisruptionBudget,
+    EventResource::PersistentVolumeClaim,
+    EventResource::PersistentVolume,
+    EventResource::StorageClass,
+    EventResource::CsiNode,
+    EventResource::CsiDriver,
+    EventResource::CsiStorageCapacity,
+    EventResource::VolumeAttachment,
 ];
 
 /// The name of a kind without its group.

@@ -80,6 +80,8 @@ api! {
         kind: String,
         /// Name of the owner.
         name: String,
+        /// UID of the owner.
+        uid: String,
         /// Whether the owner is the controller.
         controller: bool,
     }
@@ -374,14 +376,26 @@ api! {
         ephemeral: Option<serde_json::Value>,
         /// An image mounted as a volume.
         image: Option<ImageVolumeSource>,
-        /// In-tree disk, exclusive by rule.
-        gce_persistent_disk: Option<serde_json::Value>,
-        /// In-tree disk, exclusive by rule.
+        /// A volume of a CSI driver, described inline.
+        csi: Option<CsiVolumeSource>,
+        /// In-tree disk.
         aws_elastic_block_store: Option<serde_json::Value>,
-        /// In-tree disk, exclusive by rule.
+        /// In-tree disk.
+        azure_disk: Option<serde_json::Value>,
+        /// In-tree file share.
+        azure_file: Option<serde_json::Value>,
+        /// In-tree disk.
+        cinder: Option<serde_json::Value>,
+        /// In-tree disk.
+        gce_persistent_disk: Option<serde_json::Value>,
+        /// In-tree disk.
         iscsi: Option<serde_json::Value>,
-        /// In-tree disk, exclusive by rule.
+        /// In-tree volume.
+        portworx_volume: Option<serde_json::Value>,
+        /// In-tree disk.
         rbd: Option<serde_json::Value>,
+        /// In-tree disk.
+        vsphere_volume: Option<serde_json::Value>,
     }
 
     /// Reference to a claim in the namespace of the pod.
@@ -447,5 +461,197 @@ api! {
         names: Vec<String>,
         /// Size in bytes.
         size_bytes: i64,
+    }
+
+    /// A `v1` PersistentVolumeClaim.
+    struct PersistentVolumeClaim {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: PersistentVolumeClaimSpec,
+        /// Observed state.
+        status: PhaseStatus,
+    }
+
+    /// `spec` of a PersistentVolumeClaim.
+    struct PersistentVolumeClaimSpec {
+        /// Access modes the volume must have.
+        access_modes: Vec<String>,
+        /// Labels the volume must have.
+        selector: Option<LabelSelector>,
+        /// How much storage is asked for.
+        resources: ResourceRequirements,
+        /// The volume it is, or is to be, bound to.
+        volume_name: String,
+        /// Class.
+        storage_class_name: Option<String>,
+        /// `Filesystem` (default) or `Block`.
+        volume_mode: Option<String>,
+        /// VolumeAttributesClass.
+        volume_attributes_class_name: Option<String>,
+    }
+
+    /// `status` of an object of which only the phase is read.
+    struct PhaseStatus {
+        /// Phase.
+        phase: String,
+    }
+
+    /// A `v1` PersistentVolume.
+    struct PersistentVolume {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: PersistentVolumeSpec,
+        /// Observed state.
+        status: PhaseStatus,
+    }
+
+    /// `spec` of a PersistentVolume.
+    struct PersistentVolumeSpec {
+        /// How much it holds.
+        capacity: ResourceList,
+        /// Access modes it has.
+        access_modes: Vec<String>,
+        /// The claim it is, or is to be, bound to.
+        claim_ref: Option<ClaimReference>,
+        /// Class.
+        storage_class_name: String,
+        /// `Filesystem` (default) or `Block`.
+        volume_mode: Option<String>,
+        /// VolumeAttributesClass.
+        volume_attributes_class_name: Option<String>,
+        /// Nodes it can be used on.
+        node_affinity: Option<VolumeNodeAffinity>,
+        /// Volume of a CSI driver.
+        csi: Option<CsiVolumeSource>,
+        /// Volume of a plugin that has been replaced by a CSI driver.
+        aws_elastic_block_store: Option<serde_json::Value>,
+        /// Volume of a plugin that has been replaced by a CSI driver.
+        azure_disk: Option<serde_json::Value>,
+        /// Volume of a plugin that has been replaced by a CSI driver.
+        cinder: Option<serde_json::Value>,
+        /// Volume of a plugin that has been replaced by a CSI driver.
+        gce_persistent_disk: Option<serde_json::Value>,
+        /// Volume of a plugin that has been replaced by a CSI driver.
+        portworx_volume: Option<serde_json::Value>,
+    }
+
+    /// Reference to the claim of a volume.
+    struct ClaimReference {
+        /// Namespace of the claim.
+        namespace: String,
+        /// Name of the claim.
+        name: String,
+        /// UID of the claim; empty as long as it is only meant by name.
+        uid: String,
+    }
+
+    /// Nodes a volume can be used on.
+    struct VolumeNodeAffinity {
+        /// What they must be like.
+        required: Option<NodeSelector>,
+    }
+
+    /// Volume of a CSI driver.
+    struct CsiVolumeSource {
+        /// Name of the driver.
+        driver: String,
+        /// Name of the volume to the driver.
+        volume_handle: String,
+    }
+
+    /// A `storage.k8s.io/v1` StorageClass.
+    struct StorageClass {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Who makes volumes.
+        provisioner: String,
+        /// `Immediate` or `WaitForFirstConsumer`.
+        volume_binding_mode: Option<String>,
+        /// Where volumes may be made.
+        allowed_topologies: Vec<crate::TopologySelectorTerm>,
+    }
+
+    /// A `storage.k8s.io/v1` CSINode.
+    struct CsiNode {
+        /// Standard metadata; the name is that of the node.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: CsiNodeSpec,
+    }
+
+    /// `spec` of a CSINode.
+    struct CsiNodeSpec {
+        /// Drivers on the node.
+        drivers: Vec<CsiNodeDriver>,
+    }
+
+    /// A driver on a node.
+    struct CsiNodeDriver {
+        /// Name of the driver.
+        name: String,
+        /// How much of it is left for pods.
+        allocatable: Option<VolumeNodeResources>,
+    }
+
+    /// What a driver can do on a node.
+    struct VolumeNodeResources {
+        /// Number of volumes it can attach.
+        count: Option<i32>,
+    }
+
+    /// A `storage.k8s.io/v1` CSIDriver.
+    struct CsiDriver {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: CsiDriverSpec,
+    }
+
+    /// `spec` of a CSIDriver.
+    struct CsiDriverSpec {
+        /// Whether it says by CSIStorageCapacity where there is room.
+        storage_capacity: Option<bool>,
+        /// Whether pods are kept off nodes that do not have it.
+        prevent_pod_scheduling_if_missing: Option<bool>,
+    }
+
+    /// A `storage.k8s.io/v1` CSIStorageCapacity.
+    struct CsiStorageCapacity {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Where it speaks of.
+        node_topology: Option<LabelSelector>,
+        /// The class it speaks of.
+        storage_class_name: String,
+        /// Room that is left.
+        capacity: Option<QuantityText>,
+        /// Size of the largest volume.
+        maximum_volume_size: Option<QuantityText>,
+    }
+
+    /// A `storage.k8s.io/v1` VolumeAttachment.
+    struct VolumeAttachment {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: VolumeAttachmentSpec,
+    }
+
+    /// `spec` of a VolumeAttachment.
+    struct VolumeAttachmentSpec {
+        /// The CSI driver.
+        attacher: String,
+        /// The node.
+        node_name: String,
+        /// The volume.
+        source: VolumeAttachmentSource,
+    }
+
+    /// The volume that is attached.
+    struct VolumeAttachmentSource {
+        /// Name of the PersistentVolume, unless it is described inline.
+        persistent_volume_name: Option<String>,
     }
 }

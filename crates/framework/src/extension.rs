@@ -73,11 +73,27 @@ pub trait Filter: Send + Sync {
     /// One-node form: the verdict on `node`.
     fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status;
 
-    /// Set form: keeps in `nodes` those that pass. By default loops over the one-node form.
+    /// Set form: keeps in `nodes` those that pass. By default [loops](Self::filter_each) over the
+    /// one-node form.
     ///
     /// # Errors
     /// A status that is no rejection ends the attempt.
     fn filter_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        self.filter_each(state, pod, cluster, nodes)
+    }
+
+    /// Keeps in `nodes` those that pass the one-node form, for set forms that have no better way;
+    /// not to be replaced.
+    ///
+    /// # Errors
+    /// The one-node form gave a status that is no rejection.
+    fn filter_each(
         &self,
         state: &CycleState,
         pod: &Pod,

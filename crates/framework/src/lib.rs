@@ -32,6 +32,7 @@ mod node_selector;
 mod plugin;
 mod pod;
 mod pod_query;
+mod pod_volume;
 mod pool;
 pub mod preemption;
 mod problem;
@@ -42,6 +43,7 @@ mod resources;
 mod score;
 mod selector;
 mod status;
+pub mod storage;
 mod taint;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -52,8 +54,9 @@ mod verdicts;
 pub use bits::NodeBits;
 pub use cluster::{
     AffinityTermKind, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget, DomainIx,
-    ImageState, LabelKeyIx, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx,
-    Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
+    FreeVolumes, ImageState, LabelKeyIx, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod,
+    PodCount, PodIx, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology, VolumeGroup,
+    VolumeGroupIx, VolumeKind,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use dry_run::{DryRun, Trial};
@@ -78,6 +81,7 @@ pub use pod::{
     TopologySpreadConstraint, Uid, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
 pub use pod_query::{Namespaces, PodQuery};
+pub use pod_volume::{PodVolume, PodVolumeSource};
 pub use pool::PodPool;
 pub use problem::Problem;
 pub use quantity::*;

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::node::digest;
 use crate::{
-    Extra, ExtraFields, LabelSelector, Labels, PodRequests, PreferredSchedulingTerms, Problem,
-    RequiredNodeAffinity, SelectorError, Time, Toleration, api,
+    Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume, PreferredSchedulingTerms,
+    Problem, RequiredNodeAffinity, SelectorError, Time, Toleration, api,
 };
 
 /// The UID of an object: 16 bytes where it is a UUID, text otherwise.
@@ -180,8 +180,8 @@ pub struct PodSpec {
     pub pod_anti_affinity: Option<PodAffinity>,
     /// Topology spread constraints.
     pub topology_spread_constraints: Box<[TopologySpreadConstraint]>,
-    /// Volumes.
-    pub volumes: Box<[api::Volume]>,
+    /// The volumes that placement depends on, in their order.
+    pub volumes: Box<[PodVolume]>,
     /// Names of the claims for dynamic resources.
     pub resource_claims: Box<[Arc<str>]>,
     /// Some container exit restarts all containers.
@@ -512,7 +512,7 @@ impl PodSpec {
                 .iter()
                 .map(TopologySpreadConstraint::compile)
                 .collect(),
-            volumes: spec.volumes.clone().into(),
+            volumes: spec.volumes.iter().filter_map(PodVolume::of).collect(),
             resource_claims: spec.resource_claims.iter().map(|c| c.name.as_str().into()).collect(),
             restarts_all_containers: containers()
                 .flat_map(|container| &container.restart_policy_rules)

@@ -40,9 +40,19 @@ impl TopologySelector {
         Self { unrestricted: terms.is_empty(), terms: compiled.collect() }
     }
 
+    /// The terms that may match; `None` if every node is allowed.
+    pub fn terms(&self) -> Option<&[Box<[Requirement]>]> {
+        (!self.unrestricted).then_some(&self.terms)
+    }
+
     /// Whether a node with these labels lies in an allowed topology.
     pub fn matches(&self, labels: &Labels) -> bool {
-        let holds = |own: &Requirement| own.matches(labels.get(own.key()));
+        self.matches_by(|key| labels.get(key))
+    }
+
+    /// Whether a node lies in an allowed topology whose labels `value_of` looks up.
+    pub fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let holds = |own: &Requirement| own.matches(value_of(own.key()));
         self.unrestricted || self.terms.iter().any(|term| term.iter().all(holds))
     }
 }

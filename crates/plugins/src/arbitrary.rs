@@ -3,12 +3,16 @@
 //! Everything is generated as API objects, so that an oracle can be written on them without any of
 //! the compact forms. [`history`] tells how a cluster came about; [`History::replay`] builds it.
 
+pub(crate) mod storage;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{Cluster, Node, NodeBits, NodeIx, Pod, PodIx, api};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+
+use self::storage::StorageObjects;
 
 /// A change to a cluster; nodes and pods are named by number.
 #[derive(Debug, Clone)]
@@ -42,7 +46,13 @@ pub(crate) struct World {
 impl History {
     /// The cluster at the end.
     pub(crate) fn replay(&self) -> World {
+        self.replay_after(&StorageObjects::default())
+    }
+
+    /// The cluster at the end, if it began with these objects.
+    pub(crate) fn replay_after(&self, objects: &StorageObjects) -> World {
         let mut world = World::default();
+        objects.put_into(&mut world.cluster);
         self.0.iter().for_each(|change| world.apply(change));
         world
     }
@@ -185,9 +195,11 @@ fn node_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
     let zone = prop::option::weighted(0.8, select(vec!["a", "b", "c"]));
     let generation = prop::option::weighted(0.6, select(vec!["1", "5", "07", "-3", "x", ""]));
     let disk = prop::option::weighted(0.5, select(vec!["ssd", "hdd"]));
-    (zone, generation, disk).prop_map(|(zone, generation, disk)| {
+    let places = prop::collection::vec(prop::option::weighted(0.4, select(vec!["a", "b"])), 4);
+    (zone, generation, disk, places).prop_map(|(zone, generation, disk, places)| {
         [("zone", zone), ("generation", generation), ("disk", disk)]
             .into_iter()
+            .chain(storage::ZONE_LABELS.into_iter().zip(places))
             .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())))
             .collect()
     })
@@ -269,9 +281,11 @@ fn pod_spec() -> impl Strategy<Value = api::PodSpec> {
         prop::option::weighted(0.5, node_affinity()),
     );
     let flags = (prop::bool::weighted(0.3), prop::option::of(any::<bool>()));
-    let volumes = prop::collection::vec(select(IMAGES.to_vec()), 0..2);
+    let images = prop::collection::vec(select(IMAGES.to_vec()), 0..2);
+    let volumes = (images, storage::pod_volumes());
     (containers, placement, flags, overhead(), volumes).prop_map(
-        |((containers, init), (tolerations, node_selector, affinity), flags, overhead, images)| {
+        |((containers, init), (tolerations, node_selector, affinity), flags, overhead, volumes)| {
+            let (images, volumes) = volumes;
             api::PodSpec {
                 containers,
                 init_containers: init.into_iter().map(sidecar_if).collect(),
@@ -284,7 +298,7 @@ fn pod_spec() -> impl Strategy<Value = api::PodSpec> {
                 host_network: flags.0,
                 host_users: flags.1,
                 overhead,
-                volumes: images.into_iter().map(image_volume).collect(),
+                volumes: images.into_iter().map(image_volume).chain(volumes).collect(),
                 ..api::PodSpec::default()
             }
         },

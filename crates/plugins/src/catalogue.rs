@@ -5,7 +5,8 @@ use framework::{ExtensionPoint, Plugin, PluginArgs};
 use crate::{
     default_binder, default_preemption, image_locality, inter_pod_affinity, node_affinity,
     node_declared_features, node_name, node_ports, node_resources, node_unschedulable,
-    pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
+    node_volume_limits, pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
+    volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Makes a plugin from its arguments.
@@ -112,13 +113,23 @@ pub static ALL: [Entry; 23] = [
         factory: Some(node_resources::fit::plugin),
         ..Entry::new(node_resources::fit::NAME, &[PreFilter, Filter, PreScore, Score])
     },
-    Entry::new("VolumeRestrictions", &[PreFilter, Filter]),
-    Entry::new("NodeVolumeLimits", &[PreFilter, Filter]),
+    Entry {
+        factory: Some(volume_restrictions::plugin),
+        ..Entry::new(volume_restrictions::NAME, &[PreFilter, Filter])
+    },
+    Entry {
+        factory: Some(node_volume_limits::plugin),
+        ..Entry::new(node_volume_limits::NAME, &[PreFilter, Filter])
+    },
     Entry {
         args_kind: Some("VolumeBindingArgs"),
-        ..Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
+        factory: Some(volume_binding::plugin),
+        ..Entry::new(volume_binding::NAME, &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
     },
-    Entry::new("VolumeZone", &[PreFilter, Filter]),
+    Entry {
+        factory: Some(volume_zone::plugin),
+        ..Entry::new(volume_zone::NAME, &[PreFilter, Filter])
+    },
     Entry {
         default_weight: 2,
         args_kind: Some("PodTopologySpreadArgs"),

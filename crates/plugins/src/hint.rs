@@ -1,6 +1,6 @@
 //! What queueing hints have in common.
 
-use framework::{EventObjects, Node, Pod, QueueingHint};
+use framework::{EventObjects, Node, Pod, PodVolume, QueueingHint};
 
 /// Queue if `helps`, else Skip.
 pub(crate) const fn queue_if(helps: bool) -> QueueingHint {
@@ -34,4 +34,22 @@ pub(crate) fn update_of<'a>(
 ) -> Result<Option<&'a Pod>, String> {
     let (_, new) = pods(objects)?;
     Ok(new.filter(|new| new.uid == pod.uid))
+}
+
+/// Queue if the event is about one of the pod's own claims, which is there afterwards. `name` tells
+/// the name of the claim behind a volume.
+///
+/// # Errors
+/// The event is about a pod or a node.
+pub(crate) fn queue_on_claim<'a, N: AsRef<str>>(
+    pod: &'a Pod,
+    objects: &EventObjects<'_>,
+    name: impl Fn(&'a PodVolume) -> Option<N>,
+) -> Result<QueueingHint, String> {
+    let (_, claim) = objects.others()?;
+    let text = |field: &str| claim.and_then(|claim| claim["metadata"][field].as_str());
+    let mut names = pod.spec.volumes.iter().filter_map(name);
+    let own = text("namespace") == Some(&pod.key.namespace)
+        && names.any(|name| text("name") == Some(name.as_ref()));
+    Ok(queue_if(own))
 }

@@ -15,6 +15,10 @@
 //! | NodeResourcesBalancedAllocation | [`node_resources::balanced_allocation`] | PreScore, Score |
 //! | PodTopologySpread | [`pod_topology_spread`] | PreFilter, Filter, PreScore, Score |
 //! | InterPodAffinity | [`inter_pod_affinity`] | PreFilter, Filter, PreScore, Score |
+//! | VolumeRestrictions | [`volume_restrictions`] | PreFilter, Filter |
+//! | NodeVolumeLimits | [`node_volume_limits`] | PreFilter, Filter |
+//! | VolumeBinding | [`volume_binding`] | PreFilter, Filter, PreScore, Score, Reserve, PreBind |
+//! | VolumeZone | [`volume_zone`] | PreFilter, Filter |
 //! | ImageLocality | [`image_locality`] | Score |
 //! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
 //! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter |
@@ -33,6 +37,7 @@
 mod arbitrary;
 mod args;
 pub mod catalogue;
+mod csi_translation;
 pub mod default_binder;
 pub mod default_preemption;
 #[cfg(test)]
@@ -40,6 +45,7 @@ mod forms;
 mod hint;
 pub mod image_locality;
 pub mod inter_pod_affinity;
+mod lookup;
 pub mod node_affinity;
 pub mod node_declared_features;
 pub mod node_name;
@@ -47,30 +53,42 @@ pub mod node_ports;
 pub mod node_resources;
 mod node_sets;
 pub mod node_unschedulable;
+pub mod node_volume_limits;
 mod normalize;
 pub mod not_built;
 pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod scheduling_gates;
+mod shape;
 pub mod taint_toleration;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
+
+use std::sync::Arc;
 
 use framework::{Plugin, PluginArgs, Registry};
 
 use catalogue::Entry;
+use volume_binding::AssumeCaches;
 
 /// A registry of every plugin in the [`catalogue`].
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
+    // What one profile assumes of a volume counts for all.
+    let caches = Arc::<AssumeCaches>::default();
     for entry in &catalogue::ALL {
-        let added = registry.register(entry.name, |args| make(entry, args));
+        let caches = caches.clone();
+        let added = registry.register(entry.name, move |args| make(entry, args, &caches));
         added.expect("the catalogue has every name once");
     }
     registry
 }
 
 /// Makes the plugin of a catalogue entry, or its stand-in.
-fn make(entry: &Entry, args: &PluginArgs) -> Result<Plugin, String> {
+fn make(entry: &Entry, args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Result<Plugin, String> {
     let mut plugin = match entry.factory {
+        Some(_) if entry.name == volume_binding::NAME => volume_binding::plugin_with(args, caches)?,
         Some(factory) => factory(args)?,
         None => not_built::plugin(entry),
     };
@@ -86,7 +104,9 @@ mod tests {
 
     #[test]
     fn filters_that_read_the_node_alone_say_so() {
-        let make = |entry: &Entry| make(entry, &PluginArgs::default()).unwrap();
+        let registry = registry();
+        let make =
+            |entry: &Entry| registry.get(entry.name).unwrap()(&PluginArgs::default()).unwrap();
         let filters = catalogue::ALL.iter().filter_map(|entry| Some((entry, make(entry).filter?)));
         let indifferent = filters.filter(|(_, filter)| !filter.depends_on_pods());
         let names: Vec<_> = indifferent.map(|(entry, _)| entry.name).collect();
@@ -95,6 +115,8 @@ mod tests {
             "NodeName",
             "TaintToleration",
             "NodeAffinity",
+            "VolumeBinding",
+            "VolumeZone",
             "NodeDeclaredFeatures",
         ];
         assert_eq!(names, expected);

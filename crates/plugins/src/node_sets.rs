@@ -19,6 +19,40 @@ pub(crate) fn retain_required(
     }
 }
 
+/// Keeps in `nodes` those whose labels meet all requirements of some term; other fields of a node
+/// are not looked at.
+pub(crate) fn retain_any_term<'a>(
+    terms: impl IntoIterator<Item = &'a [Requirement]>,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    let mut met = NodeBits::with_len(cluster.table_len());
+    let mut matched = NodeBits::default();
+    for term in terms {
+        matched.copy_from(nodes);
+        term.iter().for_each(|own| retain_meeting(own, cluster, &mut matched));
+        met.union(&matched);
+    }
+    nodes.intersect(&met);
+}
+
+/// Adds to `nodes` those whose labels `selector` matches.
+pub(crate) fn union_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
+    match selector.requirements() {
+        // By far the most frequent selector of nodes, and the smaller the set the cheaper.
+        Some([own]) if matches!(own.operator(), Operator::Equals | Operator::In) => {
+            let values = own.values().iter();
+            let labelled = values.filter_map(|value| cluster.with_label(own.key(), value));
+            labelled.for_each(|labelled| labelled.union_into(nodes));
+        }
+        _ => {
+            let mut matched = cluster.nodes().clone();
+            retain_labelled(selector, cluster, &mut matched);
+            nodes.union(&matched);
+        }
+    }
+}
+
 /// Keeps in `nodes` those whose labels `selector` matches.
 fn retain_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
     match selector.requirements() {

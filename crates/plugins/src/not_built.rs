@@ -8,7 +8,7 @@ use framework::{
     Cluster, Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView,
     Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter, PostFilterResult, PreBind,
     PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, PreScore,
-    Reserve, Score, Status, Verdicts, api,
+    Reserve, Score, Status, Verdicts,
 };
 
 use crate::catalogue::Entry;
@@ -26,8 +26,6 @@ type Need = fn(&Pod) -> Option<&'static str>;
 /// The stand-in for the plugin of a catalogue entry.
 pub fn plugin(entry: &Entry) -> Plugin {
     let need: Need = match entry.name {
-        "VolumeBinding" => claims,
-        "VolumeRestrictions" => exclusive_disks,
         "DynamicResources" => resource_claims,
         _ => |_| None,
     };
@@ -53,25 +51,6 @@ fn extend(builder: PluginBuilder<NotBuilt>, point: ExtensionPoint) -> PluginBuil
         | ExtensionPoint::PlacementGenerate
         | ExtensionPoint::PlacementScore => builder,
     }
-}
-
-fn claims(pod: &Pod) -> Option<&'static str> {
-    let claimed = |volume: &api::Volume| {
-        volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
-    };
-    let claims = pod.spec.volumes.iter().any(claimed);
-    claims.then_some("the pod has persistent volume claims")
-}
-
-fn exclusive_disks(pod: &Pod) -> Option<&'static str> {
-    let exclusive = |volume: &api::Volume| {
-        volume.gce_persistent_disk.is_some()
-            || volume.aws_elastic_block_store.is_some()
-            || volume.iscsi.is_some()
-            || volume.rbd.is_some()
-    };
-    let disks = pod.spec.volumes.iter().any(exclusive);
-    disks.then_some("the pod has volumes that may be in use elsewhere")
 }
 
 fn resource_claims(pod: &Pod) -> Option<&'static str> {

@@ -7,9 +7,11 @@
 //! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
 //! pods but is in no set and no list of nodes, until the node appears.
 
+mod attach_limits;
 mod budgets;
 mod classes;
 mod columns;
+mod free_volumes;
 mod images;
 mod labels;
 mod pods;
@@ -18,6 +20,7 @@ mod queries;
 mod related;
 mod selector_index;
 mod slab;
+mod storage;
 mod terms;
 mod view;
 
@@ -30,6 +33,7 @@ pub use self::budgets::{BudgetIx, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
+pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::pods::{PlacedPod, PodIx};
@@ -38,6 +42,7 @@ pub use self::queries::PodCount;
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
+use self::attach_limits::AttachLimits;
 use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
@@ -46,9 +51,14 @@ use self::labels::{LabelIndex, RowLabels};
 use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
+use self::storage::Storage;
 use self::terms::Terms;
 use crate::preemption::FruitlessPreemptions;
-use crate::{EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, Protocol, Taint, Uid};
+use crate::storage::InTreePlugin;
+use crate::{
+    EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, PodSpec, PodVolume, Protocol,
+    Taint, Uid,
+};
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,12 +116,15 @@ pub struct Cluster {
     taints: BTreeMap<Taint, Posting>,
     features: BTreeMap<Arc<str>, Posting>,
     ports: BTreeMap<(Protocol, i32), Posting>,
+    disks: BTreeMap<(InTreePlugin, Arc<str>), Posting>,
     images: ImageIndex,
     pods: Pods,
     classes: Classes,
     queries: Queries,
     terms: Terms,
     related: Related,
+    storage: Storage,
+    attach_limits: AttachLimits,
     disruption_budgets: DisruptionBudgets,
     preempting: BTreeSet<Uid>,
     fruitless_preemptions: FruitlessPreemptions,
@@ -208,6 +221,12 @@ impl Cluster {
     /// Nodes on which some pod uses this host port, under whatever address.
     pub fn using_port(&self, port: &HostPort) -> Option<&Posting> {
         self.ports.get(&(port.protocol.clone(), port.port))
+    }
+
+    /// Nodes on which some pod has an inline volume of the same disk, if others may conflict with it.
+    pub fn using_disk(&self, volume: &PodVolume) -> Option<&Posting> {
+        let (plugin, name) = volume.disk()?;
+        self.disks.get(&(plugin, name.into()))
     }
 
     /// The image called `name`, if any node has it.
@@ -396,7 +415,12 @@ impl Cluster {
         for port in &pod.spec.host_ports {
             self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
         }
+        for (plugin, name) in pod.spec.volumes.iter().filter_map(PodVolume::disk) {
+            self.disks.entry((plugin, name.into())).or_default().insert(ix);
+        }
         self.terms.add(&pod, ix);
+        self.storage.use_claims(&pod);
+        self.attach_limits.count(ix, &pod, 1);
         let pods = &mut self.rows[ix.index()].pods;
         let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
         let membership = Membership::default();
@@ -444,9 +468,14 @@ impl Cluster {
         }
         self.dismiss(&placed);
         self.terms.remove(&placed.pod, placed.node);
+        self.storage.release_claims(&placed.pod);
+        self.attach_limits.count(placed.node, &placed.pod, -1);
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
+        }
+        for disk in placed.pod.spec.volumes.iter().filter_map(PodVolume::disk) {
+            self.forget_disk(placed.node, disk);
         }
         self.drop_if_empty_ghost(placed.node);
         placed
@@ -480,7 +509,16 @@ impl Cluster {
                 let (budgets, classes) = (&mut self.disruption_budgets, &mut self.classes);
                 budgets.set(namespace, name, object.as_deref(), classes);
             }
-            _ => self.related.set(kind, namespace, name, object.as_deref()),
+            _ => {
+                self.related.set(kind, namespace, name, object.as_deref());
+                let before = self.storage.node_of(kind, name);
+                self.storage.set(kind, namespace, name, object.as_deref());
+                let after = self.storage.node_of(kind, name);
+                let rows = before.iter().chain(&after).filter_map(|node| self.by_name.get(node));
+                for row in rows.copied().collect::<Vec<_>>() {
+                    self.read_attach_limits(row);
+                }
+            }
         }
         let key = (namespace.into(), name.into());
         let objects = self.objects.entry(kind.clone()).or_default();
@@ -513,6 +551,7 @@ impl Cluster {
         let name: Arc<str> = name.into();
         self.rows[ix.index()].name = name.clone();
         self.by_name.insert(name, ix);
+        self.read_attach_limits(ix);
         ix
     }
 
@@ -546,6 +585,7 @@ impl Cluster {
         if row.pods.is_empty() && !self.nodes.contains(ix) {
             let row = std::mem::take(row);
             self.by_name.remove(&row.name);
+            self.attach_limits.set(ix, None, 0);
             self.free.push(ix);
         }
     }
@@ -606,6 +646,15 @@ impl Cluster {
         let mut others = self.rows[ix.index()].pods.iter();
         if !others.any(|pod| self.pods.get(*pod).pod.spec.host_ports.iter().any(same)) {
             remove_from(&mut self.ports, &(port.protocol.clone(), port.port), ix);
+        }
+    }
+
+    /// A disk stays on record while any other pod of the node uses it.
+    fn forget_disk(&mut self, ix: NodeIx, disk: (InTreePlugin, &str)) {
+        let mut others = self.rows[ix.index()].pods.iter().map(|pod| &self.pods.get(*pod).pod.spec);
+        let used = |spec: &PodSpec| spec.volumes.iter().any(|volume| volume.disk() == Some(disk));
+        if !others.any(|spec| used(spec)) {
+            remove_from(&mut self.disks, &(disk.0, disk.1.into()), ix);
         }
     }
 }

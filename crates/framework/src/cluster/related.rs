@@ -138,6 +138,7 @@ mod tests {
                 api_version: api_version.to_owned(),
                 kind: kind.to_owned(),
                 name: name.to_owned(),
+                uid: String::new(),
                 controller: true,
             }];
         })

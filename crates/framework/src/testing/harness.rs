@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::StorageObject;
 use crate::{
     Cluster, ClusterEvent, CycleState, EventObjects, EventResource, MAX_NODE_SCORE, MIN_NODE_SCORE,
     Node, NodeBits, NodeIx, PendingPods, Plugin, Pod, QueueingHint, Status, Time, Verdicts,
@@ -155,6 +156,13 @@ impl Harness {
         let (namespace, name) = (text("namespace"), text("name"));
         let kind = EventResource::Custom(kind.into());
         self.cluster.set_object(&kind, &namespace, &name, Some(Arc::new(object)));
+        self
+    }
+
+    /// Adds or replaces a storage object.
+    #[must_use]
+    pub fn storage(mut self, object: StorageObject) -> Self {
+        object.put(&mut self.cluster);
         self
     }
 

@@ -1,16 +1,20 @@
-//! Builders for tests: pods and nodes in one line each, clusters from them.
+//! Builders for tests: pods, nodes and storage in one line each, clusters from them.
 
 mod commit;
 mod dry_run;
 mod harness;
 mod node;
 mod pod;
+mod storage;
 
 pub use commit::Commit;
 pub use dry_run::FakeDryRun;
 pub use harness::{Harness, Run};
 pub use node::{NodeBuilder, node};
 pub use pod::{PodBuilder, pod};
+pub use storage::{
+    StorageObject, bound_claim, claim, csi_node, storage_class, volume, volume_attachment,
+};
 
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+use serde_json::{Value, json};
+
 use crate::{Pod, Time, api};
 
 /// A pod called `name` in namespace `default` with one container that asks for nothing.
@@ -146,6 +148,25 @@ impl PodBuilder {
     pub fn gate(mut self, name: &str) -> Self {
         self.0.spec.scheduling_gates.push(api::SchedulingGate { name: name.to_owned() });
         self
+    }
+
+    /// Adds a volume with this source; its name is `v` and its number.
+    ///
+    /// # Panics
+    /// The source is none of a volume.
+    #[must_use]
+    pub fn volume(mut self, source: Value) -> Self {
+        let mut volume: api::Volume =
+            serde_json::from_value(source).expect("the source of a volume");
+        volume.name = format!("v{}", self.0.spec.volumes.len());
+        self.0.spec.volumes.push(volume);
+        self
+    }
+
+    /// Adds a volume that is this claim.
+    #[must_use]
+    pub fn claim(self, name: &str) -> Self {
+        self.volume(json!({ "persistentVolumeClaim": { "claimName": name } }))
     }
 
     /// Changes the API object directly.

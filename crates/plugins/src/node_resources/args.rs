@@ -6,6 +6,7 @@ use framework::PluginArgs;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Faults, decode_strictly, null_as_default, quoted};
+use crate::shape::{ShapePoint, check_shape};
 
 /// `NodeResourcesFitArgs`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -42,16 +43,6 @@ pub(super) struct ScoringStrategy {
 pub(super) struct RequestedToCapacityRatio {
     #[serde(deserialize_with = "null_as_default")]
     pub(super) shape: Vec<ShapePoint>,
-}
-
-/// A point of a broken line from utilization to score.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct ShapePoint {
-    /// In percent.
-    pub(super) utilization: i32,
-    /// 0 to 10.
-    pub(super) score: i32,
 }
 
 /// A resource and its weight.
@@ -129,7 +120,9 @@ impl ScoringStrategy {
         }
         let path = "scoringStrategy.requestedToCapacityRatio";
         match (&self.requested_to_capacity_ratio, self.kind == REQUESTED_TO_CAPACITY_RATIO) {
-            (Some(parameter), true) => check_shape(&parameter.shape, faults),
+            (Some(parameter), true) => {
+                check_shape(&format!("{path}.shape"), &parameter.shape, faults);
+            }
             (None, true) => faults.add(format!(
                 "{path}: Required value: must be specified when type is RequestedToCapacityRatio"
             )),
@@ -137,32 +130,6 @@ impl ScoringStrategy {
                 "{path}: Forbidden: must be nil when type is not RequestedToCapacityRatio"
             )),
             (None, false) => {}
-        }
-    }
-}
-
-fn check_shape(shape: &[ShapePoint], faults: &mut Faults) {
-    let path = "scoringStrategy.requestedToCapacityRatio.shape";
-    if shape.is_empty() {
-        return faults.add(format!("{path}: Required value: at least one point must be specified"));
-    }
-    let unsorted = shape.windows(2).position(|pair| pair[0].utilization >= pair[1].utilization);
-    if let Some(index) = unsorted.map(|before| before + 1) {
-        let path = format!("{path}[{index}].utilization");
-        faults.invalid(
-            &path,
-            shape[index].utilization,
-            "values must be sorted in increasing order",
-        );
-    }
-    for (index, point) in shape.iter().enumerate() {
-        if !(0..=100).contains(&point.utilization) {
-            let path = format!("{path}[{index}].utilization");
-            faults.invalid(&path, point.utilization, "not in valid range [0, 100]");
-        }
-        if !(0..=10).contains(&point.score) {
-            let path = format!("{path}[{index}].score");
-            faults.invalid(&path, point.score, "not in valid range [0, 10]");
         }
     }
 }

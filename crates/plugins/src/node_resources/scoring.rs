@@ -2,9 +2,10 @@
 
 use framework::NodeIx;
 
-use super::args::{self, ScoringStrategy, ShapePoint};
+use super::args::{self, ScoringStrategy};
 use super::kernels::{Block, WIDTH, floor, integer};
 use super::{Lane, Share};
+use crate::shape::{Ratings, rounded};
 
 /// How the resources of a node make a score from 0 to 100.
 #[derive(Debug)]
@@ -15,37 +16,6 @@ pub(super) enum Strategy {
     MostAllocated,
     /// What is requested, in percent, rated by a broken line; resources rated 0 do not count.
     RequestedToCapacityRatio(Ratings),
-}
-
-/// Ratings from 0 to 100 by utilization in percent.
-#[derive(Debug)]
-pub(super) struct Ratings(Box<[i64; 101]>);
-
-impl Ratings {
-    fn of(shape: &[ShapePoint]) -> Self {
-        let point =
-            |point: &ShapePoint| (i64::from(point.utilization), 10 * i64::from(point.score));
-        let line: Vec<_> = shape.iter().map(point).collect();
-        let mut utilization = 0..;
-        Self(Box::new([(); 101].map(|()| broken_line(&line, utilization.next().unwrap_or(100)))))
-    }
-
-    /// The rating of a utilization from 0 to 100.
-    fn get(&self, utilization: i64) -> i64 {
-        usize::try_from(utilization).ok().and_then(|place| self.0.get(place)).copied().unwrap_or(0)
-    }
-}
-
-/// The value at `x` of the line through `points`, level before the first and behind the last.
-fn broken_line(points: &[(i64, i64)], x: i64) -> i64 {
-    match points.iter().position(|(end, _)| x <= *end) {
-        Some(0) => points[0].1,
-        Some(next) => {
-            let ((x0, y0), (x1, y1)) = (points[next - 1], points[next]);
-            y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-        }
-        None => points.last().map_or(0, |(_, y)| *y),
-    }
 }
 
 impl Strategy {
@@ -177,24 +147,9 @@ fn percent(part: i64, whole: i64) -> i64 {
     }
 }
 
-/// The quotient, halves rounded away from zero.
-fn rounded(sum: i64, weights: i64) -> i64 {
-    (sum as f64 / weights as f64).round() as i64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_broken_line_is_cut_off_between_points_and_level_outside() {
-        let line = [(10, 1), (90, 9)];
-        for (x, y) in [(-5, 1), (0, 1), (10, 1), (15, 1), (20, 2), (89, 8), (90, 9), (99, 9)] {
-            assert_eq!(broken_line(&line, x), y, "{x}");
-        }
-        let falling = [(0, 100), (100, 0)];
-        assert_eq!([0, 1, 50, 100].map(|x| broken_line(&falling, x)), [100, 99, 50, 0]);
-    }
 
     #[test]
     fn percentages_of_absurd_amounts_are_right() {

@@ -25,20 +25,10 @@ fn pre_filter(plugin: &Plugin, pod: &Pod, cluster: &Cluster) -> Status {
 
 #[test]
 fn pods_that_need_the_plugin_are_rejected_by_name() {
-    let claim = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
-    let ephemeral = json!({"volumes": [{"name": "v", "ephemeral": {}}]});
-    let disk = json!({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]});
     let devices = json!({"resourceClaims": [{"name": "r"}]});
-    for (name, fields, needed) in [
-        ("VolumeBinding", &claim, true),
-        ("VolumeBinding", &ephemeral, true),
-        ("VolumeBinding", &disk, false),
-        ("VolumeRestrictions", &disk, true),
-        ("VolumeZone", &claim, false),
-        ("NodeVolumeLimits", &claim, false),
-        ("DynamicResources", &devices, true),
-        ("DynamicResources", &json!({}), false),
-    ] {
+    for (name, fields, needed) in
+        [("DynamicResources", &devices, true), ("DynamicResources", &json!({}), false)]
+    {
         let pod = with_spec("p", fields).build();
         let status = pre_filter(&stand_in(name), &pod, &Cluster::default());
         let code = if needed { Code::UnschedulableAndUnresolvable } else { Code::Skip };

@@ -1,17 +1,22 @@
 //! Small controllers, as far as scheduling needs them.
 //!
-//! ReplicaSets and Deployments make their pods, Jobs run theirs, PodDisruptionBudgets get their
-//! status, dependents of deleted objects and pods of deleted nodes are removed. Their work is
-//! proportional to what changes. Left out on purpose: StatefulSets, DaemonSets and CronJobs,
-//! eviction by taints, and rolling updates.
+//! ReplicaSets, Deployments and StatefulSets make their pods, Jobs run theirs, PodDisruptionBudgets
+//! get their status, claims their volumes, dependents of deleted objects and pods of deleted nodes
+//! are removed. Their work is proportional to what changes. Left out on purpose: DaemonSets and
+//! CronJobs, eviction by taints, and rolling updates.
 
 mod deployment;
 mod disruption;
+mod ephemeral_volume;
 mod garbage_collector;
 mod job;
 mod owned_pods;
+mod persistent_volume;
 mod pod_gc;
 mod replica_set;
+mod stateful_set;
+#[cfg(test)]
+mod storage_tests;
 #[cfg(test)]
 mod tests;
 mod work_queue;
@@ -34,7 +39,10 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct Controllers {
     deployments: deployment::DeploymentController,
     replica_sets: replica_set::ReplicaSetController,
+    stateful_sets: stateful_set::StatefulSetController,
     jobs: job::JobController,
+    ephemeral_volumes: ephemeral_volume::EphemeralVolumeController,
+    persistent_volumes: persistent_volume::PersistentVolumeController,
     disruption: disruption::DisruptionController,
     garbage_collector: garbage_collector::GarbageCollector,
     pod_gc: pod_gc::PodGarbageCollector,
@@ -52,7 +60,10 @@ impl Controllers {
         Self {
             deployments: deployment::DeploymentController::new(),
             replica_sets: replica_set::ReplicaSetController::new(),
+            stateful_sets: stateful_set::StatefulSetController::new(),
             jobs: job::JobController::new(),
+            ephemeral_volumes: ephemeral_volume::EphemeralVolumeController::new(),
+            persistent_volumes: persistent_volume::PersistentVolumeController::new(),
             disruption: disruption::DisruptionController::new(),
             garbage_collector: garbage_collector::GarbageCollector::new(),
             pod_gc: pod_gc::PodGarbageCollector::new(),
@@ -65,7 +76,10 @@ impl Controllers {
     pub fn step(&mut self, store: &mut Store, now: Time) {
         self.deployments.step(store, now);
         self.replica_sets.step(store, now);
+        self.stateful_sets.step(store, now);
         self.jobs.step(store, now);
+        self.ephemeral_volumes.step(store, now);
+        self.persistent_volumes.step(store, now);
         self.disruption.step(store, now);
         self.garbage_collector.step(store, now);
         self.pod_gc.step(store, now);
@@ -76,7 +90,9 @@ impl Controllers {
         let deadlines = [
             self.deployments.next_deadline(),
             self.replica_sets.next_deadline(),
+            self.stateful_sets.next_deadline(),
             self.jobs.next_deadline(),
+            self.persistent_volumes.next_deadline(),
             self.disruption.next_deadline(),
             self.pod_gc.next_deadline(),
         ];

@@ -123,6 +123,11 @@ impl PodSet {
         }
     }
 
+    /// The names of the pods, also of those that are being deleted.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pods.keys().map(String::as_str)
+    }
+
     /// Names and uids of the active pods that are best deleted, best first.
     pub(super) fn victims(&self, count: usize) -> Vec<(String, String)> {
         let mut active: Vec<_> =
@@ -205,18 +210,26 @@ pub(super) fn create_pods(
 
 /// A pod as the template of its controller wants it, with a generated name.
 fn pod_from_template(owner: &Value) -> Value {
+    let mut pod = controlled_by(owner);
+    pod["metadata"]["generateName"] = format!("{}-", name(owner)).into();
+    pod
+}
+
+/// A pod as the template of its controller wants it, still without a name.
+pub(super) fn controlled_by(owner: &Value) -> Value {
     let template = &owner["spec"]["template"];
-    let mut metadata = json!({
-        "generateName": format!("{}-", name(owner)),
-        "namespace": namespace(owner),
-        "ownerReferences": [controller_reference(owner)],
-    });
-    for field in ["annotations", "finalizers", "labels"] {
-        if let Some(value) = template["metadata"].get(field) {
-            metadata[field] = value.clone();
-        }
-    }
+    let mut metadata = metadata_of_template(template);
+    metadata["namespace"] = namespace(owner).into();
+    metadata["ownerReferences"] = json!([controller_reference(owner)]);
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+/// The metadata that a template gives to the objects made from it.
+pub(super) fn metadata_of_template(template: &Value) -> Value {
+    let fields = ["annotations", "finalizers", "labels"].into_iter();
+    let given = fields
+        .filter_map(|field| Some((field.to_owned(), template["metadata"].get(field)?.clone())));
+    Value::Object(given.collect())
 }
 
 #[cfg(test)]

@@ -12,15 +12,15 @@ use crate::resources::{
 };
 use crate::store::{DeleteOptions, Store};
 
-struct Cluster {
-    store: Store,
+pub(super) struct Cluster {
+    pub(super) store: Store,
     controllers: Controllers,
     kubelets: Kubelets,
     now: Time,
 }
 
 impl Cluster {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let now = Time::from_secs(1_000_000);
         Self {
             store: Store::new(1, now),
@@ -30,12 +30,18 @@ impl Cluster {
         }
     }
 
-    fn create(&mut self, resource: &'static Resource, object: Value) {
+    pub(super) fn create(&mut self, resource: &'static Resource, object: Value) {
         self.store.create(resource, object, self.now).unwrap();
         self.settle();
     }
 
-    fn change(&mut self, resource: &'static Resource, name: &str, path: &[&str], value: Value) {
+    pub(super) fn change(
+        &mut self,
+        resource: &'static Resource,
+        name: &str,
+        path: &[&str],
+        value: Value,
+    ) {
         let change = |object: &mut Value| {
             put(object, path, value);
             Ok(())
@@ -44,14 +50,14 @@ impl Cluster {
         self.settle();
     }
 
-    fn delete(&mut self, resource: &'static Resource, name: &str) {
+    pub(super) fn delete(&mut self, resource: &'static Resource, name: &str) {
         let options = DeleteOptions::default();
         self.store.delete(resource, namespace_of(resource), name, &options, self.now).unwrap();
         self.settle();
     }
 
     /// Lets controllers and kubelets act until nothing changes any more.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..100 {
             let before = self.store.resource_version();
             self.controllers.step(&mut self.store, self.now);
@@ -63,21 +69,21 @@ impl Cluster {
         panic!("the controllers do not come to rest");
     }
 
-    fn wait(&mut self, seconds: u64) {
+    pub(super) fn wait(&mut self, seconds: u64) {
         self.now = self.now + std::time::Duration::from_secs(seconds);
         self.settle();
     }
 
-    fn get(&self, resource: &'static Resource, name: &str) -> &Value {
+    pub(super) fn get(&self, resource: &'static Resource, name: &str) -> &Value {
         self.store.get(resource, namespace_of(resource), name).unwrap()
     }
 
-    fn pods(&self) -> Vec<String> {
+    pub(super) fn pods(&self) -> Vec<String> {
         self.store.objects(PODS).map(|pod| name(pod).to_owned()).collect()
     }
 
     /// What a scheduler would do.
-    fn bind_all_to(&mut self, node: &str) {
+    pub(super) fn bind_all_to(&mut self, node: &str) {
         for pod in self.pods() {
             if text(self.get(PODS, &pod), "/spec/nodeName").is_empty() {
                 self.change(PODS, &pod, &["spec", "nodeName"], json!(node));
@@ -99,12 +105,12 @@ fn replica_set(name: &str, replicas: i64) -> Value {
         "selector": {"matchLabels": {"app": name}}, "template": template(name)}})
 }
 
-fn template(app: &str) -> Value {
+pub(super) fn template(app: &str) -> Value {
     json!({"metadata": {"labels": {"app": app}},
         "spec": {"containers": [{"name": "c", "image": "pause"}]}})
 }
 
-fn node(name: &str) -> Value {
+pub(super) fn node(name: &str) -> Value {
     json!({"metadata": {"name": name},
         "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}})
 }

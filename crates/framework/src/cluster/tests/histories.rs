@@ -246,6 +246,7 @@ fn owner((kind, number): (ControllerKind, usize)) -> api::OwnerReference {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         name: format!("c{number}"),
+        uid: String::new(),
         controller: true,
     }
 }

@@ -143,6 +143,7 @@ fn the_selector_of_hard_default_constraints_wakes() {
             api_version: "apps/v1".to_owned(),
             kind: "ReplicaSet".to_owned(),
             name: "web".to_owned(),
+            uid: String::new(),
             controller: true,
         });
     });

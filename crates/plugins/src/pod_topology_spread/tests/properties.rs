@@ -172,6 +172,7 @@ proptest! {
             api_version: if kind == OWNERS[0] { "v1" } else { "apps/v1" }.to_owned(),
             kind: kind.to_owned(),
             name: "own".to_owned(),
+            uid: String::new(),
             controller: true,
         }));
         let list = list.map(|action| {

@@ -1,0 +1,197 @@
+//! The volumes of a class that no claim has, grouped by what they are like and by the nodes they
+//! can be used on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::slab::Slab;
+use crate::storage::{AccessMode, PersistentVolume, StorageSize, VolumeMode};
+use crate::{NodeSelector, NodeSelectorTerm, Operator, Requirement};
+
+/// A group of free volumes, as long as it has any.
+pub type VolumeGroupIx = u32;
+
+/// What a volume is like, but for its name, labels and size.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeKind {
+    /// The nodes it can be used on; `None` for all.
+    pub node_selector: Option<Arc<NodeSelector>>,
+    /// File system or block device.
+    pub volume_mode: VolumeMode,
+    /// The VolumeAttributesClass; empty where nothing is said.
+    pub attributes_class: Arc<str>,
+    /// The access modes it has.
+    pub access_modes: Box<[AccessMode]>,
+}
+
+impl VolumeKind {
+    fn of(volume: &PersistentVolume) -> Self {
+        Self {
+            node_selector: volume.node_selector.clone(),
+            volume_mode: volume.volume_mode.clone(),
+            attributes_class: volume.attributes_class.clone(),
+            access_modes: volume.access_modes.clone(),
+        }
+    }
+}
+
+/// Free volumes of a class that are alike.
+#[derive(Debug, Clone)]
+pub struct VolumeGroup {
+    kind: VolumeKind,
+    label_decides: bool,
+    by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
+}
+
+impl VolumeGroup {
+    /// What the volumes are like.
+    pub const fn kind(&self) -> &VolumeKind {
+        &self.kind
+    }
+
+    /// The nodes they can be used on; `None` for all.
+    pub fn node_selector(&self) -> Option<&NodeSelector> {
+        self.kind.node_selector.as_deref()
+    }
+
+    /// Whether every node with a label that the group is under can have the volumes.
+    pub const fn label_decides(&self) -> bool {
+        self.label_decides
+    }
+
+    /// The volumes of at least this size, the smallest first, those of one size by name.
+    pub fn at_least(&self, size: StorageSize) -> impl Iterator<Item = &Arc<PersistentVolume>> {
+        self.by_size.range(size..).flat_map(|(_, volumes)| volumes.values())
+    }
+}
+
+/// The free volumes of a class: those that are `Available` and that no claim has.
+///
+/// A group is filed under every label value that a node can have it by, or else under none.
+#[derive(Debug, Clone, Default)]
+pub struct FreeVolumes {
+    groups: Slab<VolumeGroup>,
+    by_kind: HashMap<VolumeKind, VolumeGroupIx>,
+    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<VolumeGroupIx>>>,
+    unlabelled: Vec<VolumeGroupIx>,
+}
+
+impl FreeVolumes {
+    /// A group.
+    ///
+    /// # Panics
+    /// There is no such group.
+    pub fn group(&self, group: VolumeGroupIx) -> &VolumeGroup {
+        self.groups.get(group)
+    }
+
+    /// The groups that only nodes with certain labels can have, by key and value. A group may be
+    /// under more than one.
+    pub fn labelled(&self) -> impl Iterator<Item = (&str, &str, &[VolumeGroupIx])> {
+        self.by_label.iter().flat_map(|(key, values)| {
+            values.iter().map(|(value, groups)| (&**key, &**value, &groups[..]))
+        })
+    }
+
+    /// The groups for which a node may qualify whose labels are looked up by `label`. A group may
+    /// come more than once.
+    pub fn candidates<'a>(
+        &'a self,
+        label: impl Fn(&str) -> Option<&'a str>,
+    ) -> impl Iterator<Item = VolumeGroupIx> {
+        let by_label = self.by_label.iter();
+        let labelled = by_label.filter_map(move |(key, values)| values.get(label(key)?));
+        labelled.flatten().chain(&self.unlabelled).copied()
+    }
+
+    /// The groups that are under no label.
+    pub fn unlabelled(&self) -> &[VolumeGroupIx] {
+        &self.unlabelled
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.len() == 0
+    }
+
+    pub(super) fn insert(&mut self, volume: &Arc<PersistentVolume>) {
+        let kind = VolumeKind::of(volume);
+        let group = match self.by_kind.get(&kind) {
+            Some(group) => *group,
+            None => self.open(kind),
+        };
+        let volumes = &mut self.groups.get_mut(group).by_size;
+        volumes.entry(volume.capacity).or_default().insert(volume.name.clone(), volume.clone());
+    }
+
+    pub(super) fn remove(&mut self, volume: &PersistentVolume) {
+        let Some(group) = self.by_kind.get(&VolumeKind::of(volume)).copied() else { return };
+        let by_size = &mut self.groups.get_mut(group).by_size;
+        if let Some(volumes) = by_size.get_mut(&volume.capacity) {
+            volumes.remove(&volume.name);
+            if volumes.is_empty() {
+                by_size.remove(&volume.capacity);
+            }
+        }
+        if by_size.is_empty() {
+            self.close(group);
+        }
+    }
+
+    fn open(&mut self, kind: VolumeKind) -> VolumeGroupIx {
+        let selector = kind.node_selector.as_deref();
+        let labels = selector.and_then(labels_of);
+        let is_single = |term: &NodeSelectorTerm| term.expressions.len() == 1;
+        let mut terms = selector.iter().flat_map(|selector| selector.terms()).flatten();
+        let group = self.groups.insert(VolumeGroup {
+            label_decides: terms.all(is_single),
+            kind: kind.clone(),
+            by_size: BTreeMap::new(),
+        });
+        self.by_kind.insert(kind, group);
+        match labels {
+            None => self.unlabelled.push(group),
+            Some(labels) => {
+                for (key, value) in labels {
+                    self.by_label.entry(key).or_default().entry(value).or_default().push(group);
+                }
+            }
+        }
+        group
+    }
+
+    fn close(&mut self, group: VolumeGroupIx) {
+        let VolumeGroup { kind, .. } = self.groups.remove(group);
+        let selector = kind.node_selector.as_deref();
+        for (key, value) in selector.and_then(labels_of).into_iter().flatten() {
+            let Some(values) = self.by_label.get_mut(&key) else { continue };
+            if let Some(groups) = values.get_mut(&value) {
+                groups.retain(|other| *other != group);
+                if groups.is_empty() {
+                    values.remove(&value);
+                }
+            }
+            if values.is_empty() {
+                self.by_label.remove(&key);
+            }
+        }
+        self.unlabelled.retain(|other| *other != group);
+        self.by_kind.remove(&kind);
+    }
+}
+
+/// Labels of which a node has one if the selector matches it; `None` if there are no such labels.
+fn labels_of(selector: &NodeSelector) -> Option<Vec<(Arc<str>, Arc<str>)>> {
+    let mut labels = Vec::new();
+    for term in selector.terms().iter().flatten() {
+        let requirement = narrowing(term)?;
+        let values = requirement.values().iter();
+        labels.extend(values.map(|value| (requirement.key().clone(), value.clone())));
+    }
+    Some(labels)
+}
+
+/// A requirement of the term that names the values of a label.
+fn narrowing(term: &NodeSelectorTerm) -> Option<&Requirement> {
+    let mut requirements = term.expressions.iter();
+    requirements.find(|own| matches!(own.operator(), Operator::In | Operator::Equals))
+}

@@ -1,0 +1,316 @@
+//! Storage objects, and the indexes by which volumes are found without a scan.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Cluster;
+use super::free_volumes::FreeVolumes;
+use crate::storage::{
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeAttachment,
+};
+use crate::{EventResource, Pod, PodVolume};
+
+/// Claims, volumes, classes, and what CSI drivers say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Storage {
+    claims: Namespaced<Arc<PersistentVolumeClaim>>,
+    /// How many volumes of placed pods are this claim, whether it exists or not.
+    claim_users: Namespaced<u32>,
+    volumes: HashMap<Arc<str>, Arc<PersistentVolume>>,
+    free_volumes: HashMap<Arc<str>, FreeVolumes>,
+    /// Names of the volumes that are bound to, or reserved for, the claim of this name.
+    reserved_volumes: Namespaced<BTreeSet<Arc<str>>>,
+    classes: HashMap<Arc<str>, Arc<StorageClass>>,
+    csi_nodes: HashMap<Arc<str>, CsiNode>,
+    csi_drivers: HashMap<Arc<str>, CsiDriver>,
+    /// By class and then by namespace and name.
+    capacities: BTreeMap<Arc<str>, BTreeMap<Name, CsiStorageCapacity>>,
+    capacity_classes: HashMap<Name, Arc<str>>,
+    attachments: HashMap<Arc<str>, VolumeAttachment>,
+    /// Names of the attachments to a node.
+    attached: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+}
+
+/// Namespace and name.
+type Name = (Arc<str>, Arc<str>);
+
+/// Something for every namespace and name.
+#[derive(Debug, Clone)]
+struct Namespaced<T>(HashMap<Arc<str>, HashMap<Arc<str>, T>>);
+
+impl<T> Default for Namespaced<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> Namespaced<T> {
+    fn get(&self, namespace: &str, name: &str) -> Option<&T> {
+        self.0.get(namespace)?.get(name)
+    }
+
+    fn insert(&mut self, namespace: &str, name: &str, value: T) {
+        self.0.entry(namespace.into()).or_default().insert(name.into(), value);
+    }
+
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<T> {
+        let names = self.0.get_mut(namespace)?;
+        let value = names.remove(name);
+        if names.is_empty() {
+            self.0.remove(namespace);
+        }
+        value
+    }
+
+    fn entry(&mut self, namespace: &str, name: &str) -> &mut T
+    where
+        T: Default,
+    {
+        self.0.entry(namespace.into()).or_default().entry(name.into()).or_default()
+    }
+}
+
+impl Storage {
+    /// Takes in an object of any kind.
+    pub(super) fn set(
+        &mut self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+        object: Option<&Value>,
+    ) {
+        match kind {
+            EventResource::PersistentVolumeClaim => {
+                let claim = read(object).map(|claim| PersistentVolumeClaim::from_api(&claim));
+                self.set_claim(namespace, name, claim);
+            }
+            EventResource::PersistentVolume => {
+                let volume = read(object).map(|volume| PersistentVolume::from_api(&volume));
+                self.set_volume(name, volume);
+            }
+            EventResource::StorageClass => {
+                let class = read(object).map(|class| Arc::new(StorageClass::from_api(&class)));
+                set(&mut self.classes, name, class);
+            }
+            EventResource::CsiNode => {
+                let node = read(object).map(|node| CsiNode::from_api(&node));
+                set(&mut self.csi_nodes, name, node);
+            }
+            EventResource::CsiDriver => {
+                let driver = read(object).map(|driver| CsiDriver::from_api(&driver));
+                set(&mut self.csi_drivers, name, driver);
+            }
+            EventResource::CsiStorageCapacity => {
+                let capacity = read(object).map(|capacity| CsiStorageCapacity::from_api(&capacity));
+                self.set_capacity(namespace, name, capacity);
+            }
+            EventResource::VolumeAttachment => {
+                let attachment = read(object).map(|object| VolumeAttachment::from_api(&object));
+                self.set_attachment(name, attachment);
+            }
+            _ => {}
+        }
+    }
+
+    /// The node whose volumes an object of this kind and name speaks of, if it does so of one node.
+    pub(super) fn node_of(&self, kind: &EventResource, name: &str) -> Option<Arc<str>> {
+        match kind {
+            EventResource::CsiNode => Some(name.into()),
+            EventResource::VolumeAttachment => Some(self.attachments.get(name)?.node_name.clone()),
+            _ => None,
+        }
+    }
+
+    /// What CSI drivers say of the node of this name.
+    pub(super) fn csi_node(&self, node: &str) -> Option<&CsiNode> {
+        self.csi_nodes.get(node)
+    }
+
+    /// How many VolumeAttachments name this node.
+    pub(super) fn attachment_count(&self, node: &str) -> usize {
+        self.attached.get(node).map_or(0, BTreeSet::len)
+    }
+
+    fn set_claim(&mut self, namespace: &str, name: &str, claim: Option<PersistentVolumeClaim>) {
+        match claim {
+            Some(claim) => self.claims.insert(namespace, name, Arc::new(claim)),
+            None => drop(self.claims.remove(namespace, name)),
+        }
+    }
+
+    fn set_volume(&mut self, name: &str, volume: Option<PersistentVolume>) {
+        if let Some(old) = self.volumes.remove(name) {
+            self.forget_volume(&old);
+        }
+        if let Some(volume) = volume {
+            let volume = Arc::new(volume);
+            self.index_volume(&volume);
+            self.volumes.insert(name.into(), volume);
+        }
+    }
+
+    fn index_volume(&mut self, volume: &Arc<PersistentVolume>) {
+        let name = &volume.name;
+        if is_free(volume) {
+            self.free_volumes.entry(volume.class.clone()).or_default().insert(volume);
+        }
+        if let Some(claim) = &volume.claim_ref {
+            self.reserved_volumes.entry(&claim.namespace, &claim.name).insert(name.clone());
+        }
+    }
+
+    fn forget_volume(&mut self, volume: &PersistentVolume) {
+        if is_free(volume)
+            && let Some(class) = self.free_volumes.get_mut(&volume.class)
+        {
+            class.remove(volume);
+            if class.is_empty() {
+                self.free_volumes.remove(&volume.class);
+            }
+        }
+        if let Some(claim) = &volume.claim_ref {
+            let names = self.reserved_volumes.entry(&claim.namespace, &claim.name);
+            names.remove(&volume.name);
+            if names.is_empty() {
+                self.reserved_volumes.remove(&claim.namespace, &claim.name);
+            }
+        }
+    }
+
+    fn set_capacity(&mut self, namespace: &str, name: &str, capacity: Option<CsiStorageCapacity>) {
+        let key: Name = (namespace.into(), name.into());
+        if let Some(class) = self.capacity_classes.remove(&key)
+            && let Some(capacities) = self.capacities.get_mut(&class)
+        {
+            capacities.remove(&key);
+            if capacities.is_empty() {
+                self.capacities.remove(&class);
+            }
+        }
+        if let Some(capacity) = capacity {
+            self.capacity_classes.insert(key.clone(), capacity.class.clone());
+            self.capacities.entry(capacity.class.clone()).or_default().insert(key, capacity);
+        }
+    }
+
+    fn set_attachment(&mut self, name: &str, attachment: Option<VolumeAttachment>) {
+        if let Some(old) = self.attachments.remove(name)
+            && let Some(names) = self.attached.get_mut(&old.node_name)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.attached.remove(&old.node_name);
+            }
+        }
+        if let Some(attachment) = attachment {
+            let names = self.attached.entry(attachment.node_name.clone()).or_default();
+            names.insert(name.into());
+            self.attachments.insert(name.into(), attachment);
+        }
+    }
+
+    /// A pod comes to a node.
+    pub(super) fn use_claims(&mut self, pod: &Pod) {
+        for claim in claim_names(pod) {
+            *self.claim_users.entry(&pod.key.namespace, claim) += 1;
+        }
+    }
+
+    /// A pod leaves its node.
+    pub(super) fn release_claims(&mut self, pod: &Pod) {
+        let namespace = &*pod.key.namespace;
+        for claim in claim_names(pod) {
+            let users = self.claim_users.entry(namespace, claim);
+            *users = users.saturating_sub(1);
+            if *users == 0 {
+                self.claim_users.remove(namespace, claim);
+            }
+        }
+    }
+}
+
+/// The claims that the pod names itself; those made for it are not among them.
+fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
+    pod.spec.volumes.iter().filter_map(PodVolume::named_claim).map(AsRef::as_ref)
+}
+
+/// Whether a claim may have the volume: nobody has it, and it is there to be had.
+fn is_free(volume: &PersistentVolume) -> bool {
+    volume.claim_ref.is_none() && volume.available && !volume.terminating
+}
+
+fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {
+    match object {
+        Some(object) => drop(objects.insert(name.into(), object)),
+        None => drop(objects.remove(name)),
+    }
+}
+
+/// `None` also for what is not of the shape of `T`: it is as good as not there.
+fn read<T: DeserializeOwned>(object: Option<&Value>) -> Option<T> {
+    T::deserialize(object?).ok()
+}
+
+/// Storage.
+impl Cluster {
+    /// The claim of this name.
+    pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
+        self.storage.claims.get(namespace, name)
+    }
+
+    /// Whether a placed pod has a volume that is this claim. Claims made for a pod do not count.
+    pub fn is_claim_in_use(&self, namespace: &str, name: &str) -> bool {
+        self.storage.claim_users.get(namespace, name).is_some()
+    }
+
+    /// The volume of this name.
+    pub fn volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
+        self.storage.volumes.get(name)
+    }
+
+    /// The volumes of a class that are `Available` and that no claim has, if there are any.
+    pub fn free_volumes(&self, class: &str) -> Option<&FreeVolumes> {
+        self.storage.free_volumes.get(class)
+    }
+
+    /// The volumes that are bound to, or reserved for, a claim of this name, by name; whether they
+    /// mean this very claim is for [`PersistentVolume::is_for`] to say.
+    pub fn volumes_reserved_for(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Iterator<Item = &Arc<PersistentVolume>> {
+        let names = self.storage.reserved_volumes.get(namespace, name).into_iter().flatten();
+        names.filter_map(|name| self.volume(name))
+    }
+
+    /// The class of this name.
+    pub fn storage_class(&self, name: &str) -> Option<&Arc<StorageClass>> {
+        self.storage.classes.get(name)
+    }
+
+    /// What CSI drivers say of the node of this name.
+    pub fn csi_node(&self, node: &str) -> Option<&CsiNode> {
+        self.storage.csi_node(node)
+    }
+
+    /// The CSI driver of this name.
+    pub fn csi_driver(&self, name: &str) -> Option<&CsiDriver> {
+        self.storage.csi_drivers.get(name)
+    }
+
+    /// What drivers say about room for volumes of a class, by namespace and name of the object.
+    pub fn storage_capacities(&self, class: &str) -> impl Iterator<Item = &CsiStorageCapacity> {
+        self.storage.capacities.get(class).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The volumes attached to the node of this name, by name of the attachment.
+    pub fn volume_attachments(&self, node: &str) -> impl Iterator<Item = &VolumeAttachment> {
+        let names = self.storage.attached.get(node).into_iter().flatten();
+        names.filter_map(|name| self.storage.attachments.get(name))
+    }
+}

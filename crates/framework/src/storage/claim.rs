@@ -1,0 +1,138 @@
+//! PersistentVolumeClaims.
+
+use std::sync::Arc;
+
+use super::{BIND_COMPLETED, SELECTED_NODE, StorageSize, class_name, identified, named};
+use crate::{LabelSelector, SelectorError, Uid, api};
+
+/// How a volume can be mounted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the modes of these names")]
+pub enum AccessMode {
+    ReadWriteOnce,
+    ReadOnlyMany,
+    ReadWriteMany,
+    ReadWriteOncePod,
+    /// Anything else, as written.
+    Other(Arc<str>),
+}
+
+impl From<&str> for AccessMode {
+    fn from(text: &str) -> Self {
+        match text {
+            "ReadWriteOnce" => Self::ReadWriteOnce,
+            "ReadOnlyMany" => Self::ReadOnlyMany,
+            "ReadWriteMany" => Self::ReadWriteMany,
+            "ReadWriteOncePod" => Self::ReadWriteOncePod,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+pub(super) fn access_modes(texts: &[String]) -> Box<[AccessMode]> {
+    texts.iter().map(|text| text.as_str().into()).collect()
+}
+
+/// What a volume looks like to a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum VolumeMode {
+    /// A file system, also when nothing is said.
+    #[default]
+    Filesystem,
+    /// A block device.
+    Block,
+    /// Anything else, as written.
+    Other(Arc<str>),
+}
+
+impl VolumeMode {
+    pub(super) fn of(text: Option<&str>) -> Self {
+        match text {
+            None | Some("Filesystem") => Self::Filesystem,
+            Some("Block") => Self::Block,
+            Some(other) => Self::Other(other.into()),
+        }
+    }
+}
+
+/// A claim on a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersistentVolumeClaim {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// UID.
+    pub uid: Uid,
+    /// Version of the object.
+    pub resource_version: Arc<str>,
+    /// UID of the object it was made for, where that is its controller.
+    pub controller: Option<Uid>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether the volume it is bound to is gone (phase `Lost`).
+    pub lost: bool,
+    /// The volume it is, or is to be, bound to.
+    pub volume_name: Option<Arc<str>>,
+    /// Whether it carries [`BIND_COMPLETED`], with any value.
+    pub bind_completed: bool,
+    /// The node for which its volume is to be made, if it carries [`SELECTED_NODE`]; may be empty.
+    pub selected_node: Option<Arc<str>>,
+    /// Whether it has any annotation.
+    pub annotated: bool,
+    /// The class; an empty name stands for none.
+    pub class: Arc<str>,
+    /// The access modes it asks for.
+    pub access_modes: Box<[AccessMode]>,
+    /// The size it asks for.
+    pub request: Option<StorageSize>,
+    /// File system or block device.
+    pub volume_mode: VolumeMode,
+    /// Labels a volume must have; `None` where nothing is said.
+    pub selector: Option<Result<LabelSelector, SelectorError>>,
+    /// The VolumeAttributesClass; empty where nothing is said.
+    pub attributes_class: Arc<str>,
+    /// What of the object could not be read.
+    pub problem: Option<Arc<str>>,
+}
+
+impl PersistentVolumeClaim {
+    /// Converts the API object.
+    pub fn from_api(claim: &api::PersistentVolumeClaim) -> Self {
+        let api::PersistentVolumeClaim { metadata, spec, status } = claim;
+        let controller = metadata.owner_references.iter().find(|owner| owner.controller);
+        let request = StorageSize::of_list(&spec.resources.requests, "spec.resources.requests");
+        let selector = spec.selector.as_ref();
+        let attributes_class = spec.volume_attributes_class_name.as_deref();
+        Self {
+            namespace: metadata.namespace.as_str().into(),
+            name: metadata.name.as_str().into(),
+            uid: metadata.uid.as_str().into(),
+            resource_version: metadata.resource_version.as_str().into(),
+            controller: controller.and_then(|owner| identified(&owner.uid)),
+            terminating: metadata.deletion_timestamp.is_some(),
+            lost: status.phase == "Lost",
+            volume_name: named(&spec.volume_name),
+            bind_completed: metadata.annotations.contains_key(BIND_COMPLETED),
+            selected_node: metadata.annotations.get(SELECTED_NODE).map(|node| node.as_str().into()),
+            annotated: !metadata.annotations.is_empty(),
+            class: class_name(&metadata.annotations, spec.storage_class_name.as_deref()),
+            access_modes: access_modes(&spec.access_modes),
+            request: request.clone().unwrap_or_default(),
+            volume_mode: VolumeMode::of(spec.volume_mode.as_deref()),
+            selector: selector.map(|selector| LabelSelector::compile(Some(selector))),
+            attributes_class: attributes_class.unwrap_or_default().into(),
+            problem: request.err().map(Into::into),
+        }
+    }
+
+    /// Whether it is bound to its volume and the binding is complete.
+    pub const fn is_fully_bound(&self) -> bool {
+        self.volume_name.is_some() && self.bind_completed
+    }
+
+    /// Whether only one pod at a time may use it.
+    pub fn is_for_one_pod(&self) -> bool {
+        self.access_modes.contains(&AccessMode::ReadWriteOncePod)
+    }
+}

@@ -1,0 +1,111 @@
+//! What CSI drivers say about nodes, room and attached volumes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{MIGRATED_PLUGINS, StorageSize, named};
+use crate::{LabelSelector, SelectorError, api};
+
+/// The drivers of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CsiNode {
+    /// Drivers on the node with the number of volumes they can attach, where that is limited.
+    pub drivers: BTreeMap<Arc<str>, Option<i64>>,
+    /// In-tree plugins that drivers of the node stand for.
+    pub migrated_plugins: BTreeSet<Arc<str>>,
+}
+
+impl CsiNode {
+    /// Converts the API object.
+    pub fn from_api(node: &api::CsiNode) -> Self {
+        let limit = |driver: &api::CsiNodeDriver| driver.allocatable.as_ref()?.count.map(i64::from);
+        let drivers = node.spec.drivers.iter();
+        let migrated = node.metadata.annotations.get(MIGRATED_PLUGINS);
+        Self {
+            drivers: drivers.map(|driver| (driver.name.as_str().into(), limit(driver))).collect(),
+            migrated_plugins: migrated
+                .map(|list| list.split(',').map(Into::into).collect())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// A driver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CsiDriver {
+    /// Whether it says by [`CsiStorageCapacity`] where there is room.
+    pub storage_capacity: bool,
+    /// Whether pods are kept off nodes that do not have it (gate VolumeLimitScaling).
+    pub prevent_pod_scheduling_if_missing: bool,
+}
+
+impl CsiDriver {
+    /// Converts the API object.
+    pub fn from_api(driver: &api::CsiDriver) -> Self {
+        let api::CsiDriverSpec { storage_capacity, prevent_pod_scheduling_if_missing } =
+            driver.spec;
+        Self {
+            storage_capacity: storage_capacity.unwrap_or_default(),
+            prevent_pod_scheduling_if_missing: prevent_pod_scheduling_if_missing
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// How much room there is for volumes of a class, in some part of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsiStorageCapacity {
+    /// The class.
+    pub class: Arc<str>,
+    /// Room that is left, if that is known.
+    pub capacity: Option<StorageSize>,
+    /// Size of the largest volume there can be: what is said of it, or else all the room.
+    pub limit: Option<StorageSize>,
+    /// The nodes it is about; `None` for none.
+    pub node_topology: Option<Result<LabelSelector, SelectorError>>,
+    /// What of the object could not be read.
+    pub problem: Option<Arc<str>>,
+}
+
+impl CsiStorageCapacity {
+    /// Converts the API object.
+    pub fn from_api(capacity: &api::CsiStorageCapacity) -> Self {
+        let read = |text: &Option<api::QuantityText>, path| {
+            text.as_ref().map(|text| StorageSize::read(text, path)).transpose()
+        };
+        let room = read(&capacity.capacity, "capacity");
+        let largest = read(&capacity.maximum_volume_size, "maximumVolumeSize");
+        let topology = capacity.node_topology.as_ref();
+        let (room_left, largest_known) = (room.clone().ok(), largest.clone().ok());
+        Self {
+            class: capacity.storage_class_name.as_str().into(),
+            capacity: room_left.flatten(),
+            limit: largest_known.flatten().or(room_left.flatten()),
+            node_topology: topology.map(|topology| LabelSelector::compile(Some(topology))),
+            problem: room.err().or(largest.err()).map(Into::into),
+        }
+    }
+}
+
+/// A volume that is attached to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeAttachment {
+    /// The CSI driver.
+    pub attacher: Arc<str>,
+    /// The node.
+    pub node_name: Arc<str>,
+    /// The PersistentVolume; `None` where it is described inline.
+    pub volume_name: Option<Arc<str>>,
+}
+
+impl VolumeAttachment {
+    /// Converts the API object.
+    pub fn from_api(attachment: &api::VolumeAttachment) -> Self {
+        let api::VolumeAttachmentSpec { attacher, node_name, source } = &attachment.spec;
+        Self {
+            attacher: attacher.as_str().into(),
+            node_name: node_name.as_str().into(),
+            volume_name: source.persistent_volume_name.as_deref().and_then(named),
+        }
+    }
+}

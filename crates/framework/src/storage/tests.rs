@@ -1,0 +1,179 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::pod;
+use crate::{Cluster, EventResource, api};
+
+fn claim(object: Value) -> PersistentVolumeClaim {
+    PersistentVolumeClaim::from_api(&serde_json::from_value(object).unwrap())
+}
+
+#[test]
+fn the_class_is_the_annotation_before_the_field() {
+    let rows = [
+        (json!({}), json!({}), ""),
+        (json!({}), json!({ "storageClassName": "fast" }), "fast"),
+        (json!({ BETA_STORAGE_CLASS: "old" }), json!({ "storageClassName": "fast" }), "old"),
+        (json!({ BETA_STORAGE_CLASS: "" }), json!({ "storageClassName": "fast" }), ""),
+    ];
+    for (annotations, spec, expected) in rows {
+        let object = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        assert_eq!(&*claim(object.clone()).class, expected, "{object}");
+    }
+}
+
+#[test]
+fn a_claim_is_bound_when_it_says_so_and_names_its_volume() {
+    let rows = [
+        (json!({}), json!({}), false),
+        (json!({}), json!({ "volumeName": "pv" }), false),
+        (json!({ BIND_COMPLETED: "yes" }), json!({}), false),
+        (json!({ BIND_COMPLETED: "" }), json!({ "volumeName": "pv" }), true),
+    ];
+    for (annotations, spec, expected) in rows {
+        let object = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        assert_eq!(claim(object.clone()).is_fully_bound(), expected, "{object}");
+    }
+}
+
+#[test]
+fn a_size_that_cannot_be_read_is_told_and_nothing_else_is_lost() {
+    let requests = json!({ "resources": { "requests": { "storage": "ten" } }, "volumeName": "pv" });
+    let claim = claim(json!({ "metadata": { "name": "c" }, "spec": requests }));
+    let problem = claim.problem.as_deref().unwrap();
+    assert!(problem.starts_with("spec.resources.requests.storage: \"ten\": "), "{problem}");
+    assert_eq!((claim.request, claim.volume_name.as_deref()), (None, Some("pv")));
+}
+
+#[test]
+fn sizes_compare_exactly_and_round_up() {
+    let size = |text: &str| StorageSize::read(&api::QuantityText(text.to_owned()), "").unwrap();
+    assert!(size("1.5") < size("1.6") && size("1Gi") > size("1G"));
+    assert_eq!(size("1Gi"), StorageSize::bytes(1 << 30));
+    let rounded = ["1.2", "0", "-1.5", "2k"].map(|text| size(text).to_bytes());
+    assert_eq!(rounded, [2, 0, -1, 2000]);
+}
+
+fn set(cluster: &mut Cluster, kind: EventResource, name: &str, object: Option<Value>) {
+    cluster.set_object(&kind, "", name, object.map(Arc::new));
+}
+
+fn volume(name: &str, size: &str, phase: &str, claim: Option<&str>) -> Option<Value> {
+    let claim = claim.map(|name| json!({ "namespace": "default", "name": name }));
+    let spec =
+        json!({ "storageClassName": "fast", "capacity": { "storage": size }, "claimRef": claim });
+    Some(json!({ "metadata": { "name": name }, "spec": spec, "status": { "phase": phase } }))
+}
+
+#[test]
+fn free_volumes_come_smallest_first_and_leave_when_they_are_taken() {
+    let mut cluster = Cluster::default();
+    let free = |cluster: &Cluster| -> Vec<String> {
+        let Some(free) = cluster.free_volumes("fast") else { return Vec::new() };
+        let groups = free.unlabelled().iter();
+        let volumes = groups.flat_map(|group| free.group(*group).at_least(StorageSize::default()));
+        volumes.map(|volume| volume.name.to_string()).collect()
+    };
+    let kind = EventResource::PersistentVolume;
+    for (name, size, phase, claim) in [
+        ("large", "9Gi", "Available", None),
+        ("b", "1Gi", "Available", None),
+        ("a", "1024Mi", "Available", None),
+        ("pending", "1Gi", "Pending", None),
+        ("reserved", "1Gi", "Available", Some("c")),
+    ] {
+        set(&mut cluster, kind.clone(), name, volume(name, size, phase, claim));
+    }
+    assert_eq!(free(&cluster), ["a", "b", "large"]);
+    set(&mut cluster, kind.clone(), "a", volume("a", "1Gi", "Bound", Some("c")));
+    set(&mut cluster, kind.clone(), "b", volume("b", "10Gi", "Available", None));
+    assert_eq!(free(&cluster), ["large", "b"]);
+    let reserved = |cluster: &Cluster| -> Vec<String> {
+        let volumes = cluster.volumes_reserved_for("default", "c");
+        volumes.map(|volume| volume.name.to_string()).collect()
+    };
+    assert_eq!(reserved(&cluster), ["a", "reserved"]);
+    set(&mut cluster, kind, "a", None);
+    assert_eq!(reserved(&cluster), ["reserved"]);
+}
+
+#[test]
+fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
+    let mut cluster = Cluster::default();
+    let volume = |expressions: Value| {
+        let term = json!({ "matchExpressions": expressions });
+        let affinity = json!({ "required": { "nodeSelectorTerms": [term] } });
+        let spec = json!({ "storageClassName": "fast", "nodeAffinity": affinity });
+        Some(json!({ "spec": spec, "status": { "phase": "Available" } }))
+    };
+    let zones = |zones: Value| json!({ "key": "zone", "operator": "In", "values": zones });
+    let disk = json!({ "key": "disk", "operator": "Exists" });
+    let kind = EventResource::PersistentVolume;
+    for (name, expressions) in [
+        ("a", json!([disk, zones(json!(["x"]))])),
+        ("b", json!([zones(json!(["x", "y"]))])),
+        ("c", json!([disk])),
+    ] {
+        set(&mut cluster, kind.clone(), name, volume(expressions));
+    }
+    let labelled = |cluster: &Cluster| -> Vec<(String, usize)> {
+        let free = cluster.free_volumes("fast").into_iter().flat_map(|free| free.labelled());
+        free.map(|(_, value, groups)| (value.to_owned(), groups.len())).collect()
+    };
+    assert_eq!(labelled(&cluster), [("x".to_owned(), 2), ("y".to_owned(), 1)]);
+    let candidates = |zone: Option<&'static str>| {
+        let free = cluster.free_volumes("fast").unwrap();
+        free.candidates(|key| zone.filter(|_| key == "zone")).count()
+    };
+    assert_eq!([Some("x"), Some("y"), None].map(candidates), [3, 2, 1]);
+    set(&mut cluster, kind.clone(), "b", None);
+    assert_eq!(labelled(&cluster), [("x".to_owned(), 1)]);
+    for name in ["a", "c"] {
+        set(&mut cluster, kind.clone(), name, None);
+    }
+    assert!(cluster.free_volumes("fast").is_none());
+}
+
+#[test]
+fn what_is_said_about_room_and_attachments_is_found_by_class_and_node() {
+    let mut cluster = Cluster::default();
+    let capacity = |class: &str, size: &str| {
+        Some(json!({ "storageClassName": class, "capacity": size, "nodeTopology": {} }))
+    };
+    let limits = |cluster: &Cluster, class: &str| -> Vec<i64> {
+        let limits = cluster.storage_capacities(class).filter_map(|capacity| capacity.limit);
+        limits.map(StorageSize::to_bytes).collect()
+    };
+    set(&mut cluster, EventResource::CsiStorageCapacity, "c", capacity("fast", "5"));
+    assert_eq!(limits(&cluster, "fast"), [5]);
+    set(&mut cluster, EventResource::CsiStorageCapacity, "c", capacity("slow", "7"));
+    assert_eq!((limits(&cluster, "fast"), limits(&cluster, "slow")), (vec![], vec![7]));
+
+    let attachment = |node: &str| {
+        let source = json!({ "persistentVolumeName": "pv" });
+        Some(json!({ "spec": { "attacher": "d", "nodeName": node, "source": source } }))
+    };
+    let attached = |cluster: &Cluster, node: &str| cluster.volume_attachments(node).count();
+    set(&mut cluster, EventResource::VolumeAttachment, "a", attachment("m"));
+    set(&mut cluster, EventResource::VolumeAttachment, "a", attachment("n"));
+    assert_eq!((attached(&cluster, "m"), attached(&cluster, "n")), (0, 1));
+    set(&mut cluster, EventResource::VolumeAttachment, "a", None);
+    assert_eq!(attached(&cluster, "n"), 0);
+}
+
+#[test]
+fn a_claim_is_in_use_as_long_as_a_placed_pod_names_it() {
+    let mut cluster = Cluster::default();
+    let user = |name: &str| {
+        let volume = json!({ "name": "v", "persistentVolumeClaim": { "claimName": "data" } });
+        let volume: api::Volume = serde_json::from_value(volume).unwrap();
+        Arc::new(pod(name).with(|pod| pod.spec.volumes = vec![volume]).build())
+    };
+    let placed = ["p", "q"].map(|name| cluster.place_pod(user(name), "n"));
+    for pod in placed {
+        assert!(cluster.is_claim_in_use("default", "data"));
+        assert!(!cluster.is_claim_in_use("other", "data"));
+        cluster.remove_pod(pod);
+    }
+    assert!(!cluster.is_claim_in_use("default", "data"));
+}

@@ -1,0 +1,163 @@
+//! PersistentVolumes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::claim::access_modes;
+use super::{
+    AccessMode, BOUND_BY_CONTROLLER, PersistentVolumeClaim, StorageSize, VolumeMode, class_name,
+    identified,
+};
+use crate::{Labels, NodeSelector, Uid, api};
+
+/// The claim that a volume is, or is to be, bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRef {
+    /// Namespace of the claim.
+    pub namespace: Arc<str>,
+    /// Name of the claim.
+    pub name: Arc<str>,
+    /// UID of the claim; `None` as long as it is only meant by name.
+    pub uid: Option<Uid>,
+}
+
+impl ClaimRef {
+    /// Whether `claim` is meant: by name, and by UID where there is one.
+    pub fn means(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.namespace == claim.namespace
+            && self.name == claim.name
+            && self.uid.as_ref().is_none_or(|uid| *uid == claim.uid)
+    }
+}
+
+/// A volume plugin that lives, or lived, in Kubernetes itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the plugins of these names")]
+pub enum InTreePlugin {
+    AwsElasticBlockStore,
+    AzureDisk,
+    AzureFile,
+    Cinder,
+    GcePersistentDisk,
+    Iscsi,
+    Portworx,
+    Rbd,
+    Vsphere,
+}
+
+/// Where the bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeSource {
+    /// A volume of a CSI driver.
+    Csi {
+        /// Name of the driver.
+        driver: Arc<str>,
+        /// Name of the volume to the driver.
+        handle: Arc<str>,
+    },
+    /// A volume of a plugin that has been replaced by a CSI driver.
+    InTree(InTreePlugin, Arc<Value>),
+    /// Anything else.
+    Other,
+}
+
+impl VolumeSource {
+    fn of(spec: &api::PersistentVolumeSpec) -> Self {
+        if let Some(api::CsiVolumeSource { driver, volume_handle }) = &spec.csi {
+            return Self::Csi {
+                driver: driver.as_str().into(),
+                handle: volume_handle.as_str().into(),
+            };
+        }
+        let in_tree = [
+            (InTreePlugin::AwsElasticBlockStore, &spec.aws_elastic_block_store),
+            (InTreePlugin::AzureDisk, &spec.azure_disk),
+            (InTreePlugin::Cinder, &spec.cinder),
+            (InTreePlugin::GcePersistentDisk, &spec.gce_persistent_disk),
+            (InTreePlugin::Portworx, &spec.portworx_volume),
+        ];
+        let found =
+            in_tree.into_iter().find_map(|(plugin, source)| Some((plugin, source.as_ref()?)));
+        found.map_or(Self::Other, |(plugin, source)| Self::InTree(plugin, Arc::new(source.clone())))
+    }
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersistentVolume {
+    /// Name.
+    pub name: Arc<str>,
+    /// UID.
+    pub uid: Uid,
+    /// Version of the object.
+    pub resource_version: Arc<str>,
+    /// Labels.
+    pub labels: Labels,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether it is free to be bound (phase `Available`).
+    pub available: bool,
+    /// The claim it is, or is to be, bound to.
+    pub claim_ref: Option<ClaimRef>,
+    /// Whether it carries [`BOUND_BY_CONTROLLER`], with any value.
+    pub bound_by_controller: bool,
+    /// The class; an empty name stands for none.
+    pub class: Arc<str>,
+    /// How much it holds; nothing where that is not said.
+    pub capacity: StorageSize,
+    /// The access modes it has.
+    pub access_modes: Box<[AccessMode]>,
+    /// File system or block device.
+    pub volume_mode: VolumeMode,
+    /// The VolumeAttributesClass; empty where nothing is said.
+    pub attributes_class: Arc<str>,
+    /// The nodes it can be used on; `None` for all. As written, because volumes of in-tree plugins
+    /// are translated.
+    pub node_affinity: Option<Arc<api::NodeSelector>>,
+    /// The same, compiled.
+    pub node_selector: Option<Arc<NodeSelector>>,
+    /// Where the bytes are.
+    pub source: VolumeSource,
+    /// What of the object could not be read.
+    pub problem: Option<Arc<str>>,
+}
+
+impl PersistentVolume {
+    /// Converts the API object.
+    pub fn from_api(volume: &api::PersistentVolume) -> Self {
+        let api::PersistentVolume { metadata, spec, status } = volume;
+        let capacity = StorageSize::of_list(&spec.capacity, "spec.capacity");
+        let affinity = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+        let claim_ref = spec.claim_ref.as_ref().map(|claim| ClaimRef {
+            namespace: claim.namespace.as_str().into(),
+            name: claim.name.as_str().into(),
+            uid: identified(&claim.uid),
+        });
+        let attributes_class = spec.volume_attributes_class_name.as_deref();
+        Self {
+            name: metadata.name.as_str().into(),
+            uid: metadata.uid.as_str().into(),
+            resource_version: metadata.resource_version.as_str().into(),
+            labels: Labels::from(&metadata.labels),
+            terminating: metadata.deletion_timestamp.is_some(),
+            available: status.phase == "Available",
+            claim_ref,
+            bound_by_controller: metadata.annotations.contains_key(BOUND_BY_CONTROLLER),
+            class: class_name(&metadata.annotations, Some(&spec.storage_class_name)),
+            capacity: capacity.clone().ok().flatten().unwrap_or_default(),
+            access_modes: access_modes(&spec.access_modes),
+            volume_mode: VolumeMode::of(spec.volume_mode.as_deref()),
+            attributes_class: attributes_class.unwrap_or_default().into(),
+            node_affinity: affinity.cloned().map(Arc::new),
+            node_selector: affinity.map(NodeSelector::compile).map(Arc::new),
+            source: VolumeSource::of(spec),
+            problem: capacity.err().map(Into::into),
+        }
+    }
+
+    /// Whether it is bound to `claim`, or reserved for it.
+    pub fn is_for(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.claim_ref.as_ref().is_some_and(|reference| reference.means(claim))
+    }
+}

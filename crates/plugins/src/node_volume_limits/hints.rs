@@ -1,0 +1,75 @@
+//! Which events may help pods that the plugin rejected.
+
+use framework::storage::{CsiNode, VolumeAttachment};
+use framework::{Cluster, EventObjects, Pod, PodVolume, PodVolumeSource, QueueingHint};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{NodeVolumeLimits, may_be_limited, migration_of_inline};
+use crate::hint;
+
+impl NodeVolumeLimits {
+    pub(super) fn after_limit_change(
+        &self,
+        _pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, new) = objects.others()?;
+        let [old, new] = [old, new].map(|node| CsiNode::from_api(&read(node)));
+        let limit_of_old = |driver| old.drivers.get(driver).copied().flatten();
+        // Difference node-volume-limits-limit-gone-hint: no limit is more than any.
+        let raised = new.drivers.iter().any(|(driver, limit)| match limit {
+            Some(limit) => *limit > limit_of_old(driver).unwrap_or(0),
+            None => limit_of_old(driver).is_some(),
+        });
+        let gone = old
+            .drivers
+            .iter()
+            .any(|(driver, limit)| limit.is_some() && !new.drivers.contains_key(driver));
+        Ok(hint::queue_if(raised || gone))
+    }
+
+    pub(super) fn after_pod_deletion(
+        &self,
+        _pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, _) = hint::pods(objects)?;
+        let held_room = |old: &Pod| old.node_name.is_some() || old.nominated_node_name.is_some();
+        Ok(hint::queue_if(old.is_some_and(|old| held_room(old) && may_be_limited(old))))
+    }
+
+    pub(super) fn after_claim_addition(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        hint::queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
+    }
+
+    pub(super) fn after_detachment(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, _) = objects.others()?;
+        let attacher = VolumeAttachment::from_api(&read(old)).attacher;
+        let helps = |volume: &PodVolume| match volume.source {
+            // Difference node-volume-limits-ephemeral-hint: a claim is a claim.
+            PodVolumeSource::Claim(_) | PodVolumeSource::Ephemeral => true,
+            PodVolumeSource::Csi(_) | PodVolumeSource::InTree(..) => {
+                migration_of_inline(volume).is_some_and(|own| *own.driver == *attacher)
+            }
+        };
+        Ok(hint::queue_if(pod.spec.volumes.iter().any(helps)))
+    }
+}
+
+/// What cannot be read is as if it said nothing.
+fn read<T: DeserializeOwned + Default>(object: Option<&Value>) -> T {
+    object.and_then(|object| T::deserialize(object).ok()).unwrap_or_default()
+}

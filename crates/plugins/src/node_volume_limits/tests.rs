@@ -1,0 +1,456 @@
+use std::collections::BTreeSet;
+
+use framework::storage::MIGRATED_PLUGINS;
+use framework::testing::{
+    Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, node, pod, storage_class,
+    volume, volume_attachment,
+};
+use framework::{EventObjects, QueueingHint, api};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::arbitrary::storage::{StorageObjects, storage_objects};
+use crate::arbitrary::{self, World, history};
+use crate::forms;
+
+const DRIVER: &str = "disk.example.com";
+const EBS: &str = "ebs.csi.aws.com";
+
+fn built() -> Plugin {
+    plugin(&PluginArgs::default()).unwrap()
+}
+
+/// Node `n`, which can attach `limit` volumes of either driver, with what is needed for claims `a`,
+/// `b` and `c` on volumes of [`DRIVER`].
+fn harness(limit: Option<i32>) -> Harness {
+    let limits = csi_node("n", &[(DRIVER, limit), (EBS, limit)]);
+    let harness = Harness::new(built()).node(node("n").build()).storage(limits);
+    ["a", "b", "c"].into_iter().fold(harness, |harness, name| {
+        let spec = json!({ "csi": { "driver": DRIVER, "volumeHandle": name } });
+        let volume_name = format!("pv-{name}");
+        harness.storage(volume(&volume_name, spec)).storage(bound_claim(name, &volume_name))
+    })
+}
+
+fn user(name: &str, claims: &[&str]) -> Pod {
+    claims.iter().fold(pod(name), |pod, claim| pod.claim(claim)).on("n").build()
+}
+
+#[track_caller]
+fn assert_fits(harness: &Harness, pod: PodBuilder, fits: bool) {
+    let expected = if fits { Status::success() } else { Status::unschedulable(REASON) };
+    assert_eq!(harness.run(&pod.build()).verdicts["n"], expected);
+}
+
+#[test]
+fn volumes_beyond_the_limit_keep_pods_off() {
+    for (limit, used, wanted, fits) in [
+        (Some(1), &[][..], &["a"][..], true),
+        (Some(1), &[], &["a", "b"], false),
+        (Some(0), &[], &["a"], false),
+        (Some(1), &["a"], &["b"], false),
+        (Some(2), &["a"], &["b"], true),
+        (Some(2), &["a", "b"], &["c"], false),
+        (None, &["a", "b"], &["c"], true),
+        (Some(1), &["a"], &["a"], true),
+        (Some(1), &["a", "b"], &["a"], true),
+        (Some(2), &["a", "b"], &["a", "c"], false),
+        (Some(2), &["gone", "a"], &["b"], true),
+    ] {
+        let wanting = wanted.iter().fold(pod("p"), |pod, claim| pod.claim(claim));
+        let harness = harness(limit).pod(user("q", used)).pod(user("r", used));
+        let expected = if fits { Status::success() } else { Status::unschedulable(REASON) };
+        let run = harness.run(&wanting.build());
+        assert_eq!(run.verdicts["n"], expected, "{used:?} of {limit:?}, wanted {wanted:?}");
+    }
+}
+
+#[test]
+fn only_drivers_with_a_limit_count() {
+    let other = json!({ "csi": { "driver": "other.example.com", "volumeHandle": "o" } });
+    let harness = harness(Some(1))
+        .storage(volume("pv-o", other))
+        .storage(bound_claim("o", "pv-o"))
+        .storage(volume("pv-nfs", json!({ "nfs": {} })))
+        .storage(bound_claim("nfs", "pv-nfs"))
+        .pod(user("q", &["a"]));
+    assert_fits(&harness, pod("p").claim("o").claim("nfs"), true);
+    assert_fits(&harness, pod("p").claim("o").claim("b"), false);
+    let without_csi_node = Harness::new(built()).node(node("n").build());
+    let harness = without_csi_node.storage(claim("a", json!({})));
+    assert_fits(&harness, pod("p").claim("a"), true);
+}
+
+#[test]
+fn a_claim_without_volume_counts_for_the_driver_of_its_class() {
+    let class = |name: &str| json!({ "storageClassName": name });
+    let harness = harness(Some(1))
+        .storage(storage_class("wait", DRIVER, "WaitForFirstConsumer"))
+        .storage(storage_class("old", "kubernetes.io/aws-ebs", "WaitForFirstConsumer"))
+        .storage(storage_class("files", "kubernetes.io/azure-file", "WaitForFirstConsumer"))
+        .storage(claim("new", class("wait")))
+        .storage(claim("newer", class("wait")))
+        .storage(claim("of-gone-volume", json!({ "storageClassName": "wait", "volumeName": "x" })))
+        .storage(claim("ebs", class("old")))
+        .storage(claim("ebs2", class("old")))
+        .storage(claim("file", class("files")))
+        .storage(claim("classless", class("")))
+        .storage(claim("of-no-class", class("gone")));
+    for (wanted, fits) in [
+        (&["new"][..], true),
+        (&["new", "newer"], false),
+        (&["new", "a"], false),
+        (&["of-gone-volume", "a"], false),
+        (&["ebs", "a"], true),
+        (&["ebs", "ebs2"], false),
+        (&["file", "classless", "of-no-class", "a"], true),
+    ] {
+        let wanting = wanted.iter().fold(pod("p"), |pod, claim| pod.claim(claim));
+        let verdict = harness.run(&wanting.build()).verdicts["n"].is_success();
+        assert_eq!(verdict, fits, "{wanted:?}");
+    }
+    let used = harness.pod(user("q", &["new"]));
+    assert_fits(&used, pod("p").claim("new"), true);
+    assert_fits(&used, pod("p").claim("newer"), false);
+}
+
+#[test]
+fn replaced_plugins_count_where_there_is_a_csi_node() {
+    let ebs = |id: &str| json!({ "awsElasticBlockStore": { "volumeID": id } });
+    let with = |harness: Harness| {
+        harness
+            .storage(volume("pv-ebs", ebs("aws://z/vol-1")))
+            .storage(bound_claim("ebs", "pv-ebs"))
+            .storage(volume("pv-bad", ebs("aws://z/1")))
+            .storage(bound_claim("bad", "pv-bad"))
+            .pod(pod("q").volume(ebs("vol-1")).on("n").build())
+    };
+    let limited = with(harness(Some(1)));
+    assert_fits(&limited, pod("p").claim("ebs"), true);
+    assert_fits(&limited, pod("p").claim("bad"), true);
+    assert_fits(&limited, pod("p").volume(ebs("vol-2")), false);
+    assert_fits(&limited, pod("p").volume(json!({ "gcePersistentDisk": {} })), true);
+    assert_fits(&limited, pod("p").volume(json!({ "vsphereVolume": {} })), true);
+    let announcing = csi_node("n", &[(EBS, Some(1))]).annotation(MIGRATED_PLUGINS, "");
+    assert_fits(&limited.storage(announcing), pod("p").volume(ebs("vol-2")), false);
+    let unlimited = with(Harness::new(built()).node(node("n").build()));
+    assert_fits(&unlimited, pod("p").volume(ebs("aws://nonsense")), true);
+}
+
+#[test]
+fn attached_volumes_that_no_pod_uses_count() {
+    let attached = |limit| {
+        harness(Some(limit))
+            .storage(volume_attachment(DRIVER, "pv-a", "n"))
+            .storage(volume_attachment(DRIVER, "pv-b", "elsewhere"))
+            .storage(volume_attachment(DRIVER, "pv-gone", "n"))
+            .storage(volume_attachment("", "pv-c", "n"))
+    };
+    assert_fits(&attached(1), pod("p").claim("b"), false);
+    assert_fits(&attached(2), pod("p").claim("b"), true);
+    // As in Kubernetes, a volume that is attached already counts once more for its pod.
+    assert_fits(&attached(1), pod("p").claim("a"), false);
+    let in_use = attached(1).pod(user("q", &["a"]));
+    assert_fits(&in_use, pod("p").claim("a"), true);
+    assert_fits(&attached(2).pod(user("q", &["a"])), pod("p").claim("b"), true);
+}
+
+#[test]
+fn generic_ephemeral_volumes_count_with_their_claims() {
+    let ephemeral = || pod("p").volume(json!({ "ephemeral": {} }));
+    let owned = |uid: &str| {
+        bound_claim("p-v0", "pv-a")
+            .set("/metadata/ownerReferences", json!([{ "uid": uid, "controller": true }]))
+    };
+    let harness = || harness(Some(1));
+    assert_fits(&harness().storage(owned("uid-p")), ephemeral(), true);
+    let full = harness().storage(owned("uid-p")).pod(user("q", &["b"]));
+    assert_fits(&full, ephemeral(), false);
+    let run = harness().storage(owned("other")).run(&ephemeral().build());
+    let text = "PVC default/p-v0 was not created for pod default/p (pod is not owner)";
+    assert_eq!(run.verdicts["n"], Status::error(text));
+    // The pod that runs has the claim of another: it cannot have the volume.
+    let neighbour = pod("p").volume(json!({ "ephemeral": {} })).on("n").build();
+    let harness = harness().storage(owned("other")).pod(neighbour);
+    assert_fits(&harness, pod("r").claim("b"), true);
+}
+
+#[test]
+fn what_is_wrong_with_the_pod_is_told() {
+    let harness = harness(Some(5));
+    for (pod, expected) in [
+        (
+            pod("p").claim("x"),
+            Status::unresolvable("looking up PVC default/x: persistentvolumeclaim \"x\" not found"),
+        ),
+        (pod("p").claim(""), Status::error("PersistentVolumeClaim had no name")),
+        (
+            pod("p").volume(json!({ "awsElasticBlockStore": { "volumeID": "aws://v" } })),
+            Status::error(
+                "converting volume(v0) from inline to csi: failed to translate Kubernetes ID to \
+                 EBS Volume ID Invalid format for AWS volume (aws://v)",
+            ),
+        ),
+    ] {
+        let pod = pod.build();
+        let (filter, cluster) = (built().filter.unwrap(), harness.cluster());
+        let (state, node) = (CycleState::new(), cluster.node_named("n").unwrap());
+        assert_eq!(filter.filter(&state, &pod, &cluster.node(node)), expected);
+        let mut nodes = cluster.nodes().clone();
+        let answer = filter.filter_set(&state, &pod, cluster, &mut nodes);
+        let rejected = expected.is_rejection();
+        assert_eq!(answer.err(), (!rejected).then_some(expected));
+        assert!(nodes.is_empty());
+    }
+}
+
+#[test]
+fn pods_without_volumes_of_drivers_are_left_alone() {
+    let pre_filter = built().pre_filter.unwrap();
+    for (source, counts) in [
+        (json!({ "emptyDir": {} }), false),
+        (json!({ "csi": { "driver": DRIVER } }), false),
+        (json!({ "iscsi": {} }), false),
+        (json!({ "persistentVolumeClaim": { "claimName": "a" } }), true),
+        (json!({ "ephemeral": {} }), true),
+        (json!({ "vsphereVolume": {} }), true),
+        (json!({ "azureFile": {} }), true),
+    ] {
+        let pod = pod("p").volume(source.clone()).build();
+        let result = pre_filter.pre_filter(&mut CycleState::new(), &pod, &Cluster::default());
+        assert_eq!(result.is_ok(), counts, "{source}");
+    }
+}
+
+fn hint(
+    resource: EventResource,
+    action: ActionType,
+    waiting: PodBuilder,
+    old: Option<&StorageObject>,
+    new: Option<&StorageObject>,
+) -> QueueingHint {
+    let json = StorageObject::json;
+    let objects = EventObjects::Other { old: old.map(json), new: new.map(json) };
+    forms::hint(&built(), &waiting.build(), resource, action, &objects)
+}
+
+#[test]
+fn a_higher_limit_helps() {
+    for (old, new, helps) in [
+        (&[(DRIVER, Some(1))][..], &[(DRIVER, Some(2))][..], true),
+        (&[(DRIVER, Some(2))], &[(DRIVER, Some(2))], false),
+        (&[(DRIVER, Some(2))], &[(DRIVER, Some(1))], false),
+        (&[(DRIVER, None)], &[(DRIVER, Some(1))], true),
+        (&[], &[(DRIVER, Some(1))], true),
+        (&[], &[(DRIVER, Some(0))], false),
+        (&[], &[(DRIVER, None)], false),
+        (&[(DRIVER, Some(1))], &[(DRIVER, None)], true),
+        (&[(DRIVER, Some(1))], &[], true),
+        (&[(DRIVER, Some(2)), (EBS, Some(1))], &[(DRIVER, Some(1)), (EBS, Some(2))], true),
+    ] {
+        let (from, to) = (csi_node("n", old), csi_node("n", new));
+        let (resource, action) = (EventResource::CsiNode, ActionType::UPDATE);
+        let said = hint(resource, action, pod("p").claim("a"), Some(&from), Some(&to));
+        assert_eq!(said, QueueingHint::queue_if(helps), "{old:?} {new:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_pod_with_volumes_helps() {
+    let on_deletion = |old: PodBuilder| {
+        let old = old.build();
+        let objects = EventObjects::Pod { old: Some(&old), new: None };
+        let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
+        forms::hint(&built(), &pod("p").claim("a").build(), resource, action, &objects)
+    };
+    for (old, helps) in [
+        (pod("q").claim("b").on("n"), true),
+        (pod("q").claim("b").nominated("n"), true),
+        (pod("q").claim("b"), false),
+        (pod("q").on("n"), false),
+        (pod("q").volume(json!({ "ephemeral": {} })).on("n"), true),
+        (pod("q").volume(json!({ "azureFile": {} })).on("n"), true),
+        (pod("q").volume(json!({ "csi": { "driver": DRIVER } })).on("n"), false),
+    ] {
+        assert_eq!(on_deletion(old.clone()), QueueingHint::queue_if(helps), "{old:?}");
+    }
+}
+
+#[test]
+fn a_new_claim_helps_its_pod() {
+    let waiting = || pod("p").claim("a").volume(json!({ "ephemeral": {} }));
+    for (new, helps) in [
+        (claim("a", json!({})), true),
+        (claim("p-v1", json!({})), true),
+        (claim("p-v0", json!({})), false),
+        (claim("a", json!({})).namespace("elsewhere"), false),
+    ] {
+        let (resource, action) = (EventResource::PersistentVolumeClaim, ActionType::ADD);
+        let said = hint(resource, action, waiting(), None, Some(&new));
+        assert_eq!(said, QueueingHint::queue_if(helps), "{new:?}");
+    }
+}
+
+#[test]
+fn a_detached_volume_helps_pods_that_may_be_limited_by_it() {
+    let detached = volume_attachment(EBS, "pv", "n");
+    for (waiting, helps) in [
+        (pod("p").claim("a"), true),
+        (pod("p").volume(json!({ "ephemeral": {} })), true),
+        (pod("p").volume(json!({ "awsElasticBlockStore": {} })), true),
+        (pod("p").volume(json!({ "gcePersistentDisk": {} })), false),
+        (pod("p").volume(json!({ "csi": { "driver": EBS } })), false),
+        (pod("p"), false),
+    ] {
+        let (resource, action) = (EventResource::VolumeAttachment, ActionType::DELETE);
+        let said = hint(resource, action, waiting.clone(), Some(&detached), None);
+        assert_eq!(said, QueueingHint::queue_if(helps), "{waiting:?}");
+    }
+}
+
+/// The rule on API objects.
+mod oracle {
+    use super::*;
+
+    /// Driver and unique name of a volume; `Ok(None)` where it does not count.
+    type Counted = Result<Option<(String, String)>, Status>;
+
+    fn counted(driver: &str, handle: &str) -> Option<(String, String)> {
+        let complete = !driver.is_empty() && !handle.is_empty();
+        complete.then(|| (driver.to_owned(), format!("{driver}/{handle}")))
+    }
+
+    fn inline(volume: &api::Volume) -> Counted {
+        let id = |source: &Value, field| source[field].as_str().unwrap_or_default().to_owned();
+        let (driver, handle) = if let Some(source) = &volume.aws_elastic_block_store {
+            (EBS, id(source, "volumeID"))
+        } else if let Some(source) = &volume.gce_persistent_disk {
+            let disk = id(source, "pdName");
+            let handle = format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{disk}");
+            ("pd.csi.storage.gke.io", handle)
+        } else if let Some(source) = &volume.cinder {
+            ("cinder.csi.openstack.org", id(source, "volumeID"))
+        } else {
+            return Ok(None);
+        };
+        if handle == "aws://nowhere" {
+            return Err(Status::error("bad volume"));
+        }
+        Ok(counted(driver, &handle))
+    }
+
+    fn of_claim(
+        claim: &api::PersistentVolumeClaim,
+        name: &str,
+        objects: &StorageObjects,
+    ) -> Option<(String, String)> {
+        if let Some(volume) = objects.volumes.get(&claim.spec.volume_name) {
+            if let Some(csi) = &volume.spec.csi {
+                return counted(&csi.driver, &csi.volume_handle);
+            }
+            let disk = volume.spec.aws_elastic_block_store.as_ref()?;
+            return counted(EBS, disk["volumeID"].as_str()?);
+        }
+        let class = objects.classes.get(claim.spec.storage_class_name.as_ref()?)?;
+        let provisioner = match class.provisioner.as_str() {
+            "kubernetes.io/aws-ebs" => EBS,
+            other => other,
+        };
+        counted(provisioner, &format!("unbound {name}"))
+    }
+
+    fn volume(pod: &api::Pod, volume: &api::Volume, objects: &StorageObjects) -> Counted {
+        let name = match (&volume.persistent_volume_claim, &volume.ephemeral) {
+            (Some(source), _) => source.claim_name.clone(),
+            (None, Some(_)) => format!("{}-{}", pod.metadata.name, volume.name),
+            (None, None) => return inline(volume),
+        };
+        if name.is_empty() {
+            return Err(Status::error("no name"));
+        }
+        let claim = objects.claims.get(&name).ok_or_else(|| {
+            Status::unresolvable(format!(
+                "looking up PVC default/{name}: persistentvolumeclaim \"{name}\" not found"
+            ))
+        })?;
+        let mut owners = claim.metadata.owner_references.iter();
+        if volume.ephemeral.is_some() && !owners.any(|owner| owner.uid == pod.metadata.uid) {
+            return Err(Status::error("not the owner"));
+        }
+        Ok(of_claim(claim, &name, objects))
+    }
+
+    fn attachments(objects: &StorageObjects, node: &str) -> BTreeSet<(String, String)> {
+        let own = objects.attachments.values().filter(|found| found.spec.node_name == node);
+        own.filter_map(|found| {
+            let volume = objects.volumes.get(found.spec.source.persistent_volume_name.as_ref()?)?;
+            let driver = &found.spec.attacher;
+            let name = format!("{driver}/{}", volume.spec.csi.as_ref()?.volume_handle);
+            (!driver.is_empty()).then(|| (driver.clone(), name))
+        })
+        .collect()
+    }
+
+    pub(super) fn verdict(
+        world: &World,
+        objects: &StorageObjects,
+        pod: &api::Pod,
+        node: &str,
+    ) -> Status {
+        let csi_node = objects.csi_nodes.get(node);
+        let is_inline =
+            |v: &&api::Volume| v.persistent_volume_claim.is_none() && v.ephemeral.is_none();
+        let counts = |volume: &&api::Volume| csi_node.is_some() || !is_inline(volume);
+        let volumes = pod.spec.volumes.iter().filter(counts);
+        let wanted: Result<Vec<_>, _> = volumes.map(|own| volume(pod, own, objects)).collect();
+        let wanted: BTreeSet<_> = match wanted {
+            Ok(wanted) => wanted.into_iter().flatten().collect(),
+            Err(status) => return status,
+        };
+        let Some(csi_node) = csi_node else { return Status::success() };
+        let used: BTreeSet<_> = world
+            .pods_on(node)
+            .flat_map(|other| other.spec.volumes.iter().map(move |own| volume(other, own, objects)))
+            .filter_map(|counted| counted.ok().flatten())
+            .collect();
+        let attached = used.union(&attachments(objects, node)).cloned().collect::<BTreeSet<_>>();
+        let fits = |driver: &api::CsiNodeDriver| {
+            let of_driver = |volume: &&(String, String)| volume.0 == driver.name;
+            let new = wanted.difference(&used).filter(of_driver).count();
+            let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);
+            let total = new + attached.iter().filter(of_driver).count();
+            new == 0 || limit.is_none_or(|limit| total <= usize::try_from(limit).unwrap())
+        };
+        match csi_node.spec.drivers.iter().all(fits) {
+            true => Status::success(),
+            false => Status::unschedulable(REASON),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(forms::config())]
+
+    #[test]
+    fn forms_agree(
+        history in history(),
+        objects in storage_objects(9),
+        late: bool,
+        pod in arbitrary::pod(),
+        choice: u64,
+    ) {
+        let none = StorageObjects::default();
+        let mut world = history.replay_after(if late { &none } else { &objects });
+        objects.put_into(&mut world.cluster);
+        let verdict = |node: &api::Node| {
+            oracle::verdict(&world, &objects, &pod, &node.metadata.name)
+        };
+        let broken = |node: &api::Node| {
+            let verdict = verdict(node);
+            !verdict.is_success() && !verdict.is_rejection()
+        };
+        prop_assume!(!world.nodes.values().any(broken));
+        forms::check_filter(&built(), &world, &pod, choice, verdict);
+    }
+}

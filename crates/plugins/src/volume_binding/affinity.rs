@@ -1,0 +1,91 @@
+//! The nodes a volume can be used on.
+
+use std::sync::Arc;
+
+use framework::storage::PersistentVolume;
+use framework::{Cluster, NodeBits, NodeFields, NodeSelector, NodeView};
+
+use crate::csi_translation::{MigratableVolume, Migration};
+use crate::node_sets::retain_any_term;
+
+/// A node as volumes see it: labels and nothing else, so that requirements on fields always hold.
+pub(super) struct LabelsOnly<'a>(pub(super) NodeView<'a>);
+
+impl NodeFields for LabelsOnly<'_> {
+    fn name(&self) -> &str {
+        ""
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.0.label(key)
+    }
+}
+
+/// Whether the volume can be used on the node, as its object has it.
+pub(super) fn allows(selector: Option<&NodeSelector>, node: &NodeView<'_>) -> bool {
+    selector.is_none_or(|selector| selector.matches(&LabelsOnly(*node)).unwrap_or(false))
+}
+
+/// Keeps in `nodes` those that `selector` allows.
+pub(super) fn retain_allowed(
+    selector: Option<&NodeSelector>,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    if let Some(selector) = selector {
+        let terms = selector.terms().iter().flatten().map(|term| &*term.expressions);
+        retain_any_term(terms, cluster, nodes);
+    }
+}
+
+/// Whether the volume can be used on the node, as the CSI driver has it where that has replaced the
+/// in-tree plugin of the volume.
+///
+/// # Errors
+/// The volume does not make sense to the driver.
+pub(super) fn allows_translated(
+    volume: &PersistentVolume,
+    node: &NodeView<'_>,
+) -> Result<bool, String> {
+    let migratable = migratable(volume);
+    match migratable.filter(|own| is_migrated(own.migration, node.cluster(), node.name())) {
+        Some(migratable) => Ok(allows(translated(&migratable)?.as_deref(), node)),
+        None => Ok(allows(volume.node_selector.as_deref(), node)),
+    }
+}
+
+/// Keeps in `nodes` those on which the volume can be used, as the CSI driver has it on the nodes
+/// where that has replaced the in-tree plugin of the volume.
+///
+/// # Errors
+/// The volume does not make sense to the driver of one of the nodes.
+pub(super) fn retain_allowed_translated(
+    volume: &PersistentVolume,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) -> Result<(), String> {
+    let mut migrated = NodeBits::default();
+    if let Some(migratable) = migratable(volume) {
+        migrated.copy_from(nodes);
+        migrated.retain(|node| is_migrated(migratable.migration, cluster, cluster.node_name(node)));
+        if !migrated.is_empty() {
+            nodes.subtract(&migrated);
+            retain_allowed(translated(&migratable)?.as_deref(), cluster, &mut migrated);
+        }
+    }
+    retain_allowed(volume.node_selector.as_deref(), cluster, nodes);
+    nodes.union(&migrated);
+    Ok(())
+}
+
+fn migratable(volume: &PersistentVolume) -> Option<MigratableVolume<'_>> {
+    MigratableVolume::of(volume).filter(|migratable| migratable.migration.is_on)
+}
+
+fn is_migrated(migration: &Migration, cluster: &Cluster, node: &str) -> bool {
+    cluster.csi_node(node).is_some_and(|node| migration.is_announced_by(node))
+}
+
+fn translated(volume: &MigratableVolume<'_>) -> Result<Option<Arc<NodeSelector>>, String> {
+    volume.node_selector().map_err(|error| format!("could not translate pv: {error}"))
+}

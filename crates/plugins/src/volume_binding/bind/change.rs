@@ -1,0 +1,291 @@
+//! A change to a volume or claim that binds a volume.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use framework::storage::{
+    BOUND_BY_CONTROLLER, ClaimRef, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE,
+};
+use framework::{Cluster, NodeView, Write};
+use serde_json::{Value, json};
+
+use super::super::affinity::allows_translated;
+use super::super::assumed::{Assumable, AssumedObjects};
+use super::super::find::{DynamicProvision, StaticBinding};
+
+/// A change, and whether it is written.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    target: Target,
+    /// Whether the object is not known to be so already. What is not changed here may have been
+    /// assumed by another pod with the same claim, and is for that pod to take back.
+    is_new: bool,
+    write: Write,
+    written: Option<Written>,
+}
+
+/// The object as it will be.
+#[derive(Debug, Clone)]
+enum Target {
+    /// A volume that is reserved for a claim.
+    Volume { volume: Arc<PersistentVolume>, claim: Arc<PersistentVolumeClaim> },
+    /// A claim whose volume is to be made for a node.
+    Claim(Arc<PersistentVolumeClaim>),
+}
+
+/// A write that was carried out.
+#[derive(Debug, Clone)]
+struct Written {
+    /// The version it made, where that is known.
+    resource_version: Option<Arc<str>>,
+}
+
+impl Change {
+    /// Reserves the volume for the claim.
+    pub(super) fn bind(binding: StaticBinding, cluster: &Cluster) -> Self {
+        let StaticBinding { volume, claim } = binding;
+        let mut bound = PersistentVolume::clone(&volume);
+        bound.bound_by_controller |= !volume.is_for(&claim);
+        bound.claim_ref = Some(ClaimRef {
+            namespace: claim.namespace.clone(),
+            name: claim.name.clone(),
+            uid: Some(claim.uid.clone()),
+        });
+        // Another pod with the claim may have assumed all of this, and may fail before it is
+        // written.
+        let stored = volume.stored(cluster).unwrap_or(&volume);
+        let mut patch = preconditions(&volume.uid.to_string(), &volume.resource_version);
+        if bound.bound_by_controller && !stored.bound_by_controller {
+            patch["metadata"]["annotations"] = json!({ BOUND_BY_CONTROLLER: "yes" });
+        }
+        if bound.claim_ref != stored.claim_ref {
+            patch["spec"] = json!({ "claimRef": reference(&claim) });
+        }
+        let is_new = bound != *volume;
+        let write = write("persistentvolumes", "", &volume.name, patch);
+        let target = Target::Volume { volume: bound.into(), claim };
+        Self { target, is_new, write, written: None }
+    }
+
+    /// Has a volume made for the claim and a node.
+    pub(super) fn provision(provision: DynamicProvision, node: &Arc<str>) -> Self {
+        let DynamicProvision { claim, .. } = provision;
+        let mut patch = preconditions(&claim.uid.to_string(), &claim.resource_version);
+        patch["metadata"]["annotations"] = json!({ SELECTED_NODE: &**node });
+        let write = write("persistentvolumeclaims", &claim.namespace, &claim.name, patch);
+        let mut selected = PersistentVolumeClaim::clone(&claim);
+        selected.selected_node = Some(node.clone());
+        selected.annotated = true;
+        let is_new = selected != *claim;
+        Self { target: Target::Claim(selected.into()), is_new, write, written: None }
+    }
+
+    /// The request.
+    pub(super) const fn write(&self) -> &Write {
+        &self.write
+    }
+
+    /// Has the change seen by whoever asks for the object.
+    ///
+    /// # Errors
+    /// The object has changed since.
+    pub(super) fn assume(
+        &self,
+        cluster: &Cluster,
+        assumed: &mut AssumedObjects,
+    ) -> Result<(), String> {
+        match &self.target {
+            _ if !self.is_new => Ok(()),
+            Target::Volume { volume, .. } => assumed.volumes.assume(volume.clone(), cluster),
+            Target::Claim(claim) => assumed.claims.assume(claim.clone(), cluster),
+        }
+    }
+
+    /// Forgets the change unless it was written: then the watch brings it.
+    pub(super) fn revert(&self, assumed: &mut AssumedObjects) {
+        let is_pending = self.written.as_ref().is_none_or(|written| {
+            written.resource_version.as_ref() == Some(self.target.resource_version())
+        });
+        if is_pending {
+            self.forget(assumed);
+        }
+    }
+
+    /// Forgets the change.
+    pub(super) fn forget(&self, assumed: &mut AssumedObjects) {
+        match &self.target {
+            _ if !self.is_new => {}
+            Target::Volume { volume, .. } => assumed.volumes.restore(volume),
+            Target::Claim(claim) => assumed.claims.restore(claim),
+        }
+    }
+
+    /// The change was written; `object` is what the API server returned.
+    pub(super) fn set_written(&mut self, object: Option<&Value>) {
+        let version = object.and_then(|object| object["metadata"]["resourceVersion"].as_str());
+        self.written = Some(Written { resource_version: version.map(Into::into) });
+    }
+
+    /// Whether the cluster has the object with the change.
+    pub(super) fn is_shown(&self, cluster: &Cluster) -> bool {
+        match &self.target {
+            Target::Volume { volume, .. } => volume.stored(cluster).is_some_and(|stored| {
+                stored.uid == volume.uid && stored.claim_ref == volume.claim_ref
+            }),
+            Target::Claim(claim) => claim.stored(cluster).is_some_and(|stored| {
+                stored.uid == claim.uid && stored.selected_node == claim.selected_node
+            }),
+        }
+    }
+
+    /// Whether the cluster still has the version of the object that was to be changed.
+    pub(super) fn is_unchanged(&self, cluster: &Cluster) -> bool {
+        match &self.target {
+            Target::Volume { volume, .. } => volume.is_current(cluster),
+            Target::Claim(claim) => claim.is_current(cluster),
+        }
+    }
+
+    /// Whether the cluster has an older version of the object than the one that was written.
+    fn is_outdated(&self, stored: &str, cluster: &Cluster) -> bool {
+        let Some(Written { resource_version }) = &self.written else { return true };
+        let order = resource_version.as_deref().and_then(|own| compare_versions(stored, own));
+        match order {
+            Some(order) => order == Ordering::Less,
+            None => self.is_unchanged(cluster) && !self.is_shown(cluster),
+        }
+    }
+
+    /// Whether the volume is bound, for a pod on `node`.
+    ///
+    /// # Errors
+    /// It will not be.
+    pub(super) fn is_bound(&self, node: &NodeView<'_>) -> Result<bool, String> {
+        match &self.target {
+            Target::Volume { volume, claim } => self.is_claim_bound(volume, claim, node),
+            Target::Claim(claim) => self.is_provisioned(claim, node),
+        }
+    }
+
+    fn is_claim_bound(
+        &self,
+        volume: &PersistentVolume,
+        claim: &PersistentVolumeClaim,
+        node: &NodeView<'_>,
+    ) -> Result<bool, String> {
+        let cluster = node.cluster();
+        let failed = |error| format!("failed to check binding: {error}");
+        let volume = volume.must_be_stored(cluster).map_err(failed)?;
+        let claim = claim.must_be_stored(cluster).map_err(failed)?;
+        if self.is_outdated(&volume.resource_version, cluster) {
+            return Ok(false);
+        }
+        check_affinity(volume, node).map_err(|error| {
+            error.told_by(|text| format!("failed to translate pv to csi: {text}"))
+        })?;
+        if volume.claim_ref.as_ref().is_none_or(|reference| reference.uid.is_none()) {
+            return Err(format!("ClaimRef got reset for pv {:?}", &*volume.name));
+        }
+        Ok(claim.is_fully_bound())
+    }
+
+    fn is_provisioned(
+        &self,
+        claim: &PersistentVolumeClaim,
+        node: &NodeView<'_>,
+    ) -> Result<bool, String> {
+        let cluster = node.cluster();
+        let failed = |error| format!("failed to check provisioning pvc: {error}");
+        let claim = claim.must_be_stored(cluster).map_err(failed)?;
+        if self.is_outdated(&claim.resource_version, cluster) {
+            return Ok(false);
+        }
+        if !claim.annotated {
+            return Err(format!("selectedNode annotation reset for PVC {:?}", &*claim.name));
+        }
+        if claim.selected_node.as_ref() != Some(node.name()) {
+            return Err(format!("provisioning failed for PVC {:?}", &*claim.name));
+        }
+        if let Some(name) = &claim.volume_name {
+            let Some(volume) = cluster.volume(name) else { return Ok(false) };
+            check_affinity(volume, node).map_err(|error| error.told_by(|text| text))?;
+        }
+        Ok(claim.is_fully_bound())
+    }
+}
+
+impl Target {
+    /// The version that is to be changed.
+    fn resource_version(&self) -> &Arc<str> {
+        match self {
+            Self::Volume { volume, .. } => &volume.resource_version,
+            Self::Claim(claim) => &claim.resource_version,
+        }
+    }
+}
+
+/// Why a volume is not for a node.
+enum AffinityError {
+    Untranslatable(String),
+    Mismatch(String),
+}
+
+impl AffinityError {
+    fn told_by(self, untranslatable: impl FnOnce(String) -> String) -> String {
+        match self {
+            Self::Untranslatable(text) => untranslatable(text),
+            Self::Mismatch(text) => text,
+        }
+    }
+}
+
+fn check_affinity(volume: &PersistentVolume, node: &NodeView<'_>) -> Result<(), AffinityError> {
+    match allows_translated(volume, node).map_err(AffinityError::Untranslatable)? {
+        true => Ok(()),
+        false => Err(AffinityError::Mismatch(format!(
+            "pv {:?} node affinity doesn't match node {:?}: no matching NodeSelectorTerms",
+            &*volume.name,
+            &**node.name(),
+        ))),
+    }
+}
+
+/// Which of two resource versions is the newer one, where both are numbers of any length.
+fn compare_versions(a: &str, b: &str) -> Option<Ordering> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(a) && is_number(b)).then(|| (a.len(), a).cmp(&(b.len(), b)))
+}
+
+/// What a volume says of the claim it is reserved for.
+fn reference(claim: &PersistentVolumeClaim) -> Value {
+    json!({
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "namespace": &*claim.namespace,
+        "name": &*claim.name,
+        "uid": claim.uid.to_string(),
+        "resourceVersion": &*claim.resource_version,
+    })
+}
+
+/// The metadata of a patch that is refused where the object has changed or was replaced.
+fn preconditions(uid: &str, resource_version: &str) -> Value {
+    let mut metadata = json!({});
+    for (field, value) in [("uid", uid), ("resourceVersion", resource_version)] {
+        if !value.is_empty() {
+            metadata[field] = json!(value);
+        }
+    }
+    json!({ "metadata": metadata })
+}
+
+fn write(resource: &str, namespace: &str, name: &str, patch: Value) -> Write {
+    Write {
+        api_version: "v1".into(),
+        resource: resource.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        subresource: None,
+        patch,
+    }
+}

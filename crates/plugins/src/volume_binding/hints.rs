@@ -1,0 +1,143 @@
+//! What may help a pod whose volumes did not fit.
+
+use std::sync::Arc;
+
+use framework::storage::{
+    CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, PersistentVolumeClaim, StorageClass,
+};
+use framework::{
+    ActionType, Cluster, ClusterEvent, EventObjects, EventResource, PluginBuilder, Pod,
+    PodVolumeSource, QueueingHint, api,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::VolumeBinding;
+use crate::hint::{queue_if, queue_on_claim};
+
+/// Registers the events.
+pub(super) fn register(plugin: PluginBuilder<VolumeBinding>) -> PluginBuilder<VolumeBinding> {
+    use EventResource as R;
+    let changes = ActionType::ADD | ActionType::UPDATE;
+    let nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
+    let driver_changes = ActionType::UPDATE | ActionType::DELETE;
+    plugin
+        .on_with_hint(ClusterEvent::new(R::StorageClass, changes), after_class_change)
+        .on_with_hint(ClusterEvent::new(R::PersistentVolumeClaim, changes), after_claim_change)
+        .on(ClusterEvent::new(R::PersistentVolume, changes))
+        .on(ClusterEvent::new(R::Node, nodes))
+        .on_with_hint(ClusterEvent::new(R::CsiNode, changes), after_csi_node_change)
+        .on_with_hint(ClusterEvent::new(R::CsiDriver, driver_changes), after_driver_change)
+        .on_with_hint(ClusterEvent::new(R::CsiStorageCapacity, changes), after_capacity_change)
+        .on_with_hint(ClusterEvent::new(R::AssignedPod, ActionType::DELETE), after_pod_deletion)
+}
+
+/// A change to a class helps if volumes can be made elsewhere.
+fn after_class_change(
+    _plugin: &VolumeBinding,
+    _pod: &Pod,
+    objects: &EventObjects<'_>,
+    _cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (old, new) = decoded::<api::StorageClass>(objects)?;
+    let topologies = |class: &api::StorageClass| StorageClass::from_api(class).allowed_topologies;
+    Ok(queue_if(old.is_none_or(|old| topologies(&old) != topologies(&new))))
+}
+
+/// A claim helps if it is one of the pod.
+fn after_claim_change(
+    _plugin: &VolumeBinding,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    _cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
+}
+
+/// A change to a CSINode helps if other in-tree volumes are translated for the node.
+fn after_csi_node_change(
+    _plugin: &VolumeBinding,
+    _pod: &Pod,
+    objects: &EventObjects<'_>,
+    _cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (old, new) = decoded::<api::CsiNode>(objects)?;
+    let migrated = |node: &api::CsiNode| node.metadata.annotations.get(MIGRATED_PLUGINS).cloned();
+    let migrated = |node: &api::CsiNode| migrated(node).unwrap_or_default();
+    Ok(queue_if(old.is_none_or(|old| migrated(&old) != migrated(&new))))
+}
+
+/// A driver that stops reporting room helps pods with volumes of it.
+fn after_driver_change(
+    _plugin: &VolumeBinding,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (old, new) = objects.others()?;
+    let (old, new) = (read_any(old)?, read_any(new)?);
+    let reports = |driver: &api::CsiDriver| CsiDriver::from_api(driver).storage_capacity;
+    let Some(old) = old.filter(reports) else { return Ok(QueueingHint::Skip) };
+    let stops = !new.is_some_and(|new| reports(&new));
+    Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, cluster)))
+}
+
+/// Difference volume-binding-driver-hint: volumes that the driver is to make count, not only inline
+/// ones.
+fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
+    let inline =
+        pod.spec.volumes.iter().any(
+            |volume| matches!(&volume.source, PodVolumeSource::Csi(name) if **name == *driver),
+        );
+    let is_made = |claim: &Arc<PersistentVolumeClaim>| {
+        cluster.storage_class(&claim.class).is_some_and(|class| *class.provisioner == *driver)
+    };
+    inline || unbound_claims(pod, cluster).flatten().any(is_made)
+}
+
+/// Difference volume-binding-assumed-hint: a pod that was on its way to a node gives back what was
+/// assumed for its claims.
+fn after_pod_deletion(
+    _plugin: &VolumeBinding,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (gone, _) = objects.pods()?;
+    let has_unbound = |pod: &Pod| unbound_claims(pod, cluster).next().is_some();
+    Ok(queue_if(gone.is_some_and(has_unbound) && has_unbound(pod)))
+}
+
+/// The claims of the pod that are not bound; `None` for one that is missing.
+fn unbound_claims<'a>(
+    pod: &'a Pod,
+    cluster: &'a Cluster,
+) -> impl Iterator<Item = Option<&'a Arc<PersistentVolumeClaim>>> {
+    let names = pod.spec.volumes.iter().filter_map(|own| own.claim_name(&pod.key.name));
+    let claims = names.map(|name| cluster.claim(&pod.key.namespace, &name));
+    claims.filter(|claim| !claim.is_some_and(|claim| claim.is_fully_bound()))
+}
+
+/// More room helps.
+fn after_capacity_change(
+    _plugin: &VolumeBinding,
+    _pod: &Pod,
+    objects: &EventObjects<'_>,
+    _cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (old, new) = decoded::<api::CsiStorageCapacity>(objects)?;
+    let Some(old) = old else { return Ok(QueueingHint::Queue) };
+    let limit = |capacity: &api::CsiStorageCapacity| CsiStorageCapacity::from_api(capacity).limit;
+    Ok(queue_if(limit(&new) > limit(&old)))
+}
+
+/// The object of an event before, if it was there, and after.
+fn decoded<T: DeserializeOwned>(objects: &EventObjects<'_>) -> Result<(Option<T>, T), String> {
+    let (old, new) = objects.others()?;
+    let new = read_any(new)?.ok_or("the object is gone")?;
+    Ok((read_any(old)?, new))
+}
+
+fn read_any<T: DeserializeOwned>(object: Option<&Value>) -> Result<Option<T>, String> {
+    object.map(T::deserialize).transpose().map_err(|error| error.to_string())
+}

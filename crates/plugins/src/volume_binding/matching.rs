@@ -1,0 +1,149 @@
+//! Finding volumes that exist already (`FindMatchingVolume` of Kubernetes).
+
+use std::sync::Arc;
+
+use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
+use framework::{Cluster, FreeVolumes, LabelSelector, NodeView, Status, VolumeGroupIx, VolumeKind};
+
+use super::affinity::allows;
+use super::assumed::AssumedObjects;
+use super::claims::DelayedClaim;
+
+/// A claim that looks for a volume.
+#[derive(Debug)]
+pub(super) struct Demand<'a> {
+    pub(super) delayed: &'a DelayedClaim,
+    size: StorageSize,
+    selector: Option<&'a LabelSelector>,
+    /// The volumes that are reserved for the claim and fit it, by name.
+    pub(super) reserved: Vec<Arc<PersistentVolume>>,
+}
+
+/// What there is to choose from.
+#[derive(Clone, Copy)]
+pub(super) struct Supply<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) assumed: &'a AssumedObjects,
+}
+
+impl<'a> Demand<'a> {
+    /// # Errors
+    /// The selector of the claim is invalid.
+    pub(super) fn of(delayed: &'a DelayedClaim, supply: Supply<'_>) -> Result<Self, Status> {
+        let claim = &delayed.claim;
+        let selector = claim.selector.as_ref().map(Result::as_ref).transpose();
+        let selector = selector.map_err(|error| {
+            let (namespace, name) = (&claim.namespace, &claim.name);
+            Status::error(format!(
+                "error creating internal label selector for claim: {namespace}/{name}: {error}"
+            ))
+        })?;
+        let mut demand = Self {
+            delayed,
+            size: claim.request.unwrap_or_default(),
+            selector,
+            reserved: Vec::new(),
+        };
+        demand.reserved = demand.reserved_in(supply);
+        Ok(demand)
+    }
+
+    fn claim(&self) -> &PersistentVolumeClaim {
+        &self.delayed.claim
+    }
+
+    fn reserved_in(&self, Supply { cluster, assumed }: Supply<'_>) -> Vec<Arc<PersistentVolume>> {
+        let claim = self.claim();
+        let stored = cluster.volumes_reserved_for(&claim.namespace, &claim.name);
+        let stored = stored.map(|volume| assumed.volumes.get(volume).unwrap_or(volume));
+        let volumes = stored.chain(assumed.volumes.iter(cluster));
+        let fits = |volume: &&Arc<PersistentVolume>| {
+            volume.is_for(claim)
+                && volume.class == claim.class
+                && volume.capacity >= self.size
+                && volume.volume_mode == claim.volume_mode
+                && volume.attributes_class == claim.attributes_class
+                && !volume.terminating
+        };
+        let mut reserved: Vec<_> = volumes.filter(fits).cloned().collect();
+        reserved.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        reserved.dedup_by(|a, b| a.name == b.name);
+        reserved
+    }
+
+    /// The volume for the claim on `node`, which can have those of `groups`; none that is `chosen`
+    /// for another claim of the pod.
+    ///
+    /// A volume that is reserved for the claim is the only one it may have.
+    fn choose(
+        &'a self,
+        groups: &[VolumeGroupIx],
+        chosen: &[Option<&Arc<PersistentVolume>>],
+        node: &NodeView<'_>,
+        supply: Supply<'a>,
+    ) -> Option<&'a Arc<PersistentVolume>> {
+        let is_left = |volume: &&Arc<PersistentVolume>| {
+            chosen.iter().flatten().all(|other| !Arc::ptr_eq(other, volume))
+        };
+        if let Some(reserved) = self.reserved.iter().find(is_left) {
+            return Some(reserved).filter(|own| allows(own.node_selector.as_deref(), node));
+        }
+        let free = supply.cluster.free_volumes(&self.claim().class)?;
+        let groups = groups.iter().map(|group| free.group(*group));
+        let suitable = groups.filter(|group| self.suits(group.kind()));
+        let smallest = suitable.filter_map(|group| {
+            group.at_least(self.size).find(|volume| {
+                is_left(volume)
+                    && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
+                    && supply.assumed.volumes.get(volume).is_none()
+            })
+        });
+        smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)))
+    }
+
+    /// Whether a free volume that is like this is one for the claim, by all but its labels and
+    /// size.
+    fn suits(&self, kind: &VolumeKind) -> bool {
+        let claim = self.claim();
+        kind.volume_mode == claim.volume_mode
+            && kind.attributes_class == claim.attributes_class
+            && claim.access_modes.iter().all(|mode| kind.access_modes.contains(mode))
+    }
+}
+
+/// A volume for each of `demands`, all of one class, on `node`, which can have the volumes of
+/// `groups`.
+///
+/// The smallest claims come first, and get the smallest volumes.
+pub(super) fn match_volumes<'a>(
+    demands: &[&'a Demand<'a>],
+    groups: &[VolumeGroupIx],
+    node: &NodeView<'_>,
+    supply: Supply<'a>,
+) -> Vec<Option<&'a Arc<PersistentVolume>>> {
+    let mut volumes = Vec::with_capacity(demands.len());
+    for demand in demands {
+        volumes.push(demand.choose(groups, &volumes, node, supply));
+    }
+    volumes
+}
+
+/// The claims that look for a volume, the smallest first.
+///
+/// # Errors
+/// The selector of a claim is invalid.
+pub(super) fn demands<'a>(
+    claims: impl Iterator<Item = &'a DelayedClaim>,
+    supply: Supply<'_>,
+) -> Result<Vec<Demand<'a>>, Status> {
+    let mut demands: Vec<_> =
+        claims.map(|claim| Demand::of(claim, supply)).collect::<Result<_, _>>()?;
+    demands.sort_by_key(|demand| demand.size);
+    Ok(demands)
+}
+
+/// The groups of free volumes that the node can have. A group may come more than once.
+pub(super) fn groups_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeGroupIx> {
+    let candidates = free.candidates(|key| node.label(key));
+    candidates.filter(|group| allows(free.group(*group).node_selector(), node)).collect()
+}

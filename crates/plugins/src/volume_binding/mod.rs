@@ -1,0 +1,288 @@
+//! VolumeBinding: finds nodes that can have the volumes of a pod, and has the volumes bound once a
+//! node is chosen.
+//!
+//! The claims of a pod are sorted (`claims`) into those that have their volumes and those that get
+//! them once the pod has a node. For the latter a node must offer volumes that exist (`matching`),
+//! or a place where they can be made (`capacity`). `find` answers that for one node and `conflicts`
+//! for sets of nodes. What a chosen node is to give is assumed (`assumed`) and then written
+//! (`bind`).
+
+mod affinity;
+mod args;
+mod assumed;
+mod bind;
+mod capacity;
+mod claims;
+mod conflicts;
+mod find;
+mod hints;
+mod matching;
+mod partition;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::{
+    Cluster, CycleState, Filter, Handle, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
+    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, PreScore,
+    Reserve, Score, Status, Verdicts,
+};
+
+use self::args::Args;
+pub(crate) use self::assumed::AssumeCaches;
+use self::bind::VolumeBinder;
+use self::claims::PodVolumeClaims;
+use self::conflicts::Conflicts;
+use self::find::{ConflictReason, find_pod_volumes};
+use crate::shape::Ratings;
+
+/// Plugin name.
+pub const NAME: &str = "VolumeBinding";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct VolumeBinding {
+    caches: Arc<AssumeCaches>,
+    bind_timeout: Duration,
+    ratings: Option<Ratings>,
+}
+
+/// Makes the plugin from `VolumeBindingArgs`, with assume caches of its own.
+///
+/// # Errors
+/// What is wrong with the arguments.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    plugin_with(args, &Arc::default())
+}
+
+/// Makes the plugin with assume caches that it shares with those of other profiles.
+///
+/// # Errors
+/// What is wrong with the arguments.
+pub(crate) fn plugin_with(args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Result<Plugin, String> {
+    let args = Args::decode(args)?;
+    let plugin = VolumeBinding {
+        caches: caches.clone(),
+        bind_timeout: args.bind_timeout(),
+        ratings: args.ratings(),
+    };
+    let plugin = Plugin::new(NAME, plugin)
+        .pre_filter()
+        .filter()
+        .pre_score()
+        .score()
+        .reserve()
+        .pre_bind()
+        .args(&args);
+    Ok(hints::register(plugin).build())
+}
+
+/// The claims of the pod; `None` if it has none.
+#[derive(Debug, Clone)]
+struct Claims(Option<Arc<PodVolumeClaims>>);
+
+/// What is to be done for the volumes of a pod on the chosen node.
+#[derive(Debug, Clone)]
+enum Reserved {
+    /// All of them are bound already.
+    AllBound,
+    /// They are on their way.
+    Binding(VolumeBinder),
+}
+
+/// The claims as PreFilter has found them.
+fn claims_in(state: &CycleState) -> Result<Option<&Arc<PodVolumeClaims>>, Status> {
+    match state.read() {
+        Some(Claims(claims)) => Ok(claims.as_ref()),
+        None => Err(Status::error("not found")),
+    }
+}
+
+impl PreFilter for VolumeBinding {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        if pod.spec.volumes.is_empty() {
+            state.write(Claims(None));
+            return Err(Status::skip());
+        }
+        let claims = PodVolumeClaims::of(pod, cluster, &self.caches.lock())?;
+        let is_skipped = claims.is_none();
+        state.write(Claims(claims.map(Arc::new)));
+        if is_skipped { Err(Status::skip()) } else { Ok(PreFilterResult::default()) }
+    }
+}
+
+impl VolumeBinding {
+    fn conflicts(
+        &self,
+        state: &CycleState,
+        cluster: &Cluster,
+        nodes: &NodeBits,
+    ) -> Result<Conflicts, Status> {
+        match claims_in(state)? {
+            Some(claims) => Conflicts::of(claims, nodes, cluster, &self.caches.lock()),
+            None => Ok(Conflicts::default()),
+        }
+    }
+}
+
+impl Filter for VolumeBinding {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
+    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+        let claims = match claims_in(state) {
+            Ok(Some(claims)) => claims,
+            Ok(None) => return Status::success(),
+            Err(status) => return status,
+        };
+        match find_pod_volumes(claims, node, &self.caches.lock()) {
+            Ok(Ok(_)) => Status::success(),
+            Ok(Err(reasons)) => ConflictReason::status(reasons),
+            Err(status) => status,
+        }
+    }
+
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        self.conflicts(state, cluster, nodes)?.remove_from(nodes);
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        match self.conflicts(state, cluster, rejected) {
+            Ok(conflicts) => conflicts.record(verdicts),
+            Err(status) => verdicts.record_all(rejected, status),
+        }
+    }
+}
+
+/// Only with the gate StorageCapacityScoring.
+impl PreScore for VolumeBinding {
+    fn pre_score(
+        &self,
+        _state: &mut CycleState,
+        _pod: &Pod,
+        _cluster: &Cluster,
+        _nodes: &[NodeIx],
+    ) -> Status {
+        if self.ratings.is_some() { Status::success() } else { Status::skip() }
+    }
+}
+
+impl Score for VolumeBinding {
+    fn score(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        let (Some(claims), Some(ratings)) = (claims_in(state)?, &self.ratings) else {
+            return Ok(0);
+        };
+        let volumes = find_pod_volumes(claims, node, &self.caches.lock())?;
+        Ok(volumes.map_or(0, |volumes| score::score(&volumes, ratings)))
+    }
+}
+
+impl VolumeBinding {
+    /// Assumes what is to be written. The volumes are looked for anew, on the chosen node alone.
+    fn assume(
+        &self,
+        claims: &PodVolumeClaims,
+        node: &str,
+        cluster: &Cluster,
+    ) -> Result<Reserved, Status> {
+        if claims.delayed.is_empty() {
+            return Ok(Reserved::AllBound);
+        }
+        let node = cluster
+            .node_named(node)
+            .ok_or_else(|| Status::error(format!("node {node:?} not found")))?;
+        let node = cluster.node(node);
+        let mut assumed = self.caches.lock();
+        let volumes = find_pod_volumes(claims, &node, &assumed)?;
+        let volumes = volumes.map_err(ConflictReason::status)?;
+        let binder = VolumeBinder::assume(volumes, node.name(), cluster, &mut assumed)?;
+        Ok(Reserved::Binding(binder))
+    }
+}
+
+impl Reserve for VolumeBinding {
+    fn reserve(&self, state: &mut CycleState, _pod: &Pod, node: &str, cluster: &Cluster) -> Status {
+        let reserved = match claims_in(state) {
+            Ok(Some(claims)) => self.assume(claims, node, cluster),
+            Ok(None) => Ok(Reserved::AllBound),
+            Err(status) => Err(status),
+        };
+        match reserved {
+            Ok(reserved) => {
+                state.write(reserved);
+                Status::success()
+            }
+            Err(status) => status,
+        }
+    }
+
+    fn unreserve(&self, state: &mut CycleState, _pod: &Pod, _node: &str, _handle: &mut Handle<'_>) {
+        if let Some(Reserved::Binding(binder)) = state.read() {
+            binder.revert(&mut self.caches.lock());
+        }
+    }
+}
+
+impl PreBind for VolumeBinding {
+    fn pre_flight(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &str,
+        _cluster: &Cluster,
+    ) -> PreBindPreFlight {
+        match (claims_in(state), state.read()) {
+            (Err(status), _) => PreBindPreFlight::Fail(status),
+            (_, None) => PreBindPreFlight::Fail(no_volumes(node)),
+            (_, Some(Reserved::AllBound)) => PreBindPreFlight::Skip { allow_parallel: true },
+            (_, Some(Reserved::Binding(_))) => PreBindPreFlight::Run { allow_parallel: true },
+        }
+    }
+
+    fn pre_bind(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        cluster: &Cluster,
+        input: PreBindInput<'_>,
+    ) -> PreBindStep {
+        let binder = match state.read_mut() {
+            Some(Reserved::Binding(binder)) => binder,
+            Some(Reserved::AllBound) => return PreBindStep::Done(Status::success()),
+            None => return PreBindStep::Done(no_volumes(node)),
+        };
+        let step = binder.step(pod, cluster, self.bind_timeout, &input);
+        if matches!(&step, PreBindStep::Done(status) if status.is_success()) {
+            binder.forget(&mut self.caches.lock());
+        }
+        step
+    }
+}
+
+fn no_volumes(node: &str) -> Status {
+    Status::error(format!("no pod volume found for node {node:?}"))
+}

@@ -1,0 +1,177 @@
+use framework::storage::{PersistentVolume, SELECTED_NODE};
+use framework::testing::{pod, storage_class};
+
+use super::world::World;
+use super::*;
+
+fn local() -> StorageObject {
+    storage_class("local", "kubernetes.io/no-provisioner", WAIT)
+}
+
+fn volume_of(world: &World) -> PersistentVolume {
+    PersistentVolume::clone(world.cluster.volume("pv").unwrap())
+}
+
+/// The volume as it would be in class `assumed`.
+fn changed(volume: PersistentVolume) -> Arc<PersistentVolume> {
+    Arc::new(PersistentVolume { class: "assumed".into(), ..volume })
+}
+
+fn class_of(world: &World) -> String {
+    world.caches.lock().volumes.latest(world.cluster.volume("pv").unwrap()).class.to_string()
+}
+
+fn assume(world: &World, volume: Arc<PersistentVolume>) -> Result<(), String> {
+    world.caches.lock().volumes.assume(volume, &world.cluster)
+}
+
+#[test]
+fn an_assumed_version_counts_until_the_object_changes() {
+    let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
+    assert_eq!(class_of(&world), "local");
+    assume(&world, changed(volume_of(&world))).unwrap();
+    assert_eq!(class_of(&world), "assumed");
+    // The same version once more, as a relist brings it.
+    world.watch("persistentvolumes", "pv");
+    assert_eq!(class_of(&world), "assumed");
+    world.show("persistentvolumes", "pv", json!({ "spec": { "storageClassName": "newer" } }));
+    assert_eq!(class_of(&world), "newer");
+}
+
+#[test]
+fn an_assumed_version_does_not_come_back_for_another_object_of_the_name() {
+    let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
+    let version = volume_of(&world).resource_version.to_string();
+    assume(&world, changed(volume_of(&world))).unwrap();
+    world.delete("persistentvolumes", "pv");
+    let metadata = json!({ "name": "pv", "uid": "another", "resourceVersion": version });
+    let another = json!({ "metadata": metadata, "spec": { "storageClassName": "another" } });
+    let kind = EventResource::PersistentVolume;
+    world.cluster.set_object(&kind, "", "pv", Some(Arc::new(another)));
+    assert_eq!(class_of(&world), "another");
+}
+
+#[test]
+fn only_the_stored_version_can_be_assumed() {
+    let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
+    let old = changed(volume_of(&world));
+    world.show("persistentvolumes", "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
+    let expected = "\"pv\" is out of sync (stored: 2, assume: 1)";
+    assert_eq!(assume(&world, old.clone()), Err(expected.to_owned()));
+    assert_eq!(class_of(&world), "local");
+    world.delete("persistentvolumes", "pv");
+    assert_eq!(assume(&world, old), Err("persistentvolumes \"pv\" not found".to_owned()));
+}
+
+#[test]
+fn restoring_leaves_a_newer_assumption_alone() {
+    let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
+    let old = changed(volume_of(&world));
+    assume(&world, old.clone()).unwrap();
+    world.show("persistentvolumes", "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
+    let new = changed(volume_of(&world));
+    assume(&world, new.clone()).unwrap();
+    world.caches.lock().volumes.restore(&old);
+    assert_eq!(class_of(&world), "assumed");
+    world.caches.lock().volumes.restore(&new);
+    assert_eq!(class_of(&world), "local");
+}
+
+#[test]
+fn claims_of_one_name_in_two_namespaces_are_two() {
+    let claim = |namespace: &str| sized_claim("data", "local", "1Gi").namespace(namespace);
+    let mut world = World::new(json!({}), []);
+    ["x", "y"].into_iter().for_each(|namespace| claim(namespace).put(&mut world.cluster));
+    let stored = |namespace: &str| world.cluster.claim(namespace, "data").unwrap();
+    let mut assumed = framework::storage::PersistentVolumeClaim::clone(stored("x"));
+    assumed.selected_node = Some("a".into());
+    world.caches.lock().claims.assume(Arc::new(assumed), &world.cluster).unwrap();
+    let node = |namespace: &str| {
+        world.caches.lock().claims.latest(stored(namespace)).selected_node.clone()
+    };
+    assert_eq!((node("x").as_deref(), node("y")), (Some("a"), None));
+}
+
+#[test]
+fn what_does_not_count_any_more_does_not_pile_up() {
+    let mut world = World::new(json!({}), []);
+    for number in 0..1000 {
+        let name = format!("pv-{number}");
+        world.put(local_volume(&name, "1Gi", "a"));
+        let volume = world.cluster.volume(&name).unwrap().clone();
+        assume(&world, volume).unwrap();
+        world.delete("persistentvolumes", &name);
+    }
+    assert!(world.caches.lock().volumes.len() <= 64);
+}
+
+#[test]
+fn two_pods_race_for_one_volume() {
+    let claims = ["one", "two"].map(|name| sized_claim(name, "local", "1Gi"));
+    let mut world = World::new(json!({}), [local(), local_volume("pv", "1Gi", "a")]);
+    claims.into_iter().for_each(|claim| world.put(claim));
+    let mut first = world.reserve(pod("p").claim("one"), "a").unwrap();
+    assert_eq!(world.claim_of("pv").as_deref(), Some("one"));
+    let text = "node(s) didn't find available persistent volumes to bind";
+    let second = world.reserve(pod("q").claim("two"), "a");
+    assert_eq!(second.err(), Some(Status::unresolvable(text)));
+    world.unreserve(&mut first);
+    assert_eq!(world.claim_of("pv"), None);
+    world.reserve(pod("q").claim("two"), "a").unwrap();
+    assert_eq!(world.claim_of("pv").as_deref(), Some("two"));
+    // Undone twice.
+    world.unreserve(&mut first);
+    assert_eq!(world.claim_of("pv").as_deref(), Some("two"));
+}
+
+#[test]
+fn two_pods_with_one_claim_get_the_same_volume() {
+    let mut world = World::new(
+        json!({}),
+        [
+            local(),
+            sized_claim("data", "local", "1Gi"),
+            local_volume("small", "1Gi", "b"),
+            local_volume("pv", "2Gi", "a"),
+        ],
+    );
+    world.reserve(pod("p").claim("data"), "a").unwrap();
+    assert!(world.reserve(pod("q").claim("data"), "b").is_err());
+    let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
+    // It has assumed nothing, so it takes nothing back.
+    world.unreserve(&mut second);
+    assert_eq!(world.claim_of("pv").as_deref(), Some("data"));
+    assert_eq!(world.claim_of("small"), None);
+}
+
+#[test]
+fn a_claim_keeps_to_the_node_it_is_assumed_for() {
+    let made = storage_class("made", DRIVER, WAIT);
+    let mut world = World::new(json!({}), [made, sized_claim("data", "made", "1Gi")]);
+    let mut first = world.reserve(pod("p").claim("data"), "a").unwrap();
+    assert_eq!(world.node_of("data").as_deref(), Some("a"));
+    assert!(world.reserve(pod("q").claim("data"), "b").is_err());
+    world.unreserve(&mut first);
+    assert_eq!(world.node_of("data"), None);
+    world.reserve(pod("q").claim("data"), "b").unwrap();
+    world.show(
+        "persistentvolumeclaims",
+        "data",
+        json!({ "metadata": { "annotations": { SELECTED_NODE: "a" } } }),
+    );
+    assert_eq!(world.node_of("data").as_deref(), Some("a"));
+}
+
+#[test]
+fn the_profiles_of_a_registry_share_what_is_assumed() {
+    let registry = crate::registry();
+    let make = || registry.get(NAME).unwrap()(&PluginArgs::default()).unwrap();
+    let mut world = World::new(json!({}), [local(), local_volume("pv", "1Gi", "a")]);
+    ["one", "two"].into_iter().for_each(|name| world.put(sized_claim(name, "local", "1Gi")));
+    world.plugin = make();
+    world.reserve(pod("p").claim("one"), "a").unwrap();
+    world.plugin = make();
+    assert!(world.reserve(pod("q").claim("two"), "a").is_err());
+    world.plugin = plugin_of(json!({}));
+    assert!(world.reserve(pod("r").claim("two"), "a").is_ok());
+}

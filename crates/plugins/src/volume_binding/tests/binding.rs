@@ -1,0 +1,444 @@
+use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};
+use framework::testing::{bound_claim, pod, storage_class};
+use framework::{Answer, Write};
+
+use super::world::{Attempt, World};
+use super::*;
+
+const VOLUMES: &str = "persistentvolumes";
+const CLAIMS: &str = "persistentvolumeclaims";
+
+/// A world in which claim `data` gets volume `pv` on node `a`.
+fn static_world(args: Value) -> World {
+    World::new(
+        args,
+        [
+            storage_class("local", "kubernetes.io/no-provisioner", WAIT),
+            sized_claim("data", "local", "1Gi"),
+            local_volume("pv", "1Gi", "a"),
+        ],
+    )
+}
+
+/// A world in which a volume is made for claim `data`.
+fn dynamic_world() -> World {
+    let made = storage_class("made", DRIVER, WAIT);
+    World::new(json!({}), [made, sized_claim("data", "made", "1Gi")])
+}
+
+fn start(world: &mut World) -> Attempt {
+    world.reserve(pod("p").claim("data"), "a").unwrap()
+}
+
+fn bound(volume: &str) -> Value {
+    let annotations = json!({ BIND_COMPLETED: "yes" });
+    json!({ "metadata": { "annotations": annotations }, "spec": { "volumeName": volume } })
+}
+
+fn expect_write(step: PreBindStep) -> Write {
+    match step {
+        PreBindStep::Write(write) => write,
+        step => panic!("a write was expected, not {step:?}"),
+    }
+}
+
+fn expect_wait(step: PreBindStep) -> Duration {
+    match step {
+        PreBindStep::Wait { timeout } => timeout,
+        step => panic!("a wait was expected, not {step:?}"),
+    }
+}
+
+fn expect_done(step: PreBindStep) -> Status {
+    match step {
+        PreBindStep::Done(status) => status,
+        step => panic!("the end was expected, not {step:?}"),
+    }
+}
+
+fn failed(text: &str) -> Status {
+    Status::error(text.to_owned())
+}
+
+#[test]
+fn pods_whose_volumes_are_bound_have_nothing_to_wait_for() {
+    let mut world =
+        World::new(json!({}), [bound_claim("data", "pv"), local_volume("pv", "1Gi", "a")]);
+    for pod in [pod("p").claim("data"), pod("q")] {
+        let mut attempt = world.reserve(pod, "a").unwrap();
+        let skip = PreBindPreFlight::Skip { allow_parallel: true };
+        assert_eq!(world.pre_flight(&attempt), skip);
+        assert!(expect_done(world.step(&mut attempt, PreBindInput::Start)).is_success());
+    }
+    let mut world = static_world(json!({}));
+    let attempt = start(&mut world);
+    assert_eq!(world.pre_flight(&attempt), PreBindPreFlight::Run { allow_parallel: true });
+}
+
+#[test]
+fn nothing_is_bound_for_a_pod_that_was_not_reserved() {
+    let world = static_world(json!({}));
+    let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
+    let point = world.plugin.pre_bind.as_ref().unwrap();
+    let fail = |text: &str| PreBindPreFlight::Fail(failed(text));
+    assert_eq!(point.pre_flight(&state, &pod, "a", &world.cluster), fail("not found"));
+    let pre_filter = world.plugin.pre_filter.as_ref().unwrap();
+    pre_filter.pre_filter(&mut state, &pod, &world.cluster).unwrap();
+    let text = "no pod volume found for node \"a\"";
+    assert_eq!(point.pre_flight(&state, &pod, "a", &world.cluster), fail(text));
+    let step = point.pre_bind(&mut state, &pod, "a", &world.cluster, PreBindInput::Start);
+    assert_eq!(expect_done(step), failed(text));
+}
+
+#[test]
+fn a_free_volume_is_reserved_for_its_claim_and_then_bound_by_the_controller() {
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    assert_eq!((&*write.api_version, &*write.resource, &*write.name), ("v1", VOLUMES, "pv"));
+    let metadata = json!({
+        "uid": "uid-pv", "resourceVersion": "3", "annotations": { BOUND_BY_CONTROLLER: "yes" },
+    });
+    let claim_ref = json!({
+        "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": "default", "name": "data",
+        "uid": "uid-data", "resourceVersion": "2",
+    });
+    let expected = json!({ "metadata": metadata, "spec": { "claimRef": claim_ref } });
+    assert_eq!(write.patch, expected);
+    let answer = world.write(&write);
+    let timeout = expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    assert_eq!(timeout, Duration::from_mins(10));
+    world.watch(VOLUMES, "pv");
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.show(CLAIMS, "data", bound("pv"));
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+    assert_eq!(world.caches.lock().volumes.len(), 0);
+}
+
+#[test]
+fn a_volume_that_is_reserved_by_name_gets_the_uid_and_no_annotation() {
+    let mut world = static_world(json!({}));
+    let by_name = json!({ "namespace": "default", "name": "data" });
+    world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": by_name } }));
+    let mut attempt = start(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    assert_eq!(write.patch["spec"]["claimRef"]["uid"], "uid-data");
+    assert!(write.patch["metadata"]["annotations"].is_null());
+    world.write(&write);
+    // One that is reserved in full is written as it is.
+    world.watch(VOLUMES, "pv");
+    let mut attempt = start(&mut world);
+    assert_eq!(world.caches.lock().volumes.len(), 1);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    let metadata = json!({ "uid": "uid-pv", "resourceVersion": "5" });
+    assert_eq!(write.patch, json!({ "metadata": metadata }));
+}
+
+#[test]
+fn the_second_pod_of_a_claim_writes_what_the_first_one_has_assumed() {
+    let mut world = static_world(json!({}));
+    let mut first = start(&mut world);
+    let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
+    let expected = expect_write(world.step(&mut first, PreBindInput::Start));
+    let write = expect_write(world.step(&mut second, PreBindInput::Start));
+    assert_eq!(write, expected);
+}
+
+#[test]
+fn a_volume_is_made_for_the_node() {
+    let mut world = dynamic_world();
+    let mut attempt = start(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    assert_eq!((&*write.resource, &*write.namespace, &*write.name), (CLAIMS, "default", "data"));
+    let metadata = json!({
+        "uid": "uid-data", "resourceVersion": "2", "annotations": { SELECTED_NODE: "a" },
+    });
+    assert_eq!(write.patch, json!({ "metadata": metadata }));
+    let answer = world.write(&write);
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    world.watch(CLAIMS, "data");
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    // The claim is bound before the scheduler hears of the volume.
+    world.show(CLAIMS, "data", bound("made"));
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.put(local_volume("made", "1Gi", "a"));
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+    assert_eq!(world.caches.lock().claims.len(), 0);
+}
+
+#[test]
+fn volumes_are_written_before_claims_the_smallest_first() {
+    let mut world = World::new(
+        json!({}),
+        [
+            storage_class("local", DRIVER, WAIT),
+            sized_claim("later", "local", "9Gi"),
+            sized_claim("large", "local", "2Gi"),
+            sized_claim("small", "local", "1Gi"),
+            sized_claim("selected", "local", "1Gi").annotation(SELECTED_NODE, "a"),
+            local_volume("pv-1", "1Gi", "a"),
+            local_volume("pv-2", "2Gi", "a"),
+        ],
+    );
+    let pod = ["later", "large", "small", "selected"].iter().fold(pod("p"), |pod, c| pod.claim(c));
+    let mut attempt = world.reserve(pod, "a").unwrap();
+    let mut names = Vec::new();
+    let mut step = world.step(&mut attempt, PreBindInput::Start);
+    while let PreBindStep::Write(write) = step {
+        names.push(write.name.to_string());
+        let answer = world.write(&write);
+        step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    }
+    assert_eq!(names, ["pv-1", "pv-2", "selected", "later"]);
+}
+
+#[test]
+fn what_the_api_server_says_fails_the_pod_as_it_is() {
+    for answer in [
+        Answer::Conflict("changed".to_owned()),
+        Answer::Gone("gone".to_owned()),
+        Answer::Forbidden("forbidden".to_owned()),
+        Answer::Error("broken".to_owned()),
+    ] {
+        let mut world = static_world(json!({}));
+        let mut attempt = start(&mut world);
+        expect_write(world.step(&mut attempt, PreBindInput::Start));
+        let status = expect_done(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+        assert_eq!(status, failed(answer.failure().unwrap()));
+        world.unreserve(&mut attempt);
+        assert_eq!(world.claim_of("pv"), None);
+    }
+}
+
+#[test]
+fn what_is_written_stays_assumed_until_the_watch_brings_it() {
+    let mut world = World::new(
+        json!({}),
+        [
+            storage_class("local", DRIVER, WAIT),
+            sized_claim("large", "local", "9Gi"),
+            sized_claim("small", "local", "1Gi"),
+            local_volume("pv", "1Gi", "a"),
+        ],
+    );
+    let mut attempt = world.reserve(pod("p").claim("large").claim("small"), "a").unwrap();
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&write);
+    expect_write(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let refused = Answer::Error("no".to_owned());
+    expect_done(world.step(&mut attempt, PreBindInput::Answer(&refused)));
+    assert_eq!(world.node_of("large").as_deref(), Some("a"));
+    world.unreserve(&mut attempt);
+    assert_eq!((world.claim_of("pv").as_deref(), world.node_of("large")), (Some("small"), None));
+    world.watch(VOLUMES, "pv");
+    assert_eq!(world.claim_of("pv").as_deref(), Some("small"));
+    world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": null } }));
+    assert_eq!(world.claim_of("pv"), None);
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_repeated() {
+    let lost = Answer::Unknown("the connection broke".to_owned());
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    let first = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    let second = expect_write(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    assert_eq!(first, second);
+    let answer = world.write(&second);
+    assert!(matches!(answer, Answer::Ok(_)));
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+
+    let mut attempt = start(&mut static_world(json!({})));
+    let world = static_world(json!({}));
+    expect_write(world.step(&mut attempt, PreBindInput::Start));
+    expect_write(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    let status = expect_done(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    assert_eq!(status, failed("the connection broke"));
+}
+
+/// A pod whose write was carried out although the answer was lost, and that was refused thereupon.
+fn disputed(world: &mut World) -> (Attempt, PreBindStep) {
+    let lost = Answer::Unknown("the connection broke".to_owned());
+    let mut attempt = start(world);
+    let first = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    world.write(&first);
+    let second = expect_write(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    let refused = world.write(&second);
+    assert_eq!(refused, Answer::Conflict("another resourceVersion".to_owned()));
+    let step = world.step(&mut attempt, PreBindInput::Answer(&refused));
+    (attempt, step)
+}
+
+#[test]
+fn a_write_that_was_carried_out_unheard_is_found_in_the_watch() {
+    for (mut world, resource, name) in
+        [(static_world(json!({})), VOLUMES, "pv"), (dynamic_world(), CLAIMS, "data")]
+    {
+        let (mut attempt, step) = disputed(&mut world);
+        expect_wait(step);
+        expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+        world.watch(resource, name);
+        expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+        world.put(local_volume("made", "1Gi", "a"));
+        world.show(CLAIMS, "data", bound("made"));
+        assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+    }
+}
+
+#[test]
+fn a_write_that_somebody_else_was_faster_with_is_refused() {
+    let refusal = failed("another resourceVersion");
+    let mut world = static_world(json!({}));
+    let (mut attempt, step) = disputed(&mut world);
+    expect_wait(step);
+    let other = json!({ "namespace": "default", "name": "other", "uid": "uid-other" });
+    world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": other } }));
+    assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
+
+    let mut world = static_world(json!({}));
+    let (mut attempt, step) = disputed(&mut world);
+    expect_wait(step);
+    assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Deadline)), refusal);
+}
+
+#[test]
+fn binding_takes_no_longer_than_it_may() {
+    let late = failed("binding volumes: context deadline exceeded");
+    let mut world = static_world(json!({ "bindTimeoutSeconds": 3 }));
+    let mut attempt = start(&mut world);
+    assert_eq!(expect_wait(world.write_all(&mut attempt)), Duration::from_secs(3));
+    assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Deadline)), late);
+
+    let mut world = static_world(json!({ "bindTimeoutSeconds": 0 }));
+    let mut attempt = start(&mut world);
+    assert_eq!(expect_done(world.write_all(&mut attempt)), late);
+}
+
+#[test]
+fn an_object_older_than_what_was_written_says_nothing() {
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&write);
+    world.show(CLAIMS, "data", bound("pv"));
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    world.watch(VOLUMES, "pv");
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+}
+
+#[test]
+fn an_answer_without_the_object_is_enough() {
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    world.write(&write);
+    world.show(CLAIMS, "data", bound("pv"));
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
+    world.watch(VOLUMES, "pv");
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+}
+
+/// What the wait for the volume of a pod ends with after a change to the world.
+fn after(mut world: World, change: impl FnOnce(&mut World, &Attempt)) -> Status {
+    let mut attempt = start(&mut world);
+    expect_wait(world.write_all(&mut attempt));
+    change(&mut world, &attempt);
+    expect_done(world.step(&mut attempt, PreBindInput::Changed))
+}
+
+#[test]
+fn waiting_ends_when_pod_or_node_is_gone() {
+    for make in [|| static_world(json!({})), dynamic_world] {
+        let status = after(make(), |world, _| {
+            world.cluster.remove_node("a");
+        });
+        let text = "binding volumes: failed to get node \"a\": node \"a\" not found";
+        assert_eq!(status, failed(text));
+        let status = after(make(), |world, attempt| {
+            let placed = world.cluster.node(world.cluster.node_named("a").unwrap()).placed();
+            let (ix, _) = { placed }.find(|(_, placed)| placed.uid == attempt.pod.uid).unwrap();
+            world.cluster.remove_pod(ix);
+        });
+        let text = "binding volumes: pod does not exist any more: pod \"p\" not found";
+        assert_eq!(status, failed(text));
+    }
+}
+
+#[test]
+fn waiting_for_a_reserved_volume_ends_when_it_will_not_be_bound() {
+    let nowhere = json!({ "spec": { "nodeAffinity": zone_affinity(&["elsewhere"]) } });
+    let reset = json!({ "spec": { "claimRef": { "uid": null } } });
+    type Change = fn(&mut World, Value);
+    let cases: [(Change, Value, &str); 5] = [
+        (
+            |world, _| world.delete(VOLUMES, "pv"),
+            json!(null),
+            "failed to check binding: persistentvolumes \"pv\" not found",
+        ),
+        (
+            |world, _| world.delete(CLAIMS, "data"),
+            json!(null),
+            "failed to check binding: persistentvolumeclaims \"default/data\" not found",
+        ),
+        (
+            |world, patch| world.show(VOLUMES, "pv", patch),
+            nowhere,
+            "pv \"pv\" node affinity doesn't match node \"a\": no matching NodeSelectorTerms",
+        ),
+        (
+            |world, patch| world.show(VOLUMES, "pv", patch),
+            reset,
+            "ClaimRef got reset for pv \"pv\"",
+        ),
+        (
+            |world, patch| world.show(VOLUMES, "pv", patch),
+            json!({ "spec": { "claimRef": null } }),
+            "ClaimRef got reset for pv \"pv\"",
+        ),
+    ];
+    for (change, patch, text) in cases {
+        let status = after(static_world(json!({})), |world, _| change(world, patch));
+        assert_eq!(status, failed(&format!("binding volumes: {text}")));
+    }
+}
+
+#[test]
+fn waiting_for_a_volume_to_be_made_ends_when_it_will_not_be() {
+    let selected = |node: Value| json!({ "metadata": { "annotations": { SELECTED_NODE: node } } });
+    let mut kept = selected(json!(null));
+    kept["metadata"]["annotations"]["other"] = json!("");
+    let failure = "provisioning failed for PVC \"data\"";
+    for (patch, text) in [
+        (selected(json!(null)), "selectedNode annotation reset for PVC \"data\""),
+        (kept, failure),
+        (selected(json!("b")), failure),
+        (
+            bound("elsewhere"),
+            "pv \"elsewhere\" node affinity doesn't match node \"a\": no matching \
+             NodeSelectorTerms",
+        ),
+    ] {
+        let status = after(dynamic_world(), |world, _| {
+            world.put(local_volume("elsewhere", "1Gi", "b"));
+            world.show(CLAIMS, "data", patch);
+        });
+        assert_eq!(status, failed(&format!("binding volumes: {text}")));
+    }
+    let status = after(dynamic_world(), |world, _| world.delete(CLAIMS, "data"));
+    let text =
+        "failed to check provisioning pvc: persistentvolumeclaims \"default/data\" not found";
+    assert_eq!(status, failed(&format!("binding volumes: {text}")));
+}
+
+#[test]
+fn a_node_that_is_gone_cannot_be_reserved() {
+    let mut world = static_world(json!({}));
+    let pod = pod("p").claim("data").build();
+    let mut state = CycleState::new();
+    let pre_filter = world.plugin.pre_filter.as_ref().unwrap();
+    pre_filter.pre_filter(&mut state, &pod, &world.cluster).unwrap();
+    world.cluster.remove_node("a");
+    let reserve = world.plugin.reserve.as_ref().unwrap();
+    let status = reserve.reserve(&mut state, &pod, "a", &world.cluster);
+    assert_eq!(status, failed("node \"a\" not found"));
+}

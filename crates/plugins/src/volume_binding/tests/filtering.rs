@@ -1,0 +1,429 @@
+use framework::storage::SELECTED_NODE;
+use framework::testing::{Harness, bound_claim, node, pod, storage_class};
+
+use super::*;
+
+const AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
+const BIND: &str = "node(s) didn't find available persistent volumes to bind";
+const SPACE: &str = "node(s) did not have enough free storage";
+const MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+
+/// Nodes `a` and `b` in zones of their names and `c` without one; class `local` without and class
+/// `made` with a provisioner.
+fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
+    let harness = Harness::new(plugin_of(json!({})))
+        .node(node("a").label("zone", "a").build())
+        .node(node("b").label("zone", "b").build())
+        .node(node("c").build())
+        .storage(storage_class("local", "kubernetes.io/no-provisioner", WAIT))
+        .storage(storage_class("made", DRIVER, WAIT));
+    objects.into_iter().fold(harness, Harness::storage)
+}
+
+/// The messages for nodes `a`, `b` and `c`; none where the pod fits.
+#[track_caller]
+fn messages(harness: &Harness, claims: &[&str]) -> [String; 3] {
+    let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
+    let run = harness.run(&pod);
+    assert!(run.pre_filter.is_success(), "{}", run.pre_filter.message());
+    ["a", "b", "c"].map(|node| run.verdicts[node].message())
+}
+
+fn anywhere(name: &str) -> StorageObject {
+    volume(name, json!({}))
+}
+
+fn at(name: &str, affinity: Value) -> StorageObject {
+    volume(name, json!({ "nodeAffinity": affinity }))
+}
+
+#[test]
+fn bound_volumes_are_used_where_their_affinity_allows() {
+    let terms = |terms: Value| json!({ "required": { "nodeSelectorTerms": terms } });
+    let zone = |zone: &str| json!({ "key": "zone", "operator": "In", "values": [zone] });
+    let name = json!({ "key": "metadata.name", "operator": "In", "values": ["b"] });
+    let invalid = json!({ "key": "zone", "operator": "Gt", "values": ["x"] });
+    for (affinity, expected) in [
+        (json!(null), ["", "", ""]),
+        (json!({}), ["", "", ""]),
+        (terms(json!([])), [AFFINITY, AFFINITY, AFFINITY]),
+        (terms(json!([{}])), [AFFINITY, AFFINITY, AFFINITY]),
+        (zone_affinity(&["a"]), ["", AFFINITY, AFFINITY]),
+        (zone_affinity(&["a", "b"]), ["", "", AFFINITY]),
+        (
+            terms(
+                json!([{ "matchExpressions": [zone("a")] }, { "matchExpressions": [zone("b")] }]),
+            ),
+            ["", "", AFFINITY],
+        ),
+        (terms(json!([{ "matchExpressions": [zone("a"), zone("b")] }])), [AFFINITY; 3]),
+        (terms(json!([{ "matchFields": [name] }])), ["", "", ""]),
+        (
+            terms(json!([{ "matchFields": [name], "matchExpressions": [zone("a")] }])),
+            ["", AFFINITY, AFFINITY],
+        ),
+        (
+            terms(json!([{ "matchExpressions": [invalid] }, { "matchExpressions": [zone("a")] }])),
+            ["", AFFINITY, AFFINITY],
+        ),
+        (terms(json!([{ "matchExpressions": [invalid] }])), [AFFINITY; 3]),
+    ] {
+        let harness = harness([bound_claim("data", "pv"), at("pv", affinity.clone())]);
+        assert_eq!(messages(&harness, &["data"]), expected, "{affinity}");
+    }
+}
+
+#[test]
+fn the_first_bound_claim_that_does_not_fit_is_told() {
+    let harness = harness([
+        bound_claim("in-a", "pv-a"),
+        at("pv-a", zone_affinity(&["a"])),
+        bound_claim("lost", "pv-gone"),
+    ]);
+    assert_eq!(messages(&harness, &["in-a", "lost"]), [MISSING, AFFINITY, AFFINITY]);
+    assert_eq!(messages(&harness, &["lost", "in-a"]), [MISSING; 3]);
+}
+
+#[test]
+fn conflicts_of_bound_and_of_other_claims_are_told_together() {
+    let harness = harness([
+        bound_claim("in-a", "pv-a"),
+        at("pv-a", zone_affinity(&["a"])),
+        bound_claim("lost", "pv-gone"),
+        sized_claim("data", "local", "5Gi"),
+    ]);
+    let both = format!("{AFFINITY}, {BIND}");
+    assert_eq!(messages(&harness, &["data", "in-a"]), [BIND, &both, &both]);
+    assert_eq!(
+        messages(&harness, &["lost", "data"]),
+        [(); 3].map(|()| format!("{BIND}, {MISSING}"))
+    );
+}
+
+#[test]
+fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
+    let disk = json!({
+        "awsElasticBlockStore": { "volumeID": "vol-1" }, "nodeAffinity": zone_terms("a"),
+    });
+    fn zone_terms(zone: &str) -> Value {
+        let key = "topology.kubernetes.io/zone";
+        let zone = json!({ "key": key, "operator": "In", "values": [zone] });
+        json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [zone] }] } })
+    }
+    let migrated = |name| {
+        let key = "storage.alpha.kubernetes.io/migrated-plugins";
+        framework::testing::csi_node(name, &[]).annotation(key, "kubernetes.io/aws-ebs")
+    };
+    let harness = Harness::new(plugin_of(json!({})))
+        .node(node("a").label("topology.kubernetes.io/zone", "a").build())
+        .node(node("b").label("topology.ebs.csi.aws.com/zone", "a").build())
+        .node(node("c").label("topology.ebs.csi.aws.com/zone", "a").build())
+        .storage(bound_claim("data", "pv"))
+        .storage(volume("pv", disk));
+    assert_eq!(messages(&harness, &["data"]), ["", AFFINITY, AFFINITY]);
+    let harness = harness.storage(migrated("a")).storage(migrated("b"));
+    assert_eq!(messages(&harness, &["data"]), [AFFINITY, "", AFFINITY]);
+}
+
+#[test]
+fn a_free_volume_must_be_what_the_claim_asks_for() {
+    let labelled = |pv: StorageObject| pv.label("tier", "gold");
+    let spec = |field: &str, value: Value| {
+        local_volume("pv", "5Gi", "a").set(&format!("/spec/{field}"), value)
+    };
+    let asking = |field: &str, value: Value| {
+        sized_claim("data", "local", "5Gi").set(&format!("/spec/{field}"), value)
+    };
+    let plain = || sized_claim("data", "local", "5Gi");
+    let gold = || asking("selector", json!({ "matchLabels": { "tier": "gold" } }));
+    for (text, claim, volume, fits) in [
+        ("it does", plain(), spec("volumeMode", json!("Filesystem")), true),
+        ("too small", plain(), local_volume("pv", "4Gi", "a"), false),
+        ("another class", plain(), spec("storageClassName", json!("made")), false),
+        ("another mode", plain(), spec("volumeMode", json!("Block")), false),
+        (
+            "mode asked for",
+            asking("volumeMode", json!("Block")),
+            spec("volumeMode", json!("Block")),
+            true,
+        ),
+        ("attributes", plain(), spec("volumeAttributesClassName", json!("fast")), false),
+        ("no attributes", plain(), spec("volumeAttributesClassName", json!("")), true),
+        ("labels", gold(), labelled(local_volume("pv", "5Gi", "a")), true),
+        ("no labels", gold(), local_volume("pv", "5Gi", "a"), false),
+        (
+            "modes",
+            asking("accessModes", json!(["ReadWriteMany"])),
+            local_volume("pv", "5Gi", "a"),
+            false,
+        ),
+        (
+            "phase",
+            plain(),
+            local_volume("pv", "5Gi", "a").set("/status/phase", json!("Released")),
+            false,
+        ),
+        (
+            "of another claim",
+            plain(),
+            spec("claimRef", json!({ "namespace": "default", "name": "other" })),
+            false,
+        ),
+        (
+            "of another claim of that name",
+            plain(),
+            spec("claimRef", json!({ "namespace": "default", "name": "data", "uid": "x" })),
+            false,
+        ),
+        (
+            "being deleted",
+            plain(),
+            local_volume("pv", "5Gi", "a")
+                .set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            false,
+        ),
+    ] {
+        let expected = [if fits { "" } else { BIND }, BIND, BIND];
+        assert_eq!(messages(&harness([claim, volume]), &["data"]), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_reserved_volume_is_the_only_one_for_its_claim() {
+    let reserved = |zone: &str| {
+        local_volume("reserved", "5Gi", zone)
+            .set("/spec/claimRef", json!({ "namespace": "default", "name": "data" }))
+            .set("/spec/accessModes", json!(["ReadOnlyMany"]))
+            .set("/status/phase", json!("Pending"))
+    };
+    let claim = || sized_claim("data", "local", "5Gi");
+    let free = || local_volume("free", "5Gi", "b");
+    // Neither phase nor access modes count.
+    assert_eq!(messages(&harness([claim(), reserved("a"), free()]), &["data"]), ["", BIND, BIND]);
+    let small = reserved("a").set("/spec/capacity/storage", json!("1Gi"));
+    assert_eq!(messages(&harness([claim(), small, free()]), &["data"]), [BIND, "", BIND]);
+    let class = reserved("a").set("/spec/storageClassName", json!("made"));
+    assert_eq!(messages(&harness([claim(), class, free()]), &["data"]), [BIND, "", BIND]);
+}
+
+#[test]
+fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
+    let claims = || [sized_claim("one", "local", "1Gi"), sized_claim("five", "local", "5Gi")];
+    let volumes = |sizes: &[(&str, &str)]| {
+        let volume = |(number, (size, zone)): (usize, &(&str, &str))| {
+            local_volume(&format!("pv-{number}"), size, zone)
+        };
+        sizes.iter().enumerate().map(volume).collect::<Vec<_>>()
+    };
+    for (sizes, expected) in [
+        (&[("5Gi", "a")][..], [BIND, BIND, BIND]),
+        (&[("5Gi", "a"), ("5Gi", "a")], ["", BIND, BIND]),
+        (&[("5Gi", "a"), ("5Gi", "b")], [BIND, BIND, BIND]),
+        (&[("1Gi", "b"), ("5Gi", "b")], [BIND, "", BIND]),
+        (&[("1Gi", "b"), ("4Gi", "b")], [BIND, BIND, BIND]),
+    ] {
+        let harness = harness(claims().into_iter().chain(volumes(sizes)));
+        assert_eq!(messages(&harness, &["five", "one"]), expected, "{sizes:?}");
+        assert_eq!(messages(&harness, &["one", "five"]), expected, "{sizes:?}");
+    }
+    // Kubernetes does not notice that a claim is the same.
+    let harness = harness(claims().into_iter().chain(volumes(&[("5Gi", "a")])));
+    assert_eq!(messages(&harness, &["one", "one"]), [BIND, BIND, BIND]);
+}
+
+#[test]
+fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
+    let objects = [
+        sized_claim("data", "local", "2Gi"),
+        local_volume("large", "9Gi", "a"),
+        local_volume("b", "3Gi", "a"),
+        local_volume("a", "3Gi", "a"),
+        local_volume("small", "1Gi", "a"),
+        anywhere("everywhere")
+            .set("/spec/storageClassName", json!("local"))
+            .set("/spec/accessModes", json!(["ReadWriteOnce"]))
+            .set("/spec/capacity", json!({ "storage": "4Gi" })),
+    ];
+    let harness = harness(objects);
+    let pod = pod("p").claim("data").build();
+    let found = |node: &str| {
+        let cluster = harness.cluster();
+        let claims = PodVolumeClaims::of(&pod, cluster, &Default::default()).unwrap().unwrap();
+        let node = cluster.node(cluster.node_named(node).unwrap());
+        let volumes = find_pod_volumes(&claims, &node, &Default::default()).unwrap().unwrap();
+        volumes.static_bindings[0].volume.name.to_string()
+    };
+    assert_eq!(["a", "b"].map(found), ["a", "everywhere"]);
+}
+
+#[test]
+fn an_invalid_selector_fails_the_attempt() {
+    let selector = json!({ "matchExpressions": [{ "key": "tier", "operator": "Odd" }] });
+    let data = || sized_claim("data", "made", "1Gi").set("/spec/selector", selector.clone());
+    let expected = "error creating internal label selector for claim: default/data: \"Odd\" is not \
+                    a valid label selector operator";
+    assert_eq!(messages(&harness([data()]), &["data"]), [expected; 3]);
+    let elsewhere =
+        harness([data(), sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "gone")]);
+    assert_eq!(messages(&elsewhere, &["data", "other"]), [BIND; 3]);
+}
+
+#[test]
+fn volumes_are_made_where_the_class_allows_it() {
+    let terms = |terms: &[&[&str]]| {
+        let label = |zones: &[&str]| json!({ "key": "zone", "values": zones });
+        let term = |zones: &&[&str]| json!({ "matchLabelExpressions": [label(zones)] });
+        json!(terms.iter().map(term).collect::<Vec<_>>())
+    };
+    for (allowed, expected) in [
+        (json!([]), ["", "", ""]),
+        (terms(&[&["a"]]), ["", BIND, BIND]),
+        (terms(&[&["a"], &["b"]]), ["", "", BIND]),
+        (json!([{}]), [BIND; 3]),
+        (terms(&[&[], &["b"]]), [BIND, "", BIND]),
+    ] {
+        let class = storage_class("made", DRIVER, WAIT).set("/allowedTopologies", allowed.clone());
+        let harness = harness([sized_claim("data", "made", "1Gi"), class]);
+        assert_eq!(messages(&harness, &["data"]), expected, "{allowed}");
+    }
+}
+
+#[test]
+fn a_claim_with_a_selected_node_is_made_there() {
+    let on = |node: &str| sized_claim("data", "made", "1Gi").annotation(SELECTED_NODE, node);
+    assert_eq!(messages(&harness([on("a")]), &["data"]), ["", BIND, BIND]);
+    assert_eq!(messages(&harness([on("gone")]), &["data"]), [BIND; 3]);
+    let class = sized_claim("data", "local", "1Gi").annotation(SELECTED_NODE, "a");
+    let harness = harness([class, local_volume("pv", "1Gi", "a")]);
+    assert_eq!(messages(&harness, &["data"]), [BIND; 3]);
+}
+
+#[test]
+fn what_is_not_there_is_made() {
+    let class = storage_class("local", DRIVER, WAIT);
+    let objects =
+        ["one", "two"].map(|name| sized_claim(name, "local", "1Gi")).into_iter().chain([class]);
+    let harness = harness(objects.chain([local_volume("pv", "1Gi", "a")]));
+    assert_eq!(messages(&harness, &["one", "two"]), ["", "", ""]);
+}
+
+fn driver(storage_capacity: bool) -> StorageObject {
+    let spec = json!({ "spec": { "storageCapacity": storage_capacity } });
+    StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
+}
+
+fn capacity(name: &str, class: &str, zone: &str, fields: Value) -> StorageObject {
+    let mut fields = fields;
+    fields["storageClassName"] = json!(class);
+    fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
+    StorageObject::new(EventResource::CsiStorageCapacity, name, fields)
+}
+
+#[test]
+fn there_must_be_room_where_the_driver_says_how_much() {
+    let room = |size: &str| json!({ "capacity": size });
+    let data = || sized_claim("data", "made", "5Gi");
+    let unsized_claim = claim("data", json!({ "storageClassName": "made" }));
+    for (text, objects, expected) in [
+        ("no driver", vec![data()], ["", "", ""]),
+        ("a driver that does not say", vec![data(), driver(false)], ["", "", ""]),
+        ("nothing said", vec![data(), driver(true)], [SPACE, SPACE, SPACE]),
+        ("no size asked for", vec![unsized_claim, driver(true)], ["", "", ""]),
+        (
+            "in zone a",
+            vec![data(), driver(true), capacity("a", "made", "a", room("5Gi"))],
+            ["", SPACE, SPACE],
+        ),
+        (
+            "too little",
+            vec![data(), driver(true), capacity("a", "made", "a", room("5119Mi"))],
+            [SPACE; 3],
+        ),
+        (
+            "of another class",
+            vec![data(), driver(true), capacity("a", "local", "a", room("5Gi"))],
+            [SPACE; 3],
+        ),
+        (
+            "the largest volume counts before the room",
+            vec![
+                data(),
+                driver(true),
+                capacity(
+                    "a",
+                    "made",
+                    "a",
+                    json!({ "capacity": "9Gi", "maximumVolumeSize": "4Gi" }),
+                ),
+                capacity(
+                    "b",
+                    "made",
+                    "b",
+                    json!({ "capacity": "1Gi", "maximumVolumeSize": "5Gi" }),
+                ),
+            ],
+            [SPACE, "", SPACE],
+        ),
+        (
+            "neither said",
+            vec![data(), driver(true), capacity("a", "made", "a", json!({}))],
+            [SPACE; 3],
+        ),
+        (
+            "unreadable",
+            vec![data(), driver(true), capacity("a", "made", "a", room("much"))],
+            [SPACE; 3],
+        ),
+        (
+            "nowhere",
+            vec![
+                data(),
+                driver(true),
+                capacity("a", "made", "a", room("9Gi")).set("/nodeTopology", json!(null)),
+            ],
+            [SPACE; 3],
+        ),
+        (
+            "everywhere",
+            vec![
+                data(),
+                driver(true),
+                capacity("a", "made", "a", room("9Gi")).set("/nodeTopology", json!({})),
+            ],
+            ["", "", ""],
+        ),
+    ] {
+        assert_eq!(messages(&harness(objects), &["data"]), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_first_claim_that_cannot_be_made_is_told() {
+    let class = |name: &str, provisioner: &str| storage_class(name, provisioner, WAIT);
+    let objects = || {
+        [
+            class("full", DRIVER),
+            class("none", ""),
+            driver(true),
+            sized_claim("large", "full", "5Gi"),
+            sized_claim("small", "none", "1Gi"),
+        ]
+    };
+    assert_eq!(messages(&harness(objects()), &["large", "small"]), [BIND; 3]);
+    let selected = objects()
+        .into_iter()
+        .chain([sized_claim("large", "full", "5Gi").annotation(SELECTED_NODE, "a")]);
+    assert_eq!(messages(&harness(selected), &["small", "large"]), [SPACE, BIND, BIND]);
+}
+
+#[test]
+fn a_filter_without_its_pre_filter_is_an_error() {
+    let harness = harness([]);
+    let (filter, state) = (plugin_of(json!({})).filter.unwrap(), CycleState::new());
+    let (cluster, pod) = (harness.cluster(), pod("p").build());
+    let node = cluster.node(cluster.node_named("a").unwrap());
+    assert_eq!(filter.filter(&state, &pod, &node), Status::error("not found"));
+    let mut nodes = cluster.nodes().clone();
+    let failed = filter.filter_set(&state, &pod, cluster, &mut nodes);
+    assert_eq!(failed, Err(Status::error("not found")));
+}

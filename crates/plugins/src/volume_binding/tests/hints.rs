@@ -1,0 +1,190 @@
+use framework::storage::MIGRATED_PLUGINS;
+use framework::testing::{Harness, bound_claim, pod, storage_class};
+use framework::{ActionType, ClusterEvent, EventObjects, QueueingHint};
+
+use super::*;
+use crate::forms;
+
+fn answer(resource: EventResource, old: Option<Value>, new: Value) -> QueueingHint {
+    let pod = pod("p")
+        .claim("data")
+        .volume(json!({ "ephemeral": {} }))
+        .volume(json!({ "csi": { "driver": DRIVER } }))
+        .build();
+    let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
+    let objects = EventObjects::Other { old: old.as_ref(), new: Some(&new) };
+    forms::hint(&plugin_of(json!({})), &pod, resource, action, &objects)
+}
+
+#[track_caller]
+fn check(resource: &EventResource, rows: impl IntoIterator<Item = (Option<Value>, Value, bool)>) {
+    for (old, new, queue) in rows {
+        let text = format!("{old:?} {new}");
+        let expected = QueueingHint::queue_if(queue);
+        assert_eq!(answer(resource.clone(), old, new), expected, "{text}");
+    }
+}
+
+#[test]
+fn other_topologies_of_a_class_may_help() {
+    let class = |zones: &[&str]| {
+        let label = json!({ "key": "zone", "values": zones });
+        json!({ "allowedTopologies": [{ "matchLabelExpressions": [label] }] })
+    };
+    check(
+        &EventResource::StorageClass,
+        [
+            (None, class(&["a"]), true),
+            (Some(class(&["a"])), class(&["a"]), false),
+            (Some(class(&["a"])), class(&["a", "b"]), true),
+            (Some(class(&["a"])), json!({}), true),
+            (Some(json!({ "allowedTopologies": [] })), json!({ "parameters": {} }), false),
+        ],
+    );
+}
+
+#[test]
+fn claims_of_the_pod_may_help() {
+    let claim = |namespace: &str, name: &str| {
+        let metadata = json!({ "namespace": namespace, "name": name });
+        json!({ "metadata": metadata })
+    };
+    let rows = [
+        (claim("default", "data"), true),
+        (claim("default", "p-v1"), true),
+        (claim("default", "p-v0"), false),
+        (claim("other", "data"), false),
+    ];
+    for old in [None, Some(claim("default", "data"))] {
+        let rows = rows.clone().into_iter().map(|(new, queue)| (old.clone(), new, queue));
+        check(&EventResource::PersistentVolumeClaim, rows);
+    }
+}
+
+#[test]
+fn any_volume_may_help() {
+    check(
+        &EventResource::PersistentVolume,
+        [(None, json!({}), true), (Some(json!({})), json!({}), true)],
+    );
+}
+
+#[test]
+fn a_csi_node_helps_when_it_replaces_other_plugins() {
+    let node =
+        |plugins: &str| json!({ "metadata": { "annotations": { MIGRATED_PLUGINS: plugins } } });
+    check(
+        &EventResource::CsiNode,
+        [
+            (None, json!({}), true),
+            (Some(node("x")), node("x"), false),
+            (Some(node("x")), node("x,y"), true),
+            (Some(json!({})), node("x"), true),
+            (Some(json!({})), json!({ "spec": { "drivers": [{ "name": "x" }] } }), false),
+        ],
+    );
+}
+
+#[test]
+fn a_driver_helps_when_it_stops_telling_how_much_room_there_is() {
+    let driver = |name: &str, capacity: Value| {
+        let spec = json!({ "storageCapacity": capacity });
+        json!({ "metadata": { "name": name }, "spec": spec })
+    };
+    let own = |capacity: Value| driver(DRIVER, capacity);
+    check(
+        &EventResource::CsiDriver,
+        [
+            (Some(own(json!(true))), own(json!(false)), true),
+            (Some(own(json!(true))), own(json!(null)), true),
+            (Some(own(json!(true))), own(json!(true)), false),
+            (Some(own(json!(false))), own(json!(null)), false),
+            (Some(driver("other", json!(true))), driver("other", json!(false)), false),
+        ],
+    );
+}
+
+/// The hint for pod `p` with claim `data` of class `made`, whose claim is bound or not.
+fn hint_in_cluster(
+    is_bound: bool,
+    resource: EventResource,
+    action: ActionType,
+    objects: &EventObjects<'_>,
+) -> QueueingHint {
+    let data = match is_bound {
+        true => bound_claim("data", "pv"),
+        false => sized_claim("data", "made", "1Gi"),
+    };
+    let harness = Harness::new(plugin_of(json!({})))
+        .storage(storage_class("made", DRIVER, WAIT))
+        .storage(bound_claim("bound", "pv-bound"))
+        .storage(sized_claim("unbound", "made", "1Gi"))
+        .storage(data);
+    let event = ClusterEvent::new(resource, action);
+    harness.hint(&pod("p").claim("data").build(), &event, objects).unwrap()
+}
+
+#[test]
+fn a_driver_helps_claims_whose_volumes_it_makes_also_when_it_goes() {
+    let driver = |name: &str, capacity: bool| {
+        let spec = json!({ "storageCapacity": capacity });
+        json!({ "metadata": { "name": name }, "spec": spec })
+    };
+    for (is_bound, old, new, queue) in [
+        (false, driver(DRIVER, true), Some(driver(DRIVER, false)), true),
+        (false, driver(DRIVER, true), None, true),
+        (false, driver(DRIVER, false), None, false),
+        (false, driver("other", true), None, false),
+        (true, driver(DRIVER, true), None, false),
+    ] {
+        let action = if new.is_some() { ActionType::UPDATE } else { ActionType::DELETE };
+        let objects = EventObjects::Other { old: Some(&old), new: new.as_ref() };
+        let answer = hint_in_cluster(is_bound, EventResource::CsiDriver, action, &objects);
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{old} {new:?} {is_bound}");
+    }
+}
+
+#[test]
+fn a_pod_that_was_on_its_way_gives_back_what_was_assumed_for_it() {
+    for (claim, is_bound, queue) in [
+        ("unbound", false, true),
+        ("missing", false, true),
+        ("bound", false, false),
+        ("unbound", true, false),
+    ] {
+        let gone = pod("gone").claim("bound").claim(claim).on("a").build();
+        let objects = EventObjects::Pod { old: Some(&gone), new: None };
+        let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
+        let answer = hint_in_cluster(is_bound, resource, action, &objects);
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{claim} {is_bound}");
+    }
+}
+
+#[test]
+fn more_room_helps() {
+    let capacity = |capacity: Value, largest: Value| {
+        let mut said = json!({ "capacity": capacity });
+        said["maximumVolumeSize"] = largest;
+        said
+    };
+    let room = |size: &str| capacity(json!(size), json!(null));
+    check(
+        &EventResource::CsiStorageCapacity,
+        [
+            (None, json!({}), true),
+            (Some(room("1Gi")), room("2Gi"), true),
+            (Some(room("2Gi")), room("1Gi"), false),
+            (Some(room("1Gi")), room("1024Mi"), false),
+            (Some(json!({})), room("0"), true),
+            (Some(room("0")), json!({}), false),
+            (Some(capacity(json!("1Gi"), json!("2Gi"))), room("3Gi"), true),
+            (Some(room("9Gi")), capacity(json!("9Gi"), json!("5Gi")), false),
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_an_object_of_the_kind_queues() {
+    let old = Some(json!({ "allowedTopologies": 7 }));
+    assert_eq!(answer(EventResource::StorageClass, old, json!({})), QueueingHint::Queue);
+}

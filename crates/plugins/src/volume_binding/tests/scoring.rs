@@ -1,0 +1,68 @@
+use framework::testing::{Harness, node, pod, storage_class};
+
+use super::*;
+
+/// Nodes `a` and `b` in zones of their names; the emptier the storage, the better.
+fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
+    let falling = json!([{ "utilization": 0, "score": 10 }, { "utilization": 100, "score": 0 }]);
+    let harness = Harness::new(plugin_of(json!({ "shape": falling })))
+        .node(node("a").label("zone", "a").build())
+        .node(node("b").label("zone", "b").build())
+        .storage(storage_class("local", "kubernetes.io/no-provisioner", WAIT))
+        .storage(storage_class("made", DRIVER, WAIT));
+    objects.into_iter().fold(harness, Harness::storage)
+}
+
+#[track_caller]
+fn scores(harness: &Harness, claims: &[&str]) -> [i64; 2] {
+    let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
+    let run = harness.run(&pod);
+    ["a", "b"].map(|node| run.scores[node])
+}
+
+#[test]
+fn without_a_shape_nothing_is_rated() {
+    let harness = Harness::new(plugin_of(json!({}))).node(node("a").build());
+    assert!(harness.run(&pod("p").build()).pre_score.is_skip());
+}
+
+#[test]
+fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
+    let harness = harness([
+        sized_claim("one", "local", "1Gi"),
+        sized_claim("two", "local", "2Gi"),
+        local_volume("a-1", "4Gi", "a"),
+        local_volume("a-2", "4Gi", "a"),
+        local_volume("b-1", "1Gi", "b"),
+        local_volume("b-2", "3Gi", "b"),
+    ]);
+    assert_eq!(scores(&harness, &["one"]), [75, 0]);
+    assert_eq!(scores(&harness, &["one", "two"]), [63, 25]);
+    assert_eq!(scores(&harness, &[]), [0, 0]);
+}
+
+#[test]
+fn volumes_to_be_made_are_rated_by_the_room_there_is() {
+    let driver = json!({ "spec": { "storageCapacity": true } });
+    let capacity = |zone: &str, fields: Value| {
+        let mut fields = fields;
+        fields["storageClassName"] = json!("made");
+        fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
+        StorageObject::new(EventResource::CsiStorageCapacity, zone, fields)
+    };
+    let harness = harness([
+        StorageObject::new(EventResource::CsiDriver, DRIVER, driver),
+        sized_claim("one", "made", "1Gi"),
+        sized_claim("two", "made", "2Gi"),
+        sized_claim("three", "local", "3Gi"),
+        local_volume("pv-a", "4Gi", "a"),
+        local_volume("pv-b", "12Gi", "b"),
+        capacity("a", json!({ "capacity": "10Gi" })),
+        capacity("b", json!({ "maximumVolumeSize": "10Gi" })),
+    ]);
+    // Where only the largest volume is known there is no room to speak of.
+    assert_eq!(scores(&harness, &["one"]), [90, 0]);
+    assert_eq!(scores(&harness, &["one", "two"]), [70, 0]);
+    // They do not count beside volumes that exist.
+    assert_eq!(scores(&harness, &["one", "three"]), [25, 75]);
+}

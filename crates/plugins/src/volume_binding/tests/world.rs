@@ -1,0 +1,206 @@
+//! An API server, what the scheduler has seen of it, and pods on their way.
+
+use std::collections::BTreeMap;
+
+use framework::testing::{PodBuilder, cluster, node};
+use framework::{Answer, Write};
+
+use super::*;
+
+/// Nodes `a` and `b` in zones of their names, and storage.
+pub(super) struct World {
+    /// What the scheduler knows.
+    pub(super) cluster: Cluster,
+    pub(super) caches: Arc<AssumeCaches>,
+    pub(super) plugin: Plugin,
+    /// Objects as the API server has them, by resource, namespace and name.
+    server: BTreeMap<(String, String, String), Value>,
+    versions: u64,
+}
+
+/// A pod on its way to a node.
+pub(super) struct Attempt {
+    state: CycleState,
+    pub(super) pod: Arc<Pod>,
+    node: &'static str,
+}
+
+impl World {
+    pub(super) fn new(args: Value, objects: impl IntoIterator<Item = StorageObject>) -> Self {
+        let caches = Arc::<AssumeCaches>::default();
+        let plugin = plugin_with(&PluginArgs::new(args), &caches).unwrap();
+        let nodes = ["a", "b"].map(|name| node(name).label("zone", name).build());
+        let mut world = Self {
+            cluster: cluster(nodes, []),
+            caches,
+            plugin,
+            server: BTreeMap::new(),
+            versions: 0,
+        };
+        objects.into_iter().for_each(|object| world.put(object));
+        world
+    }
+
+    /// Creates or replaces an object, which the scheduler sees.
+    pub(super) fn put(&mut self, object: StorageObject) {
+        let object = object.json();
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let resource = match (object["provisioner"].is_null(), text("namespace").is_empty()) {
+            (false, _) => "storageclasses",
+            (true, false) => "persistentvolumeclaims",
+            (true, true) => "persistentvolumes",
+        };
+        let (namespace, name) = (text("namespace"), text("name"));
+        self.store(resource, &namespace, &name, object.clone());
+        self.watch(resource, &name);
+    }
+
+    fn store(&mut self, resource: &str, namespace: &str, name: &str, mut object: Value) -> Value {
+        self.versions += 1;
+        object["metadata"]["resourceVersion"] = json!(self.versions.to_string());
+        let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
+        self.server.insert(key, object.clone());
+        object
+    }
+
+    /// Changes an object on the server.
+    pub(super) fn change(&mut self, resource: &str, name: &str, patch: Value) {
+        let (key, mut object) = self.find(resource, name);
+        merge(&mut object, &patch);
+        self.store(resource, &key.1, name, object);
+    }
+
+    /// Changes an object, which the scheduler sees.
+    pub(super) fn show(&mut self, resource: &str, name: &str, patch: Value) {
+        self.change(resource, name, patch);
+        self.watch(resource, name);
+    }
+
+    fn find(&self, resource: &str, name: &str) -> ((String, String, String), Value) {
+        let mut found = self.server.iter().filter(|(key, _)| key.0 == resource && key.2 == name);
+        let (key, object) = found.next().expect("the object is on the server");
+        (key.clone(), object.clone())
+    }
+
+    /// The scheduler sees the object as it is on the server.
+    pub(super) fn watch(&mut self, resource: &str, name: &str) {
+        let (key, object) = self.find(resource, name);
+        self.cluster.set_object(&kind(resource), &key.1, name, Some(Arc::new(object)));
+    }
+
+    /// The object is gone, and the scheduler sees that.
+    pub(super) fn delete(&mut self, resource: &str, name: &str) {
+        let (key, _) = self.find(resource, name);
+        self.server.remove(&key);
+        self.cluster.set_object(&kind(resource), &key.1, name, None);
+    }
+
+    /// Carries out a write as the API server does; the scheduler has yet to see it.
+    pub(super) fn write(&mut self, write: &Write) -> Answer {
+        let key = (write.resource.to_string(), write.namespace.to_string(), write.name.to_string());
+        let Some(stored) = self.server.get(&key) else {
+            return Answer::Gone(format!("{} {:?} not found", write.resource, &*write.name));
+        };
+        for field in ["uid", "resourceVersion"] {
+            if write.patch["metadata"][field] != stored["metadata"][field] {
+                return Answer::Conflict(format!("another {field}"));
+            }
+        }
+        let mut object = stored.clone();
+        merge(&mut object, &write.patch);
+        if object == *stored {
+            return Answer::Ok(Some(object));
+        }
+        Answer::Ok(Some(self.store(&write.resource, &write.namespace, &write.name, object)))
+    }
+
+    /// Filters the pod, assumes it on the node and reserves its volumes.
+    pub(super) fn reserve(
+        &mut self,
+        pod: PodBuilder,
+        node: &'static str,
+    ) -> Result<Attempt, Status> {
+        let (pod, mut state) = (pod.build(), CycleState::new());
+        match self.plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &pod, &self.cluster) {
+            Err(status) if status.is_skip() => {}
+            Err(status) => return Err(status),
+            Ok(_) => {
+                let view = self.cluster.node(self.cluster.node_named(node).unwrap());
+                self.plugin.filter.as_ref().unwrap().filter(&state, &pod, &view).ok()?;
+            }
+        }
+        state.end_search();
+        let pod = Arc::new(Pod { node_name: Some(node.into()), ..pod });
+        self.cluster.place_pod(pod.clone(), node);
+        let reserve = self.plugin.reserve.as_ref().unwrap();
+        reserve.reserve(&mut state, &pod, node, &self.cluster).ok()?;
+        Ok(Attempt { state, pod, node })
+    }
+
+    pub(super) fn pre_flight(&self, attempt: &Attempt) -> PreBindPreFlight {
+        let point = self.plugin.pre_bind.as_ref().unwrap();
+        point.pre_flight(&attempt.state, &attempt.pod, attempt.node, &self.cluster)
+    }
+
+    pub(super) fn step(&self, attempt: &mut Attempt, input: PreBindInput<'_>) -> PreBindStep {
+        let Attempt { state, pod, node } = attempt;
+        let point = self.plugin.pre_bind.as_ref().unwrap();
+        point.pre_bind(state, pod, node, &self.cluster, input)
+    }
+
+    /// Writes everything and shows it to the scheduler; returns the step after that.
+    pub(super) fn write_all(&mut self, attempt: &mut Attempt) -> PreBindStep {
+        let mut step = self.step(attempt, PreBindInput::Start);
+        while let PreBindStep::Write(write) = step {
+            let answer = self.write(&write);
+            self.watch(&write.resource, &write.name);
+            step = self.step(attempt, PreBindInput::Answer(&answer));
+        }
+        step
+    }
+
+    pub(super) fn unreserve(&self, attempt: &mut Attempt) {
+        let mut commands = Vec::new();
+        let (waiting, pending) = (framework::WaitingPods::new(), framework::PendingPods::new());
+        let now = framework::Time::ZERO;
+        let mut handle = Handle::new(&self.cluster, &waiting, &pending, &(), now, &mut commands);
+        let point = self.plugin.reserve.as_ref().unwrap();
+        point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &mut handle);
+    }
+
+    /// The claim that the volume of this name is taken to be for.
+    pub(super) fn claim_of(&self, volume: &str) -> Option<String> {
+        let volume = self.cluster.volume(volume).unwrap();
+        let volume = self.caches.lock().volumes.latest(volume);
+        volume.claim_ref.as_ref().map(|claim| claim.name.to_string())
+    }
+
+    /// The node that the volume of this claim is taken to be made for.
+    pub(super) fn node_of(&self, claim: &str) -> Option<String> {
+        let claim = self.cluster.claim("default", claim).unwrap();
+        let claim = self.caches.lock().claims.latest(claim);
+        claim.selected_node.as_ref().map(ToString::to_string)
+    }
+}
+
+fn kind(resource: &str) -> EventResource {
+    match resource {
+        "persistentvolumes" => EventResource::PersistentVolume,
+        "persistentvolumeclaims" => EventResource::PersistentVolumeClaim,
+        _ => EventResource::StorageClass,
+    }
+}
+
+/// JSON merge patch.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else { return target.clone_from(patch) };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (field, value) in fields {
+        match value {
+            Value::Null => drop(target.as_object_mut().unwrap().remove(field)),
+            value => merge(&mut target[field], value),
+        }
+    }
+}

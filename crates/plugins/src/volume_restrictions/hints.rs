@@ -1,0 +1,40 @@
+//! Which events may help pods that the plugin rejected.
+
+use std::sync::Arc;
+
+use framework::{Cluster, EventObjects, Pod, PodVolume, QueueingHint};
+
+use super::{VolumeRestrictions, disks};
+use crate::hint;
+
+impl VolumeRestrictions {
+    pub(super) fn after_pod_deletion(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, _) = hint::pods(objects)?;
+        // Difference volume-restrictions-disk-hint: disks know no namespaces.
+        let helps = |old: &Pod| disks::conflict(pod, old) || share_a_claim(pod, old);
+        Ok(hint::queue_if(old.is_some_and(helps)))
+    }
+
+    pub(super) fn after_claim_addition(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        hint::queue_on_claim(pod, objects, PodVolume::named_claim)
+    }
+}
+
+fn share_a_claim(pod: &Pod, other: &Pod) -> bool {
+    pod.key.namespace == other.key.namespace
+        && named_claims(pod).any(|claim| named_claims(other).any(|used| used == claim))
+}
+
+fn named_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+    pod.spec.volumes.iter().filter_map(PodVolume::named_claim)
+}

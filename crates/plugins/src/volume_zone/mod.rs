@@ -1,0 +1,162 @@
+//! VolumeZone: pods go where their volumes are, according to the zone and region labels of these.
+
+mod hints;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use framework::{
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
+    Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterResult, Status, Verdicts,
+};
+
+use self::topology::{LABELS, VolumeTopology};
+use crate::lookup;
+
+/// Plugin name.
+pub const NAME: &str = "VolumeZone";
+
+const REASON: &str = "node(s) had no available volume zone";
+
+/// The plugin.
+#[derive(Debug)]
+struct VolumeZone;
+
+/// Makes the plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+    use EventResource as R;
+    let event = ClusterEvent::new;
+    let changes = ActionType::ADD | ActionType::UPDATE;
+    let nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
+    Ok(Plugin::new(NAME, VolumeZone)
+        .pre_filter()
+        .filter()
+        .on_with_hint(event(R::StorageClass, ActionType::ADD), VolumeZone::after_class_addition)
+        .on(event(R::Node, nodes))
+        .on_with_hint(event(R::PersistentVolumeClaim, changes), VolumeZone::after_claim_change)
+        .on_with_hint(event(R::PersistentVolume, changes), VolumeZone::after_volume_change)
+        .build())
+}
+
+/// Where the volumes of the pod are.
+#[derive(Debug, Clone)]
+struct PreFilterState(Arc<[VolumeTopology]>);
+
+impl PreFilterState {
+    fn new(pod: &Pod, cluster: &Cluster) -> Result<Self, Status> {
+        let mut topologies = Vec::new();
+        for claim in pod.spec.volumes.iter().filter_map(PodVolume::named_claim) {
+            let volume = volume_of_claim(pod, claim, cluster).map_err(Status::unresolvable)?;
+            if let Some(name) = volume {
+                let volume = lookup::volume(cluster, &name).map_err(Status::unresolvable)?;
+                topologies.extend(topology::of_labels(|label| volume.labels.get(label)));
+            }
+        }
+        Ok(Self(topologies.into()))
+    }
+
+    /// What PreFilter left; where it did not run, the same from scratch.
+    fn of_cycle<'a>(
+        state: &'a CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<Cow<'a, Self>, Status> {
+        match state.read() {
+            Some(topologies) => Ok(Cow::Borrowed(topologies)),
+            None => Self::new(pod, cluster).map(Cow::Owned),
+        }
+    }
+}
+
+/// The name of the volume that a claim of the pod is bound to; `None` for a claim that waits for
+/// the pod to have a node.
+fn volume_of_claim(
+    pod: &Pod,
+    claim: &str,
+    cluster: &Cluster,
+) -> Result<Option<Arc<str>>, Cow<'static, str>> {
+    if claim.is_empty() {
+        return Err("PersistentVolumeClaim had no name".into());
+    }
+    let claim = lookup::claim(cluster, &pod.key.namespace, claim)?;
+    if let Some(volume) = &claim.volume_name {
+        return Ok(Some(volume.clone()));
+    }
+    if claim.class.is_empty() {
+        return Err("PersistentVolumeClaim had no pv name and storageClass name".into());
+    }
+    let class = lookup::storage_class(cluster, &claim.class)?;
+    match &class.binding_mode {
+        None => Err(format!("VolumeBindingMode not set for StorageClass {:?}", claim.class).into()),
+        Some(_) if class.waits_for_first_consumer() => Ok(None),
+        Some(_) => Err("PersistentVolume had no name".into()),
+    }
+}
+
+impl PreFilter for VolumeZone {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<PreFilterResult, Status> {
+        let topologies = PreFilterState::new(pod, cluster)?;
+        if topologies.0.is_empty() {
+            return Err(Status::skip());
+        }
+        state.write(topologies);
+        Ok(PreFilterResult::default())
+    }
+}
+
+impl Filter for VolumeZone {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
+    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        let topologies = match PreFilterState::of_cycle(state, pod, node.cluster()) {
+            Ok(topologies) => topologies,
+            Err(status) => return status,
+        };
+        if LABELS.iter().all(|label| node.label(label.key).is_none()) {
+            return Status::success();
+        }
+        match topologies.0.iter().all(|topology| topology.contains(node)) {
+            true => Status::success(),
+            false => Status::unresolvable(REASON),
+        }
+    }
+
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        match PreFilterState::of_cycle(state, pod, cluster) {
+            Ok(topologies) => topology::retain_inside(&topologies.0, cluster, nodes),
+            Err(_missing_volumes) => nodes.clear(),
+        }
+        Ok(())
+    }
+
+    fn explain_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        let missing_volumes = PreFilterState::of_cycle(state, pod, cluster).err();
+        verdicts.record_all(rejected, missing_volumes.unwrap_or(Status::unresolvable(REASON)));
+    }
+}

@@ -1,0 +1,182 @@
+//! What becomes of claims, volumes and the pods that have them.
+
+use serde_json::{Value, json};
+
+use super::tests::{Cluster, node, template};
+use crate::object::text;
+use crate::resources::{
+    EVENTS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STATEFULSETS, STORAGECLASSES,
+};
+
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+fn class(name: &str, mode: &str, parameters: Value) -> Value {
+    json!({"metadata": {"name": name}, "provisioner": "disk.example.com",
+        "volumeBindingMode": mode, "parameters": parameters})
+}
+
+fn claim_spec(class: &str, size: &str) -> Value {
+    json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "resources": {"requests": {"storage": size}}})
+}
+
+fn claim(name: &str, class: &str, size: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": claim_spec(class, size)})
+}
+
+fn volume(name: &str, class: &str, size: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "hostPath": {"path": "/data"}}})
+}
+
+impl Cluster {
+    fn claim_phase(&self, name: &str) -> &str {
+        text(self.get(PERSISTENTVOLUMECLAIMS, name), "/status/phase")
+    }
+
+    fn volume_of(&self, claim: &str) -> String {
+        text(self.get(PERSISTENTVOLUMECLAIMS, claim), "/spec/volumeName").to_owned()
+    }
+
+    fn volume_phase(&self, name: &str) -> &str {
+        text(self.get(PERSISTENTVOLUMES, name), "/status/phase")
+    }
+
+    fn select_node(&mut self, claim: &str, node: &str) {
+        let path = ["metadata", "annotations", SELECTED_NODE];
+        self.change(PERSISTENTVOLUMECLAIMS, claim, &path, json!(node));
+    }
+
+    fn volumes(&self) -> usize {
+        self.store.objects(PERSISTENTVOLUMES).count()
+    }
+}
+
+#[test]
+fn a_claim_that_does_not_wait_gets_the_smallest_volume_that_will_do() {
+    let mut cluster = Cluster::new();
+    for (name, class, size) in
+        [("large", "manual", "9Gi"), ("fitting", "manual", "2Gi"), ("small", "manual", "1Gi")]
+    {
+        cluster.create(PERSISTENTVOLUMES, volume(name, class, size));
+        assert_eq!(cluster.volume_phase(name), "Available");
+    }
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "manual", "2Gi"));
+    assert_eq!((cluster.claim_phase("data"), &*cluster.volume_of("data")), ("Bound", "fitting"));
+    assert_eq!(cluster.volume_phase("fitting"), "Bound");
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("huge", "manual", "90Gi"));
+    assert_eq!(cluster.claim_phase("huge"), "Pending", "nobody makes volumes of this class");
+}
+
+#[test]
+fn a_claim_that_waits_is_bound_to_the_volume_a_scheduler_reserves_for_it() {
+    let mut cluster = Cluster::new();
+    let mut local = class("local", "WaitForFirstConsumer", json!({}));
+    local["provisioner"] = json!("kubernetes.io/no-provisioner");
+    cluster.create(STORAGECLASSES, local);
+    cluster.create(PERSISTENTVOLUMES, volume("disk", "local", "5Gi"));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "local", "1Gi"));
+    assert_eq!(cluster.claim_phase("data"), "Pending");
+    let uid = cluster.get(PERSISTENTVOLUMECLAIMS, "data")["metadata"]["uid"].clone();
+    let reference = json!({"namespace": "default", "name": "data", "uid": uid});
+    cluster.change(PERSISTENTVOLUMES, "disk", &["spec", "claimRef"], reference);
+    assert_eq!((cluster.claim_phase("data"), &*cluster.volume_of("data")), ("Bound", "disk"));
+}
+
+#[test]
+fn a_volume_is_made_where_the_scheduler_says_after_delay_and_failures() {
+    let mut cluster = Cluster::new();
+    let parameters =
+        json!({"sandbox/provisioning-seconds": "3", "sandbox/provisioning-failures": "1"});
+    cluster.create(STORAGECLASSES, class("slow", "WaitForFirstConsumer", parameters));
+    let mut zoned = node("n1");
+    zoned["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "a"});
+    cluster.create(NODES, zoned);
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "slow", "1Gi"));
+    cluster.wait(60);
+    assert_eq!(cluster.volumes(), 0, "no node is selected");
+
+    cluster.select_node("data", "n1");
+    cluster.wait(2);
+    assert_eq!(cluster.store.objects(EVENTS).count(), 0);
+    cluster.wait(1);
+    let events: Vec<&str> =
+        cluster.store.objects(EVENTS).map(|event| text(event, "/reason")).collect();
+    assert_eq!(events, ["ProvisioningFailed"]);
+    let annotations = &cluster.get(PERSISTENTVOLUMECLAIMS, "data")["metadata"]["annotations"];
+    assert!(annotations.get(SELECTED_NODE).is_none(), "the scheduler may choose again");
+
+    cluster.select_node("data", "n1");
+    cluster.wait(5);
+    assert_eq!(cluster.claim_phase("data"), "Bound");
+    let volume = cluster.get(PERSISTENTVOLUMES, &cluster.volume_of("data"));
+    let zone = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
+    assert_eq!(text(volume, zone), "a");
+}
+
+#[test]
+fn a_volume_made_for_a_claim_goes_with_it_and_others_stay() {
+    let mut cluster = Cluster::new();
+    cluster.create(STORAGECLASSES, class("fast", "Immediate", json!({})));
+    cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("made", "fast", "1Gi"));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("static", "manual", "1Gi"));
+    assert_eq!((cluster.claim_phase("made"), cluster.claim_phase("static")), ("Bound", "Bound"));
+    cluster.delete(PERSISTENTVOLUMECLAIMS, "made");
+    cluster.delete(PERSISTENTVOLUMECLAIMS, "static");
+    assert_eq!((cluster.volumes(), cluster.volume_phase("disk")), (1, "Released"));
+}
+
+#[test]
+fn a_claim_whose_volume_is_gone_is_lost() {
+    let mut cluster = Cluster::new();
+    cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "manual", "1Gi"));
+    cluster.delete(PERSISTENTVOLUMES, "disk");
+    assert_eq!(cluster.claim_phase("data"), "Lost");
+}
+
+#[test]
+fn a_claim_described_in_a_pod_is_made_for_it_and_goes_with_it() {
+    let mut cluster = Cluster::new();
+    cluster.create(STORAGECLASSES, class("fast", "Immediate", json!({})));
+    let mut pod = template("web");
+    pod["metadata"]["name"] = json!("web");
+    let ephemeral = json!({"volumeClaimTemplate": {"spec": claim_spec("fast", "1Gi")}});
+    pod["spec"]["volumes"] = json!([{"name": "scratch", "ephemeral": ephemeral}]);
+    cluster.create(PODS, pod);
+    let owner = &cluster.get(PERSISTENTVOLUMECLAIMS, "web-scratch")["metadata"]["ownerReferences"];
+    assert_eq!(owner[0]["uid"], cluster.get(PODS, "web")["metadata"]["uid"]);
+    assert_eq!(cluster.claim_phase("web-scratch"), "Bound");
+    cluster.delete(PODS, "web");
+    assert_eq!((cluster.store.objects(PERSISTENTVOLUMECLAIMS).count(), cluster.volumes()), (0, 0));
+}
+
+#[test]
+fn pods_of_a_stateful_set_come_one_after_the_other_and_keep_their_claims() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(STORAGECLASSES, class("fast", "Immediate", json!({})));
+    let data = json!({"metadata": {"name": "data"}, "spec": claim_spec("fast", "1Gi")});
+    cluster.create(
+        STATEFULSETS,
+        json!({"metadata": {"name": "db"}, "spec": {"replicas": 2, "serviceName": "db",
+            "selector": {"matchLabels": {"app": "db"}}, "template": template("db"),
+            "volumeClaimTemplates": [data]}}),
+    );
+    assert_eq!(cluster.pods(), ["db-0"]);
+    cluster.bind_all_to("n1");
+    assert_eq!(cluster.pods(), ["db-0", "db-1"]);
+    cluster.bind_all_to("n1");
+    let pod = cluster.get(PODS, "db-1");
+    assert_eq!(text(pod, "/spec/volumes/0/persistentVolumeClaim/claimName"), "data-db-1");
+    assert_eq!(cluster.get(STATEFULSETS, "db")["status"]["readyReplicas"], 2);
+
+    let volume = cluster.volume_of("data-db-1");
+    cluster.change(STATEFULSETS, "db", &["spec", "replicas"], json!(1));
+    assert_eq!(cluster.pods(), ["db-0"]);
+    assert_eq!(cluster.volume_of("data-db-1"), volume, "the claim stays");
+    cluster.change(STATEFULSETS, "db", &["spec", "replicas"], json!(2));
+    assert_eq!(cluster.pods(), ["db-0", "db-1"]);
+}
