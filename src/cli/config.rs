@@ -241,7 +241,7 @@ profiles:
             line("score").split_whitespace().collect::<Vec<_>>(),
             ["score", "ImageLocality", "4"]
         );
-        assert!(table.contains("VolumeBinding (not built)"), "{table}");
+        assert!(table.contains("DynamicResources (not built)"), "{table}");
         assert!(line("NodeResourcesFit").contains("{\"scoringStrategy\":"), "{table}");
     }
 

@@ -191,16 +191,27 @@ mod tests {
     /// DefaultPreemption heeds them.
     const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
+    /// The volume plugins read them.
+    const STORAGE: [&str; 7] = [
+        "/api/v1/persistentvolumes",
+        "/api/v1/persistentvolumeclaims",
+        "/apis/storage.k8s.io/v1/csinodes",
+        "/apis/storage.k8s.io/v1/csidrivers",
+        "/apis/storage.k8s.io/v1/volumeattachments",
+        "/apis/storage.k8s.io/v1/csistoragecapacities",
+        "/apis/storage.k8s.io/v1/storageclasses",
+    ];
+
     #[test]
     fn nodes_and_pods_are_watched_and_what_the_default_plugins_need() {
-        let expected = [&ALWAYS[..], &RELATED, &[BUDGETS, DEVICE_CLASSES]].concat();
+        let expected = [&ALWAYS[..], &RELATED, &[BUDGETS], &STORAGE, &[DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with("{}", None)), expected);
     }
 
     #[test]
     fn what_only_plugins_need_that_are_off_is_not_watched() {
         let off = "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: InterPodAffinity}]}}";
-        let expected = [&ALWAYS[..], &[BUDGETS, DEVICE_CLASSES]].concat();
+        let expected = [&ALWAYS[..], &[BUDGETS], &STORAGE, &[DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with(off, None)), expected);
     }
 
@@ -215,14 +226,13 @@ mod tests {
             .build();
         let on = "{multiPoint: {enabled: [{name: Mine}], disabled: [{name: PodTopologySpread}, \
                   {name: InterPodAffinity}]}}";
-        let asked_for = [
-            "/api/v1/services",
-            BUDGETS,
+        let before = ["/api/v1/services", BUDGETS];
+        let behind = [
             "/apis/resource.k8s.io/v1/resourceclaims",
             DEVICE_CLASSES,
             "/apis/example.com/v1/quotas",
         ];
-        let expected = [&ALWAYS[..], &asked_for].concat();
+        let expected = [&ALWAYS[..], &before, &STORAGE, &behind].concat();
         assert_eq!(paths(&profiles_with(on, Some(plugin))), expected);
     }
 

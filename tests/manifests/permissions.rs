@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use super::{DEFAULT, EVERYTHING, RENDERED, find};
 
 /// Group, resource and verb of everything the default plugins need.
-const NEEDED: [(&str, &str, &str); 24] = [
+const NEEDED: [(&str, &str, &str); 40] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
     ("", "nodes", "list"),
@@ -34,6 +34,22 @@ const NEEDED: [(&str, &str, &str); 24] = [
     ("resource.k8s.io", "deviceclasses", "watch"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
+    ("", "persistentvolumeclaims", "list"),
+    ("", "persistentvolumeclaims", "watch"),
+    ("", "persistentvolumeclaims", "patch"),
+    ("", "persistentvolumes", "list"),
+    ("", "persistentvolumes", "watch"),
+    ("", "persistentvolumes", "patch"),
+    ("storage.k8s.io", "csidrivers", "list"),
+    ("storage.k8s.io", "csidrivers", "watch"),
+    ("storage.k8s.io", "csinodes", "list"),
+    ("storage.k8s.io", "csinodes", "watch"),
+    ("storage.k8s.io", "csistoragecapacities", "list"),
+    ("storage.k8s.io", "csistoragecapacities", "watch"),
+    ("storage.k8s.io", "storageclasses", "list"),
+    ("storage.k8s.io", "storageclasses", "watch"),
+    ("storage.k8s.io", "volumeattachments", "list"),
+    ("storage.k8s.io", "volumeattachments", "watch"),
 ];
 
 /// Every single permission of the role.
@@ -64,21 +80,9 @@ fn the_role_grants_what_is_needed_and_nothing_else() {
 }
 
 /// What extenders need besides, which cannot say what they wait for.
-const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 14] = [
-    ("", "persistentvolumeclaims", "list"),
-    ("", "persistentvolumeclaims", "watch"),
-    ("", "persistentvolumes", "list"),
-    ("", "persistentvolumes", "watch"),
+const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] = [
     ("resource.k8s.io", "resourceclaims", "list"),
     ("resource.k8s.io", "resourceclaims", "watch"),
-    ("storage.k8s.io", "csidrivers", "list"),
-    ("storage.k8s.io", "csidrivers", "watch"),
-    ("storage.k8s.io", "csinodes", "list"),
-    ("storage.k8s.io", "csinodes", "watch"),
-    ("storage.k8s.io", "csistoragecapacities", "list"),
-    ("storage.k8s.io", "csistoragecapacities", "watch"),
-    ("storage.k8s.io", "storageclasses", "list"),
-    ("storage.k8s.io", "storageclasses", "watch"),
 ];
 
 #[test]
