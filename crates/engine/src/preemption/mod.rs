@@ -219,12 +219,15 @@ impl Engine {
     }
 
     /// A victim stays: the preemptor has to try again, and so has who is nominated to the node and may
-    /// have counted on the same victim.
+    /// have counted on the same victim. Those who are still held back keep their place, and their
+    /// rejectors, without whom the end of their own victims would not wake them.
     fn retry_preemptors(&mut self, step: &UnderWay, now: Time, ports: &mut Ports<'_>) {
         self.release(|other| other.node == step.node && other.evicting.is_empty());
         let others = self.queue.nominator().nominated_to(&step.node);
         for pod in std::iter::once(&step.preemptor).chain(&others) {
-            self.queue.retry_after_error(pod, &mut cx!(self, now, ports.probe));
+            if !self.cache.cluster().is_preempting(&pod.uid) {
+                self.queue.retry_after_error(pod, &mut cx!(self, now, ports.probe));
+            }
         }
     }
 
