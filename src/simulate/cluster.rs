@@ -347,7 +347,8 @@ fn explanations(
 ) -> Result<Vec<Explanation>, Error> {
     let mut wanted = question.explain.clone();
     if question.explain_left {
-        wanted.extend(left.iter().map(|pod| PodKey::new(&pod.namespace, &pod.name)));
+        let left = left.iter().map(|pod| PodKey::new(&pod.namespace, &pod.name));
+        wanted.extend(left.filter(|pod| !question.explain.contains(pod)));
     }
     let mut explanations = Vec::new();
     for key in wanted {

@@ -188,6 +188,12 @@ fn scores_are_shown_plugin_by_plugin() {
 }
 
 #[test]
+fn a_pod_that_is_left_and_asked_about_is_explained_once() {
+    let text = dump(&["--explain", "b/huge", "-o", "wide"]).text();
+    assert_eq!(text.matches("EXPLAINED b/huge").count(), 1, "{text}");
+}
+
+#[test]
 fn wide_output_explains_what_is_left() {
     let text = dump(&["-o", "wide"]).text();
     assert!(text.contains("EXPLAINED b/huge"), "{text}");

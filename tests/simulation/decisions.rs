@@ -76,7 +76,8 @@ impl Decision {
 
 /// Both forms of the plugins decide the same for every pod, and so does `fresh`, an engine that has
 /// heard of the same nodes and placed pods just now and counted them afresh. It does not know of
-/// nominated pods, nor of what was evicted in vain. Pods that have a node are tried as if they had none.
+/// nominated pods, nor of what was evicted in vain. Pods that have a node are tried as if they had
+/// none.
 pub(crate) fn forms_agree(engine: &mut Engine, fresh: &mut Engine, now: Time) -> Checked {
     let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).collect();

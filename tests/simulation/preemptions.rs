@@ -137,6 +137,7 @@ impl Rules<'_> {
         let keys: Vec<_> = victims.iter().map(|victim| victim.key.to_string()).collect();
         let broken = |how: &str| format!("{} evicts {keys:?} from {node}: {how}", pod.key);
         rule(pod.spec.may_preempt, || broken("it may not evict others"))?;
+        rule(!self.oracle.room_is_being_made(pod), || broken("its victims are ending"))?;
         rule(!self.pauses.include(node), || broken("it is to pause"))?;
         let least = victims.iter().all(|victim| victim.priority() < pod.priority());
         rule(least, || broken("a victim is as important"))?;

@@ -175,8 +175,8 @@ impl Replica {
         Ok(Some(Decided { attempt, preemption }))
     }
 
-    /// The budgets of victims know of evictions that begin now. Those that were chosen before may be
-    /// counted already, and those that are not on their node any more were turned back in memory.
+    /// The budgets of victims know of evictions that begin now. Those that were chosen before may
+    /// be counted already, and those that have left their node were turned back in memory.
     fn are_counted(&mut self, victims: &[Arc<Pod>]) -> Checked {
         let engine = self.scheduler.engine();
         let budgets = Budgets::of_engine(engine, &self.related);

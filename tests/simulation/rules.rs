@@ -147,7 +147,7 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     let waiting: Vec<&Value> =
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
     for pod in &waiting {
-        nothing_takes(&oracle, pod)?;
+        nothing_takes(&oracle, pod, engine)?;
         nobody_makes_room(&oracle, pod, engine, now)?;
     }
     nominations_agree(&waiting, engine)?;
@@ -247,12 +247,16 @@ fn waits_for_us(pod: &Value) -> bool {
 }
 
 /// A pod that is pending in the end is gated, or no node can take it.
-fn nothing_takes(oracle: &Oracle<'_>, pod: &Value) -> Checked {
+fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
     if !may_be_placed(pod) {
         return Ok(());
     }
-    let takers: Vec<_> = oracle.takers(&read_pod(pod)).cloned().collect();
-    rule(takers.is_empty(), || format!("{} is pending, and {takers:?} would take it", name(pod)))
+    let pod = read_pod(pod);
+    let takers: Vec<_> = oracle.takers(&pod).cloned().collect();
+    rule(takers.is_empty(), || {
+        let place = engine.queue().get(&pod.key).map(|(place, _)| place);
+        format!("{}, {place:?}, is pending, and {takers:?} would take it", pod.key)
+    })
 }
 
 /// Nor is there room to be made for it, unless it may not evict others now, or waits for victims

@@ -18,5 +18,7 @@ mod wake_ups;
 #[path = "../waves/mod.rs"]
 mod waves;
 
+#[cfg(feature = "sandbox")]
+mod api_server;
 mod golden_corpus;
 mod plugins;

@@ -6,21 +6,21 @@ use std::time::Duration;
 use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::Scheduler;
-use client::session::Frame;
 use client::{Method, Reply, Response};
 use engine::ports::{Ports, Probe, Span};
 use engine::queue::Place;
-use engine::{Change, Engine, EngineConfig};
+use engine::{Engine, EngineConfig};
 use framework::{ClusterEvent, PluginName, PodKey, Registry, Time};
 use loadmaster::config::{self, Configuration, Gates};
-use loadmaster::wire::{Decoder, WatchedKind, watched_kinds};
-use sandbox::api::{self, Answer, Request, WatchId};
+use loadmaster::wire::{Decoder, watched_kinds};
+use sandbox::api::{self, Request, WatchId};
 use sandbox::resources::PODS;
 use sandbox::store::Store;
 
 use super::extender::Choosy;
 use super::objects::Step;
 use super::{in_flight, pending};
+use crate::api_server::{change, serve, watch};
 
 /// When every world begins, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -249,29 +249,4 @@ impl World {
 
 fn key(pod: &str) -> PodKey {
     PodKey::new("default", pod)
-}
-
-/// Opens a watch as the daemon would, beginning with all there is.
-fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder) {
-    let selector = kind.field_selector.unwrap_or_default();
-    let target = format!("{}?watch=true&fieldSelector={selector}", kind.path);
-    match store.serve(&Request::new("GET", &target, ""), now) {
-        Answer::Watch(watch) => (watch, Decoder::new(kind.resource.clone(), Default::default())),
-        Answer::Whole(refusal) => panic!("{target}: {refusal:?}"),
-    }
-}
-
-fn change(decoder: &Decoder, line: &[u8]) -> Change {
-    match decoder.frame(line) {
-        Frame::Changed(_, update) => update.change,
-        Frame::Deleted(meta) => decoder.deletion(meta),
-        other => panic!("not a change: {other:?}"),
-    }
-}
-
-fn serve(store: &mut Store, request: &Request, now: Time) -> api::Response {
-    match store.serve(request, now) {
-        Answer::Whole(response) => response,
-        Answer::Watch(_) => unreachable!("{} {} is no watch", request.method, request.path),
-    }
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::Scheduler;
-use client::session::Frame;
 use client::{Reply, Response};
 use engine::ports::Ports;
-use engine::{Change, Engine, EngineConfig, Outcome};
+use engine::{Engine, EngineConfig, Outcome};
 use framework::{Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{Decoder, WatchedKind, watched_kinds};
-use sandbox::api::{self, Answer, Request, WatchId};
+use loadmaster::wire::{Decoder, watched_kinds};
+use sandbox::api::{self, Request, WatchId};
 use sandbox::controllers::Controllers;
 use sandbox::kubelet::{Kubelets, Settings};
 use sandbox::resources::{PODDISRUPTIONBUDGETS, PODS};
@@ -23,6 +22,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{self, Object};
 use super::preemptions::{Budgets, Preemption, assert_takes_no_kept_room};
+use crate::api_server::{change, serve, watch};
 
 /// When every world begins, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -262,31 +262,6 @@ fn kubelets() -> Settings {
         stop_delay: Duration::from_secs(20),
         lease_period: never,
         status_period: never,
-    }
-}
-
-/// Opens a watch for a day, beginning with all there is.
-fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder) {
-    let selector = kind.field_selector.unwrap_or_default();
-    let target = format!("{}?watch=true&timeoutSeconds=86400&fieldSelector={selector}", kind.path);
-    match store.serve(&Request::new("GET", &target, ""), now) {
-        Answer::Watch(watch) => (watch, Decoder::new(kind.resource.clone(), Default::default())),
-        Answer::Whole(refusal) => panic!("{target}: {refusal:?}"),
-    }
-}
-
-fn change(decoder: &Decoder, line: &[u8]) -> Change {
-    match decoder.frame(line) {
-        Frame::Changed(_, update) => update.change,
-        Frame::Deleted(meta) => decoder.deletion(meta),
-        other => panic!("not a change: {other:?}"),
-    }
-}
-
-fn serve(store: &mut Store, request: &Request, now: Time) -> api::Response {
-    match store.serve(request, now) {
-        Answer::Whole(response) => response,
-        Answer::Watch(_) => unreachable!("{} {} is no watch", request.method, request.path),
     }
 }
 

@@ -97,7 +97,7 @@ impl Engine {
     fn apply_assigned(&mut self, pod: Arc<Pod>, node: &Arc<str>, now: Time, ports: &mut Ports<'_>) {
         let was_assumed = self.cache.is_assumed(&pod.uid);
         if pod.terminating {
-            self.victim_leaves(&pod.uid);
+            self.victim_settled(&pod.uid);
         }
         let before = self.cache.apply(pod.clone(), node);
         let stays = before.as_ref().is_none_or(|before| before.node_name == pod.node_name);
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     fn delete_pod(&mut self, key: &PodKey, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
-        self.victim_leaves(uid);
+        self.victim_settled(uid);
         if self.cache.placed(uid).is_some() && !self.cache.is_assumed(uid) {
             let pod = self.cache.remove(uid);
             self.assigned_pod_event(ActionType::DELETE, pod, None, now, ports);

@@ -33,7 +33,7 @@ pub(super) fn create_classes(server: &mut Server, now: Time) {
 }
 
 impl Churn {
-    /// A PodDisruptionBudget comes, goes, or changes; now and then it is about nobody, or everybody.
+    /// A PodDisruptionBudget comes, goes, or changes; it may be about nobody, or everybody.
     pub(super) fn change_budget(&mut self, server: &mut Server, now: Time) -> String {
         let app = one_of(&mut self.rng, pods::APPS);
         let mut spec = json!({"selector": pods::pods_meant(&mut self.rng, app)});
@@ -55,7 +55,7 @@ impl Churn {
         let (class, _, _) = one_of(&mut self.rng, [CLASSES[2], CLASSES[4], CLASSES[5]]);
         let cpu = one_of(&mut self.rng, ["500m", "1", "2"]);
         let container = json!({"name": "c", "image": "example.com/app:1",
-            "resources": {"requests": {"cpu": cpu}}});
+            "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": format!("important{}", self.rng.u32(..100))},
             "spec": {"schedulerName": DEFAULT, "priorityClassName": class,

@@ -60,6 +60,15 @@ impl Oracle<'_> {
         place.is_some_and(|place| place.lower(pod).any(|other| other.terminating))
     }
 
+    /// Room is being made for the pod where it is nominated to, and it would do.
+    pub(crate) fn room_is_being_made(&self, pod: &Pod) -> bool {
+        let place = pod.nominated_node_name.as_ref().and_then(|node| self.place(node));
+        place.is_some_and(|place| {
+            place.lower(pod).any(|other| other.terminating && other.preempted)
+                && self.gives(place, pod, &BTreeSet::new())
+        })
+    }
+
     fn place(&self, node: &str) -> Option<&Place> {
         self.places.iter().find(|place| *place.node.name == *node)
     }

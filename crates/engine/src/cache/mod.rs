@@ -115,13 +115,20 @@ impl Cache {
     /// The watch shows the pod on `node`: confirms, corrects or updates what is known. Returns the pod
     /// as it was placed before.
     pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> Option<Arc<Pod>> {
-        let before = self.remove(&pod.uid);
+        let before = self.take_off(&pod.uid);
         self.place(pod, node, false);
         before
     }
 
     /// The pod is gone; returns it as it was placed.
     pub fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
+        let pod = self.take_off(uid)?;
+        // A status of its budgets may have counted its end already, and none may follow.
+        self.cluster.cancel_eviction(&pod);
+        Some(pod)
+    }
+
+    fn take_off(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
         let state = self.pods.remove(uid)?;
         self.assumed -= usize::from(state.assumed);
         Some(self.cluster.remove_pod(state.placed).pod)

@@ -219,12 +219,14 @@ impl Engine {
     }
 
     /// A victim stays: the preemptor has to try again, and so has who is nominated to the node and may
-    /// have counted on the same victim.
+    /// have counted on the same victim. Those who are still held back keep their place, and their
+    /// rejectors, without whom the end of their own victims would not wake them.
     fn retry_preemptors(&mut self, step: &UnderWay, now: Time, ports: &mut Ports<'_>) {
-        self.release(|other| other.node == step.node && other.evicting.is_empty());
         let others = self.queue.nominator().nominated_to(&step.node);
         for pod in std::iter::once(&step.preemptor).chain(&others) {
-            self.queue.retry_after_error(pod, &mut cx!(self, now, ports.probe));
+            if !self.cache.cluster().is_preempting(&pod.uid) {
+                self.queue.retry_after_error(pod, &mut cx!(self, now, ports.probe));
+            }
         }
     }
 
@@ -260,7 +262,7 @@ impl Engine {
                 Answer::Gone(_) => {}
                 _ => {
                     step.failed = true;
-                    self.preemptions.ending.remove(&victim.uid);
+                    self.victim_settled(&victim.uid);
                     self.cache.cancel_eviction(&victim);
                 }
             }
@@ -268,8 +270,8 @@ impl Engine {
         self.go_on(step, now, ports);
     }
 
-    /// A pod is ending or gone. If it is the last victim, its preemptor may be tried again.
-    pub(crate) fn victim_leaves(&mut self, uid: &Uid) {
+    /// A pod is ending or gone, or cannot be evicted. Whose last victim it is may be tried again.
+    pub(crate) fn victim_settled(&mut self, uid: &Uid) {
         self.preemptions.ending.remove(uid);
         self.release(|step| step.kept.is_none() && step.last == *uid);
     }
