@@ -254,9 +254,9 @@ profiles:
         let rows = [
             ("Bogus=true", "unrecognized feature gate: Bogus"),
             (
-                "StorageCapacityScoring=true",
-                "feature gate StorageCapacityScoring is on, but scoring by storage capacity is not \
-                 built yet",
+                "VolumeLimitScaling=true",
+                "feature gate VolumeLimitScaling is on, but volume limits where a driver is missing \
+                 is not built yet",
             ),
         ];
         for (gates, expected) in rows {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use engine::ports::{Count, Probe, Span};
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName};
-use plugins::default_preemption;
+use plugins::{default_preemption, volume_binding};
 use prometheus::{Histogram, IntCounter};
 
 use super::Metrics;
@@ -109,6 +109,16 @@ impl EngineProbe {
         self.events.get(|known| known == event, make)
     }
 
+    fn volume_error(&self, point: ExtensionPoint) {
+        let operation = match point {
+            ExtensionPoint::Filter => "predicate",
+            ExtensionPoint::Reserve => "assume",
+            ExtensionPoint::PreBind => "bind",
+            _ => return,
+        };
+        self.metrics.plugins.volume_errors.with_label_values(&[operation]).inc();
+    }
+
     fn incoming(&mut self, queue: &'static str, event: &str) -> &IntCounter {
         let family = &self.metrics.queues.incoming;
         let make = || ((queue, event.to_owned()), family.with_label_values(&[queue, event]));
@@ -136,6 +146,9 @@ impl Probe for EngineProbe {
             self.profiles[self.current].evaluated(point, plugin, code, &self.metrics.plugins);
             if point == ExtensionPoint::PostFilter && **plugin == *default_preemption::NAME {
                 self.metrics.attempts.preemption_attempts.inc();
+            }
+            if code == Code::Error && **plugin == *volume_binding::NAME {
+                self.volume_error(point);
             }
         }
         if let Some(started) = self.open.pop().flatten() {
@@ -414,6 +427,17 @@ mod tests {
             probe.start(span);
             probe.stop(span, Code::Unschedulable);
         }
+        let volumes: PluginName = "VolumeBinding".into();
+        let bind = Span::Plugin(ExtensionPoint::PreBind, &volumes);
+        for (span, code) in [
+            (bind, Code::Error),
+            (bind, Code::Success),
+            (Span::Plugin(ExtensionPoint::Filter, &volumes), Code::Unschedulable),
+            (Span::Plugin(ExtensionPoint::PreBind, &plugin), Code::Error),
+        ] {
+            probe.start(span);
+            probe.stop(span, code);
+        }
         let incoming = "queue_incoming_pods_total";
         expect(
             &metrics,
@@ -423,6 +447,7 @@ mod tests {
                 ("schedule_attempts_total", "profile=a result=error", 1),
                 ("preemption_attempts_total", "", 1),
                 ("preemption_victims_sum", "", 3),
+                ("volume_scheduling_stage_error_total", "operation=bind", 1),
                 ("permit_wait_duration_seconds_sum", "result=Unschedulable", 1),
             ],
         );

@@ -190,6 +190,7 @@ pub(super) struct Plugins {
     pub(super) execution: HistogramVec,
     pub(super) evaluations: IntCounterVec,
     pub(super) hint: HistogramVec,
+    pub(super) volume_errors: IntCounterVec,
     pub(super) panics: IntCounterVec,
 }
 
@@ -222,6 +223,12 @@ impl Plugins {
                 "Time of a queueing hint.",
                 &["plugin", "event", "hint"],
                 buckets::plugin(),
+            ),
+            volume_errors: table.counters(
+                Alpha,
+                "scheduler_volume_scheduling_stage_error_total",
+                "Errors of VolumeBinding.",
+                &["operation"],
             ),
             panics: table.counters(
                 Alpha,

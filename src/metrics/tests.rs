@@ -56,6 +56,7 @@ kubernetes_feature_enabled|gauge|BETA|name stage|
 registered_metrics_total|counter|BETA|deprecated_version stability_level|
 hidden_metrics_total|counter|BETA||
 disabled_metrics_total|counter|BETA||
+scheduler_volume_scheduling_stage_error_total|counter|ALPHA|operation|
 loadmaster_plugin_panics_total|counter|ALPHA|plugin|
 loadmaster_preemption_pauses_total|counter|ALPHA|paused|
 loadmaster_undecodable_objects_total|counter|ALPHA|resource|
@@ -80,6 +81,10 @@ fn with_samples() -> Arc<Metrics> {
         spans.into_iter().for_each(|span| probe.start(span));
         spans.into_iter().rev().for_each(|span| probe.stop(span, Code::Success));
     }
+    let volumes: PluginName = "VolumeBinding".into();
+    let reserve = Span::Plugin(ExtensionPoint::Reserve, &volumes);
+    probe.start(reserve);
+    probe.stop(reserve, Code::Error);
     probe.count(Count::Incoming { queue: "active", event: "NodeAdd" });
     probe.count(Count::Attempt { result: "scheduled", profile: "a" });
     probe.count(Count::Scheduled {

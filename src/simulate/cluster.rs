@@ -13,24 +13,10 @@ use crate::config::BuildError;
 use crate::wire::{self, Input, PodObject};
 
 /// Kinds that a plugin reads, as far as it is not built yet.
-const READ_BY: [(&str, &[&str]); 3] = [
-    (
-        "VolumeBinding",
-        &[
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "StorageClass",
-            "CSIDriver",
-            "CSIStorageCapacity",
-            "VolumeAttachment",
-        ],
-    ),
-    ("NodeVolumeLimits", &["CSINode"]),
-    (
-        "DynamicResources",
-        &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
-    ),
-];
+const READ_BY: [(&str, &[&str]); 1] = [(
+    "DynamicResources",
+    &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
+)];
 
 /// What is asked of a simulation.
 #[derive(Debug, Clone, Default)]

@@ -12,6 +12,7 @@ pub mod gpu;
 pub mod inflation;
 pub mod replay;
 mod usage;
+mod volumes;
 mod world;
 
 use std::collections::BTreeSet;

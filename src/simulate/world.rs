@@ -6,9 +6,11 @@ use std::sync::Arc;
 use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Eviction, Outcome};
-use framework::{Answer, Binding, Node, Pod, PodKey, Time};
+use framework::{Answer, Binding, Node, Pod, PodKey, Time, Write};
+use serde_json::Value;
 
 use super::Settings;
+use super::volumes::Volumes;
 use crate::config::BuildError;
 use crate::watchdog::Watchdog;
 use crate::wire::WatchedObject;
@@ -80,6 +82,7 @@ pub struct World {
     /// Pods placed since somebody last asked, in order.
     placed: Vec<PodKey>,
     evicted: Vec<Evicted>,
+    volumes: Volumes,
     watchdog: Watchdog,
 }
 
@@ -106,6 +109,7 @@ impl World {
             fates: HashMap::new(),
             placed: Vec::new(),
             evicted: Vec::new(),
+            volumes: Volumes::default(),
             watchdog: Watchdog::default(),
         })
     }
@@ -164,6 +168,7 @@ impl World {
 
     /// Adds or replaces an object that some plugin reads.
     pub fn add_object(&mut self, object: WatchedObject) {
+        self.volumes.keep(&object);
         let WatchedObject { kind, namespace, name, object } = object;
         self.apply(Change::Object { kind, namespace, name, object: Some(object) });
     }
@@ -277,8 +282,7 @@ impl World {
         match kind {
             EffectKind::Bind(binding) => self.bind(id, &binding),
             EffectKind::Evict(eviction) => self.evict(id, eviction),
-            // What a plugin writes before the bind is taken as written.
-            EffectKind::Write(_) => self.answer(id, &Answer::ok()),
+            EffectKind::Write(write) => self.write(id, &write),
             EffectKind::ExtenderBind { .. } | EffectKind::ReadPod { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
@@ -295,6 +299,17 @@ impl World {
         }
         self.placed.push(binding.pod.clone());
         self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports!(self));
+    }
+
+    /// What a plugin writes before the bind is taken as written.
+    fn write(&mut self, id: EffectId, write: &Write) {
+        let changed = self.volumes.write(write, self.engine.cache().cluster());
+        let written = changed.first().map(|written| Value::clone(&written.object));
+        self.answer(id, &Answer::Ok(written));
+        for WatchedObject { kind, namespace, name, object } in changed {
+            let change = Change::Object { kind, namespace, name, object: Some(object) };
+            self.engine.apply(change, self.now, ports!(self));
+        }
     }
 
     /// The victim is gone at once.

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Node, NodeSelector, Pod, PodKey, Problem, SelectorError, Uid, api, is_scalar_resource_name,
+    EventResource, Node, NodeSelector, Pod, PodKey, Problem, SelectorError, Uid, api,
+    is_scalar_resource_name, merge_patch,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Location;
 use super::collect::PodObject;
@@ -181,6 +182,24 @@ pub(super) fn complete_pod(pod: &mut api::Pod, at: &Location) {
 /// A uid for a pod that has none, the same in every run.
 pub(super) fn made_up_uid(key: &PodKey) -> Uid {
     Uid::from(key.to_string().as_str())
+}
+
+/// Fills in what is absent from a claim or volume: who it is, and that a volume can be had.
+pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &mut Value) {
+    let is_volume = *kind == EventResource::PersistentVolume;
+    if !is_volume && *kind != EventResource::PersistentVolumeClaim {
+        return;
+    }
+    let Some(name) = object["metadata"]["name"].as_str().map(str::to_owned) else { return };
+    let mut defaults = json!({"metadata": {"uid": name}});
+    if is_volume {
+        defaults["status"] = json!({"phase": "Available"});
+    } else {
+        defaults["metadata"] =
+            json!({"uid": format!("{namespace}/{name}"), "namespace": namespace});
+    }
+    merge_patch(&mut defaults, object);
+    *object = defaults;
 }
 
 /// What is limited but not asked for is asked for up to the limit.

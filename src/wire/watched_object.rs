@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framework::{EventResource, Pod, PodAffinity, PodAffinityTerm};
 use serde_json::{Value, json};
 
-use super::defaults::DEFAULT_NAMESPACE;
+use super::defaults::{DEFAULT_NAMESPACE, complete_storage};
 use super::kinds::BuiltIn;
 use super::reduced::reduced;
 
@@ -44,6 +44,7 @@ impl WatchedObject {
             "" => format!("{name}: {fault}"),
             namespace => format!("{namespace}/{name}: {fault}"),
         })?;
+        complete_storage(kind, &namespace, &mut object);
         if *kind == EventResource::Namespace {
             // The API server sees to it.
             object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();

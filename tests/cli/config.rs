@@ -182,7 +182,7 @@ fn yaml_shows_the_same_as_json() {
 fn gates_that_cannot_be_had_are_refused() {
     let rows = [
         ("Bogus=true", "error: unrecognized feature gate: Bogus\n"),
-        ("StorageCapacityScoring=true", "error: feature gate StorageCapacityScoring is on, but "),
+        ("VolumeLimitScaling=true", "error: feature gate VolumeLimitScaling is on, but "),
     ];
     for (gates, expected) in rows {
         for place in [["config", "defaults"], ["config", "show"], ["config", "validate"]] {

@@ -71,9 +71,32 @@ fn a_folder_is_read_in_depth_and_in_order() {
 #[test]
 fn kinds_that_no_plugin_reads_yet_are_named() {
     let answer = loadmaster(&["simulate", "-f", "folder"]);
-    let expected = "ignored: 1 PersistentVolumeClaim: plugin VolumeBinding is not built yet";
-    let built = plugins::catalogue::get("VolumeBinding").unwrap().is_built();
+    let expected = "ignored: 1 ResourceClaim: plugin DynamicResources is not built yet";
+    let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
     assert!(built || answer.err.contains(expected), "{}", answer.err);
+}
+
+#[test]
+fn pods_go_where_their_volumes_are_or_can_be_made() {
+    let answer = loadmaster(&["simulate", "-f", "volumes.yaml", "-o", "json"]).json();
+    let placed = placements(&answer);
+    let placed: Vec<(&str, &str)> = placed.iter().map(|(pod, node)| (&**pod, &**node)).collect();
+    assert_eq!(placed, [("db-0", "a1"), ("reader-0", "b1"), ("reader-1", "b2")]);
+    let left = answer["simulation"]["left"].as_array().unwrap().iter();
+    let left: Vec<(&str, &str)> =
+        left.map(|pod| (pod["name"].as_str().unwrap(), pod["reason"].as_str().unwrap())).collect();
+    let expected = [
+        (
+            "db-1",
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't find available persistent \
+             volumes to bind.",
+        ),
+        ("lost", "0/3 nodes are available: persistentvolumeclaim \"nowhere\" not found."),
+    ];
+    for ((name, reason), (expected_name, start)) in left.iter().zip(expected) {
+        assert!(*name == expected_name && reason.starts_with(start), "{name}: {reason}");
+    }
+    assert_eq!(left.len(), expected.len());
 }
 
 #[test]

@@ -80,10 +80,8 @@ fn the_role_grants_what_is_needed_and_nothing_else() {
 }
 
 /// What extenders need besides, which cannot say what they wait for.
-const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] = [
-    ("resource.k8s.io", "resourceclaims", "list"),
-    ("resource.k8s.io", "resourceclaims", "watch"),
-];
+const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] =
+    [("resource.k8s.io", "resourceclaims", "list"), ("resource.k8s.io", "resourceclaims", "watch")];
 
 #[test]
 fn what_extenders_need_and_extra_rules_are_added_to_it() {

@@ -26,6 +26,7 @@ mod extension;
 mod extra;
 mod handle;
 mod labels;
+mod merge_patch;
 mod metrics;
 mod node;
 mod node_selector;
@@ -71,6 +72,7 @@ pub use extension::{
 pub use extra::{Extra, ExtraFields};
 pub use handle::{Command, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods};
 pub use labels::{Labels, label_key_faults};
+pub use merge_patch::merge_patch;
 pub use metrics::{Counter, Gauge, Metric};
 pub use node::{Node, NodeImage};
 pub use node_selector::*;

@@ -3,10 +3,10 @@
 pub mod apply;
 mod fields;
 mod json;
-mod merge;
 mod schema;
 mod strategic;
 
+use framework::merge_patch;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ pub fn apply_patch(current: &Value, content_type: &str, patch: &[u8]) -> Result<
     let mut patched = current.clone();
     match media_type {
         "application/merge-patch+json" => {
-            merge::merge(&mut patched, &Value::Object(decode::<Map<_, _>>(patch)?));
+            merge_patch(&mut patched, &Value::Object(decode::<Map<_, _>>(patch)?));
         }
         "application/strategic-merge-patch+json" => {
             let patch: Map<_, _> = decode(patch)?;

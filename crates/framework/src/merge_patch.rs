@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 /// Merges `patch` into `target`: objects field by field, `null` removes, all else replaces.
-pub(super) fn merge(target: &mut Value, patch: &Value) {
+///
+/// It is what an API server makes of a [`Write`](crate::Write).
+pub fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;
@@ -16,13 +18,14 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
         if value.is_null() {
             target.remove(field);
         } else {
-            merge(target.entry(field.as_str()).or_insert(Value::Null), value);
+            merge_patch(target.entry(field.as_str()).or_insert(Value::Null), value);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::{btree_map, vec};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -30,7 +33,7 @@ mod tests {
 
     fn merged(target: Value, patch: &Value) -> Value {
         let mut target = target;
-        merge(&mut target, patch);
+        merge_patch(&mut target, patch);
         target
     }
 
@@ -63,18 +66,28 @@ mod tests {
         }
     }
 
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(Value::Null), "[a-c]{0,2}".prop_map(Value::from)];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                vec(inner.clone(), 0..3).prop_map(Value::from),
+                btree_map("[a-c]", inner, 0..4).prop_map(|fields| json!(fields)),
+            ]
+        })
+    }
+
     proptest! {
         #[test]
         fn a_patch_applied_twice_changes_nothing_more(
-            target in crate::patch::testing::value(),
-            patch in crate::patch::testing::value(),
+            target in value(),
+            patch in value(),
         ) {
             let once = merged(target, &patch);
             prop_assert_eq!(merged(once.clone(), &patch), once);
         }
 
         #[test]
-        fn no_null_of_a_patch_survives_in_an_object(patch in crate::patch::testing::value()) {
+        fn no_null_of_a_patch_survives_in_an_object(patch in value()) {
             fn has_null(value: &Value) -> bool {
                 let fields = value.as_object().into_iter().flatten();
                 fields.map(|(_, field)| field).any(|field| field.is_null() || has_null(field))
