@@ -638,10 +638,11 @@ impl Engine {
     ) {
         let pod = cycle.pod.clone();
         self.unreserve(&cycle.profile, &mut cycle.state, &pod, &cycle.node, now, ports);
-        // A pod that was deleted meanwhile has no room any more, but Unreserve may have freed something.
-        let forgotten = self.cache.forget(&pod.uid).is_ok();
+        // A pod that was deleted meanwhile, or bound elsewhere, has no room here any more, but Unreserve
+        // may have freed something.
+        let _ = self.cache.forget(&pod.uid);
         let rejected = status.is_rejection();
-        if forgotten && !rejected {
+        if !rejected {
             self.assigned_pod_event(ActionType::DELETE, Some(pod.clone()), None, now, ports);
         }
         let failure = match in_permit && rejected {
@@ -650,7 +651,7 @@ impl Engine {
         };
         let failure = failure.after_asking_for(cycle.nominated);
         self.fail(cycle.queued, &cycle.profile, failure, now, ports);
-        if forgotten && rejected {
+        if rejected {
             self.freed_for_others(pod, now, ports);
         }
     }

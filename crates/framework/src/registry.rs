@@ -41,10 +41,13 @@ impl PluginArgs {
 /// Makes a plugin from its arguments; once per profile that enables it.
 pub type Factory = Arc<dyn Fn(&PluginArgs) -> Result<Plugin, String> + Send + Sync>;
 
+/// Makes the factory of a plugin for one scheduler.
+type Opener = Arc<dyn Fn() -> Factory + Send + Sync>;
+
 /// Factories by plugin name.
 #[derive(Clone, Default)]
 pub struct Registry {
-    factories: BTreeMap<PluginName, Factory>,
+    openers: BTreeMap<PluginName, Opener>,
 }
 
 impl fmt::Debug for Registry {
@@ -73,11 +76,32 @@ impl Registry {
         name: &str,
         factory: impl Fn(&PluginArgs) -> Result<Plugin, String> + Send + Sync + 'static,
     ) -> Result<(), RegistryError> {
-        let name: PluginName = name.into();
-        if self.factories.contains_key(&name) {
+        let factory: Factory = Arc::new(factory);
+        self.add(name.into(), Arc::new(move || factory.clone()))
+    }
+
+    /// Adds a plugin under `name` of which the profiles of a scheduler share a `T`.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn register_shared<T: Default + Send + Sync + 'static>(
+        &mut self,
+        name: &str,
+        factory: impl Fn(&PluginArgs, &Arc<T>) -> Result<Plugin, String> + Send + Sync + 'static,
+    ) -> Result<(), RegistryError> {
+        let factory = Arc::new(factory);
+        let open = move || -> Factory {
+            let (factory, shared) = (factory.clone(), Arc::<T>::default());
+            Arc::new(move |args| factory(args, &shared))
+        };
+        self.add(name.into(), Arc::new(open))
+    }
+
+    fn add(&mut self, name: PluginName, opener: Opener) -> Result<(), RegistryError> {
+        if self.openers.contains_key(&name) {
             return Err(RegistryError(name));
         }
-        self.factories.insert(name, Arc::new(factory));
+        self.openers.insert(name, opener);
         Ok(())
     }
 
@@ -86,28 +110,34 @@ impl Registry {
     /// # Errors
     /// A name is in both.
     pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
-        for (name, factory) in other.factories {
-            if self.factories.contains_key(&name) {
-                return Err(RegistryError(name));
-            }
-            self.factories.insert(name, factory);
-        }
-        Ok(())
+        other.openers.into_iter().try_for_each(|(name, opener)| self.add(name, opener))
     }
 
-    /// The factory of the plugin called `name`.
-    pub fn get(&self, name: &str) -> Option<&Factory> {
-        self.factories.get(name)
+    /// The same plugins for one scheduler, which shares nothing with others.
+    pub fn for_scheduler(&self) -> Self {
+        let open = |(name, opener): (&PluginName, &Opener)| {
+            let factory = opener();
+            (name.clone(), Arc::new(move || factory.clone()) as Opener)
+        };
+        Self { openers: self.openers.iter().map(open).collect() }
+    }
+
+    /// The factory of the plugin called `name`. What the profiles of a scheduler share, they share only
+    /// in the registry that was made [for it](Self::for_scheduler).
+    pub fn get(&self, name: &str) -> Option<Factory> {
+        self.openers.get(name).map(|open| open())
     }
 
     /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &PluginName> {
-        self.factories.keys()
+        self.openers.keys()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use serde::Deserialize;
 
     use super::*;
@@ -134,5 +164,19 @@ mod tests {
         registry.register("A", factory).unwrap();
         assert_eq!(registry.register("A", factory), Err(RegistryError("A".into())));
         assert_eq!(registry.merge(registry.clone()), Err(RegistryError("A".into())));
+    }
+
+    #[test]
+    fn profiles_of_one_scheduler_share_and_schedulers_do_not() {
+        let mut registry = Registry::new();
+        let counting = |_: &PluginArgs, made: &Arc<AtomicU32>| {
+            Err(made.fetch_add(1, Ordering::Relaxed).to_string())
+        };
+        registry.register_shared("A", counting).unwrap();
+        let made = |registry: &Registry| {
+            registry.get("A").unwrap()(&PluginArgs::default()).map(|_| ()).unwrap_err()
+        };
+        let (one, other) = (registry.for_scheduler(), registry.for_scheduler());
+        assert_eq!([&one, &one, &other, &one].map(made), ["0", "1", "0", "2"]);
     }
 }

@@ -65,35 +65,38 @@ pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 
-use std::sync::Arc;
-
 use framework::{Plugin, PluginArgs, Registry};
 
 use catalogue::Entry;
-use volume_binding::AssumeCaches;
 
 /// A registry of every plugin in the [`catalogue`].
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
-    // What one profile assumes of a volume counts for all.
-    let caches = Arc::<AssumeCaches>::default();
     for entry in &catalogue::ALL {
-        let caches = caches.clone();
-        let added = registry.register(entry.name, move |args| make(entry, args, &caches));
+        let added = match entry.name {
+            // What one profile assumes of a volume counts for all.
+            volume_binding::NAME => registry.register_shared(entry.name, |args, caches| {
+                Ok(of_entry(entry, volume_binding::plugin_with(args, caches)?))
+            }),
+            _ => registry.register(entry.name, |args| make(entry, args)),
+        };
         added.expect("the catalogue has every name once");
     }
     registry
 }
 
 /// Makes the plugin of a catalogue entry, or its stand-in.
-fn make(entry: &Entry, args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Result<Plugin, String> {
-    let mut plugin = match entry.factory {
-        Some(_) if entry.name == volume_binding::NAME => volume_binding::plugin_with(args, caches)?,
+fn make(entry: &Entry, args: &PluginArgs) -> Result<Plugin, String> {
+    let plugin = match entry.factory {
         Some(factory) => factory(args)?,
         None => not_built::plugin(entry),
     };
+    Ok(of_entry(entry, plugin))
+}
+
+fn of_entry(entry: &Entry, mut plugin: Plugin) -> Plugin {
     plugin.group_points = entry.group_points.iter().copied().collect();
-    Ok(plugin)
+    plugin
 }
 
 #[cfg(test)]

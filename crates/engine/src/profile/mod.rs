@@ -355,7 +355,7 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Builds every profile. With `extenders` their pseudo-plugin is registered in each.
+    /// Builds every profile of one scheduler. With `extenders` their pseudo-plugin is registered in each.
     ///
     /// # Errors
     /// See [`ProfileError`].
@@ -365,10 +365,11 @@ impl Profiles {
         registry: &Registry,
         extenders: bool,
     ) -> Result<Self, ProfileError> {
+        let registry = registry.for_scheduler();
         let mut by_name = BTreeMap::new();
         let mut first: Option<(&SchedulerProfile, Named<dyn QueueSort>)> = None;
         for config in profiles {
-            let mut profile = Profile::build(config, defaults, registry).map_err(|error| {
+            let mut profile = Profile::build(config, defaults, &registry).map_err(|error| {
                 let profile = config.scheduler_name.clone();
                 ProfileError::In { profile, error: Box::new(error) }
             })?;

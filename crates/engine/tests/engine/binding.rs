@@ -1,5 +1,7 @@
 //! The binding cycle: preflight, PreBind, Bind and what its answer means, PostBind, undo.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use engine::{EffectId, EffectKind, Outcome};
@@ -477,30 +479,44 @@ fn deleting_a_pod_that_is_being_bound_frees_its_room_at_once() {
     }
 }
 
-#[test]
-fn what_unreserve_frees_after_the_pod_is_gone_wakes_others() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// There is one token, which a pod has from Reserve on.
+fn token() -> Fake {
     let taken = Arc::new(AtomicBool::new(false));
     let (reserved, freed) = (taken.clone(), taken.clone());
-    let token = fake("Token")
+    fake("Token")
         .on(pod_event(framework::ActionType::DELETE))
         .filter(move |_, _| if taken.load(Relaxed) { no("token taken") } else { yes() })
         .reserve(move |_, _| {
             reserved.store(true, Relaxed);
             yes()
         })
-        .unreserve(move |_, _| freed.store(false, Relaxed));
-    let mut world = world([token]);
-    world.schedule(pod("p"));
-    world.schedule(pod("q"));
-    let (bind, _) = world.take_bind("p");
-    world.delete("p");
-    world.run_for(5);
-    assert_eq!(world.place("q"), "unschedulable", "the token is still taken");
-    world.answer(bind, &Answer::Gone("pods \"p\" not found".to_owned()));
-    world.run_for(15);
-    assert_eq!(world.place("q"), "placed");
+        .unreserve(move |_, _| freed.store(false, Relaxed))
+}
+
+#[test]
+fn what_unreserve_frees_after_the_pod_has_gone_wakes_others() {
+    let deleted: fn(&mut World) = |world| world.delete("p");
+    let bound_elsewhere: fn(&mut World) =
+        |world| world.update("p", |pod| pod.spec.node_name = "b".to_owned());
+    let refused = [
+        Answer::Gone("pods \"p\" not found".to_owned()),
+        Answer::Error("x".to_owned()),
+        Answer::Conflict("x".to_owned()),
+    ];
+    for goes in [deleted, bound_elsewhere] {
+        for refused in &refused {
+            let mut world = world([token(), writer("Writer", RUN)]);
+            world.schedule(pod("p"));
+            let effect = world.take_write();
+            world.schedule(pod("q"));
+            goes(&mut world);
+            world.run_for(5);
+            assert_eq!(world.place("q"), "unschedulable", "the token is still taken");
+            world.answer(effect, refused);
+            world.run_for(15);
+            assert_eq!(world.place("q"), "placed");
+        }
+    }
 }
 
 #[test]

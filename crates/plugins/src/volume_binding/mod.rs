@@ -32,7 +32,7 @@ use framework::{
 };
 
 use self::args::Args;
-pub(crate) use self::assumed::AssumeCaches;
+use self::assumed::AssumeCaches;
 use self::bind::VolumeBinder;
 use self::claims::PodVolumeClaims;
 use self::conflicts::Conflicts;

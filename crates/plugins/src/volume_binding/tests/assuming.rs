@@ -1,3 +1,4 @@
+use framework::Registry;
 use framework::storage::{PersistentVolume, SELECTED_NODE};
 use framework::testing::{pod, storage_class};
 
@@ -163,15 +164,16 @@ fn a_claim_keeps_to_the_node_it_is_assumed_for() {
 }
 
 #[test]
-fn the_profiles_of_a_registry_share_what_is_assumed() {
+fn the_profiles_of_a_scheduler_share_what_is_assumed() {
     let registry = crate::registry();
-    let make = || registry.get(NAME).unwrap()(&PluginArgs::default()).unwrap();
+    let (own, other) = (registry.for_scheduler(), registry.for_scheduler());
+    let make = |registry: &Registry| registry.get(NAME).unwrap()(&PluginArgs::default()).unwrap();
     let mut world = World::new(json!({}), [local(), local_volume("pv", "1Gi", "a")]);
     ["one", "two"].into_iter().for_each(|name| world.put(sized_claim(name, "local", "1Gi")));
-    world.plugin = make();
+    world.plugin = make(&own);
     world.reserve(pod("p").claim("one"), "a").unwrap();
-    world.plugin = make();
+    world.plugin = make(&own);
     assert!(world.reserve(pod("q").claim("two"), "a").is_err());
-    world.plugin = plugin_of(json!({}));
+    world.plugin = make(&other);
     assert!(world.reserve(pod("r").claim("two"), "a").is_ok());
 }
