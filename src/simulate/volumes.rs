@@ -8,21 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use framework::storage::{BIND_COMPLETED, SELECTED_NODE};
-use framework::{Cluster, EventResource, NodeView, Write, merge_patch};
+use framework::{Cluster, EventResource, NodeView, ObjectKey, Write, merge_patch};
 use serde_json::{Value, json};
 
 use crate::wire::WatchedObject;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Kind, namespace and name.
-type Key = (EventResource, Arc<str>, Arc<str>);
-
 /// The objects that volumes are made of, as the API server would have them.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     /// Looked up by name, never iterated.
-    objects: HashMap<Key, Arc<Value>>,
+    objects: HashMap<ObjectKey, Arc<Value>>,
 }
 
 impl Volumes {
@@ -30,7 +27,8 @@ impl Volumes {
     pub(super) fn keep(&mut self, object: &WatchedObject) {
         use EventResource as R;
         if matches!(object.kind, R::PersistentVolume | R::PersistentVolumeClaim | R::CsiNode) {
-            let key = (object.kind.clone(), object.namespace.clone(), object.name.clone());
+            let WatchedObject { kind, namespace, name, .. } = object;
+            let key = ObjectKey::namespaced(kind.clone(), namespace.clone(), name.clone());
             self.objects.insert(key, object.object.clone());
         }
     }
@@ -114,7 +112,7 @@ impl Volumes {
     /// The labels by which a driver tells nodes apart. One that says nothing is taken to make
     /// volumes for a zone.
     fn topology_keys(&self, driver: &str, node: &NodeView<'_>) -> Vec<String> {
-        let csi_node = (EventResource::CsiNode, "".into(), node.name().clone());
+        let csi_node = ObjectKey::cluster_scoped(EventResource::CsiNode, node.name().clone());
         let drivers = self.objects.get(&csi_node).and_then(|own| own["spec"]["drivers"].as_array());
         let own = drivers.into_iter().flatten().find(|own| own["name"] == driver);
         match own.and_then(|own| own["topologyKeys"].as_array()) {
@@ -131,7 +129,7 @@ impl Volumes {
         name: &str,
         patch: &Value,
     ) -> Option<WatchedObject> {
-        let key: Key = (kind, namespace.into(), name.into());
+        let key = ObjectKey::namespaced(kind, namespace.into(), name.into());
         let object = self.objects.get_mut(&key)?;
         let mut changed = Value::clone(object);
         merge_patch(&mut changed, patch);
@@ -139,7 +137,7 @@ impl Volumes {
         let version = version.unwrap_or_default().saturating_add(1);
         changed["metadata"]["resourceVersion"] = version.to_string().into();
         *object = changed.into();
-        let (kind, namespace, name) = key;
+        let ObjectKey { kind, namespace, name } = key;
         Some(WatchedObject { kind, namespace, name, object: object.clone() })
     }
 }

@@ -98,7 +98,7 @@ impl PreBind for Patience {
                 Some(text) => Status::error(text.to_owned()),
             }),
             PreBindInput::Deadline => PreBindStep::Done(Status::success()),
-            _ => PreBindStep::Wait { timeout: Duration::from_secs(2) },
+            _ => PreBindStep::Wait { timeout: Duration::from_secs(2), objects: vec![] },
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::ports::Ports;
 impl Engine {
     /// Takes in a change: the state of an object as it is now, however it came there.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
+        let changed = self.bindings.wait_for_changes().then(|| change.object());
         match change {
             Change::Node(node) => self.apply_node(node, now, ports),
             Change::NodeDeleted(name) => self.delete_node(&name, now, ports),
@@ -23,7 +24,9 @@ impl Engine {
                 self.apply_object(kind, &namespace, &name, object, now, ports);
             }
         }
-        self.wake_bindings(now, ports);
+        if let Some(changed) = changed {
+            self.wake_bindings(&changed, now, ports);
+        }
         self.carry_out_commands(now, ports);
     }
 

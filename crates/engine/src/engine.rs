@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Answer, Code, Command, EventResource, Node, NodeIx, Pod, PodKey, Status, Time, Uid, WaitingPods,
+    Answer, Code, Command, EventResource, Node, NodeIx, ObjectKey, Pod, PodKey, Status, Time, Uid,
+    WaitingPods,
 };
 use serde_json::Value;
 
@@ -90,6 +91,21 @@ pub enum Change {
         /// The object.
         object: Option<Arc<Value>>,
     },
+}
+
+impl Change {
+    /// What changes.
+    pub(crate) fn object(&self) -> ObjectKey {
+        match self {
+            Self::Node(node) => ObjectKey::cluster_scoped(EventResource::Node, node.name.clone()),
+            Self::NodeDeleted(name) => ObjectKey::cluster_scoped(EventResource::Node, name.clone()),
+            Self::Pod(pod) => ObjectKey::pod(&pod.key),
+            Self::PodDeleted { key, .. } => ObjectKey::pod(key),
+            Self::Object { kind, namespace, name, .. } => {
+                ObjectKey::namespaced(kind.clone(), namespace.clone(), name.clone())
+            }
+        }
+    }
 }
 
 /// The deterministic scheduler: cache, queue, cycles and binding cycles.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, Cluster, CycleState, DryRun, Handle, NodeBits, NodeIx, NodeView, Pod,
-    PodQuery, QueuedPod, Status, Verdicts, Write,
+    Answer, Binding, Cluster, CycleState, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey,
+    Pod, PodQuery, QueuedPod, Status, Verdicts, Write,
 };
 
 /// Holds pods back before they enter the active queue.
@@ -305,7 +305,7 @@ pub enum PreBindInput<'a> {
     Start,
     /// The answer to the write it asked for.
     Answer(&'a Answer),
-    /// Something in the cluster changed while it waits.
+    /// Something that it waits for changed.
     Changed,
     /// The deadline of its wait is over.
     Deadline,
@@ -318,11 +318,13 @@ pub enum PreBindStep {
     Done(Status),
     /// Perform this write and come back with the answer.
     Write(Write),
-    /// Come back when the cluster changed, or after `timeout` from now. Waiting on after a change ends
-    /// no later than the wait before.
+    /// Come back after a change, or after `timeout` from now. Waiting on after a change ends no later
+    /// than the wait before.
     Wait {
         /// How long to wait at most.
         timeout: Duration,
+        /// The objects that may change, come or go; any object at all if none is named.
+        objects: Vec<ObjectKey>,
     },
 }
 

@@ -30,6 +30,7 @@ mod merge_patch;
 mod metrics;
 mod node;
 mod node_selector;
+mod object_key;
 mod plugin;
 mod pod;
 mod pod_query;
@@ -76,6 +77,7 @@ pub use merge_patch::merge_patch;
 pub use metrics::{Counter, Gauge, Metric};
 pub use node::{Node, NodeImage};
 pub use node_selector::*;
+pub use object_key::ObjectKey;
 pub use plugin::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use pod::{
     Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod,

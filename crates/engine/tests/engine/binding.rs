@@ -7,8 +7,8 @@ use std::time::Duration;
 use engine::{EffectId, EffectKind, Outcome};
 use framework::testing::{node, pod};
 use framework::{
-    Answer, BindStep, Binding, Code, Pod, PreBindInput, PreBindPreFlight, PreBindStep, Status, Uid,
-    Write,
+    Answer, BindStep, Binding, Code, EventResource, ObjectKey, Pod, PreBindInput, PreBindPreFlight,
+    PreBindStep, Status, Uid, Write,
 };
 
 use crate::harness::*;
@@ -186,7 +186,7 @@ fn patient() -> Fake {
         {
             PreBindStep::Done(yes())
         }
-        _ => PreBindStep::Wait { timeout: Duration::from_secs(10) },
+        _ => PreBindStep::Wait { timeout: Duration::from_secs(10), objects: vec![] },
     })
 }
 
@@ -202,6 +202,32 @@ fn pre_bind_waits_for_a_change() {
     world.take_bind("p");
     world.node(node("later"));
     assert_eq!(world.log.take_of(&["PreBind"]).len(), 4, "and is not asked again");
+}
+
+#[test]
+fn pre_bind_is_asked_again_for_what_it_waits_for_and_for_nothing_else() {
+    let waits = || {
+        fake("Patient").pre_bind(|_, input| match input {
+            PreBindInput::Changed => PreBindStep::Done(yes()),
+            _ => {
+                let node = ObjectKey::cluster_scoped(EventResource::Node, "y".into());
+                let timeout = Duration::from_secs(10);
+                PreBindStep::Wait { timeout, objects: vec![ObjectKey::pod(&key("q")), node] }
+            }
+        })
+    };
+    for change in ["the node", "the pod"] {
+        let mut world = world([waits()]);
+        world.schedule(pod("p"));
+        world.node(node("x"));
+        world.pod(pod("r").on("x"));
+        assert_eq!(world.log.take_of(&["PreBind"]).len(), 1, "nothing of that concerns it");
+        match change {
+            "the node" => world.node(node("y")),
+            _ => world.pod(pod("q").on("x")),
+        }
+        world.take_bind("p");
+    }
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn plugins(open: &Arc<AtomicBool>, preempts: bool) -> Vec<Fake> {
                 patch: serde_json::Value::Null,
             }),
             PreBindInput::Start if !bind_open.load(Relaxed) => {
-                PreBindStep::Wait { timeout: Duration::from_secs(2) }
+                PreBindStep::Wait { timeout: Duration::from_secs(2), objects: vec![] }
             }
             PreBindInput::Deadline => PreBindStep::Done(Status::error("too late")),
             PreBindInput::Answer(answer) if answer.failure().is_some() => {

@@ -375,7 +375,7 @@ fn a_victim_in_pre_bind_is_turned_back_and_one_being_bound_is_evicted() {
             Some(_) => PreBindPreFlight::Run { allow_parallel: false },
             None => PreBindPreFlight::Skip { allow_parallel: true },
         })
-        .pre_bind(|_, _| PreBindStep::Wait { timeout: Duration::from_mins(1) });
+        .pre_bind(|_, _| PreBindStep::Wait { timeout: Duration::from_mins(1), objects: vec![] });
     let mut world = setup([slow]).build();
     world.node(small("n"));
     world.schedule(pod("v1").cpu("2").label("slow", "yes").priority(2));

@@ -8,7 +8,9 @@ mod change;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{Answer, Cluster, Pod, PreBindInput, PreBindStep, Status};
+use framework::{
+    Answer, Cluster, EventResource, ObjectKey, Pod, PreBindInput, PreBindStep, Status,
+};
 
 use self::change::Change;
 use super::assumed::AssumedObjects;
@@ -103,10 +105,10 @@ impl VolumeBinder {
                     self.go_on(pod, cluster, timeout)
                 }
             },
-            Stage::Disputed { .. } => PreBindStep::Wait { timeout },
+            Stage::Disputed { .. } => self.wait(pod, cluster, timeout),
             Stage::Waiting => match self.check(pod, cluster) {
                 Ok(true) => PreBindStep::Done(Status::success()),
-                Ok(false) => PreBindStep::Wait { timeout },
+                Ok(false) => self.wait(pod, cluster, timeout),
                 Err(text) => done(format!("binding volumes: {text}")),
             },
         }
@@ -169,6 +171,15 @@ impl VolumeBinder {
             }
         }
         Ok(true)
+    }
+
+    /// A change of anything that [`check`](Self::check) looks at may end the wait.
+    fn wait(&self, pod: &Pod, cluster: &Cluster, timeout: Duration) -> PreBindStep {
+        let node = |kind| ObjectKey::cluster_scoped(kind, self.node.clone());
+        let mut objects =
+            vec![ObjectKey::pod(&pod.key), node(EventResource::Node), node(EventResource::CsiNode)];
+        objects.extend(self.changes.iter().flat_map(|change| change.objects(cluster)));
+        PreBindStep::Wait { timeout, objects }
     }
 
     /// Everything is bound: nothing is assumed any more.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framework::storage::{
     BOUND_BY_CONTROLLER, ClaimRef, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE,
 };
-use framework::{Cluster, NodeView, Write};
+use framework::{Cluster, EventResource, NodeView, ObjectKey, Write};
 use serde_json::{Value, json};
 
 use super::super::affinity::allows_translated;
@@ -154,6 +154,23 @@ impl Change {
             Some(order) => order == Ordering::Less,
             None => self.is_unchanged(cluster) && !self.is_shown(cluster),
         }
+    }
+
+    /// What [`is_bound`](Self::is_bound) looks at: the claim, and its volume once that has a name.
+    pub(super) fn objects(&self, cluster: &Cluster) -> impl Iterator<Item = ObjectKey> {
+        let (claim, volume) = match &self.target {
+            Target::Volume { volume, claim } => (claim, Some(volume.name.clone())),
+            Target::Claim(claim) => {
+                let stored = claim.stored(cluster);
+                (claim, stored.and_then(|stored| stored.volume_name.clone()))
+            }
+        };
+        let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
+        let kind = EventResource::PersistentVolumeClaim;
+        let claim = ObjectKey::namespaced(kind, namespace, name);
+        let volume =
+            volume.map(|name| ObjectKey::cluster_scoped(EventResource::PersistentVolume, name));
+        volume.into_iter().chain([claim])
     }
 
     /// Whether the volume is bound, for a pod on `node`.

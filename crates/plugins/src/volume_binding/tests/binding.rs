@@ -1,6 +1,6 @@
 use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};
 use framework::testing::{bound_claim, pod, storage_class};
-use framework::{Answer, Write};
+use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
 
 use super::world::{Attempt, World};
 use super::*;
@@ -44,7 +44,7 @@ fn expect_write(step: PreBindStep) -> Write {
 
 fn expect_wait(step: PreBindStep) -> Duration {
     match step {
-        PreBindStep::Wait { timeout } => timeout,
+        PreBindStep::Wait { timeout, .. } => timeout,
         step => panic!("a wait was expected, not {step:?}"),
     }
 }
@@ -113,6 +113,39 @@ fn a_free_volume_is_reserved_for_its_claim_and_then_bound_by_the_controller() {
     world.show(CLAIMS, "data", bound("pv"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
     assert_eq!(world.caches.lock().volumes.len(), 0);
+}
+
+#[test]
+fn a_pod_waits_for_its_node_its_claims_and_their_volumes() {
+    let awaited = |step: PreBindStep| match step {
+        PreBindStep::Wait { objects, .. } => objects,
+        step => panic!("a wait was expected, not {step:?}"),
+    };
+    let node = [EventResource::Node, EventResource::CsiNode]
+        .map(|kind| ObjectKey::cluster_scoped(kind, "a".into()));
+    let claim = ObjectKey::namespaced(
+        EventResource::PersistentVolumeClaim,
+        "default".into(),
+        "data".into(),
+    );
+    let volume = ObjectKey::cluster_scoped(EventResource::PersistentVolume, "pv".into());
+    let pod = ObjectKey::pod(&PodKey::new("default", "p"));
+    let usual = [&[pod, claim.clone()], &node[..]].concat();
+    let is_awaited = |objects: &[ObjectKey]| usual.iter().all(|object| objects.contains(object));
+
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    let objects = awaited(world.write_all(&mut attempt));
+    assert!(is_awaited(&objects) && objects.contains(&volume), "{objects:?}");
+
+    let mut world = dynamic_world();
+    let mut attempt = start(&mut world);
+    let objects = awaited(world.write_all(&mut attempt));
+    assert!(is_awaited(&objects) && !objects.contains(&volume), "{objects:?}");
+    world.watch(CLAIMS, "data");
+    world.show(CLAIMS, "data", bound("pv"));
+    let objects = awaited(world.step(&mut attempt, PreBindInput::Changed));
+    assert!(is_awaited(&objects) && objects.contains(&volume), "{objects:?}");
 }
 
 #[test]

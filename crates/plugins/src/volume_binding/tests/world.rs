@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use framework::testing::{PodBuilder, cluster, node};
-use framework::{Answer, Write};
+use framework::{Answer, Write, merge_patch};
 
 use super::*;
 
@@ -66,7 +66,7 @@ impl World {
     /// Changes an object on the server.
     pub(super) fn change(&mut self, resource: &str, name: &str, patch: Value) {
         let (key, mut object) = self.find(resource, name);
-        merge(&mut object, &patch);
+        merge_patch(&mut object, &patch);
         self.store(resource, &key.1, name, object);
     }
 
@@ -107,7 +107,7 @@ impl World {
             }
         }
         let mut object = stored.clone();
-        merge(&mut object, &write.patch);
+        merge_patch(&mut object, &write.patch);
         if object == *stored {
             return Answer::Ok(Some(object));
         }
@@ -188,19 +188,5 @@ fn kind(resource: &str) -> EventResource {
         "persistentvolumes" => EventResource::PersistentVolume,
         "persistentvolumeclaims" => EventResource::PersistentVolumeClaim,
         _ => EventResource::StorageClass,
-    }
-}
-
-/// JSON merge patch.
-fn merge(target: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else { return target.clone_from(patch) };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (field, value) in fields {
-        match value {
-            Value::Null => drop(target.as_object_mut().unwrap().remove(field)),
-            value => merge(&mut target[field], value),
-        }
     }
 }

@@ -9,18 +9,21 @@
 //!
 //! Nothing here blocks: a state waits for an answer, a timer or a change, and each of them moves it on.
 
+mod parked;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
     ActionType, Answer, BindStep, Binding, Code, CycleState, ExtensionPoint, NominatingInfo,
-    PluginName, Pod, PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, StatusPatch,
-    Time, Uid, WaitingPods, api,
+    ObjectKey, PluginName, Pod, PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status,
+    StatusPatch, Time, Uid, WaitingPods, api,
 };
 
 use serde::Deserialize;
 
+use self::parked::{Parked, Wait};
 use crate::cycle::FitError;
 use crate::effect::{EffectId, EffectKind, Event, EventType, note};
 use crate::engine::Engine;
@@ -37,8 +40,7 @@ pub(crate) struct Bindings {
     by_effect: BTreeMap<EffectId, Uid>,
     /// Pods that wait in Permit.
     pub(crate) waiting: WaitingPods,
-    /// Pods whose PreBind waits for a change, with the end of its patience.
-    parked: BTreeMap<Uid, Time>,
+    parked: Parked,
 }
 
 impl Bindings {
@@ -51,9 +53,14 @@ impl Bindings {
         self.cycles.contains_key(uid)
     }
 
+    /// Whether some PreBind waits for a change.
+    pub(crate) fn wait_for_changes(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let permits = self.waiting.values().flat_map(|waiting| waiting.pending.values());
-        permits.chain(self.parked.values()).min().copied()
+        permits.copied().chain(self.parked.next_deadline()).min()
     }
 }
 
@@ -107,21 +114,19 @@ enum Otherwise {
 }
 
 /// What a PreBind plugin waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Waiting {
     Answer(EffectId),
-    Change { until: Time },
+    Change(Wait),
 }
 
 impl Waiting {
     /// This wait, ended by the deadline of the one before it.
-    fn within(self, before: Self) -> Self {
-        match (self, before) {
-            (Self::Change { until }, Self::Change { until: first }) => {
-                Self::Change { until: until.min(first) }
-            }
-            _ => self,
+    fn within(mut self, before: &Self) -> Self {
+        if let (Self::Change(wait), Self::Change(before)) = (&mut self, before) {
+            wait.until = wait.until.min(before.until);
         }
+        self
     }
 }
 
@@ -267,7 +272,10 @@ impl Engine {
                 self.bindings.by_effect.insert(effect, cycle.pod.uid.clone());
                 Ok(Some(Waiting::Answer(effect)))
             }
-            PreBindStep::Wait { timeout } => Ok(Some(Waiting::Change { until: now + timeout })),
+            PreBindStep::Wait { timeout, objects } => {
+                let (until, objects) = (now + timeout, objects.into_iter().collect());
+                Ok(Some(Waiting::Change(Wait { until, objects })))
+            }
         }
     }
 
@@ -276,7 +284,7 @@ impl Engine {
     fn resume_pre_bind<'a>(
         &mut self,
         cycle: &mut BindingCycle,
-        input: impl Fn(Waiting) -> Option<PreBindInput<'a>>,
+        input: impl Fn(&Waiting) -> Option<PreBindInput<'a>>,
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Next {
@@ -284,7 +292,7 @@ impl Engine {
         let (group, running) = (*group, std::mem::take(running));
         let mut left = Vec::new();
         for (plugin, waiting) in running {
-            match input(waiting) {
+            match input(&waiting) {
                 None => left.push((plugin, waiting)),
                 Some(input) => {
                     let changed = matches!(input, PreBindInput::Changed);
@@ -292,7 +300,7 @@ impl Engine {
                         Err(status) => return Next::Failed(status),
                         Ok(next) => {
                             let next =
-                                next.map(|next| if changed { next.within(waiting) } else { next });
+                                next.map(|next| if changed { next.within(&waiting) } else { next });
                             left.extend(next.map(|next| (plugin, next)));
                         }
                     }
@@ -363,8 +371,8 @@ impl Engine {
                 self.pod_read(&mut cycle, otherwise, answer, now, ports)
             }
             Phase::PreBind { .. } => {
-                let input = |waiting| {
-                    (waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
+                let input = |waiting: &Waiting| {
+                    (*waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
                 };
                 self.resume_pre_bind(&mut cycle, input, now, ports)
             }
@@ -473,13 +481,13 @@ impl Engine {
         self.proceed(cycle, next, now, ports);
     }
 
-    /// Something changed: PreBind plugins that wait for it look again.
-    pub(crate) fn wake_bindings(&mut self, now: Time, ports: &mut Ports<'_>) {
-        let parked: Vec<Uid> = self.bindings.parked.keys().cloned().collect();
-        for uid in parked {
+    /// An object changed: PreBind plugins that wait for it look again.
+    pub(crate) fn wake_bindings(&mut self, changed: &ObjectKey, now: Time, ports: &mut Ports<'_>) {
+        for uid in self.bindings.parked.waiting_for(changed) {
             let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { continue };
-            let input = |waiting| {
-                matches!(waiting, Waiting::Change { .. }).then_some(PreBindInput::Changed)
+            let input = |waiting: &Waiting| match waiting {
+                Waiting::Change(wait) => wait.is_for(changed).then_some(PreBindInput::Changed),
+                Waiting::Answer(_) => None,
             };
             let next = self.resume_pre_bind(&mut cycle, input, now, ports);
             self.proceed(cycle, next, now, ports);
@@ -506,12 +514,10 @@ impl Engine {
             let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
             self.reject_waiting(&uid, Status::unschedulable(text).by(&plugin), now, ports);
         }
-        let late = self.bindings.parked.iter().filter(|(_, until)| **until <= now);
-        let late: Vec<Uid> = late.map(|(uid, _)| uid.clone()).collect();
-        for uid in late {
+        for uid in self.bindings.parked.expired(now) {
             let Some(mut cycle) = self.bindings.cycles.remove(&uid) else { continue };
-            let input = |waiting| match waiting {
-                Waiting::Change { until } if until <= now => Some(PreBindInput::Deadline),
+            let input = |waiting: &Waiting| match waiting {
+                Waiting::Change(wait) if wait.until <= now => Some(PreBindInput::Deadline),
                 _ => None,
             };
             let next = self.resume_pre_bind(&mut cycle, input, now, ports);
@@ -580,12 +586,12 @@ impl Engine {
         match next {
             Next::Wait => {
                 if let Phase::PreBind { running, .. } = &cycle.phase {
-                    let until = running.iter().filter_map(|(_, waiting)| match waiting {
-                        Waiting::Change { until } => Some(*until),
+                    let waits = running.iter().filter_map(|(_, waiting)| match waiting {
+                        Waiting::Change(wait) => Some(wait.clone()),
                         Waiting::Answer(_) => None,
                     });
-                    if let Some(until) = until.min() {
-                        self.bindings.parked.insert(uid.clone(), until);
+                    if let Some(wait) = waits.reduce(Wait::or) {
+                        self.bindings.parked.insert(uid.clone(), wait);
                     }
                 }
                 self.bindings.cycles.insert(uid, cycle);
