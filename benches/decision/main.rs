@@ -8,25 +8,22 @@
 //! a pod that has a node, and one that is gone, while all that is counted for decisions is kept up to
 //! date.
 
+#[path = "../support/measure.rs"]
+mod measure;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/templates.rs"]
 mod templates;
 mod workload;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use engine::EngineConfig;
 use engine::cycle::Form;
-use engine::ports::Ports;
-use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
-use framework::{Answer, Pod, Time};
+use framework::Pod;
 
+use measure::{changes, decision, text};
 use workload::{Shape, Workload};
-
-/// How long each form is measured for, at least.
-const MEASURED: Duration = Duration::from_millis(300);
-/// Pods that are taken in and taken off again.
-const CHANGED: usize = 10_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -95,7 +92,10 @@ fn print_workload(workload: &Workload) {
         (decision(&mut engine, warm_up, |number| workload.pod(number)), engine)
     };
     let (set, mut engine) = measure(Form::Set);
-    let (add, remove) = changes(&mut engine, workload);
+    let (add, remove) = changes(&mut engine, |number| {
+        let node = support::node_name(number * 7919 % workload.nodes);
+        Pod { node_name: Some(node.into()), ..workload.pod(number) }
+    });
     let (one_node, _) = measure(Form::OneNode);
     println!(
         "{:>8} {:>6} {:>8} {:>9} {:>12} {:>12} {:>6.1}x {:>9} {:>9}",
@@ -118,80 +118,4 @@ fn config(form: Form) -> EngineConfig {
 
 fn per_node(decision: Duration, nodes: usize) -> String {
     format!("{:.1} ns", decision.as_secs_f64() * 1e9 / nodes as f64)
-}
-
-/// Median time of a decision, the first `warm_up` ones not counted. Each pod is taken off again before
-/// the next one, so the cluster stays as full as it was.
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn decision(engine: &mut Engine, warm_up: usize, pod: impl Fn(usize) -> Pod) -> Duration {
-    let mut spent = Duration::ZERO;
-    let mut decisions = Vec::new();
-    for number in 0.. {
-        support::apply(engine, Change::Pod(Box::new(pod(number))));
-        let start = Instant::now();
-        let attempt = schedule(engine);
-        let took = start.elapsed();
-        if number >= warm_up {
-            decisions.push(took);
-            spent += took;
-        }
-        take_off(engine, &attempt);
-        if spent >= MEASURED {
-            break;
-        }
-    }
-    decisions.sort_unstable();
-    decisions[decisions.len() / 2]
-}
-
-fn schedule(engine: &mut Engine) -> Attempt {
-    let mut ports = Ports { outside: &mut (), probe: &mut () };
-    let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
-    assert!(matches!(attempt.outcome, Outcome::Assumed(_)), "{:?}", attempt.outcome);
-    attempt
-}
-
-fn take_off(engine: &mut Engine, attempt: &Attempt) {
-    for effect in engine.take_effects() {
-        let mut ports = Ports { outside: &mut (), probe: &mut () };
-        engine.answer(effect.id, &Answer::ok(), Time::ZERO, &mut ports);
-    }
-    let (key, uid) = (attempt.pod.key.clone(), attempt.pod.uid.clone());
-    support::apply(engine, Change::PodDeleted { key, uid });
-}
-
-/// Mean time of taking in a pod that has a node, and one that is gone.
-fn changes(engine: &mut Engine, workload: &Workload) -> (Duration, Duration) {
-    let pods: Vec<Pod> = (0..CHANGED)
-        .map(|number| {
-            let node = support::node_name(number * 7919 % workload.nodes);
-            Pod { node_name: Some(node.into()), ..workload.pod(number) }
-        })
-        .collect();
-    let gone = pods.iter().map(|pod| {
-        let (key, uid) = (pod.key.clone(), pod.uid.clone());
-        Change::PodDeleted { key, uid }
-    });
-    let gone: Vec<Change> = gone.collect();
-    let new = pods.into_iter().map(|pod| Change::Pod(Box::new(pod))).collect();
-    (mean(engine, new), mean(engine, gone))
-}
-
-/// Mean time of a change.
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn mean(engine: &mut Engine, changes: Vec<Change>) -> Duration {
-    let start = Instant::now();
-    for change in changes {
-        support::apply(engine, change);
-    }
-    start.elapsed() / CHANGED as u32
-}
-
-/// A duration as text, in the unit that fits.
-fn text(duration: Duration) -> String {
-    match duration.as_nanos() {
-        nanos if nanos < 10_000 => format!("{nanos} ns"),
-        nanos if nanos < 10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
-        _ => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
-    }
 }

@@ -24,6 +24,14 @@ pub(crate) const fn capacity(number: usize) -> (u32, u32, u32) {
     KINDS[number % KINDS.len()]
 }
 
+/// Nodes in a rack.
+pub(crate) const NODES_PER_RACK: usize = 40;
+
+/// The zone of the node of this number.
+pub(crate) fn zone(number: usize) -> String {
+    format!("eu-1{}", ["a", "b", "c"][number % 3])
+}
+
 /// The name of the node of this number.
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:06}")
@@ -41,9 +49,9 @@ pub(crate) fn node(number: usize) -> Node {
         ("kubernetes.io/os", "linux".to_owned()),
         ("node.kubernetes.io/instance-type", format!("kind-{kind}")),
         ("topology.kubernetes.io/region", "eu-1".to_owned()),
-        ("topology.kubernetes.io/zone", format!("eu-1{}", ["a", "b", "c"][number % 3])),
+        ("topology.kubernetes.io/zone", zone(number)),
         ("example.com/pool", format!("pool-{}", number % 7)),
-        ("example.com/rack", format!("rack-{}", number / 40)),
+        ("example.com/rack", format!("rack-{}", number / NODES_PER_RACK)),
     ];
     node.metadata.labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
     let allocatable = [

@@ -55,10 +55,10 @@ mod verdicts;
 
 pub use bits::NodeBits;
 pub use cluster::{
-    AffinityTermKind, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, DisruptionBudget, DomainIx,
-    FreeVolumes, ImageState, LabelKeyIx, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod,
-    PodCount, PodIx, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology, VolumeGroup,
-    VolumeGroupIx, VolumeKind,
+    AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, CsiVolume,
+    DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, NodeColumn, NodeIx, NodeView,
+    Overlay, PlacedPod, PodCount, PodIx, Posting, ResourceColumns, ScalarAmount, ScalarColumn,
+    Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
 };
 pub use cycle_state::{CycleState, StateData};
 pub use dry_run::{DryRun, Trial};

@@ -12,7 +12,7 @@ use framework::{Cluster, Node, NodeBits, NodeIx, Pod, PodIx, api};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-use self::storage::StorageObjects;
+use self::storage::{StorageChange, StorageObjects, storage_changes};
 
 /// A change to a cluster; nodes and pods are named by number.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub(crate) enum Change {
     PlacePod(usize, Box<api::Pod>),
     /// Removes one of the placed pods, counted round and round.
     RemovePod(usize),
+    /// Changes a storage object.
+    Storage(Box<StorageChange>),
 }
 
 /// How a cluster came about.
@@ -40,6 +42,8 @@ pub(crate) struct World {
     pub(crate) nodes: BTreeMap<String, api::Node>,
     /// The pods in it; `spec.nodeName` tells where, known node or not.
     pub(crate) pods: Vec<(PodIx, api::Pod)>,
+    /// The storage objects that came with the history.
+    pub(crate) storage: StorageObjects,
     placements: usize,
 }
 
@@ -73,6 +77,7 @@ impl World {
                 self.cluster.remove_pod(ix);
             }
             Change::RemovePod(_) => {}
+            Change::Storage(change) => self.storage.change(change, &mut self.cluster),
         }
     }
 
@@ -127,6 +132,15 @@ pub(crate) fn history() -> impl Strategy<Value = History> {
             History(first.chain(pods).chain(later).collect())
         })
     })
+}
+
+/// The same with storage objects, those of up to `nodes` nodes among them, everything in any order.
+pub(crate) fn history_with_storage(nodes: usize) -> impl Strategy<Value = History> {
+    let changes = (history(), storage_changes(nodes)).prop_map(|(history, storage)| {
+        let storage = storage.into_iter().map(|change| Change::Storage(Box::new(change)));
+        history.0.into_iter().chain(storage).collect::<Vec<_>>()
+    });
+    changes.prop_shuffle().prop_map(History)
 }
 
 fn set_node(number: usize, node: api::Node) -> Change {

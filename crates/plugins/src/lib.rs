@@ -37,7 +37,6 @@
 mod arbitrary;
 mod args;
 pub mod catalogue;
-mod csi_translation;
 pub mod default_binder;
 pub mod default_preemption;
 #[cfg(test)]

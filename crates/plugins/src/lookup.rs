@@ -14,8 +14,12 @@ pub(crate) fn claim<'a>(
     namespace: &str,
     name: &str,
 ) -> Result<&'a Arc<PersistentVolumeClaim>, String> {
-    let claim = cluster.claim(namespace, name);
-    claim.ok_or_else(|| not_found("persistentvolumeclaim", name))
+    cluster.claim(namespace, name).ok_or_else(|| no_claim(name))
+}
+
+/// There is no claim of this name.
+pub(crate) fn no_claim(name: &str) -> String {
+    not_found("persistentvolumeclaim", name)
 }
 
 /// The volume of this name.
@@ -40,18 +44,10 @@ pub(crate) fn storage_class<'a>(
     cluster.storage_class(name).ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
 }
 
-/// Whether a claim made for a generic ephemeral volume was made for this pod.
-///
-/// # Errors
-/// It was not.
-pub(crate) fn check_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
-    match claim.controller.as_ref() == Some(&pod.uid) {
-        true => Ok(()),
-        false => Err(format!(
-            "PVC {}/{} was not created for pod {} (pod is not owner)",
-            claim.namespace, claim.name, pod.key
-        )),
-    }
+/// A claim was to be made for a generic ephemeral volume of this pod, but was made for something else.
+pub(crate) fn not_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> String {
+    let PersistentVolumeClaim { namespace, name, .. } = claim;
+    format!("PVC {namespace}/{name} was not created for pod {} (pod is not owner)", pod.key)
 }
 
 fn not_found(resource: &str, name: &str) -> String {

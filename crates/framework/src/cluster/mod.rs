@@ -7,10 +7,11 @@
 //! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
 //! pods but is in no set and no list of nodes, until the node appears.
 
-mod attach_limits;
+mod attached_volumes;
 mod budgets;
 mod classes;
 mod columns;
+mod csi_volumes;
 mod free_volumes;
 mod images;
 mod labels;
@@ -19,6 +20,7 @@ mod posting;
 mod queries;
 mod related;
 mod selector_index;
+mod short_set;
 mod slab;
 mod storage;
 mod terms;
@@ -29,10 +31,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use self::attached_volumes::{AttachedCounts, VolumeUses};
 pub use self::budgets::{BudgetIx, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
+pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
@@ -42,7 +46,7 @@ pub use self::queries::PodCount;
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
-use self::attach_limits::AttachLimits;
+use self::attached_volumes::{AttachedVolumes, Counting};
 use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
@@ -124,7 +128,7 @@ pub struct Cluster {
     terms: Terms,
     related: Related,
     storage: Storage,
-    attach_limits: AttachLimits,
+    attached: AttachedVolumes,
     disruption_budgets: DisruptionBudgets,
     preempting: BTreeSet<Uid>,
     fruitless_preemptions: FruitlessPreemptions,
@@ -419,13 +423,13 @@ impl Cluster {
             self.disks.entry((plugin, name.into())).or_default().insert(ix);
         }
         self.terms.add(&pod, ix);
-        self.storage.use_claims(&pod);
-        self.attach_limits.count(ix, &pod, 1);
         let pods = &mut self.rows[ix.index()].pods;
         let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
         let membership = Membership::default();
         let placed = self.pods.insert(PlacedPod { pod, node: ix, slot, membership });
         pods.push(placed);
+        self.storage.use_claims(placed, &self.pods.get(placed).pod);
+        self.count_volumes_of_pod(placed, Counting::In);
         self.enrol(placed);
         placed
     }
@@ -459,6 +463,7 @@ impl Cluster {
     /// # Panics
     /// The id is none of this cluster.
     pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
+        self.count_volumes_of_pod(pod, Counting::Out);
         let placed = self.pods.remove(pod);
         self.touch(placed.node);
         let pods = &mut self.rows[placed.node.index()].pods;
@@ -468,8 +473,7 @@ impl Cluster {
         }
         self.dismiss(&placed);
         self.terms.remove(&placed.pod, placed.node);
-        self.storage.release_claims(&placed.pod);
-        self.attach_limits.count(placed.node, &placed.pod, -1);
+        self.storage.release_claims(pod, &placed.pod);
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -511,13 +515,7 @@ impl Cluster {
             }
             _ => {
                 self.related.set(kind, namespace, name, object.as_deref());
-                let before = self.storage.node_of(kind, name);
-                self.storage.set(kind, namespace, name, object.as_deref());
-                let after = self.storage.node_of(kind, name);
-                let rows = before.iter().chain(&after).filter_map(|node| self.by_name.get(node));
-                for row in rows.copied().collect::<Vec<_>>() {
-                    self.read_attach_limits(row);
-                }
+                self.set_storage(kind, namespace, name, object.as_deref());
             }
         }
         let key = (namespace.into(), name.into());
@@ -551,7 +549,7 @@ impl Cluster {
         let name: Arc<str> = name.into();
         self.rows[ix.index()].name = name.clone();
         self.by_name.insert(name, ix);
-        self.read_attach_limits(ix);
+        self.open_attached(ix);
         ix
     }
 
@@ -581,11 +579,10 @@ impl Cluster {
     }
 
     fn drop_if_empty_ghost(&mut self, ix: NodeIx) {
-        let row = &mut self.rows[ix.index()];
-        if row.pods.is_empty() && !self.nodes.contains(ix) {
-            let row = std::mem::take(row);
+        if self.rows[ix.index()].pods.is_empty() && !self.nodes.contains(ix) {
+            self.close_attached(ix);
+            let row = std::mem::take(&mut self.rows[ix.index()]);
             self.by_name.remove(&row.name);
-            self.attach_limits.set(ix, None, 0);
             self.free.push(ix);
         }
     }

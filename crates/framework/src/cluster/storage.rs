@@ -1,13 +1,15 @@
 //! Storage objects, and the indexes by which volumes are found without a scan.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Cluster;
 use super::free_volumes::FreeVolumes;
+use super::short_set::ShortSet;
+use super::{Cluster, PodIx};
 use crate::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
@@ -18,8 +20,10 @@ use crate::{EventResource, Pod, PodVolume};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Storage {
     claims: Namespaced<Arc<PersistentVolumeClaim>>,
-    /// How many volumes of placed pods are this claim, whether it exists or not.
-    claim_users: Namespaced<u32>,
+    /// The placed pods with a volume that is this claim, whether it exists or not.
+    claim_users: Namespaced<ShortSet<PodIx>>,
+    /// The claims that name this volume, whether it exists or not.
+    claims_naming: HashMap<Arc<str>, ShortSet<Name>>,
     volumes: HashMap<Arc<str>, Arc<PersistentVolume>>,
     free_volumes: HashMap<Arc<str>, FreeVolumes>,
     /// Names of the volumes that are bound to, or reserved for, the claim of this name.
@@ -31,12 +35,14 @@ pub(super) struct Storage {
     capacities: BTreeMap<Arc<str>, BTreeMap<Name, CsiStorageCapacity>>,
     capacity_classes: HashMap<Name, Arc<str>>,
     attachments: HashMap<Arc<str>, VolumeAttachment>,
+    /// Names of the attachments that name this volume, whether it exists or not.
+    attachments_of: HashMap<Arc<str>, ShortSet<Arc<str>>>,
     /// Names of the attachments to a node.
-    attached: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    attached: HashMap<Arc<str>, ShortSet<Arc<str>>>,
 }
 
 /// Namespace and name.
-type Name = (Arc<str>, Arc<str>);
+pub(super) type Name = (Arc<str>, Arc<str>);
 
 /// Something for every namespace and name.
 #[derive(Debug, Clone)]
@@ -116,29 +122,47 @@ impl Storage {
         }
     }
 
-    /// The node whose volumes an object of this kind and name speaks of, if it does so of one node.
-    pub(super) fn node_of(&self, kind: &EventResource, name: &str) -> Option<Arc<str>> {
-        match kind {
-            EventResource::CsiNode => Some(name.into()),
-            EventResource::VolumeAttachment => Some(self.attachments.get(name)?.node_name.clone()),
-            _ => None,
-        }
-    }
-
     /// What CSI drivers say of the node of this name.
     pub(super) fn csi_node(&self, node: &str) -> Option<&CsiNode> {
         self.csi_nodes.get(node)
     }
 
-    /// How many VolumeAttachments name this node.
-    pub(super) fn attachment_count(&self, node: &str) -> usize {
-        self.attached.get(node).map_or(0, BTreeSet::len)
+    /// The VolumeAttachment of this name.
+    pub(super) fn attachment(&self, name: &str) -> Option<&VolumeAttachment> {
+        self.attachments.get(name)
+    }
+
+    /// Names of the VolumeAttachments to this node.
+    pub(super) fn attachments_to(&self, node: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.attached.get(node).map(ShortSet::iter).into_iter().flatten()
+    }
+
+    /// Names of the VolumeAttachments that name this volume.
+    pub(super) fn attachments_of(&self, volume: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.attachments_of.get(volume).map(ShortSet::iter).into_iter().flatten()
+    }
+
+    /// The claims that name this volume.
+    pub(super) fn claims_naming(&self, volume: &str) -> impl Iterator<Item = &Name> {
+        self.claims_naming.get(volume).map(ShortSet::iter).into_iter().flatten()
+    }
+
+    /// The placed pods with a volume that is this claim.
+    pub(super) fn claim_users(&self, namespace: &str, name: &str) -> Option<&ShortSet<PodIx>> {
+        self.claim_users.get(namespace, name)
     }
 
     fn set_claim(&mut self, namespace: &str, name: &str, claim: Option<PersistentVolumeClaim>) {
-        match claim {
-            Some(claim) => self.claims.insert(namespace, name, Arc::new(claim)),
-            None => drop(self.claims.remove(namespace, name)),
+        let key: Name = (namespace.into(), name.into());
+        let old = self.claims.remove(namespace, name);
+        if let Some(volume) = old.as_ref().and_then(|old| old.volume_name.as_ref()) {
+            remove_from(&mut self.claims_naming, volume, &key);
+        }
+        if let Some(claim) = claim {
+            if let Some(volume) = &claim.volume_name {
+                self.claims_naming.entry(volume.clone()).or_default().insert(key);
+            }
+            self.claims.insert(namespace, name, Arc::new(claim));
         }
     }
 
@@ -198,44 +222,55 @@ impl Storage {
     }
 
     fn set_attachment(&mut self, name: &str, attachment: Option<VolumeAttachment>) {
-        if let Some(old) = self.attachments.remove(name)
-            && let Some(names) = self.attached.get_mut(&old.node_name)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                self.attached.remove(&old.node_name);
+        let name: Arc<str> = name.into();
+        if let Some(old) = self.attachments.remove(&name) {
+            remove_from(&mut self.attached, &old.node_name, &name);
+            if let Some(volume) = &old.volume_name {
+                remove_from(&mut self.attachments_of, volume, &name);
             }
         }
         if let Some(attachment) = attachment {
-            let names = self.attached.entry(attachment.node_name.clone()).or_default();
-            names.insert(name.into());
-            self.attachments.insert(name.into(), attachment);
+            let VolumeAttachment { node_name, volume_name, .. } = &attachment;
+            self.attached.entry(node_name.clone()).or_default().insert(name.clone());
+            if let Some(volume) = volume_name {
+                self.attachments_of.entry(volume.clone()).or_default().insert(name.clone());
+            }
+            self.attachments.insert(name, attachment);
         }
     }
 
     /// A pod comes to a node.
-    pub(super) fn use_claims(&mut self, pod: &Pod) {
+    pub(super) fn use_claims(&mut self, ix: PodIx, pod: &Pod) {
         for claim in claim_names(pod) {
-            *self.claim_users.entry(&pod.key.namespace, claim) += 1;
+            self.claim_users.entry(&pod.key.namespace, &claim).insert(ix);
         }
     }
 
     /// A pod leaves its node.
-    pub(super) fn release_claims(&mut self, pod: &Pod) {
+    pub(super) fn release_claims(&mut self, ix: PodIx, pod: &Pod) {
         let namespace = &*pod.key.namespace;
         for claim in claim_names(pod) {
-            let users = self.claim_users.entry(namespace, claim);
-            *users = users.saturating_sub(1);
-            if *users == 0 {
-                self.claim_users.remove(namespace, claim);
+            let users = self.claim_users.entry(namespace, &claim);
+            users.remove(&ix);
+            if users.is_empty() {
+                self.claim_users.remove(namespace, &claim);
             }
         }
     }
 }
 
-/// The claims that the pod names itself; those made for it are not among them.
-fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
-    pod.spec.volumes.iter().filter_map(PodVolume::named_claim).map(AsRef::as_ref)
+/// The claims behind the volumes of the pod.
+fn claim_names(pod: &Pod) -> impl Iterator<Item = Cow<'_, str>> {
+    pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.key.name))
+}
+
+fn remove_from<T: Ord>(index: &mut HashMap<Arc<str>, ShortSet<T>>, key: &str, value: &T) {
+    if let Some(values) = index.get_mut(key) {
+        values.remove(value);
+        if values.is_empty() {
+            index.remove(key);
+        }
+    }
 }
 
 /// Whether a claim may have the volume: nobody has it, and it is there to be had.
@@ -264,7 +299,10 @@ impl Cluster {
 
     /// Whether a placed pod has a volume that is this claim. Claims made for a pod do not count.
     pub fn is_claim_in_use(&self, namespace: &str, name: &str) -> bool {
-        self.storage.claim_users.get(namespace, name).is_some()
+        let names_it = |volume: &PodVolume| volume.named_claim().is_some_and(|own| **own == *name);
+        let users = self.storage.claim_users(namespace, name).map(ShortSet::iter);
+        let mut users = users.into_iter().flatten();
+        users.any(|user| self.pods.get(*user).pod.spec.volumes.iter().any(names_it))
     }
 
     /// The volume of this name.
@@ -310,7 +348,7 @@ impl Cluster {
 
     /// The volumes attached to the node of this name, by name of the attachment.
     pub fn volume_attachments(&self, node: &str) -> impl Iterator<Item = &VolumeAttachment> {
-        let names = self.storage.attached.get(node).into_iter().flatten();
-        names.filter_map(|name| self.storage.attachments.get(name))
+        let names = self.storage.attachments_to(node);
+        names.filter_map(|name| self.storage.attachment(name))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{BIND_COMPLETED, SELECTED_NODE, StorageSize, class_name, identified, named};
-use crate::{LabelSelector, SelectorError, Uid, api};
+use crate::{LabelSelector, Pod, SelectorError, Uid, api};
 
 /// How a volume can be mounted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,6 +129,11 @@ impl PersistentVolumeClaim {
     /// Whether it is bound to its volume and the binding is complete.
     pub const fn is_fully_bound(&self) -> bool {
         self.volume_name.is_some() && self.bind_completed
+    }
+
+    /// Whether it was made for this pod: the pod is its controller.
+    pub fn is_made_for(&self, pod: &Pod) -> bool {
+        self.controller.as_ref() == Some(&pod.uid)
     }
 
     /// Whether only one pod at a time may use it.

@@ -6,6 +6,7 @@
 mod claim;
 mod class;
 mod csi;
+pub mod csi_translation;
 #[cfg(test)]
 mod tests;
 mod volume;

@@ -53,9 +53,108 @@ fn put<T: Serialize>(
     objects: &BTreeMap<String, T>,
 ) {
     for (name, object) in objects {
-        let object = serde_json::to_value(object).expect("objects become JSON");
-        cluster.set_object(kind, namespace, name, Some(Arc::new(object)));
+        set(cluster, kind, namespace, name, Some(object));
     }
+}
+
+fn set<T: Serialize>(
+    cluster: &mut Cluster,
+    kind: &EventResource,
+    namespace: &str,
+    name: &str,
+    object: Option<&T>,
+) {
+    let json = object.map(|object| {
+        let mut json = serde_json::to_value(object).expect("objects become JSON");
+        json["metadata"]["name"] = json!(name);
+        Arc::new(json)
+    });
+    cluster.set_object(kind, namespace, name, json);
+}
+
+/// What becomes of an object of this name; `None` if it goes.
+#[derive(Debug, Clone)]
+pub(crate) enum StorageChange {
+    Claim(String, Option<api::PersistentVolumeClaim>),
+    Volume(String, Option<api::PersistentVolume>),
+    Class(String, Option<api::StorageClass>),
+    CsiNode(String, Option<api::CsiNode>),
+    Attachment(String, Option<api::VolumeAttachment>),
+}
+
+impl StorageObjects {
+    /// Makes the change here and in a cluster.
+    pub(crate) fn change(&mut self, change: &StorageChange, cluster: &mut Cluster) {
+        use EventResource as R;
+        match change {
+            StorageChange::Claim(name, new) => {
+                set(cluster, &R::PersistentVolumeClaim, "default", name, new.as_ref());
+                keep(&mut self.claims, name, new);
+            }
+            StorageChange::Volume(name, new) => {
+                set(cluster, &R::PersistentVolume, "", name, new.as_ref());
+                keep(&mut self.volumes, name, new);
+            }
+            StorageChange::Class(name, new) => {
+                set(cluster, &R::StorageClass, "", name, new.as_ref());
+                keep(&mut self.classes, name, new);
+            }
+            StorageChange::CsiNode(name, new) => {
+                set(cluster, &R::CsiNode, "", name, new.as_ref());
+                keep(&mut self.csi_nodes, name, new);
+            }
+            StorageChange::Attachment(name, new) => {
+                set(cluster, &R::VolumeAttachment, "", name, new.as_ref());
+                keep(&mut self.attachments, name, new);
+            }
+        }
+    }
+
+    /// The changes that make these objects.
+    fn additions(self) -> impl Iterator<Item = StorageChange> {
+        use StorageChange as Change;
+        let claims = self.claims.into_iter().map(|(name, new)| Change::Claim(name, Some(new)));
+        let volumes = self.volumes.into_iter().map(|(name, new)| Change::Volume(name, Some(new)));
+        let classes = self.classes.into_iter().map(|(name, new)| Change::Class(name, Some(new)));
+        let nodes = self.csi_nodes.into_iter().map(|(name, new)| Change::CsiNode(name, Some(new)));
+        let attachments = self.attachments.into_iter();
+        let attachments = attachments.map(|(name, new)| Change::Attachment(name, Some(new)));
+        claims.chain(volumes).chain(classes).chain(nodes).chain(attachments)
+    }
+}
+
+impl StorageChange {
+    /// The end of the same object.
+    fn removal(self) -> Self {
+        match self {
+            Self::Claim(name, _) => Self::Claim(name, None),
+            Self::Volume(name, _) => Self::Volume(name, None),
+            Self::Class(name, _) => Self::Class(name, None),
+            Self::CsiNode(name, _) => Self::CsiNode(name, None),
+            Self::Attachment(name, _) => Self::Attachment(name, None),
+        }
+    }
+}
+
+fn keep<T: Clone>(objects: &mut BTreeMap<String, T>, name: &str, new: &Option<T>) {
+    match new {
+        Some(new) => drop(objects.insert(name.to_owned(), new.clone())),
+        None => drop(objects.remove(name)),
+    }
+}
+
+/// Objects that pods of [`pod_volumes`] mean, and those of up to `nodes` nodes, come, are replaced and
+/// go.
+pub(crate) fn storage_changes(nodes: usize) -> impl Strategy<Value = Vec<StorageChange>> {
+    let removed = prop::collection::vec(any::<Index>(), 0..8);
+    (storage_objects(nodes), storage_objects(nodes), removed).prop_map(|(old, new, removed)| {
+        let mut changes: Vec<_> = old.additions().chain(new.additions()).collect();
+        if !changes.is_empty() {
+            let removals = removed.iter().map(|place| place.get(&changes).clone().removal());
+            changes.extend(removals.collect::<Vec<_>>());
+        }
+        changes
+    })
 }
 
 /// Volumes of a pod; sometimes they make no sense.

@@ -5,14 +5,14 @@ mod hints;
 mod tests;
 mod volumes;
 
+use framework::storage::csi_translation::Migration;
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeColumn,
     NodeView, Plugin, PluginArgs, Pod, PodVolume, PodVolumeSource, PreFilter, PreFilterResult,
-    Status, Verdicts,
+    Status, Verdicts, VolumeUses,
 };
 
 use self::volumes::CsiVolumes;
-use crate::csi_translation::Migration;
 
 /// Plugin name.
 pub const NAME: &str = "NodeVolumeLimits";
@@ -72,7 +72,7 @@ fn may_be_limited(pod: &Pod) -> bool {
 fn has_room(wanted: &CsiVolumes<'_>, node: &NodeView<'_>) -> bool {
     let csi_node = node.cluster().csi_node(node.name());
     let limit = |driver: &str| csi_node?.drivers.get(driver).copied().flatten();
-    if wanted.drivers().all(|driver| limit(driver).is_none()) {
+    if wanted.drivers().into_iter().all(|driver| limit(driver).is_none()) {
         return true;
     }
     let mut attached = CsiVolumes::of_pods_on(node);
@@ -83,7 +83,29 @@ fn has_room(wanted: &CsiVolumes<'_>, node: &NodeView<'_>) -> bool {
     let fits = |driver| {
         limit(driver).is_none_or(|limit| attached.count(driver) + new.count(driver) <= limit)
     };
-    new.drivers().all(fits)
+    new.drivers().into_iter().all(fits)
+}
+
+/// Takes out of `nodes` those that cannot attach the volumes of this driver among `wanted` beside what
+/// they have: the same as [`has_room`], by what is counted already.
+fn retain_with_room(
+    wanted: &CsiVolumes<'_>,
+    driver: &str,
+    cluster: &Cluster,
+    nodes: &mut NodeBits,
+) {
+    let Some(limits) = cluster.attach_limits(driver) else { return };
+    let attached = cluster.attached_counts(driver);
+    let wanted_count = wanted.count(driver);
+    let in_use: Vec<_> =
+        wanted.of_driver(driver).filter_map(|volume| cluster.uses_of(volume)).collect();
+    for (node, limit) in limits.iter() {
+        let is_used = |uses: &&&NodeColumn<VolumeUses>| uses.get(node).by_pods > 0;
+        let new = in_use.iter().filter(is_used).fold(wanted_count, |count, _| count - 1);
+        if new > 0 && limit.is_some_and(|limit| attached.get(node) + new > limit) {
+            nodes.remove(node);
+        }
+    }
 }
 
 impl PreFilter for NodeVolumeLimits {
@@ -106,7 +128,7 @@ impl Filter for NodeVolumeLimits {
         match CsiVolumes::wanted_by(pod, node.cluster(), has_csi_node) {
             Ok(wanted) if has_room(&wanted, node) => Status::success(),
             Ok(_) => Status::unschedulable(REASON),
-            Err(uncountable) => uncountable.into(),
+            Err(status) => status,
         }
     }
 
@@ -121,14 +143,7 @@ impl Filter for NodeVolumeLimits {
             return self.filter_each(state, pod, cluster, nodes);
         };
         for driver in wanted.drivers() {
-            let limits = cluster.attach_limits(driver).into_iter().flat_map(NodeColumn::iter);
-            for (node, limit) in limits {
-                let most = cluster.attached_at_most(node).saturating_add(wanted.count(driver));
-                let may_exceed = limit.is_some_and(|limit| most > limit);
-                if may_exceed && nodes.contains(node) && !has_room(&wanted, &cluster.node(node)) {
-                    nodes.remove(node);
-                }
-            }
+            retain_with_room(&wanted, driver, cluster, nodes);
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::arbitrary::storage::{StorageObjects, storage_objects};
-use crate::arbitrary::{self, World, history};
+use crate::arbitrary::storage::StorageObjects;
+use crate::arbitrary::{self, World, history_with_storage};
 use crate::forms;
 
 const DRIVER: &str = "disk.example.com";
@@ -434,17 +434,13 @@ proptest! {
 
     #[test]
     fn forms_agree(
-        history in history(),
-        objects in storage_objects(9),
-        late: bool,
+        history in history_with_storage(9),
         pod in arbitrary::pod(),
         choice: u64,
     ) {
-        let none = StorageObjects::default();
-        let mut world = history.replay_after(if late { &none } else { &objects });
-        objects.put_into(&mut world.cluster);
+        let world = history.replay();
         let verdict = |node: &api::Node| {
-            oracle::verdict(&world, &objects, &pod, &node.metadata.name)
+            oracle::verdict(&world, &world.storage, &pod, &node.metadata.name)
         };
         let broken = |node: &api::Node| {
             let verdict = verdict(node);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use framework::storage::PersistentVolume;
+use framework::storage::csi_translation::{MigratableVolume, Migration};
 use framework::{Cluster, NodeBits, NodeFields, NodeSelector, NodeView};
 
-use crate::csi_translation::{MigratableVolume, Migration};
 use crate::node_sets::retain_any_term;
 
 /// A node as volumes see it: labels and nothing else, so that requirements on fields always hold.

@@ -6,6 +6,7 @@ use framework::storage::{PersistentVolumeClaim, StorageClass};
 use framework::{Cluster, Pod, PodVolume, PodVolumeSource, Status};
 
 use super::assumed::AssumedObjects;
+use crate::lookup;
 
 const UNBOUND_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
@@ -116,12 +117,8 @@ fn stored_claim<'a>(
     if claim.terminating {
         return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
     }
-    if ephemeral && claim.controller.as_ref() != Some(&pod.uid) {
-        let namespace = &claim.namespace;
-        return Err(format!(
-            "PVC {namespace}/{name} was not created for pod {} (pod is not owner)",
-            pod.key
-        ));
+    if ephemeral && !claim.is_made_for(pod) {
+        return Err(lookup::not_made_for(claim, pod));
     }
     Ok(claim)
 }

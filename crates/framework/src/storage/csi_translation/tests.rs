@@ -1,8 +1,7 @@
-use framework::storage::PersistentVolume;
-use framework::{Labels, NodeFields, NodeSelector};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::NodeFields;
 
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
@@ -120,7 +119,7 @@ fn a_node_announces_what_its_annotation_lists() {
         ("kubernetes.io/gce-pd, kubernetes.io/aws-ebs", false),
         ("", false),
     ] {
-        let annotations = json!({ framework::storage::MIGRATED_PLUGINS: list });
+        let annotations = json!({ crate::storage::MIGRATED_PLUGINS: list });
         let node = json!({ "metadata": { "annotations": annotations } });
         let node = CsiNode::from_api(&serde_json::from_value(node).unwrap());
         assert_eq!(ebs.is_announced_by(&node), expected, "{list:?}");

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use framework::Labels;
-use framework::storage::InTreePlugin;
 use serde_json::Value;
 
 use super::zones_of;
+use crate::Labels;
+use crate::storage::InTreePlugin;
 
 /// What takes the place of the project, or zone, that a GCE disk does not name.
 const UNSPECIFIED: &str = "UNSPECIFIED";
@@ -20,7 +20,7 @@ const NO_REGION: &str = "failed to get region from zones";
 
 /// What a volume of an in-tree plugin lacks to be known to the CSI driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TranslationError {
+pub enum TranslationError {
     /// The ID of an EBS volume is a URL without the name of a volume.
     EbsVolumeId(String),
     /// A GCE zone is not of the form `locale-region-zone`.

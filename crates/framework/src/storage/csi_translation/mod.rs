@@ -8,25 +8,25 @@ mod tests;
 
 use std::sync::Arc;
 
-use framework::storage::{CsiNode, InTreePlugin, PersistentVolume, VolumeSource};
-use framework::{Labels, NodeSelector};
 use serde_json::Value;
 
-pub(crate) use self::handle::TranslationError;
+pub use self::handle::TranslationError;
+use super::{CsiNode, InTreePlugin, PersistentVolume, VolumeSource};
+use crate::{Labels, NodeSelector};
 
 /// An in-tree plugin that a CSI driver has replaced.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Migration {
+pub struct Migration {
     plugin: InTreePlugin,
     /// Name of the plugin as provisioner, and in the annotation of a CSINode.
-    pub(crate) plugin_name: &'static str,
+    pub plugin_name: &'static str,
     /// Name of the CSI driver.
-    pub(crate) driver: &'static str,
+    pub driver: &'static str,
     /// The label by which the driver tells zones apart, if it does.
     zone_key: Option<&'static str>,
     /// Whether volumes of the plugin count as volumes of the driver to the scheduler
     /// (`isCSIMigrationOn`).
-    pub(crate) is_on: bool,
+    pub is_on: bool,
 }
 
 static MIGRATIONS: [Migration; 7] = [
@@ -83,17 +83,17 @@ static MIGRATIONS: [Migration; 7] = [
 
 impl Migration {
     /// The migration of a plugin; `None` if no driver has replaced it.
-    pub(crate) fn of_plugin(plugin: InTreePlugin) -> Option<&'static Self> {
+    pub fn of_plugin(plugin: InTreePlugin) -> Option<&'static Self> {
         MIGRATIONS.iter().find(|migration| migration.plugin == plugin)
     }
 
     /// The migration of the plugin that goes by this name as provisioner.
-    pub(crate) fn of_provisioner(name: &str) -> Option<&'static Self> {
+    pub fn of_provisioner(name: &str) -> Option<&'static Self> {
         MIGRATIONS.iter().find(|migration| migration.plugin_name == name)
     }
 
     /// Whether the CSINode says that the driver has replaced the plugin on its node.
-    pub(crate) fn is_announced_by(&self, node: &CsiNode) -> bool {
+    pub fn is_announced_by(&self, node: &CsiNode) -> bool {
         node.migrated_plugins.contains(self.plugin_name)
     }
 
@@ -101,24 +101,24 @@ impl Migration {
     ///
     /// # Errors
     /// The volume does not make sense to the driver.
-    pub(crate) fn inline_handle(&self, source: &Value) -> Result<String, TranslationError> {
+    pub fn inline_handle(&self, source: &Value) -> Result<String, TranslationError> {
         handle::translated(self.plugin, source, &Labels::default())
     }
 }
 
 /// A persistent volume of an in-tree plugin that a CSI driver has replaced.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MigratableVolume<'a> {
+pub struct MigratableVolume<'a> {
     /// The plugin and the driver. Whether the driver acts on a node is for
     /// [`Migration::is_announced_by`] to say.
-    pub(crate) migration: &'static Migration,
+    pub migration: &'static Migration,
     volume: &'a PersistentVolume,
     source: &'a Value,
 }
 
 impl<'a> MigratableVolume<'a> {
     /// `None` for a volume of another kind.
-    pub(crate) fn of(volume: &'a PersistentVolume) -> Option<Self> {
+    pub fn of(volume: &'a PersistentVolume) -> Option<Self> {
         let VolumeSource::InTree(plugin, source) = &volume.source else { return None };
         Some(Self { migration: Migration::of_plugin(*plugin)?, volume, source })
     }
@@ -127,7 +127,7 @@ impl<'a> MigratableVolume<'a> {
     ///
     /// # Errors
     /// The volume does not make sense to the driver.
-    pub(crate) fn handle(&self) -> Result<String, TranslationError> {
+    pub fn handle(&self) -> Result<String, TranslationError> {
         handle::translated(self.migration.plugin, self.source, &self.volume.labels)
     }
 
@@ -135,7 +135,7 @@ impl<'a> MigratableVolume<'a> {
     ///
     /// # Errors
     /// The volume does not make sense to the driver, if only by its name.
-    pub(crate) fn node_selector(&self) -> Result<Option<Arc<NodeSelector>>, TranslationError> {
+    pub fn node_selector(&self) -> Result<Option<Arc<NodeSelector>>, TranslationError> {
         self.handle()?;
         Ok(match self.migration.zone_key {
             Some(zone_key) => affinity::translated(self.volume, zone_key),

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::storage::PersistentVolume;
-use framework::{NodeSelector, api};
-
 use super::zones_of;
+use crate::storage::PersistentVolume;
+use crate::{NodeSelector, api};
 
 /// The labels of zone and region, of one generation.
 #[derive(Debug, Clone, Copy)]

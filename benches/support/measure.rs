@@ -1,0 +1,94 @@
+//! Timing what an engine does.
+
+use std::time::{Duration, Instant};
+
+use engine::ports::Ports;
+use engine::{Attempt, Change, EffectKind, Engine, Outcome};
+use framework::{Answer, Pod, Time};
+
+use crate::support::apply;
+
+/// How long decisions are measured for, at least.
+const MEASURED: Duration = Duration::from_millis(300);
+/// Pods that are taken in and taken off again.
+const CHANGED: usize = 10_000;
+
+/// Median time of a decision, the first `warm_up` ones not counted. Each pod is taken off again before
+/// the next one, so the cluster stays as full as it was.
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+pub(crate) fn decision(
+    engine: &mut Engine,
+    warm_up: usize,
+    pod: impl Fn(usize) -> Pod,
+) -> Duration {
+    let mut spent = Duration::ZERO;
+    let mut decisions = Vec::new();
+    for number in 0.. {
+        apply(engine, Change::Pod(Box::new(pod(number))));
+        let start = Instant::now();
+        let attempt = schedule(engine);
+        let took = start.elapsed();
+        if number >= warm_up {
+            decisions.push(took);
+            spent += took;
+        }
+        take_off(engine, &attempt);
+        if spent >= MEASURED {
+            break;
+        }
+    }
+    decisions.sort_unstable();
+    decisions[decisions.len() / 2]
+}
+
+fn schedule(engine: &mut Engine) -> Attempt {
+    let mut ports = Ports { outside: &mut (), probe: &mut () };
+    let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+    assert!(matches!(attempt.outcome, Outcome::Assumed(_)), "{:?}", attempt.outcome);
+    attempt
+}
+
+/// Writes of plugins are refused, so that what they would change stays as it was.
+fn take_off(engine: &mut Engine, attempt: &Attempt) {
+    for effect in engine.take_effects() {
+        let answer = match effect.kind {
+            EffectKind::Write(_) => Answer::Conflict("refused".to_owned()),
+            _ => Answer::ok(),
+        };
+        let mut ports = Ports { outside: &mut (), probe: &mut () };
+        engine.answer(effect.id, &answer, Time::ZERO, &mut ports);
+    }
+    apply(engine, gone(&attempt.pod));
+    engine.take_effects();
+}
+
+fn gone(pod: &Pod) -> Change {
+    Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() }
+}
+
+/// Mean time of taking in a pod that has a node, and one that is gone; `pod` makes them by number.
+pub(crate) fn changes(engine: &mut Engine, pod: impl Fn(usize) -> Pod) -> (Duration, Duration) {
+    let pods: Vec<Pod> = (0..CHANGED).map(pod).collect();
+    let gone = pods.iter().map(gone).collect();
+    let new = pods.into_iter().map(|pod| Change::Pod(Box::new(pod))).collect();
+    (mean(engine, new), mean(engine, gone))
+}
+
+/// Mean time of a change.
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn mean(engine: &mut Engine, changes: Vec<Change>) -> Duration {
+    let start = Instant::now();
+    for change in changes {
+        apply(engine, change);
+    }
+    start.elapsed() / CHANGED as u32
+}
+
+/// A duration as text, in the unit that fits.
+pub(crate) fn text(duration: Duration) -> String {
+    match duration.as_nanos() {
+        nanos if nanos < 10_000 => format!("{nanos} ns"),
+        nanos if nanos < 10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
+        _ => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
+    }
+}

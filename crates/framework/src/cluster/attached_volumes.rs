@@ -1,0 +1,378 @@
+//! How many volumes of each CSI driver nodes can attach, and which they have by now.
+//!
+//! A volume counts once on a node, however many of its pods use it, and whether or not a
+//! VolumeAttachment names it. What claims that wait for a volume will get is counted by class: the
+//! provisioner of a class is asked for only when somebody wants to know, so that a change of the class
+//! changes no count.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::short_set::ShortSet;
+use super::{Cluster, CsiVolume, NodeColumn, NodeIx, PodIx};
+use crate::EventResource;
+use crate::storage::CsiNode;
+
+/// Who uses a volume on a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VolumeUses {
+    /// Volumes of the pods of the node that are this one.
+    pub by_pods: u32,
+    /// VolumeAttachments that name it.
+    pub by_attachments: u32,
+}
+
+/// Something that volumes are counted for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum VolumeUser {
+    /// A placed pod.
+    Pod(PodIx),
+    /// The VolumeAttachment of this name.
+    Attachment(Arc<str>),
+}
+
+/// Whether a user comes or goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counting {
+    In,
+    Out,
+}
+
+impl Counting {
+    const fn apply(self, count: &mut u32) {
+        *count = match self {
+            Self::In => count.saturating_add(1),
+            Self::Out => count.saturating_sub(1),
+        };
+    }
+}
+
+/// Limits and volumes of the nodes with a CSINode; others cost nothing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AttachedVolumes {
+    limits: BTreeMap<Arc<str>, NodeColumn<Option<i64>>>,
+    of_driver: BTreeMap<Arc<str>, NodeColumn<i64>>,
+    of_class: BTreeMap<Arc<str>, NodeColumn<i64>>,
+    uses: HashMap<CsiVolume, NodeColumn<VolumeUses>>,
+}
+
+impl AttachedVolumes {
+    fn set_limits(&mut self, node: NodeIx, csi_node: Option<&CsiNode>) {
+        self.limits.retain(|_, column| {
+            column.change(node, |limit| *limit = None);
+            !column.is_unused()
+        });
+        for (driver, limit) in csi_node.into_iter().flat_map(|node| &node.drivers) {
+            if limit.is_some() {
+                let column = self.limits.entry(driver.clone()).or_default();
+                column.change(node, |own| *own = *limit);
+            }
+        }
+    }
+
+    /// Notes a change of who uses a volume on a node.
+    fn change(&mut self, node: NodeIx, volume: &CsiVolume, change: impl FnOnce(&mut VolumeUses)) {
+        let uses = match self.uses.get_mut(volume) {
+            Some(uses) => uses,
+            None => self.uses.entry(volume.clone()).or_default(),
+        };
+        let before = uses.get(node);
+        uses.change(node, change);
+        let after = uses.get(node);
+        if uses.is_unused() {
+            self.uses.remove(volume);
+        }
+        let none = VolumeUses::default();
+        match (before == none, after == none) {
+            (true, false) => self.count(node, volume, 1),
+            (false, true) => self.count(node, volume, -1),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, node: NodeIx, volume: &CsiVolume, sign: i64) {
+        let (columns, name) = match volume {
+            CsiVolume::Existing { driver, .. } => (&mut self.of_driver, driver),
+            CsiVolume::ToBeMade { class, .. } => (&mut self.of_class, class),
+        };
+        let column = columns.entry(name.clone()).or_default();
+        column.change(node, |count| *count += sign);
+        if column.is_unused() {
+            columns.remove(name);
+        }
+    }
+}
+
+/// How many volumes of a driver nodes have.
+#[derive(Debug, Clone)]
+pub struct AttachedCounts<'a>(Vec<&'a NodeColumn<i64>>);
+
+impl AttachedCounts<'_> {
+    /// The volumes of a node with a CSINode, each counted once.
+    #[inline]
+    pub fn get(&self, node: NodeIx) -> i64 {
+        self.0.iter().map(|column| column.get(node)).sum()
+    }
+}
+
+/// Attached volumes.
+impl Cluster {
+    /// How many volumes of this CSI driver nodes can attach, where that is limited.
+    pub fn attach_limits(&self, driver: &str) -> Option<&NodeColumn<Option<i64>>> {
+        self.attached.limits.get(driver)
+    }
+
+    /// How many volumes of this CSI driver the nodes with a CSINode have: those of their pods, the
+    /// ones to be made included, and those that VolumeAttachments name.
+    pub fn attached_counts(&self, driver: &str) -> AttachedCounts<'_> {
+        let existing = self.attached.of_driver.get(driver);
+        let classes = self.attached.of_class.iter();
+        let own = classes.filter(|(class, _)| self.driver_of_class(class) == Some(driver));
+        AttachedCounts(existing.into_iter().chain(own.map(|(_, column)| column)).collect())
+    }
+
+    /// The nodes with a CSINode that have this volume.
+    pub fn uses_of(&self, volume: &CsiVolume) -> Option<&NodeColumn<VolumeUses>> {
+        self.attached.uses.get(volume)
+    }
+
+    /// A row has come to be, without pods.
+    pub(super) fn open_attached(&mut self, ix: NodeIx) {
+        let name = self.rows[ix.index()].name.clone();
+        self.attached.set_limits(ix, self.storage.csi_node(&name));
+        self.count_users(&self.users_on(&name), Counting::In);
+    }
+
+    /// A row without pods is about to go.
+    pub(super) fn close_attached(&mut self, ix: NodeIx) {
+        let name = self.rows[ix.index()].name.clone();
+        self.count_users(&self.users_on(&name), Counting::Out);
+        self.attached.set_limits(ix, None);
+    }
+
+    /// Takes in an object of any kind, and counts anew the volumes it decides about.
+    pub(super) fn set_storage(
+        &mut self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+        object: Option<&Value>,
+    ) {
+        self.count_users(&self.users_of_object(kind, namespace, name), Counting::Out);
+        self.storage.set(kind, namespace, name, object);
+        self.count_users(&self.users_of_object(kind, namespace, name), Counting::In);
+        if *kind == EventResource::CsiNode
+            && let Some(row) = self.by_name.get(name)
+        {
+            self.attached.set_limits(*row, self.storage.csi_node(name));
+        }
+    }
+
+    /// All whose volumes may count otherwise once an object of this kind and name changes.
+    fn users_of_object(
+        &self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+    ) -> BTreeSet<VolumeUser> {
+        match kind {
+            EventResource::CsiNode => self.users_on(name),
+            EventResource::PersistentVolumeClaim => self.users_of_claim(namespace, name).collect(),
+            EventResource::PersistentVolume => self.users_of_volume(name),
+            EventResource::VolumeAttachment => [VolumeUser::Attachment(name.into())].into(),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    fn users_on(&self, node: &str) -> BTreeSet<VolumeUser> {
+        let row = self.by_name.get(node).map(|ix| &self.rows[ix.index()]);
+        let pods = row.into_iter().flat_map(|row| &row.pods).copied().map(VolumeUser::Pod);
+        let attachments = self.storage.attachments_to(node).cloned().map(VolumeUser::Attachment);
+        pods.chain(attachments).collect()
+    }
+
+    fn users_of_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = VolumeUser> {
+        let pods = self.storage.claim_users(namespace, name).map(ShortSet::iter);
+        pods.into_iter().flatten().copied().map(VolumeUser::Pod)
+    }
+
+    fn users_of_volume(&self, name: &str) -> BTreeSet<VolumeUser> {
+        let claims = self.storage.claims_naming(name);
+        let pods = claims.flat_map(|(namespace, name)| self.users_of_claim(namespace, name));
+        let attachments = self.storage.attachments_of(name).cloned().map(VolumeUser::Attachment);
+        pods.chain(attachments).collect()
+    }
+
+    /// Counts the volumes of `users` in or out, as the objects of the cluster have them now.
+    fn count_users(&mut self, users: &BTreeSet<VolumeUser>, counting: Counting) {
+        for user in users {
+            match user {
+                VolumeUser::Pod(pod) => self.count_volumes_of_pod(*pod, counting),
+                VolumeUser::Attachment(name) => self.count_attachment(name, counting),
+            }
+        }
+    }
+
+    pub(super) fn count_volumes_of_pod(&mut self, ix: PodIx, counting: Counting) {
+        let placed = self.pods.get(ix);
+        let (pod, node) = (&placed.pod, placed.node);
+        if pod.spec.volumes.is_empty() || self.csi_node(self.node_name(node)).is_none() {
+            return;
+        }
+        // Difference node-volume-limits-bad-neighbour: what cannot be counted is not.
+        let volumes = pod.spec.volumes.iter();
+        let volumes: Vec<_> =
+            volumes.filter_map(|volume| self.csi_volume(pod, volume).ok().flatten()).collect();
+        for volume in volumes {
+            self.attached.change(node, &volume, |uses| counting.apply(&mut uses.by_pods));
+        }
+    }
+
+    fn count_attachment(&mut self, name: &str, counting: Counting) {
+        let Some(attachment) = self.storage.attachment(name) else { return };
+        let node = &attachment.node_name;
+        let row = self.by_name.get(node).filter(|_| self.csi_node(node).is_some()).copied();
+        if let Some((row, volume)) = row.zip(self.attached_volume(attachment)) {
+            self.attached.change(row, &volume, |uses| counting.apply(&mut uses.by_attachments));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{
+        StorageObject, bound_claim, claim, csi_node, node, pod, storage_class, volume,
+        volume_attachment,
+    };
+
+    const DRIVER: &str = "disk.example.com";
+    const EBS: &str = "ebs.csi.aws.com";
+
+    fn remove(cluster: &mut Cluster, kind: EventResource, object: &StorageObject) {
+        let text = |field| object.json()["metadata"][field].as_str().unwrap_or_default();
+        cluster.set_object(&kind, text("namespace"), text("name"), None);
+    }
+
+    /// How many volumes of the driver the node of this name has.
+    fn count(cluster: &Cluster, driver: &str, name: &str) -> i64 {
+        cluster.attached_counts(driver).get(cluster.node_named(name).unwrap())
+    }
+
+    fn place(cluster: &mut Cluster, name: &str, claims: &[&str], node: &str) -> PodIx {
+        let pod = claims.iter().fold(pod(name), |pod, claim| pod.claim(claim));
+        cluster.place_pod(Arc::new(pod.build()), node)
+    }
+
+    fn limits(name: &str) -> StorageObject {
+        csi_node(name, &[(DRIVER, Some(3)), ("other", None)])
+    }
+
+    fn disk(name: &str, handle: &str) -> StorageObject {
+        volume(name, json!({ "csi": { "driver": DRIVER, "volumeHandle": handle } }))
+    }
+
+    fn with_nodes() -> Cluster {
+        let mut cluster = Cluster::default();
+        for name in ["n", "m"] {
+            limits(name).put(&mut cluster);
+            cluster.set_node(&node(name).build());
+        }
+        cluster
+    }
+
+    #[test]
+    fn limits_are_those_of_the_node_whichever_comes_first() {
+        let mut cluster = Cluster::default();
+        let limit = |cluster: &Cluster, name| {
+            cluster.attach_limits(DRIVER)?.get(cluster.node_named(name).unwrap())
+        };
+        limits("n").put(&mut cluster);
+        cluster.set_node(&node("m").build());
+        cluster.set_node(&node("n").build());
+        assert_eq!((limit(&cluster, "m"), limit(&cluster, "n")), (None, Some(3)));
+        csi_node("n", &[(DRIVER, Some(4))]).put(&mut cluster);
+        assert_eq!(limit(&cluster, "n"), Some(4));
+        cluster.remove_node("n");
+        cluster.set_node(&node("o").build());
+        assert_eq!(limit(&cluster, "o"), None);
+        cluster.set_node(&node("n").build());
+        assert_eq!(limit(&cluster, "n"), Some(4));
+        remove(&mut cluster, EventResource::CsiNode, &limits("n"));
+        assert!(cluster.attach_limits(DRIVER).is_none());
+    }
+
+    #[test]
+    fn a_volume_counts_once_a_node_as_long_as_something_uses_it() {
+        let mut cluster = with_nodes();
+        for object in [disk("pv", "a"), disk("alias", "a"), bound_claim("c", "pv")] {
+            object.put(&mut cluster);
+        }
+        bound_claim("d", "alias").put(&mut cluster);
+        let attachment = volume_attachment(DRIVER, "pv", "n");
+        let pods = [("p", &["c", "d"][..], "n"), ("q", &["d"], "n"), ("r", &["c"], "m")];
+        let pods = pods.map(|(name, claims, node)| place(&mut cluster, name, claims, node));
+        attachment.clone().put(&mut cluster);
+        assert_eq!((count(&cluster, DRIVER, "n"), count(&cluster, DRIVER, "m")), (1, 1));
+        pods.map(|pod| cluster.remove_pod(pod));
+        assert_eq!((count(&cluster, DRIVER, "n"), count(&cluster, DRIVER, "m")), (1, 0));
+        remove(&mut cluster, EventResource::VolumeAttachment, &attachment);
+        assert_eq!(count(&cluster, DRIVER, "n"), 0);
+        assert!(cluster.attached.uses.is_empty() && cluster.attached.of_driver.is_empty());
+    }
+
+    #[test]
+    fn a_claim_that_gets_its_volume_goes_on_to_count() {
+        let mut cluster = with_nodes();
+        let unbound = |name| claim(name, json!({ "storageClassName": "fast" }));
+        place(&mut cluster, "p", &["c", "d"], "n");
+        assert_eq!(count(&cluster, DRIVER, "n"), 0);
+        unbound("c").put(&mut cluster);
+        unbound("d").put(&mut cluster);
+        storage_class("fast", DRIVER, "WaitForFirstConsumer").put(&mut cluster);
+        assert_eq!(count(&cluster, DRIVER, "n"), 2);
+        bound_claim("c", "pv").put(&mut cluster);
+        assert_eq!(count(&cluster, DRIVER, "n"), 1, "the volume is not there yet");
+        disk("pv", "a").put(&mut cluster);
+        assert_eq!(count(&cluster, DRIVER, "n"), 2);
+        storage_class("fast", EBS, "WaitForFirstConsumer").put(&mut cluster);
+        assert_eq!((count(&cluster, DRIVER, "n"), count(&cluster, EBS, "n")), (1, 1));
+        remove(&mut cluster, EventResource::PersistentVolume, &disk("pv", "a"));
+        remove(&mut cluster, EventResource::PersistentVolumeClaim, &unbound("d"));
+        assert_eq!((count(&cluster, DRIVER, "n"), count(&cluster, EBS, "n")), (0, 0));
+    }
+
+    #[test]
+    fn nodes_without_csi_node_are_not_counted_for() {
+        let mut cluster = Cluster::default();
+        disk("pv", "a").put(&mut cluster);
+        bound_claim("c", "pv").put(&mut cluster);
+        volume_attachment(DRIVER, "pv", "n").put(&mut cluster);
+        place(&mut cluster, "p", &["c"], "n");
+        cluster.set_node(&node("n").build());
+        assert!(cluster.attached.uses.is_empty());
+        limits("n").put(&mut cluster);
+        assert_eq!(count(&cluster, DRIVER, "n"), 1);
+        remove(&mut cluster, EventResource::CsiNode, &limits("n"));
+        assert!(cluster.attached.uses.is_empty());
+    }
+
+    #[test]
+    fn a_disk_is_on_record_while_some_pod_of_the_node_uses_it() {
+        let mut cluster = Cluster::default();
+        let disk = |name| json!({ "gcePersistentDisk": { "pdName": name } });
+        let user = |name| Arc::new(pod(name).volume(disk("d")).build());
+        let wanted = pod("w").volume(disk("d")).volume(disk("e")).build().spec.volumes.clone();
+        let placed = ["p", "q"].map(|name| cluster.place_pod(user(name), "n"));
+        for pod in placed {
+            assert!(cluster.using_disk(&wanted[0]).is_some());
+            assert!(cluster.using_disk(&wanted[1]).is_none());
+            cluster.remove_pod(pod);
+        }
+        assert!(cluster.using_disk(&wanted[0]).is_none());
+    }
+}
