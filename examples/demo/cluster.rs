@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use loadmaster::wire;
 use sandbox::http::{Options, Server};
 use sandbox::kubelet;
-use sandbox::resources::{self, DEPLOYMENTS, EVENTS, NODES, PODS, Resource};
+use sandbox::resources::{self, DEPLOYMENTS, EVENTS, NODES, PODS, Resource, STATEFULSETS};
 use serde_json::{Value, json};
 
 use crate::script::Deed;
@@ -41,7 +41,7 @@ impl Cluster {
         self.0.stop().await;
     }
 
-    /// Nodes and pods as they are now.
+    /// Nodes, pods and claims as they are now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.0.with_store(|store, _| Snapshot::of(store))
     }
@@ -86,6 +86,14 @@ impl Cluster {
         let changed =
             self.0.with_store(|store, now| store.modify(resource, namespace, name, now, set));
         changed.map(drop).map_err(|status| anyhow!("{status}"))
+    }
+
+    /// A StatefulSet; `null` if there is none of this name.
+    pub(crate) fn stateful_set(&self, namespace: &str, name: &str) -> Value {
+        self.0.with_store(|store, _| {
+            let set = store.get(STATEFULSETS, namespace, name);
+            set.map(|set| Value::clone(set)).unwrap_or_default()
+        })
     }
 
     /// A pod and the events about it, oldest first.

@@ -4,6 +4,7 @@
 //! Things happen as the script says; a terminal shows the nodes, anything else gets a line for each
 //! decision. It ends by itself, and leaves nothing behind.
 
+mod claims;
 mod cluster;
 mod explanation;
 mod folder;
@@ -77,7 +78,7 @@ async fn demo() -> anyhow::Result<()> {
             break;
         }
     }
-    screen.close(&explanation::of(&cluster))?;
+    screen.close(&claims::of(&cluster), &explanation::of(&cluster))?;
     scheduler.stop().await?;
     cluster.stop().await;
     Ok(())

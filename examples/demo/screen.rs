@@ -72,14 +72,19 @@ impl Screen {
         self.draw(elapsed)
     }
 
-    /// Says how it was, and explains what is left.
-    pub(crate) fn close(&self, explanation: &str) -> io::Result<()> {
+    /// Says how it was, tells of the claims, and explains what is left.
+    pub(crate) fn close(&self, claims: &str, explanation: &str) -> io::Result<()> {
         let (bound, counts) = (self.bound, counts(&self.last));
-        write(&format!("\n{explanation}\n{bound} bindings; {counts}.\n"))
+        write(&format!("\n{claims}\n{explanation}\n{bound} bindings; {counts}.\n"))
     }
 
     fn decisions_since(&mut self, now: &Snapshot) -> Vec<String> {
         let mut decisions = Vec::new();
+        for (claim, bound) in &now.claims {
+            if !self.last.claims.contains_key(claim) {
+                decisions.push(format!("{claim} has its volume, in {}", bound.zone));
+            }
+        }
         for (pod, state) in &now.pods {
             let before = self.last.pods.get(pod);
             let had_node = matches!(before, Some(PodState::Bound { .. } | PodState::Ended));
@@ -89,7 +94,7 @@ impl Screen {
                     decisions.push(format!("{pod} goes to {node}"));
                 }
                 PodState::Unschedulable if before != Some(state) => {
-                    decisions.push(format!("{pod} fits nowhere and waits"));
+                    decisions.push(format!("{pod} fits nowhere yet, and waits"));
                 }
                 _ => {}
             }

@@ -51,7 +51,7 @@ const fn scale_web(replicas: u32) -> Deed {
 }
 
 /// Everything that happens, in order.
-pub(crate) const SCRIPT: [Scene; 10] = [
+pub(crate) const SCRIPT: [Scene; 11] = [
     scene(0, Deed::Apply("examples/demo-cluster/nodes.yaml"), "Six nodes, two with GPUs"),
     scene(
         2,
@@ -59,30 +59,35 @@ pub(crate) const SCRIPT: [Scene; 10] = [
         "Controllers make pods; those of edge can only run on arm-c",
     ),
     scene(
-        5,
+        4,
+        Deed::Apply("examples/demo-cluster/orders.yaml"),
+        "A StatefulSet: each pod gets a volume, made in the zone of the node it goes to",
+    ),
+    scene(
+        7,
         Deed::Apply("examples/demo-cluster/batch.yaml"),
         "A Job that ends, a gated pod, and one that fits nowhere",
     ),
     scene(
-        8,
+        10,
         Deed::Apply("examples/demo-cluster/ml.yaml"),
         "Training tolerates the taint of the GPU nodes",
     ),
     scene(
-        11,
+        13,
         Deed::Apply("examples/demo-cluster/data.yaml"),
         "primary comes first by its priority; warehouse finds no room",
     ),
-    scene(14, scale_web(16), "Ten more replicas spread over the general nodes"),
+    scene(15, scale_web(16), "Ten more replicas spread over the general nodes"),
     scene(
-        17,
+        18,
         Deed::Apply("examples/demo-cluster/larger-node.yaml"),
         "A node with 16 cores comes, and warehouse gets it at once",
     ),
-    scene(20, Deed::Cordon("general-a"), "What runs on general-a stays, nothing new goes there"),
-    scene(22, scale_web(22), "Six more replicas, none of them on general-a"),
+    scene(21, Deed::Cordon("general-a"), "What runs on general-a stays, nothing new goes there"),
+    scene(23, scale_web(22), "Six more replicas, none of them on general-a"),
     scene(
-        25,
+        26,
         Deed::Ungate { namespace: "batch", pod: "nightly-export" },
         "The gate is gone, so the pod gets its turn",
     ),

@@ -1,10 +1,12 @@
-//! Nodes and pods as they are at one moment.
+//! Nodes, pods and claims as they are at one moment.
 
 use std::collections::BTreeMap;
 
 use framework::{ExtraFields, Node, Pod};
 use sandbox::resources::{NODES, PODS};
 use sandbox::store::Store;
+
+use crate::claims::{self, Bound};
 
 /// Reason of the condition `PodScheduled` of a pod that fits on no node.
 const UNSCHEDULABLE: &str = "Unschedulable";
@@ -13,6 +15,8 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 pub(crate) struct Snapshot {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) pods: BTreeMap<String, PodState>,
+    /// The claims that are bound.
+    pub(crate) claims: BTreeMap<String, Bound>,
 }
 
 /// What a node has, and what its pods ask of it.
@@ -44,7 +48,7 @@ pub(crate) enum PodState {
 
 impl Snapshot {
     pub(crate) fn of(store: &Store) -> Self {
-        let mut snapshot = Self::default();
+        let mut snapshot = Self { claims: claims::bound(store), ..Self::default() };
         for object in store.objects(NODES) {
             // What does not decode is not shown: the manifests of the demo do.
             let Ok((node, _)) = Node::from_json(object, &ExtraFields::default()) else { continue };

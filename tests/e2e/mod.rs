@@ -20,4 +20,5 @@ mod process;
 mod proxy;
 mod scheduling;
 mod topology;
+mod volumes;
 mod wait;

@@ -2,7 +2,13 @@
 //! makes the way.
 
 use framework::Time;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+/// The object in a form that knows its fields; `None` where it has another shape.
+pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
+    T::deserialize(object).ok()
+}
 
 /// The text at a JSON pointer, empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `KUBECONFIG` | that one |
 //! | `KUBEBUILDER_ASSETS` | kube-apiserver of that folder, started for all tests |
-//! | neither | a sandbox for each test, without kubelets |
+//! | neither | a sandbox for each test, without kubelets, and without controllers where the test asks |
 //!
 //! Tests may meet in one cluster, and with whoever else uses it. Each has a namespace, a service
 //! account, roles, a scheduler name and nodes whose names nobody else has, and its pods select its
@@ -12,6 +12,7 @@
 
 mod nodes;
 mod pods;
+mod storage;
 
 use std::env;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -33,11 +34,13 @@ use sandbox::http::{Options, Server};
 use serde_json::{Value, json};
 
 pub(super) use self::pods::{node_of, uid};
+pub(super) use self::storage::{Kind, claim_of, is_bound, with_claims};
 use super::control_plane;
 use super::wait::eventually;
 use crate::manifests::{DEFAULT, EVERYTHING, find};
 
-/// Label of the nodes of a test, which its pods select, and of its PriorityClasses.
+/// Label of the nodes of a test, which its pods select, and of whatever else of it is not in its
+/// namespace.
 const LABEL: &str = "loadmaster.e2e/cluster";
 
 /// A cluster, as its administrator sees it.
@@ -50,12 +53,25 @@ pub(super) struct Cluster {
     nodes: Api<Node>,
     admin: Kubeconfig,
     sandbox: Option<Server>,
+    runs_controllers: bool,
 }
 
 /// Runs a test in a cluster, and takes the cluster down whatever comes of it.
 pub(super) fn run(test: impl AsyncFnOnce(&Cluster)) {
+    run_with(true, test);
+}
+
+/// Runs a test in a cluster in which nobody makes Pods or binds volumes but the test.
+pub(super) fn run_without_controllers(test: impl AsyncFnOnce(&Cluster)) {
+    match env::var_os("KUBECONFIG") {
+        Some(_) => eprintln!("skipped: a cluster that is in use has controllers"),
+        None => run_with(false, test),
+    }
+}
+
+fn run_with(controllers: bool, test: impl AsyncFnOnce(&Cluster)) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let cluster = Cluster::start().await;
+        let cluster = Cluster::start(controllers).await;
         let outcome = AssertUnwindSafe(test(&cluster)).catch_unwind().await;
         cluster.stop().await;
         outcome.unwrap_or_else(|panic| resume_unwind(panic));
@@ -63,15 +79,18 @@ pub(super) fn run(test: impl AsyncFnOnce(&Cluster)) {
 }
 
 impl Cluster {
-    async fn start() -> Self {
-        let (admin, sandbox) = find_api_server().await;
+    async fn start(controllers: bool) -> Self {
+        let (admin, sandbox) = find_api_server(controllers).await;
+        // A bare kube-apiserver has none.
+        let runs_controllers =
+            controllers && (sandbox.is_some() || env::var_os("KUBECONFIG").is_some());
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(admin.clone(), &options).await.unwrap();
         let client = kube::Client::try_from(config).unwrap();
         let name = unique_name();
         let pods = Api::namespaced(client.clone(), &name);
         let nodes = Api::all(client.clone());
-        let cluster = Self { name, pods, client, nodes, admin, sandbox };
+        let cluster = Self { name, pods, client, nodes, admin, sandbox, runs_controllers };
         cluster.prepare().await;
         cluster
     }
@@ -107,6 +126,11 @@ impl Cluster {
         let outcomes = [
             self.pods.delete_collection(&now, &ListParams::default()).await.err(),
             self.nodes.delete_collection(&now, &mine).await.err(),
+            self.claims().delete_collection(&now, &ListParams::default()).await.err(),
+            self.volumes().delete_collection(&now, &mine).await.err(),
+            self.classes().delete_collection(&now, &mine).await.err(),
+            self.csi_nodes().delete_collection(&now, &mine).await.err(),
+            self.csi_drivers().delete_collection(&now, &mine).await.err(),
             self.priority_classes().delete_collection(&now, &mine).await.err(),
             self.role_bindings().delete(&self.name, &now).await.err(),
             self.roles().delete(&self.name, &now).await.err(),
@@ -122,9 +146,9 @@ impl Cluster {
         self.sandbox.as_ref()
     }
 
-    /// Whether somebody makes the Pods of Deployments: a bare kube-apiserver does not.
+    /// Whether somebody makes the Pods of Deployments, binds volumes, and so on.
     pub(super) fn runs_controllers(&self) -> bool {
-        self.sandbox.is_some() || env::var_os("KUBECONFIG").is_some()
+        self.runs_controllers
     }
 
     /// Creates an object in the namespace.
@@ -220,7 +244,7 @@ pub(super) fn chart_rules_with_extenders() -> Vec<PolicyRule> {
 }
 
 /// The administrator's kubeconfig, and the sandbox if it is one.
-async fn find_api_server() -> (Kubeconfig, Option<Server>) {
+async fn find_api_server(controllers: bool) -> (Kubeconfig, Option<Server>) {
     if env::var_os("KUBECONFIG").is_some() {
         let kubeconfig = Kubeconfig::read();
         return (kubeconfig.unwrap_or_else(|error| panic!("KUBECONFIG: {error}")), None);
@@ -228,7 +252,7 @@ async fn find_api_server() -> (Kubeconfig, Option<Server>) {
     if let Some(assets) = env::var_os("KUBEBUILDER_ASSETS") {
         return (control_plane::kubeconfig(Path::new(&assets)).await, None);
     }
-    let options = Options { kubelets: None, ..Options::default() };
+    let options = Options { controllers, kubelets: None, ..Options::default() };
     let server = Server::start(options).await.unwrap();
     (Kubeconfig::from_yaml(&server.kubeconfig()).unwrap(), Some(server))
 }

@@ -13,6 +13,7 @@ mod job;
 mod owned_pods;
 mod persistent_volume;
 mod pod_gc;
+mod provisioner;
 mod replica_set;
 mod stateful_set;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub struct Controllers {
     jobs: job::JobController,
     ephemeral_volumes: ephemeral_volume::EphemeralVolumeController,
     persistent_volumes: persistent_volume::PersistentVolumeController,
+    provisioner: provisioner::Provisioner,
     disruption: disruption::DisruptionController,
     garbage_collector: garbage_collector::GarbageCollector,
     pod_gc: pod_gc::PodGarbageCollector,
@@ -64,6 +66,7 @@ impl Controllers {
             jobs: job::JobController::new(),
             ephemeral_volumes: ephemeral_volume::EphemeralVolumeController::new(),
             persistent_volumes: persistent_volume::PersistentVolumeController::new(),
+            provisioner: provisioner::Provisioner::new(),
             disruption: disruption::DisruptionController::new(),
             garbage_collector: garbage_collector::GarbageCollector::new(),
             pod_gc: pod_gc::PodGarbageCollector::new(),
@@ -80,6 +83,7 @@ impl Controllers {
         self.jobs.step(store, now);
         self.ephemeral_volumes.step(store, now);
         self.persistent_volumes.step(store, now);
+        self.provisioner.step(store, now);
         self.disruption.step(store, now);
         self.garbage_collector.step(store, now);
         self.pod_gc.step(store, now);
@@ -92,7 +96,7 @@ impl Controllers {
             self.replica_sets.next_deadline(),
             self.stateful_sets.next_deadline(),
             self.jobs.next_deadline(),
-            self.persistent_volumes.next_deadline(),
+            self.provisioner.next_deadline(),
             self.disruption.next_deadline(),
             self.pod_gc.next_deadline(),
         ];

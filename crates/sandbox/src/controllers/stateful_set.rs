@@ -112,6 +112,11 @@ fn create_claims(store: &mut Store, set: &Value, ordinal: i64, now: Time) -> Res
             continue;
         }
         let mut metadata = metadata_of_template(template);
+        if let Some(labels) = set["spec"]["selector"]["matchLabels"].as_object() {
+            for (key, value) in labels {
+                put(&mut metadata, &["labels", key], value.clone());
+            }
+        }
         metadata["name"] = claim_name.into();
         metadata["namespace"] = namespace(set).into();
         let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",

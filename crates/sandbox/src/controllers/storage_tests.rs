@@ -48,6 +48,13 @@ impl Cluster {
         self.change(PERSISTENTVOLUMECLAIMS, claim, &path, json!(node));
     }
 
+    /// Writes the reference to a claim into a volume, as a scheduler does.
+    fn reserve(&mut self, volume: &str, claim: &str) {
+        let uid = self.get(PERSISTENTVOLUMECLAIMS, claim)["metadata"]["uid"].clone();
+        let reference = json!({"namespace": "default", "name": claim, "uid": uid});
+        self.change(PERSISTENTVOLUMES, volume, &["spec", "claimRef"], reference);
+    }
+
     fn volumes(&self) -> usize {
         self.store.objects(PERSISTENTVOLUMES).count()
     }
@@ -78,9 +85,7 @@ fn a_claim_that_waits_is_bound_to_the_volume_a_scheduler_reserves_for_it() {
     cluster.create(PERSISTENTVOLUMES, volume("disk", "local", "5Gi"));
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "local", "1Gi"));
     assert_eq!(cluster.claim_phase("data"), "Pending");
-    let uid = cluster.get(PERSISTENTVOLUMECLAIMS, "data")["metadata"]["uid"].clone();
-    let reference = json!({"namespace": "default", "name": "data", "uid": uid});
-    cluster.change(PERSISTENTVOLUMES, "disk", &["spec", "claimRef"], reference);
+    cluster.reserve("disk", "data");
     assert_eq!((cluster.claim_phase("data"), &*cluster.volume_of("data")), ("Bound", "disk"));
 }
 
@@ -113,6 +118,103 @@ fn a_volume_is_made_where_the_scheduler_says_after_delay_and_failures() {
     let volume = cluster.get(PERSISTENTVOLUMES, &cluster.volume_of("data"));
     let zone = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
     assert_eq!(text(volume, zone), "a");
+}
+
+#[test]
+fn a_node_that_is_gone_is_not_waited_for() {
+    let mut cluster = Cluster::new();
+    cluster.create(STORAGECLASSES, class("fast", "WaitForFirstConsumer", json!({})));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "fast", "1Gi"));
+    cluster.select_node("data", "n1");
+    let annotations = &cluster.get(PERSISTENTVOLUMECLAIMS, "data")["metadata"]["annotations"];
+    assert!(annotations.get(SELECTED_NODE).is_none());
+    cluster.create(NODES, node("n1"));
+    cluster.wait(5);
+    cluster.select_node("data", "n1");
+    assert_eq!(cluster.claim_phase("data"), "Bound");
+}
+
+#[test]
+fn a_volume_of_a_class_can_be_reached_where_the_class_allows_volumes() {
+    let mut cluster = Cluster::new();
+    let allowed = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["1", "2"]}]}]);
+    for (name, mode) in [("now", "Immediate"), ("later", "WaitForFirstConsumer")] {
+        let mut class = class(name, mode, json!({}));
+        class["allowedTopologies"] = allowed.clone();
+        cluster.create(STORAGECLASSES, class);
+        cluster.create(PERSISTENTVOLUMECLAIMS, claim(name, name, "1Gi"));
+    }
+    let mut racked = node("n1");
+    racked["metadata"]["labels"] = json!({"rack": "2", "topology.kubernetes.io/zone": "a"});
+    cluster.create(NODES, racked);
+    cluster.select_node("later", "n1");
+    for (claim, values) in [("now", json!(["1", "2"])), ("later", json!(["2"]))] {
+        let volume = cluster.get(PERSISTENTVOLUMES, &cluster.volume_of(claim));
+        let reachable = json!({"key": "rack", "operator": "In", "values": values});
+        assert_eq!(
+            volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"],
+            json!([{"matchExpressions": [reachable]}])
+        );
+    }
+}
+
+#[test]
+fn a_claim_is_not_bound_to_a_volume_without_its_access_mode() {
+    let mut cluster = Cluster::new();
+    cluster.create(STORAGECLASSES, class("local", "WaitForFirstConsumer", json!({})));
+    let mut shared = claim("data", "local", "1Gi");
+    shared["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+    cluster.create(PERSISTENTVOLUMECLAIMS, shared);
+    let mut reserved = volume("disk", "local", "1Gi");
+    reserved["spec"]["claimRef"] = json!({"namespace": "default", "name": "data"});
+    cluster.create(PERSISTENTVOLUMES, reserved);
+    let phases = (cluster.claim_phase("data"), cluster.volume_phase("disk"));
+    assert_eq!(phases, ("Pending", "Available"));
+}
+
+#[test]
+fn a_volume_reserved_for_a_claim_is_free_once_the_claim_has_another() {
+    let mut cluster = Cluster::new();
+    cluster.create(STORAGECLASSES, class("local", "WaitForFirstConsumer", json!({})));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "local", "1Gi"));
+    cluster.create(PERSISTENTVOLUMES, volume("first", "local", "1Gi"));
+    cluster.reserve("first", "data");
+    assert_eq!(cluster.volume_of("data"), "first");
+
+    let mut second = volume("second", "local", "1Gi");
+    second["metadata"]["annotations"] = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
+    cluster.create(PERSISTENTVOLUMES, second);
+    for volume in ["second", "first"] {
+        cluster.reserve(volume, "data");
+    }
+    assert_eq!(cluster.volume_phase("second"), "Available");
+    assert!(cluster.get(PERSISTENTVOLUMES, "second")["spec"].get("claimRef").is_none());
+    assert_eq!(cluster.volume_phase("first"), "Bound");
+}
+
+#[test]
+fn a_volume_reserved_for_a_claim_that_goes_before_it_is_bound_is_released() {
+    let mut cluster = Cluster::new();
+    cluster.create(STORAGECLASSES, class("local", "WaitForFirstConsumer", json!({})));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "local", "9Gi"));
+    cluster.create(PERSISTENTVOLUMES, volume("disk", "local", "1Gi"));
+    cluster.reserve("disk", "data");
+    assert_eq!(cluster.claim_phase("data"), "Pending", "the volume is too small");
+    cluster.delete(PERSISTENTVOLUMECLAIMS, "data");
+    assert_eq!(cluster.volume_phase("disk"), "Released");
+}
+
+#[test]
+fn a_claim_without_a_class_gets_a_volume_of_the_default_one() {
+    let mut cluster = Cluster::new();
+    let mut default = class("standard", "Immediate", json!({}));
+    default["metadata"]["annotations"] =
+        json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    cluster.create(STORAGECLASSES, default);
+    let mut plain = claim("data", "", "1Gi");
+    plain["spec"]["storageClassName"] = Value::Null;
+    cluster.create(PERSISTENTVOLUMECLAIMS, plain);
+    assert_eq!(cluster.claim_phase("data"), "Bound");
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub(super) fn canonicalize(object: &mut Map<String, Value>) {
             Value::String(_) if field == "sizeLimit" => canonicalize_quantity(value),
             Value::Object(_) if is_map(field) || field == "selector" => {}
             Value::Object(fields) => canonicalize(fields),
+            // What the drivers of a CSINode have allocatable is a count and no quantity.
+            Value::Array(_) if field == "drivers" => {}
             Value::Array(items) => {
                 items.iter_mut().filter_map(Value::as_object_mut).for_each(canonicalize);
             }
@@ -147,6 +149,8 @@ mod tests {
         let resources = json!({"requests": {"cpu": 1, "memory": "1024Mi", "x/y": "0.5"}});
         let expected = json!({"requests": {"cpu": "1", "memory": "1Gi", "x/y": "500m"}});
         assert_eq!(canonical(resources), expected);
+        let counted = json!({"drivers": [{"name": "d", "allocatable": {"count": 3}}]});
+        assert_eq!(canonical(counted.clone()), counted);
         let broken = json!({"limits": {"cpu": "many"}});
         assert_eq!(canonical(broken.clone()), broken);
     }

@@ -9,9 +9,11 @@ use super::collection::ChangeKind;
 use super::{Store, namespaces};
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
 use crate::object::{is_terminating, text, timestamp};
-use crate::resources::{NAMESPACES, NODES, PODS, PRIORITYCLASSES, Resource};
+use crate::resources::{
+    NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES, Resource, STORAGECLASSES,
+};
 use crate::status::Status;
-use crate::{defaults, priority, validate};
+use crate::{default_class, defaults, priority, validate};
 
 /// Metadata that only the server writes.
 const SYSTEM_METADATA: [&str; 6] = [
@@ -82,6 +84,9 @@ impl Store {
         }
         if resource == PODS {
             self.admit_priority(&mut object)?;
+        }
+        if resource == PERSISTENTVOLUMECLAIMS {
+            default_class::admit(self.objects(STORAGECLASSES).map(|class| &**class), &mut object);
         }
         validate::create(storage, &object)?;
         match self.get(resource, namespace(&object), name(&object)) {

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::columns::{AGE, Column, NAME, text_or};
+use crate::default_class::is_default;
 use crate::object::{entries, text};
 
 const UNSET: &str = "<unset>";
-const DEFAULT_CLASS: &str = "/metadata/annotations/storageclass.kubernetes.io~1is-default-class";
 
 /// The columns of PersistentVolumes.
 pub(super) const VOLUME: &[Column] = &[
@@ -67,9 +67,8 @@ const VOLUME_MODE: Column =
 /// The columns of StorageClasses.
 pub(super) const CLASS: &[Column] = &[
     NAME.showing(|class, _| {
-        let is_default = text(class, DEFAULT_CLASS) == "true";
         let name = text(class, "/metadata/name");
-        format!("{name}{}", if is_default { " (default)" } else { "" }).into()
+        format!("{name}{}", if is_default(class) { " (default)" } else { "" }).into()
     }),
     Column::text("Provisioner", "Who makes its volumes.", |class, _| {
         text(class, "/provisioner").into()

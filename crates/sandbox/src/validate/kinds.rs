@@ -55,7 +55,6 @@ pub(super) fn workload(object: &Field<'_>, faults: &mut Faults) {
         }
     }
     names::labels(&template.at(&["metadata", "labels"]), faults);
-    pod::spec(&template.child("spec"), faults);
     let restart_policy = template.at(&["spec", "restartPolicy"]);
     if matches!(restart_policy.text(), "OnFailure" | "Never") {
         faults.one_of(&restart_policy, &["Always"]);

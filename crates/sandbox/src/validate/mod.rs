@@ -64,9 +64,12 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("", "services") => kinds::service(object, faults),
         ("", "persistentvolumes") => kinds::volume(object, faults),
         ("", "persistentvolumeclaims") => kinds::claim(object, faults),
-        ("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets") => {
+        ("apps", "replicasets" | "deployments" | "daemonsets") => {
             kinds::workload(object, faults);
+            pod::spec(&object.at(&["spec", "template", "spec"]), faults);
         }
+        // The template lacks the volumes that the pods are to claim; they are checked themselves.
+        ("apps", "statefulsets") => kinds::workload(object, faults),
         ("batch", "jobs") => kinds::job(object, faults),
         ("policy", "poddisruptionbudgets") => kinds::disruption_budget(object, faults),
         ("scheduling.k8s.io", "priorityclasses") => kinds::priority_class(object, faults),

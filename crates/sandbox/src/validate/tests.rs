@@ -52,6 +52,23 @@ fn a_plain_pod_is_valid() {
 }
 
 #[test]
+fn a_stateful_set_mounts_what_its_pods_are_to_claim() {
+    let container =
+        json!({"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+    let set = json!({
+        "metadata": {"name": "x", "namespace": "n"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    });
+    assert_eq!(faults(resources::STATEFULSETS, set.clone()), [""; 0]);
+    assert_eq!(
+        faults(resources::REPLICASETS, set),
+        ["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"data\""]
+    );
+}
+
+#[test]
 fn names_and_labels_must_have_their_forms() {
     let object = |metadata: Value| json!({"metadata": metadata});
     let cases = [

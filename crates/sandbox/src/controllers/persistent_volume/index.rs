@@ -1,0 +1,96 @@
+//! Volumes by what claims look for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
+
+use crate::controllers::work_queue::Key;
+
+/// All volumes; those that can be had by class and size, those that are reserved by claim.
+#[derive(Debug, Default)]
+pub(super) struct VolumeIndex {
+    volumes: BTreeMap<Arc<str>, PersistentVolume>,
+    free: BTreeMap<Arc<str>, BTreeSet<(StorageSize, Arc<str>)>>,
+    reserved: BTreeMap<Key, BTreeSet<Arc<str>>>,
+}
+
+impl VolumeIndex {
+    /// Takes in a volume as it is now.
+    pub(super) fn insert(&mut self, volume: PersistentVolume) {
+        self.remove(&volume.name);
+        let name = volume.name.clone();
+        if let Some(claim) = claim_of(&volume) {
+            self.reserved.entry(claim).or_default().insert(name.clone());
+        } else if is_free(&volume) {
+            let of_class = self.free.entry(volume.class.clone()).or_default();
+            of_class.insert((volume.capacity, name.clone()));
+        }
+        self.volumes.insert(name, volume);
+    }
+
+    /// Forgets a volume.
+    pub(super) fn remove(&mut self, name: &str) {
+        let Some(volume) = self.volumes.remove(name) else { return };
+        if let Some(of_class) = self.free.get_mut(&volume.class) {
+            of_class.remove(&(volume.capacity, volume.name.clone()));
+        }
+        if let Some(claim) = claim_of(&volume)
+            && let Some(reserved) = self.reserved.get_mut(&claim)
+        {
+            reserved.remove(name);
+            if reserved.is_empty() {
+                self.reserved.remove(&claim);
+            }
+        }
+    }
+
+    /// The volume of this name.
+    pub(super) fn get(&self, name: &str) -> Option<&PersistentVolume> {
+        self.volumes.get(name)
+    }
+
+    /// The names of the volumes that are reserved for whatever claim has this name.
+    pub(super) fn reserved_for(&self, claim: &Key) -> impl Iterator<Item = &str> {
+        self.reserved.get(claim).into_iter().flatten().map(|name| &**name)
+    }
+
+    /// A volume that is reserved for the claim.
+    pub(super) fn for_claim(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
+        let key = (claim.namespace.to_string(), claim.name.to_string());
+        let mut volumes = self.reserved_for(&key).filter_map(|name| self.get(name));
+        volumes.find(|volume| !volume.terminating && volume.is_for(claim) && suits(volume, claim))
+    }
+
+    /// The smallest free volume of its class that will do for the claim.
+    pub(super) fn smallest(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
+        let large_enough = (claim.request.unwrap_or_default(), Arc::from(""))..;
+        let mut volumes = self.free.get(&claim.class)?.range(large_enough);
+        volumes.find_map(|(_, name)| {
+            self.get(name).filter(|volume| suits(volume, claim) && is_selected(volume, claim))
+        })
+    }
+}
+
+fn is_free(volume: &PersistentVolume) -> bool {
+    volume.available && !volume.terminating && volume.claim_ref.is_none()
+}
+
+fn claim_of(volume: &PersistentVolume) -> Option<Key> {
+    let claim = volume.claim_ref.as_ref()?;
+    Some((claim.namespace.to_string(), claim.name.to_string()))
+}
+
+/// Whether the volume is what the claim asks for, whoever it is meant for.
+pub(super) fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    claim.request.is_none_or(|request| volume.capacity >= request)
+        && volume.volume_mode == claim.volume_mode
+        && volume.attributes_class == claim.attributes_class
+        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+}
+
+fn is_selected(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    claim.selector.as_ref().is_none_or(|selector| {
+        selector.as_ref().is_ok_and(|selector| selector.matches(&volume.labels))
+    })
+}

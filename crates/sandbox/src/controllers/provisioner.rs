@@ -1,0 +1,284 @@
+//! A provisioner for every class: the volumes it makes exist only by name.
+//!
+//! Its turn comes when the PersistentVolume controller has named it on a claim. Parameters of the
+//! class tell how it behaves: [`DELAY`], the seconds it takes, and [`FAILURES`], how often it fails
+//! first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::Time;
+use framework::storage::{PersistentVolumeClaim, SELECTED_NODE, StorageClass};
+use serde_json::{Value, json};
+
+use super::RETRY;
+use super::persistent_volume::{STORAGE_PROVISIONER, reference};
+use super::work_queue::{Key, WorkQueue, key};
+use crate::informer::{Informer, News};
+use crate::metadata::{name, namespace, uid};
+use crate::object::{entries, put, read, remove, text, timestamp};
+use crate::resources::{
+    CSINODES, EVENTS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES,
+};
+use crate::store::{DeleteOptions, Store};
+
+/// Parameter of a StorageClass: seconds until a volume is made.
+const DELAY: &str = "sandbox/provisioning-seconds";
+/// Parameter of a StorageClass: how often making a volume fails first.
+const FAILURES: &str = "sandbox/provisioning-failures";
+/// Annotation of volumes that were made for a claim, with the name of who made them.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+#[derive(Debug)]
+pub(super) struct Provisioner {
+    claims: Informer,
+    classes: Informer,
+    volumes: Informer,
+    due: WorkQueue,
+    /// Volumes being made, by UID of their claim.
+    under_way: BTreeMap<String, Provisioning>,
+}
+
+/// A volume that is being made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Provisioning {
+    ready_at: Time,
+    node: String,
+    failures: u32,
+}
+
+/// A claim whose volume is to be made.
+struct Task {
+    object: Arc<Value>,
+    claim: PersistentVolumeClaim,
+    class: Arc<Value>,
+}
+
+impl Provisioner {
+    pub(super) fn new() -> Self {
+        Self {
+            claims: Informer::new(PERSISTENTVOLUMECLAIMS),
+            classes: Informer::new(STORAGECLASSES),
+            volumes: Informer::new(PERSISTENTVOLUMES),
+            due: WorkQueue::default(),
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn step(&mut self, store: &mut Store, now: Time) {
+        self.delete_released(store, now);
+        self.follow(store);
+        while let Some(key) = self.due.pop(now) {
+            self.sync(store, &key, now);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.due.next_deadline()
+    }
+
+    fn delete_released(&mut self, store: &mut Store, now: Time) {
+        for news in self.volumes.news(store) {
+            if let News::Present(volume) = news
+                && text(&volume, "/status/phase") == "Released"
+                && goes_with_claim(&volume)
+            {
+                // It may be gone by itself.
+                store
+                    .delete(PERSISTENTVOLUMES, "", name(&volume), &DeleteOptions::default(), now)
+                    .ok();
+            }
+        }
+    }
+
+    fn follow(&mut self, store: &Store) {
+        for news in self.claims.news(store) {
+            match news {
+                News::Present(claim) => self.due.add(key(&claim)),
+                News::Gone(claim) => drop(self.under_way.remove(uid(&claim))),
+            }
+        }
+        if !self.classes.news(store).is_empty() {
+            store.objects(PERSISTENTVOLUMECLAIMS).for_each(|claim| self.due.add(key(claim)));
+        }
+    }
+
+    fn sync(&mut self, store: &mut Store, key: &Key, now: Time) {
+        let Some(task) = Task::of(store, key) else { return };
+        let uid = uid(&task.object).to_owned();
+        let mut own = task.progress(self.under_way.remove(&uid), now);
+        if now >= own.ready_at {
+            match task.volume(store, own.failures) {
+                Ok(volume) => {
+                    let news = format!("Successfully provisioned volume {}", name(&volume));
+                    // One of this name is this claim's: it will be found.
+                    store.create(PERSISTENTVOLUMES, volume, now).ok();
+                    tell(store, &task.object, ("Normal", "ProvisioningSucceeded"), &news, now);
+                    return;
+                }
+                Err(why) => fail(store, &task.object, &why, now),
+            }
+            own.failures += 1;
+            own.ready_at = now + RETRY.max(task.delay());
+        }
+        self.due.add_after(key.clone(), own.ready_at);
+        self.under_way.insert(uid, own);
+    }
+}
+
+impl Task {
+    /// What there is to do for a claim, if it is the provisioner's turn.
+    fn of(store: &Store, key: &Key) -> Option<Self> {
+        let object = store.get(PERSISTENTVOLUMECLAIMS, &key.0, &key.1)?.clone();
+        let claim = PersistentVolumeClaim::from_api(&read(&object)?);
+        let class = store.get(STORAGECLASSES, "", &claim.class)?.clone();
+        let asked = &object["metadata"]["annotations"][STORAGE_PROVISIONER];
+        let waits = StorageClass::from_api(&read(&class)?).waits_for_first_consumer();
+        let is_due = !claim.terminating
+            && claim.volume_name.is_none()
+            && *asked == class["provisioner"]
+            && (!waits || claim.selected_node.is_some());
+        is_due.then_some(Self { object, claim, class })
+    }
+
+    /// How far it is; a node that was selected anew is begun with at once.
+    fn progress(&self, own: Option<Provisioning>, now: Time) -> Provisioning {
+        let node = self.claim.selected_node.as_deref().unwrap_or_default();
+        let failures = own.as_ref().map_or(0, |own| own.failures);
+        own.filter(|own| own.node == node).unwrap_or_else(|| Provisioning {
+            ready_at: now + self.delay(),
+            node: node.to_owned(),
+            failures,
+        })
+    }
+
+    fn delay(&self) -> Duration {
+        Duration::from_secs(self.parameter(DELAY).into())
+    }
+
+    /// A number among the parameters of the class, 0 if there is none.
+    fn parameter(&self, name: &str) -> u32 {
+        let parameter = self.class["parameters"][name].as_str();
+        parameter.and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    /// The volume.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    fn volume(&self, store: &Store, failures: u32) -> Result<Value, String> {
+        let reachable = match &self.claim.selected_node {
+            Some(node) => {
+                let node = store.get(NODES, "", node);
+                let node = node.ok_or("failed to get target node: there is none of its name")?;
+                self.topology_of(store, node).into_iter().collect()
+            }
+            None => self.allowed_topologies(),
+        };
+        if failures < self.parameter(FAILURES) {
+            let class = &*self.claim.class;
+            let wanted = self.parameter(FAILURES);
+            return Err(format!(
+                "failed to provision volume with StorageClass {class:?}: parameter {FAILURES} is \
+                 {wanted}"
+            ));
+        }
+        Ok(self.volume_in(reachable))
+    }
+
+    /// The volume, reachable from where these terms say, or everywhere without any.
+    fn volume_in(&self, reachable: Vec<Value>) -> Value {
+        let Self { object, claim, class } = self;
+        let name = format!("pvc-{}", uid(object));
+        let mut volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "annotations": {PROVISIONED_BY: class["provisioner"]}},
+            "spec": {
+                "capacity": {"storage": object["spec"]["resources"]["requests"]["storage"]},
+                "storageClassName": &*claim.class,
+                "persistentVolumeReclaimPolicy": class["reclaimPolicy"],
+                "csi": {"driver": class["provisioner"], "volumeHandle": name},
+                "claimRef": reference(object),
+            },
+        });
+        for field in ["accessModes", "volumeMode", "volumeAttributesClassName"] {
+            if let Some(asked) = object["spec"].get(field) {
+                put(&mut volume, &["spec", field], asked.clone());
+            }
+        }
+        if !reachable.is_empty() {
+            let path = ["spec", "nodeAffinity", "required", "nodeSelectorTerms"];
+            put(&mut volume, &path, reachable.into());
+        }
+        volume
+    }
+
+    /// The term for nodes that are where `node` is: by the labels of which the class speaks, else
+    /// those that the driver has told of the node, else the zone.
+    fn topology_of(&self, store: &Store, node: &Value) -> Option<Value> {
+        let allowed = entries(&self.class, "/allowedTopologies");
+        let allowed = allowed.flat_map(|term| entries(term, "/matchLabelExpressions"));
+        let mut keys: BTreeSet<&str> = allowed.map(|own| text(own, "/key")).collect();
+        let csi_node = store.get(CSINODES, "", name(node));
+        let drivers = csi_node.into_iter().flat_map(|csi_node| entries(csi_node, "/spec/drivers"));
+        let mut own = drivers.filter(|driver| driver["name"] == self.class["provisioner"]);
+        if let Some(driver) = own.next().filter(|_| keys.is_empty()) {
+            keys.extend(entries(driver, "/topologyKeys").filter_map(Value::as_str));
+        }
+        if keys.is_empty() {
+            keys.insert(ZONE);
+        }
+        let labels = &node["metadata"]["labels"];
+        let here = keys.iter().filter_map(|key| Some((key, labels.get(key)?)));
+        let here: Vec<Value> = here
+            .map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}))
+            .collect();
+        (!here.is_empty()).then(|| json!({ "matchExpressions": here }))
+    }
+
+    /// The terms for nodes that are where the class allows volumes.
+    fn allowed_topologies(&self) -> Vec<Value> {
+        let terms = entries(&self.class, "/allowedTopologies").map(|term| {
+            let own = entries(term, "/matchLabelExpressions");
+            let own = own
+                .map(|one| json!({"key": one["key"], "operator": "In", "values": one["values"]}));
+            json!({"matchExpressions": own.collect::<Vec<_>>()})
+        });
+        terms.collect()
+    }
+}
+
+/// Whether the volume was made for a claim, and is to be deleted with it.
+pub(super) fn goes_with_claim(volume: &Value) -> bool {
+    text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+        && volume["metadata"]["annotations"].get(PROVISIONED_BY).is_some()
+}
+
+/// No volume can be made: the scheduler is to select a node again.
+fn fail(store: &mut Store, claim: &Value, why: &str, now: Time) {
+    tell(store, claim, ("Warning", "ProvisioningFailed"), why, now);
+    let deselect = |claim: &mut Value| {
+        if claim["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
+            remove(claim, &["metadata", "annotations"], SELECTED_NODE);
+        }
+        Ok(())
+    };
+    // A claim that is gone needs no other node.
+    store.modify(PERSISTENTVOLUMECLAIMS, namespace(claim), name(claim), now, deselect).ok();
+}
+
+/// Records an Event of this type and reason about a claim.
+fn tell(store: &mut Store, claim: &Value, kind: (&str, &str), message: &str, now: Time) {
+    let (event_type, reason) = kind;
+    let event = json!({
+        "metadata": {"generateName": format!("{}.", name(claim)), "namespace": namespace(claim)},
+        "involvedObject": reference(claim),
+        "type": event_type, "reason": reason, "message": message,
+        "source": {"component": "provisioner"}, "count": 1,
+        "firstTimestamp": timestamp(now), "lastTimestamp": timestamp(now),
+    });
+    // An event is no more than news.
+    store.create(EVENTS, event, now).ok();
+}

@@ -1,0 +1,335 @@
+//! Classes, volumes and claims of a test, and the part of the volume controller where there is none.
+
+use k8s_openapi::api::core::v1::{
+    ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
+};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Cluster, LABEL, create};
+use crate::e2e::wait::eventually;
+
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Who makes the volumes of a class, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::e2e) enum Kind {
+    /// They are there, and one is bound at once.
+    ImmediateStatic,
+    /// They are there, and one is bound once a pod has a node.
+    Static,
+    /// They are made once a pod has a node.
+    Provisioned,
+}
+
+impl Cluster {
+    /// Claims of the namespace.
+    pub(in crate::e2e) fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Volumes of the whole cluster.
+    pub(in crate::e2e) fn volumes(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    /// StorageClasses of the whole cluster.
+    pub(in crate::e2e) fn classes(&self) -> Api<StorageClass> {
+        Api::all(self.client.clone())
+    }
+
+    pub(super) fn csi_nodes(&self) -> Api<CSINode> {
+        Api::all(self.client.clone())
+    }
+
+    pub(super) fn csi_drivers(&self) -> Api<CSIDriver> {
+        Api::all(self.client.clone())
+    }
+
+    /// Where there is room for volumes, as the driver says.
+    pub(in crate::e2e) fn capacities(&self) -> Api<CSIStorageCapacity> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// The driver of all volumes. No cluster has it, but for the sandbox, which has every driver.
+    fn driver(&self) -> String {
+        format!("{}.example.com", self.name)
+    }
+
+    /// The name of a class or volume in the whole cluster.
+    pub(in crate::e2e) fn storage_name(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    /// Adds a StorageClass with these parameters.
+    pub(in crate::e2e) async fn add_class(&self, name: &str, kind: Kind, parameters: Value) {
+        let class = typed(json!({
+            "metadata": {"name": self.storage_name(name), "labels": {LABEL: self.name}},
+            "provisioner": match kind {
+                Kind::ImmediateStatic | Kind::Static => NO_PROVISIONER.to_owned(),
+                Kind::Provisioned => self.driver(),
+            },
+            "volumeBindingMode": match kind {
+                Kind::ImmediateStatic => "Immediate",
+                Kind::Static | Kind::Provisioned => "WaitForFirstConsumer",
+            },
+            "parameters": parameters,
+        }));
+        create(&self.classes(), &class).await;
+    }
+
+    /// Deletes a StorageClass.
+    pub(in crate::e2e) async fn delete_class(&self, name: &str) {
+        self.classes().delete(&self.storage_name(name), &DeleteParams::default()).await.unwrap();
+    }
+
+    /// A volume of 1 GiB that can be used on these Nodes; on all, if none is named.
+    pub(in crate::e2e) fn volume(&self, name: &str, class: &str, nodes: &[&str]) -> Value {
+        let name = self.storage_name(name);
+        let mut volume = json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": {LABEL: self.name}},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+                "storageClassName": self.storage_name(class),
+                "csi": {"driver": self.driver(), "volumeHandle": name},
+            },
+        });
+        if !nodes.is_empty() {
+            let names: Vec<String> = nodes.iter().map(|node| self.node_name(node)).collect();
+            let here = json!({"key": HOSTNAME, "operator": "In", "values": names});
+            let terms = json!([{"matchExpressions": [here]}]);
+            volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+        }
+        volume
+    }
+
+    /// Creates a volume, which can be had at once.
+    pub(in crate::e2e) async fn add_volume(&self, volume: Value) {
+        let volume = create(&self.volumes(), &typed(volume)).await;
+        if !self.runs_controllers() {
+            let available = Patch::Merge(json!({"status": {"phase": "Available"}}));
+            let name = volume.metadata.name.unwrap();
+            self.volumes().patch_status(&name, &PatchParams::default(), &available).await.unwrap();
+        }
+    }
+
+    /// A claim on 1 GiB with this access mode.
+    pub(in crate::e2e) fn claim(&self, name: &str, class: &str, mode: &str) -> Value {
+        json!({
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": [mode],
+                "storageClassName": self.storage_name(class),
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        })
+    }
+
+    /// Creates a claim on 1 GiB for the pods of one Node.
+    pub(in crate::e2e) async fn add_claim(&self, name: &str, class: &str) {
+        self.create_claim(self.claim(name, class, "ReadWriteOnce")).await;
+    }
+
+    /// Creates a claim.
+    pub(in crate::e2e) async fn create_claim(&self, claim: Value) -> PersistentVolumeClaim {
+        create(&self.claims(), &typed(claim)).await
+    }
+
+    /// Adds a volume and a claim of this name that are bound to one another.
+    pub(in crate::e2e) async fn add_bound_claim(&self, name: &str, mode: &str) {
+        let mut claim = self.claim(name, "none", mode);
+        claim["spec"]["storageClassName"] = json!("");
+        claim["spec"]["volumeName"] = json!(self.storage_name(name));
+        let claim = self.create_claim(claim).await;
+        let mut volume = self.volume(name, "none", &[]);
+        volume["spec"]["storageClassName"] = json!("");
+        volume["spec"]["claimRef"] = reference(&claim);
+        self.add_volume(volume).await;
+        self.claim_bound(name).await;
+    }
+
+    /// Deletes a claim, whoever would like it to stay, and waits until it is gone.
+    pub(in crate::e2e) async fn delete_claim(&self, name: &str) {
+        delete(&self.claims(), name).await;
+    }
+
+    /// Deletes a volume, whoever would like it to stay, and waits until it is gone.
+    pub(in crate::e2e) async fn delete_volume(&self, name: &str) {
+        delete(&self.volumes(), &self.storage_name(name)).await;
+    }
+
+    /// Says that so many volumes can be attached to a Node.
+    pub(in crate::e2e) async fn limit_attachments(&self, node: &str, count: u32) {
+        let name = self.node_name(node);
+        let driver =
+            json!({"name": self.driver(), "nodeID": name, "allocatable": {"count": count}});
+        let node = json!({
+            "metadata": {"name": name, "labels": {LABEL: self.name}},
+            "spec": {"drivers": [driver]},
+        });
+        create(&self.csi_nodes(), &typed(node)).await;
+    }
+
+    /// Has the driver say that there is so much room for volumes of a class on a Node, and none
+    /// where it says nothing.
+    pub(in crate::e2e) async fn add_capacity(&self, class: &str, node: &str, room: &str) {
+        let driver = json!({
+            "metadata": {"name": self.driver(), "labels": {LABEL: self.name}},
+            "spec": {"storageCapacity": true},
+        });
+        // It may be there from an earlier call.
+        let _ = self.csi_drivers().create(&PostParams::default(), &typed(driver)).await;
+        let capacity = json!({
+            "metadata": {"name": node},
+            "storageClassName": self.storage_name(class),
+            "nodeTopology": {"matchLabels": {HOSTNAME: self.node_name(node)}},
+            "capacity": room,
+        });
+        create(&self.capacities(), &typed(capacity)).await;
+    }
+
+    /// The volume of a claim, in full, once it is bound.
+    pub(in crate::e2e) async fn claim_bound(&self, name: &str) -> String {
+        eventually(&format!("claim {name} is bound"), async || {
+            let claim = self.claims().get(name).await.ok()?;
+            if is_bound(&claim) {
+                return claim.spec?.volume_name;
+            }
+            if !self.runs_controllers() {
+                self.play_volume_controller(&claim).await;
+            }
+            None
+        })
+        .await
+    }
+
+    /// The Node, in full, for which the volume of a claim is to be made, once there is one.
+    pub(in crate::e2e) async fn selected_node(&self, claim: &str) -> String {
+        eventually(&format!("a node is selected for claim {claim}"), async || {
+            selected_node(&self.claims().get(claim).await.ok()?)
+        })
+        .await
+    }
+
+    /// Takes back that a Node is selected, as a provisioner does that cannot make the volume there.
+    pub(in crate::e2e) async fn deselect_node(&self, claim: &str) {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: null}}}));
+        self.claims().patch(claim, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// The volume, in full, that is reserved for a claim or bound to it, once there is one.
+    pub(in crate::e2e) async fn reserved_for(&self, claim: &str) -> String {
+        eventually(&format!("a volume is reserved for claim {claim}"), async || {
+            let claim = self.claims().get(claim).await.ok()?;
+            self.volume_for(&claim).await?.metadata.name
+        })
+        .await
+    }
+
+    /// The volumes of the test. What provisioners make is not among them.
+    pub(in crate::e2e) async fn own_volumes(&self) -> Vec<PersistentVolume> {
+        self.volumes().list(&self.labelled()).await.unwrap().items
+    }
+
+    async fn volume_for(&self, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
+        self.own_volumes().await.into_iter().find(|volume| {
+            claim_of(volume).is_some_and(|reference| reference.uid == claim.metadata.uid)
+        })
+    }
+
+    /// What the volume controller, and a provisioner, do for a claim whose turn it is.
+    async fn play_volume_controller(&self, claim: &PersistentVolumeClaim) {
+        match (self.volume_for(claim).await, selected_node(claim)) {
+            (Some(volume), _) => self.complete_binding(claim, &volume).await,
+            (None, Some(node)) => self.provision(claim, &node).await,
+            (None, None) => {}
+        }
+    }
+
+    /// Makes the volume of a claim for a Node.
+    async fn provision(&self, claim: &PersistentVolumeClaim, node: &str) {
+        let mut volume = self.volume(claim.metadata.uid.as_deref().unwrap(), "none", &[]);
+        volume["spec"]["storageClassName"] = json!(claim.spec.as_ref().unwrap().storage_class_name);
+        volume["spec"]["claimRef"] = reference(claim);
+        let here = json!({"key": HOSTNAME, "operator": "In", "values": [node]});
+        let terms = json!([{"matchExpressions": [here]}]);
+        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+        self.add_volume(volume).await;
+    }
+
+    async fn complete_binding(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) {
+        let name = volume.metadata.name.as_deref().unwrap();
+        let (default, bound) = (PatchParams::default(), json!({"status": {"phase": "Bound"}}));
+        let bound = Patch::Merge(bound);
+        self.volumes().patch_status(name, &default, &bound).await.unwrap();
+        let complete = Patch::Merge(json!({
+            "metadata": {"annotations": {BIND_COMPLETED: "yes"}},
+            "spec": {"volumeName": name},
+        }));
+        let claim = claim.metadata.name.as_deref().unwrap();
+        self.claims().patch(claim, &default, &complete).await.unwrap();
+        self.claims().patch_status(claim, &default, &bound).await.unwrap();
+    }
+}
+
+fn typed<T: DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+/// What a volume says of its claim.
+fn reference(claim: &PersistentVolumeClaim) -> Value {
+    let metadata = &claim.metadata;
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": metadata.name,
+        "namespace": metadata.namespace, "uid": metadata.uid})
+}
+
+/// The claim that a volume is reserved for, or bound to.
+pub(in crate::e2e) fn claim_of(volume: &PersistentVolume) -> Option<&ObjectReference> {
+    volume.spec.as_ref()?.claim_ref.as_ref()
+}
+
+fn selected_node(claim: &PersistentVolumeClaim) -> Option<String> {
+    claim.metadata.annotations.as_ref()?.get(SELECTED_NODE).cloned()
+}
+
+/// Whether a claim has its volume.
+pub(in crate::e2e) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    let annotations = claim.metadata.annotations.as_ref();
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    annotations.is_some_and(|own| own.contains_key(BIND_COMPLETED)) && phase == Some("Bound")
+}
+
+/// The Pod with these claims.
+pub(in crate::e2e) fn with_claims(mut pod: Pod, claims: &[&str]) -> Pod {
+    let volumes = claims.iter().map(|claim| {
+        typed::<Volume>(json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
+    });
+    pod.spec.as_mut().unwrap().volumes.get_or_insert_default().extend(volumes);
+    pod
+}
+
+/// Deletes an object that has finalizers which nobody may remove, and waits until it is gone.
+async fn delete<K>(api: &Api<K>, name: &str)
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+    eventually(&format!("{name} is gone"), async || {
+        let found = api.get_opt(name).await.unwrap();
+        if found.is_some() {
+            let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let _ = api.patch(name, &PatchParams::default(), &free).await;
+        }
+        found.is_none().then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,145 @@
+//! References that lead nowhere: the pods concerned are told, and others are not held up.
+
+use sandbox::resources::{PERSISTENTVOLUMES, Resource, STORAGECLASSES};
+
+use super::*;
+
+/// Creates the Pod `good`, and checks that it is bound.
+async fn assert_others_are_bound(cluster: &Cluster) {
+    cluster.add_bound_claim("good", ONE_NODE).await;
+    create_pod(cluster, "good", &["good"]).await;
+    cluster.bound("good").await;
+}
+
+#[test]
+fn a_claim_that_is_not_there_is_waited_for() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let _daemon = Daemon::start(cluster).await;
+        create_pod(cluster, "web", &["data"]).await;
+        cluster.told("web", "persistentvolumeclaim \"data\" not found").await;
+        assert_others_are_bound(cluster).await;
+        cluster.add_bound_claim("data", ONE_NODE).await;
+        cluster.bound("web").await;
+    });
+}
+
+#[test]
+fn a_class_that_is_not_there_is_waited_for() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let _daemon = Daemon::start(cluster).await;
+        create_pod_and_claim(cluster, "data", "late").await;
+        cluster.told("data", "pod has unbound immediate PersistentVolumeClaims").await;
+        assert_others_are_bound(cluster).await;
+        cluster.add_class("late", Kind::Static, json!({})).await;
+        cluster.add_volume(cluster.volume("disk", "late", &[])).await;
+        assert_eq!(cluster.claim_bound("data").await, cluster.storage_name("disk"));
+        cluster.bound("data").await;
+    });
+}
+
+#[test]
+fn a_class_that_vanishes_is_told_and_waited_for() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        cluster.add_class("local", Kind::Static, json!({})).await;
+        let _daemon = Daemon::start(cluster).await;
+        create_pod_and_claim(cluster, "data", "local").await;
+        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        cluster.delete_class("local").await;
+        cluster.add_node("b", 4).await;
+        cluster.told("data", "pod has unbound immediate PersistentVolumeClaims").await;
+        assert_others_are_bound(cluster).await;
+        cluster.add_class("local", Kind::Static, json!({})).await;
+        cluster.add_volume(cluster.volume("disk", "local", &[])).await;
+        cluster.claim_bound("data").await;
+        cluster.bound("data").await;
+    });
+}
+
+#[test]
+fn a_claim_on_a_volume_that_is_not_there_is_waited_for() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let _daemon = Daemon::start(cluster).await;
+        let mut claim = cluster.claim("data", "none", ONE_NODE);
+        claim["spec"]["storageClassName"] = json!("");
+        claim["spec"]["volumeName"] = json!(cluster.storage_name("nowhere"));
+        cluster.create_claim(claim).await;
+        create_pod(cluster, "web", &["data"]).await;
+        cluster.told("web", "pod has unbound immediate PersistentVolumeClaims").await;
+        assert_others_are_bound(cluster).await;
+    });
+}
+
+#[test]
+fn a_volume_that_is_reserved_for_a_claim_of_another_time_is_not_taken() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        cluster.add_class("local", Kind::Static, json!({})).await;
+        let mut volume = cluster.volume("disk", "local", &[]);
+        volume["spec"]["claimRef"] = json!({"namespace": cluster.name, "name": "data",
+            "uid": "00000000-0000-0000-0000-000000000001"});
+        cluster.add_volume(volume).await;
+        let _daemon = Daemon::start(cluster).await;
+        create_pod_and_claim(cluster, "data", "local").await;
+        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        assert_others_are_bound(cluster).await;
+    });
+}
+
+#[test]
+fn volumes_that_no_node_can_reach_hold_up_nobody() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        cluster.add_class("local", Kind::Static, json!({})).await;
+        cluster.add_volume(cluster.volume("far", "local", &["elsewhere"])).await;
+        let _daemon = Daemon::start(cluster).await;
+        create_pod_and_claim(cluster, "data", "local").await;
+        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        assert_others_are_bound(cluster).await;
+        cluster.add_node("elsewhere", 4).await;
+        assert_eq!(cluster.claim_bound("data").await, cluster.storage_name("far"));
+        assert_eq!(cluster.bound("data").await, cluster.node_name("elsewhere"));
+    });
+}
+
+/// Writes what no API server would take, as one of another time may have.
+fn spoil(server: &Server, kind: &'static Resource, name: &str, path: &str, value: &Value) {
+    let spoil = |object: &mut Value| {
+        *object.pointer_mut(path).unwrap() = value.clone();
+        Ok(())
+    };
+    server.with_store(|store, now| store.modify(kind, "", name, now, spoil)).unwrap();
+}
+
+#[test]
+fn objects_that_cannot_be_read_hold_up_nobody() {
+    run_in_sandbox(async |cluster, server| {
+        cluster.add_node("a", 4).await;
+        cluster.add_class("odd", Kind::Provisioned, never()).await;
+        cluster.add_class("local", Kind::Static, json!({})).await;
+        cluster.add_capacity("odd", "a", "1Gi").await;
+        for name in ["size", "operator", "good"] {
+            cluster.add_volume(cluster.volume(name, "local", &["a"])).await;
+        }
+        let name = |name| cluster.storage_name(name);
+        let odd = json!("one of a kind");
+        let operator =
+            "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/operator";
+        for (kind, name, path) in [
+            (PERSISTENTVOLUMES, name("size"), "/spec/capacity/storage"),
+            (PERSISTENTVOLUMES, name("operator"), operator),
+            (STORAGECLASSES, name("odd"), "/volumeBindingMode"),
+        ] {
+            spoil(server, kind, &name, path, &odd);
+        }
+        let _daemon = Daemon::start(cluster).await;
+        create_pod_and_claim(cluster, "waiting", "odd").await;
+        cluster.told("waiting", "pod has unbound immediate PersistentVolumeClaims").await;
+        create_pod_and_claim(cluster, "data", "local").await;
+        assert_eq!(cluster.claim_bound("data").await, name("good"));
+        cluster.bound("data").await;
+    });
+}
