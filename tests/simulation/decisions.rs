@@ -103,7 +103,8 @@ pub(crate) fn forms_agree(
             })
         };
         agrees(Decision::on(&pod, engine, Form::OneNode, now), "the one-node form")?;
-        let is_known = nothing_is_nominated && !(gives_volumes && related.storage.has_unbound(&pod));
+        let is_known =
+            nothing_is_nominated && !(gives_volumes && related.storage.has_unbound(&pod));
         if is_known && Pauses::of(&pod, engine, now).are_over() {
             agrees(Decision::on(&pod, fresh, Form::Set, now), "an engine that starts now")?;
         }

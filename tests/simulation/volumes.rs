@@ -131,7 +131,8 @@ impl Volumes {
     fn are_attachable(&self, server: &Server, pods: &[&Pod], node: &str) -> Checked {
         let held: BTreeSet<&Uid> =
             pods.iter().filter_map(|pod| self.held.get(&pod.uid)).flatten().collect();
-        let used = claims(server).filter(|own| *own.class == *LIMITED_CLASS && held.contains(&own.uid));
+        let used =
+            claims(server).filter(|own| *own.class == *LIMITED_CLASS && held.contains(&own.uid));
         let used = used.count();
         let csi_node = server.store.get(sandbox::resources::CSINODES, "", node);
         let drivers = csi_node.and_then(|node| node["spec"]["drivers"].as_array());

@@ -121,6 +121,7 @@ impl Churn {
 pub(super) fn collection(kind: &Resource, namespace: &str) -> String {
     let prefix =
         if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
-    let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+    let place =
+        if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
     format!("{prefix}/{}/{place}{}", kind.version, kind.plural)
 }

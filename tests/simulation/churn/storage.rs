@@ -218,8 +218,7 @@ impl Churn {
     }
 
     fn create_claim(&mut self, server: &mut Server, now: Time) -> String {
-        let (claim, namespace) =
-            (one_of(&mut self.rng, CLAIMS), one_of(&mut self.rng, NAMESPACES));
+        let (claim, namespace) = (one_of(&mut self.rng, CLAIMS), one_of(&mut self.rng, NAMESPACES));
         self.create_this_claim(server, claim, namespace, now)
     }
 

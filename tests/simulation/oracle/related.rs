@@ -138,7 +138,8 @@ impl Related {
 
     /// The PodDisruptionBudgets, with their namespaces and names.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
-        let budgets = self.objects.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);
+        let budgets =
+            self.objects.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);
         budgets.map(|((_, namespace, name), budget)| (&**namespace, &**name, &**budget))
     }
 

@@ -169,7 +169,8 @@ impl Storage {
     /// The handles of the volumes that a driver has attached to a node.
     pub(super) fn attached(&self, node: &str, driver: &str) -> impl Iterator<Item = String> {
         let attachments = self.attachments.values();
-        let own = attachments.filter(move |own| *own.node_name == *node && *own.attacher == *driver);
+        let own =
+            attachments.filter(move |own| *own.node_name == *node && *own.attacher == *driver);
         own.filter_map(|own| match &self.volume(own.volume_name.as_ref()?)?.source {
             VolumeSource::Csi { handle, .. } => Some(handle.to_string()),
             _ => None,
