@@ -7,11 +7,14 @@ use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
+use framework::storage::PersistentVolumeClaim;
 use framework::{Pod, Time};
+use serde_json::json;
 
-use super::oracle::{Oracle, Related};
+use super::oracle::{Oracle, Related, read_pod};
 use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
+use super::server::DEFAULT;
 
 /// The highest priority of the pods that are ready for an attempt.
 pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
@@ -78,10 +81,20 @@ impl Decision {
 /// heard of the same nodes and placed pods just now and counted them afresh. It does not know of
 /// nominated pods, nor of what was evicted in vain. Pods that have a node are tried as if they had
 /// none.
-pub(crate) fn forms_agree(engine: &mut Engine, fresh: &mut Engine, now: Time) -> Checked {
+///
+/// What volumes are on their way to whom it does not know either. A pod for each claim that is not
+/// bound shows that nothing else is held back.
+pub(crate) fn forms_agree(
+    engine: &mut Engine,
+    fresh: &mut Engine,
+    related: &Related,
+    now: Time,
+) -> Checked {
     let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
-    let pods: Vec<_> = placed.chain(engine.pending().cloned()).collect();
+    let claimants = related.storage.unbound_claims().map(|claim| Arc::new(claimant(claim)));
+    let pods: Vec<_> = placed.chain(engine.pending().cloned()).chain(claimants).collect();
     let nothing_is_nominated = engine.queue().nominator().is_empty();
+    let gives_volumes = engine.binding_count() > 0;
     for pod in pods {
         let decision = Decision::on(&pod, engine, Form::Set, now);
         let agrees = |other: Option<Decision>, who: &str| {
@@ -90,9 +103,18 @@ pub(crate) fn forms_agree(engine: &mut Engine, fresh: &mut Engine, now: Time) ->
             })
         };
         agrees(Decision::on(&pod, engine, Form::OneNode, now), "the one-node form")?;
-        if nothing_is_nominated && Pauses::of(&pod, engine, now).are_over() {
+        let is_known =
+            nothing_is_nominated && !(gives_volumes && related.storage.has_unbound(&pod));
+        if is_known && Pauses::of(&pod, engine, now).are_over() {
             agrees(Decision::on(&pod, fresh, Form::Set, now), "an engine that starts now")?;
         }
     }
     Ok(())
+}
+
+/// A pod with nothing but this claim.
+fn claimant(claim: &PersistentVolumeClaim) -> Pod {
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": &*claim.name}});
+    read_pod(&json!({"spec": {"schedulerName": DEFAULT, "volumes": [volume]},
+        "metadata": {"name": "claimant", "namespace": &*claim.namespace, "uid": "claimant"}}))
 }

@@ -10,6 +10,7 @@
 //! - `rules`: what must hold at every step, and once everything is quiet.
 //! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: what must hold of what the scheduler
 //!   is told, what it decides, whom it evicts, whom it wakes, and what it sends.
+//! - `volumes`: what must hold of volumes and claims.
 //! - `oracle`: where pods may go, said as plainly as possible.
 
 mod churn;
@@ -22,6 +23,7 @@ mod replica;
 mod rules;
 mod server;
 mod view;
+mod volumes;
 mod wake_ups;
 mod world;
 mod writes;

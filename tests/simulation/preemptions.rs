@@ -34,7 +34,9 @@ impl Foreseen {
             };
             let pauses = Pauses::of(&pod, engine, now);
             let rules = Rules { oracle: &oracle, budgets: &budgets, pod: &pod, pauses, now };
-            rules.nothing_takes()?;
+            if oracle.is_sure_of(&pod) {
+                rules.nothing_takes()?;
+            }
             match &rescue.preemption {
                 Some(preemption) => rules.is_right(preemption)?,
                 None => rules.is_hopeless(&rescue.result.status.message())?,
@@ -152,7 +154,7 @@ impl Rules<'_> {
     /// A budget is only violated where no node offers another way.
     fn is_kind(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
         let protected = self.oracle.protected_from(self.pod, node, self.budgets, self.now);
-        if victims.is_disjoint(&protected) {
+        if victims.is_disjoint(&protected) || !self.oracle.is_sure_of(self.pod) {
             return Ok(());
         }
         let mut others = self.oracle.kind_givers(self.pod, self.budgets, self.now);
@@ -165,7 +167,8 @@ impl Rules<'_> {
     /// No evictions would make room for a pod that is told so, unless it may not evict, or room is
     /// being made for it.
     fn is_hopeless(&self, text: &str) -> Checked {
-        if !self.pod.spec.may_preempt || self.oracle.waits_for_victims(self.pod) {
+        let may_hope = self.pod.spec.may_preempt && self.oracle.is_sure_of(self.pod);
+        if !may_hope || self.oracle.waits_for_victims(self.pod) {
             return Ok(());
         }
         let mut givers = self.oracle.givers(self.pod);

@@ -7,7 +7,7 @@ use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::{Scheduler, Sender};
 use client::session::{CallId, Options, Output, Session, Target};
-use client::{Reply, RequestId};
+use client::{Reply, RequestId, Response};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig};
 use fastrand::Rng;
@@ -152,6 +152,11 @@ impl Replica {
         reply: Reply,
         now: Time,
     ) -> Checked {
+        if let Reply::Answered(Response { status: 200, body, .. }) = &reply
+            && let Ok(object) = serde_json::from_slice(body)
+        {
+            self.related.was_written(&Arc::new(object));
+        }
         let ports = &mut Ports { outside: &mut (), probe: &mut () };
         self.scheduler.reply(sender, id, reply, now, ports);
         self.nobody_oversleeps(now, || format!("a request of the {sender:?} is replied to"))
@@ -216,7 +221,7 @@ impl Replica {
         for change in self.related.changes().chain(nodes).chain(pods) {
             fresh.apply(change, now, &mut Ports { outside: &mut (), probe: &mut () });
         }
-        decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, now)
+        decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, &self.related, now)
     }
 
     /// Whether every watch has told the whole state it found.
@@ -298,11 +303,12 @@ fn new_engine(seed: u64) -> Engine {
     let text = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [profile(DEFAULT, json!([])), profile(SPREADING, json!([{
-            "name": "PodTopologySpread",
-            "args": {"defaultingType": "List", "defaultConstraints": [{"topologyKey": ZONE,
-                "maxSkew": DEFAULT_MAX_SKEW, "whenUnsatisfiable": "DoNotSchedule"}]},
-        }]))],
+        "profiles": [profile(DEFAULT, json!([patience_for_volumes(20)])), profile(SPREADING, json!([
+            patience_for_volumes(8),
+            {"name": "PodTopologySpread",
+                "args": {"defaultingType": "List", "defaultConstraints": [{"topologyKey": ZONE,
+                    "maxSkew": DEFAULT_MAX_SKEW, "whenUnsatisfiable": "DoNotSchedule"}]}},
+        ]))],
     });
     let loaded = config::load(&text.to_string(), &Gates::default());
     let config = loaded.expect("the configuration is valid").config;
@@ -315,6 +321,11 @@ fn new_engine(seed: u64) -> Engine {
 fn profile(name: &str, plugin_config: Value) -> Value {
     json!({"schedulerName": name, "pluginConfig": plugin_config,
         "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}]}}})
+}
+
+/// For how many seconds pods wait for their volumes.
+fn patience_for_volumes(seconds: u32) -> Value {
+    json!({"name": "VolumeBinding", "args": {"bindTimeoutSeconds": seconds}})
 }
 
 /// Limits that are felt, unlike the defaults.

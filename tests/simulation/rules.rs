@@ -14,6 +14,7 @@ use super::oracle::{Oracle, Related, read_node, read_pod};
 use super::preemptions::Pauses;
 use super::replica::Replica;
 use super::server::{Bound, Server, is_ours, requests};
+use super::volumes;
 
 /// A rule was broken.
 #[derive(Debug)]
@@ -142,6 +143,7 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     pending_pods_agree(server, engine)?;
     let related = Related::of_server(server);
     let known = &replica.related;
+    volumes::at_rest(server)?;
     rule(related == *known, || format!("stored is {related:?}, known is {known:?}"))?;
     let oracle = Oracle::of_server(server, &related);
     let waiting: Vec<&Value> =

@@ -71,7 +71,7 @@ pub(crate) fn parked_pods_fit_nowhere(
         return Ok(());
     }
     let oracle = Oracle::of_engine(engine, related);
-    for queued in parked {
+    for queued in parked.into_iter().filter(|queued| oracle.is_sure_of(&queued.pod)) {
         let takers: Vec<&Arc<str>> = oracle.takers(&queued.pod).collect();
         rule(takers.is_empty(), || {
             let (pod, rejectors) = (&queued.pod.key, &queued.unschedulable_plugins);

@@ -18,6 +18,7 @@ use super::network::{Fate, Network};
 use super::replica::{Decided, Replica};
 use super::rules::{self, Violation};
 use super::server::Server;
+use super::volumes::Volumes;
 use super::wake_ups::WakeUps;
 use super::writes::Writes;
 
@@ -70,6 +71,8 @@ pub(crate) struct Summary {
     pub(crate) bound: usize,
     /// Crashes of the scheduler.
     pub(crate) crashes: u32,
+    /// Volumes that were reserved for claims, or asked to be made, by us.
+    pub(crate) given: usize,
     /// Requests whose sender was left in the dark, or worse.
     pub(crate) faults: u32,
     /// Pods that the server has deleted to make room for others.
@@ -84,6 +87,7 @@ impl AddAssign for Summary {
     fn add_assign(&mut self, other: Self) {
         self.bound += other.bound;
         self.crashes += other.crashes;
+        self.given += other.given;
         self.faults += other.faults;
         self.evicted += other.evicted;
         self.pending += other.pending;
@@ -108,6 +112,7 @@ pub(crate) struct World {
     deciding: bool,
     /// What this life of the scheduler has sent.
     writes: Writes,
+    volumes: Volumes,
     /// What it may not go on doing once everything is quiet.
     activity: Activity,
     summary: Summary,
@@ -161,6 +166,7 @@ impl World {
             life: 0,
             deciding: false,
             writes: Writes::default(),
+            volumes: Volumes::default(),
             activity: Activity::default(),
             summary: Summary::default(),
             trace: Trace { print: trace, last: VecDeque::new() },
@@ -335,6 +341,7 @@ impl World {
         let found = self.server.placed_pods().collect();
         self.replica = Some(Replica::start(life, seed, found, self.now));
         self.writes = Writes::default();
+        self.volumes = self.volumes.of_next_life();
         self.deciding = false;
     }
 
@@ -392,6 +399,7 @@ impl World {
         let Some(Decided { attempt, preemption }) = replica.decide(self.now)? else {
             return Ok(());
         };
+        self.volumes.decided(&attempt, &replica.related);
         if let Some(preemption) = preemption {
             self.writes.preempts(&preemption, attempt.pod.priority());
         }

@@ -5,6 +5,7 @@ pub(crate) mod nodes;
 mod pods;
 mod preemption;
 mod related;
+pub(crate) mod storage;
 
 use std::time::Duration;
 
@@ -33,12 +34,15 @@ pub(crate) struct Churn {
     rng: Rng,
     /// CPUs of the node of each number. They only grow: what was decided on what a node had, holds.
     cpus: [usize; NODE_NAMES],
+    /// How many volumes can be attached to the node of each number. They only grow, too.
+    attachable: [i64; NODE_NAMES],
 }
 
 impl Churn {
     /// Surprises by seed.
     pub(crate) fn new(rng: Rng) -> Self {
-        Self { rng, cpus: std::array::from_fn(|number| 2 + number % 3) }
+        let attachable = [1, 2, 1, 1, 2, 1, 0, 1];
+        Self { rng, cpus: std::array::from_fn(|number| 2 + number % 3), attachable }
     }
 
     /// How long nothing happens.
@@ -62,6 +66,7 @@ impl Churn {
             self.change_controller(server, now);
             self.change_budget(server, now);
         }
+        self.begin_storage(server, now);
         for _ in 0..self.rng.u32(..20) {
             self.create_pod(server, now);
         }
@@ -79,11 +84,15 @@ impl Churn {
         for _ in 0..2 {
             self.create_node(server, now);
         }
+        self.restore_storage(server, now);
+        for _ in 0..3 {
+            self.create_pod(server, now);
+        }
     }
 
     /// One surprise, and what it was.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
-        match self.rng.u32(..150) {
+        match self.rng.u32(..190) {
             0..34 => self.create_pod(server, now),
             34..52 => self.delete_pod(server, now),
             52..57 => self.replace_pod(server, now),
@@ -109,6 +118,7 @@ impl Churn {
                 server.store.compact();
                 "history is compacted".to_owned()
             }
+            145..185 => self.change_storage(server, now),
             _ => self.heartbeat(server, now),
         }
     }
@@ -117,6 +127,7 @@ impl Churn {
         let namespace = one_of(&mut self.rng, NAMESPACES);
         let name = format!("p{}", self.rng.u32(..POD_NAMES));
         let pod = self.pod(server, namespace, &name);
+        self.create_claims_of(&pod, server, now);
         let target = related::collection(PODS, namespace);
         match server.request("POST", &target, &pod, now) {
             201 => format!("create {pod}"),
@@ -125,7 +136,10 @@ impl Churn {
     }
 
     fn pod(&mut self, server: &Server, namespace: &str, name: &str) -> Value {
-        let mut pod = pods::template(&mut self.rng);
+        let mut pod = match once_in(&mut self.rng, 3) {
+            true => pods::claimant(&mut self.rng),
+            false => pods::template(&mut self.rng),
+        };
         pod["apiVersion"] = json!("v1");
         pod["kind"] = json!("Pod");
         pod["metadata"]["name"] = json!(name);
@@ -175,6 +189,7 @@ impl Churn {
         let now_gone = format!("{old}?gracePeriodSeconds=0");
         let gone = server.request("DELETE", &now_gone, &Value::Null, now);
         let pod = self.pod(server, namespace, name);
+        self.create_claims_of(&pod, server, now);
         let come = server.request("POST", old.trim_end_matches(name), &pod, now);
         format!("replace {old} by {pod}: {gone}, {come}")
     }
@@ -227,9 +242,7 @@ impl Churn {
         let objects: Vec<&Value> = server.store.objects(resource).map(AsRef::as_ref).collect();
         let object = self.rng.choice(objects)?;
         let name = object["metadata"]["name"].as_str()?;
-        Some(match object["metadata"]["namespace"].as_str() {
-            Some(namespace) => format!("{}/{name}", related::collection(resource, namespace)),
-            None => format!("/api/v1/{}/{name}", resource.plural),
-        })
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        Some(format!("{}/{name}", related::collection(resource, namespace)))
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 /// The label of its name, which is not beyond change either.
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The label of its name that never changes.
-pub(super) const MACHINE: &str = "example.com/machine";
+pub(crate) const MACHINE: &str = "example.com/machine";
 pub(super) const ZONES: [&str; 3] = ["a", "b", "c"];
 pub(super) const NODE_NAMES: usize = 8;
 

@@ -8,6 +8,7 @@ use super::super::server::{BUSY, DEFAULT, SPREADING};
 use super::chance::{once_in, one_of};
 use super::nodes::{HOSTNAME, MACHINE, ZONE, ZONES};
 use super::preemption::CLASSES;
+use super::storage;
 use super::{NAMESPACES, TEAM, TEAMS};
 
 /// The label that says which application a pod belongs to; it changes now and then.
@@ -28,7 +29,7 @@ pub(super) fn template(rng: &mut Rng) -> Value {
         labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
     }
     let mut spec = plain_spec(rng);
-    match rng.u32(..10) {
+    match rng.u32(..15) {
         0..3 => spec["topologySpreadConstraints"] = spread_constraints(rng, app),
         3..6 => spec["affinity"] = affinity(rng, app),
         6 => {
@@ -44,7 +45,24 @@ pub(super) fn template(rng: &mut Rng) -> Value {
         }
         _ => {}
     }
+    if once_in(rng, 4) {
+        spec["volumes"] = storage::pod_volumes(rng);
+    }
     json!({"metadata": {"labels": labels}, "spec": spec})
+}
+
+/// The same for a pod that asks for volumes and little else.
+pub(super) fn claimant(rng: &mut Rng) -> Value {
+    let container = json!({"name": "c", "image": "example.com/app:1",
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}});
+    let scheduler = one_of(rng, [DEFAULT, SPREADING]);
+    let mut labels = json!({});
+    if once_in(rng, 5) {
+        labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
+    }
+    json!({"metadata": {"labels": labels}, "spec": {"schedulerName": scheduler,
+        "containers": [container], "volumes": storage::pod_volumes(rng),
+        "terminationGracePeriodSeconds": rng.u32(..10)}})
 }
 
 fn plain_spec(rng: &mut Rng) -> Value {

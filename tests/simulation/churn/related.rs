@@ -117,9 +117,11 @@ impl Churn {
     }
 }
 
-/// Where the objects of a kind are, in a namespace.
+/// Where the objects of a kind are, in a namespace; an empty one for kinds that know none.
 pub(super) fn collection(kind: &Resource, namespace: &str) -> String {
     let prefix =
         if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
-    format!("{prefix}/{}/namespaces/{namespace}/{}", kind.version, kind.plural)
+    let place =
+        if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+    format!("{prefix}/{}/{place}{}", kind.version, kind.plural)
 }

@@ -5,6 +5,8 @@ mod budgets;
 mod preemption;
 mod related;
 mod spread;
+mod storage;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +25,11 @@ pub(crate) struct Oracle<'a> {
     places: Vec<Place>,
     /// Pods that room is kept for, with their nodes.
     nominated: Vec<(Arc<str>, Arc<Pod>)>,
+    /// All pods that have a node, also one that is not there.
+    placed: Vec<Arc<Pod>>,
     related: &'a Related,
+    /// Volumes may be on their way to claims without anybody but the scheduler knowing which.
+    gives_volumes: bool,
 }
 
 /// A node and the pods on it.
@@ -58,7 +64,13 @@ impl<'a> Oracle<'a> {
         let nominated = nominator.nodes().flat_map(|node| {
             nominator.nominated_to(node).into_iter().map(move |pod| (Arc::from(node), pod))
         });
-        Self { places: places.collect(), nominated: nominated.collect(), related }
+        Self {
+            places: places.collect(),
+            nominated: nominated.collect(),
+            placed: cluster.pods().map(|placed| placed.pod.clone()).collect(),
+            related,
+            gives_volumes: engine.binding_count() > 0,
+        }
     }
 
     /// What is stored.
@@ -73,7 +85,15 @@ impl<'a> Oracle<'a> {
         let waiting = pods.iter().filter(|pod| pod.node_name.is_none());
         let nominated =
             waiting.filter_map(|pod| Some((pod.nominated_node_name.clone()?, pod.clone())));
-        Self { places: places.collect(), nominated: nominated.collect(), related }
+        let (places, nominated) = (places.collect(), nominated.collect());
+        let placed = pods.iter().filter(|pod| pod.node_name.is_some()).cloned().collect();
+        Self { places, nominated, placed, related, gives_volumes: false }
+    }
+
+    /// Whether there is no doubt about who takes the pod: none of its volumes may be on its way to
+    /// somebody else. The scheduler puts nobody where nothing at all takes it.
+    pub(crate) fn is_sure_of(&self, pod: &Pod) -> bool {
+        !self.gives_volumes || !self.related.storage.has_unbound(pod)
     }
 
     /// The nodes that take the pod, wherever it is now.
@@ -105,6 +125,7 @@ impl Question<'_> {
             && self.is_let_in()
             && self.is_spread()
             && self.is_near_and_far_enough()
+            && self.has_its_volumes()
     }
 
     /// The other pods at a place.

@@ -1,4 +1,4 @@
-//! Namespaces, Services, the controllers of pods and PodDisruptionBudgets, as objects.
+//! Namespaces, Services, the controllers of pods, PodDisruptionBudgets and storage, as objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::server::Server;
+use super::storage::{self, Storage};
 
 /// The objects of these kinds.
 const KINDS: [(EventResource, &Resource); 6] = [
@@ -24,18 +25,23 @@ const KINDS: [(EventResource, &Resource); 6] = [
     (EventResource::PodDisruptionBudget, PODDISRUPTIONBUDGETS),
 ];
 
-/// Objects that relate pods to one another: their labels, their selectors, and what budgets allow.
+/// Objects that relate pods to one another, with their labels, their selectors, and what budgets
+/// allow; and those that tell where volumes can be.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Related(BTreeMap<Key, Arc<Value>>);
+pub(crate) struct Related {
+    objects: BTreeMap<Key, Arc<Value>>,
+    /// Storage, as it is read.
+    pub(crate) storage: Storage,
+}
 
 /// Kind, namespace and name.
-type Key = (EventResource, Arc<str>, Arc<str>);
+pub(super) type Key = (EventResource, Arc<str>, Arc<str>);
 
 impl Related {
     /// What is stored.
     pub(crate) fn of_server(server: &Server) -> Self {
         let mut related = Self::default();
-        for (kind, resource) in KINDS {
+        for (kind, resource) in KINDS.iter().chain(&storage::KINDS) {
             for object in server.store.objects(resource) {
                 let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().into();
                 let key = (kind.clone(), text("namespace"), text("name"));
@@ -47,15 +53,41 @@ impl Related {
 
     /// An object as it is now, or `None` if it is gone.
     pub(crate) fn set(&mut self, key: Key, object: Option<&Arc<Value>>) {
+        let is_storage = storage::KINDS.iter().any(|(kind, _)| *kind == key.0);
+        let object = object.map(|object| match is_storage {
+            true => storage::what_counts(object),
+            false => what_counts(object),
+        });
+        if is_storage {
+            self.storage.set(&key, object.as_ref());
+        }
         match object {
-            Some(object) => self.0.insert(key, Arc::new(what_counts(object))),
-            None => self.0.remove(&key),
+            Some(object) => self.objects.insert(key, Arc::new(object)),
+            None => self.objects.remove(&key),
         };
+    }
+
+    /// The API server has answered that a volume or claim is like this now. The watch may have told
+    /// more already.
+    pub(crate) fn was_written(&mut self, object: &Arc<Value>) {
+        let is_it = |(_, resource): &&(EventResource, &Resource)| object["kind"] == resource.kind;
+        let Some((kind, _)) = storage::KINDS.iter().find(is_it) else { return };
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().into();
+        let key = (kind.clone(), text("namespace"), text("name"));
+        let version =
+            |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+        let is_news = self.objects.get(&key).is_some_and(|known| {
+            known["metadata"]["uid"] == object["metadata"]["uid"]
+                && version(known) < version(object)
+        });
+        if is_news {
+            self.set(key, Some(object));
+        }
     }
 
     /// The changes that tell of all of them.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
-        self.0.iter().map(|((kind, namespace, name), object)| Change::Object {
+        self.objects.iter().map(|((kind, namespace, name), object)| Change::Object {
             kind: kind.clone(),
             namespace: namespace.clone(),
             name: name.clone(),
@@ -74,7 +106,7 @@ impl Related {
     /// there are none.
     pub(super) fn selector_of_mates(&self, pod: &Pod) -> LabelSelector {
         let is_near = |key: &Key| key.0 == EventResource::Service && key.1 == pod.key.namespace;
-        let services = self.0.iter().filter(|(key, _)| is_near(key));
+        let services = self.objects.iter().filter(|(key, _)| is_near(key));
         let sets = services.filter_map(|(_, service)| read(&service["spec"]["selector"]));
         let selecting = sets.filter(|set| LabelSelector::from_set(set).matches(&pod.labels));
         let mut pairs: BTreeMap<String, String> = selecting.flatten().collect();
@@ -106,12 +138,13 @@ impl Related {
 
     /// The PodDisruptionBudgets, with their namespaces and names.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
-        let budgets = self.0.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);
+        let budgets =
+            self.objects.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);
         budgets.map(|((_, namespace, name), budget)| (&**namespace, &**name, &**budget))
     }
 
     fn get(&self, kind: EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {
-        self.0.get(&(kind, namespace.into(), name.into()))
+        self.objects.get(&(kind, namespace.into(), name.into()))
     }
 }
 

@@ -9,6 +9,7 @@ use super::super::network::{Fate, Piece};
 use super::super::replica::{Replica, Stream};
 use super::super::rules;
 use super::super::server::Bound;
+use super::super::volumes;
 use super::{Event, World};
 
 impl World {
@@ -129,6 +130,7 @@ impl World {
         if sender == Sender::Executor {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             self.writes.sent(&self.server, &request)?;
+            self.volumes.sent(&request)?;
         }
         self.say(|| format!("{fate:?}: {} {}", request.method.as_str(), request.path));
         if fate != Fate::Served {
@@ -166,8 +168,14 @@ impl World {
         if let Some(asked) = &asked {
             rules::before_binding(&self.server, asked)?;
         }
+        let before = volumes::stored(&self.server, request);
         let (response, bound) = self.server.request_of_ours(request, self.now);
         rules::is_well_formed(&self.server, &request.path, response.status)?;
+        if let (Some(before), 200) = (before, response.status) {
+            let after = serde_json::from_slice(&response.body).unwrap_or_default();
+            self.summary.given += 1;
+            volumes::after_change(&self.server, &request.path, &before, &after)?;
+        }
         if life == self.life && sender == Sender::Executor {
             self.writes.is_over(request.id);
         }
@@ -177,6 +185,7 @@ impl World {
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             rules::after_binding(&self.server, bound)?;
+            self.volumes.after_binding(&self.server, bound)?;
             if life == self.life {
                 self.writes.carried_out(bound);
             }
@@ -205,6 +214,7 @@ impl World {
         };
         if sender == Sender::Executor {
             self.writes.replied(id, &reply);
+            self.volumes.replied(id, &reply);
             if !matches!(reply, Reply::Lost(_)) {
                 self.writes.is_over(id);
             }

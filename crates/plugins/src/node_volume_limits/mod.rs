@@ -38,6 +38,11 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         // Difference node-volume-limits-limit-gone-hint: with the CSINode, its limits go.
         .on(event(R::CsiNode, ActionType::ADD | ActionType::DELETE))
         .on_with_hint(event(R::CsiNode, ActionType::UPDATE), NodeVolumeLimits::after_limit_change)
+        // Difference node-volume-limits-fewer-volumes-hint: a node without volumes has room, and what
+        // is gone is not attached.
+        .on(event(R::Node, ActionType::ADD))
+        .on(event(R::PersistentVolumeClaim, ActionType::DELETE))
+        .on(event(R::PersistentVolume, ActionType::DELETE))
         .on_with_hint(event(R::Pod, ActionType::DELETE), NodeVolumeLimits::after_pod_deletion)
         .on_with_hint(
             event(R::PersistentVolumeClaim, ActionType::ADD),

@@ -293,6 +293,23 @@ fn a_new_claim_helps_its_pod() {
 }
 
 #[test]
+fn claims_and_volumes_that_go_and_nodes_that_come_help() {
+    let waiting = || pod("p").claim("a");
+    for (resource, gone) in [
+        (EventResource::PersistentVolumeClaim, claim("other", json!({}))),
+        (EventResource::PersistentVolume, volume("pv", json!({}))),
+    ] {
+        let said = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
+        assert_eq!(said, QueueingHint::Queue, "{gone:?}");
+    }
+    let new = node("m").build();
+    let objects = EventObjects::Node { old: None, new: Some(&new) };
+    let (resource, action) = (EventResource::Node, ActionType::ADD);
+    let said = forms::hint(&built(), &waiting().build(), resource, action, &objects);
+    assert_eq!(said, QueueingHint::Queue);
+}
+
+#[test]
 fn a_detached_volume_helps_pods_that_may_be_limited_by_it() {
     let detached = volume_attachment(EBS, "pv", "n");
     for (waiting, helps) in [

@@ -9,7 +9,9 @@ pub(super) fn canonicalize(object: &mut Map<String, Value>) {
     object.retain(|field, value| {
         match value {
             Value::Object(quantities) if is_quantities(field) => {
-                quantities.values_mut().for_each(canonicalize_quantity);
+                // How many volumes the driver of a CSINode can attach is a plain number.
+                let quantities = quantities.iter_mut().filter(|(name, _)| *name != "count");
+                quantities.for_each(|(_, quantity)| canonicalize_quantity(quantity));
             }
             Value::String(_) if field == "sizeLimit" => canonicalize_quantity(value),
             Value::Object(_) if is_map(field) || field == "selector" => {}
@@ -149,8 +151,8 @@ mod tests {
         let resources = json!({"requests": {"cpu": 1, "memory": "1024Mi", "x/y": "0.5"}});
         let expected = json!({"requests": {"cpu": "1", "memory": "1Gi", "x/y": "500m"}});
         assert_eq!(canonical(resources), expected);
-        let counted = json!({"drivers": [{"name": "d", "allocatable": {"count": 3}}]});
-        assert_eq!(canonical(counted.clone()), counted);
+        let drivers = json!({"drivers": [{"allocatable": {"count": 2}}]});
+        assert_eq!(canonical(drivers.clone()), drivers, "the volumes of a CSINode are counted");
         let broken = json!({"limits": {"cpu": "many"}});
         assert_eq!(canonical(broken.clone()), broken);
     }

@@ -1,0 +1,391 @@
+//! What happens to claims, volumes, their classes, and what CSI drivers say of nodes.
+//!
+//! What a claim, a volume or a class is follows from its name, so that one that comes back is the
+//! same.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use framework::Time;
+use framework::storage::SELECTED_NODE;
+use sandbox::resources::{
+    CSINODES, CSISTORAGECAPACITIES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Resource,
+    STORAGECLASSES, VOLUMEATTACHMENTS,
+};
+use serde_json::{Value, json};
+
+use super::super::server::Server;
+use super::chance::{once_in, one_of};
+use super::nodes::{MACHINE, NODE_NAMES, ZONE, ZONES};
+use super::{Churn, NAMESPACES, related};
+
+/// The driver that can attach only so many volumes to a node.
+pub(crate) const LIMITED_DRIVER: &str = "disk.example.com";
+/// The class of its volumes, which never goes.
+pub(crate) const LIMITED_CLASS: &str = "limited";
+/// The driver that says where it has room.
+const ROOMY_DRIVER: &str = "roomy.example.com";
+/// Nodes with smaller numbers have a CSINode from the beginning, and its limits only grow.
+const STEADY_CSI_NODES: usize = 6;
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// A finalizer of claims that users take off now and then.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// Name, class, size and access mode.
+type Claim = (&'static str, &'static str, &'static str, &'static str);
+
+const CLAIMS: [Claim; 11] = [
+    ("local", "local", "1Gi", "ReadWriteOnce"),
+    ("larger", "local", "2Gi", "ReadWriteOnce"),
+    ("picky", "local", "1Gi", "ReadWriteOnce"),
+    (ONE_POD[0], "local", "2Gi", "ReadWriteOncePod"),
+    ("limited", LIMITED_CLASS, "1Gi", "ReadWriteOnce"),
+    (ONE_POD[1], LIMITED_CLASS, "1Gi", "ReadWriteOncePod"),
+    ("slow", "slow", "1Gi", "ReadWriteOnce"),
+    ("flaky", "flaky", "2Gi", "ReadWriteOnce"),
+    ("instant", "instant", "1Gi", "ReadWriteOnce"),
+    ("by-hand", "", "1Gi", "ReadOnlyMany"),
+    ("dangling", "nowhere", "1Gi", "ReadWriteOnce"),
+];
+/// The claims that only one pod may use.
+const ONE_POD: [&str; 2] = ["local-one-pod", "limited-one-pod"];
+/// Classes that come and go: name, provisioner, when it provisions, and its parameters.
+const CLASSES: [(&str, &str, &str, &[(&str, &str)]); 5] = [
+    (LIMITED_CLASS, LIMITED_DRIVER, "WaitForFirstConsumer", &[]),
+    ("local", NO_PROVISIONER, "WaitForFirstConsumer", &[]),
+    // Slower than the scheduler is patient.
+    ("slow", "slow.example.com", "WaitForFirstConsumer", &[("sandbox/provisioning-seconds", "25")]),
+    (
+        "flaky",
+        ROOMY_DRIVER,
+        "WaitForFirstConsumer",
+        &[("sandbox/provisioning-failures", "2"), ("sandbox/provisioning-seconds", "1")],
+    ),
+    ("instant", "instant.example.com", "Immediate", &[("sandbox/provisioning-seconds", "3")]),
+];
+const VOLUMES: u32 = 8;
+
+/// Whether pods share the claim of this name with no other.
+pub(crate) fn is_for_one_pod(claim: &str) -> bool {
+    ONE_POD.contains(&claim)
+}
+
+/// Whether what the driver can attach to a node is known all the time, and never less.
+pub(crate) fn is_steady(node: &str) -> bool {
+    (0..STEADY_CSI_NODES).any(|number| node == format!("n{number}"))
+}
+
+/// Volumes of a pod: claims, one that is made for it, or a disk of its own.
+pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
+    let mut names = BTreeSet::new();
+    for _ in 0..one_of(rng, [1, 1, 1, 2]) {
+        names.insert(one_of(rng, CLAIMS).0);
+    }
+    let mut volumes: Vec<Value> = names.into_iter().map(claim_volume).collect();
+    match rng.u32(..10) {
+        0 => volumes = vec![claim_volume("missing")],
+        1 | 2 => {
+            let (_, class, size, mode) = one_of(rng, [CLAIMS[0], CLAIMS[4], CLAIMS[7]]);
+            let template = json!({"spec": claim_spec(class, size, mode)});
+            volumes.push(json!({"name": "own", "ephemeral": {"volumeClaimTemplate": template}}));
+        }
+        3 => {
+            let disk = json!({"pdName": one_of(rng, ["x", "y"]), "readOnly": rng.bool()});
+            volumes = vec![json!({"name": "disk", "gcePersistentDisk": disk})];
+        }
+        _ => {}
+    }
+    volumes.into()
+}
+
+fn claim_volume(name: &str) -> Value {
+    json!({"name": name, "persistentVolumeClaim": {"claimName": name}})
+}
+
+fn claim_spec(class: &str, size: &str, mode: &str) -> Value {
+    json!({"accessModes": [mode], "storageClassName": class,
+        "resources": {"requests": {"storage": size}}})
+}
+
+/// The volume of this number. Those that are reserved for a claim fit it.
+fn volume(number: u32) -> Value {
+    let (class, size) = match number {
+        4 | 7 => ("", "2Gi"),
+        5 => (LIMITED_CLASS, "8Gi"),
+        2 | 3 => ("local", "4Gi"),
+        1 => ("local", "2Gi"),
+        _ => ("local", "1Gi"),
+    };
+    let name = format!("v{number}");
+    let machines = |machines: &[&str]| affinity(MACHINE, machines);
+    let mut spec = json!({"capacity": {"storage": size}, "storageClassName": class,
+        "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"],
+        "mountOptions": ["noatime"]});
+    match number {
+        2 | 5 => spec["csi"] = json!({"driver": LIMITED_DRIVER, "volumeHandle": name}),
+        _ => spec["hostPath"] = json!({"path": "/data"}),
+    }
+    let mut labels = json!({});
+    match number {
+        0 => spec["nodeAffinity"] = machines(&["n0", "n1", "n2"]),
+        1 => {
+            spec["nodeAffinity"] = machines(&["n3", "n4", "n7"]);
+            labels["ssd"] = json!("yes");
+        }
+        2 => spec["nodeAffinity"] = affinity(ZONE, &["a"]),
+        3 => {
+            spec["accessModes"] = json!(["ReadWriteOnce"]);
+            labels[ZONE] = json!("b__c");
+        }
+        5 => spec["nodeAffinity"] = machines(&["n5", "n6"]),
+        6 => {
+            spec["nodeAffinity"] = machines(&["n0", "n7"]);
+            spec["claimRef"] = json!({"namespace": NAMESPACES[0], "name": CLAIMS[0].0});
+        }
+        _ => {}
+    }
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec,
+        "metadata": {"name": name, "labels": labels, "annotations": {"example.com/kept": "yes"}}})
+}
+
+fn affinity(key: &str, values: &[&str]) -> Value {
+    let here = json!({"key": key, "operator": "In", "values": values});
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}})
+}
+
+impl Churn {
+    /// What storage there is before the scheduler starts.
+    pub(super) fn begin_storage(&mut self, server: &mut Server, now: Time) {
+        let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+            "metadata": {"name": ROOMY_DRIVER}, "spec": {"storageCapacity": true}});
+        server.request("POST", "/apis/storage.k8s.io/v1/csidrivers", &driver, now);
+        self.restore_storage(server, now);
+        for number in 0..STEADY_CSI_NODES {
+            self.set_csi_node(server, number, now);
+        }
+        for _ in 0..self.rng.u32(..20) {
+            self.create_claim(server, now);
+        }
+    }
+
+    /// All classes and volumes are there.
+    pub(super) fn restore_storage(&mut self, server: &mut Server, now: Time) {
+        for (class, ..) in CLASSES {
+            create_class(server, class, now);
+        }
+        for number in 0..VOLUMES {
+            create(server, PERSISTENTVOLUMES, volume(number), now);
+        }
+        for zone in ZONES {
+            self.set_room(server, zone, now);
+        }
+    }
+
+    /// Something happens to storage, and what it was.
+    pub(super) fn change_storage(&mut self, server: &mut Server, now: Time) -> String {
+        match self.rng.u32(..34) {
+            0..8 => self.create_claim(server, now),
+            8..12 => self.delete(server, PERSISTENTVOLUMECLAIMS, now),
+            12..15 => {
+                let number = self.rng.u32(..VOLUMES);
+                create(server, PERSISTENTVOLUMES, volume(number), now)
+            }
+            15 | 16 => self.delete(server, PERSISTENTVOLUMES, now),
+            17..20 => self.recycle_volume(server, now),
+            20 | 21 => self.annotate(server, now),
+            22 => self.select_node(server, now),
+            23 => self.drop_protection(server, now),
+            24..27 => self.change_class(server, now),
+            27..30 => self.change_csi_node(server, now),
+            30 | 31 => self.change_attachment(server, now),
+            _ => {
+                let zone = one_of(&mut self.rng, ZONES);
+                self.set_room(server, zone, now)
+            }
+        }
+    }
+
+    /// Mostly the claims of a pod are there before it.
+    pub(super) fn create_claims_of(&mut self, pod: &Value, server: &mut Server, now: Time) {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+            let name = &volume["persistentVolumeClaim"]["claimName"];
+            let known = CLAIMS.iter().find(|(known, ..)| name == known);
+            if let Some(claim) = known.filter(|_| !once_in(&mut self.rng, 6)) {
+                self.create_this_claim(server, *claim, namespace, now);
+            }
+        }
+    }
+
+    fn create_claim(&mut self, server: &mut Server, now: Time) -> String {
+        let (claim, namespace) = (one_of(&mut self.rng, CLAIMS), one_of(&mut self.rng, NAMESPACES));
+        self.create_this_claim(server, claim, namespace, now)
+    }
+
+    fn create_this_claim(
+        &mut self,
+        server: &mut Server,
+        (name, class, size, mode): Claim,
+        namespace: &str,
+        now: Time,
+    ) -> String {
+        let mut claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": claim_spec(class, size, mode)});
+        match name {
+            "picky" => claim["spec"]["selector"] = json!({"matchLabels": {"ssd": "yes"}}),
+            "dangling" if self.rng.bool() => claim["spec"]["volumeName"] = json!("nothing"),
+            _ => {}
+        }
+        if self.rng.bool() {
+            claim["metadata"]["annotations"] = json!({"example.com/kept": "yes"});
+        }
+        if once_in(&mut self.rng, 4) {
+            claim["metadata"]["finalizers"] = json!([PROTECTION]);
+        }
+        create(server, PERSISTENTVOLUMECLAIMS, claim, now)
+    }
+
+    fn delete(&mut self, server: &mut Server, kind: &'static Resource, now: Time) -> String {
+        let Some(object) = self.any(server, kind) else { return "nothing to delete".to_owned() };
+        let status = server.request("DELETE", &object, &Value::Null, now);
+        format!("delete {object}: {status}")
+    }
+
+    /// Somebody gives a volume back, whoever has it, so that it can be had again.
+    fn recycle_volume(&mut self, server: &mut Server, now: Time) -> String {
+        let is_released = |volume: &Value| volume["status"]["phase"] == "Released";
+        let released: Vec<_> =
+            server.store.objects(PERSISTENTVOLUMES).filter(|own| is_released(own)).collect();
+        let volume = self.rng.choice(released).map(|volume| volume["metadata"]["name"].clone());
+        let Some(Value::String(volume)) = volume else { return "no volume is left".to_owned() };
+        let volume = path(PERSISTENTVOLUMES, "", &volume);
+        patch(server, &volume, &json!({"spec": {"claimRef": null}}), now)
+    }
+
+    /// A volume or claim gets another version.
+    fn annotate(&mut self, server: &mut Server, now: Time) -> String {
+        let kind = one_of(&mut self.rng, [PERSISTENTVOLUMES, PERSISTENTVOLUMECLAIMS]);
+        let Some(object) = self.any(server, kind) else { return "nothing to mark".to_owned() };
+        let stamp = now.as_nanos().to_string();
+        let stamp = json!({"metadata": {"annotations": {"example.com/stamp": stamp}}});
+        patch(server, &object, &stamp, now)
+    }
+
+    /// Somebody else says for which node a volume is to be made, or for none after all.
+    fn select_node(&mut self, server: &mut Server, now: Time) -> String {
+        let Some(claim) = self.any(server, PERSISTENTVOLUMECLAIMS) else {
+            return "no claim to select a node for".to_owned();
+        };
+        let node = self.rng.bool().then(|| format!("n{}", self.rng.usize(..NODE_NAMES)));
+        patch(server, &claim, &json!({"metadata": {"annotations": {SELECTED_NODE: node}}}), now)
+    }
+
+    fn drop_protection(&mut self, server: &mut Server, now: Time) -> String {
+        let Some(claim) = self.any(server, PERSISTENTVOLUMECLAIMS) else {
+            return "no claim to unprotect".to_owned();
+        };
+        patch(server, &claim, &json!({"metadata": {"finalizers": null}}), now)
+    }
+
+    fn change_class(&mut self, server: &mut Server, now: Time) -> String {
+        let (class, ..) = one_of(&mut self.rng, CLASSES);
+        if class == LIMITED_CLASS || self.rng.bool() {
+            return create_class(server, class, now);
+        }
+        let class = path(STORAGECLASSES, "", class);
+        let status = server.request("DELETE", &class, &Value::Null, now);
+        format!("delete {class}: {status}")
+    }
+
+    fn change_csi_node(&mut self, server: &mut Server, now: Time) -> String {
+        let number = self.rng.usize(..NODE_NAMES);
+        if number >= STEADY_CSI_NODES && self.rng.bool() {
+            let node = path(CSINODES, "", &format!("n{number}"));
+            let status = server.request("DELETE", &node, &Value::Null, now);
+            return format!("delete {node}: {status}");
+        }
+        self.attachable[number] += i64::from(once_in(&mut self.rng, 3));
+        self.set_csi_node(server, number, now)
+    }
+
+    /// The drivers of a node are there.
+    fn set_csi_node(&mut self, server: &mut Server, number: usize, now: Time) -> String {
+        let name = format!("n{number}");
+        let drivers = json!([{"name": LIMITED_DRIVER, "nodeID": name,
+            "allocatable": {"count": self.attachable[number]}}]);
+        let node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+            "metadata": {"name": name}, "spec": {"drivers": drivers}});
+        set(server, CSINODES, node, now)
+    }
+
+    /// A volume is attached to a node, or is not any more.
+    fn change_attachment(&mut self, server: &mut Server, now: Time) -> String {
+        let volume = self.any(server, PERSISTENTVOLUMES).unwrap_or_default();
+        let volume = volume.rsplit('/').next().unwrap_or_default();
+        let name = one_of(&mut self.rng, ["first", "second"]);
+        if self.rng.bool() {
+            let attachment = path(VOLUMEATTACHMENTS, "", name);
+            let status = server.request("DELETE", &attachment, &Value::Null, now);
+            return format!("delete {attachment}: {status}");
+        }
+        let node = format!("n{}", self.rng.usize(..NODE_NAMES));
+        let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": name}, "spec": {"attacher": LIMITED_DRIVER, "nodeName": node,
+                "source": {"persistentVolumeName": volume}}});
+        create(server, VOLUMEATTACHMENTS, attachment, now)
+    }
+
+    /// The driver has more or less room in a zone.
+    fn set_room(&mut self, server: &mut Server, zone: &str, now: Time) -> String {
+        let room = one_of(&mut self.rng, ["0", "1Gi", "2Gi", "9Gi"]);
+        let capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+            "metadata": {"name": zone, "namespace": NAMESPACES[0]}, "storageClassName": "flaky",
+            "nodeTopology": {"matchLabels": {ZONE: zone}}, "capacity": room});
+        set(server, CSISTORAGECAPACITIES, capacity, now)
+    }
+}
+
+fn create_class(server: &mut Server, name: &str, now: Time) -> String {
+    let known = CLASSES.iter().find(|(class, ..)| *class == name);
+    let (_, provisioner, mode, parameters) = known.expect("only classes of the table are made");
+    let parameters: Value = parameters.iter().map(|(key, value)| (*key, *value)).collect();
+    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode,
+        "parameters": parameters});
+    if name == "slow" {
+        let zones = json!({"key": ZONE, "values": ["a", "b"]});
+        class["allowedTopologies"] = json!([{"matchLabelExpressions": [zones]}]);
+    }
+    create(server, STORAGECLASSES, class, now)
+}
+
+fn create(server: &mut Server, kind: &'static Resource, object: Value, now: Time) -> String {
+    let (collection, name) = place(kind, &object);
+    let status = server.request("POST", &collection, &object, now);
+    format!("create {collection}/{name}: {status}")
+}
+
+/// Creates the object, or makes the one that is there like it.
+fn set(server: &mut Server, kind: &'static Resource, object: Value, now: Time) -> String {
+    let (collection, name) = place(kind, &object);
+    let mut status = server.request("POST", &collection, &object, now);
+    if status == 409 {
+        status = server.request("PATCH", &format!("{collection}/{name}"), &object, now);
+    }
+    format!("{object}: {status}")
+}
+
+fn place(kind: &Resource, object: &Value) -> (String, String) {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (related::collection(kind, &text("namespace")), text("name"))
+}
+
+fn path(kind: &Resource, namespace: &str, name: &str) -> String {
+    format!("{}/{name}", related::collection(kind, namespace))
+}
+
+fn patch(server: &mut Server, target: &str, patch: &Value, now: Time) -> String {
+    let status = server.request("PATCH", target, patch, now);
+    format!("patch {target} with {patch}: {status}")
+}

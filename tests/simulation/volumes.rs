@@ -1,0 +1,317 @@
+//! What must hold of volumes: who is given them, what is written for that, and where the pods are
+//! bound that use them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use client::{Method, Reply, Request, RequestId, Response};
+use engine::{Attempt, Outcome};
+use framework::storage::{
+    BOUND_BY_CONTROLLER, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE,
+};
+use framework::{Pod, PodVolume, Uid, api};
+use sandbox::resources::{PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::churn::nodes::MACHINE;
+use super::churn::storage::{LIMITED_CLASS, LIMITED_DRIVER, is_for_one_pod, is_steady};
+use super::oracle::{Related, read_node, read_pod};
+use super::rules::{Checked, rule};
+use super::server::{Bound, Server};
+
+/// What the scheduler has had written for volumes, and for whom.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    /// Changes that were not replied to.
+    under_way: BTreeMap<RequestId, Change>,
+    /// What versions of objects were changed to, for certain.
+    changed: BTreeMap<Version, Value>,
+    /// The claims of pods that were put on nodes, as the scheduler knew them then.
+    claims: BTreeMap<Uid, BTreeSet<Uid>>,
+    /// The claims that were bound when the pods were. This is what outlives the scheduler.
+    held: BTreeMap<Uid, BTreeSet<Uid>>,
+}
+
+/// A version of an object: its path and number.
+type Version = (String, String);
+
+/// A request to reserve a volume for a claim, or to have one made for a node.
+#[derive(Debug, Clone)]
+struct Change {
+    version: Version,
+    /// The claim, or the node.
+    to: Value,
+}
+
+impl Change {
+    /// The change that a request asks for, if it is one.
+    fn by(request: &Request) -> Option<Self> {
+        if request.method != Method::Patch || !is_storage(&request.path) {
+            return None;
+        }
+        let patch: Value = serde_json::from_slice(&request.body).ok()?;
+        let version = patch["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let to = match is_volume(&request.path) {
+            true => patch["spec"]["claimRef"]["uid"].clone(),
+            false => patch["metadata"]["annotations"][SELECTED_NODE].clone(),
+        };
+        Some(Self { version: (request.path.clone(), version.to_owned()), to })
+    }
+}
+
+impl Volumes {
+    /// What is known of pods whose claims were bound with them.
+    pub(crate) fn of_next_life(&mut self) -> Self {
+        Self { held: std::mem::take(&mut self.held), ..Self::default() }
+    }
+
+    /// A pod was tried.
+    pub(crate) fn decided(&mut self, attempt: &Attempt, related: &Related) {
+        if let Outcome::Assumed(_) = attempt.outcome {
+            let claims = related.storage.claims_of(&attempt.pod).flatten();
+            let claims = claims.map(|claim| claim.uid.clone()).collect();
+            self.claims.insert(attempt.pod.uid.clone(), claims);
+        }
+    }
+
+    /// A request sets out. What it changes it changes in the version it knows, and never to
+    /// something else than it has done already.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub(crate) fn sent(&mut self, request: &Request) -> Checked {
+        let Some(change) = Change::by(request) else { return Ok(()) };
+        rule(!change.version.1.is_empty(), || {
+            format!("{} does not say which version is meant", request.path)
+        })?;
+        let before = self.changed.get(&change.version).unwrap_or(&change.to);
+        let is_the_same = change.to.is_null() || *before == change.to;
+        rule(is_the_same, || format!("{} is given to {} after {before}", request.path, change.to))?;
+        self.under_way.insert(request.id, change);
+        Ok(())
+    }
+
+    /// The scheduler has a reply.
+    pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply) {
+        let change = self.under_way.remove(&request);
+        if let (Some(change), Reply::Answered(Response { status: 200, .. })) = (change, reply)
+            && !change.to.is_null()
+        {
+            self.changed.insert(change.version, change.to);
+        }
+    }
+
+    /// The server has carried out a binding. The claims that the scheduler knew are bound, if they
+    /// are there still, and to volumes that can be used on the node; nobody is in the way.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub(crate) fn after_binding(&mut self, server: &Server, bound: &Bound) -> Checked {
+        let uid = Uid::from(bound.uid.as_str());
+        let known = self.claims.get(&uid).cloned().unwrap_or_default();
+        for claim in claims(server).filter(|claim| known.contains(&claim.uid)) {
+            rule(claim.is_fully_bound(), || {
+                format!("{} is bound before its claim {}", bound.uid, claim.name)
+            })?;
+            can_use(server, &claim, &bound.node)?;
+        }
+        self.held.insert(uid, known);
+        let pods: Vec<_> = server.live_pods().map(|pod| read_pod(pod)).collect();
+        let ours: Vec<&Pod> = pods.iter().filter(|pod| is_bound_by_us(server, pod)).collect();
+        share_no_claim(&ours)?;
+        let here = ours.iter().filter(|pod| pod.node_name.as_deref() == Some(&*bound.node));
+        let here: Vec<&Pod> = here.copied().collect();
+        share_no_disk(&here)?;
+        self.are_attachable(server, &here, &bound.node)
+    }
+
+    /// The volumes that the limited driver has made for the claims of these pods can be attached to
+    /// the node, as far as they are the same claims that the pods were bound with.
+    fn are_attachable(&self, server: &Server, pods: &[&Pod], node: &str) -> Checked {
+        let held: BTreeSet<&Uid> =
+            pods.iter().filter_map(|pod| self.held.get(&pod.uid)).flatten().collect();
+        let used =
+            claims(server).filter(|own| *own.class == *LIMITED_CLASS && held.contains(&own.uid));
+        let used = used.count();
+        let csi_node = server.store.get(sandbox::resources::CSINODES, "", node);
+        let drivers = csi_node.and_then(|node| node["spec"]["drivers"].as_array());
+        let limited = drivers.into_iter().flatten().find(|own| own["name"] == LIMITED_DRIVER);
+        let limit = limited.and_then(|driver| driver["allocatable"]["count"].as_u64());
+        let fits = limit.is_none_or(|limit| u64::try_from(used).is_ok_and(|used| used <= limit));
+        rule(fits || !is_steady(node), || {
+            format!("{used} volumes of pods we bound are attached to {node}, which has {limit:?}")
+        })
+    }
+}
+
+fn is_bound_by_us(server: &Server, pod: &Pod) -> bool {
+    let node = server.bound_by_us.get(&pod.uid.to_string());
+    node.is_some_and(|node| pod.node_name.as_deref() == Some(node))
+}
+
+/// The volume of a claim, if it is there still, can be used on the node, as far as machines decide:
+/// these never change.
+fn can_use(server: &Server, claim: &PersistentVolumeClaim, node: &str) -> Checked {
+    let mut volumes = volumes(server).filter(|volume| volume.is_for(claim));
+    let machine = read_node(&json!({"metadata": {"name": node, "labels": {MACHINE: node}}}));
+    let is_elsewhere = |volume: &PersistentVolume| {
+        let of_machines = volume.node_affinity.as_ref().is_some_and(|own| is_about_machines(own));
+        let selector = volume.node_selector.as_ref();
+        of_machines && !selector.is_some_and(|own| own.matches(&machine).is_ok_and(|it| it))
+    };
+    let elsewhere = volumes.find(is_elsewhere);
+    rule(elsewhere.is_none(), || format!("a pod on {node} has {elsewhere:?}"))
+}
+
+fn is_about_machines(affinity: &api::NodeSelector) -> bool {
+    let mut requirements =
+        affinity.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
+    requirements.all(|requirement| requirement.key == MACHINE)
+}
+
+fn share_no_claim(ours: &[&Pod]) -> Checked {
+    let mut seen = BTreeSet::new();
+    for pod in ours {
+        let named = pod.spec.volumes.iter().filter_map(PodVolume::named_claim);
+        for claim in named.filter(|claim| is_for_one_pod(claim)) {
+            let key = &pod.key;
+            rule(seen.insert((&key.namespace, claim)), || {
+                format!("{key} was bound while another pod uses its claim {claim}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn share_no_disk(here: &[&Pod]) -> Checked {
+    let mut users: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
+    for pod in here {
+        for volume in &pod.spec.volumes {
+            if let (Some((_, disk)), framework::PodVolumeSource::InTree(_, source)) =
+                (volume.disk(), &volume.source)
+            {
+                users.entry(disk).or_default().push(source["readOnly"] == true);
+            }
+        }
+    }
+    let fought_for = users.iter().find(|(_, reads)| reads.len() > 1 && reads.contains(&false));
+    rule(fought_for.is_none(), || format!("pods on one node share {fought_for:?}"))
+}
+
+/// The object that a request is to change for a volume, as it is stored.
+pub(crate) fn stored(server: &Server, request: &Request) -> Option<Arc<Value>> {
+    Change::by(request)?;
+    let mut parts = request.path.trim_start_matches("/api/v1/").split('/');
+    let object = match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
+        ("persistentvolumes", name, ..) => server.store.get(PERSISTENTVOLUMES, "", name),
+        (_, namespace, Some(_), Some(name)) => {
+            server.store.get(PERSISTENTVOLUMECLAIMS, namespace, name)
+        }
+        _ => None,
+    };
+    object.cloned()
+}
+
+/// The server has changed an object as we asked it to. Nothing but what was meant is different, and
+/// nothing was taken from anybody.
+///
+/// # Errors
+/// It is not so.
+pub(crate) fn after_change(server: &Server, path: &str, before: &Value, after: &Value) -> Checked {
+    let broken = |how: &str| format!("{path}: {how}: {before} was made {after}");
+    rule(rest_of(before) == rest_of(after), || broken("more has changed than was meant"))?;
+    if !is_volume(path) {
+        let selected = |claim: &Value| claim["metadata"]["annotations"][SELECTED_NODE].clone();
+        let is_open = selected(before).is_null() || selected(before) == selected(after);
+        rule(is_open, || broken("another node was selected"))?;
+        return rule(before["spec"]["volumeName"].is_null(), || broken("it has its volume"));
+    }
+    let (before, after) = (read_volume(before), read_volume(after));
+    let Some(reference) = &after.claim_ref else { return Err(broken("nobody has it now")) };
+    let is_free = before.claim_ref.as_ref().is_none_or(|old| {
+        let is_same = (&old.namespace, &old.name) == (&reference.namespace, &reference.name);
+        is_same && (old.uid.is_none() || old.uid == reference.uid)
+    });
+    rule(is_free, || broken("it was somebody else's"))?;
+    let claim = claims(server).find(|claim| Some(&claim.uid) == reference.uid.as_ref());
+    claim.map_or(Ok(()), |claim| suits(&after, &claim))
+}
+
+/// What is stored but for what we may write.
+fn rest_of(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    let annotations = &mut object["metadata"]["annotations"];
+    match annotations.as_object_mut() {
+        Some(annotations) => {
+            annotations.remove(BOUND_BY_CONTROLLER);
+            annotations.remove(SELECTED_NODE);
+        }
+        None => *annotations = json!({}),
+    }
+    if let Some(spec) = object["spec"].as_object_mut() {
+        spec.remove("claimRef");
+    }
+    object
+}
+
+/// The volume is one that the claim may have.
+fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Checked {
+    let selector = claim.selector.as_ref().map(|own| own.as_ref());
+    let suits = volume.class == claim.class
+        && claim.request.is_none_or(|request| volume.capacity >= request)
+        && volume.volume_mode == claim.volume_mode
+        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+        && selector.is_none_or(|own| own.is_ok_and(|own| own.matches(&volume.labels)));
+    rule(suits, || format!("{volume:?} is given to {claim:?}"))
+}
+
+/// No volume is given to two claims, and those that are given suit.
+///
+/// # Errors
+/// It is not so.
+pub(crate) fn at_rest(server: &Server) -> Checked {
+    let mut given = BTreeMap::new();
+    let volumes: Vec<_> = volumes(server).collect();
+    let is_looked_after = |claim: &PersistentVolumeClaim| !claim.lost && !claim.terminating;
+    let bound = claims(server).filter(PersistentVolumeClaim::is_fully_bound);
+    for claim in bound.filter(is_looked_after) {
+        let name = claim.volume_name.clone().unwrap_or_default();
+        let other = given.insert(name.clone(), claim.uid.clone());
+        rule(other.is_none(), || format!("{name} is given to {other:?} and {}", claim.uid))?;
+        if let Some(volume) = volumes.iter().find(|volume| volume.name == name) {
+            rule(volume.is_for(&claim), || format!("{claim:?} is bound to {volume:?}"))?;
+            suits(volume, &claim)?;
+        }
+    }
+    Ok(())
+}
+
+fn claims(server: &Server) -> impl Iterator<Item = PersistentVolumeClaim> {
+    let claims = server.store.objects(PERSISTENTVOLUMECLAIMS);
+    claims.map(|claim| {
+        let claim = api::PersistentVolumeClaim::deserialize(&**claim);
+        PersistentVolumeClaim::from_api(&claim.expect("the store holds claims only"))
+    })
+}
+
+fn volumes(server: &Server) -> impl Iterator<Item = PersistentVolume> {
+    server.store.objects(PERSISTENTVOLUMES).map(|volume| read_volume(volume))
+}
+
+fn read_volume(volume: &Value) -> PersistentVolume {
+    let volume = api::PersistentVolume::deserialize(volume);
+    PersistentVolume::from_api(&volume.expect("the store holds volumes only"))
+}
+
+fn is_storage(path: &str) -> bool {
+    is_volume(path) || path.contains("/persistentvolumeclaims/")
+}
+
+fn is_volume(path: &str) -> bool {
+    path.starts_with("/api/v1/persistentvolumes/")
+}
