@@ -1,17 +1,22 @@
-//! What a node and a pod take in the engine: `cargo bench --bench memory`.
+//! What a node, a pod and a volume take in the engine: `cargo bench --bench memory`.
 //!
 //! The resident set of this process before and after adding them. Nodes carry 8 labels and 20 images
-//! with two names each; pods are of 8 templates and carry a UUID and a name of their own.
+//! with two names each; pods are of 8 templates and carry a UUID and a name of their own; volumes are
+//! as a CSI provisioner makes them, each with its claim.
 
 mod support;
 #[path = "support/templates.rs"]
 mod templates;
 
+use std::sync::Arc;
+
 use engine::Change;
-use framework::Pod;
+use framework::{EventResource, Pod};
+use serde_json::{Value, json};
 
 const NODES: usize = 100_000;
 const PODS: usize = 1_000_000;
+const VOLUMES: usize = 100_000;
 
 fn main() {
     let config = support::config(&support::default_plugins(), &plugins::registry());
@@ -27,8 +32,100 @@ fn main() {
         support::apply(&mut engine, Change::Pod(Box::new(pod)));
     }
     let with_pods = resident_bytes();
+    for number in 0..VOLUMES {
+        support::apply(&mut engine, claim(number));
+        support::apply(&mut engine, volume(number));
+    }
+    let with_volumes = resident_bytes();
     println!("{NODES} nodes: {} bytes a node", (with_nodes - before) / NODES);
     println!("{PODS} pods:  {} bytes a pod", (with_pods - with_nodes) / PODS);
+    println!(
+        "{VOLUMES} volumes: {} bytes a claim and volume",
+        (with_volumes - with_pods) / VOLUMES
+    );
+}
+
+fn uid(number: usize) -> String {
+    format!("9b1deb4d-3b7d-4bad-9bdd-{number:012}")
+}
+
+fn claim(number: usize) -> Change {
+    let (name, volume) = (format!("data-db-{number}"), format!("pvc-{}", uid(number)));
+    let provisioner = "ebs.csi.aws.com";
+    let object = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": uid(number),
+            "resourceVersion": "182736451", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app.kubernetes.io/name": "db", "app.kubernetes.io/instance": "orders"},
+            "annotations": {
+                "pv.kubernetes.io/bind-completed": "yes",
+                "pv.kubernetes.io/bound-by-controller": "yes",
+                "volume.beta.kubernetes.io/storage-provisioner": provisioner,
+                "volume.kubernetes.io/selected-node": support::node_name(number % NODES),
+                "volume.kubernetes.io/storage-provisioner": provisioner,
+            },
+            "finalizers": ["kubernetes.io/pvc-protection"],
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "20Gi"}},
+            "storageClassName": "gp3", "volumeMode": "Filesystem", "volumeName": volume,
+        },
+        "status": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "20Gi"}, "phase": "Bound",
+        },
+    });
+    change(EventResource::PersistentVolumeClaim, "shop", &name, object)
+}
+
+fn volume(number: usize) -> Change {
+    let name = format!("pvc-{}", uid(number));
+    let provisioner = "ebs.csi.aws.com";
+    let zone = json!({
+        "key": "topology.kubernetes.io/zone", "operator": "In",
+        "values": [format!("us-east-1{}", ["a", "b", "c"][number % 3])],
+    });
+    let object = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {
+            "name": name, "uid": uid(number), "resourceVersion": "182736449",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {
+                "pv.kubernetes.io/provisioned-by": provisioner,
+                "volume.kubernetes.io/provisioner-deletion-secret-name": "",
+                "volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
+            },
+            "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer",
+                "kubernetes.io/pv-protection", "external-attacher/ebs-csi-aws-com"],
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "20Gi"},
+            "claimRef": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop",
+                "name": format!("data-db-{number}"), "uid": uid(number),
+                "resourceVersion": "182736440",
+            },
+            "csi": {
+                "driver": provisioner, "fsType": "ext4",
+                "volumeHandle": format!("vol-{number:017x}"),
+                "volumeAttributes": {
+                    "storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-1234-ebs",
+                },
+            },
+            "nodeAffinity": {
+                "required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]},
+            },
+            "persistentVolumeReclaimPolicy": "Delete", "storageClassName": "gp3",
+            "volumeMode": "Filesystem",
+        },
+        "status": {"phase": "Bound", "lastPhaseTransitionTime": "2026-01-01T00:00:01Z"},
+    });
+    change(EventResource::PersistentVolume, "", &name, object)
+}
+
+fn change(kind: EventResource, namespace: &str, name: &str, object: Value) -> Change {
+    let (namespace, name) = (namespace.into(), name.into());
+    Change::Object { kind, namespace, name, object: Some(Arc::new(object)) }
 }
 
 /// The resident set as Linux tells it.

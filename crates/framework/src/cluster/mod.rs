@@ -15,6 +15,7 @@ mod csi_volumes;
 mod free_volumes;
 mod images;
 mod labels;
+mod objects;
 mod pods;
 mod posting;
 mod queries;
@@ -52,6 +53,7 @@ use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::images::{ImageId, ImageIndex};
 use self::labels::{LabelIndex, RowLabels};
+use self::objects::Objects;
 use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
@@ -136,9 +138,6 @@ pub struct Cluster {
     last_generation: u64,
     objects: Objects,
 }
-
-/// Objects of other kinds, by kind, namespace and name.
-type Objects = BTreeMap<EventResource, BTreeMap<(Arc<str>, Arc<str>), Arc<Value>>>;
 
 /// Reading.
 impl Cluster {
@@ -301,14 +300,15 @@ impl Cluster {
         &self.fruitless_preemptions
     }
 
-    /// The objects of a kind that some plugin watches, by namespace and name.
+    /// The objects of a custom kind that some plugin watches, by namespace and name.
     pub fn objects(&self, kind: &EventResource) -> impl Iterator<Item = &Arc<Value>> {
-        self.objects.get(kind).into_iter().flat_map(BTreeMap::values)
+        self.objects.of_kind(kind)
     }
 
-    /// One object of a kind that some plugin watches; the namespace is empty for cluster-scoped ones.
+    /// One object of a custom kind that some plugin watches; the namespace is empty for
+    /// cluster-scoped ones.
     pub fn object(&self, kind: &EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {
-        self.objects.get(kind)?.get(&(namespace.into(), name.into()))
+        self.objects.get(kind, namespace, name)
     }
 
     /// Whether the node of this name is known exactly so: nothing that is kept of it would change.
@@ -518,12 +518,7 @@ impl Cluster {
                 self.set_storage(kind, namespace, name, object.as_deref());
             }
         }
-        let key = (namespace.into(), name.into());
-        let objects = self.objects.entry(kind.clone()).or_default();
-        match object {
-            Some(object) => objects.insert(key, object),
-            None => objects.remove(&key),
-        }
+        self.objects.set(kind, namespace, name, object)
     }
 
     fn touch(&mut self, ix: NodeIx) {

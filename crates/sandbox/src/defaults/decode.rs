@@ -16,8 +16,6 @@ pub(super) fn canonicalize(object: &mut Map<String, Value>) {
             Value::String(_) if field == "sizeLimit" => canonicalize_quantity(value),
             Value::Object(_) if is_map(field) || field == "selector" => {}
             Value::Object(fields) => canonicalize(fields),
-            // What the drivers of a CSINode have allocatable is a count and no quantity.
-            Value::Array(_) if field == "drivers" => {}
             Value::Array(items) => {
                 items.iter_mut().filter_map(Value::as_object_mut).for_each(canonicalize);
             }
