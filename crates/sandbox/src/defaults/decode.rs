@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 pub(super) fn canonicalize(object: &mut Map<String, Value>) {
     object.retain(|field, value| {
         match value {
+            Value::Object(limits) if is_number_of_volumes(limits) => {}
             Value::Object(quantities) if is_quantities(field) => {
                 quantities.values_mut().for_each(canonicalize_quantity);
             }
@@ -32,6 +33,11 @@ fn canonicalize_quantity(value: &mut Value) {
     if let Ok(quantity) = text.parse::<Quantity>() {
         *value = Value::String(quantity.to_string());
     }
+}
+
+/// What a CSINode calls `allocatable`: how many volumes a driver can attach. No resource has that name.
+fn is_number_of_volumes(limits: &Map<String, Value>) -> bool {
+    limits.get("count").is_some_and(Value::is_number)
 }
 
 /// Maps of a resource name to a quantity.
@@ -147,6 +153,8 @@ mod tests {
         let resources = json!({"requests": {"cpu": 1, "memory": "1024Mi", "x/y": "0.5"}});
         let expected = json!({"requests": {"cpu": "1", "memory": "1Gi", "x/y": "500m"}});
         assert_eq!(canonical(resources), expected);
+        let volumes = json!({"drivers": [{"name": "d", "allocatable": {"count": 3}}]});
+        assert_eq!(canonical(volumes.clone()), volumes);
         let broken = json!({"limits": {"cpu": "many"}});
         assert_eq!(canonical(broken.clone()), broken);
     }
