@@ -6,6 +6,7 @@ use framework::storage::{PersistentVolumeClaim, StorageClass};
 use framework::{Cluster, Pod, PodVolume, PodVolumeSource, Status};
 
 use super::assumed::AssumedObjects;
+use crate::lookup;
 
 const UNBOUND_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
@@ -98,15 +99,13 @@ fn stored_claim<'a>(
     cluster: &'a Cluster,
 ) -> Result<&'a Arc<PersistentVolumeClaim>, String> {
     let ephemeral = volume.source == PodVolumeSource::Ephemeral;
-    let Some(claim) = cluster.claim(&pod.key.namespace, name) else {
-        return Err(match ephemeral {
-            true => format!(
-                "waiting for ephemeral volume controller to create the persistentvolumeclaim \
-                 {name:?}"
-            ),
-            false => format!("persistentvolumeclaim {name:?} not found"),
-        });
-    };
+    let claim = lookup::claim(cluster, &pod.key.namespace, name);
+    let claim = claim.map_err(|missing| match ephemeral {
+        true => format!(
+            "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+        ),
+        false => missing,
+    })?;
     if claim.lost {
         let volume = claim.volume_name.as_deref().unwrap_or_default();
         return Err(format!(
@@ -116,12 +115,8 @@ fn stored_claim<'a>(
     if claim.terminating {
         return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
     }
-    if ephemeral && claim.controller.as_ref() != Some(&pod.uid) {
-        let namespace = &claim.namespace;
-        return Err(format!(
-            "PVC {namespace}/{name} was not created for pod {} (pod is not owner)",
-            pod.key
-        ));
+    if ephemeral {
+        lookup::check_made_for(claim, pod)?;
     }
     Ok(claim)
 }

@@ -322,6 +322,11 @@ fn an_object_older_than_what_was_written_says_nothing() {
     let answer = world.write(&write);
     world.show(CLAIMS, "data", bound("pv"));
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    // A list from an API server that lags behind shows what was before.
+    local_volume("pv", "1Gi", "a")
+        .set("/metadata/resourceVersion", json!("1"))
+        .put(&mut world.cluster);
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
     world.watch(VOLUMES, "pv");
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
 }
