@@ -1,5 +1,5 @@
 use framework::Registry;
-use framework::storage::{PersistentVolume, SELECTED_NODE};
+use framework::storage::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE};
 use framework::testing::{node, pod, storage_class};
 
 use super::super::assumed::AssumedObjects;
@@ -181,6 +181,13 @@ fn objects_without_versions_and_uids_can_be_assumed() {
     assert_eq!(reserved, Status::success());
     let volume = caches.lock().volumes.latest(cluster.volume("pv").unwrap());
     assert!(volume.is_for(cluster.claim("default", "data").unwrap()));
+    let (pre_bind, start) = (plugin.pre_bind.unwrap(), PreBindInput::Start);
+    let PreBindStep::Write(write) = pre_bind.pre_bind(&mut state, &pod, "a", &cluster, start)
+    else {
+        panic!("the volume is to be written");
+    };
+    let bound_by_controller = json!({ "annotations": { BOUND_BY_CONTROLLER: "yes" } });
+    assert_eq!(write.patch["metadata"], bound_by_controller, "without preconditions");
 }
 
 #[test]

@@ -110,6 +110,8 @@ fn a_free_volume_is_reserved_for_its_claim_and_then_bound_by_the_controller() {
     assert_eq!(timeout, Duration::from_mins(10));
     world.watch(VOLUMES, "pv");
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.show(CLAIMS, "data", json!({ "spec": { "volumeName": "pv" } }));
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
     world.show(CLAIMS, "data", bound("pv"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
     assert_eq!(world.caches.lock().volumes.len(), 0);
@@ -161,7 +163,11 @@ fn a_volume_is_made_for_the_node() {
     // The claim is bound before the scheduler hears of the volume.
     world.show(CLAIMS, "data", bound("made"));
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    let unbound = json!({ "metadata": { "annotations": { BIND_COMPLETED: null } } });
+    world.show(CLAIMS, "data", unbound);
     world.put(local_volume("made", "1Gi", "a"));
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.show(CLAIMS, "data", bound("made"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
     assert_eq!(world.caches.lock().claims.len(), 0);
 }
@@ -295,6 +301,16 @@ fn a_write_that_somebody_else_was_faster_with_is_refused() {
     world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": other } }));
     assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
 
+    // Another object of the name is not the one that was written.
+    for (mut world, resource, name) in
+        [(static_world(json!({})), VOLUMES, "pv"), (dynamic_world(), CLAIMS, "data")]
+    {
+        let (mut attempt, step) = disputed(&mut world);
+        expect_wait(step);
+        world.show(resource, name, json!({ "metadata": { "uid": "another" } }));
+        assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
+    }
+
     let mut world = static_world(json!({}));
     let (mut attempt, step) = disputed(&mut world);
     expect_wait(step);
@@ -317,6 +333,10 @@ fn binding_takes_no_longer_than_it_may() {
 #[test]
 fn an_object_older_than_what_was_written_says_nothing() {
     let mut world = static_world(json!({}));
+    for number in 0..10 {
+        let labels = json!({ "number": number.to_string() });
+        world.show(VOLUMES, "pv", json!({ "metadata": { "labels": labels } }));
+    }
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
     let answer = world.write(&write);
@@ -324,7 +344,7 @@ fn an_object_older_than_what_was_written_says_nothing() {
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
     // A list from an API server that lags behind shows what was before.
     local_volume("pv", "1Gi", "a")
-        .set("/metadata/resourceVersion", json!("1"))
+        .set("/metadata/resourceVersion", json!("9"))
         .put(&mut world.cluster);
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
     world.watch(VOLUMES, "pv");
@@ -340,6 +360,18 @@ fn an_answer_without_the_object_is_enough() {
     world.show(CLAIMS, "data", bound("pv"));
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
     world.watch(VOLUMES, "pv");
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+}
+
+#[test]
+fn a_write_that_changes_nothing_needs_no_news() {
+    let mut world = static_world(json!({}));
+    let reference = json!({ "namespace": "default", "name": "data", "uid": "uid-data" });
+    world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": reference } }));
+    let mut attempt = start(&mut world);
+    expect_write(world.step(&mut attempt, PreBindInput::Start));
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
+    world.show(CLAIMS, "data", bound("pv"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
 }
 

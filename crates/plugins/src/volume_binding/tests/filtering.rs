@@ -3,14 +3,15 @@ use framework::testing::{Harness, bound_claim, node, pod, storage_class};
 
 use super::*;
 
-const AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
-const BIND: &str = "node(s) didn't find available persistent volumes to bind";
-const SPACE: &str = "node(s) did not have enough free storage";
-const MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+pub(super) const AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
+pub(super) const BIND: &str = "node(s) didn't find available persistent volumes to bind";
+pub(super) const SPACE: &str = "node(s) did not have enough free storage";
+pub(super) const MISSING: &str =
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
 /// Nodes `a` and `b` in zones of their names and `c` without one; class `local` without and class
 /// `made` with a provisioner.
-fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
+pub(super) fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
     let harness = Harness::new(plugin_of(json!({})))
         .node(node("a").label("zone", "a").build())
         .node(node("b").label("zone", "b").build())
@@ -22,14 +23,14 @@ fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
 
 /// The messages for nodes `a`, `b` and `c`; none where the pod fits.
 #[track_caller]
-fn messages(harness: &Harness, claims: &[&str]) -> [String; 3] {
+pub(super) fn messages(harness: &Harness, claims: &[&str]) -> [String; 3] {
     let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
     let run = harness.run(&pod);
     assert!(run.pre_filter.is_success(), "{}", run.pre_filter.message());
     ["a", "b", "c"].map(|node| run.verdicts[node].message())
 }
 
-fn anywhere(name: &str) -> StorageObject {
+pub(super) fn anywhere(name: &str) -> StorageObject {
     volume(name, json!({}))
 }
 
@@ -37,7 +38,7 @@ fn deleted(object: StorageObject) -> StorageObject {
     object.set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))
 }
 
-fn at(name: &str, affinity: Value) -> StorageObject {
+pub(super) fn at(name: &str, affinity: Value) -> StorageObject {
     volume(name, json!({ "nodeAffinity": affinity }))
 }
 
@@ -364,12 +365,12 @@ fn what_is_not_there_is_made() {
     assert_eq!(messages(&harness, &["one", "two"]), ["", "", ""]);
 }
 
-fn driver(storage_capacity: bool) -> StorageObject {
+pub(super) fn driver(storage_capacity: bool) -> StorageObject {
     let spec = json!({ "spec": { "storageCapacity": storage_capacity } });
     StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
 }
 
-fn capacity(name: &str, class: &str, zone: &str, fields: Value) -> StorageObject {
+pub(super) fn capacity(name: &str, class: &str, zone: &str, fields: Value) -> StorageObject {
     let mut fields = fields;
     fields["storageClassName"] = json!(class);
     fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
