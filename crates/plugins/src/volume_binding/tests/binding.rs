@@ -1,5 +1,5 @@
-use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};
-use framework::testing::{bound_claim, pod, storage_class};
+use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, SELECTED_NODE};
+use framework::testing::{bound_claim, csi_node, pod, storage_class};
 use framework::{Answer, Write};
 
 use super::world::{Attempt, World};
@@ -437,6 +437,29 @@ fn waiting_for_a_reserved_volume_ends_when_it_will_not_be_bound() {
         let status = after(static_world(json!({})), |world, _| change(world, patch));
         assert_eq!(status, failed(&format!("binding volumes: {text}")));
     }
+}
+
+#[test]
+fn waiting_ends_when_a_volume_makes_no_sense_to_its_driver() {
+    let why = "could not translate pv: failed to translate Kubernetes ID to EBS Volume ID Invalid \
+               format for AWS volume (aws://disk)";
+    let disk = json!({ "volumeID": "aws://disk" });
+    let migrate = |world: &mut World| {
+        let plugins = "kubernetes.io/aws-ebs";
+        csi_node("a", &[]).annotation(MIGRATED_PLUGINS, plugins).put(&mut world.cluster);
+    };
+    let status = after(static_world(json!({})), |world, _| {
+        migrate(world);
+        world.show(VOLUMES, "pv", json!({ "spec": { "awsElasticBlockStore": disk } }));
+    });
+    let text = format!("binding volumes: failed to translate pv to csi: {why}");
+    assert_eq!(status, failed(&text));
+    let status = after(dynamic_world(), |world, _| {
+        migrate(world);
+        world.put(local_volume("made", "1Gi", "a").set("/spec/awsElasticBlockStore", disk.clone()));
+        world.show(CLAIMS, "data", bound("made"));
+    });
+    assert_eq!(status, failed(&format!("binding volumes: {why}")));
 }
 
 #[test]
