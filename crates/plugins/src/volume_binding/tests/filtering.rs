@@ -351,6 +351,8 @@ fn a_claim_with_a_selected_node_is_made_there() {
     let on = |node: &str| sized_claim("data", "made", "1Gi").annotation(SELECTED_NODE, node);
     assert_eq!(messages(&harness([on("a")]), &["data"]), ["", BIND, BIND]);
     assert_eq!(messages(&harness([on("gone")]), &["data"]), [BIND; 3]);
+    let other = sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "b");
+    assert_eq!(messages(&harness([on("a"), other]), &["data", "other"]), [BIND; 3]);
     let class = sized_claim("data", "local", "1Gi").annotation(SELECTED_NODE, "a");
     let harness = harness([class, local_volume("pv", "1Gi", "a")]);
     assert_eq!(messages(&harness, &["data"]), [BIND; 3]);
