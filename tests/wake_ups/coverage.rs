@@ -8,8 +8,9 @@ use super::scenario::Scenario;
 use super::world::{configuration, registry};
 use super::{
     default_preemption, default_spread, inter_pod_affinity, node_affinity, node_declared_features,
-    node_ports, node_resources_fit, node_unschedulable, nominated, pod_topology_spread,
-    scheduling_gates, taint_toleration,
+    node_ports, node_resources_fit, node_unschedulable, node_volume_limits, nominated,
+    pod_topology_spread, scheduling_gates, taint_toleration, volume_binding, volume_restrictions,
+    volume_zone,
 };
 
 /// The updates that plugins can hear of one by one.
@@ -28,7 +29,7 @@ const UPDATES: [ActionType; 11] = [
 ];
 
 /// What cannot become of a pod that the plugin has rejected: that this event has it tried, or left.
-const IMPOSSIBLE: [(&str, &str, bool); 11] = [
+const IMPOSSIBLE: [(&str, &str, bool); 15] = [
     // A pod that names its node has it, and waits for none.
     ("NodeName", "NodeAdd", true),
     ("NodeName", "NodeUpdateNodeTaint", true),
@@ -46,6 +47,11 @@ const IMPOSSIBLE: [(&str, &str, bool); 11] = [
     ("PodTopologySpread", "apps/ReplicaSetUpdate", false),
     ("PodTopologySpread", "apps/StatefulSetUpdate", true),
     ("PodTopologySpread", "apps/StatefulSetUpdate", false),
+    // These are always worth a try, as in Kubernetes.
+    ("VolumeBinding", "storage.k8s.io/CSINodeAdd", false),
+    ("VolumeBinding", "storage.k8s.io/CSIStorageCapacityAdd", false),
+    ("VolumeBinding", "storage.k8s.io/StorageClassAdd", false),
+    ("VolumeZone", "PersistentVolumeAdd", false),
 ];
 
 fn scenarios() -> Vec<Scenario> {
@@ -58,10 +64,14 @@ fn scenarios() -> Vec<Scenario> {
         node_ports::scenarios,
         node_resources_fit::scenarios,
         node_unschedulable::scenarios,
+        node_volume_limits::scenarios,
         nominated::scenarios,
         pod_topology_spread::scenarios,
         scheduling_gates::scenarios,
         taint_toleration::scenarios,
+        volume_binding::scenarios,
+        volume_restrictions::scenarios,
+        volume_zone::scenarios,
     ];
     of_plugins.into_iter().flat_map(|scenarios| scenarios()).collect()
 }

@@ -6,7 +6,7 @@
 //! tried because it has waited for too long.
 //!
 //! - `world`: the scheduler and its API server.
-//! - `objects`: what is in it, and what people do with it.
+//! - `objects` and `storage`: what is in it, and what people do with it.
 //! - `scenario`: a pod that is rejected, and what may happen then.
 //! - `coverage`: every event that a plugin has registered occurs.
 //! - A module for each plugin; and for pods in flight, pending plugins, extenders, and nominations.
@@ -25,11 +25,16 @@ mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod node_volume_limits;
 mod nominated;
 mod objects;
 mod pending;
 mod pod_topology_spread;
 mod scenario;
 mod scheduling_gates;
+mod storage;
 mod taint_toleration;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
 mod world;

@@ -39,7 +39,7 @@ struct Row {
 /// What becomes of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It is tried again, and placed.
+    /// It is tried again, and gets a node.
     Bound,
     /// It is tried again, in vain.
     Retried,
@@ -126,7 +126,7 @@ impl Scenario {
         }
         world.settle();
         let outcome = match world.attempts(WAITING) > before {
-            true if world.is_bound(WAITING) => Expected::Bound,
+            true if world.has_node(WAITING) => Expected::Bound,
             true => Expected::Retried,
             false => Expected::Left,
         };
@@ -157,5 +157,5 @@ fn was_left_rightly(mut world: World, context: &str) {
     let (before, gated) = (world.attempts(WAITING), world.place(WAITING) == Some(Place::Gated));
     world.pass(TOO_LONG);
     assert_eq!(world.attempts(WAITING) > before, !gated, "{context}: tried after a long time");
-    assert!(!world.is_bound(WAITING), "{context}: was left though it fits");
+    assert!(!world.has_node(WAITING), "{context}: was left though it fits");
 }

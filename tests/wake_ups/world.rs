@@ -162,6 +162,12 @@ impl World {
         self.tried.iter().filter(|tried| **tried == key(pod)).count()
     }
 
+    /// Whether the scheduler has found a node for the pod, which may still wait for its volumes.
+    pub(crate) fn has_node(&self, pod: &str) -> bool {
+        let mut placed = self.scheduler.engine().cache().cluster().pods();
+        placed.any(|placed| placed.pod.key == key(pod))
+    }
+
     /// Whether the API server has given the pod a node.
     pub(crate) fn is_bound(&self, pod: &str) -> bool {
         let pod = self.store.get(PODS, "default", pod).unwrap();

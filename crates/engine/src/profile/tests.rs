@@ -1,5 +1,7 @@
 //! Expansion of profiles, as a table of configurations and what becomes of them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use framework::{
     Bind, BindStep, Cluster, CycleState, Filter, NodeView, Plugin, Pod, PreFilter, PreFilterResult,
     QueueSort, QueuedPod, Score, Status,
@@ -363,6 +365,29 @@ fn profiles_stand_side_by_side() {
     for (profiles, expected) in rows {
         assert_eq!(build(&profiles).map(|_| ()).unwrap_err().to_string(), expected);
     }
+}
+
+#[test]
+fn profiles_of_one_scheduler_share_and_two_schedulers_do_not() {
+    let mut registry = registry();
+    let made_at_most_twice =
+        |_: &PluginArgs, made: &Arc<AtomicU32>| match made.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Ok(Plugin::new("Shared", Fake).filter().no_events().build()),
+            _ => Err("made before".to_owned()),
+        };
+    registry.register_shared("Shared", made_at_most_twice).unwrap();
+    let profile = |name: &str| {
+        let shared = json!({ "filter": { "enabled": enable(&["Shared"]) } });
+        config(json!({ "schedulerName": name, "plugins": shared }))
+    };
+    let build = |names: &[&str]| {
+        let profiles: Vec<_> = names.iter().map(|name| profile(name)).collect();
+        Profiles::build(&profiles, &defaults(), &registry, false).map(|_| ())
+    };
+    assert_eq!(build(&["a", "b"]), Ok(()));
+    assert_eq!(build(&["c", "d"]), Ok(()));
+    let error = build(&["e", "f", "g"]).unwrap_err().to_string();
+    assert!(error.ends_with("made before"), "{error}");
 }
 
 /// The events a plugin of a profile hears of, by name.

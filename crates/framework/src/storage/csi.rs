@@ -59,7 +59,8 @@ pub struct CsiStorageCapacity {
     pub class: Arc<str>,
     /// Room that is left, if that is known.
     pub capacity: Option<StorageSize>,
-    /// Size of the largest volume there can be: what is said of it, or else all the room.
+    /// Size of the largest volume there can be: what is said of it, or else all the room. `None` also
+    /// where one of them cannot be read.
     pub limit: Option<StorageSize>,
     /// The nodes it is about; `None` for none.
     pub node_topology: Option<Result<LabelSelector, SelectorError>>,
@@ -76,11 +77,14 @@ impl CsiStorageCapacity {
         let room = read(&capacity.capacity, "capacity");
         let largest = read(&capacity.maximum_volume_size, "maximumVolumeSize");
         let topology = capacity.node_topology.as_ref();
-        let (room_left, largest_known) = (room.clone().ok(), largest.clone().ok());
+        let limit = match (&room, &largest) {
+            (Ok(room), Ok(largest)) => largest.or(*room),
+            _ => None,
+        };
         Self {
             class: capacity.storage_class_name.as_str().into(),
-            capacity: room_left.flatten(),
-            limit: largest_known.flatten().or(room_left.flatten()),
+            capacity: room.clone().ok().flatten(),
+            limit,
             node_topology: topology.map(|topology| LabelSelector::compile(Some(topology))),
             problem: room.err().or(largest.err()).map(Into::into),
         }

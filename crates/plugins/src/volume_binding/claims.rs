@@ -99,15 +99,13 @@ fn stored_claim<'a>(
     cluster: &'a Cluster,
 ) -> Result<&'a Arc<PersistentVolumeClaim>, String> {
     let ephemeral = volume.source == PodVolumeSource::Ephemeral;
-    let Some(claim) = cluster.claim(&pod.key.namespace, name) else {
-        return Err(match ephemeral {
-            true => format!(
-                "waiting for ephemeral volume controller to create the persistentvolumeclaim \
-                 {name:?}"
-            ),
-            false => format!("persistentvolumeclaim {name:?} not found"),
-        });
-    };
+    let claim = lookup::claim(cluster, &pod.key.namespace, name);
+    let claim = claim.map_err(|missing| match ephemeral {
+        true => format!(
+            "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+        ),
+        false => missing,
+    })?;
     if claim.lost {
         let volume = claim.volume_name.as_deref().unwrap_or_default();
         return Err(format!(

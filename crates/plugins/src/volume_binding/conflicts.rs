@@ -37,7 +37,7 @@ impl Conflicts {
         assumed: &AssumedObjects,
     ) -> Result<Self, Status> {
         let mut conflicts = Self::default();
-        conflicts.check_bound_claims(&claims.bound, nodes, cluster, assumed)?;
+        conflicts.check_bound_claims(&claims.bound, nodes, cluster)?;
         if !claims.delayed.is_empty() {
             let supply = Supply { cluster, assumed };
             conflicts.check_delayed_claims(&claims.delayed, nodes, supply)?;
@@ -50,11 +50,10 @@ impl Conflicts {
         claims: &[Arc<PersistentVolumeClaim>],
         nodes: &NodeBits,
         cluster: &Cluster,
-        assumed: &AssumedObjects,
     ) -> Result<(), Status> {
         let mut left = nodes.clone();
         for claim in claims {
-            let Some(volume) = volume_of(claim, cluster, assumed) else {
+            let Some(volume) = volume_of(claim, cluster) else {
                 self.missing = left;
                 return Ok(());
             };

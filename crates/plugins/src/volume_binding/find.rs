@@ -77,7 +77,7 @@ pub(super) fn find_pod_volumes(
     node: &NodeView<'_>,
     assumed: &AssumedObjects,
 ) -> Result<Result<PodVolumes, Vec<ConflictReason>>, Status> {
-    let conflict = check_bound_claims(&claims.bound, node, assumed)?;
+    let conflict = check_bound_claims(&claims.bound, node)?;
     let supply = Supply { cluster: node.cluster(), assumed };
     Ok(match (conflict, find_for_delayed(&claims.delayed, node, supply)?) {
         (None, Ok(volumes)) => Ok(volumes),
@@ -89,10 +89,9 @@ pub(super) fn find_pod_volumes(
 fn check_bound_claims(
     claims: &[Arc<PersistentVolumeClaim>],
     node: &NodeView<'_>,
-    assumed: &AssumedObjects,
 ) -> Result<Option<ConflictReason>, Status> {
     for claim in claims {
-        let Some(volume) = volume_of(claim, node.cluster(), assumed) else {
+        let Some(volume) = volume_of(claim, node.cluster()) else {
             return Ok(Some(ConflictReason::VolumeMissing));
         };
         if !allows_translated(volume, node).map_err(Status::error)? {
@@ -102,14 +101,12 @@ fn check_bound_claims(
     Ok(None)
 }
 
-/// The volume that the claim is bound to.
+/// The volume that the claim is bound to. Nothing is assumed of it that nodes would care about.
 pub(super) fn volume_of<'a>(
     claim: &PersistentVolumeClaim,
     cluster: &'a Cluster,
-    assumed: &'a AssumedObjects,
-) -> Option<&'a PersistentVolume> {
-    let stored = cluster.volume(claim.volume_name.as_deref()?)?;
-    Some(assumed.volumes.get(stored).unwrap_or(stored))
+) -> Option<&'a Arc<PersistentVolume>> {
+    cluster.volume(claim.volume_name.as_deref()?)
 }
 
 /// Volumes for claims that have none: such as exist, or else such as can be made.

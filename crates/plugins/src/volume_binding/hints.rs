@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::storage::{
-    CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, PersistentVolumeClaim, StorageClass,
-};
+use framework::storage::{CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, PersistentVolumeClaim};
 use framework::{
     ActionType, Cluster, ClusterEvent, EventObjects, EventResource, PluginBuilder, Pod,
     PodVolumeSource, QueueingHint, api,
@@ -26,7 +24,10 @@ pub(super) fn register(plugin: PluginBuilder<VolumeBinding>) -> PluginBuilder<Vo
         .on_with_hint(ClusterEvent::new(R::PersistentVolumeClaim, changes), after_claim_change)
         .on(ClusterEvent::new(R::PersistentVolume, changes))
         .on(ClusterEvent::new(R::Node, nodes))
-        .on_with_hint(ClusterEvent::new(R::CsiNode, changes), after_csi_node_change)
+        .on_with_hint(
+            ClusterEvent::new(R::CsiNode, changes | ActionType::DELETE),
+            after_csi_node_change,
+        )
         .on_with_hint(ClusterEvent::new(R::CsiDriver, driver_changes), after_driver_change)
         .on_with_hint(ClusterEvent::new(R::CsiStorageCapacity, changes), after_capacity_change)
         .on_with_hint(ClusterEvent::new(R::AssignedPod, ActionType::DELETE), after_pod_deletion)
@@ -40,8 +41,7 @@ fn after_class_change(
     _cluster: &Cluster,
 ) -> Result<QueueingHint, String> {
     let (old, new) = decoded::<api::StorageClass>(objects)?;
-    let topologies = |class: &api::StorageClass| StorageClass::from_api(class).allowed_topologies;
-    Ok(queue_if(old.is_none_or(|old| topologies(&old) != topologies(&new))))
+    Ok(queue_if(old.is_none_or(|old| old.allowed_topologies != new.allowed_topologies)))
 }
 
 /// A claim helps if it is one of the pod.
@@ -54,17 +54,19 @@ fn after_claim_change(
     queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
 }
 
-/// A change to a CSINode helps if other in-tree volumes are translated for the node.
+/// A change to a CSINode helps if other in-tree volumes are translated for the node. Difference
+/// volume-binding-csi-node-gone-hint: without it, none are.
 fn after_csi_node_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
     objects: &EventObjects<'_>,
     _cluster: &Cluster,
 ) -> Result<QueueingHint, String> {
-    let (old, new) = decoded::<api::CsiNode>(objects)?;
-    let migrated = |node: &api::CsiNode| node.metadata.annotations.get(MIGRATED_PLUGINS).cloned();
-    let migrated = |node: &api::CsiNode| migrated(node).unwrap_or_default();
-    Ok(queue_if(old.is_none_or(|old| migrated(&old) != migrated(&new))))
+    let (old, new) = objects.others()?;
+    let (old, new) = (read_any::<api::CsiNode>(old)?, read_any::<api::CsiNode>(new)?);
+    let migrated = |node: api::CsiNode| node.metadata.annotations.get(MIGRATED_PLUGINS).cloned();
+    let migrated = |node: Option<api::CsiNode>| node.and_then(migrated).unwrap_or_default();
+    Ok(queue_if(old.is_none() || migrated(old) != migrated(new)))
 }
 
 /// A driver that stops reporting room helps pods with volumes of it.

@@ -136,10 +136,9 @@ pub(super) fn demands<'a>(
     claims: impl Iterator<Item = &'a DelayedClaim>,
     supply: Supply<'_>,
 ) -> Result<Vec<Demand<'a>>, Status> {
-    let mut demands: Vec<_> =
-        claims.map(|claim| Demand::of(claim, supply)).collect::<Result<_, _>>()?;
-    demands.sort_by_key(|demand| demand.size);
-    Ok(demands)
+    let mut claims: Vec<_> = claims.collect();
+    claims.sort_by_key(|delayed| delayed.claim.request.unwrap_or_default());
+    claims.into_iter().map(|delayed| Demand::of(delayed, supply)).collect()
 }
 
 /// The groups of free volumes that the node can have. A group may come more than once.

@@ -103,10 +103,7 @@ impl Change {
 
     /// Forgets the change unless it was written: then the watch brings it.
     pub(super) fn revert(&self, assumed: &mut AssumedObjects) {
-        let is_pending = self.written.as_ref().is_none_or(|written| {
-            written.resource_version.as_ref() == Some(self.target.resource_version())
-        });
-        if is_pending {
+        if self.written.is_none() {
             self.forget(assumed);
         }
     }
@@ -228,16 +225,6 @@ impl Change {
             check_affinity(volume, node).map_err(|error| error.told_by(|text| text))?;
         }
         Ok(claim.is_fully_bound())
-    }
-}
-
-impl Target {
-    /// The version that is to be changed.
-    fn resource_version(&self) -> &Arc<str> {
-        match self {
-            Self::Volume { volume, .. } => &volume.resource_version,
-            Self::Claim(claim) => &claim.resource_version,
-        }
     }
 }
 

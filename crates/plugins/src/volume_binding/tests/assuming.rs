@@ -1,7 +1,8 @@
 use framework::Registry;
-use framework::storage::{PersistentVolume, SELECTED_NODE};
-use framework::testing::{pod, storage_class};
+use framework::storage::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE};
+use framework::testing::{node, pod, storage_class};
 
+use super::super::assumed::AssumedObjects;
 use super::world::World;
 use super::*;
 
@@ -95,7 +96,8 @@ fn claims_of_one_name_in_two_namespaces_are_two() {
 
 #[test]
 fn what_does_not_count_any_more_does_not_pile_up() {
-    let mut world = World::new(json!({}), []);
+    let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
+    assume(&world, changed(volume_of(&world))).unwrap();
     for number in 0..1000 {
         let name = format!("pv-{number}");
         world.put(local_volume(&name, "1Gi", "a"));
@@ -104,6 +106,7 @@ fn what_does_not_count_any_more_does_not_pile_up() {
         world.delete("persistentvolumes", &name);
     }
     assert!(world.caches.lock().volumes.len() <= 64);
+    assert_eq!(class_of(&world), "assumed", "and what counts stays");
 }
 
 #[test]
@@ -123,6 +126,68 @@ fn two_pods_race_for_one_volume() {
     // Undone twice.
     world.unreserve(&mut first);
     assert_eq!(world.claim_of("pv").as_deref(), Some("two"));
+}
+
+#[test]
+fn nothing_is_assumed_for_a_pod_when_one_of_its_volumes_has_changed() {
+    let mut world = World::new(json!({}), [local()]);
+    for (claim, volume) in [("one", "pv-1"), ("two", "pv-2")] {
+        world.put(sized_claim(claim, "local", "1Gi"));
+        world.put(local_volume(volume, "1Gi", "a"));
+    }
+    let pod = pod("p").claim("one").claim("two").build();
+    let claims = PodVolumeClaims::of(&pod, &world.cluster, &Default::default());
+    let node = world.cluster.node(world.cluster.node_named("a").unwrap());
+    let volumes = find_pod_volumes(&claims.unwrap().unwrap(), &node, &Default::default());
+    world.show("persistentvolumes", "pv-2", json!({ "metadata": { "labels": { "x": "y" } } }));
+    let mut assumed = AssumedObjects::default();
+    let (volumes, node) = (volumes.unwrap().unwrap(), "a".into());
+    let failed = VolumeBinder::assume(volumes, &node, &world.cluster, &mut assumed).err();
+    let text = "\"pv-2\" is out of sync (stored: 6, assume: 5)";
+    assert_eq!(failed, Some(Status::error(text)));
+    assert_eq!(assumed.volumes.len(), 0);
+}
+
+#[test]
+fn a_volume_that_was_assumed_for_a_claim_and_has_changed_is_not_the_one_any_more() {
+    let other = json!({ "spec": { "claimRef": { "namespace": "default", "name": "other" } } });
+    let taken: fn(&mut World, Value) = |world, other| world.show("persistentvolumes", "pv", other);
+    let gone: fn(&mut World, Value) = |world, _| world.delete("persistentvolumes", "pv");
+    for change in [taken, gone] {
+        let claim = sized_claim("data", "local", "1Gi");
+        let mut world = World::new(json!({}), [local(), claim, local_volume("pv", "1Gi", "a")]);
+        world.reserve(pod("p").claim("data"), "a").unwrap();
+        change(&mut world, other.clone());
+        let text = "node(s) didn't find available persistent volumes to bind";
+        let second = world.reserve(pod("q").claim("data"), "a");
+        assert_eq!(second.err(), Some(Status::unresolvable(text)));
+    }
+}
+
+#[test]
+fn objects_without_versions_and_uids_can_be_assumed() {
+    let mut cluster = framework::testing::cluster([node("a").label("zone", "a").build()], []);
+    let objects = [local(), sized_claim("data", "local", "1Gi"), local_volume("pv", "1Gi", "a")];
+    for object in objects {
+        let bare =
+            object.set("/metadata/uid", json!("")).set("/metadata/resourceVersion", json!(""));
+        bare.put(&mut cluster);
+    }
+    let caches = Arc::<AssumeCaches>::default();
+    let plugin = plugin_with(&PluginArgs::default(), &caches).unwrap();
+    let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
+    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
+    let reserved = plugin.reserve.unwrap().reserve(&mut state, &pod, "a", &cluster);
+    assert_eq!(reserved, Status::success());
+    let volume = caches.lock().volumes.latest(cluster.volume("pv").unwrap());
+    assert!(volume.is_for(cluster.claim("default", "data").unwrap()));
+    let (pre_bind, start) = (plugin.pre_bind.unwrap(), PreBindInput::Start);
+    let PreBindStep::Write(write) = pre_bind.pre_bind(&mut state, &pod, "a", &cluster, start)
+    else {
+        panic!("the volume is to be written");
+    };
+    let bound_by_controller = json!({ "annotations": { BOUND_BY_CONTROLLER: "yes" } });
+    assert_eq!(write.patch["metadata"], bound_by_controller, "without preconditions");
 }
 
 #[test]
@@ -152,6 +217,10 @@ fn a_claim_keeps_to_the_node_it_is_assumed_for() {
     let mut first = world.reserve(pod("p").claim("data"), "a").unwrap();
     assert_eq!(world.node_of("data").as_deref(), Some("a"));
     assert!(world.reserve(pod("q").claim("data"), "b").is_err());
+    // A second pod has assumed nothing, so it takes nothing back.
+    let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
+    world.unreserve(&mut second);
+    assert_eq!(world.node_of("data").as_deref(), Some("a"));
     world.unreserve(&mut first);
     assert_eq!(world.node_of("data"), None);
     world.reserve(pod("q").claim("data"), "b").unwrap();

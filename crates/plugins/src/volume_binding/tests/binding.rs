@@ -1,5 +1,5 @@
-use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};
-use framework::testing::{bound_claim, pod, storage_class};
+use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, SELECTED_NODE};
+use framework::testing::{bound_claim, csi_node, pod, storage_class};
 use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
 
 use super::world::{Attempt, World};
@@ -110,6 +110,8 @@ fn a_free_volume_is_reserved_for_its_claim_and_then_bound_by_the_controller() {
     assert_eq!(timeout, Duration::from_mins(10));
     world.watch(VOLUMES, "pv");
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.show(CLAIMS, "data", json!({ "spec": { "volumeName": "pv" } }));
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
     world.show(CLAIMS, "data", bound("pv"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
     assert_eq!(world.caches.lock().volumes.len(), 0);
@@ -194,7 +196,11 @@ fn a_volume_is_made_for_the_node() {
     // The claim is bound before the scheduler hears of the volume.
     world.show(CLAIMS, "data", bound("made"));
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    let unbound = json!({ "metadata": { "annotations": { BIND_COMPLETED: null } } });
+    world.show(CLAIMS, "data", unbound);
     world.put(local_volume("made", "1Gi", "a"));
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.show(CLAIMS, "data", bound("made"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
     assert_eq!(world.caches.lock().claims.len(), 0);
 }
@@ -328,6 +334,16 @@ fn a_write_that_somebody_else_was_faster_with_is_refused() {
     world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": other } }));
     assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
 
+    // Another object of the name is not the one that was written.
+    for (mut world, resource, name) in
+        [(static_world(json!({})), VOLUMES, "pv"), (dynamic_world(), CLAIMS, "data")]
+    {
+        let (mut attempt, step) = disputed(&mut world);
+        expect_wait(step);
+        world.show(resource, name, json!({ "metadata": { "uid": "another" } }));
+        assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
+    }
+
     let mut world = static_world(json!({}));
     let (mut attempt, step) = disputed(&mut world);
     expect_wait(step);
@@ -350,11 +366,20 @@ fn binding_takes_no_longer_than_it_may() {
 #[test]
 fn an_object_older_than_what_was_written_says_nothing() {
     let mut world = static_world(json!({}));
+    for number in 0..10 {
+        let labels = json!({ "number": number.to_string() });
+        world.show(VOLUMES, "pv", json!({ "metadata": { "labels": labels } }));
+    }
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
     let answer = world.write(&write);
     world.show(CLAIMS, "data", bound("pv"));
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    // A list from an API server that lags behind shows what was before.
+    local_volume("pv", "1Gi", "a")
+        .set("/metadata/resourceVersion", json!("9"))
+        .put(&mut world.cluster);
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
     world.watch(VOLUMES, "pv");
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
 }
@@ -368,6 +393,18 @@ fn an_answer_without_the_object_is_enough() {
     world.show(CLAIMS, "data", bound("pv"));
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
     world.watch(VOLUMES, "pv");
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+}
+
+#[test]
+fn a_write_that_changes_nothing_needs_no_news() {
+    let mut world = static_world(json!({}));
+    let reference = json!({ "namespace": "default", "name": "data", "uid": "uid-data" });
+    world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": reference } }));
+    let mut attempt = start(&mut world);
+    expect_write(world.step(&mut attempt, PreBindInput::Start));
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
+    world.show(CLAIMS, "data", bound("pv"));
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
 }
 
@@ -433,6 +470,29 @@ fn waiting_for_a_reserved_volume_ends_when_it_will_not_be_bound() {
         let status = after(static_world(json!({})), |world, _| change(world, patch));
         assert_eq!(status, failed(&format!("binding volumes: {text}")));
     }
+}
+
+#[test]
+fn waiting_ends_when_a_volume_makes_no_sense_to_its_driver() {
+    let why = "could not translate pv: failed to translate Kubernetes ID to EBS Volume ID Invalid \
+               format for AWS volume (aws://disk)";
+    let disk = json!({ "volumeID": "aws://disk" });
+    let migrate = |world: &mut World| {
+        let plugins = "kubernetes.io/aws-ebs";
+        csi_node("a", &[]).annotation(MIGRATED_PLUGINS, plugins).put(&mut world.cluster);
+    };
+    let status = after(static_world(json!({})), |world, _| {
+        migrate(world);
+        world.show(VOLUMES, "pv", json!({ "spec": { "awsElasticBlockStore": disk } }));
+    });
+    let text = format!("binding volumes: failed to translate pv to csi: {why}");
+    assert_eq!(status, failed(&text));
+    let status = after(dynamic_world(), |world, _| {
+        migrate(world);
+        world.put(local_volume("made", "1Gi", "a").set("/spec/awsElasticBlockStore", disk.clone()));
+        world.show(CLAIMS, "data", bound("made"));
+    });
+    assert_eq!(status, failed(&format!("binding volumes: {why}")));
 }
 
 #[test]

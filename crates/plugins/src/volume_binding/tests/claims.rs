@@ -1,6 +1,6 @@
 use framework::Code;
 use framework::storage::{BIND_COMPLETED, SELECTED_NODE};
-use framework::testing::{Harness, PodBuilder, bound_claim, pod, storage_class};
+use framework::testing::{Harness, PodBuilder, bound_claim, node, pod, storage_class};
 
 use super::*;
 
@@ -19,6 +19,9 @@ fn ephemeral() -> PodBuilder {
 #[test]
 fn claims_that_keep_the_pod_from_every_node_are_told() {
     let data = || pod("p").claim("data");
+    let deleted = |claim: StorageObject| {
+        claim.set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))
+    };
     let wait = |spec: Value| {
         let mut spec = spec;
         spec["storageClassName"] = json!("wait");
@@ -42,15 +45,21 @@ fn claims_that_keep_the_pod_from_every_node_are_told() {
             vec![bound_claim("data", "pv").set("/status", json!({ "phase": "Lost" }))],
             "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"pv\"",
         ),
-        (
-            data(),
-            vec![wait(json!({})).set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))],
-            "persistentvolumeclaim \"data\" is being deleted",
-        ),
+        (data(), vec![deleted(wait(json!({})))], "persistentvolumeclaim \"data\" is being deleted"),
         (
             ephemeral(),
             vec![bound_claim("p-v0", "pv")],
             "PVC default/p-v0 was not created for pod default/p (pod is not owner)",
+        ),
+        (
+            data(),
+            vec![deleted(bound_claim("data", "pv").set("/status", json!({ "phase": "Lost" })))],
+            "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"pv\"",
+        ),
+        (
+            ephemeral(),
+            vec![deleted(bound_claim("p-v0", "pv"))],
+            "persistentvolumeclaim \"p-v0\" is being deleted",
         ),
         (data(), vec![claim("data", json!({}))], immediate),
         (data(), vec![claim("data", json!({ "storageClassName": "gone" }))], immediate),
@@ -82,6 +91,23 @@ fn the_first_claim_in_the_order_of_volumes_decides() {
     assert_eq!(run.pre_filter.message(), "persistentvolumeclaim \"two\" not found");
     let run = harness([claim("two", json!({}))]).run(&pod);
     assert_eq!(run.pre_filter.message(), "persistentvolumeclaim \"one\" not found");
+}
+
+#[test]
+fn a_claim_of_a_pod_is_for_that_very_pod() {
+    let owned_by = |uid: &str, controller: bool| {
+        let owners = json!([{ "uid": uid, "controller": controller }]);
+        bound_claim("p-v0", "pv").set("/metadata/ownerReferences", owners)
+    };
+    let pod = ephemeral().with(|pod| pod.metadata.uid = "uid-p".into()).build();
+    for (claim, its_own) in [
+        (owned_by("uid-p", true), true),
+        (owned_by("uid-q", true), false),
+        (owned_by("uid-p", false), false),
+    ] {
+        let run = harness([claim.clone()]).node(node("n").build()).run(&pod);
+        assert_eq!(run.pre_filter.is_success(), its_own, "{claim:?}");
+    }
 }
 
 #[test]

@@ -3,14 +3,15 @@ use framework::testing::{Harness, bound_claim, node, pod, storage_class};
 
 use super::*;
 
-const AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
-const BIND: &str = "node(s) didn't find available persistent volumes to bind";
-const SPACE: &str = "node(s) did not have enough free storage";
-const MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+pub(super) const AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
+pub(super) const BIND: &str = "node(s) didn't find available persistent volumes to bind";
+pub(super) const SPACE: &str = "node(s) did not have enough free storage";
+pub(super) const MISSING: &str =
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
 /// Nodes `a` and `b` in zones of their names and `c` without one; class `local` without and class
 /// `made` with a provisioner.
-fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
+pub(super) fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
     let harness = Harness::new(plugin_of(json!({})))
         .node(node("a").label("zone", "a").build())
         .node(node("b").label("zone", "b").build())
@@ -22,18 +23,22 @@ fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
 
 /// The messages for nodes `a`, `b` and `c`; none where the pod fits.
 #[track_caller]
-fn messages(harness: &Harness, claims: &[&str]) -> [String; 3] {
+pub(super) fn messages(harness: &Harness, claims: &[&str]) -> [String; 3] {
     let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
     let run = harness.run(&pod);
     assert!(run.pre_filter.is_success(), "{}", run.pre_filter.message());
     ["a", "b", "c"].map(|node| run.verdicts[node].message())
 }
 
-fn anywhere(name: &str) -> StorageObject {
+pub(super) fn anywhere(name: &str) -> StorageObject {
     volume(name, json!({}))
 }
 
-fn at(name: &str, affinity: Value) -> StorageObject {
+fn deleted(object: StorageObject) -> StorageObject {
+    object.set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))
+}
+
+pub(super) fn at(name: &str, affinity: Value) -> StorageObject {
     volume(name, json!({ "nodeAffinity": affinity }))
 }
 
@@ -98,6 +103,10 @@ fn conflicts_of_bound_and_of_other_claims_are_told_together() {
         messages(&harness, &["lost", "data"]),
         [(); 3].map(|()| format!("{BIND}, {MISSING}"))
     );
+    let full = harness.storage(sized_claim("made", "made", "5Gi")).storage(driver(true));
+    let both = format!("{AFFINITY}, {SPACE}");
+    assert_eq!(messages(&full, &["made", "in-a"]), [SPACE, &both, &both]);
+    assert_eq!(messages(&full, &["made", "lost"]), [(); 3].map(|()| format!("{SPACE}, {MISSING}")));
 }
 
 #[test]
@@ -175,35 +184,86 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
             spec("claimRef", json!({ "namespace": "default", "name": "data", "uid": "x" })),
             false,
         ),
-        (
-            "being deleted",
-            plain(),
-            local_volume("pv", "5Gi", "a")
-                .set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
-            false,
-        ),
+        ("being deleted", plain(), deleted(local_volume("pv", "5Gi", "a")), false),
     ] {
         let expected = [if fits { "" } else { BIND }, BIND, BIND];
         assert_eq!(messages(&harness([claim, volume]), &["data"]), expected, "{text}");
     }
 }
 
+/// A volume of 5Gi in zone `a` that is reserved for claim `data`.
+fn reserved(fields: Value) -> StorageObject {
+    let mut reference = json!({ "namespace": "default", "name": "data" });
+    for (field, value) in fields.as_object().unwrap() {
+        reference[field] = value.clone();
+    }
+    local_volume("reserved", "5Gi", "a").set("/spec/claimRef", reference)
+}
+
 #[test]
 fn a_reserved_volume_is_the_only_one_for_its_claim() {
-    let reserved = |zone: &str| {
-        local_volume("reserved", "5Gi", zone)
-            .set("/spec/claimRef", json!({ "namespace": "default", "name": "data" }))
-            .set("/spec/accessModes", json!(["ReadOnlyMany"]))
-            .set("/status/phase", json!("Pending"))
+    let claim = || {
+        let gold = json!({ "matchLabels": { "tier": "gold" } });
+        sized_claim("data", "local", "5Gi").set("/spec/selector", gold)
     };
-    let claim = || sized_claim("data", "local", "5Gi");
-    let free = || local_volume("free", "5Gi", "b");
-    // Neither phase nor access modes count.
-    assert_eq!(messages(&harness([claim(), reserved("a"), free()]), &["data"]), ["", BIND, BIND]);
-    let small = reserved("a").set("/spec/capacity/storage", json!("1Gi"));
-    assert_eq!(messages(&harness([claim(), small, free()]), &["data"]), [BIND, "", BIND]);
-    let class = reserved("a").set("/spec/storageClassName", json!("made"));
-    assert_eq!(messages(&harness([claim(), class, free()]), &["data"]), [BIND, "", BIND]);
+    let free = || local_volume("free", "5Gi", "b").label("tier", "gold");
+    let spec =
+        |field: &str, value: Value| reserved(json!({})).set(&format!("/spec/{field}"), value);
+    let (own, other) = (["", BIND, BIND], [BIND, "", BIND]);
+    for (text, reserved, expected) in [
+        ("by name", reserved(json!({})), own),
+        ("by UID", reserved(json!({ "uid": "uid-data" })), own),
+        // Neither labels, access modes nor phase count.
+        ("with other modes", spec("accessModes", json!(["ReadOnlyMany"])), own),
+        ("pending", reserved(json!({})).set("/status/phase", json!("Pending")), own),
+        ("by another UID", reserved(json!({ "uid": "x" })), other),
+        ("in another namespace", reserved(json!({ "namespace": "x" })), other),
+        ("too small", spec("capacity/storage", json!("1Gi")), other),
+        ("of another class", spec("storageClassName", json!("made")), other),
+        ("of another mode", spec("volumeMode", json!("Block")), other),
+        ("with attributes", spec("volumeAttributesClassName", json!("fast")), other),
+        ("being deleted", deleted(reserved(json!({}))), other),
+    ] {
+        assert_eq!(messages(&harness([claim(), reserved, free()]), &["data"]), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_first_of_two_reserved_volumes_is_the_one() {
+    let own = |name: &str, zone: &str| {
+        let reference = json!({ "namespace": "default", "name": "data" });
+        local_volume(name, "5Gi", zone).set("/spec/claimRef", reference)
+    };
+    for (volumes, expected) in [
+        ([own("1", "a"), own("2", "b")], ["", BIND, BIND]),
+        ([own("1", "b"), own("2", "a")], [BIND, "", BIND]),
+    ] {
+        let objects = volumes.into_iter().chain([sized_claim("data", "local", "5Gi")]);
+        assert_eq!(messages(&harness(objects), &["data"]), expected);
+    }
+}
+
+#[test]
+fn where_a_reserved_volume_cannot_be_used_another_is_made() {
+    let class = storage_class("local", DRIVER, WAIT);
+    let objects = [sized_claim("data", "local", "5Gi"), reserved(json!({})), class];
+    let harness = harness(objects.into_iter().chain([local_volume("free", "5Gi", "b")]));
+    assert_eq!(messages(&harness, &["data"]), ["", "", ""]);
+    let names = |node: &str| volumes_on(&harness, node, &["data"]);
+    assert_eq!(names("a"), (vec!["reserved".to_owned()], vec![]));
+    assert_eq!(names("b"), (vec![], vec!["data".to_owned()]));
+}
+
+/// The volumes that claims get on a node, and the claims whose volumes are made there.
+fn volumes_on(harness: &Harness, node: &str, claims: &[&str]) -> (Vec<String>, Vec<String>) {
+    let cluster = harness.cluster();
+    let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
+    let claims = PodVolumeClaims::of(&pod, cluster, &Default::default()).unwrap().unwrap();
+    let node = cluster.node(cluster.node_named(node).unwrap());
+    let volumes = find_pod_volumes(&claims, &node, &Default::default()).unwrap().unwrap();
+    let bound = volumes.static_bindings.iter().map(|own| own.volume.name.to_string());
+    let made = volumes.dynamic_provisions.iter().map(|own| own.claim.name.to_string());
+    (bound.collect(), made.collect())
 }
 
 #[test]
@@ -245,14 +305,7 @@ fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
             .set("/spec/capacity", json!({ "storage": "4Gi" })),
     ];
     let harness = harness(objects);
-    let pod = pod("p").claim("data").build();
-    let found = |node: &str| {
-        let cluster = harness.cluster();
-        let claims = PodVolumeClaims::of(&pod, cluster, &Default::default()).unwrap().unwrap();
-        let node = cluster.node(cluster.node_named(node).unwrap());
-        let volumes = find_pod_volumes(&claims, &node, &Default::default()).unwrap().unwrap();
-        volumes.static_bindings[0].volume.name.to_string()
-    };
+    let found = |node: &str| volumes_on(&harness, node, &["data"]).0.concat();
     assert_eq!(["a", "b"].map(found), ["a", "everywhere"]);
 }
 
@@ -266,6 +319,11 @@ fn an_invalid_selector_fails_the_attempt() {
     let elsewhere =
         harness([data(), sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "gone")]);
     assert_eq!(messages(&elsewhere, &["data", "other"]), [BIND; 3]);
+    // The smallest claim comes first, also here.
+    let small = sized_claim("small", "made", "1Mi").set("/spec/selector", selector.clone());
+    let both = harness([data(), small]);
+    let expected = expected.replace("data", "small");
+    assert_eq!(messages(&both, &["data", "small"]), [(); 3].map(|()| expected.clone()));
 }
 
 #[test]
@@ -293,6 +351,8 @@ fn a_claim_with_a_selected_node_is_made_there() {
     let on = |node: &str| sized_claim("data", "made", "1Gi").annotation(SELECTED_NODE, node);
     assert_eq!(messages(&harness([on("a")]), &["data"]), ["", BIND, BIND]);
     assert_eq!(messages(&harness([on("gone")]), &["data"]), [BIND; 3]);
+    let other = sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "b");
+    assert_eq!(messages(&harness([on("a"), other]), &["data", "other"]), [BIND; 3]);
     let class = sized_claim("data", "local", "1Gi").annotation(SELECTED_NODE, "a");
     let harness = harness([class, local_volume("pv", "1Gi", "a")]);
     assert_eq!(messages(&harness, &["data"]), [BIND; 3]);
@@ -307,12 +367,12 @@ fn what_is_not_there_is_made() {
     assert_eq!(messages(&harness, &["one", "two"]), ["", "", ""]);
 }
 
-fn driver(storage_capacity: bool) -> StorageObject {
+pub(super) fn driver(storage_capacity: bool) -> StorageObject {
     let spec = json!({ "spec": { "storageCapacity": storage_capacity } });
     StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
 }
 
-fn capacity(name: &str, class: &str, zone: &str, fields: Value) -> StorageObject {
+pub(super) fn capacity(name: &str, class: &str, zone: &str, fields: Value) -> StorageObject {
     let mut fields = fields;
     fields["storageClassName"] = json!(class);
     fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });

@@ -6,13 +6,22 @@ use super::*;
 use crate::forms;
 
 fn answer(resource: EventResource, old: Option<Value>, new: Value) -> QueueingHint {
+    let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
+    answer_to(resource, action, old.as_ref(), Some(&new))
+}
+
+fn answer_to(
+    resource: EventResource,
+    action: ActionType,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> QueueingHint {
     let pod = pod("p")
         .claim("data")
         .volume(json!({ "ephemeral": {} }))
         .volume(json!({ "csi": { "driver": DRIVER } }))
         .build();
-    let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
-    let objects = EventObjects::Other { old: old.as_ref(), new: Some(&new) };
+    let objects = EventObjects::Other { old, new };
     forms::hint(&plugin_of(json!({})), &pod, resource, action, &objects)
 }
 
@@ -37,6 +46,8 @@ fn other_topologies_of_a_class_may_help() {
             (None, class(&["a"]), true),
             (Some(class(&["a"])), class(&["a"]), false),
             (Some(class(&["a"])), class(&["a", "b"]), true),
+            // Kubernetes does not notice that it is the same.
+            (Some(class(&["a", "b"])), class(&["b", "a"]), true),
             (Some(class(&["a"])), json!({}), true),
             (Some(json!({ "allowedTopologies": [] })), json!({ "parameters": {} }), false),
         ],
@@ -83,6 +94,10 @@ fn a_csi_node_helps_when_it_replaces_other_plugins() {
             (Some(json!({})), json!({ "spec": { "drivers": [{ "name": "x" }] } }), false),
         ],
     );
+    for (old, queue) in [(node("x"), true), (node(""), false), (json!({}), false)] {
+        let answer = answer_to(EventResource::CsiNode, ActionType::DELETE, Some(&old), None);
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{old} goes");
+    }
 }
 
 #[test]

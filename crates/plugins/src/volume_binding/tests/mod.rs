@@ -1,5 +1,6 @@
 mod agreement;
 mod assuming;
+mod bad_input;
 mod binding;
 mod claims;
 mod filtering;

@@ -1,0 +1,103 @@
+//! NodeVolumeLimits.
+
+use framework::ActionType as A;
+use framework::EventResource as R;
+use serde_json::{Value, json};
+
+use super::objects::{Object, Step, create, delete, label, node, patch, pod};
+use super::scenario::{Expected, Scenario};
+use super::storage::{
+    DRIVER, attachment, bound_claim, claim, claiming, csi_node, volume, with_volume,
+};
+use Expected::{Bound, Left, Retried};
+
+const EBS: &str = "ebs.csi.aws.com";
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![behind_a_pod(), whose_claim_comes_back(), behind_an_attachment(), with_an_inline_disk()]
+}
+
+/// The only node can attach one volume, and has one.
+fn full() -> Scenario {
+    let given = [
+        node("n"),
+        csi_node("n", DRIVER, 1),
+        volume("pv-user", ""),
+        bound_claim("of-user", "pv-user"),
+        claiming("user", "of-user").on("n"),
+        pod("other").on("n"),
+        volume("pv", ""),
+        bound_claim("data", "pv"),
+    ];
+    Scenario::new("NodeVolumeLimits", claiming("p", "data"), given)
+}
+
+fn behind_a_pod() -> Scenario {
+    let drivers = |drivers: Value| patch("csinodes/n", json!({"spec": {"drivers": drivers}}));
+    let limited = |count| json!([{"name": DRIVER, "nodeID": "n", "allocatable": {"count": count}}]);
+    full()
+        .on((R::AssignedPod, A::DELETE), "a pod with a volume goes", delete("pods/user"), Bound)
+        .on((R::AssignedPod, A::DELETE), "a pod without volumes goes", delete("pods/other"), Left)
+        .on((R::CsiNode, A::UPDATE), "the limit rises", drivers(limited(2)), Bound)
+        .on((R::CsiNode, A::UPDATE), "the limit falls", drivers(limited(0)), Left)
+        .on((R::CsiNode, A::UPDATE), "the limit goes", drivers(json!([])), Bound)
+        .on((R::CsiNode, A::DELETE), "the limits go", delete("csinodes/n"), Bound)
+        .on((R::CsiNode, A::ADD), "another is heard of", create(csi_node("m", DRIVER, 5)), Retried)
+        .passes_over("the node is labelled", label("nodes/n", "k", "v"))
+}
+
+fn whose_claim_comes_back() -> Scenario {
+    full()
+        .after(delete("persistentvolumeclaims/data"))
+        .on(
+            (R::PersistentVolumeClaim, A::ADD),
+            "its claim comes back",
+            create(bound_claim("data", "pv")),
+            Retried,
+        )
+        .on(
+            (R::PersistentVolumeClaim, A::ADD),
+            "another claim comes",
+            create(claim("more", "")),
+            Left,
+        )
+}
+
+fn behind_an_attachment() -> Scenario {
+    let given = [
+        node("n"),
+        csi_node("n", DRIVER, 1),
+        volume("pv-left", ""),
+        attachment("left", DRIVER, "n", "pv-left"),
+        volume("pv", ""),
+        bound_claim("data", "pv"),
+    ];
+    Scenario::new("NodeVolumeLimits", claiming("p", "data"), given).on(
+        (R::VolumeAttachment, A::DELETE),
+        "a volume is detached",
+        delete("volumeattachments/left"),
+        Bound,
+    )
+}
+
+fn with_an_inline_disk() -> Scenario {
+    let with_disk =
+        |name: &str, id: &str| with_volume(name, json!({"awsElasticBlockStore": {"volumeID": id}}));
+    let given: [Object; 6] = [
+        node("n"),
+        csi_node("n", EBS, 1),
+        with_disk("user", "vol-1").on("n"),
+        volume("pv", ""),
+        attachment("ebs", EBS, "m", "pv"),
+        attachment("others", DRIVER, "n", "pv"),
+    ];
+    let detach = |name: &str| -> Step { delete(&format!("volumeattachments/{name}")) };
+    Scenario::new("NodeVolumeLimits", with_disk("p", "vol-2"), given)
+        .on((R::VolumeAttachment, A::DELETE), "the driver detaches", detach("ebs"), Retried)
+        .on((R::VolumeAttachment, A::DELETE), "another driver detaches", detach("others"), Left)
+}
+
+#[test]
+fn a_pod_whose_node_can_attach_no_more_volumes() {
+    scenarios().iter().for_each(Scenario::check);
+}
