@@ -26,6 +26,8 @@ const WRITE: &str = "write";
 struct Patience {
     /// Who has waited in Permit.
     waited: Mutex<BTreeSet<Uid>>,
+    /// Who was called back after that.
+    called_back: Mutex<BTreeSet<Uid>>,
 }
 
 /// Makes the plugin; it takes no arguments.
@@ -67,9 +69,10 @@ impl Reserve for Patience {
         Status::success()
     }
 
-    /// No event helps a pod whose time in Permit was over: it is called back.
+    /// No event helps a pod whose time in Permit was over: it is called back, once.
     fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &mut Handle<'_>) {
-        if asks(pod, PERMIT) {
+        let mut called_back = self.called_back.lock().expect("nobody panics with the lock");
+        if asks(pod, PERMIT) && called_back.insert(pod.uid.clone()) {
             handle.command(Command::Activate(vec![pod.key.clone()]));
         }
     }

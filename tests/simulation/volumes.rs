@@ -153,7 +153,10 @@ fn is_bound_by_us(server: &Server, pod: &Pod) -> bool {
 /// The volume of a claim, if it is there still, can be used on the node, as far as machines decide:
 /// these never change.
 fn can_use(server: &Server, claim: &PersistentVolumeClaim, node: &str) -> Checked {
-    let mut volumes = volumes(server).filter(|volume| volume.is_for(claim));
+    let is_its_own = |volume: &PersistentVolume| {
+        claim.volume_name.as_ref() == Some(&volume.name) && volume.is_for(claim)
+    };
+    let mut volumes = volumes(server).filter(is_its_own);
     let machine = read_node(&json!({"metadata": {"name": node, "labels": {MACHINE: node}}}));
     let is_elsewhere = |volume: &PersistentVolume| {
         let of_machines = volume.node_affinity.as_ref().is_some_and(|own| is_about_machines(own));

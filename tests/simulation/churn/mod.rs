@@ -36,13 +36,17 @@ pub(crate) struct Churn {
     cpus: [usize; NODE_NAMES],
     /// How many volumes can be attached to the node of each number. They only grow, too.
     attachable: [i64; NODE_NAMES],
+    /// How many of ten pods that users create want volumes and little else.
+    claimants: u32,
 }
 
 impl Churn {
     /// Surprises by seed.
-    pub(crate) fn new(rng: Rng) -> Self {
+    pub(crate) fn new(mut rng: Rng) -> Self {
+        let claimants = one_of(&mut rng, [1, 3, 9]);
         let attachable = [1, 2, 1, 1, 2, 1, 0, 1];
-        Self { rng, cpus: std::array::from_fn(|number| 2 + number % 3), attachable }
+        let cpus = std::array::from_fn(|number| 2 + number % 3);
+        Self { rng, cpus, attachable, claimants }
     }
 
     /// How long nothing happens.
@@ -57,7 +61,7 @@ impl Churn {
     /// What is there before the scheduler starts.
     pub(crate) fn begin(&mut self, server: &mut Server, now: Time) {
         preemption::create_classes(server, now);
-        for _ in 0..self.rng.u32(1..6) {
+        for _ in 0..self.rng.u32(1..6) + self.claimants {
             self.create_node(server, now);
         }
         for _ in 0..self.rng.u32(..6) {
@@ -136,7 +140,7 @@ impl Churn {
     }
 
     fn pod(&mut self, server: &Server, namespace: &str, name: &str) -> Value {
-        let mut pod = match once_in(&mut self.rng, 3) {
+        let mut pod = match self.rng.u32(..10) < self.claimants {
             true => pods::claimant(&mut self.rng),
             false => pods::template(&mut self.rng),
         };

@@ -34,6 +34,7 @@ const PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Name, class, size and access mode.
 type Claim = (&'static str, &'static str, &'static str, &'static str);
 
+/// Claims; the first [`WAITING`] of them wait for a pod.
 const CLAIMS: [Claim; 11] = [
     ("local", "local", "1Gi", "ReadWriteOnce"),
     ("larger", "local", "2Gi", "ReadWriteOnce"),
@@ -47,6 +48,7 @@ const CLAIMS: [Claim; 11] = [
     ("by-hand", "", "1Gi", "ReadOnlyMany"),
     ("dangling", "nowhere", "1Gi", "ReadWriteOnce"),
 ];
+const WAITING: usize = 8;
 /// The claims that only one pod may use.
 const ONE_POD: [&str; 2] = ["local-one-pod", "limited-one-pod"];
 /// Classes that come and go: name, provisioner, when it provisions, and its parameters.
@@ -79,10 +81,10 @@ pub(crate) fn is_steady(node: &str) -> bool {
 pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
     let mut names = BTreeSet::new();
     for _ in 0..one_of(rng, [1, 1, 1, 2]) {
-        names.insert(one_of(rng, CLAIMS).0);
+        names.insert(any_claim(rng).0);
     }
     let mut volumes: Vec<Value> = names.into_iter().map(claim_volume).collect();
-    match rng.u32(..10) {
+    match rng.u32(..16) {
         0 => volumes = vec![claim_volume("missing")],
         1 | 2 => {
             let (_, class, size, mode) = one_of(rng, [CLAIMS[0], CLAIMS[4], CLAIMS[7]]);
@@ -96,6 +98,11 @@ pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
         _ => {}
     }
     volumes.into()
+}
+
+/// Some claim, mostly one that waits for a pod.
+fn any_claim(rng: &mut Rng) -> Claim {
+    CLAIMS[if once_in(rng, 6) { rng.usize(..CLAIMS.len()) } else { rng.usize(..WAITING) }]
 }
 
 fn claim_volume(name: &str) -> Value {
@@ -185,16 +192,16 @@ impl Churn {
     pub(super) fn change_storage(&mut self, server: &mut Server, now: Time) -> String {
         match self.rng.u32(..34) {
             0..8 => self.create_claim(server, now),
-            8..12 => self.delete(server, PERSISTENTVOLUMECLAIMS, now),
-            12..15 => {
+            8..11 => self.delete(server, PERSISTENTVOLUMECLAIMS, now),
+            11..15 => {
                 let number = self.rng.u32(..VOLUMES);
                 create(server, PERSISTENTVOLUMES, volume(number), now)
             }
-            15 | 16 => self.delete(server, PERSISTENTVOLUMES, now),
-            17..20 => self.recycle_volume(server, now),
+            15 => self.delete(server, PERSISTENTVOLUMES, now),
+            16..20 => self.recycle_volume(server, now),
             20 | 21 => self.annotate(server, now),
             22 => self.select_node(server, now),
-            23 => self.drop_protection(server, now),
+            23 => drop_protection(server, now),
             24..27 => self.change_class(server, now),
             27..30 => self.change_csi_node(server, now),
             30 | 31 => self.change_attachment(server, now),
@@ -218,7 +225,7 @@ impl Churn {
     }
 
     fn create_claim(&mut self, server: &mut Server, now: Time) -> String {
-        let (claim, namespace) = (one_of(&mut self.rng, CLAIMS), one_of(&mut self.rng, NAMESPACES));
+        let (claim, namespace) = (any_claim(&mut self.rng), one_of(&mut self.rng, NAMESPACES));
         self.create_this_claim(server, claim, namespace, now)
     }
 
@@ -240,7 +247,7 @@ impl Churn {
         if self.rng.bool() {
             claim["metadata"]["annotations"] = json!({"example.com/kept": "yes"});
         }
-        if once_in(&mut self.rng, 4) {
+        if once_in(&mut self.rng, 10) {
             claim["metadata"]["finalizers"] = json!([PROTECTION]);
         }
         create(server, PERSISTENTVOLUMECLAIMS, claim, now)
@@ -279,13 +286,6 @@ impl Churn {
         };
         let node = self.rng.bool().then(|| format!("n{}", self.rng.usize(..NODE_NAMES)));
         patch(server, &claim, &json!({"metadata": {"annotations": {SELECTED_NODE: node}}}), now)
-    }
-
-    fn drop_protection(&mut self, server: &mut Server, now: Time) -> String {
-        let Some(claim) = self.any(server, PERSISTENTVOLUMECLAIMS) else {
-            return "no claim to unprotect".to_owned();
-        };
-        patch(server, &claim, &json!({"metadata": {"finalizers": null}}), now)
     }
 
     fn change_class(&mut self, server: &mut Server, now: Time) -> String {
@@ -344,6 +344,18 @@ impl Churn {
             "nodeTopology": {"matchLabels": {ZONE: zone}}, "capacity": room});
         set(server, CSISTORAGECAPACITIES, capacity, now)
     }
+}
+
+/// What kept deleted claims there is done.
+fn drop_protection(server: &mut Server, now: Time) -> String {
+    let is_ending = |claim: &Value| !claim["metadata"]["deletionTimestamp"].is_null();
+    let ending = server.store.objects(PERSISTENTVOLUMECLAIMS).filter(|own| is_ending(own));
+    let ending: Vec<_> = ending.map(|claim| place(PERSISTENTVOLUMECLAIMS, claim)).collect();
+    for (collection, name) in &ending {
+        let claim = format!("{collection}/{name}");
+        patch(server, &claim, &json!({"metadata": {"finalizers": null}}), now);
+    }
+    format!("{} claims are not protected any more", ending.len())
 }
 
 fn create_class(server: &mut Server, name: &str, now: Time) -> String {
