@@ -55,8 +55,7 @@ fn a_plain_pod_is_valid() {
 fn a_stateful_set_mounts_what_its_pods_are_to_claim() {
     let container =
         json!({"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
-    let template =
-        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
     let set = json!({
         "metadata": {"name": "x", "namespace": "n"},
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
