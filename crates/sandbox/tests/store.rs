@@ -442,6 +442,32 @@ fn writes_count_versions_and_generations_only_for_changes() {
 }
 
 #[test]
+fn a_write_that_is_meant_for_another_object_or_version_is_refused() {
+    let mut store = store();
+    create_configmaps(&mut store, &["a"]);
+    let target = format!("{CONFIGMAPS_PATH}/a");
+    let modified = "the object has been modified";
+    for (method, metadata, expected) in [
+        ("PATCH", json!({"resourceVersion": "1"}), (409, modified)),
+        (
+            "PATCH",
+            json!({"uid": "x"}),
+            (422, "metadata.uid: Invalid value: \"x\": field is immutable"),
+        ),
+        ("PATCH", json!({"uid": "x", "resourceVersion": "1"}), (409, modified)),
+        ("PUT", json!({"name": "a", "resourceVersion": "1"}), (409, modified)),
+        ("PUT", json!({"name": "a", "uid": "x"}), (409, "UID in precondition: x")),
+    ] {
+        let write = json!({"metadata": metadata, "data": {"k": "v"}});
+        let refusal = send(&mut store, method, &target, &write);
+        let message = body(&refusal)["message"].as_str().unwrap().to_owned();
+        assert_eq!(refusal.status, expected.0, "{method}: {message}");
+        assert!(message.contains(expected.1), "{method}: {message}");
+    }
+    assert!(get(&mut store, &target).get("data").is_none());
+}
+
+#[test]
 fn the_status_is_written_through_its_subresource_and_nothing_else_is() {
     let mut store = store();
     store.create(PODS, pod("p"), NOW).unwrap();

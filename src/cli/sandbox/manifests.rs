@@ -2,8 +2,8 @@
 //!
 //! Objects are created as a POST creates them, owners before what they own. What a dump has beyond
 //! a manifest is kept where that makes sense: the status and the priority of pods are written,
-//! owners are named by their new uids, and namespaces and priority classes that it leaves out are
-//! made.
+//! owners and the claims of volumes are named by their new uids, and namespaces and priority classes
+//! that it leaves out are made.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,7 +11,10 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
 use framework::Time;
-use sandbox::resources::{self, NAMESPACES, NODES, PODS, PRIORITYCLASSES, Resource};
+use sandbox::resources::{
+    self, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, PRIORITYCLASSES,
+    Resource,
+};
 use sandbox::status::Status;
 use sandbox::store::Store;
 use serde_json::{Map, Value, json};
@@ -72,10 +75,15 @@ fn resource_of(object: &Object) -> anyhow::Result<&'static Resource> {
     stored.ok_or_else(|| anyhow!("{at}: {kind}: the sandbox has no such kind in {api_version}"))
 }
 
-/// When an object's turn comes: namespaces, what has none, owners, what they own, and pods last.
+/// When an object's turn comes: namespaces, what has none, owners, what they own, pods, claims,
+/// which pods may own, and the volumes of those.
 fn turn(resource: &Resource, object: &Value) -> u8 {
     if resource == NAMESPACES {
         0
+    } else if resource == PERSISTENTVOLUMES {
+        6
+    } else if resource == PERSISTENTVOLUMECLAIMS {
+        5
     } else if !resource.namespaced {
         1
     } else if resource == PODS {
@@ -118,6 +126,9 @@ impl<'a> Loader<'a> {
         let uid = metadata.remove("uid");
         metadata.remove("resourceVersion");
         self.name_owners(metadata);
+        if resource == PERSISTENTVOLUMES {
+            self.name_claim(&mut value);
+        }
         self.ensure_namespace(&namespace).map_err(|status| refused(status.to_string()))?;
         let created = self.create_with_state(resource, value);
         let created = created.map_err(|status| refused(status.to_string()))?;
@@ -175,6 +186,15 @@ impl<'a> Loader<'a> {
         self.orphaned += before - owners.len();
         if owners.is_empty() {
             metadata.remove("ownerReferences");
+        }
+    }
+
+    /// Writes the new uid of the claim of a volume. Without it the volume would be taken for that of
+    /// a claim which is gone.
+    fn name_claim(&self, volume: &mut Value) {
+        let Some(uid) = volume.pointer_mut("/spec/claimRef/uid") else { return };
+        if let Some(new) = uid.as_str().and_then(|uid| self.uids.get(uid)) {
+            *uid = new.clone();
         }
     }
 
@@ -278,6 +298,29 @@ mod tests {
         assert_ne!(owner["metadata"]["uid"], "of-web");
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
         assert_eq!(loaded.to_string(), "1 pods, 1 replicasets");
+    }
+
+    #[test]
+    fn volumes_stay_bound_to_their_claims_and_those_to_their_pods() {
+        let mut pod = pod("a", "nobody");
+        pod["spec"]["volumes"] = json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]);
+        let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a",
+            "controller": true}]);
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "volumeName": "disk",
+            "resources": {"requests": {"storage": "1Gi"}}});
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
+            "metadata": {"name": "a-v", "namespace": "shop", "uid": "claim",
+                "ownerReferences": owner}});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "shop", "name": "a-v", "uid": "claim"}});
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec,
+            "metadata": {"name": "disk", "uid": "volume"}, "status": {"phase": "Bound"}});
+        let (store, _) = loaded(json!([volume, claim, pod])).unwrap();
+        let pod = store.get(PODS, "shop", "a").unwrap();
+        let claim = store.get(PERSISTENTVOLUMECLAIMS, "shop", "a-v").unwrap();
+        let volume = store.get(PERSISTENTVOLUMES, "", "disk").unwrap();
+        assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], pod["metadata"]["uid"]);
+        assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
     }
 
     #[test]

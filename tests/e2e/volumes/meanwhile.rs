@@ -13,7 +13,9 @@ const ASSUMED: &str = "scheduler_cache_size{type=\"assumed_pods\"}";
 async fn meanwhile(cluster: &Cluster, kind: Kind, deed: impl AsyncFnOnce()) -> (Daemon, Proxy) {
     cluster.add_node_with("a", 1, json!({"unschedulable": true})).await;
     cluster.add_class("class", kind, json!({})).await;
-    cluster.add_volume(cluster.volume("disk", "class", &[])).await;
+    if kind == Kind::Static {
+        cluster.add_volume(cluster.volume("disk", "class", &[])).await;
+    }
     let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
     let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
     daemon.ready().await;

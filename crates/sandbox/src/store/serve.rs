@@ -11,7 +11,7 @@ use super::collection::{Stored, key};
 use super::decode::{self, Decoded};
 use super::list::{ListOptions, Page};
 use super::representation::Representation;
-use super::write::{Part, Target};
+use super::write::{self, Part, Target};
 use crate::api::{Answer, Request, Response};
 use crate::authorization::{self, Attributes};
 use crate::metadata;
@@ -172,6 +172,7 @@ impl Store {
             let current = as_served(resource, current);
             let mut patched = patch::apply_patch(&current, &request.content_type, &request.body)?;
             warnings = decode::check_fields(resource, request, &mut patched, &[])?;
+            write::check_patched(resource, &current, &patched)?;
             Ok(as_stored(resource, patched))
         })?;
         Ok(Response { warnings, ..self.answer(call, 200, &patched)? })
@@ -201,6 +202,7 @@ impl Store {
         let updated = self.update(call.target(part), call.is_dry_run(), |current| {
             let current = as_served(resource, current);
             let wanted = patch::apply::apply(Some(&current), &applied, manager, force)?;
+            write::check_patched(resource, &current, &wanted)?;
             Ok(as_stored(resource, wanted))
         })?;
         Ok(Response { warnings, ..self.answer(call, 200, &updated)? })

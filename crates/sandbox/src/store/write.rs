@@ -12,7 +12,7 @@ use crate::object::{is_terminating, text, timestamp};
 use crate::resources::{
     NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES, Resource, STORAGECLASSES,
 };
-use crate::status::Status;
+use crate::status::{Cause, Status};
 use crate::{default_class, defaults, priority, validate};
 
 /// Metadata that only the server writes.
@@ -219,6 +219,26 @@ fn check_preconditions(target: Target<'_>, current: &Value, wanted: &Value) -> R
     }
     if given(metadata::resource_version(wanted), metadata::resource_version(current)) {
         return Err(Status::modified(resource, name));
+    }
+    Ok(())
+}
+
+/// What a patch makes of an object must be of the same version and, since that never changes, of the
+/// same UID. Only where an object is sent whole its UID says first which object is meant.
+pub(super) fn check_patched(
+    resource: &Resource,
+    current: &Value,
+    patched: &Value,
+) -> Result<(), Status> {
+    let name = metadata::name(current);
+    let version = metadata::resource_version(patched);
+    if !version.is_empty() && version != metadata::resource_version(current) {
+        return Err(Status::modified(resource, name));
+    }
+    let uid = metadata::uid(patched);
+    if !uid.is_empty() && uid != metadata::uid(current) {
+        let cause = Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
+        return Err(Status::invalid(resource, name, vec![cause]));
     }
     Ok(())
 }

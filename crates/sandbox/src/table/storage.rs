@@ -85,6 +85,64 @@ pub(super) const CLASS: &[Column] = &[
     AGE,
 ];
 
+/// The columns of CSIDrivers.
+pub(super) const CSI_DRIVER: &[Column] = &[
+    NAME,
+    Column::boolean("AttachRequired", "Whether volumes are attached to nodes.", |driver, _| {
+        driver["spec"]["attachRequired"].clone()
+    }),
+    Column::boolean("PodInfoOnMount", "Whether it is told of pods.", |driver, _| {
+        driver["spec"]["podInfoOnMount"].clone()
+    }),
+    Column::boolean("StorageCapacity", "Whether it says where there is room.", |driver, _| {
+        driver["spec"]["storageCapacity"].clone()
+    }),
+    Column::text("Modes", "What kinds of volumes it makes.", |driver, _| {
+        let modes = entries(driver, "/spec/volumeLifecycleModes").filter_map(Value::as_str);
+        modes.collect::<Vec<_>>().join(",").into()
+    }),
+    AGE,
+];
+
+/// The columns of CSINodes.
+pub(super) const CSI_NODE: &[Column] = &[
+    NAME,
+    Column::integer("Drivers", "Number of drivers on the node.", |node, _| {
+        entries(node, "/spec/drivers").count().into()
+    }),
+    AGE,
+];
+
+/// The columns of CSIStorageCapacities.
+pub(super) const CSI_STORAGE_CAPACITY: &[Column] = &[
+    NAME,
+    Column::text("StorageClass", "Class whose volumes have room.", |capacity, _| {
+        text(capacity, "/storageClassName").into()
+    }),
+    Column::text("Capacity", "How much room there is.", |capacity, _| {
+        text(capacity, "/capacity").into()
+    }),
+    AGE,
+];
+
+/// The columns of VolumeAttachments.
+pub(super) const VOLUME_ATTACHMENT: &[Column] = &[
+    NAME,
+    Column::text("Attacher", "The driver that attaches it.", |attachment, _| {
+        text(attachment, "/spec/attacher").into()
+    }),
+    Column::text("PV", "The volume.", |attachment, _| {
+        text(attachment, "/spec/source/persistentVolumeName").into()
+    }),
+    Column::text("Node", "The node it is attached to.", |attachment, _| {
+        text(attachment, "/spec/nodeName").into()
+    }),
+    Column::boolean("Attached", "Whether it is attached.", |attachment, _| {
+        (attachment["status"]["attached"] == true).into()
+    }),
+    AGE,
+];
+
 /// The columns of ResourceClaims.
 pub(super) const RESOURCE_CLAIM: &[Column] = &[
     NAME,

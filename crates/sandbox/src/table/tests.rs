@@ -167,6 +167,28 @@ fn other_kinds_have_their_columns() {
             json!(["x", "Bound", "v", "1Gi", "RWO", "s", "<unset>", "12m", "Filesystem"]),
         ),
         (
+            resources::CSIDRIVERS,
+            json!({"spec": {"attachRequired": true, "podInfoOnMount": false,
+                "storageCapacity": true, "volumeLifecycleModes": ["Persistent", "Ephemeral"]}}),
+            json!(["x", true, false, true, "Persistent,Ephemeral", "12m"]),
+        ),
+        (
+            resources::CSINODES,
+            json!({"spec": {"drivers": [{"name": "d"}, {"name": "e"}]}}),
+            json!(["x", 2, "12m"]),
+        ),
+        (
+            resources::CSISTORAGECAPACITIES,
+            json!({"storageClassName": "fast", "capacity": "5Gi"}),
+            json!(["x", "fast", "5Gi", "12m"]),
+        ),
+        (
+            resources::VOLUMEATTACHMENTS,
+            json!({"spec": {"attacher": "d", "nodeName": "n",
+                "source": {"persistentVolumeName": "v"}}, "status": {"attached": true}}),
+            json!(["x", "d", "v", "n", true, "12m"]),
+        ),
+        (
             resources::SERVICES,
             json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}]}}),
             json!(["x", "ClusterIP", "<none>", "<none>", "80/TCP", "12m", "<none>"]),
