@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::slab::Slab;
 use crate::storage::{AccessMode, PersistentVolume, StorageSize, VolumeMode};
 use crate::{NodeSelector, NodeSelectorTerm, Operator, Requirement};
@@ -72,7 +74,7 @@ impl VolumeGroup {
 pub struct FreeVolumes {
     groups: Slab<VolumeGroup>,
     by_kind: HashMap<VolumeKind, VolumeGroupIx>,
-    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<VolumeGroupIx>>>,
+    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, SmallVec<[VolumeGroupIx; 2]>>>,
     unlabelled: Vec<VolumeGroupIx>,
 }
 
@@ -85,11 +87,13 @@ impl FreeVolumes {
         self.groups.get(group)
     }
 
-    /// The groups that only nodes with certain labels can have, by key and value. A group may be
-    /// under more than one.
-    pub fn labelled(&self) -> impl Iterator<Item = (&str, &str, &[VolumeGroupIx])> {
-        self.by_label.iter().flat_map(|(key, values)| {
-            values.iter().map(|(value, groups)| (&**key, &**value, &groups[..]))
+    /// The groups that only nodes with certain labels can have, by key and then by value. A group may
+    /// be under more than one.
+    pub fn labelled(
+        &self,
+    ) -> impl Iterator<Item = (&str, impl Iterator<Item = (&str, &[VolumeGroupIx])>)> {
+        self.by_label.iter().map(|(key, values)| {
+            (&**key, values.iter().map(|(value, groups)| (&**value, &groups[..])))
         })
     }
 

@@ -118,7 +118,8 @@ fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
     }
     let labelled = |cluster: &Cluster| -> Vec<(String, usize)> {
         let free = cluster.free_volumes("fast").into_iter().flat_map(|free| free.labelled());
-        free.map(|(_, value, groups)| (value.to_owned(), groups.len())).collect()
+        let values = free.flat_map(|(_, values)| values);
+        values.map(|(value, groups)| (value.to_owned(), groups.len())).collect()
     };
     assert_eq!(labelled(&cluster), [("x".to_owned(), 2), ("y".to_owned(), 1)]);
     let candidates = |zone: Option<&'static str>| {

@@ -147,26 +147,45 @@ impl Conflicts {
 fn unmatched(demands: &[Demand<'_>], nodes: &NodeBits, supply: Supply<'_>) -> Vec<NodeBits> {
     let mut unmatched = vec![NodeBits::with_len(supply.cluster.table_len()); demands.len()];
     for places in by_class(demands) {
-        let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
-        let partition = Partition::of(nodes, &own[0].delayed.class.name, &own, supply.cluster);
-        // What is found for one node of a part is found for all of them.
-        let mut known = vec![None; partition.len()];
-        let (mut matched, mut groups) = (Vec::new(), Vec::new());
-        for node in nodes.iter() {
-            let part = partition.part_of(node);
-            let start = *known[part].get_or_insert_with(|| {
-                groups.clear();
-                groups.extend(partition.groups(part));
-                let volumes = match_volumes(&own, &groups, &supply.cluster.node(node), supply);
-                matched.extend(volumes.iter().map(Option::is_some));
-                matched.len() - places.len()
-            });
-            for (place, matched) in places.iter().zip(&matched[start..]) {
-                if !*matched {
-                    unmatched[*place].insert(node);
-                }
+        match places[..] {
+            [place] => {
+                unmatched[place].copy_from(nodes);
+                unmatched[place].subtract(&demands[place].nodes_with_volume(nodes, supply));
             }
+            _ => match_class(demands, &places, nodes, supply, &mut unmatched),
         }
     }
     unmatched
+}
+
+/// Adds to `unmatched` what is found for the demands at `places`, which are of one class, so that
+/// one takes volumes from another.
+fn match_class(
+    demands: &[Demand<'_>],
+    places: &[usize],
+    nodes: &NodeBits,
+    supply: Supply<'_>,
+    unmatched: &mut [NodeBits],
+) {
+    let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
+    let partition = Partition::of(nodes, own[0].free, &own, supply.cluster);
+    // What is found for one node of a part is found for all of them.
+    let mut known = vec![None; partition.len()];
+    let (mut matched, mut groups, mut volumes) = (Vec::new(), Vec::new(), Vec::new());
+    for node in nodes.iter() {
+        let part = partition.part_of(node);
+        let start = *known[part].get_or_insert_with(|| {
+            groups.clear();
+            groups.extend(partition.groups(part));
+            let view = supply.cluster.node(node);
+            match_volumes(&own, &groups, &view, supply, &mut volumes);
+            matched.extend(volumes.iter().map(Option::is_some));
+            matched.len() - places.len()
+        });
+        for (place, matched) in places.iter().zip(&matched[start..]) {
+            if !*matched {
+                unmatched[*place].insert(node);
+            }
+        }
+    }
 }

@@ -162,11 +162,10 @@ fn match_on_node(
 ) -> Vec<Option<Arc<PersistentVolume>>> {
     let mut volumes = vec![None; demands.len()];
     for places in by_class(demands) {
-        let class = &demands[places[0]].delayed.class.name;
-        let free = supply.cluster.free_volumes(class);
-        let groups = free.map(|free| groups_on(free, node)).unwrap_or_default();
         let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
-        let matched = match_volumes(&own, &groups, node, supply);
+        let groups = own[0].free.map(|free| groups_on(free, node)).unwrap_or_default();
+        let mut matched = Vec::new();
+        match_volumes(&own, &groups, node, supply, &mut matched);
         for (place, volume) in places.into_iter().zip(matched) {
             volumes[place] = volume.cloned();
         }

@@ -3,16 +3,22 @@
 use std::sync::Arc;
 
 use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
-use framework::{Cluster, FreeVolumes, LabelSelector, NodeView, Status, VolumeGroupIx, VolumeKind};
+use framework::{
+    Cluster, FreeVolumes, LabelSelector, NodeBits, NodeView, Status, VolumeGroup, VolumeGroupIx,
+    VolumeKind,
+};
 
-use super::affinity::allows;
+use super::affinity::{allows, retain_allowed};
 use super::assumed::AssumedObjects;
 use super::claims::DelayedClaim;
+use super::group_nodes::for_each_group;
 
 /// A claim that looks for a volume.
 #[derive(Debug)]
 pub(super) struct Demand<'a> {
     pub(super) delayed: &'a DelayedClaim,
+    /// The free volumes of its class.
+    pub(super) free: Option<&'a FreeVolumes>,
     size: StorageSize,
     selector: Option<&'a LabelSelector>,
     /// The volumes that are reserved for the claim and fit it, by name.
@@ -29,7 +35,7 @@ pub(super) struct Supply<'a> {
 impl<'a> Demand<'a> {
     /// # Errors
     /// The selector of the claim is invalid.
-    pub(super) fn of(delayed: &'a DelayedClaim, supply: Supply<'_>) -> Result<Self, Status> {
+    pub(super) fn of(delayed: &'a DelayedClaim, supply: Supply<'a>) -> Result<Self, Status> {
         let claim = &delayed.claim;
         let selector = claim.selector.as_ref().map(Result::as_ref).transpose();
         let selector = selector.map_err(|error| {
@@ -40,6 +46,7 @@ impl<'a> Demand<'a> {
         })?;
         let mut demand = Self {
             delayed,
+            free: supply.cluster.free_volumes(&claim.class),
             size: claim.request.unwrap_or_default(),
             selector,
             reserved: Vec::new(),
@@ -80,7 +87,7 @@ impl<'a> Demand<'a> {
         groups: &[VolumeGroupIx],
         chosen: &[Option<&Arc<PersistentVolume>>],
         node: &NodeView<'_>,
-        supply: Supply<'a>,
+        supply: Supply<'_>,
     ) -> Option<&'a Arc<PersistentVolume>> {
         let is_left = |volume: &&Arc<PersistentVolume>| {
             chosen.iter().flatten().all(|other| !Arc::ptr_eq(other, volume))
@@ -88,17 +95,46 @@ impl<'a> Demand<'a> {
         if let Some(reserved) = self.reserved.iter().find(is_left) {
             return Some(reserved).filter(|own| allows(own.node_selector.as_deref(), node));
         }
-        let free = supply.cluster.free_volumes(&self.claim().class)?;
+        let free = self.free?;
         let groups = groups.iter().map(|group| free.group(*group));
-        let suitable = groups.filter(|group| self.suits(group.kind()));
-        let smallest = suitable.filter_map(|group| {
-            group.at_least(self.size).find(|volume| {
-                is_left(volume)
-                    && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
-                    && supply.assumed.volumes.get(volume).is_none()
-            })
-        });
+        let smallest = groups.filter_map(|group| self.smallest_in(group, is_left, supply));
         smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)))
+    }
+
+    /// The smallest volume for the claim among those of a group that pass `is_left`.
+    fn smallest_in(
+        &self,
+        group: &'a VolumeGroup,
+        is_left: impl Fn(&&Arc<PersistentVolume>) -> bool,
+        supply: Supply<'_>,
+    ) -> Option<&'a Arc<PersistentVolume>> {
+        let is_suitable = |volume: &&Arc<PersistentVolume>| {
+            is_left(volume)
+                && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
+                && supply.assumed.volumes.get(volume).is_none()
+        };
+        let suits = self.suits(group.kind());
+        suits.then(|| group.at_least(self.size).find(is_suitable)).flatten()
+    }
+
+    /// The nodes among `nodes` that have a volume for the claim, if that is the only one of its class.
+    pub(super) fn nodes_with_volume(&self, nodes: &NodeBits, supply: Supply<'_>) -> NodeBits {
+        if let Some(reserved) = self.reserved.first() {
+            let mut allowed = nodes.clone();
+            retain_allowed(reserved.node_selector.as_deref(), supply.cluster, &mut allowed);
+            return allowed;
+        }
+        let mut found = NodeBits::with_len(supply.cluster.table_len());
+        if let Some(free) = self.free {
+            for_each_group(free, nodes, supply.cluster, |group, nodes| {
+                if self.smallest_in(free.group(group), |_| true, supply).is_some() {
+                    for node in nodes {
+                        found.insert(node);
+                    }
+                }
+            });
+        }
+        found
     }
 
     /// Whether a free volume that is like this is one for the claim, by all but its labels and
@@ -111,21 +147,21 @@ impl<'a> Demand<'a> {
     }
 }
 
-/// A volume for each of `demands`, all of one class, on `node`, which can have the volumes of
-/// `groups`.
+/// Puts into `volumes` one for each of `demands`, all of one class, on `node`, which can have the
+/// volumes of `groups`.
 ///
 /// The smallest claims come first, and get the smallest volumes.
 pub(super) fn match_volumes<'a>(
     demands: &[&'a Demand<'a>],
     groups: &[VolumeGroupIx],
     node: &NodeView<'_>,
-    supply: Supply<'a>,
-) -> Vec<Option<&'a Arc<PersistentVolume>>> {
-    let mut volumes = Vec::with_capacity(demands.len());
+    supply: Supply<'_>,
+    volumes: &mut Vec<Option<&'a Arc<PersistentVolume>>>,
+) {
+    volumes.clear();
     for demand in demands {
-        volumes.push(demand.choose(groups, &volumes, node, supply));
+        volumes.push(demand.choose(groups, volumes, node, supply));
     }
-    volumes
 }
 
 /// The claims that look for a volume, the smallest first.
@@ -134,7 +170,7 @@ pub(super) fn match_volumes<'a>(
 /// The selector of a claim is invalid.
 pub(super) fn demands<'a>(
     claims: impl Iterator<Item = &'a DelayedClaim>,
-    supply: Supply<'_>,
+    supply: Supply<'a>,
 ) -> Result<Vec<Demand<'a>>, Status> {
     let mut claims: Vec<_> = claims.collect();
     claims.sort_by_key(|delayed| delayed.claim.request.unwrap_or_default());

@@ -15,6 +15,7 @@ mod capacity;
 mod claims;
 mod conflicts;
 mod find;
+mod group_nodes;
 mod hints;
 mod matching;
 mod partition;

@@ -2,7 +2,8 @@
 
 use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeGroupIx};
 
-use super::affinity::{allows, retain_allowed};
+use super::affinity::retain_allowed;
+use super::group_nodes::for_each_group;
 use super::matching::Demand;
 
 /// The nodes of a set, divided into parts: the nodes of a part can have the same free volumes of a
@@ -38,7 +39,7 @@ impl Partition {
     /// class.
     pub(super) fn of(
         nodes: &NodeBits,
-        class: &str,
+        free: Option<&FreeVolumes>,
         demands: &[&Demand<'_>],
         cluster: &Cluster,
     ) -> Self {
@@ -53,30 +54,13 @@ impl Partition {
             retain_allowed(Some(selector), cluster, &mut allowed);
             partition.split(None, allowed.iter());
         }
-        if let Some(free) = cluster.free_volumes(class) {
-            partition.split_by_labels(nodes, free, cluster);
-            for group in free.unlabelled() {
-                let mut allowed = nodes.clone();
-                retain_allowed(free.group(*group).node_selector(), cluster, &mut allowed);
-                partition.split(Some(*group), allowed.iter());
-            }
+        if let Some(free) = free {
+            let split = |group, nodes: &mut dyn Iterator<Item = NodeIx>| {
+                partition.split(Some(group), nodes);
+            };
+            for_each_group(free, nodes, cluster, split);
         }
         partition
-    }
-
-    fn split_by_labels(&mut self, nodes: &NodeBits, free: &FreeVolumes, cluster: &Cluster) {
-        for (key, value, groups) in free.labelled() {
-            let Some(labelled) = cluster.with_label(key, value) else { continue };
-            for ix in groups {
-                let group = free.group(*ix);
-                let is_allowed = |node: &NodeIx| {
-                    nodes.contains(*node)
-                        && (group.label_decides()
-                            || allows(group.node_selector(), &cluster.node(*node)))
-                };
-                self.split(Some(*ix), labelled.iter().filter(is_allowed));
-            }
-        }
     }
 
     /// Tells `nodes`, which can have `group`, from all others.

@@ -1,0 +1,35 @@
+//! The nodes that groups of free volumes can be used on.
+
+use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeGroupIx};
+
+use super::affinity::{allows, retain_allowed};
+
+/// Tells `visit` of every group of `free` and the nodes among `nodes` that can have it. A group under
+/// more than one label comes once for each.
+pub(super) fn for_each_group(
+    free: &FreeVolumes,
+    nodes: &NodeBits,
+    cluster: &Cluster,
+    mut visit: impl FnMut(VolumeGroupIx, &mut dyn Iterator<Item = NodeIx>),
+) {
+    for (key, values) in free.labelled() {
+        let Some(topology) = cluster.topology(key) else { continue };
+        for (value, groups) in values {
+            let Some(domain) = topology.domain_named(value) else { continue };
+            for ix in groups {
+                let group = free.group(*ix);
+                let is_allowed = |node: &NodeIx| {
+                    nodes.contains(*node)
+                        && (group.label_decides()
+                            || allows(group.node_selector(), &cluster.node(*node)))
+                };
+                visit(*ix, &mut topology.nodes(domain).iter().filter(is_allowed));
+            }
+        }
+    }
+    for ix in free.unlabelled() {
+        let mut allowed = nodes.clone();
+        retain_allowed(free.group(*ix).node_selector(), cluster, &mut allowed);
+        visit(*ix, &mut allowed.iter());
+    }
+}
