@@ -1,4 +1,4 @@
-//! Classes, volumes and claims of a test, and the part of the volume controller where there is none.
+//! Classes, volumes and claims of a test, and what a volume controller does where there is none.
 
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
