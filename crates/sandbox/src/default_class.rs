@@ -13,16 +13,29 @@ pub(crate) fn is_default(class: &Value) -> bool {
     class["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == "true"
 }
 
-/// Gives a claim that says nothing of a class, not even that it wants none, the default one: the
-/// newest, and of equally new ones the first by name.
-pub(crate) fn admit<'a>(classes: impl Iterator<Item = &'a Value>, claim: &mut Value) {
+/// The name of the default class for a claim that says nothing of a class, not even that it wants
+/// none: the newest, and of equally new ones the first by name.
+pub(crate) fn class_for<'a>(
+    classes: impl Iterator<Item = &'a Value>,
+    claim: &Value,
+) -> Option<&'a str> {
     let says_nothing = claim["spec"]["storageClassName"].is_null()
         && claim["metadata"]["annotations"].get(BETA_STORAGE_CLASS).is_none();
     let created = |class: &Value| text(class, "/metadata/creationTimestamp").to_owned();
     let defaults = classes.filter(|class| says_nothing && is_default(class));
-    if let Some(class) = defaults.min_by_key(|class| (Reverse(created(class)), name(class))) {
-        put(claim, &["spec", "storageClassName"], name(class).into());
+    defaults.min_by_key(|class| (Reverse(created(class)), name(class))).map(name)
+}
+
+/// Gives a claim the default class, if it is one for it.
+pub(crate) fn admit<'a>(classes: impl Iterator<Item = &'a Value>, claim: &mut Value) {
+    if let Some(class) = class_for(classes, claim) {
+        set(claim, class);
     }
+}
+
+/// Gives a claim this class.
+pub(crate) fn set(claim: &mut Value, class: &str) {
+    put(claim, &["spec", "storageClassName"], class.into());
 }
 
 #[cfg(test)]

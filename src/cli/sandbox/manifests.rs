@@ -2,8 +2,8 @@
 //!
 //! Objects are created as a POST creates them, owners before what they own. What a dump has beyond
 //! a manifest is kept where that makes sense: the status and the priority of pods are written,
-//! owners and the claims of volumes are named by their new uids, and namespaces and priority classes
-//! that it leaves out are made.
+//! owners and the claims of volumes are named by their new uids, and namespaces and priority
+//! classes that it leaves out are made.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -189,8 +189,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Writes the new uid of the claim of a volume. Without it the volume would be taken for that of
-    /// a claim which is gone.
+    /// Writes the new uid of the claim of a volume. Without it the volume would be taken for that
+    /// of a claim which is gone.
     fn name_claim(&self, volume: &mut Value) {
         let Some(uid) = volume.pointer_mut("/spec/claimRef/uid") else { return };
         if let Some(new) = uid.as_str().and_then(|uid| self.uids.get(uid)) {

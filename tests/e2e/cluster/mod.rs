@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `KUBECONFIG` | that one |
 //! | `KUBEBUILDER_ASSETS` | kube-apiserver of that folder, started for all tests |
-//! | neither | a sandbox for each test, without kubelets, and without controllers where the test asks |
+//! | neither | a sandbox for each test, without kubelets, and without controllers if asked |
 //!
 //! Tests may meet in one cluster, and with whoever else uses it. Each has a namespace, a service
 //! account, roles, a scheduler name and nodes whose names nobody else has, and its pods select its

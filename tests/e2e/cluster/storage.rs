@@ -1,4 +1,4 @@
-//! Classes, volumes and claims of a test, and the part of the volume controller where there is none.
+//! Classes, volumes and claims of a test, and what a volume controller does where there is none.
 
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
@@ -24,7 +24,9 @@ pub(in crate::e2e) enum Kind {
     ImmediateStatic,
     /// They are there, and one is bound once a pod has a node.
     Static,
-    /// They are made once a pod has a node.
+    /// One is made for each claim at once.
+    ImmediateProvisioned,
+    /// One is made once a pod has a node.
     Provisioned,
 }
 
@@ -73,10 +75,10 @@ impl Cluster {
             "metadata": {"name": self.storage_name(name), "labels": {LABEL: self.name}},
             "provisioner": match kind {
                 Kind::ImmediateStatic | Kind::Static => NO_PROVISIONER.to_owned(),
-                Kind::Provisioned => self.driver(),
+                Kind::ImmediateProvisioned | Kind::Provisioned => self.driver(),
             },
             "volumeBindingMode": match kind {
-                Kind::ImmediateStatic => "Immediate",
+                Kind::ImmediateStatic | Kind::ImmediateProvisioned => "Immediate",
                 Kind::Static | Kind::Provisioned => "WaitForFirstConsumer",
             },
             "parameters": parameters,

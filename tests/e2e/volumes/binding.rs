@@ -1,6 +1,10 @@
 //! Volumes get bound, and pods with them.
 
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::DeleteParams;
+
 use super::*;
+use crate::e2e::cluster::uid;
 
 #[test]
 fn the_smallest_volume_that_a_node_can_reach_is_reserved_and_bound() {
@@ -74,6 +78,61 @@ fn a_claim_that_must_be_bound_first_is_waited_for() {
         cluster.add_volume(volume).await;
         cluster.claim_bound("data").await;
         cluster.bound("web").await;
+    });
+}
+
+#[test]
+fn a_claim_whose_volume_is_made_at_once_is_waited_for() {
+    run_in_sandbox(async |cluster, _| {
+        cluster.add_node("a", 4).await;
+        let parameters = json!({"sandbox/provisioning-seconds": "2"});
+        cluster.add_class("slow", Kind::ImmediateProvisioned, parameters).await;
+        let _daemon = Daemon::start(cluster).await;
+        create_pod_and_claim(cluster, "data", "slow").await;
+        cluster.told("data", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.bound("data").await;
+    });
+}
+
+/// A StatefulSet `db` of three Pods with a claim each, made all at once.
+fn stateful_set(cluster: &Cluster, class: &str) -> StatefulSet {
+    let mut claim = cluster.claim("data", class, ONE_NODE);
+    claim["metadata"]["labels"] = json!({"app": "db"});
+    let mut spec = cluster.pod("db", 1).spec.unwrap();
+    spec.termination_grace_period_seconds = None;
+    let set = json!({
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 3,
+            "serviceName": "db",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": "db"}},
+            "template": {"metadata": {"labels": {"app": "db"}}, "spec": spec},
+            "volumeClaimTemplates": [claim],
+        },
+    });
+    serde_json::from_value(set).unwrap()
+}
+
+#[test]
+fn a_pod_of_a_stateful_set_comes_back_to_where_its_volume_is() {
+    run_in_sandbox(async |cluster, _| {
+        for zone in ["a", "b", "c"] {
+            cluster.add_node_in_zone(zone, 4, zone).await;
+        }
+        cluster.add_class("zonal", Kind::Provisioned, json!({})).await;
+        let _daemon = Daemon::start(cluster).await;
+        cluster.create(&stateful_set(cluster, "zonal")).await;
+        let pods = cluster.bound_pods(3).await;
+        let before = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some("db-1")).unwrap();
+        let now = DeleteParams::default().grace_period(0);
+        cluster.pods.delete("db-1", &now).await.unwrap();
+        let node = eventually("the pod is there again", async || {
+            let pod = cluster.pods.get("db-1").await.ok()?;
+            node_of(&pod).filter(|_| uid(&pod) != uid(before))
+        })
+        .await;
+        assert_eq!(Some(node), node_of(before));
     });
 }
 

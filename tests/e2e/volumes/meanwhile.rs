@@ -1,5 +1,5 @@
-//! What disappears or changes after a node is chosen and before anything is written: the requests of
-//! the scheduler are held up on their way until then.
+//! What disappears or changes after a node is chosen and before anything is written: the requests
+//! of the scheduler are held up on their way until then.
 
 use kube::api::{Patch, PatchParams};
 

@@ -205,8 +205,12 @@ fn a_volume_reserved_for_a_claim_that_goes_before_it_is_bound_is_released() {
 }
 
 #[test]
-fn a_claim_without_a_class_gets_a_volume_of_the_default_one() {
+fn a_claim_without_a_class_gets_a_volume_of_the_default_one_even_if_that_comes_later() {
     let mut cluster = Cluster::new();
+    let mut early = claim("early", "", "1Gi");
+    early["spec"]["storageClassName"] = Value::Null;
+    cluster.create(PERSISTENTVOLUMECLAIMS, early);
+    assert_eq!(cluster.claim_phase("early"), "Pending");
     let mut default = class("standard", "Immediate", json!({}));
     default["metadata"]["annotations"] =
         json!({"storageclass.kubernetes.io/is-default-class": "true"});
@@ -214,7 +218,7 @@ fn a_claim_without_a_class_gets_a_volume_of_the_default_one() {
     let mut plain = claim("data", "", "1Gi");
     plain["spec"]["storageClassName"] = Value::Null;
     cluster.create(PERSISTENTVOLUMECLAIMS, plain);
-    assert_eq!(cluster.claim_phase("data"), "Bound");
+    assert_eq!((cluster.claim_phase("early"), cluster.claim_phase("data")), ("Bound", "Bound"));
 }
 
 #[test]

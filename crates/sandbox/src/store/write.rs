@@ -223,8 +223,8 @@ fn check_preconditions(target: Target<'_>, current: &Value, wanted: &Value) -> R
     Ok(())
 }
 
-/// What a patch makes of an object must be of the same version and, since that never changes, of the
-/// same UID. Only where an object is sent whole its UID says first which object is meant.
+/// What a patch makes of an object must be of the same version and, since that never changes, of
+/// the same UID. Only where an object is sent whole its UID says first which object is meant.
 pub(super) fn check_patched(
     resource: &Resource,
     current: &Value,

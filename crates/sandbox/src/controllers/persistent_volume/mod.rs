@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use self::index::{VolumeIndex, suits};
 use super::provisioner::goes_with_claim;
 use super::work_queue::{Key, WorkQueue, key};
+use crate::default_class;
 use crate::informer::{Informer, News};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{put, read, remove, text};
@@ -130,17 +131,15 @@ impl PersistentVolumeController {
             return self.bind(store, volume, object, now);
         }
         if claim.bind_completed {
-            let lose = |claim: &mut Value| {
-                put(claim, &["status", "phase"], json!("Lost"));
-                Ok(())
-            };
-            // A claim that is gone is not lost.
-            store.modify(PERSISTENTVOLUMECLAIMS, &claim.namespace, &claim.name, now, lose).ok();
+            update_claim(store, claim, now, |claim| {
+                put(claim, &["status", "phase"], json!("Lost"))
+            });
         }
     }
 
     /// A claim gets the volume reserved for it; else, unless it waits for a pod, the smallest that
-    /// will do; else a new one, if its class has any made.
+    /// will do; else the default class, if it says nothing of one; else a new volume, if its class
+    /// has any made.
     fn sync_unbound_claim(
         &mut self,
         store: &mut Store,
@@ -156,18 +155,17 @@ impl PersistentVolumeController {
         if let Some(volume) = found.map(|volume| volume.name.clone()) {
             return self.bind(store, &volume, object, now);
         }
+        let classes = store.objects(STORAGECLASSES).map(|class| &**class);
+        if let Some(default) = default_class::class_for(classes, object).map(str::to_owned) {
+            return update_claim(store, claim, now, |claim| default_class::set(claim, &default));
+        }
         if !waits {
             self.unsatisfied.entry(claim.class.clone()).or_default().insert(key(object));
         }
         let is_due = !waits || claim.selected_node.is_some();
         if let Some(class) = class.filter(|class| is_due && class.provisions()) {
-            let ask = |claim: &mut Value| {
-                let path = ["metadata", "annotations", STORAGE_PROVISIONER];
-                put(claim, &path, json!(&*class.provisioner));
-                Ok(())
-            };
-            // A claim that is gone needs no volume.
-            store.modify(PERSISTENTVOLUMECLAIMS, &claim.namespace, &claim.name, now, ask).ok();
+            let path = ["metadata", "annotations", STORAGE_PROVISIONER];
+            update_claim(store, claim, now, |claim| put(claim, &path, json!(&*class.provisioner)));
         }
     }
 
@@ -239,6 +237,20 @@ impl PersistentVolumeController {
         self.index.insert(volume_of(&written)?);
         Some(written)
     }
+}
+
+/// Changes a claim, unless it is gone.
+fn update_claim(
+    store: &mut Store,
+    claim: &PersistentVolumeClaim,
+    now: Time,
+    change: impl FnOnce(&mut Value),
+) {
+    let change = |claim: &mut Value| {
+        change(claim);
+        Ok(())
+    };
+    store.modify(PERSISTENTVOLUMECLAIMS, &claim.namespace, &claim.name, now, change).ok();
 }
 
 fn volume_of(object: &Value) -> Option<PersistentVolume> {
