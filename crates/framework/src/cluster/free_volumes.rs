@@ -67,6 +67,8 @@ impl VolumeGroup {
     }
 }
 
+type FewGroups = SmallVec<[VolumeGroupIx; 2]>;
+
 /// The free volumes of a class: those that are `Available` and that no claim has.
 ///
 /// A group is filed under every label value that a node can have it by, or else under none.
@@ -74,7 +76,7 @@ impl VolumeGroup {
 pub struct FreeVolumes {
     groups: Slab<VolumeGroup>,
     by_kind: HashMap<VolumeKind, VolumeGroupIx>,
-    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, SmallVec<[VolumeGroupIx; 2]>>>,
+    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, FewGroups>>,
     unlabelled: Vec<VolumeGroupIx>,
 }
 
