@@ -1,5 +1,6 @@
 //! What a part asks of the API, beside the scheduler.
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -18,8 +21,8 @@ use crate::cluster::{WAITING, node_name, pod_name};
 const LOOK: Duration = Duration::from_millis(25);
 /// After so many looks something is wrong.
 const LOOKS: usize = 12_000;
-/// Patches under way at a time.
-const PATCHES: usize = 32;
+/// Requests under way at a time.
+const REQUESTS: usize = 32;
 
 /// The administrator of the sandbox.
 pub(crate) struct Admin(Client);
@@ -69,6 +72,24 @@ impl Admin {
         bail!("no pod was bound")
     }
 
+    /// Creates objects of one kind, as fast as the server takes them.
+    pub(crate) async fn create_all<K>(
+        &self,
+        api: impl Fn(Client) -> Api<K>,
+        objects: impl Iterator<Item = Value>,
+    ) -> anyhow::Result<()>
+    where
+        K: Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let api = api(self.0.clone());
+        let creations = stream::iter(objects).map(|object| async {
+            let object: K = serde_json::from_value(object)?;
+            api.create(&PostParams::default(), &object).await?;
+            Ok(())
+        });
+        creations.buffer_unordered(REQUESTS).try_collect().await
+    }
+
     /// Creates pods, so many a second.
     pub(crate) async fn create_pods(
         &self,
@@ -106,7 +127,7 @@ impl Admin {
             self.renew_node(&node_name(round % nodes), round).await?;
             self.renew_pod(&pod_name(round % pods), round).await
         });
-        Ok(renewals.buffer_unordered(PATCHES).try_collect().await?)
+        Ok(renewals.buffer_unordered(REQUESTS).try_collect().await?)
     }
 
     async fn renew_node(&self, name: &str, round: usize) -> kube::Result<()> {

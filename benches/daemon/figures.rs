@@ -12,18 +12,18 @@ pub(crate) struct Part {
 
 /// A number, its unit in the name.
 pub(crate) struct Figure {
-    name: &'static str,
+    name: String,
     value: f64,
     /// What was aimed for, as people write it.
     target: &'static str,
 }
 
 impl Figure {
-    pub(crate) const fn new(name: &'static str, value: f64) -> Self {
-        Self { name, value, target: "" }
+    pub(crate) fn new(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value, target: "" }
     }
 
-    pub(crate) const fn with_target(self, target: &'static str) -> Self {
+    pub(crate) fn with_target(self, target: &'static str) -> Self {
         Self { target, ..self }
     }
 }
@@ -31,7 +31,7 @@ impl Figure {
 /// A part as one line of JSON.
 pub(crate) fn json(part: &str, figures: &[Figure]) -> Value {
     let mut object = Map::from_iter([("part".to_owned(), part.into())]);
-    object.extend(figures.iter().map(|figure| (figure.name.to_owned(), rounded(figure.value))));
+    object.extend(figures.iter().map(|figure| (figure.name.clone(), rounded(figure.value))));
     object.into()
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn table(measured: &[(&str, Vec<Figure>)]) -> String {
     ]);
     for (part, figures) in measured {
         for Figure { name, value, target } in figures {
-            table.row([*part, *name, &shown(*value), *target]);
+            table.row([*part, name, &shown(*value), *target]);
         }
     }
     table.render(Colour::of_stdout())

@@ -9,6 +9,7 @@ mod cluster;
 mod figures;
 mod parts;
 mod process;
+mod scheduler_perf;
 
 use std::io::{self, IsTerminal};
 

@@ -30,7 +30,7 @@ pub(crate) struct Shape {
     /// How many claims a pod has.
     per_pod: usize,
     access_mode: &'static str,
-    /// Only every tenth node can attach one volume more than it has.
+    /// Only every ninth node can attach one volume more than it has.
     near_limits: bool,
 }
 
@@ -101,7 +101,7 @@ impl Workload {
     /// Puts the driver on a node, and, where nodes are near their limits, pods with volumes.
     fn equip(&self, node: usize, engine: &mut Engine) {
         let attached = if self.shape.near_limits { ATTACHED } else { 0 };
-        let room = if self.shape.near_limits && node % 10 != 0 { 0 } else { self.shape.per_pod };
+        let room = if self.shape.near_limits && node % 9 != 0 { 0 } else { self.shape.per_pod };
         support::apply(engine, csi_node(node, attached + room));
         for slot in 0..attached {
             let number = node * attached + slot;
@@ -109,7 +109,7 @@ impl Workload {
             let volume = volume(&name, json!({ "csi": csi(&name) }));
             let claim = claim(&name, json!({ "volumeName": name }));
             [volume, claim].into_iter().for_each(|object| support::apply(engine, object));
-            let pod = with_claims(templates::pod(number), "placed", [name]);
+            let pod = with_claims(templates::pod(small(number)), "placed", [name]);
             let pod = Pod { node_name: Some(support::node_name(node).into()), ..pod };
             support::apply(engine, Change::Pod(Box::new(pod)));
         }
@@ -177,6 +177,11 @@ impl Claims {
         }
         claim(&claim_name(number), spec)
     }
+}
+
+/// The number of a pod of the last template, which asks for least.
+const fn small(number: usize) -> usize {
+    number * 8 + 7
 }
 
 fn claim_name(number: usize) -> String {

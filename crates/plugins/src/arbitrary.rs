@@ -26,7 +26,7 @@ pub(crate) enum Change {
     /// Removes one of the placed pods, counted round and round.
     RemovePod(usize),
     /// Changes a storage object.
-    Storage(Box<StorageChange>),
+    Storage(StorageChange),
 }
 
 /// How a cluster came about.
@@ -137,7 +137,7 @@ pub(crate) fn history() -> impl Strategy<Value = History> {
 /// The same with storage objects, those of up to `nodes` nodes among them, everything in any order.
 pub(crate) fn history_with_storage(nodes: usize) -> impl Strategy<Value = History> {
     let changes = (history(), storage_changes(nodes)).prop_map(|(history, storage)| {
-        let storage = storage.into_iter().map(|change| Change::Storage(Box::new(change)));
+        let storage = storage.into_iter().map(Change::Storage);
         history.0.into_iter().chain(storage).collect::<Vec<_>>()
     });
     changes.prop_shuffle().prop_map(History)

@@ -318,7 +318,9 @@ mod tests {
         let pods = pods.map(|(name, claims, node)| place(&mut cluster, name, claims, node));
         attachment.clone().put(&mut cluster);
         assert_eq!((count(&cluster, DRIVER, "n"), count(&cluster, DRIVER, "m")), (1, 1));
-        pods.iter().for_each(|pod| drop(cluster.remove_pod(*pod)));
+        for pod in pods {
+            cluster.remove_pod(pod);
+        }
         assert_eq!((count(&cluster, DRIVER, "n"), count(&cluster, DRIVER, "m")), (1, 0));
         remove(&mut cluster, EventResource::VolumeAttachment, &attachment);
         assert_eq!(count(&cluster, DRIVER, "n"), 0);

@@ -8,6 +8,7 @@ use framework::{Cluster, EventResource, api};
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::node_name;
@@ -38,108 +39,73 @@ pub(crate) struct StorageObjects {
 impl StorageObjects {
     /// Puts them into a cluster.
     pub(crate) fn put_into(&self, cluster: &mut Cluster) {
-        put(cluster, &EventResource::PersistentVolumeClaim, "default", &self.claims);
-        put(cluster, &EventResource::PersistentVolume, "", &self.volumes);
-        put(cluster, &EventResource::StorageClass, "", &self.classes);
-        put(cluster, &EventResource::CsiNode, "", &self.csi_nodes);
-        put(cluster, &EventResource::VolumeAttachment, "", &self.attachments);
+        self.additions().iter().for_each(|change| change.make_in(cluster));
     }
-}
 
-fn put<T: Serialize>(
-    cluster: &mut Cluster,
-    kind: &EventResource,
-    namespace: &str,
-    objects: &BTreeMap<String, T>,
-) {
-    for (name, object) in objects {
-        set(cluster, kind, namespace, name, Some(object));
-    }
-}
-
-fn set<T: Serialize>(
-    cluster: &mut Cluster,
-    kind: &EventResource,
-    namespace: &str,
-    name: &str,
-    object: Option<&T>,
-) {
-    let json = object.map(|object| {
-        let mut json = serde_json::to_value(object).expect("objects become JSON");
-        json["metadata"]["name"] = json!(name);
-        Arc::new(json)
-    });
-    cluster.set_object(kind, namespace, name, json);
-}
-
-/// What becomes of an object of this name; `None` if it goes.
-#[derive(Debug, Clone)]
-pub(crate) enum StorageChange {
-    Claim(String, Option<api::PersistentVolumeClaim>),
-    Volume(String, Option<api::PersistentVolume>),
-    Class(String, Option<api::StorageClass>),
-    CsiNode(String, Option<api::CsiNode>),
-    Attachment(String, Option<api::VolumeAttachment>),
-}
-
-impl StorageObjects {
     /// Makes the change here and in a cluster.
     pub(crate) fn change(&mut self, change: &StorageChange, cluster: &mut Cluster) {
-        use EventResource as R;
-        match change {
-            StorageChange::Claim(name, new) => {
-                set(cluster, &R::PersistentVolumeClaim, "default", name, new.as_ref());
-                keep(&mut self.claims, name, new);
-            }
-            StorageChange::Volume(name, new) => {
-                set(cluster, &R::PersistentVolume, "", name, new.as_ref());
-                keep(&mut self.volumes, name, new);
-            }
-            StorageChange::Class(name, new) => {
-                set(cluster, &R::StorageClass, "", name, new.as_ref());
-                keep(&mut self.classes, name, new);
-            }
-            StorageChange::CsiNode(name, new) => {
-                set(cluster, &R::CsiNode, "", name, new.as_ref());
-                keep(&mut self.csi_nodes, name, new);
-            }
-            StorageChange::Attachment(name, new) => {
-                set(cluster, &R::VolumeAttachment, "", name, new.as_ref());
-                keep(&mut self.attachments, name, new);
-            }
+        let StorageChange { kind, name, object } = change;
+        change.make_in(cluster);
+        match kind {
+            EventResource::PersistentVolumeClaim => keep(&mut self.claims, name, object),
+            EventResource::PersistentVolume => keep(&mut self.volumes, name, object),
+            EventResource::StorageClass => keep(&mut self.classes, name, object),
+            EventResource::CsiNode => keep(&mut self.csi_nodes, name, object),
+            _ => keep(&mut self.attachments, name, object),
         }
     }
 
     /// The changes that make these objects.
-    fn additions(self) -> impl Iterator<Item = StorageChange> {
-        use StorageChange as Change;
-        let claims = self.claims.into_iter().map(|(name, new)| Change::Claim(name, Some(new)));
-        let volumes = self.volumes.into_iter().map(|(name, new)| Change::Volume(name, Some(new)));
-        let classes = self.classes.into_iter().map(|(name, new)| Change::Class(name, Some(new)));
-        let nodes = self.csi_nodes.into_iter().map(|(name, new)| Change::CsiNode(name, Some(new)));
-        let attachments = self.attachments.into_iter();
-        let attachments = attachments.map(|(name, new)| Change::Attachment(name, Some(new)));
-        claims.chain(volumes).chain(classes).chain(nodes).chain(attachments)
+    fn additions(&self) -> Vec<StorageChange> {
+        [
+            additions(EventResource::PersistentVolumeClaim, &self.claims),
+            additions(EventResource::PersistentVolume, &self.volumes),
+            additions(EventResource::StorageClass, &self.classes),
+            additions(EventResource::CsiNode, &self.csi_nodes),
+            additions(EventResource::VolumeAttachment, &self.attachments),
+        ]
+        .concat()
     }
+}
+
+fn additions<T: Serialize>(
+    kind: EventResource,
+    objects: &BTreeMap<String, T>,
+) -> Vec<StorageChange> {
+    let change = |(name, object): (&String, &T)| {
+        let mut object = serde_json::to_value(object).expect("objects become JSON");
+        object["metadata"]["name"] = json!(name);
+        StorageChange { kind: kind.clone(), name: name.clone(), object: Some(object) }
+    };
+    objects.iter().map(change).collect()
+}
+
+fn keep<T: DeserializeOwned>(
+    objects: &mut BTreeMap<String, T>,
+    name: &str,
+    object: &Option<Value>,
+) {
+    objects.remove(name);
+    let object = object.as_ref().map(|object| T::deserialize(object).expect("an object"));
+    objects.extend(object.map(|object| (name.to_owned(), object)));
+}
+
+/// What becomes of a storage object; `None` if it goes.
+#[derive(Debug, Clone)]
+pub(crate) struct StorageChange {
+    kind: EventResource,
+    name: String,
+    object: Option<Value>,
 }
 
 impl StorageChange {
-    /// The end of the same object.
-    fn removal(self) -> Self {
-        match self {
-            Self::Claim(name, _) => Self::Claim(name, None),
-            Self::Volume(name, _) => Self::Volume(name, None),
-            Self::Class(name, _) => Self::Class(name, None),
-            Self::CsiNode(name, _) => Self::CsiNode(name, None),
-            Self::Attachment(name, _) => Self::Attachment(name, None),
-        }
-    }
-}
-
-fn keep<T: Clone>(objects: &mut BTreeMap<String, T>, name: &str, new: &Option<T>) {
-    match new {
-        Some(new) => drop(objects.insert(name.to_owned(), new.clone())),
-        None => drop(objects.remove(name)),
+    fn make_in(&self, cluster: &mut Cluster) {
+        let namespace = match self.kind {
+            EventResource::PersistentVolumeClaim => "default",
+            _ => "",
+        };
+        let object = self.object.clone().map(Arc::new);
+        cluster.set_object(&self.kind, namespace, &self.name, object);
     }
 }
 
@@ -148,12 +114,14 @@ fn keep<T: Clone>(objects: &mut BTreeMap<String, T>, name: &str, new: &Option<T>
 pub(crate) fn storage_changes(nodes: usize) -> impl Strategy<Value = Vec<StorageChange>> {
     let removed = prop::collection::vec(any::<Index>(), 0..8);
     (storage_objects(nodes), storage_objects(nodes), removed).prop_map(|(old, new, removed)| {
-        let mut changes: Vec<_> = old.additions().chain(new.additions()).collect();
-        if !changes.is_empty() {
-            let removals = removed.iter().map(|place| place.get(&changes).clone().removal());
-            changes.extend(removals.collect::<Vec<_>>());
-        }
-        changes
+        let additions = [old.additions(), new.additions()].concat();
+        let removal = |place: &Index| {
+            let addition = &additions[place.index(additions.len())];
+            StorageChange { object: None, ..addition.clone() }
+        };
+        let places = removed.iter().filter(|_| !additions.is_empty());
+        let removals = places.map(removal).collect::<Vec<_>>();
+        [additions, removals].concat()
     })
 }
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::arbitrary::storage::StorageObjects;
+use crate::arbitrary::storage::{DRIVERS, StorageObjects};
 use crate::arbitrary::{self, World, history_with_storage};
 use crate::forms;
 
@@ -465,5 +465,19 @@ proptest! {
         };
         prop_assume!(!world.nodes.values().any(broken));
         forms::check_filter(&built(), &world, &pod, choice, verdict);
+    }
+
+    #[test]
+    fn what_is_counted_is_what_there_is(history in history_with_storage(9)) {
+        let cluster = history.replay().cluster;
+        for node in cluster.nodes().iter().map(|ix| cluster.node(ix)) {
+            let mut attached = CsiVolumes::of_pods_on(&node);
+            attached.add_attachments_of(&node);
+            let is_counted = cluster.csi_node(node.name()).is_some();
+            for driver in DRIVERS {
+                let expected = if is_counted { attached.count(driver) } else { 0 };
+                prop_assert_eq!(cluster.attached_counts(driver).get(node.ix()), expected);
+            }
+        }
     }
 }
