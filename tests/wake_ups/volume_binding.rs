@@ -19,6 +19,7 @@ const DATA: &str = "persistentvolumeclaims/data";
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         without_a_free_volume(),
+        with_a_volume_reserved_elsewhere(),
         without_the_claim_to_be_made_for_it(),
         with_an_immediate_claim(),
         without_the_class_of_its_claim(),
@@ -73,7 +74,30 @@ fn without_a_free_volume() -> Scenario {
         .on((R::AssignedPod, A::DELETE), "a pod without claims goes", delete("pods/plain"), Left)
         .on((R::CsiNode, A::ADD), "drivers are heard of", create(csi_node("n", DRIVER, 1)), Retried)
         .on((R::CsiNode, A::DELETE), "a CSINode without plugins goes", delete("csinodes/m"), Left)
-        .passes_over("a volume goes", delete("persistentvolumes/used"))
+        .on(
+            (R::PersistentVolume, A::DELETE),
+            "a volume goes",
+            delete("persistentvolumes/used"),
+            Left,
+        )
+}
+
+/// The volume that is reserved for the claim, which may have no other, is for nodes in zone `a`.
+fn with_a_volume_reserved_elsewhere() -> Scenario {
+    let reference = json!({"claimRef": {"namespace": "default", "name": "data"}});
+    let given = [
+        node("n"),
+        storage_class("local", NOBODY),
+        claim("data", "local"),
+        volume("own", "local").spec(only_on(ZONE, "a")).spec(reference),
+        volume("free", "local"),
+    ];
+    Scenario::new("VolumeBinding", claiming("p", "data"), given).on(
+        (R::PersistentVolume, A::DELETE),
+        "it goes",
+        delete("persistentvolumes/own"),
+        Bound,
+    )
 }
 
 fn without_the_claim_to_be_made_for_it() -> Scenario {

@@ -126,8 +126,7 @@ fn sort(claim: &PersistentVolumeClaim, cluster: &Cluster) -> Result<Sorted, Stat
     if claim.is_fully_bound() {
         return Ok(Sorted::Bound);
     }
-    let class = Some(&claim.class).filter(|class| !class.is_empty());
-    let Some(class) = class.and_then(|class| cluster.storage_class(class)) else {
+    let Some(class) = cluster.storage_class(&claim.class) else {
         return Ok(Sorted::Immediate);
     };
     if class.binding_mode.is_none() {

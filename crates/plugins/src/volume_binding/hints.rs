@@ -23,6 +23,10 @@ pub(super) fn register(plugin: PluginBuilder<VolumeBinding>) -> PluginBuilder<Vo
         .on_with_hint(ClusterEvent::new(R::StorageClass, changes), after_class_change)
         .on_with_hint(ClusterEvent::new(R::PersistentVolumeClaim, changes), after_claim_change)
         .on(ClusterEvent::new(R::PersistentVolume, changes))
+        .on_with_hint(
+            ClusterEvent::new(R::PersistentVolume, ActionType::DELETE),
+            after_volume_deletion,
+        )
         .on(ClusterEvent::new(R::Node, nodes))
         .on_with_hint(
             ClusterEvent::new(R::CsiNode, changes | ActionType::DELETE),
@@ -52,6 +56,23 @@ fn after_claim_change(
     _cluster: &Cluster,
 ) -> Result<QueueingHint, String> {
     queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
+}
+
+/// Difference volume-binding-reserved-volume-gone-hint: without the volume that was reserved for it, a
+/// claim may have another.
+fn after_volume_deletion(
+    _plugin: &VolumeBinding,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    _cluster: &Cluster,
+) -> Result<QueueingHint, String> {
+    let (old, _) = objects.others()?;
+    let claim = read_any::<api::PersistentVolume>(old)?.and_then(|volume| volume.spec.claim_ref);
+    let is_of_pod = |claim: api::ClaimReference| {
+        let mut names = pod.spec.volumes.iter().filter_map(|own| own.claim_name(&pod.key.name));
+        claim.namespace == *pod.key.namespace && names.any(|name| name == claim.name)
+    };
+    Ok(queue_if(claim.is_some_and(is_of_pod)))
 }
 
 /// A change to a CSINode helps if other in-tree volumes are translated for the node. Difference

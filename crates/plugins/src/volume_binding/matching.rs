@@ -63,7 +63,7 @@ impl<'a> Demand<'a> {
     fn reserved_in(&self, Supply { cluster, assumed }: Supply<'_>) -> Vec<Arc<PersistentVolume>> {
         let claim = self.claim();
         let stored = cluster.volumes_reserved_for(&claim.namespace, &claim.name);
-        let stored = stored.map(|volume| assumed.volumes.get(volume).unwrap_or(volume));
+        let stored = stored.filter(|volume| assumed.volumes.get(volume).is_none());
         let volumes = stored.chain(assumed.volumes.iter(cluster));
         let fits = |volume: &&Arc<PersistentVolume>| {
             volume.is_for(claim)
@@ -75,7 +75,6 @@ impl<'a> Demand<'a> {
         };
         let mut reserved: Vec<_> = volumes.filter(fits).cloned().collect();
         reserved.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        reserved.dedup_by(|a, b| a.name == b.name);
         reserved
     }
 

@@ -131,6 +131,7 @@ fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
         .storage(volume("pv", disk));
     assert_eq!(messages(&harness, &["data"]), ["", AFFINITY, AFFINITY]);
     let harness = harness.storage(migrated("a")).storage(migrated("b"));
+    let harness = harness.storage(framework::testing::csi_node("c", &[]));
     assert_eq!(messages(&harness, &["data"]), [AFFINITY, "", AFFINITY]);
 }
 
@@ -163,6 +164,12 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
         (
             "modes",
             asking("accessModes", json!(["ReadWriteMany"])),
+            local_volume("pv", "5Gi", "a"),
+            false,
+        ),
+        (
+            "some of the modes",
+            asking("accessModes", json!(["ReadWriteOnce", "ReadWriteMany"])),
             local_volume("pv", "5Gi", "a"),
             false,
         ),
@@ -244,6 +251,12 @@ fn the_first_of_two_reserved_volumes_is_the_one() {
 }
 
 #[test]
+fn a_reserved_volume_is_there_once_although_its_claim_is_named_twice() {
+    let harness = harness([sized_claim("data", "local", "5Gi"), reserved(json!({}))]);
+    assert_eq!(messages(&harness, &["data", "data"]), [BIND; 3]);
+}
+
+#[test]
 fn where_a_reserved_volume_cannot_be_used_another_is_made() {
     let class = storage_class("local", DRIVER, WAIT);
     let objects = [sized_claim("data", "local", "5Gi"), reserved(json!({})), class];
@@ -293,20 +306,22 @@ fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
 
 #[test]
 fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
-    let objects = [
-        sized_claim("data", "local", "2Gi"),
-        local_volume("large", "9Gi", "a"),
-        local_volume("b", "3Gi", "a"),
-        local_volume("a", "3Gi", "a"),
-        local_volume("small", "1Gi", "a"),
-        anywhere("everywhere")
+    for (name, size, on_a) in [("0", "4Gi", "a"), ("0", "3Gi", "0"), ("x", "3Gi", "a")] {
+        let everywhere = anywhere(name)
             .set("/spec/storageClassName", json!("local"))
             .set("/spec/accessModes", json!(["ReadWriteOnce"]))
-            .set("/spec/capacity", json!({ "storage": "4Gi" })),
-    ];
-    let harness = harness(objects);
-    let found = |node: &str| volumes_on(&harness, node, &["data"]).0.concat();
-    assert_eq!(["a", "b"].map(found), ["a", "everywhere"]);
+            .set("/spec/capacity", json!({ "storage": size }));
+        let harness = harness([
+            sized_claim("data", "local", "2Gi"),
+            local_volume("large", "9Gi", "a"),
+            local_volume("b", "3Gi", "a"),
+            local_volume("a", "3Gi", "a"),
+            local_volume("small", "1Gi", "a"),
+            everywhere,
+        ]);
+        let found = |node: &str| volumes_on(&harness, node, &["data"]).0.concat();
+        assert_eq!(["a", "b"].map(found), [on_a, name], "{name} {size}");
+    }
 }
 
 #[test]
@@ -395,9 +410,14 @@ fn there_must_be_room_where_the_driver_says_how_much() {
             ["", SPACE, SPACE],
         ),
         (
-            "too little",
-            vec![data(), driver(true), capacity("a", "made", "a", room("5119Mi"))],
+            "a byte too little",
+            vec![data(), driver(true), capacity("a", "made", "a", room("5368709119"))],
             [SPACE; 3],
+        ),
+        (
+            "a part of a byte too little",
+            vec![data(), driver(true), capacity("a", "made", "a", room("5368709119.1"))],
+            ["", SPACE, SPACE],
         ),
         (
             "of another class",

@@ -81,6 +81,22 @@ fn any_volume_may_help() {
 }
 
 #[test]
+fn a_volume_that_goes_helps_the_claim_it_was_reserved_for() {
+    let reserved = |namespace: &str, name: &str| json!({ "spec": { "claimRef": { "namespace": namespace, "name": name } } });
+    for (old, queue) in [
+        (reserved("default", "data"), true),
+        (reserved("default", "p-v1"), true),
+        (reserved("default", "other"), false),
+        (reserved("other", "data"), false),
+        (json!({}), false),
+    ] {
+        let kind = EventResource::PersistentVolume;
+        let answer = answer_to(kind, ActionType::DELETE, Some(&old), None);
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{old}");
+    }
+}
+
+#[test]
 fn a_csi_node_helps_when_it_replaces_other_plugins() {
     let node =
         |plugins: &str| json!({ "metadata": { "annotations": { MIGRATED_PLUGINS: plugins } } });

@@ -63,6 +63,10 @@ fn volumes_to_be_made_are_rated_by_the_room_there_is() {
     // Where only the largest volume is known there is no room to speak of.
     assert_eq!(scores(&harness, &["one"]), [90, 0]);
     assert_eq!(scores(&harness, &["one", "two"]), [70, 0]);
+    // A volume may be larger than the room there is.
+    let harness =
+        harness.storage(capacity("b", json!({ "capacity": "1Gi", "maximumVolumeSize": "9Gi" })));
+    assert_eq!(scores(&harness, &["two"]), [80, 0]);
     // They do not count beside volumes that exist.
     assert_eq!(scores(&harness, &["one", "three"]), [25, 75]);
 }
