@@ -4,13 +4,15 @@ use framework::ActionType as A;
 use framework::EventResource as R;
 use serde_json::{Value, json};
 
-use super::objects::{Object, Step, create, delete, label, node, patch, pod};
+use super::objects::{Object, Step, create, delete, label, node, patch, pod, taint};
 use super::scenario::{Expected, Scenario};
 use super::storage::{
     DRIVER, attachment, bound_claim, claim, claiming, csi_node, volume, with_volume,
 };
 use Expected::{Bound, Left, Retried};
 
+const CLAIM: R = R::PersistentVolumeClaim;
+const CLAIMS: &str = "persistentvolumeclaims";
 const EBS: &str = "ebs.csi.aws.com";
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -42,25 +44,30 @@ fn behind_a_pod() -> Scenario {
         .on((R::CsiNode, A::UPDATE), "the limit falls", drivers(limited(0)), Left)
         .on((R::CsiNode, A::UPDATE), "the limit goes", drivers(json!([])), Bound)
         .on((R::CsiNode, A::DELETE), "the limits go", delete("csinodes/n"), Bound)
+        .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+        .on((R::Node, A::UPDATE_NODE_TAINT), "a node is tainted", taint("nodes/n", "k"), Retried)
+        .on(
+            (CLAIM, A::DELETE),
+            "the claim of the pod goes",
+            delete(&format!("{CLAIMS}/of-user")),
+            Bound,
+        )
+        .on((CLAIM, A::DELETE), "a claim of no pod goes", delete(&format!("{CLAIMS}/data")), Left)
+        .on(
+            (R::PersistentVolume, A::DELETE),
+            "its volume goes",
+            delete("persistentvolumes/pv-user"),
+            Bound,
+        )
         .on((R::CsiNode, A::ADD), "another is heard of", create(csi_node("m", DRIVER, 5)), Retried)
         .passes_over("the node is labelled", label("nodes/n", "k", "v"))
 }
 
 fn whose_claim_comes_back() -> Scenario {
     full()
-        .after(delete("persistentvolumeclaims/data"))
-        .on(
-            (R::PersistentVolumeClaim, A::ADD),
-            "its claim comes back",
-            create(bound_claim("data", "pv")),
-            Retried,
-        )
-        .on(
-            (R::PersistentVolumeClaim, A::ADD),
-            "another claim comes",
-            create(claim("more", "")),
-            Left,
-        )
+        .after(delete(&format!("{CLAIMS}/data")))
+        .on((CLAIM, A::ADD), "its claim comes back", create(bound_claim("data", "pv")), Retried)
+        .on((CLAIM, A::ADD), "another claim comes", create(claim("more", "")), Left)
 }
 
 fn behind_an_attachment() -> Scenario {

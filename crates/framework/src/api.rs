@@ -613,8 +613,6 @@ api! {
     struct CsiDriverSpec {
         /// Whether it says by CSIStorageCapacity where there is room.
         storage_capacity: Option<bool>,
-        /// Whether pods are kept off nodes that do not have it.
-        prevent_pod_scheduling_if_missing: Option<bool>,
     }
 
     /// A `storage.k8s.io/v1` CSIStorageCapacity.

@@ -35,20 +35,12 @@ impl CsiNode {
 pub struct CsiDriver {
     /// Whether it says by [`CsiStorageCapacity`] where there is room.
     pub storage_capacity: bool,
-    /// Whether pods are kept off nodes that do not have it (gate VolumeLimitScaling).
-    pub prevent_pod_scheduling_if_missing: bool,
 }
 
 impl CsiDriver {
     /// Converts the API object.
     pub fn from_api(driver: &api::CsiDriver) -> Self {
-        let api::CsiDriverSpec { storage_capacity, prevent_pod_scheduling_if_missing } =
-            driver.spec;
-        Self {
-            storage_capacity: storage_capacity.unwrap_or_default(),
-            prevent_pod_scheduling_if_missing: prevent_pod_scheduling_if_missing
-                .unwrap_or_default(),
-        }
+        Self { storage_capacity: driver.spec.storage_capacity.unwrap_or_default() }
     }
 }
 

@@ -50,6 +50,20 @@ impl NodeVolumeLimits {
         hint::queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
     }
 
+    /// Difference node-volume-limits-fewer-volumes-hint: the claim of a placed pod counts no more.
+    pub(super) fn after_claim_deletion(
+        &self,
+        _pod: &Pod,
+        objects: &EventObjects<'_>,
+        cluster: &Cluster,
+    ) -> Result<QueueingHint, String> {
+        let (old, _) = objects.others()?;
+        let metadata = old.map_or(&Value::Null, |claim| &claim["metadata"]);
+        let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str());
+        let [namespace, name] = [namespace, name].map(Option::unwrap_or_default);
+        Ok(hint::queue_if(cluster.is_claim_in_use(namespace, name)))
+    }
+
     pub(super) fn after_detachment(
         &self,
         pod: &Pod,

@@ -41,8 +41,11 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         // Difference node-volume-limits-fewer-volumes-hint: a node without volumes has room, and what
         // is gone is not attached.
         .on(event(R::Node, ActionType::ADD))
-        .on(event(R::PersistentVolumeClaim, ActionType::DELETE))
         .on(event(R::PersistentVolume, ActionType::DELETE))
+        .on_with_hint(
+            event(R::PersistentVolumeClaim, ActionType::DELETE),
+            NodeVolumeLimits::after_claim_deletion,
+        )
         .on_with_hint(event(R::Pod, ActionType::DELETE), NodeVolumeLimits::after_pod_deletion)
         .on_with_hint(
             event(R::PersistentVolumeClaim, ActionType::ADD),

@@ -295,12 +295,18 @@ fn a_new_claim_helps_its_pod() {
 #[test]
 fn claims_and_volumes_that_go_and_nodes_that_come_help() {
     let waiting = || pod("p").claim("a");
-    for (resource, gone) in [
-        (EventResource::PersistentVolumeClaim, claim("other", json!({}))),
-        (EventResource::PersistentVolume, volume("pv", json!({}))),
-    ] {
-        let said = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
-        assert_eq!(said, QueueingHint::Queue, "{gone:?}");
+    let gone = volume("pv", json!({}));
+    let resource = EventResource::PersistentVolume;
+    let said = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
+    assert_eq!(said, QueueingHint::Queue);
+
+    let harness = harness(Some(1)).pod(pod("user").claim("used").on("n").build());
+    let event = ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::DELETE);
+    for (gone, helps) in [("used", true), ("a", false)] {
+        let gone = claim(gone, json!({}));
+        let objects = EventObjects::Other { old: Some(gone.json()), new: None };
+        let said = harness.hint(&waiting().build(), &event, &objects);
+        assert_eq!(said, Some(QueueingHint::queue_if(helps)), "{gone:?}");
     }
     let new = node("m").build();
     let objects = EventObjects::Node { old: None, new: Some(&new) };
