@@ -30,7 +30,7 @@ pub(crate) struct Shape {
     /// How many claims a pod has.
     per_pod: usize,
     access_mode: &'static str,
-    /// Only every ninth node can attach one volume more than it has.
+    /// Only every eleventh node can attach one volume more than it has.
     near_limits: bool,
 }
 
@@ -102,7 +102,7 @@ impl Workload {
     fn equip(&self, node: usize, engine: &mut Engine) {
         let attached = if self.shape.near_limits { ATTACHED } else { 0 };
         let room =
-            if self.shape.near_limits && !node.is_multiple_of(9) { 0 } else { self.shape.per_pod };
+            if self.shape.near_limits && !node.is_multiple_of(11) { 0 } else { self.shape.per_pod };
         support::apply(engine, csi_node(node, attached + room));
         for slot in 0..attached {
             let number = node * attached + slot;
