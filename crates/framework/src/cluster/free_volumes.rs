@@ -89,8 +89,8 @@ impl FreeVolumes {
         self.groups.get(group)
     }
 
-    /// The groups that only nodes with certain labels can have, by key and then by value. A group may
-    /// be under more than one.
+    /// The groups that only nodes with certain labels can have, by key and then by value. A group
+    /// may be under more than one.
     pub fn labelled(
         &self,
     ) -> impl Iterator<Item = (&str, impl Iterator<Item = (&str, &[VolumeGroupIx])>)> {

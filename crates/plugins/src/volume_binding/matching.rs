@@ -117,7 +117,8 @@ impl<'a> Demand<'a> {
         suits.then(|| group.at_least(self.size).find(is_suitable)).flatten()
     }
 
-    /// The nodes among `nodes` that have a volume for the claim, if that is the only one of its class.
+    /// The nodes among `nodes` that have a volume for the claim, if that is the only one of its
+    /// class.
     pub(super) fn nodes_with_volume(&self, nodes: &NodeBits, supply: Supply<'_>) -> NodeBits {
         if let Some(reserved) = self.reserved.first() {
             let mut allowed = nodes.clone();
