@@ -110,8 +110,8 @@ async fn preemption() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// scheduler_perf's pods with one bound volume each, of a CSI driver and of an in-tree plugin that a
-/// driver has replaced. Ten times what that asks of kube-scheduler is aimed for.
+/// scheduler_perf's pods with one bound volume each, of a CSI driver and of an in-tree plugin that
+/// a driver has replaced. Ten times what that asks of kube-scheduler is aimed for.
 async fn volumes() -> anyhow::Result<Vec<Figure>> {
     let Some(folder) = scheduler_perf::folder() else {
         eprintln!("volumes: skipped, for want of the files of scheduler_perf in ../shared");

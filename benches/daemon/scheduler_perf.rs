@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use framework::storage::MIGRATED_PLUGINS;
 use serde_json::{Value, json};
 
 /// Namespace of the pods and their claims.
@@ -95,7 +96,7 @@ impl VolumeCase {
             "kind": "CSINode",
             "metadata": {
                 "name": node_name(number),
-                "annotations": { "storage.alpha.kubernetes.io/migrated-plugins": migrated.join(",") },
+                "annotations": { MIGRATED_PLUGINS: migrated.join(",") },
             },
             "spec": { "drivers": drivers },
         })

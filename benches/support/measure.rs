@@ -13,8 +13,8 @@ const MEASURED: Duration = Duration::from_millis(300);
 /// Pods that are taken in and taken off again.
 const CHANGED: usize = 10_000;
 
-/// Median time of a decision, the first `warm_up` ones not counted. Each pod is taken off again before
-/// the next one, so the cluster stays as full as it was.
+/// Median time of a decision, the first `warm_up` ones not counted. Each pod is taken off again
+/// before the next one, so the cluster stays as full as it was.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 pub(crate) fn decision(
     engine: &mut Engine,

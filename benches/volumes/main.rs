@@ -1,10 +1,11 @@
-//! What one decision costs for pods with volumes: `cargo bench --bench volumes [-- NODES... SHAPES...]`.
+//! What one decision costs for pods with volumes:
+//! `cargo bench --bench volumes [-- NODES... SHAPES...]`.
 //!
 //! The default profile, nodes of ten kinds, 60 % full, and 20,000 persistent volumes. A decision is
-//! everything from the queue to the first request, which is a Binding or writes to a volume or claim.
-//! The set form, which decides, stands beside the one-node form, which is its reference, and beside
-//! the decision for a pod without volumes where there are no storage objects at all. The shapes are
-//! those of [`Shape`].
+//! everything from the queue to the first request, which is a Binding or writes to a volume or
+//! claim. The set form, which decides, stands beside the one-node form, which is its reference, and
+//! beside the decision for a pod without volumes where there are no storage objects at all. The
+//! shapes are those of [`Shape`].
 
 #[path = "../support/measure.rs"]
 mod measure;
@@ -22,6 +23,9 @@ use framework::Pod;
 
 use measure::{changes, decision, text};
 use workload::{Shape, Workload};
+
+/// Decisions before any is measured.
+const WARM_UP: usize = 20;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -66,9 +70,6 @@ fn print_row(workload: &Workload, nothing: Option<Duration>) -> Duration {
     );
     set
 }
-
-/// Decisions before any is measured.
-const WARM_UP: usize = 20;
 
 fn config(form: Form) -> EngineConfig {
     let config = support::config(&support::default_plugins(), &plugins::registry());

@@ -30,7 +30,7 @@ pub(crate) struct Shape {
     /// How many claims a pod has.
     per_pod: usize,
     access_mode: &'static str,
-    /// Only every ninth node can attach one volume more than it has.
+    /// Only every eleventh node can attach one volume more than it has.
     near_limits: bool,
 }
 
@@ -101,7 +101,8 @@ impl Workload {
     /// Puts the driver on a node, and, where nodes are near their limits, pods with volumes.
     fn equip(&self, node: usize, engine: &mut Engine) {
         let attached = if self.shape.near_limits { ATTACHED } else { 0 };
-        let room = if self.shape.near_limits && node % 9 != 0 { 0 } else { self.shape.per_pod };
+        let room =
+            if self.shape.near_limits && !node.is_multiple_of(11) { 0 } else { self.shape.per_pod };
         support::apply(engine, csi_node(node, attached + room));
         for slot in 0..attached {
             let number = node * attached + slot;
@@ -231,7 +232,7 @@ fn claim(name: &str, spec: Value) -> Change {
 
 /// Room for volumes in a rack: every third one is almost full.
 fn capacity(rack: usize) -> Change {
-    let room = if rack % 3 == 0 { "1Gi" } else { "1Ti" };
+    let room = if rack.is_multiple_of(3) { "1Gi" } else { "1Ti" };
     let topology = json!({ "matchLabels": { "example.com/rack": format!("rack-{rack}") } });
     let capacity = json!({ "storageClassName": CLASS, "capacity": room, "nodeTopology": topology });
     object(EventResource::CsiStorageCapacity, NAMESPACE, &format!("rack-{rack}"), capacity)

@@ -44,7 +44,8 @@ pub(crate) fn storage_class<'a>(
     cluster.storage_class(name).ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
 }
 
-/// A claim was to be made for a generic ephemeral volume of this pod, but was made for something else.
+/// A claim was to be made for a generic ephemeral volume of this pod, but was made for something
+/// else.
 pub(crate) fn not_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> String {
     let PersistentVolumeClaim { namespace, name, .. } = claim;
     format!("PVC {namespace}/{name} was not created for pod {} (pod is not owner)", pod.key)

@@ -2,8 +2,8 @@
 //!
 //! A volume counts once on a node, however many of its pods use it, and whether or not a
 //! VolumeAttachment names it. What claims that wait for a volume will get is counted by class: the
-//! provisioner of a class is asked for only when somebody wants to know, so that a change of the class
-//! changes no count.
+//! provisioner of a class is asked for only when somebody wants to know, so that a change of the
+//! class changes no count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

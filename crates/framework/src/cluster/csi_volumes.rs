@@ -48,8 +48,8 @@ impl CsiVolume {
         is_known.then(|| Self::Existing { driver: driver.clone(), handle: handle.clone() })
     }
 
-    /// A volume of an in-tree plugin, if it counts as one of the driver. Whether the CSINode lists the
-    /// plugin is not asked, as in Kubernetes.
+    /// A volume of an in-tree plugin, if it counts as one of the driver. Whether the CSINode lists
+    /// the plugin is not asked, as in Kubernetes.
     fn migrated(migration: &Migration, handle: &str) -> Option<Self> {
         let driver = Some(migration.driver).filter(|_| migration.is_on)?;
         Self::existing(&driver.into(), &handle.into())
@@ -76,8 +76,8 @@ impl CsiVolume {
 
 /// Volumes as CSI drivers count them.
 impl Cluster {
-    /// A volume of a pod that is, or is to be, on a node with a CSINode; `None` for one that no driver
-    /// attaches.
+    /// A volume of a pod that is, or is to be, on a node with a CSINode; `None` for one that no
+    /// driver attaches.
     ///
     /// # Errors
     /// It cannot be counted.
@@ -130,8 +130,8 @@ impl Cluster {
         }
     }
 
-    /// The driver that attaches the volumes made for a class. A provisioner that is no driver counts as
-    /// one: it has no limits.
+    /// The driver that attaches the volumes made for a class. A provisioner that is no driver
+    /// counts as one: it has no limits.
     pub(super) fn driver_of_class(&self, class: &str) -> Option<&str> {
         let provisioner = &*self.storage_class(class)?.provisioner;
         match Migration::of_provisioner(provisioner) {

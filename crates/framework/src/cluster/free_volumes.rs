@@ -42,8 +42,6 @@ impl VolumeKind {
 pub struct VolumeGroup {
     kind: VolumeKind,
     label_decides: bool,
-    /// Kept here, next to the kind, because it rules most groups in or out.
-    largest: StorageSize,
     by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
 }
 
@@ -61,11 +59,6 @@ impl VolumeGroup {
     /// Whether every node with a label that the group is under can have the volumes.
     pub const fn label_decides(&self) -> bool {
         self.label_decides
-    }
-
-    /// The size of the largest volume.
-    pub const fn largest(&self) -> StorageSize {
-        self.largest
     }
 
     /// The volumes of at least this size, the smallest first, those of one size by name.
@@ -96,13 +89,8 @@ impl FreeVolumes {
         self.groups.get(group)
     }
 
-    /// The group of the volumes that are like this one, if there are any.
-    pub fn group_of(&self, volume: &PersistentVolume) -> Option<VolumeGroupIx> {
-        self.by_kind.get(&VolumeKind::of(volume)).copied()
-    }
-
-    /// The groups that only nodes with certain labels can have, by key and then by value. A group may
-    /// be under more than one.
+    /// The groups that only nodes with certain labels can have, by key and then by value. A group
+    /// may be under more than one.
     pub fn labelled(
         &self,
     ) -> impl Iterator<Item = (&str, impl Iterator<Item = (&str, &[VolumeGroupIx])>)> {
@@ -137,26 +125,21 @@ impl FreeVolumes {
             Some(group) => *group,
             None => self.open(kind),
         };
-        let group = self.groups.get_mut(group);
-        let volumes = group.by_size.entry(volume.capacity).or_default();
-        volumes.insert(volume.name.clone(), volume.clone());
-        if let Some((size, _)) = group.by_size.last_key_value() {
-            group.largest = *size;
-        }
+        let volumes = &mut self.groups.get_mut(group).by_size;
+        volumes.entry(volume.capacity).or_default().insert(volume.name.clone(), volume.clone());
     }
 
     pub(super) fn remove(&mut self, volume: &PersistentVolume) {
-        let Some(ix) = self.group_of(volume) else { return };
-        let group = self.groups.get_mut(ix);
-        if let Some(volumes) = group.by_size.get_mut(&volume.capacity) {
+        let Some(group) = self.by_kind.get(&VolumeKind::of(volume)).copied() else { return };
+        let by_size = &mut self.groups.get_mut(group).by_size;
+        if let Some(volumes) = by_size.get_mut(&volume.capacity) {
             volumes.remove(&volume.name);
             if volumes.is_empty() {
-                group.by_size.remove(&volume.capacity);
+                by_size.remove(&volume.capacity);
             }
         }
-        match group.by_size.last_key_value() {
-            Some((size, _)) => group.largest = *size,
-            None => self.close(ix),
+        if by_size.is_empty() {
+            self.close(group);
         }
     }
 
@@ -168,7 +151,6 @@ impl FreeVolumes {
         let group = self.groups.insert(VolumeGroup {
             label_decides: terms.all(is_single),
             kind: kind.clone(),
-            largest: StorageSize::default(),
             by_size: BTreeMap::new(),
         });
         self.by_kind.insert(kind, group);

@@ -109,8 +109,8 @@ impl StorageChange {
     }
 }
 
-/// Objects that pods of [`pod_volumes`] mean, and those of up to `nodes` nodes, come, are replaced and
-/// go.
+/// Objects that pods of [`pod_volumes`] mean, and those of up to `nodes` nodes, come, are replaced
+/// and go.
 pub(crate) fn storage_changes(nodes: usize) -> impl Strategy<Value = Vec<StorageChange>> {
     let removed = prop::collection::vec(any::<Index>(), 0..8);
     (storage_objects(nodes), storage_objects(nodes), removed).prop_map(|(old, new, removed)| {

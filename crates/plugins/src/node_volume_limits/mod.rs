@@ -94,8 +94,8 @@ fn has_room(wanted: &CsiVolumes<'_>, node: &NodeView<'_>) -> bool {
     new.drivers().into_iter().all(fits)
 }
 
-/// Takes out of `nodes` those that cannot attach the volumes of this driver among `wanted` beside what
-/// they have: the same as [`has_room`], by what is counted already.
+/// Takes out of `nodes` those that cannot attach the volumes of this driver among `wanted` beside
+/// what they have: the same as [`has_room`], by what is counted already.
 fn retain_with_room(
     wanted: &CsiVolumes<'_>,
     driver: &str,

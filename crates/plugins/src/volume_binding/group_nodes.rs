@@ -4,8 +4,8 @@ use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeGroupIx};
 
 use super::affinity::{allows, retain_allowed};
 
-/// Tells `visit` of every group of `free` and the nodes among `nodes` that can have it. A group under
-/// more than one label comes once for each.
+/// Tells `visit` of every group of `free` and the nodes among `nodes` that can have it. A group
+/// under more than one label comes once for each.
 pub(super) fn for_each_group(
     free: &FreeVolumes,
     nodes: &NodeBits,

@@ -1,6 +1,5 @@
 //! Finding volumes that exist already (`FindMatchingVolume` of Kubernetes).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
@@ -117,7 +116,8 @@ impl<'a> Demand<'a> {
         suits.then(|| group.at_least(self.size).find(is_suitable)).flatten()
     }
 
-    /// The nodes among `nodes` that have a volume for the claim, if that is the only one of its class.
+    /// The nodes among `nodes` that have a volume for the claim, if that is the only one of its
+    /// class.
     pub(super) fn nodes_with_volume(&self, nodes: &NodeBits, supply: Supply<'_>) -> NodeBits {
         if let Some(reserved) = self.reserved.first() {
             let mut allowed = nodes.clone();
@@ -126,16 +126,8 @@ impl<'a> Demand<'a> {
         }
         let mut found = NodeBits::with_len(supply.cluster.table_len());
         if let Some(free) = self.free {
-            let to_search = self.groups_to_search(free, supply);
-            for_each_group(free, nodes, supply.cluster, |ix, nodes| {
-                let group = free.group(ix);
-                let has_volume = match &to_search {
-                    Some(to_search) if !to_search.contains(&ix) => {
-                        group.largest() >= self.size && self.suits(group.kind())
-                    }
-                    _ => self.smallest_in(group, |_| true, supply).is_some(),
-                };
-                if has_volume {
+            for_each_group(free, nodes, supply.cluster, |group, nodes| {
+                if self.smallest_in(free.group(group), |_| true, supply).is_some() {
                     for node in nodes {
                         found.insert(node);
                     }
@@ -143,19 +135,6 @@ impl<'a> Demand<'a> {
             });
         }
         found
-    }
-
-    /// The groups some of whose volumes are assumed to be taken: of all others the largest volume will
-    /// do if any will. `None` if the claim asks for labels, which are not known of groups.
-    fn groups_to_search(
-        &self,
-        free: &FreeVolumes,
-        supply: Supply<'_>,
-    ) -> Option<BTreeSet<VolumeGroupIx>> {
-        let Supply { cluster, assumed } = supply;
-        let stored = assumed.volumes.iter(cluster).filter_map(|own| cluster.volume(&own.name));
-        let groups = stored.filter_map(|volume| free.group_of(volume));
-        self.selector.is_none().then(|| groups.collect())
     }
 
     /// Whether a free volume that is like this is one for the claim, by all but its labels and
