@@ -7,7 +7,7 @@ use client::executor::{Executor, Limits};
 use client::recorder::{self, Recorder};
 use client::scheduler::{Scheduler, Sender};
 use client::session::{CallId, Options, Output, Session, Target};
-use client::{Reply, RequestId, Response};
+use client::{Reply, RequestId};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig};
 use fastrand::Rng;
@@ -152,11 +152,6 @@ impl Replica {
         reply: Reply,
         now: Time,
     ) -> Checked {
-        if let Reply::Answered(Response { status: 200, body, .. }) = &reply
-            && let Ok(object) = serde_json::from_slice(body)
-        {
-            self.related.was_written(&Arc::new(object));
-        }
         let ports = &mut Ports { outside: &mut (), probe: &mut () };
         self.scheduler.reply(sender, id, reply, now, ports);
         self.nobody_oversleeps(now, || format!("a request of the {sender:?} is replied to"))

@@ -17,14 +17,15 @@ use serde_json::{Value, json};
 use super::churn::nodes::MACHINE;
 use super::churn::storage::{LIMITED_CLASS, LIMITED_DRIVER, is_for_one_pod, is_steady};
 use super::oracle::{Related, read_node, read_pod};
+use super::replica::Replica;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
 /// What the scheduler has had written for volumes, and for whom.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    /// Changes that were not replied to.
-    under_way: BTreeMap<RequestId, Change>,
+    /// Changes that were not replied to, with the pods they were sent for.
+    under_way: BTreeMap<RequestId, (Change, BTreeSet<Uid>)>,
     /// What versions of objects were changed to, for certain.
     changed: BTreeMap<Version, Value>,
     /// The claims of pods that were put on nodes, as the scheduler knew them then.
@@ -40,7 +41,9 @@ type Version = (String, String);
 #[derive(Debug, Clone)]
 struct Change {
     version: Version,
-    /// The claim, or the node.
+    /// UID of the claim that is to have a volume.
+    claim: Uid,
+    /// That claim, or the node.
     to: Value,
 }
 
@@ -52,11 +55,23 @@ impl Change {
         }
         let patch: Value = serde_json::from_slice(&request.body).ok()?;
         let version = patch["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let to = match is_volume(&request.path) {
-            true => patch["spec"]["claimRef"]["uid"].clone(),
-            false => patch["metadata"]["annotations"][SELECTED_NODE].clone(),
+        let (claim, to) = match is_volume(&request.path) {
+            true => (&patch["spec"]["claimRef"]["uid"], &patch["spec"]["claimRef"]["uid"]),
+            false => (&patch["metadata"]["uid"], &patch["metadata"]["annotations"][SELECTED_NODE]),
         };
-        Some(Self { version: (request.path.clone(), version.to_owned()), to })
+        let claim = Uid::from(claim.as_str().unwrap_or_default());
+        let version = (request.path.clone(), version.to_owned());
+        Some(Self { version, claim, to: to.clone() })
+    }
+
+    /// The pods on their way to a node that have the claim.
+    fn askers(&self, replica: &Replica) -> BTreeSet<Uid> {
+        let (engine, storage) = (replica.scheduler.engine(), &replica.related.storage);
+        let on_their_way = engine.cache().cluster().pods().map(|placed| &placed.pod);
+        let on_their_way = on_their_way.filter(|pod| engine.is_binding(&pod.uid));
+        let asks =
+            |pod: &&Arc<Pod>| storage.claims_of(pod).flatten().any(|claim| claim.uid == self.claim);
+        on_their_way.filter(asks).map(|pod| pod.uid.clone()).collect()
     }
 }
 
@@ -76,11 +91,16 @@ impl Volumes {
     }
 
     /// A request sets out. What it changes it changes in the version it knows, and never to
-    /// something else than it has done already.
+    /// something else than it has done already; and it gives no claim a second volume.
     ///
     /// # Errors
     /// It is not so.
-    pub(crate) fn sent(&mut self, request: &Request) -> Checked {
+    pub(crate) fn sent(
+        &mut self,
+        server: &Server,
+        replica: &Replica,
+        request: &Request,
+    ) -> Checked {
         let Some(change) = Change::by(request) else { return Ok(()) };
         rule(!change.version.1.is_empty(), || {
             format!("{} does not say which version is meant", request.path)
@@ -88,18 +108,44 @@ impl Volumes {
         let before = self.changed.get(&change.version).unwrap_or(&change.to);
         let is_the_same = change.to.is_null() || *before == change.to;
         rule(is_the_same, || format!("{} is given to {} after {before}", request.path, change.to))?;
-        self.under_way.insert(request.id, change);
-        Ok(())
+        let other = self.other_volume_of(server, &change);
+        let askers = change.askers(replica);
+        self.under_way.insert(request.id, (change, askers));
+        rule(other.is_none(), || format!("{} is a second volume, after {other:?}", request.path))
     }
 
-    /// The scheduler has a reply.
-    pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply) {
-        let change = self.under_way.remove(&request);
-        if let (Some(change), Reply::Answered(Response { status: 200, .. })) = (change, reply)
-            && !change.to.is_null()
-        {
+    /// The volume that the claim of a change has been given already, and has still.
+    fn other_volume_of(&self, server: &Server, change: &Change) -> Option<PersistentVolume> {
+        let own = name_of_volume(&change.version.0)?;
+        let claim = change.to.as_str()?;
+        let given = self.changed.iter().filter(|(_, to)| **to == change.to);
+        let others = given.filter_map(|((path, _), _)| name_of_volume(path));
+        let others = others.filter(|other| *other != own);
+        let stored = others.filter_map(|other| server.store.get(PERSISTENTVOLUMES, "", other));
+        let is_its = |volume: &PersistentVolume| {
+            let uid = volume.claim_ref.as_ref().and_then(|claim| claim.uid.as_ref());
+            uid.is_some_and(|uid| *uid == Uid::from(claim))
+        };
+        stored.map(|volume| read_volume(volume)).find(is_its)
+    }
+
+    /// The scheduler has a reply. Returns the object that it knows to be changed: whoever gave up
+    /// meanwhile does not hear of it.
+    pub(crate) fn replied(
+        &mut self,
+        replica: &Replica,
+        request: RequestId,
+        reply: &Reply,
+    ) -> Option<Arc<Value>> {
+        let (change, askers) = self.under_way.remove(&request)?;
+        let Reply::Answered(Response { status: 200, body, .. }) = reply else { return None };
+        if askers.is_empty() || !askers.is_subset(&change.askers(replica)) {
+            return None;
+        }
+        if !change.to.is_null() {
             self.changed.insert(change.version, change.to);
         }
+        serde_json::from_slice(body).ok().map(Arc::new)
     }
 
     /// The server has carried out a binding. The claims that the scheduler knew are bound, if they
@@ -316,5 +362,9 @@ fn is_storage(path: &str) -> bool {
 }
 
 fn is_volume(path: &str) -> bool {
-    path.starts_with("/api/v1/persistentvolumes/")
+    name_of_volume(path).is_some()
+}
+
+fn name_of_volume(path: &str) -> Option<&str> {
+    path.strip_prefix("/api/v1/persistentvolumes/")
 }

@@ -374,8 +374,9 @@ impl World {
         for event in replica.scheduler.take_events() {
             self.writes.announced(&self.server, &event)?;
         }
-        for (sender, request) in replica.scheduler.requests() {
-            self.send(replica.life, sender, request)?;
+        let requests: Vec<_> = replica.scheduler.requests().into_iter().collect();
+        for (sender, request) in requests {
+            self.send(&replica, sender, request)?;
         }
         for watcher in 0..replica.watchers.len() {
             self.deliver(&mut replica, watcher);

@@ -128,7 +128,9 @@ impl Churn {
     }
 
     fn create_pod(&mut self, server: &mut Server, now: Time) -> String {
-        let namespace = one_of(&mut self.rng, NAMESPACES);
+        let is_crowded = self.rng.u32(..10) < self.claimants;
+        let namespaces = if is_crowded { [NAMESPACES[0]; 3] } else { NAMESPACES };
+        let namespace = one_of(&mut self.rng, namespaces);
         let name = format!("p{}", self.rng.u32(..POD_NAMES));
         let pod = self.pod(server, namespace, &name);
         self.create_claims_of(&pod, server, now);

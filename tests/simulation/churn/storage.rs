@@ -91,8 +91,8 @@ pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
             let template = json!({"spec": claim_spec(class, size, mode)});
             volumes.push(json!({"name": "own", "ephemeral": {"volumeClaimTemplate": template}}));
         }
-        3 => {
-            let disk = json!({"pdName": one_of(rng, ["x", "y"]), "readOnly": rng.bool()});
+        3..6 => {
+            let disk = json!({"pdName": "shared", "readOnly": rng.bool()});
             volumes = vec![json!({"name": "disk", "gcePersistentDisk": disk})];
         }
         _ => {}

@@ -122,15 +122,16 @@ impl World {
     /// A request sets out.
     pub(super) fn send(
         &mut self,
-        life: u32,
+        replica: &Replica,
         sender: Sender,
         request: Request,
     ) -> Result<(), String> {
+        let life = replica.life;
         let fate = self.network.fate(&mut self.rng);
         if sender == Sender::Executor {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             self.writes.sent(&self.server, &request)?;
-            self.volumes.sent(&request)?;
+            self.volumes.sent(&self.server, replica, &request)?;
         }
         self.say(|| format!("{fate:?}: {} {}", request.method.as_str(), request.path));
         if fate != Fate::Served {
@@ -214,7 +215,9 @@ impl World {
         };
         if sender == Sender::Executor {
             self.writes.replied(id, &reply);
-            self.volumes.replied(id, &reply);
+            if let Some(object) = self.volumes.replied(replica, id, &reply) {
+                replica.related.was_written(&object);
+            }
             if !matches!(reply, Reply::Lost(_)) {
                 self.writes.is_over(id);
             }
