@@ -35,7 +35,8 @@ fn canonicalize_quantity(value: &mut Value) {
     }
 }
 
-/// What a CSINode calls `allocatable`: how many volumes a driver can attach. No resource has that name.
+/// What a CSINode calls `allocatable`: how many volumes a driver can attach. No resource has that
+/// name.
 fn is_number_of_volumes(limits: &Map<String, Value>) -> bool {
     limits.get("count").is_some_and(Value::is_number)
 }
