@@ -122,8 +122,8 @@ impl Registry {
         Self { openers: self.openers.iter().map(open).collect() }
     }
 
-    /// The factory of the plugin called `name`. What the profiles of a scheduler share, they share only
-    /// in the registry that was made [for it](Self::for_scheduler).
+    /// The factory of the plugin called `name`. What the profiles of a scheduler share, they share
+    /// only in the registry that was made [for it](Self::for_scheduler).
     pub fn get(&self, name: &str) -> Option<Factory> {
         self.openers.get(name).map(|open| open())
     }

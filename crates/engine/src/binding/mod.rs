@@ -644,8 +644,8 @@ impl Engine {
     ) {
         let pod = cycle.pod.clone();
         self.unreserve(&cycle.profile, &mut cycle.state, &pod, &cycle.node, now, ports);
-        // A pod that was deleted meanwhile, or bound elsewhere, has no room here any more, but Unreserve
-        // may have freed something.
+        // A pod that was deleted meanwhile, or bound elsewhere, has no room here any more, but
+        // Unreserve may have freed something.
         let _ = self.cache.forget(&pod.uid);
         let rejected = status.is_rejection();
         if !rejected {

@@ -355,7 +355,8 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Builds every profile of one scheduler. With `extenders` their pseudo-plugin is registered in each.
+    /// Builds every profile of one scheduler. With `extenders` their pseudo-plugin is registered in
+    /// each.
     ///
     /// # Errors
     /// See [`ProfileError`].

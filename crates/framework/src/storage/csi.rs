@@ -51,8 +51,8 @@ pub struct CsiStorageCapacity {
     pub class: Arc<str>,
     /// Room that is left, if that is known.
     pub capacity: Option<StorageSize>,
-    /// Size of the largest volume there can be: what is said of it, or else all the room. `None` also
-    /// where one of them cannot be read.
+    /// Size of the largest volume there can be: what is said of it, or else all the room. `None`
+    /// also where one of them cannot be read.
     pub limit: Option<StorageSize>,
     /// The nodes it is about; `None` for none.
     pub node_topology: Option<Result<LabelSelector, SelectorError>>,

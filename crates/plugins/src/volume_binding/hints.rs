@@ -58,8 +58,8 @@ fn after_claim_change(
     queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
 }
 
-/// Difference volume-binding-reserved-volume-gone-hint: without the volume that was reserved for it, a
-/// claim may have another.
+/// Difference volume-binding-reserved-volume-gone-hint: without the volume that was reserved for
+/// it, a claim may have another.
 fn after_volume_deletion(
     _plugin: &VolumeBinding,
     pod: &Pod,

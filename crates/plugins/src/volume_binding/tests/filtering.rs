@@ -475,6 +475,10 @@ fn there_must_be_room_where_the_driver_says_how_much() {
     ] {
         assert_eq!(messages(&harness(objects), &["data"]), expected, "{text}");
     }
+    let other = [storage_class("other", DRIVER, WAIT), sized_claim("more", "other", "5Gi")];
+    let room = [driver(true), capacity("a", "made", "a", room("5Gi"))];
+    let harness = harness(other.into_iter().chain(room).chain([data()]));
+    assert_eq!(messages(&harness, &["data", "more"]), [SPACE; 3], "for one class of two");
 }
 
 #[test]

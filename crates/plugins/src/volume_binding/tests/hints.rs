@@ -82,7 +82,10 @@ fn any_volume_may_help() {
 
 #[test]
 fn a_volume_that_goes_helps_the_claim_it_was_reserved_for() {
-    let reserved = |namespace: &str, name: &str| json!({ "spec": { "claimRef": { "namespace": namespace, "name": name } } });
+    let reserved = |namespace: &str, name: &str| {
+        let reference = json!({ "namespace": namespace, "name": name });
+        json!({ "spec": { "claimRef": reference } })
+    };
     for (old, queue) in [
         (reserved("default", "data"), true),
         (reserved("default", "p-v1"), true),
