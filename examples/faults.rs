@@ -67,8 +67,9 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} faults on the way, {} pods \
-         pending for good reason, {} woken by changes, {} of them in vain; {broken} seeds broke a rule",
+        "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} faults on the \
+         way, {} pods pending for good reason, {} woken by changes, {} of them in vain; {broken} \
+         seeds broke a rule",
         total.bound,
         total.given,
         total.evicted,

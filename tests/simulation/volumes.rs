@@ -14,8 +14,8 @@ use sandbox::resources::{PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::churn::catalogue::{LIMITED_CLASS, LIMITED_DRIVER, is_for_one_pod, is_steady};
 use super::churn::nodes::MACHINE;
-use super::churn::storage::{LIMITED_CLASS, LIMITED_DRIVER, is_for_one_pod, is_steady};
 use super::oracle::{Related, read_node, read_pod};
 use super::replica::Replica;
 use super::rules::{Checked, rule};

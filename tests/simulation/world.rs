@@ -374,7 +374,7 @@ impl World {
         for event in replica.scheduler.take_events() {
             self.writes.announced(&self.server, &event)?;
         }
-        let requests: Vec<_> = replica.scheduler.requests().into_iter().collect();
+        let requests: Vec<_> = replica.scheduler.requests().collect();
         for (sender, request) in requests {
             self.send(&replica, sender, request)?;
         }

@@ -1,11 +1,12 @@
 //! What users, nodes and other schedulers do meanwhile.
 
+pub(crate) mod catalogue;
 mod chance;
 pub(crate) mod nodes;
 mod pods;
 mod preemption;
 mod related;
-pub(crate) mod storage;
+mod storage;
 
 use std::time::Duration;
 

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::super::patience;
 use super::super::server::{BUSY, DEFAULT, SPREADING};
+use super::catalogue::pod_volumes;
 use super::chance::{once_in, one_of};
 use super::nodes::{HOSTNAME, MACHINE, ZONE, ZONES};
 use super::preemption::CLASSES;
-use super::storage;
 use super::{NAMESPACES, TEAM, TEAMS};
 
 /// The label that says which application a pod belongs to; it changes now and then.
@@ -46,7 +46,7 @@ pub(super) fn template(rng: &mut Rng) -> Value {
         _ => {}
     }
     if once_in(rng, 4) {
-        spec["volumes"] = storage::pod_volumes(rng);
+        spec["volumes"] = pod_volumes(rng);
     }
     json!({"metadata": {"labels": labels}, "spec": spec})
 }
@@ -61,7 +61,7 @@ pub(super) fn claimant(rng: &mut Rng) -> Value {
         labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
     }
     json!({"metadata": {"labels": labels}, "spec": {"schedulerName": scheduler,
-        "containers": [container], "volumes": storage::pod_volumes(rng),
+        "containers": [container], "volumes": pod_volumes(rng),
         "terminationGracePeriodSeconds": rng.u32(..10)}})
 }
 

@@ -1,11 +1,5 @@
 //! What happens to claims, volumes, their classes, and what CSI drivers say of nodes.
-//!
-//! What a claim, a volume or a class is follows from its name, so that one that comes back is the
-//! same.
 
-use std::collections::BTreeSet;
-
-use fastrand::Rng;
 use framework::Time;
 use framework::storage::SELECTED_NODE;
 use sandbox::resources::{
@@ -15,150 +9,16 @@ use sandbox::resources::{
 use serde_json::{Value, json};
 
 use super::super::server::Server;
+use super::catalogue::{
+    CLAIMS, CLASSES, Claim, LIMITED_CLASS, LIMITED_DRIVER, ROOMY_DRIVER, STEADY_CSI_NODES, VOLUMES,
+    any_claim, claim_spec, volume,
+};
 use super::chance::{once_in, one_of};
-use super::nodes::{MACHINE, NODE_NAMES, ZONE, ZONES};
+use super::nodes::{NODE_NAMES, ZONE, ZONES};
 use super::{Churn, NAMESPACES, related};
 
-/// The driver that can attach only so many volumes to a node.
-pub(crate) const LIMITED_DRIVER: &str = "disk.example.com";
-/// The class of its volumes, which never goes.
-pub(crate) const LIMITED_CLASS: &str = "limited";
-/// The driver that says where it has room.
-const ROOMY_DRIVER: &str = "roomy.example.com";
-/// Nodes with smaller numbers have a CSINode from the beginning, and its limits only grow.
-const STEADY_CSI_NODES: usize = 6;
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// A finalizer of claims that users take off now and then.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
-
-/// Name, class, size and access mode.
-type Claim = (&'static str, &'static str, &'static str, &'static str);
-
-/// Claims; the first [`WAITING`] of them wait for a pod.
-const CLAIMS: [Claim; 11] = [
-    ("local", "local", "1Gi", "ReadWriteOnce"),
-    ("larger", "local", "2Gi", "ReadWriteOnce"),
-    ("picky", "local", "1Gi", "ReadWriteOnce"),
-    (ONE_POD[0], "local", "2Gi", "ReadWriteOncePod"),
-    ("limited", LIMITED_CLASS, "1Gi", "ReadWriteOnce"),
-    (ONE_POD[1], LIMITED_CLASS, "1Gi", "ReadWriteOncePod"),
-    ("slow", "slow", "1Gi", "ReadWriteOnce"),
-    ("flaky", "flaky", "2Gi", "ReadWriteOnce"),
-    ("instant", "instant", "1Gi", "ReadWriteOnce"),
-    ("by-hand", "", "1Gi", "ReadOnlyMany"),
-    ("dangling", "nowhere", "1Gi", "ReadWriteOnce"),
-];
-const WAITING: usize = 8;
-/// The claims that only one pod may use.
-const ONE_POD: [&str; 2] = ["local-one-pod", "limited-one-pod"];
-/// Classes that come and go: name, provisioner, when it provisions, and its parameters.
-const CLASSES: [(&str, &str, &str, &[(&str, &str)]); 5] = [
-    (LIMITED_CLASS, LIMITED_DRIVER, "WaitForFirstConsumer", &[]),
-    ("local", NO_PROVISIONER, "WaitForFirstConsumer", &[]),
-    // Slower than the scheduler is patient.
-    ("slow", "slow.example.com", "WaitForFirstConsumer", &[("sandbox/provisioning-seconds", "25")]),
-    (
-        "flaky",
-        ROOMY_DRIVER,
-        "WaitForFirstConsumer",
-        &[("sandbox/provisioning-failures", "2"), ("sandbox/provisioning-seconds", "1")],
-    ),
-    ("instant", "instant.example.com", "Immediate", &[("sandbox/provisioning-seconds", "3")]),
-];
-const VOLUMES: u32 = 8;
-
-/// Whether pods share the claim of this name with no other.
-pub(crate) fn is_for_one_pod(claim: &str) -> bool {
-    ONE_POD.contains(&claim)
-}
-
-/// Whether what the driver can attach to a node is known all the time, and never less.
-pub(crate) fn is_steady(node: &str) -> bool {
-    (0..STEADY_CSI_NODES).any(|number| node == format!("n{number}"))
-}
-
-/// Volumes of a pod: claims, one that is made for it, or a disk of its own.
-pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
-    let mut names = BTreeSet::new();
-    for _ in 0..one_of(rng, [1, 1, 1, 2]) {
-        names.insert(any_claim(rng).0);
-    }
-    let mut volumes: Vec<Value> = names.into_iter().map(claim_volume).collect();
-    match rng.u32(..16) {
-        0 => volumes = vec![claim_volume("missing")],
-        1 | 2 => {
-            let (_, class, size, mode) = one_of(rng, [CLAIMS[0], CLAIMS[4], CLAIMS[7]]);
-            let template = json!({"spec": claim_spec(class, size, mode)});
-            volumes.push(json!({"name": "own", "ephemeral": {"volumeClaimTemplate": template}}));
-        }
-        3..6 => {
-            let disk = json!({"pdName": "shared", "readOnly": rng.bool()});
-            volumes = vec![json!({"name": "disk", "gcePersistentDisk": disk})];
-        }
-        _ => {}
-    }
-    volumes.into()
-}
-
-/// Some claim, mostly one that waits for a pod.
-fn any_claim(rng: &mut Rng) -> Claim {
-    CLAIMS[if once_in(rng, 6) { rng.usize(..CLAIMS.len()) } else { rng.usize(..WAITING) }]
-}
-
-fn claim_volume(name: &str) -> Value {
-    json!({"name": name, "persistentVolumeClaim": {"claimName": name}})
-}
-
-fn claim_spec(class: &str, size: &str, mode: &str) -> Value {
-    json!({"accessModes": [mode], "storageClassName": class,
-        "resources": {"requests": {"storage": size}}})
-}
-
-/// The volume of this number. Those that are reserved for a claim fit it.
-fn volume(number: u32) -> Value {
-    let (class, size) = match number {
-        4 | 7 => ("", "2Gi"),
-        5 => (LIMITED_CLASS, "8Gi"),
-        2 | 3 => ("local", "4Gi"),
-        1 => ("local", "2Gi"),
-        _ => ("local", "1Gi"),
-    };
-    let name = format!("v{number}");
-    let machines = |machines: &[&str]| affinity(MACHINE, machines);
-    let mut spec = json!({"capacity": {"storage": size}, "storageClassName": class,
-        "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"],
-        "mountOptions": ["noatime"]});
-    match number {
-        2 | 5 => spec["csi"] = json!({"driver": LIMITED_DRIVER, "volumeHandle": name}),
-        _ => spec["hostPath"] = json!({"path": "/data"}),
-    }
-    let mut labels = json!({});
-    match number {
-        0 => spec["nodeAffinity"] = machines(&["n0", "n1", "n2"]),
-        1 => {
-            spec["nodeAffinity"] = machines(&["n3", "n4", "n7"]);
-            labels["ssd"] = json!("yes");
-        }
-        2 => spec["nodeAffinity"] = affinity(ZONE, &["a"]),
-        3 => {
-            spec["accessModes"] = json!(["ReadWriteOnce"]);
-            labels[ZONE] = json!("b__c");
-        }
-        5 => spec["nodeAffinity"] = machines(&["n5", "n6"]),
-        6 => {
-            spec["nodeAffinity"] = machines(&["n0", "n7"]);
-            spec["claimRef"] = json!({"namespace": NAMESPACES[0], "name": CLAIMS[0].0});
-        }
-        _ => {}
-    }
-    json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec,
-        "metadata": {"name": name, "labels": labels, "annotations": {"example.com/kept": "yes"}}})
-}
-
-fn affinity(key: &str, values: &[&str]) -> Value {
-    let here = json!({"key": key, "operator": "In", "values": values});
-    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}})
-}
 
 impl Churn {
     /// What storage there is before the scheduler starts.
@@ -360,11 +220,12 @@ fn drop_protection(server: &mut Server, now: Time) -> String {
 
 fn create_class(server: &mut Server, name: &str, now: Time) -> String {
     let known = CLASSES.iter().find(|(class, ..)| *class == name);
-    let (_, provisioner, mode, parameters) = known.expect("only classes of the table are made");
-    let parameters: Value = parameters.iter().map(|(key, value)| (*key, *value)).collect();
+    let (_, provisioner, mode, seconds, failures) =
+        known.expect("only classes of the table are made");
     let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode,
-        "parameters": parameters});
+        "parameters": {"sandbox/provisioning-seconds": seconds.to_string(),
+            "sandbox/provisioning-failures": failures.to_string()}});
     if name == "slow" {
         let zones = json!({"key": ZONE, "values": ["a", "b"]});
         class["allowedTopologies"] = json!([{"matchLabelExpressions": [zones]}]);
