@@ -220,3 +220,18 @@ fn the_published_trace_reaches_the_published_allocation_by_device() {
     let note = answer["note"].as_str().unwrap();
     assert!(note.starts_with("GPU is accounted for by device: "), "{note}");
 }
+
+#[test]
+fn no_configuration_sees_what_another_has_done_to_the_volumes() {
+    let [default, packing] = both("volumes");
+    let compare = ["--compare", &default, "--compare", &packing];
+    let args = [&["simulate", "-f", "volumes.yaml", "-o", "json"][..], &compare].concat();
+    let answer = loadmaster(&args).json();
+    let placed: Vec<_> = answer["configurations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["summary"]["placed"])
+        .collect();
+    assert_eq!(placed, [3, 3]);
+}
