@@ -227,11 +227,7 @@ fn no_configuration_sees_what_another_has_done_to_the_volumes() {
     let compare = ["--compare", &default, "--compare", &packing];
     let args = [&["simulate", "-f", "volumes.yaml", "-o", "json"][..], &compare].concat();
     let answer = loadmaster(&args).json();
-    let placed: Vec<_> = answer["configurations"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|run| &run["summary"]["placed"])
-        .collect();
-    assert_eq!(placed, [3, 3]);
+    let runs = answer["configurations"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|run| run["summary"]["placed"] == 3), "{runs:?}");
 }
