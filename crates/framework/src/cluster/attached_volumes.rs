@@ -53,12 +53,25 @@ impl Counting {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AttachedVolumes {
     limits: BTreeMap<Arc<str>, NodeColumn<Option<i64>>>,
+    migrated: BTreeMap<Arc<str>, NodeColumn<bool>>,
     of_driver: BTreeMap<Arc<str>, NodeColumn<i64>>,
     of_class: BTreeMap<Arc<str>, NodeColumn<i64>>,
     uses: HashMap<CsiVolume, NodeColumn<VolumeUses>>,
 }
 
 impl AttachedVolumes {
+    fn set_csi_node(&mut self, node: NodeIx, csi_node: Option<&CsiNode>) {
+        self.set_limits(node, csi_node);
+        self.migrated.retain(|_, column| {
+            column.change(node, |migrated| *migrated = false);
+            !column.is_unused()
+        });
+        for plugin in csi_node.into_iter().flat_map(|node| &node.migrated_plugins) {
+            let column = self.migrated.entry(plugin.clone()).or_default();
+            column.change(node, |migrated| *migrated = true);
+        }
+    }
+
     fn set_limits(&mut self, node: NodeIx, csi_node: Option<&CsiNode>) {
         self.limits.retain(|_, column| {
             column.change(node, |limit| *limit = None);
@@ -124,6 +137,11 @@ impl Cluster {
         self.attached.limits.get(driver)
     }
 
+    /// The nodes on which a CSI driver has replaced this in-tree plugin, as their CSINodes say.
+    pub fn migrated_nodes(&self, plugin: &str) -> Option<&NodeColumn<bool>> {
+        self.attached.migrated.get(plugin)
+    }
+
     /// How many volumes of this CSI driver the nodes with a CSINode have: those of their pods, the
     /// ones to be made included, and those that VolumeAttachments name.
     pub fn attached_counts(&self, driver: &str) -> AttachedCounts<'_> {
@@ -141,7 +159,7 @@ impl Cluster {
     /// A row has come to be, without pods.
     pub(super) fn open_attached(&mut self, ix: NodeIx) {
         let name = self.rows[ix.index()].name.clone();
-        self.attached.set_limits(ix, self.storage.csi_node(&name));
+        self.attached.set_csi_node(ix, self.storage.csi_node(&name));
         self.count_users(&self.users_on(&name), Counting::In);
     }
 
@@ -149,7 +167,7 @@ impl Cluster {
     pub(super) fn close_attached(&mut self, ix: NodeIx) {
         let name = self.rows[ix.index()].name.clone();
         self.count_users(&self.users_on(&name), Counting::Out);
-        self.attached.set_limits(ix, None);
+        self.attached.set_csi_node(ix, None);
     }
 
     /// Takes in an object of any kind, and counts anew the volumes it decides about.
@@ -166,7 +184,7 @@ impl Cluster {
         if *kind == EventResource::CsiNode
             && let Some(row) = self.by_name.get(name)
         {
-            self.attached.set_limits(*row, self.storage.csi_node(name));
+            self.attached.set_csi_node(*row, self.storage.csi_node(name));
         }
     }
 
@@ -245,6 +263,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::storage::MIGRATED_PLUGINS;
     use crate::testing::{
         StorageObject, bound_claim, claim, csi_node, node, pod, storage_class, volume,
         volume_attachment,
@@ -304,6 +323,31 @@ mod tests {
         assert_eq!(limit(&cluster, "n"), Some(4));
         remove(&mut cluster, EventResource::CsiNode, &limits("n"));
         assert!(cluster.attach_limits(DRIVER).is_none());
+    }
+
+    #[test]
+    fn migrated_plugins_are_those_of_the_node_whichever_comes_first() {
+        let plugin = "kubernetes.io/aws-ebs";
+        let announcing = |list| csi_node("n", &[]).annotation(MIGRATED_PLUGINS, list);
+        let migrated = |cluster: &Cluster, name| {
+            let nodes = cluster.migrated_nodes(plugin)?;
+            Some(nodes.get(cluster.node_named(name).unwrap()))
+        };
+        let mut cluster = Cluster::default();
+        announcing("kubernetes.io/cinder,kubernetes.io/aws-ebs").put(&mut cluster);
+        cluster.set_node(&node("m").build());
+        cluster.set_node(&node("n").build());
+        assert_eq!((migrated(&cluster, "m"), migrated(&cluster, "n")), (Some(false), Some(true)));
+        announcing("kubernetes.io/cinder").put(&mut cluster);
+        assert_eq!(migrated(&cluster, "n"), None);
+        announcing(plugin).put(&mut cluster);
+        assert_eq!(migrated(&cluster, "n"), Some(true));
+        cluster.remove_node("n");
+        assert_eq!(migrated(&cluster, "m"), None);
+        cluster.set_node(&node("n").build());
+        assert_eq!(migrated(&cluster, "n"), Some(true));
+        remove(&mut cluster, EventResource::CsiNode, &announcing(plugin));
+        assert_eq!(migrated(&cluster, "n"), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn allows_translated(
     node: &NodeView<'_>,
 ) -> Result<bool, String> {
     let migratable = migratable(volume);
-    match migratable.filter(|own| is_migrated(own.migration, node.cluster(), node.name())) {
+    match migratable.filter(|own| is_migrated(own.migration, node)) {
         Some(migratable) => Ok(allows(translated(&migratable)?.as_deref(), node)),
         None => Ok(allows(volume.node_selector.as_deref(), node)),
     }
@@ -65,9 +65,11 @@ pub(super) fn retain_allowed_translated(
     nodes: &mut NodeBits,
 ) -> Result<(), String> {
     let mut migrated = NodeBits::default();
-    if let Some(migratable) = migratable(volume) {
+    let migratable = migratable(volume);
+    let announced = migratable.as_ref().and_then(|own| own.migration.nodes(cluster));
+    if let Some((migratable, announced)) = migratable.zip(announced) {
         migrated.copy_from(nodes);
-        migrated.retain(|node| is_migrated(migratable.migration, cluster, cluster.node_name(node)));
+        migrated.retain(|node| announced.get(node));
         if !migrated.is_empty() {
             nodes.subtract(&migrated);
             retain_allowed(translated(&migratable)?.as_deref(), cluster, &mut migrated);
@@ -82,8 +84,8 @@ fn migratable(volume: &PersistentVolume) -> Option<MigratableVolume<'_>> {
     MigratableVolume::of(volume).filter(|migratable| migratable.migration.is_on)
 }
 
-fn is_migrated(migration: &Migration, cluster: &Cluster, node: &str) -> bool {
-    cluster.csi_node(node).is_some_and(|node| migration.is_announced_by(node))
+fn is_migrated(migration: &Migration, node: &NodeView<'_>) -> bool {
+    migration.nodes(node.cluster()).is_some_and(|nodes| nodes.get(node.ix()))
 }
 
 fn translated(volume: &MigratableVolume<'_>) -> Result<Option<Arc<NodeSelector>>, String> {

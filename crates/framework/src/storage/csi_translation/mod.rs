@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use self::handle::TranslationError;
-use super::{CsiNode, InTreePlugin, PersistentVolume, VolumeSource};
-use crate::{Labels, NodeSelector};
+use super::{InTreePlugin, PersistentVolume, VolumeSource};
+use crate::{Cluster, Labels, NodeColumn, NodeSelector};
 
 /// An in-tree plugin that a CSI driver has replaced.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,9 +92,9 @@ impl Migration {
         MIGRATIONS.iter().find(|migration| migration.plugin_name == name)
     }
 
-    /// Whether the CSINode says that the driver has replaced the plugin on its node.
-    pub fn is_announced_by(&self, node: &CsiNode) -> bool {
-        node.migrated_plugins.contains(self.plugin_name)
+    /// The nodes on which the driver has replaced the plugin, as their CSINodes say.
+    pub fn nodes<'a>(&self, cluster: &'a Cluster) -> Option<&'a NodeColumn<bool>> {
+        cluster.migrated_nodes(self.plugin_name)
     }
 
     /// The name by which the driver knows a volume that a pod describes inline.
@@ -110,7 +110,7 @@ impl Migration {
 #[derive(Debug, Clone, Copy)]
 pub struct MigratableVolume<'a> {
     /// The plugin and the driver. Whether the driver acts on a node is for
-    /// [`Migration::is_announced_by`] to say.
+    /// [`Migration::nodes`] to say.
     pub migration: &'static Migration,
     volume: &'a PersistentVolume,
     source: &'a Value,

@@ -2,6 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::NodeFields;
+use crate::storage::MIGRATED_PLUGINS;
+use crate::testing::{csi_node, node};
 
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
@@ -119,10 +121,12 @@ fn a_node_announces_what_its_annotation_lists() {
         ("kubernetes.io/gce-pd, kubernetes.io/aws-ebs", false),
         ("", false),
     ] {
-        let annotations = json!({ crate::storage::MIGRATED_PLUGINS: list });
-        let node = json!({ "metadata": { "annotations": annotations } });
-        let node = CsiNode::from_api(&serde_json::from_value(node).unwrap());
-        assert_eq!(ebs.is_announced_by(&node), expected, "{list:?}");
+        let mut cluster = Cluster::default();
+        cluster.set_node(&node("n").build());
+        csi_node("n", &[]).annotation(MIGRATED_PLUGINS, list).put(&mut cluster);
+        let n = cluster.node_named("n").unwrap();
+        let announced = ebs.nodes(&cluster).is_some_and(|nodes| nodes.get(n));
+        assert_eq!(announced, expected, "{list:?}");
     }
 }
 
