@@ -124,7 +124,7 @@ impl Cache {
     pub fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
         let pod = self.take_off(uid)?;
         // A status of its budgets may have counted its end already, and none may follow.
-        self.cluster.cancel_eviction(&pod);
+        self.cluster.cancel_eviction(uid);
         Some(pod)
     }
 
@@ -191,8 +191,8 @@ impl Cache {
         self.cluster.begin_eviction(pod);
     }
 
-    /// Notes that the scheduler does not evict `pod` after all.
-    pub fn cancel_eviction(&mut self, pod: &Pod) {
+    /// Notes that the scheduler does not evict the pod after all.
+    pub fn cancel_eviction(&mut self, pod: &Uid) {
         self.cluster.cancel_eviction(pod);
     }
 

@@ -56,4 +56,9 @@ fn an_eviction_of_a_pod_that_is_gone_counts_no_more() {
     let mut cache = evicting();
     cache.remove(&web().build().uid);
     assert_eq!(counted(&cache), 0, "no further status may come");
+    let mut cache = evicting();
+    let relabelled = web().label("app", "other").build();
+    cache.apply(Arc::new(relabelled), &"n".into());
+    cache.remove(&web().build().uid);
+    assert_eq!(counted(&cache), 0, "whatever labels it has by then");
 }

@@ -137,7 +137,7 @@ impl Engine {
     /// Evicts a victim: in memory if it is not bound yet, else by an effect.
     fn evict(&mut self, step: &mut UnderWay, victim: Arc<Pod>, now: Time, ports: &mut Ports<'_>) {
         if self.turn_back(&victim.uid, &step.plugin, now, ports) {
-            self.cache.cancel_eviction(&victim);
+            self.cache.cancel_eviction(&victim.uid);
             step.evicted = true;
             return self.tell_preempted(step, &victim, " (in kube-scheduler memory).");
         }
@@ -189,7 +189,7 @@ impl Engine {
             return;
         }
         if let Some(spared) = &step.kept {
-            self.cache.cancel_eviction(spared);
+            self.cache.cancel_eviction(&spared.uid);
         }
         step.release(&mut self.cache);
         if step.failed {
@@ -263,7 +263,7 @@ impl Engine {
                 _ => {
                     step.failed = true;
                     self.victim_settled(&victim.uid);
-                    self.cache.cancel_eviction(&victim);
+                    self.cache.cancel_eviction(&victim.uid);
                 }
             }
         }

@@ -18,6 +18,8 @@ pub(super) struct DisruptionBudgets {
     ids: HashMap<Name, BudgetIx>,
     budgets: Slab<DisruptionBudget>,
     by_selector: SelectorIndex<BudgetIx>,
+    /// Pods the scheduler evicts that some budget has counted, until they are gone or spared.
+    evicted: BTreeSet<Uid>,
 }
 
 /// Namespace and name.
@@ -162,15 +164,19 @@ impl Cluster {
             let budget = all.budgets.get_mut(ix.0);
             if !pod.labels.is_empty() && budget.pods.matches(pod) && budget.pays_for(pod) {
                 budget.evicting.insert(pod.uid.clone());
+                all.evicted.insert(pod.uid.clone());
             }
         }
     }
 
-    /// Notes that the scheduler does not evict `pod` after all.
-    pub fn cancel_eviction(&mut self, pod: &Pod) {
+    /// Notes that the scheduler does not evict the pod after all, or that it is gone. Budgets that
+    /// have counted it may mean other pods by now, or the pod have other labels.
+    pub fn cancel_eviction(&mut self, pod: &Uid) {
         let all = &mut self.disruption_budgets;
-        for ix in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
-            all.budgets.get_mut(ix.0).evicting.remove(&pod.uid);
+        if all.evicted.remove(pod) {
+            all.budgets.values_mut().for_each(|budget| {
+                budget.evicting.remove(pod);
+            });
         }
     }
 
@@ -286,7 +292,24 @@ mod tests {
         cluster.settle_evictions("default", "b", std::slice::from_ref(&a.uid));
         assert_eq!(cluster.evicting("default", "b").collect::<Vec<_>>(), [&b.uid]);
         assert_eq!(left_for(&cluster, other), [1], "the status counts the one that went");
-        cluster.cancel_eviction(&b);
+        cluster.cancel_eviction(&b.uid);
         assert_eq!(left_for(&cluster, other), [2]);
+    }
+
+    #[test]
+    fn an_eviction_that_ends_counts_for_no_budget_whatever_it_means_by_now() {
+        let kind = EventResource::PodDisruptionBudget;
+        let budget = |app: &str| {
+            let selector = json!({ "matchLabels": { "app": app } });
+            Some(Arc::new(json!({ "spec": { "selector": selector } })))
+        };
+        let web = pod("p").label("app", "web").build();
+        let mut cluster = Cluster::default();
+        cluster.set_object(&kind, "default", "b", budget("web"));
+        cluster.begin_eviction(&web);
+        cluster.set_object(&kind, "default", "b", budget("db"));
+        assert_eq!(cluster.evicting("default", "b").count(), 1);
+        cluster.cancel_eviction(&web.uid);
+        assert_eq!(cluster.evicting("default", "b").count(), 0);
     }
 }
