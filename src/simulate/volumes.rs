@@ -88,7 +88,8 @@ impl Volumes {
             Some(json!({"key": key, "operator": "In", "values": [value]}))
         });
         let places: Vec<Value> = places.collect();
-        let name: Arc<str> = format!("pvc-{}-{}", claim.namespace, claim.name).into();
+        let uid = text(&claim.object["metadata"]["uid"]);
+        let name: Arc<str> = format!("pvc-{uid}").into();
         let wanted = &claim.object["spec"];
         let mut spec = json!({
             "capacity": wanted["resources"]["requests"],
@@ -96,8 +97,7 @@ impl Volumes {
             "volumeMode": wanted["volumeMode"],
             "storageClassName": class,
             "csi": {"driver": driver, "volumeHandle": &*name},
-            "claimRef": {"namespace": &*claim.namespace, "name": &*claim.name,
-                "uid": claim.object["metadata"]["uid"]},
+            "claimRef": {"namespace": &*claim.namespace, "name": &*claim.name, "uid": uid},
         });
         if !places.is_empty() {
             let terms = json!([{"matchExpressions": places}]);

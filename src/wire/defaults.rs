@@ -186,18 +186,16 @@ pub(super) fn made_up_uid(key: &PodKey) -> Uid {
 
 /// Fills in what is absent from a claim or volume: who it is, and that a volume can be had.
 pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &mut Value) {
-    let is_volume = *kind == EventResource::PersistentVolume;
-    if !is_volume && *kind != EventResource::PersistentVolumeClaim {
-        return;
-    }
-    let Some(name) = object["metadata"]["name"].as_str().map(str::to_owned) else { return };
-    let mut defaults = json!({"metadata": {"uid": name}});
-    if is_volume {
-        defaults["status"] = json!({"phase": "Available"});
-    } else {
-        defaults["metadata"] =
-            json!({"uid": format!("{namespace}/{name}"), "namespace": namespace});
-    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let mut defaults = match kind {
+        EventResource::PersistentVolume => {
+            json!({"metadata": {"uid": name}, "status": {"phase": "Available"}})
+        }
+        EventResource::PersistentVolumeClaim => {
+            json!({"metadata": {"uid": format!("{namespace}/{name}"), "namespace": namespace}})
+        }
+        _ => return,
+    };
     merge_patch(&mut defaults, object);
     *object = defaults;
 }

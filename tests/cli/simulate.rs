@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use super::{Answer, loadmaster, loadmaster_with, placements, written};
 
 const DUMP: [&str; 5] = ["simulate", "-f", "nodes.yaml", "-f", "pods.json"];
@@ -38,8 +40,8 @@ fn json_has_stable_keys() {
     assert_eq!((&left["namespace"], &left["name"]), (&"b".into(), &"huge".into()));
     assert_eq!(left["state"], "unschedulable");
     let cpu = &simulation["nodes"][1]["resources"]["cpu"];
-    assert_eq!(*cpu, serde_json::json!({"requested": 1.5, "allocatable": 2, "percent": 75.0}));
-    assert_eq!(simulation["schedulerNames"], serde_json::json!(["default-scheduler", "other"]));
+    assert_eq!(*cpu, json!({"requested": 1.5, "allocatable": 2, "percent": 75.0}));
+    assert_eq!(simulation["schedulerNames"], json!(["default-scheduler", "other"]));
 }
 
 #[test]
@@ -100,6 +102,39 @@ fn pods_go_where_their_volumes_are_or_can_be_made() {
 }
 
 #[test]
+fn each_claim_gets_a_volume_of_its_own_whatever_its_name() {
+    let driver = "disks.example.com";
+    let limit = json!({"name": driver, "nodeID": "n", "allocatable": {"count": 2}});
+    let resources = json!({"requests": {"storage": "1Gi"}});
+    let of_namespace = |(namespace, claim): (&str, &str)| {
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+        [
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": claim, "namespace": namespace},
+                "spec": {"storageClassName": "disks", "accessModes": ["ReadWriteOnce"],
+                    "resources": resources}}),
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "p", "namespace": namespace},
+                "spec": {"containers": [{"name": "c"}], "volumes": [volume]}}),
+        ]
+    };
+    let cluster = [
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"},
+            "spec": {"drivers": [limit]}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": "disks"}, "provisioner": driver,
+            "volumeBindingMode": "WaitForFirstConsumer"}),
+    ];
+    let pods = [("a", "b-c"), ("a-b", "c"), ("c", "d")].into_iter().flat_map(of_namespace);
+    let items: Vec<_> = cluster.into_iter().chain(pods).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let answer = loadmaster_with(&["simulate", "-f", "-", "-o", "json"], &list).json();
+    assert_eq!(placements(&answer).len(), 2, "as many as the node can attach");
+}
+
+#[test]
 fn pods_go_where_others_are_and_where_they_are_not() {
     let answer = loadmaster(&["simulate", "-f", "neighbours.yaml", "-o", "json"]).json();
     let simulation = &answer["simulation"];
@@ -130,7 +165,7 @@ fn pods_go_where_others_are_and_where_they_are_not() {
         assert!(*name == expected_name && reason.starts_with(start), "{name}: {reason}");
     }
     assert_eq!(left.len(), expected.len());
-    assert_eq!(simulation["otherKinds"], serde_json::json!({}), "all of them are read");
+    assert_eq!(simulation["otherKinds"], json!({}), "all of them are read");
 }
 
 #[test]
@@ -142,7 +177,7 @@ fn what_relates_pods_counts_only_for_plugins_that_are_on() {
     let answer = loadmaster(&args).json();
     let web = ("web-1".to_owned(), "a1".to_owned());
     assert!(placements(&answer).contains(&web), "it has more room: {:?}", placements(&answer));
-    let unread = serde_json::json!({"ReplicaSet": 1, "Service": 2});
+    let unread = json!({"ReplicaSet": 1, "Service": 2});
     assert_eq!(answer["simulation"]["otherKinds"], unread);
 }
 
@@ -260,7 +295,7 @@ fn a_pod_of_higher_priority_evicts_what_is_least_important() {
     assert_eq!(placements(&answer), [("urgent".to_owned(), "open".to_owned())]);
     let simulation = &answer["simulation"];
     assert_eq!(simulation["summary"]["evicted"], 1);
-    let expected = serde_json::json!([{
+    let expected = json!([{
         "namespace": "batch", "name": "cleanup", "node": "open", "priority": 3,
         "preemptor": "shop/urgent",
     }]);

@@ -239,7 +239,7 @@ impl Cluster {
         if pod.spec.volumes.is_empty() || self.csi_node(self.node_name(node)).is_none() {
             return;
         }
-        // Difference node-volume-limits-bad-neighbour: what cannot be counted is not.
+        // What cannot be counted is not; in 1.36 it fails every attempt that looks at the node.
         let volumes = pod.spec.volumes.iter();
         let volumes: Vec<_> =
             volumes.filter_map(|volume| self.csi_volume(pod, volume).ok().flatten()).collect();
