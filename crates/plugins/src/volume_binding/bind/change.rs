@@ -75,7 +75,6 @@ impl Change {
         let write = write("persistentvolumeclaims", &claim.namespace, &claim.name, patch);
         let mut selected = PersistentVolumeClaim::clone(&claim);
         selected.selected_node = Some(node.clone());
-        selected.annotated = true;
         let is_new = selected != *claim;
         Self { target: Target::Claim(selected.into()), is_new, write, written: None }
     }
@@ -145,9 +144,8 @@ impl Change {
 
     /// Whether the cluster has an older version of the object than the one that was written.
     fn is_outdated(&self, stored: &str, cluster: &Cluster) -> bool {
-        let Some(Written { resource_version }) = &self.written else { return true };
-        let order = resource_version.as_deref().and_then(|own| compare_versions(stored, own));
-        match order {
+        let written = self.written.as_ref().and_then(|own| own.resource_version.as_deref());
+        match written.and_then(|own| compare_versions(stored, own)) {
             Some(order) => order == Ordering::Less,
             None => self.is_unchanged(cluster) && !self.is_shown(cluster),
         }

@@ -34,9 +34,9 @@ fn an_assumed_version_counts_until_the_object_changes() {
     assume(&world, changed(volume_of(&world))).unwrap();
     assert_eq!(class_of(&world), "assumed");
     // The same version once more, as a relist brings it.
-    world.watch("persistentvolumes", "pv");
+    world.watch(VOLUMES, "pv");
     assert_eq!(class_of(&world), "assumed");
-    world.show("persistentvolumes", "pv", json!({ "spec": { "storageClassName": "newer" } }));
+    world.show(VOLUMES, "pv", json!({ "spec": { "storageClassName": "newer" } }));
     assert_eq!(class_of(&world), "newer");
 }
 
@@ -45,7 +45,7 @@ fn an_assumed_version_does_not_come_back_for_another_object_of_the_name() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     let version = volume_of(&world).resource_version.to_string();
     assume(&world, changed(volume_of(&world))).unwrap();
-    world.delete("persistentvolumes", "pv");
+    world.delete(VOLUMES, "pv");
     let metadata = json!({ "name": "pv", "uid": "another", "resourceVersion": version });
     let another = json!({ "metadata": metadata, "spec": { "storageClassName": "another" } });
     let kind = EventResource::PersistentVolume;
@@ -57,11 +57,11 @@ fn an_assumed_version_does_not_come_back_for_another_object_of_the_name() {
 fn only_the_stored_version_can_be_assumed() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     let old = changed(volume_of(&world));
-    world.show("persistentvolumes", "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
+    world.show(VOLUMES, "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
     let expected = "\"pv\" is out of sync (stored: 2, assume: 1)";
     assert_eq!(assume(&world, old.clone()), Err(expected.to_owned()));
     assert_eq!(class_of(&world), "local");
-    world.delete("persistentvolumes", "pv");
+    world.delete(VOLUMES, "pv");
     assert_eq!(assume(&world, old), Err("persistentvolumes \"pv\" not found".to_owned()));
 }
 
@@ -70,7 +70,7 @@ fn restoring_leaves_a_newer_assumption_alone() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     let old = changed(volume_of(&world));
     assume(&world, old.clone()).unwrap();
-    world.show("persistentvolumes", "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
+    world.show(VOLUMES, "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
     let new = changed(volume_of(&world));
     assume(&world, new.clone()).unwrap();
     world.caches.lock().volumes.restore(&old);
@@ -103,7 +103,7 @@ fn what_does_not_count_any_more_does_not_pile_up() {
         world.put(local_volume(&name, "1Gi", "a"));
         let volume = world.cluster.volume(&name).unwrap().clone();
         assume(&world, volume).unwrap();
-        world.delete("persistentvolumes", &name);
+        world.delete(VOLUMES, &name);
     }
     assert!(world.caches.lock().volumes.len() <= 64);
     assert_eq!(class_of(&world), "assumed", "and what counts stays");
@@ -129,30 +129,33 @@ fn two_pods_race_for_one_volume() {
 }
 
 #[test]
-fn nothing_is_assumed_for_a_pod_when_one_of_its_volumes_has_changed() {
-    let mut world = World::new(json!({}), [local()]);
-    for (claim, volume) in [("one", "pv-1"), ("two", "pv-2")] {
-        world.put(sized_claim(claim, "local", "1Gi"));
-        world.put(local_volume(volume, "1Gi", "a"));
+fn nothing_is_assumed_for_a_pod_when_one_of_its_objects_has_changed() {
+    let mut world = World::new(json!({}), [storage_class("local", DRIVER, WAIT)]);
+    for (claim, size) in [("one", "1Gi"), ("two", "2Gi"), ("three", "9Gi"), ("four", "9Gi")] {
+        world.put(sized_claim(claim, "local", size));
     }
-    let pod = pod("p").claim("one").claim("two").build();
-    let claims = PodVolumeClaims::of(&pod, &world.cluster, &Default::default());
-    let node = world.cluster.node(world.cluster.node_named("a").unwrap());
-    let volumes = find_pod_volumes(&claims.unwrap().unwrap(), &node, &Default::default());
-    world.show("persistentvolumes", "pv-2", json!({ "metadata": { "labels": { "x": "y" } } }));
+    world.put(local_volume("pv-1", "1Gi", "a"));
+    world.put(local_volume("pv-2", "2Gi", "a"));
+    world.put(local_volume("pv", "1Gi", "b"));
     let mut assumed = AssumedObjects::default();
-    let (volumes, node) = (volumes.unwrap().unwrap(), "a".into());
-    let failed = VolumeBinder::assume(volumes, &node, &world.cluster, &mut assumed).err();
-    let text = "\"pv-2\" is out of sync (stored: 6, assume: 5)";
+    assumed.volumes.assume(changed(volume_of(&world)), &world.cluster).unwrap();
+
+    let pod = pod("p").claim("one").claim("two").claim("three").claim("four").build();
+    let claims = PodVolumeClaims::of(&pod, &world.cluster, &assumed).unwrap().unwrap();
+    let node = world.cluster.node(world.cluster.node_named("a").unwrap());
+    let volumes = find_pod_volumes(&claims, &node, &assumed).unwrap().unwrap();
+    world.show(CLAIMS, "four", json!({ "metadata": { "labels": { "x": "y" } } }));
+    let failed = VolumeBinder::assume(volumes, &"a".into(), &world.cluster, &mut assumed).err();
+    let text = "\"default/four\" is out of sync (stored: 9, assume: 5)";
     assert_eq!(failed, Some(Status::error(text)));
-    assert_eq!(assumed.volumes.len(), 0);
+    assert_eq!((assumed.volumes.len(), assumed.claims.len()), (1, 0), "that of another stays");
 }
 
 #[test]
 fn a_volume_that_was_assumed_for_a_claim_and_has_changed_is_not_the_one_any_more() {
     let other = json!({ "spec": { "claimRef": { "namespace": "default", "name": "other" } } });
-    let taken: fn(&mut World, Value) = |world, other| world.show("persistentvolumes", "pv", other);
-    let gone: fn(&mut World, Value) = |world, _| world.delete("persistentvolumes", "pv");
+    let taken: fn(&mut World, Value) = |world, other| world.show(VOLUMES, "pv", other);
+    let gone: fn(&mut World, Value) = |world, _| world.delete(VOLUMES, "pv");
     for change in [taken, gone] {
         let claim = sized_claim("data", "local", "1Gi");
         let mut world = World::new(json!({}), [local(), claim, local_volume("pv", "1Gi", "a")]);
@@ -211,6 +214,17 @@ fn two_pods_with_one_claim_get_the_same_volume() {
 }
 
 #[test]
+fn a_volume_that_is_reserved_by_name_is_assumed_once_for_two_pods_with_its_claim() {
+    let by_name = json!({ "namespace": "default", "name": "data" });
+    let volume = local_volume("pv", "1Gi", "a").set("/spec/claimRef", by_name);
+    let mut world = World::new(json!({}), [local(), sized_claim("data", "local", "1Gi"), volume]);
+    world.reserve(pod("p").claim("data"), "a").unwrap();
+    let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
+    world.unreserve(&mut second);
+    assert_eq!(world.caches.lock().volumes.len(), 1);
+}
+
+#[test]
 fn a_claim_keeps_to_the_node_it_is_assumed_for() {
     let made = storage_class("made", DRIVER, WAIT);
     let mut world = World::new(json!({}), [made, sized_claim("data", "made", "1Gi")]);
@@ -224,11 +238,7 @@ fn a_claim_keeps_to_the_node_it_is_assumed_for() {
     world.unreserve(&mut first);
     assert_eq!(world.node_of("data"), None);
     world.reserve(pod("q").claim("data"), "b").unwrap();
-    world.show(
-        "persistentvolumeclaims",
-        "data",
-        json!({ "metadata": { "annotations": { SELECTED_NODE: "a" } } }),
-    );
+    world.show(CLAIMS, "data", json!({ "metadata": { "annotations": { SELECTED_NODE: "a" } } }));
     assert_eq!(world.node_of("data").as_deref(), Some("a"));
 }
 

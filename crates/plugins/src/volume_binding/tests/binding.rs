@@ -5,9 +5,6 @@ use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
 use super::world::{Attempt, World};
 use super::*;
 
-const VOLUMES: &str = "persistentvolumes";
-const CLAIMS: &str = "persistentvolumeclaims";
-
 /// A world in which claim `data` gets volume `pv` on node `a`.
 fn static_world(args: Value) -> World {
     World::new(
@@ -24,6 +21,23 @@ fn static_world(args: Value) -> World {
 fn dynamic_world() -> World {
     let made = storage_class("made", DRIVER, WAIT);
     World::new(json!({}), [made, sized_claim("data", "made", "1Gi")])
+}
+
+/// A world in which claim `small` gets volume `pv` on node `a` and one is made for claim `large`.
+fn both_world() -> World {
+    World::new(
+        json!({}),
+        [
+            storage_class("local", DRIVER, WAIT),
+            sized_claim("large", "local", "9Gi"),
+            sized_claim("small", "local", "1Gi"),
+            local_volume("pv", "1Gi", "a"),
+        ],
+    )
+}
+
+fn start_both(world: &mut World) -> Attempt {
+    world.reserve(pod("p").claim("large").claim("small"), "a").unwrap()
 }
 
 fn start(world: &mut World) -> Attempt {
@@ -151,6 +165,27 @@ fn a_pod_waits_for_its_node_its_claims_and_their_volumes() {
 }
 
 #[test]
+fn a_pod_waits_until_all_its_claims_are_bound() {
+    let mut world = both_world();
+    let mut attempt = start_both(&mut world);
+    let PreBindStep::Wait { objects, .. } = world.write_all(&mut attempt) else {
+        panic!("there is nobody yet to bind the claims");
+    };
+    for claim in ["large", "small"] {
+        let kind = EventResource::PersistentVolumeClaim;
+        let claim = ObjectKey::namespaced(kind, "default".into(), claim.into());
+        assert!(objects.contains(&claim), "{objects:?}");
+    }
+    world.show(CLAIMS, "small", bound("pv"));
+    expect_wait(world.step(&mut attempt, PreBindInput::Changed));
+    world.put(local_volume("made", "9Gi", "a"));
+    world.show(CLAIMS, "large", bound("made"));
+    assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+    let caches = world.caches.lock();
+    assert_eq!((caches.volumes.len(), caches.claims.len()), (0, 0));
+}
+
+#[test]
 fn a_volume_that_is_reserved_by_name_gets_the_uid_and_no_annotation() {
     let mut world = static_world(json!({}));
     let by_name = json!({ "namespace": "default", "name": "data" });
@@ -251,20 +286,12 @@ fn what_the_api_server_says_fails_the_pod_as_it_is() {
 
 #[test]
 fn what_is_written_stays_assumed_until_the_watch_brings_it() {
-    let mut world = World::new(
-        json!({}),
-        [
-            storage_class("local", DRIVER, WAIT),
-            sized_claim("large", "local", "9Gi"),
-            sized_claim("small", "local", "1Gi"),
-            local_volume("pv", "1Gi", "a"),
-        ],
-    );
-    let mut attempt = world.reserve(pod("p").claim("large").claim("small"), "a").unwrap();
+    let mut world = both_world();
+    let mut attempt = start_both(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
     let answer = world.write(&write);
     expect_write(world.step(&mut attempt, PreBindInput::Answer(&answer)));
-    let refused = Answer::Error("no".to_owned());
+    let refused = Answer::Conflict("no".to_owned());
     expect_done(world.step(&mut attempt, PreBindInput::Answer(&refused)));
     assert_eq!(world.node_of("large").as_deref(), Some("a"));
     world.unreserve(&mut attempt);
@@ -322,6 +349,23 @@ fn a_write_that_was_carried_out_unheard_is_found_in_the_watch() {
         world.show(CLAIMS, "data", bound("made"));
         assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
     }
+}
+
+#[test]
+fn a_lost_answer_is_about_one_write_alone() {
+    let mut world = both_world();
+    let mut attempt = start_both(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    world.write(&write);
+    world.watch(VOLUMES, "pv");
+    let lost = Answer::Unknown("the connection broke".to_owned());
+    let again = expect_write(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    let refused = world.write(&again);
+    let next = expect_write(world.step(&mut attempt, PreBindInput::Answer(&refused)));
+    assert_eq!(&*next.name, "large");
+    let refused = Answer::Conflict("changed".to_owned());
+    let status = expect_done(world.step(&mut attempt, PreBindInput::Answer(&refused)));
+    assert_eq!(status, failed("changed"));
 }
 
 #[test]
@@ -394,6 +438,16 @@ fn an_answer_without_the_object_is_enough() {
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
     world.watch(VOLUMES, "pv");
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
+
+    // What was written may be undone before it is seen.
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
+    world.write(&write);
+    expect_wait(world.step(&mut attempt, PreBindInput::Answer(&Answer::ok())));
+    world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": null } }));
+    let text = "binding volumes: ClaimRef got reset for pv \"pv\"";
+    assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), failed(text));
 }
 
 #[test]
@@ -425,6 +479,7 @@ fn waiting_ends_when_pod_or_node_is_gone() {
         let text = "binding volumes: failed to get node \"a\": node \"a\" not found";
         assert_eq!(status, failed(text));
         let status = after(make(), |world, attempt| {
+            world.cluster.place_pod(Arc::new(pod("another").build()), "a");
             let placed = world.cluster.node(world.cluster.node_named("a").unwrap()).placed();
             let (ix, _) = { placed }.find(|(_, placed)| placed.uid == attempt.pod.uid).unwrap();
             world.cluster.remove_pod(ix);

@@ -2,6 +2,7 @@ mod agreement;
 mod assuming;
 mod bad_input;
 mod binding;
+mod caches;
 mod claims;
 mod filtering;
 mod hints;
@@ -18,6 +19,8 @@ use super::*;
 
 const WAIT: &str = "WaitForFirstConsumer";
 const DRIVER: &str = "csi.example.com";
+const VOLUMES: &str = "persistentvolumes";
+const CLAIMS: &str = "persistentvolumeclaims";
 
 /// A claim of this class on a volume of this size.
 fn sized_claim(name: &str, class: &str, size: &str) -> StorageObject {

@@ -1,11 +1,16 @@
 use framework::testing::{Harness, node, pod, storage_class};
 
+use super::world::World;
 use super::*;
+
+fn falling() -> Value {
+    let shape = json!([{ "utilization": 0, "score": 10 }, { "utilization": 100, "score": 0 }]);
+    json!({ "shape": shape })
+}
 
 /// Nodes `a` and `b` in zones of their names; the emptier the storage, the better.
 fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
-    let falling = json!([{ "utilization": 0, "score": 10 }, { "utilization": 100, "score": 0 }]);
-    let harness = Harness::new(plugin_of(json!({ "shape": falling })))
+    let harness = Harness::new(plugin_of(falling()))
         .node(node("a").label("zone", "a").build())
         .node(node("b").label("zone", "b").build())
         .storage(storage_class("local", "kubernetes.io/no-provisioner", WAIT))
@@ -39,6 +44,23 @@ fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
     assert_eq!(scores(&harness, &["one"]), [75, 0]);
     assert_eq!(scores(&harness, &["one", "two"]), [63, 25]);
     assert_eq!(scores(&harness, &[]), [0, 0]);
+}
+
+#[test]
+fn volumes_that_are_assumed_for_others_are_not_rated() {
+    let mut world = World::new(
+        falling(),
+        [
+            storage_class("local", "kubernetes.io/no-provisioner", WAIT),
+            sized_claim("one", "local", "1Gi"),
+            sized_claim("two", "local", "1Gi"),
+            local_volume("full", "1Gi", "a"),
+            local_volume("roomy", "4Gi", "a"),
+        ],
+    );
+    assert_eq!(world.score(pod("q").claim("two"), "a"), 0);
+    world.reserve(pod("p").claim("one"), "a").unwrap();
+    assert_eq!(world.score(pod("q").claim("two"), "a"), 75);
 }
 
 #[test]

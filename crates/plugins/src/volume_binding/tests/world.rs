@@ -125,8 +125,7 @@ impl World {
             Err(status) if status.is_skip() => {}
             Err(status) => return Err(status),
             Ok(_) => {
-                let view = self.cluster.node(self.cluster.node_named(node).unwrap());
-                self.plugin.filter.as_ref().unwrap().filter(&state, &pod, &view).ok()?;
+                self.filter(&state, &pod, node).ok()?;
             }
         }
         state.end_search();
@@ -135,6 +134,27 @@ impl World {
         let reserve = self.plugin.reserve.as_ref().unwrap();
         reserve.reserve(&mut state, &pod, node, &self.cluster).ok()?;
         Ok(Attempt { state, pod, node })
+    }
+
+    /// The verdict on the node, which is the same in both forms.
+    fn filter(&self, state: &CycleState, pod: &Pod, node: &str) -> Status {
+        let filter = self.plugin.filter.as_ref().unwrap();
+        let ix = self.cluster.node_named(node).unwrap();
+        let status = filter.filter(state, pod, &self.cluster.node(ix));
+        let mut kept = NodeBits::with_len(self.cluster.table_len());
+        kept.insert(ix);
+        filter.filter_set(state, pod, &self.cluster, &mut kept).unwrap();
+        assert_eq!(kept.contains(ix), status.is_success(), "{status:?}");
+        status
+    }
+
+    /// What the node is worth to the pod.
+    pub(super) fn score(&self, pod: PodBuilder, node: &str) -> i64 {
+        let (pod, mut state) = (pod.build(), CycleState::new());
+        let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
+        pre_filter.pre_filter(&mut state, &pod, &self.cluster).unwrap();
+        let node = self.cluster.node(self.cluster.node_named(node).unwrap());
+        self.plugin.score.as_ref().unwrap().score(&state, &pod, &node).unwrap()
     }
 
     pub(super) fn pre_flight(&self, attempt: &Attempt) -> PreBindPreFlight {
