@@ -179,7 +179,7 @@ impl Cluster {
         object: Option<&Value>,
     ) {
         self.count_users(&self.users_of_object(kind, namespace, name), Counting::Out);
-        self.storage.set(kind, namespace, name, object);
+        self.storage.set(kind, namespace, name, object, &mut self.labels);
         self.count_users(&self.users_of_object(kind, namespace, name), Counting::In);
         if *kind == EventResource::CsiNode
             && let Some(row) = self.by_name.get(name)
@@ -239,10 +239,7 @@ impl Cluster {
         if pod.spec.volumes.is_empty() || self.csi_node(self.node_name(node)).is_none() {
             return;
         }
-        // What cannot be counted is not; in 1.36 it fails every attempt that looks at the node.
-        let volumes = pod.spec.volumes.iter();
-        let volumes: Vec<_> =
-            volumes.filter_map(|volume| self.csi_volume(pod, volume).ok().flatten()).collect();
+        let volumes: Vec<_> = self.counted_volumes(pod).collect();
         for volume in volumes {
             self.attached.change(node, &volume, |uses| counting.apply(&mut uses.by_pods));
         }

@@ -106,6 +106,13 @@ impl Cluster {
         Ok(self.csi_volume_of_claim(claim))
     }
 
+    /// The volumes of a pod that count on its node. What cannot be counted does not; in 1.36 it
+    /// fails every attempt that looks at the node.
+    pub fn counted_volumes<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = CsiVolume> + 'a {
+        let volumes = pod.spec.volumes.iter();
+        volumes.filter_map(|volume| self.csi_volume(pod, volume).ok().flatten())
+    }
+
     fn csi_volume_of_claim(&self, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
         match claim.volume_name.as_ref().and_then(|name| self.volume(name)) {
             Some(volume) => CsiVolume::of_persistent_volume(volume),

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::labels::{LabelIndex, LabelIx};
 use super::slab::Slab;
 use crate::storage::{AccessMode, PersistentVolume, StorageSize, VolumeMode};
-use crate::{NodeSelector, NodeSelectorTerm, Operator, Requirement};
+use crate::{DomainIx, LabelKeyIx, NodeSelector, NodeSelectorTerm, Operator, Requirement};
 
 /// A group of free volumes, as long as it has any.
 pub type VolumeGroupIx = u32;
@@ -41,6 +42,8 @@ impl VolumeKind {
 #[derive(Debug, Clone)]
 pub struct VolumeGroup {
     kind: VolumeKind,
+    /// What it is filed under; `None` if that cannot be said by labels.
+    labels: Option<Box<[LabelIx]>>,
     label_decides: bool,
     by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
 }
@@ -76,7 +79,7 @@ type FewGroups = SmallVec<[VolumeGroupIx; 2]>;
 pub struct FreeVolumes {
     groups: Slab<VolumeGroup>,
     by_kind: HashMap<VolumeKind, VolumeGroupIx>,
-    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, FewGroups>>,
+    by_label: BTreeMap<LabelKeyIx, BTreeMap<DomainIx, FewGroups>>,
     unlabelled: Vec<VolumeGroupIx>,
 }
 
@@ -93,20 +96,21 @@ impl FreeVolumes {
     /// may be under more than one.
     pub fn labelled(
         &self,
-    ) -> impl Iterator<Item = (&str, impl Iterator<Item = (&str, &[VolumeGroupIx])>)> {
-        self.by_label.iter().map(|(key, values)| {
-            (&**key, values.iter().map(|(value, groups)| (&**value, &groups[..])))
-        })
+    ) -> impl Iterator<Item = (LabelKeyIx, impl Iterator<Item = (DomainIx, &[VolumeGroupIx])>)>
+    {
+        self.by_label
+            .iter()
+            .map(|(key, values)| (*key, values.iter().map(|(value, groups)| (*value, &groups[..]))))
     }
 
-    /// The groups for which a node may qualify whose labels are looked up by `label`. A group may
-    /// come more than once.
-    pub fn candidates<'a>(
-        &'a self,
-        label: impl Fn(&str) -> Option<&'a str>,
+    /// The groups for which a node may qualify whose values of labels are looked up by `value`. A
+    /// group may come more than once.
+    pub fn candidates(
+        &self,
+        value: impl Fn(LabelKeyIx) -> Option<DomainIx>,
     ) -> impl Iterator<Item = VolumeGroupIx> {
         let by_label = self.by_label.iter();
-        let labelled = by_label.filter_map(move |(key, values)| values.get(label(key)?));
+        let labelled = by_label.filter_map(move |(key, values)| values.get(&value(*key)?));
         labelled.flatten().chain(&self.unlabelled).copied()
     }
 
@@ -119,17 +123,17 @@ impl FreeVolumes {
         self.groups.len() == 0
     }
 
-    pub(super) fn insert(&mut self, volume: &Arc<PersistentVolume>) {
+    pub(super) fn insert(&mut self, volume: &Arc<PersistentVolume>, labels: &mut LabelIndex) {
         let kind = VolumeKind::of(volume);
         let group = match self.by_kind.get(&kind) {
             Some(group) => *group,
-            None => self.open(kind),
+            None => self.open(kind, labels),
         };
         let volumes = &mut self.groups.get_mut(group).by_size;
         volumes.entry(volume.capacity).or_default().insert(volume.name.clone(), volume.clone());
     }
 
-    pub(super) fn remove(&mut self, volume: &PersistentVolume) {
+    pub(super) fn remove(&mut self, volume: &PersistentVolume, labels: &mut LabelIndex) {
         let Some(group) = self.by_kind.get(&VolumeKind::of(volume)).copied() else { return };
         let by_size = &mut self.groups.get_mut(group).by_size;
         if let Some(volumes) = by_size.get_mut(&volume.capacity) {
@@ -139,18 +143,19 @@ impl FreeVolumes {
             }
         }
         if by_size.is_empty() {
-            self.close(group);
+            self.close(group, labels);
         }
     }
 
-    fn open(&mut self, kind: VolumeKind) -> VolumeGroupIx {
+    fn open(&mut self, kind: VolumeKind, index: &mut LabelIndex) -> VolumeGroupIx {
         let selector = kind.node_selector.as_deref();
-        let labels = selector.and_then(labels_of);
+        let labels = selector.and_then(|selector| labels_of(selector, index));
         let is_single = |term: &NodeSelectorTerm| term.expressions.len() == 1;
         let mut terms = selector.iter().flat_map(|selector| selector.terms()).flatten();
         let group = self.groups.insert(VolumeGroup {
             label_decides: terms.all(is_single),
             kind: kind.clone(),
+            labels: labels.clone(),
             by_size: BTreeMap::new(),
         });
         self.by_kind.insert(kind, group);
@@ -165,10 +170,10 @@ impl FreeVolumes {
         group
     }
 
-    fn close(&mut self, group: VolumeGroupIx) {
-        let VolumeGroup { kind, .. } = self.groups.remove(group);
-        let selector = kind.node_selector.as_deref();
-        for (key, value) in selector.and_then(labels_of).into_iter().flatten() {
+    fn close(&mut self, group: VolumeGroupIx, index: &mut LabelIndex) {
+        let VolumeGroup { kind, labels, .. } = self.groups.remove(group);
+        for label @ (key, value) in labels.into_iter().flatten() {
+            index.release(label);
             let Some(values) = self.by_label.get_mut(&key) else { continue };
             if let Some(groups) = values.get_mut(&value) {
                 groups.retain(|other| *other != group);
@@ -185,15 +190,13 @@ impl FreeVolumes {
     }
 }
 
-/// Labels of which a node has one if the selector matches it; `None` if there are no such labels.
-fn labels_of(selector: &NodeSelector) -> Option<Vec<(Arc<str>, Arc<str>)>> {
-    let mut labels = Vec::new();
-    for term in selector.terms().iter().flatten() {
-        let requirement = narrowing(term)?;
-        let values = requirement.values().iter();
-        labels.extend(values.map(|value| (requirement.key().clone(), value.clone())));
-    }
-    Some(labels)
+/// Labels of which a node has one if the selector matches it, held in `index`; `None` if there are
+/// no such labels.
+fn labels_of(selector: &NodeSelector, index: &mut LabelIndex) -> Option<Box<[LabelIx]>> {
+    let terms = selector.terms().iter().flatten();
+    let narrowing: Vec<_> = terms.map(narrowing).collect::<Option<_>>()?;
+    let labels = narrowing.into_iter().flat_map(|own| own.values().iter().map(|v| (own.key(), v)));
+    Some(labels.map(|(key, value)| index.hold(key, value)).collect())
 }
 
 /// A requirement of the term that names the values of a label.

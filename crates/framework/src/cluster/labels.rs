@@ -12,7 +12,7 @@ use crate::{Labels, NodeBits};
 pub struct LabelKeyIx(u32);
 
 /// A value among those of its label key: a topology domain, where the key is a topology key. Used
-/// again when no node carries it any more.
+/// again when no node carries it and no volume names it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainIx(NonZeroU32);
 
@@ -28,6 +28,9 @@ impl DomainIx {
         self.0.get() as usize - 1
     }
 }
+
+/// A label by its ids.
+pub(super) type LabelIx = (LabelKeyIx, DomainIx);
 
 /// The keys of the labels of one row.
 pub(super) type RowLabels = Box<[LabelKeyIx]>;
@@ -54,6 +57,14 @@ struct Key {
 struct Value {
     text: Arc<str>,
     nodes: Posting,
+    /// How many want the id to stay though no node carries the value.
+    holders: u32,
+}
+
+impl Value {
+    fn is_unused(&self) -> bool {
+        self.nodes.is_empty() && self.holders == 0
+    }
 }
 
 /// The nodes by their value of one label key.
@@ -91,7 +102,7 @@ impl<'a> Topology<'a> {
 
     /// The domain called `value`, if some node is in it.
     pub fn domain_named(&self, value: &str) -> Option<DomainIx> {
-        self.0.ids.get(value).copied()
+        self.0.ids.get(value).copied().filter(|domain| !self.nodes(*domain).is_empty())
     }
 
     /// The value of the label in a domain.
@@ -132,6 +143,23 @@ impl LabelIndex {
         for key in row {
             self.keys[key.0 as usize].remove(node);
         }
+    }
+
+    /// The ids of a label, which stay until they are [released](Self::release) as often as they
+    /// are held, whether nodes carry the label or not.
+    pub(super) fn hold(&mut self, key: &str, value: &str) -> LabelIx {
+        let ix = self.key_id(key);
+        let key = &mut self.keys[ix.0 as usize];
+        let domain = key.value_id(value);
+        key.values[domain.index()].holders += 1;
+        (ix, domain)
+    }
+
+    /// Ends what [`hold`](Self::hold) began.
+    pub(super) fn release(&mut self, (key, domain): LabelIx) {
+        let key = &mut self.keys[key.0 as usize];
+        key.values[domain.index()].holders -= 1;
+        key.drop_if_unused(domain);
     }
 
     fn key_id(&mut self, text: &str) -> LabelKeyIx {
@@ -212,17 +240,21 @@ impl LabelIndex {
 
 impl Key {
     fn insert(&mut self, node: NodeIx, text: &str) {
-        let id = match self.ids.get(text) {
-            Some(id) => *id,
-            None => self.new_value(text.into()),
-        };
+        let id = self.value_id(text);
         self.present.insert(node);
         self.values[id.index()].nodes.insert(node);
         self.column.change(node, |value| *value = Some(id));
     }
 
+    fn value_id(&mut self, text: &str) -> DomainIx {
+        match self.ids.get(text) {
+            Some(id) => *id,
+            None => self.new_value(text.into()),
+        }
+    }
+
     fn new_value(&mut self, text: Arc<str>) -> DomainIx {
-        let value = Value { text: text.clone(), nodes: Posting::default() };
+        let value = Value { text: text.clone(), nodes: Posting::default(), holders: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.values[id.index()] = value;
@@ -241,9 +273,13 @@ impl Key {
         let Some(id) = self.column.get(node) else { return };
         self.column.change(node, |value| *value = None);
         self.present.remove(node);
-        let value = &mut self.values[id.index()];
-        value.nodes.remove(node);
-        if value.nodes.is_empty() {
+        self.values[id.index()].nodes.remove(node);
+        self.drop_if_unused(id);
+    }
+
+    fn drop_if_unused(&mut self, id: DomainIx) {
+        let value = &self.values[id.index()];
+        if value.is_unused() {
             self.ids.remove(&value.text);
             self.free.push(id);
         }
@@ -277,6 +313,26 @@ mod tests {
         assert_eq!(topology.domain_named("r999"), Some(domain));
         assert_eq!(topology.domain_named("r0"), None);
         assert_eq!((topology.domains().count(), topology.present().len()), (2, 3));
+    }
+
+    #[test]
+    fn an_id_that_is_held_stays_with_its_value_and_no_longer() {
+        let mut index = LabelIndex::default();
+        let node = NodeIx::new(0);
+        let labels: Labels = [(Arc::from("rack"), Arc::from("r"))].into_iter().collect();
+        let held = index.hold("rack", "r");
+        assert_eq!(index.hold("rack", "r"), held);
+        let row = index.insert(node, &labels);
+        index.remove(node, &row);
+        index.release(held);
+        let rack = index.topology("rack").unwrap();
+        assert_eq!((rack.domain_named("r"), rack.domains().count()), (None, 0));
+        let row = index.insert(node, &labels);
+        assert_eq!(index.topology("rack").unwrap().domain_named("r"), Some(held.1));
+        index.release(held);
+        assert_eq!(index.topology("rack").unwrap().domain_named("r"), Some(held.1));
+        index.remove(node, &row);
+        assert_eq!(index.hold("rack", "other"), held);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::free_volumes::FreeVolumes;
+use super::labels::LabelIndex;
 use super::short_set::ShortSet;
 use super::{Cluster, PodIx};
 use crate::storage::{
@@ -81,13 +82,14 @@ impl<T> Namespaced<T> {
 }
 
 impl Storage {
-    /// Takes in an object of any kind.
+    /// Takes in an object of any kind. Free volumes are found by the labels of nodes.
     pub(super) fn set(
         &mut self,
         kind: &EventResource,
         namespace: &str,
         name: &str,
         object: Option<&Value>,
+        labels: &mut LabelIndex,
     ) {
         match kind {
             EventResource::PersistentVolumeClaim => {
@@ -96,7 +98,7 @@ impl Storage {
             }
             EventResource::PersistentVolume => {
                 let volume = read(object).map(|volume| PersistentVolume::from_api(&volume));
-                self.set_volume(name, volume);
+                self.set_volume(name, volume, labels);
             }
             EventResource::StorageClass => {
                 let class = read(object).map(|class| Arc::new(StorageClass::from_api(&class)));
@@ -166,32 +168,37 @@ impl Storage {
         }
     }
 
-    fn set_volume(&mut self, name: &str, volume: Option<PersistentVolume>) {
+    fn set_volume(
+        &mut self,
+        name: &str,
+        volume: Option<PersistentVolume>,
+        labels: &mut LabelIndex,
+    ) {
         if let Some(old) = self.volumes.remove(name) {
-            self.forget_volume(&old);
+            self.forget_volume(&old, labels);
         }
         if let Some(volume) = volume {
             let volume = Arc::new(volume);
-            self.index_volume(&volume);
+            self.index_volume(&volume, labels);
             self.volumes.insert(name.into(), volume);
         }
     }
 
-    fn index_volume(&mut self, volume: &Arc<PersistentVolume>) {
+    fn index_volume(&mut self, volume: &Arc<PersistentVolume>, labels: &mut LabelIndex) {
         let name = &volume.name;
         if is_free(volume) {
-            self.free_volumes.entry(volume.class.clone()).or_default().insert(volume);
+            self.free_volumes.entry(volume.class.clone()).or_default().insert(volume, labels);
         }
         if let Some(claim) = &volume.claim_ref {
             self.reserved_volumes.entry(&claim.namespace, &claim.name).insert(name.clone());
         }
     }
 
-    fn forget_volume(&mut self, volume: &PersistentVolume) {
+    fn forget_volume(&mut self, volume: &PersistentVolume, labels: &mut LabelIndex) {
         if is_free(volume)
             && let Some(class) = self.free_volumes.get_mut(&volume.class)
         {
-            class.remove(volume);
+            class.remove(volume, labels);
             if class.is_empty() {
                 self.free_volumes.remove(&volume.class);
             }

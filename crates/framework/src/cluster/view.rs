@@ -187,6 +187,17 @@ impl<'a> NodeView<'a> {
         placed.map(|pod| &cluster.pod(*pod).pod).chain(added)
     }
 
+    /// The pods that an [`Overlay`] takes to be on the node.
+    pub fn added(&self) -> &'a [Arc<Pod>] {
+        self.overlay.map_or(&[], |overlay| &overlay.added)
+    }
+
+    /// The pods on the node that an [`Overlay`] takes to be gone.
+    pub fn removed(&self) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
+        let (cluster, removed) = (self.cluster, self.overlay.map(|overlay| &overlay.removed));
+        removed.into_iter().flatten().map(|pod| &cluster.pod(*pod).pod)
+    }
+
     /// The pods placed on the node with their ids, whatever an [`Overlay`] says.
     pub fn placed(&self) -> impl ExactSizeIterator<Item = (PodIx, &'a Arc<Pod>)> + use<'a> {
         let cluster = self.cluster;

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::pod;
+use crate::testing::{node, pod};
 use crate::{Cluster, EventResource, api};
 
 fn claim(object: Value) -> PersistentVolumeClaim {
@@ -118,15 +118,21 @@ fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
     }
     let labelled = |cluster: &Cluster| -> Vec<(String, usize)> {
         let free = cluster.free_volumes("fast").into_iter().flat_map(|free| free.labelled());
-        let values = free.flat_map(|(_, values)| values);
-        values.map(|(value, groups)| (value.to_owned(), groups.len())).collect()
+        let values = free.flat_map(|(key, values)| {
+            values.map(move |(value, groups)| {
+                (cluster.topology_at(key).value(value).to_string(), groups.len())
+            })
+        });
+        values.collect()
     };
     assert_eq!(labelled(&cluster), [("x".to_owned(), 2), ("y".to_owned(), 1)]);
-    let candidates = |zone: Option<&'static str>| {
+    let nodes =
+        ["x", "y", "z"].map(|zone| cluster.set_node(&node(zone).label("zone", zone).build()));
+    let candidates = |node| {
         let free = cluster.free_volumes("fast").unwrap();
-        free.candidates(|key| zone.filter(|_| key == "zone")).count()
+        free.candidates(|key| cluster.topology_at(key).domain_of(node)).count()
     };
-    assert_eq!([Some("x"), Some("y"), None].map(candidates), [3, 2, 1]);
+    assert_eq!(nodes.map(candidates), [3, 2, 1]);
     set(&mut cluster, kind.clone(), "b", None);
     assert_eq!(labelled(&cluster), [("x".to_owned(), 1)]);
     for name in ["a", "c"] {

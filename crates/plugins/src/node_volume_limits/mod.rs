@@ -1,18 +1,25 @@
 //! NodeVolumeLimits: a node can attach only so many volumes of a CSI driver.
 
+mod changes;
 mod hints;
+mod room;
 #[cfg(test)]
 mod tests;
 mod volumes;
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use framework::storage::csi_translation::Migration;
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeColumn,
-    NodeView, Plugin, PluginArgs, Pod, PodVolume, PodVolumeSource, PreFilter, PreFilterResult,
-    Status, Verdicts, VolumeUses,
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
+    Plugin, PluginArgs, Pod, PodVolume, PodVolumeSource, PreFilter, PreFilterExtensions,
+    PreFilterResult, Status, Verdicts,
 };
 
-use self::volumes::CsiVolumes;
+use self::changes::VolumeChanges;
+use self::room::Room;
+use self::volumes::WantedVolumes;
 
 /// Plugin name.
 pub const NAME: &str = "NodeVolumeLimits";
@@ -32,6 +39,7 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let event = ClusterEvent::new;
     Ok(Plugin::new(NAME, NodeVolumeLimits)
         .pre_filter()
+        .pre_filter_extensions()
         .filter()
         .read(R::PersistentVolume)
         .read(R::StorageClass)
@@ -76,67 +84,96 @@ fn may_be_limited(pod: &Pod) -> bool {
     })
 }
 
-/// Whether the node can attach `wanted` beside what it has.
-fn has_room(wanted: &CsiVolumes<'_>, node: &NodeView<'_>) -> bool {
-    let csi_node = node.cluster().csi_node(node.name());
-    let limit = |driver: &str| csi_node?.drivers.get(driver).copied().flatten();
-    if wanted.drivers().into_iter().all(|driver| limit(driver).is_none()) {
-        return true;
-    }
-    let mut attached = CsiVolumes::of_pods_on(node);
-    let new = wanted.without(&attached);
-    // A volume that is attached to the node, but used by no pod on it, counts once more for the pod
-    // that wants it, as in Kubernetes.
-    attached.add_attachments_of(node);
-    let fits = |driver| {
-        limit(driver).is_none_or(|limit| attached.count(driver) + new.count(driver) <= limit)
-    };
-    new.drivers().into_iter().all(fits)
+/// What a pod wants, and what a what-if changes about the node that it looks at.
+#[derive(Debug, Clone)]
+struct PreFilterState {
+    wanted: Arc<WantedVolumes>,
+    changes: VolumeChanges,
 }
 
-/// Takes out of `nodes` those that cannot attach the volumes of this driver among `wanted` beside
-/// what they have: the same as [`has_room`], by what is counted already.
-fn retain_with_room(
-    wanted: &CsiVolumes<'_>,
-    driver: &str,
-    cluster: &Cluster,
-    nodes: &mut NodeBits,
-) {
-    let Some(limits) = cluster.attach_limits(driver) else { return };
-    let attached = cluster.attached_counts(driver);
-    let wanted_count = wanted.count(driver);
-    let in_use: Vec<_> =
-        wanted.of_driver(driver).filter_map(|volume| cluster.uses_of(volume)).collect();
-    for (node, limit) in limits.iter() {
-        let is_used = |uses: &&&NodeColumn<VolumeUses>| uses.get(node).by_pods > 0;
-        let new = in_use.iter().filter(is_used).fold(wanted_count, |count, _| count - 1);
-        if new > 0 && limit.is_some_and(|limit| attached.get(node) + new > limit) {
-            nodes.remove(node);
+impl PreFilterState {
+    /// # Errors
+    /// Some volume of the pod cannot be counted on nodes with a CSINode.
+    fn new(pod: &Pod, cluster: &Cluster) -> Result<Self, Status> {
+        let wanted = Arc::new(WantedVolumes::of(pod, cluster, true)?);
+        Ok(Self { wanted, changes: VolumeChanges::default() })
+    }
+
+    /// What PreFilter left; where it did not run, or there was nothing to leave, the same from
+    /// scratch.
+    ///
+    /// # Errors
+    /// Some volume of the pod cannot be counted on the node.
+    fn of_cycle<'a>(
+        state: &'a CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<Cow<'a, Self>, Status> {
+        if let Some(left) = state.read() {
+            return Ok(Cow::Borrowed(left));
         }
+        let has_csi_node = node.cluster().csi_node(node.name()).is_some();
+        let wanted = Arc::new(WantedVolumes::of(pod, node.cluster(), has_csi_node)?);
+        Ok(Cow::Owned(Self { wanted, changes: VolumeChanges::on(node) }))
+    }
+
+    fn rooms<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Room<'a>> {
+        let wanted = self.wanted.by_driver();
+        wanted.filter_map(|(driver, volumes)| Room::new(driver, volumes, cluster))
     }
 }
 
 impl PreFilter for NodeVolumeLimits {
     fn pre_filter(
         &self,
-        _state: &mut CycleState,
+        state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        cluster: &Cluster,
     ) -> Result<PreFilterResult, Status> {
-        match may_be_limited(pod) {
-            true => Ok(PreFilterResult::default()),
-            false => Err(Status::skip()),
+        if !may_be_limited(pod) {
+            return Err(Status::skip());
         }
+        // As in Kubernetes, a volume that cannot be counted is told of by Filter.
+        if let Ok(found) = PreFilterState::new(pod, cluster) {
+            state.write(found);
+        }
+        Ok(PreFilterResult::default())
     }
 }
 
+impl PreFilterExtensions for NodeVolumeLimits {
+    fn add_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, node: &NodeView<'_>) -> Status {
+        count(state, other, 1, node)
+    }
+
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        _: &Pod,
+        other: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        count(state, other, -1, node)
+    }
+}
+
+fn count(state: &mut CycleState, other: &Pod, sign: i64, node: &NodeView<'_>) -> Status {
+    if let Some(PreFilterState { changes, .. }) = state.read_mut() {
+        changes.count(other, sign, node);
+    }
+    Status::success()
+}
+
 impl Filter for NodeVolumeLimits {
-    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        let has_csi_node = node.cluster().csi_node(node.name()).is_some();
-        match CsiVolumes::wanted_by(pod, node.cluster(), has_csi_node) {
-            Ok(wanted) if has_room(&wanted, node) => Status::success(),
-            Ok(_) => Status::unschedulable(REASON),
-            Err(status) => status,
+    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        let found = match PreFilterState::of_cycle(state, pod, node) {
+            Ok(found) => found,
+            Err(status) => return status,
+        };
+        let fits = |room: Room<'_>| room.suffices(node.ix(), &found.changes);
+        match found.rooms(node.cluster()).all(fits) {
+            true => Status::success(),
+            false => Status::unschedulable(REASON),
         }
     }
 
@@ -147,11 +184,11 @@ impl Filter for NodeVolumeLimits {
         cluster: &Cluster,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        let Ok(wanted) = CsiVolumes::wanted_by(pod, cluster, true) else {
+        let Ok(found) = PreFilterState::new(pod, cluster) else {
             return self.filter_each(state, pod, cluster, nodes);
         };
-        for driver in wanted.drivers() {
-            retain_with_room(&wanted, driver, cluster, nodes);
+        for room in found.rooms(cluster) {
+            nodes.retain(|node| room.suffices(node, &found.changes));
         }
         Ok(())
     }
@@ -164,7 +201,7 @@ impl Filter for NodeVolumeLimits {
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
-        match CsiVolumes::wanted_by(pod, cluster, true) {
+        match WantedVolumes::of(pod, cluster, true) {
             Ok(_) => verdicts.record_all(rejected, Status::unschedulable(REASON)),
             Err(_) => rejected.iter().for_each(|node| {
                 verdicts.record(node, self.filter(state, pod, &cluster.node(node)));

@@ -5,7 +5,7 @@ use framework::testing::{
     Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, node, pod, storage_class,
     volume, volume_attachment,
 };
-use framework::{EventObjects, QueueingHint, api};
+use framework::{EventObjects, NodeIx, Overlay, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -477,13 +477,73 @@ proptest! {
     fn what_is_counted_is_what_there_is(history in history_with_storage(9)) {
         let cluster = history.replay().cluster;
         for node in cluster.nodes().iter().map(|ix| cluster.node(ix)) {
-            let mut attached = CsiVolumes::of_pods_on(&node);
-            attached.add_attachments_of(&node);
+            let attachments = cluster.volume_attachments(node.name());
+            let attached = attachments.filter_map(|own| cluster.attached_volume(own));
+            let of_pods = node.pods().flat_map(|pod| cluster.counted_volumes(pod));
+            let volumes: BTreeSet<_> = attached.chain(of_pods).collect();
             let is_counted = cluster.csi_node(node.name()).is_some();
             for driver in DRIVERS {
-                let expected = if is_counted { attached.count(driver) } else { 0 };
-                prop_assert_eq!(cluster.attached_counts(driver).get(node.ix()), expected);
+                let own = volumes.iter().filter(|own| cluster.driver_of(own) == Some(driver));
+                let expected = if is_counted { own.count() } else { 0 };
+                let counted = cluster.attached_counts(driver).get(node.ix());
+                prop_assert_eq!(usize::try_from(counted), Ok(expected));
             }
         }
+    }
+
+    #[test]
+    fn pods_taken_to_come_or_go_count_as_if_they_did(
+        history in history_with_storage(9),
+        pod in arbitrary::pod(),
+        added in prop::collection::vec(arbitrary::pod(), 0..3),
+        restored: u64,
+    ) {
+        let cluster = history.replay().cluster;
+        let pod = Pod::from_api(&pod);
+        let added: Vec<_> = added.iter().map(|pod| Arc::new(Pod::from_api(pod))).collect();
+        for node in cluster.nodes().iter() {
+            let what_if = WhatIf::of(&cluster, node, &pod, &added, restored);
+            let filter = built().filter.unwrap();
+            let view = cluster.node(node).with(&what_if.overlay);
+            let expected = filter.filter(&CycleState::new(), &pod, &what_if.cluster.node(node));
+            prop_assert_eq!(filter.filter(&what_if.state, &pod, &view), expected.clone());
+            prop_assert_eq!(filter.filter(&CycleState::new(), &pod, &view), expected);
+        }
+    }
+}
+
+/// A node without some of its pods and with others: as plugins are told, and as a cluster.
+struct WhatIf {
+    state: CycleState,
+    overlay: Overlay,
+    cluster: Cluster,
+}
+
+impl WhatIf {
+    /// Takes all pods off the node, puts back those whose place has its bit set in `restored`, and
+    /// adds others.
+    fn of(cluster: &Cluster, node: NodeIx, pod: &Pod, added: &[Arc<Pod>], restored: u64) -> Self {
+        let (mut state, mut overlay) = (CycleState::new(), Overlay::default());
+        // Where the pod is skipped, the plugin is told of nothing.
+        let _ = built().pre_filter.unwrap().pre_filter(&mut state, pod, cluster);
+        let extensions = built().pre_filter_extensions.unwrap();
+        let mut after = cluster.clone();
+        let view = cluster.node(node);
+        for (place, (ix, other)) in view.placed().enumerate() {
+            overlay.remove(cluster, ix);
+            extensions.remove_pod(&mut state, pod, other, &view.with(&overlay)).ok().unwrap();
+            if restored >> (place % 64) & 1 == 1 {
+                overlay.restore(cluster, ix);
+                extensions.add_pod(&mut state, pod, other, &view.with(&overlay)).ok().unwrap();
+            } else {
+                after.remove_pod(ix);
+            }
+        }
+        for other in added {
+            overlay.add(other.clone());
+            extensions.add_pod(&mut state, pod, other, &view.with(&overlay)).ok().unwrap();
+            after.place_pod(other.clone(), view.name());
+        }
+        Self { state, overlay, cluster: after }
     }
 }

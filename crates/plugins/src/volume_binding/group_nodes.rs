@@ -13,9 +13,8 @@ pub(super) fn for_each_group(
     mut visit: impl FnMut(VolumeGroupIx, &mut dyn Iterator<Item = NodeIx>),
 ) {
     for (key, values) in free.labelled() {
-        let Some(topology) = cluster.topology(key) else { continue };
-        for (value, groups) in values {
-            let Some(domain) = topology.domain_named(value) else { continue };
+        let topology = cluster.topology_at(key);
+        for (domain, groups) in values {
             for ix in groups {
                 let group = free.group(*ix);
                 let is_allowed = |node: &NodeIx| {

@@ -179,6 +179,7 @@ pub(super) fn demands<'a>(
 
 /// The groups of free volumes that the node can have. A group may come more than once.
 pub(super) fn groups_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeGroupIx> {
-    let candidates = free.candidates(|key| node.label(key));
+    let topology = |key| node.cluster().topology_at(key);
+    let candidates = free.candidates(|key| topology(key).domain_of(node.ix()));
     candidates.filter(|group| allows(free.group(*group).node_selector(), node)).collect()
 }

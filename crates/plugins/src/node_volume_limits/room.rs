@@ -1,0 +1,45 @@
+//! Whether nodes have room for the volumes of one driver.
+
+use std::collections::BTreeSet;
+
+use framework::{AttachedCounts, Cluster, CsiVolume, NodeColumn, NodeIx, VolumeUses};
+
+use super::changes::VolumeChanges;
+
+/// The volumes of a driver that a pod wants, and what nodes have of it.
+pub(super) struct Room<'a> {
+    driver: &'a str,
+    limits: &'a NodeColumn<Option<i64>>,
+    attached: AttachedCounts<'a>,
+    wanted: Vec<(&'a CsiVolume, Option<&'a NodeColumn<VolumeUses>>)>,
+}
+
+impl<'a> Room<'a> {
+    /// `None` for a driver that no node limits.
+    pub(super) fn new(
+        driver: &'a str,
+        wanted: &'a BTreeSet<CsiVolume>,
+        cluster: &'a Cluster,
+    ) -> Option<Self> {
+        Some(Self {
+            driver,
+            limits: cluster.attach_limits(driver)?,
+            attached: cluster.attached_counts(driver),
+            wanted: wanted.iter().map(|volume| (volume, cluster.uses_of(volume))).collect(),
+        })
+    }
+
+    /// Whether the node can attach what is wanted beside what it has after `changes`.
+    pub(super) fn suffices(&self, node: NodeIx, changes: &VolumeChanges) -> bool {
+        let Some(limit) = self.limits.get(node) else { return true };
+        let is_new = |(volume, uses): &&(&CsiVolume, Option<&NodeColumn<VolumeUses>>)| {
+            let pods = uses.map_or(0, |uses| uses.get(node).by_pods);
+            i64::from(pods) + changes.users_of(volume) <= 0
+        };
+        let new: i64 = self.wanted.iter().filter(is_new).map(|_| 1).sum();
+        // A volume that is attached to the node, but used by no pod on it, counts once more for the
+        // pod that wants it, as in Kubernetes.
+        let attached = self.attached.get(node) + changes.attached(self.driver);
+        new == 0 || attached + new <= limit
+    }
+}
