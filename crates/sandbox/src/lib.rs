@@ -29,6 +29,7 @@ pub mod resources;
 mod route;
 mod selector;
 pub mod status;
+mod storage_protection;
 pub mod store;
 mod subresources;
 pub mod table;

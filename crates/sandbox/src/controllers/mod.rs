@@ -1,9 +1,9 @@
 //! Small controllers, as far as scheduling needs them.
 //!
 //! ReplicaSets, Deployments and StatefulSets make their pods, Jobs run theirs, PodDisruptionBudgets
-//! get their status, claims their volumes, dependents of deleted objects and pods of deleted nodes
-//! are removed. Their work is proportional to what changes. Left out on purpose: DaemonSets and
-//! CronJobs, eviction by taints, and rolling updates.
+//! get their status, claims their volumes, and what of these is in use stays; dependents of deleted
+//! objects and pods of deleted nodes are removed. Their work is proportional to what changes. Left
+//! out on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
 
 mod deployment;
 mod disruption;
@@ -16,6 +16,7 @@ mod pod_gc;
 mod provisioner;
 mod replica_set;
 mod stateful_set;
+mod storage_protection;
 #[cfg(test)]
 mod storage_tests;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub struct Controllers {
     ephemeral_volumes: ephemeral_volume::EphemeralVolumeController,
     persistent_volumes: persistent_volume::PersistentVolumeController,
     provisioner: provisioner::Provisioner,
+    storage_protection: storage_protection::StorageProtectionController,
     disruption: disruption::DisruptionController,
     garbage_collector: garbage_collector::GarbageCollector,
     pod_gc: pod_gc::PodGarbageCollector,
@@ -67,6 +69,7 @@ impl Controllers {
             ephemeral_volumes: ephemeral_volume::EphemeralVolumeController::new(),
             persistent_volumes: persistent_volume::PersistentVolumeController::new(),
             provisioner: provisioner::Provisioner::new(),
+            storage_protection: storage_protection::StorageProtectionController::new(),
             disruption: disruption::DisruptionController::new(),
             garbage_collector: garbage_collector::GarbageCollector::new(),
             pod_gc: pod_gc::PodGarbageCollector::new(),
@@ -87,6 +90,7 @@ impl Controllers {
         self.disruption.step(store, now);
         self.garbage_collector.step(store, now);
         self.pod_gc.step(store, now);
+        self.storage_protection.step(store, now);
     }
 
     /// When something is due next, if nothing changes until then.

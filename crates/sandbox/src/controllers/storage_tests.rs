@@ -239,8 +239,38 @@ fn a_claim_whose_volume_is_gone_is_lost() {
     let mut cluster = Cluster::new();
     cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "manual", "1Gi"));
+    cluster.change(PERSISTENTVOLUMES, "disk", &["metadata", "finalizers"], json!([]));
     cluster.delete(PERSISTENTVOLUMES, "disk");
     assert_eq!(cluster.claim_phase("data"), "Lost");
+}
+
+#[test]
+fn a_claim_stays_while_a_pod_on_a_node_uses_it_and_its_volume_as_long() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n1"));
+    cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
+    cluster.create(PERSISTENTVOLUMES, volume("spare", "other", "1Gi"));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "manual", "1Gi"));
+    cluster.create(PERSISTENTVOLUMECLAIMS, claim("unused", "none", "1Gi"));
+    let mut pod = template("web");
+    pod["metadata"]["name"] = json!("web");
+    pod["spec"]["volumes"] =
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    cluster.create(PODS, pod);
+    cluster.bind_all_to("n1");
+    for (resource, name) in [
+        (PERSISTENTVOLUMES, "disk"),
+        (PERSISTENTVOLUMES, "spare"),
+        (PERSISTENTVOLUMECLAIMS, "data"),
+        (PERSISTENTVOLUMECLAIMS, "unused"),
+    ] {
+        cluster.delete(resource, name);
+    }
+    let claims = |cluster: &Cluster| cluster.store.objects(PERSISTENTVOLUMECLAIMS).count();
+    assert_eq!((claims(&cluster), cluster.volumes()), (1, 1));
+    assert_eq!((cluster.claim_phase("data"), cluster.volume_phase("disk")), ("Bound", "Bound"));
+    cluster.delete(PODS, "web");
+    assert_eq!((claims(&cluster), cluster.volumes()), (0, 0));
 }
 
 #[test]

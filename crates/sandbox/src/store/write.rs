@@ -13,7 +13,7 @@ use crate::resources::{
     NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES, Resource, STORAGECLASSES,
 };
 use crate::status::{Cause, Status};
-use crate::{default_class, defaults, priority, validate};
+use crate::{default_class, defaults, priority, storage_protection, validate};
 
 /// Metadata that only the server writes.
 const SYSTEM_METADATA: [&str; 6] = [
@@ -88,6 +88,7 @@ impl Store {
         if resource == PERSISTENTVOLUMECLAIMS {
             default_class::admit(self.objects(STORAGECLASSES).map(|class| &**class), &mut object);
         }
+        storage_protection::admit(storage, &mut object);
         validate::create(storage, &object)?;
         match self.get(resource, namespace(&object), name(&object)) {
             Some(_) => Err(Status::already_exists(resource, name(&object))),

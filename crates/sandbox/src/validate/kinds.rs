@@ -126,49 +126,6 @@ pub(super) fn priority_class(class: &Field<'_>, faults: &mut Faults) {
     faults.one_of(&class.child("preemptionPolicy"), &["PreemptLowerPriority", "Never"]);
 }
 
-const ACCESS_MODES: [&str; 4] =
-    ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-
-/// PersistentVolumeClaims.
-pub(super) fn claim(claim: &Field<'_>, faults: &mut Faults) {
-    let spec = claim.child("spec");
-    access_modes(&spec, faults);
-    scheduling::label_selector(&spec.child("selector"), faults);
-    let storage = spec.at(&["resources", "requests"]);
-    if storage.value()["storage"].is_null() {
-        faults.required_at("spec.resources[storage]");
-    }
-    faults.one_of(&spec.child("volumeMode"), &["Block", "Filesystem"]);
-}
-
-/// PersistentVolumes.
-pub(super) fn volume(volume: &Field<'_>, faults: &mut Faults) {
-    let spec = volume.child("spec");
-    access_modes(&spec, faults);
-    faults.require(&spec.child("capacity"));
-    let required = spec.at(&["nodeAffinity", "required"]);
-    if required.is_set() {
-        scheduling::node_selector(&required, faults);
-    }
-    let policies = ["Delete", "Recycle", "Retain"];
-    faults.one_of(&spec.child("persistentVolumeReclaimPolicy"), &policies);
-}
-
-fn access_modes(spec: &Field<'_>, faults: &mut Faults) {
-    let modes = spec.child("accessModes");
-    if modes.is_empty() {
-        faults.required(&modes, "at least 1 access mode is required");
-    }
-    modes.items().for_each(|mode| faults.one_of(&mode, &ACCESS_MODES));
-}
-
-/// StorageClasses.
-pub(super) fn storage_class(class: &Field<'_>, faults: &mut Faults) {
-    faults.require(&class.child("provisioner"));
-    faults.one_of(&class.child("reclaimPolicy"), &["Delete", "Retain"]);
-    faults.one_of(&class.child("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"]);
-}
-
 /// Leases.
 pub(super) fn lease(lease: &Field<'_>, faults: &mut Faults) {
     let spec = lease.child("spec");

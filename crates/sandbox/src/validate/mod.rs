@@ -9,6 +9,7 @@ mod pod;
 mod pod_update;
 mod resources;
 mod scheduling;
+mod storage;
 
 use serde_json::Value;
 
@@ -62,8 +63,8 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("", "nodes") => kinds::node(object, faults),
         ("", "events") => kinds::event(object, faults),
         ("", "services") => kinds::service(object, faults),
-        ("", "persistentvolumes") => kinds::volume(object, faults),
-        ("", "persistentvolumeclaims") => kinds::claim(object, faults),
+        ("", "persistentvolumes") => storage::volume(object, faults),
+        ("", "persistentvolumeclaims") => storage::claim(object, faults),
         ("apps", "replicasets" | "deployments" | "daemonsets") => {
             kinds::workload(object, faults);
             pod::spec(&object.at(&["spec", "template", "spec"]), faults);
@@ -73,7 +74,7 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("batch", "jobs") => kinds::job(object, faults),
         ("policy", "poddisruptionbudgets") => kinds::disruption_budget(object, faults),
         ("scheduling.k8s.io", "priorityclasses") => kinds::priority_class(object, faults),
-        ("storage.k8s.io", "storageclasses") => kinds::storage_class(object, faults),
+        ("storage.k8s.io", "storageclasses") => storage::class(object, faults),
         ("coordination.k8s.io", "leases") => kinds::lease(object, faults),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             kinds::role_binding(object, faults);
@@ -89,7 +90,8 @@ fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut F
     };
     match (resource.group, resource.plural) {
         ("", "pods") => pod_update::spec(&old.child("spec"), &new.child("spec"), faults),
-        ("", "persistentvolumeclaims") => claim(&old.child("spec"), &new.child("spec"), faults),
+        ("", "persistentvolumes") => storage::volume_change(old, new, faults),
+        ("", "persistentvolumeclaims") => storage::claim_change(old, new, faults),
         ("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets") => {
             immutable(&["spec", "selector"], faults);
         }
@@ -104,14 +106,7 @@ fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut F
             }
             immutable(&["preemptionPolicy"], faults);
         }
-        ("storage.k8s.io", "storageclasses") => {
-            for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
-                if old.child(field).value() != new.child(field).value() {
-                    let why = format!("updates to {field} are forbidden.");
-                    faults.forbidden(&new.child(field), &why);
-                }
-            }
-        }
+        ("storage.k8s.io", "storageclasses") => storage::class_change(old, new, faults),
         ("resource.k8s.io", "resourceclaims" | "resourceclaimtemplates") => {
             immutable(&["spec"], faults);
         }
@@ -121,27 +116,6 @@ fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut F
             faults.invalid(&new.child("roleRef"), "cannot change roleRef");
         }
         _ => {}
-    }
-}
-
-/// A claim's spec stays but for its size, its class of attributes, and the volume it is bound to.
-fn claim(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
-    let fixed = |spec: &Field<'_>| {
-        let mut spec = spec.value().clone();
-        if let Some(fields) = spec.as_object_mut() {
-            for free in ["resources", "volumeAttributesClassName"] {
-                fields.remove(free);
-            }
-            if old.child("volumeName").is_empty() {
-                fields.remove("volumeName");
-            }
-        }
-        spec
-    };
-    if fixed(old) != fixed(new) {
-        let why = "spec is immutable after creation except resources.requests and \
-                   volumeAttributesClassName for bound claims";
-        faults.forbidden(new, why);
     }
 }
 

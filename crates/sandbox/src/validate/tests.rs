@@ -1,5 +1,6 @@
 //! Tables of objects and what is wrong with them.
 
+use framework::merge_patch;
 use serde_json::json;
 
 use super::*;
@@ -375,4 +376,117 @@ fn identities_and_selectors_never_change() {
         updated(&object("1", "b")),
         ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"b\"}}: field is immutable"]
     );
+}
+
+fn volume_spec(change: &Value) -> Value {
+    let mut spec = json!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/data"},
+    });
+    merge_patch(&mut spec, change);
+    spec
+}
+
+fn claim_spec(change: &Value) -> Value {
+    let mut spec = json!({
+        "resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"],
+    });
+    merge_patch(&mut spec, change);
+    spec
+}
+
+#[test]
+fn rules_of_volumes_and_claims_are_kept() {
+    let faults_of_volume = |change: Value| {
+        let metadata = json!({"name": "x"});
+        faults(
+            resources::PERSISTENTVOLUMES,
+            json!({"metadata": metadata, "spec": volume_spec(&change)}),
+        )
+    };
+    for (change, expected) in [
+        (json!({"accessModes": []}), "spec.accessModes: Required value"),
+        (json!({"hostPath": null}), "spec: Required value: must specify a volume type"),
+        (
+            json!({"csi": {"driver": "d", "volumeHandle": "h"}}),
+            "spec.hostPath: Forbidden: may not specify more than 1 volume type",
+        ),
+        (
+            json!({"hostPath": null, "local": {"path": "/data"}}),
+            "spec.nodeAffinity: Required value: Local volume requires node affinity",
+        ),
+    ] {
+        assert_eq!(faults_of_volume(change.clone()), [expected], "{change}");
+    }
+    for (modes, expected) in [
+        (json!([]), "spec.accessModes: Required value: at least 1 access mode is required"),
+        (
+            json!(["Write"]),
+            "spec.accessModes: Unsupported value: \"Write\": supported values: \"ReadOnlyMany\", \
+             \"ReadWriteMany\", \"ReadWriteOnce\", \"ReadWriteOncePod\"",
+        ),
+        (
+            json!(["ReadWriteOncePod", "ReadOnlyMany"]),
+            "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
+        ),
+    ] {
+        let metadata = json!({"name": "x", "namespace": "n"});
+        let spec = claim_spec(&json!({"accessModes": modes}));
+        let found =
+            faults(resources::PERSISTENTVOLUMECLAIMS, json!({"metadata": metadata, "spec": spec}));
+        assert_eq!(found, [expected]);
+    }
+}
+
+#[test]
+fn of_a_claim_only_some_may_change_and_only_once_or_when_it_is_bound() {
+    let claim = |phase: &str, change: &Value| {
+        json!({"metadata": {"name": "x", "namespace": "n"}, "spec": claim_spec(change),
+            "status": {"phase": phase}})
+    };
+    let size = |size: &str| json!({"resources": {"requests": {"storage": size}}});
+    for (phase, from, to, is_allowed) in [
+        ("Pending", json!({}), json!({"volumeName": "a"}), true),
+        ("Bound", json!({"volumeName": "a"}), json!({"volumeName": "b"}), false),
+        ("Pending", json!({}), json!({"storageClassName": "a"}), true),
+        ("Pending", json!({"storageClassName": ""}), json!({"storageClassName": "a"}), false),
+        ("Bound", size("1Gi"), size("2Gi"), true),
+        ("Pending", size("1Gi"), size("2Gi"), false),
+        ("Pending", json!({}), json!({"accessModes": ["ReadOnlyMany"]}), false),
+    ] {
+        let (old, new) = (claim(phase, &from), claim(phase, &to));
+        let found = told(update(resources::PERSISTENTVOLUMECLAIMS, &old, &new));
+        let refused = "spec: Forbidden: spec is immutable after creation except \
+                       resources.requests and volumeAttributesClassName for bound claims";
+        let expected = if is_allowed { vec![] } else { vec![refused] };
+        assert_eq!(found, expected, "{phase}: {from} to {to}");
+    }
+}
+
+#[test]
+fn where_a_volume_is_never_changes() {
+    let terms = |zone: &str| {
+        let zone = json!([{"key": "zone", "operator": "In", "values": [zone]}]);
+        json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": zone}]}}})
+    };
+    for (from, to, expected) in [
+        (json!({}), json!({"claimRef": {"namespace": "n", "name": "c"}}), None),
+        (json!({}), terms("a"), None),
+        (terms("a"), terms("b"), Some("nodeAffinity: Invalid value: ")),
+        (json!({}), json!({"volumeMode": "Block"}), Some("volumeMode: Invalid value: \"Block\"")),
+        (
+            json!({}),
+            json!({"hostPath": {"path": "/other"}}),
+            Some(
+                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable \
+                 after creation",
+            ),
+        ),
+    ] {
+        let volume = |change| json!({"metadata": {"name": "x"}, "spec": volume_spec(change)});
+        let found = told(update(resources::PERSISTENTVOLUMES, &volume(&from), &volume(&to)));
+        let begins = |(found, expected): (&String, &str)| found.starts_with(expected);
+        assert!(found.len() == expected.iter().len(), "{found:?}");
+        assert!(found.iter().zip(expected).all(begins), "{found:?}");
+    }
 }

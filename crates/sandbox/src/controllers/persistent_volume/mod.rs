@@ -1,5 +1,5 @@
 //! The PersistentVolume controller: binds claims to the volumes that are reserved for them or that
-//! will do, and asks for new ones. Left out on purpose: protection of what is in use, and resizing.
+//! will do, and asks for new ones. Left out on purpose: resizing.
 
 mod index;
 
