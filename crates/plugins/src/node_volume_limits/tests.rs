@@ -257,6 +257,17 @@ fn a_higher_limit_helps() {
 }
 
 #[test]
+fn a_csi_node_that_comes_or_goes_helps() {
+    let csi_node = csi_node("n", &[(DRIVER, Some(1))]);
+    for (action, old, new) in
+        [(ActionType::ADD, None, Some(&csi_node)), (ActionType::DELETE, Some(&csi_node), None)]
+    {
+        let said = hint(EventResource::CsiNode, action, pod("p").claim("a"), old, new);
+        assert_eq!(said, QueueingHint::Queue, "{action:?}");
+    }
+}
+
+#[test]
 fn the_end_of_a_pod_with_volumes_helps() {
     let on_deletion = |old: PodBuilder| {
         let old = old.build();

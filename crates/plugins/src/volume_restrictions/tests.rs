@@ -54,7 +54,9 @@ fn disks_conflict_by_the_rule_of_their_plugin() {
         (json!({ "cinder": { "volumeID": "a" } }), json!({ "cinder": { "volumeID": "a" } }), false),
     ] {
         let using = pod("q").volume(json!({ "emptyDir": {} })).volume(used.clone()).on("n").build();
-        let run = harness().pod(using).run(&pod("p").volume(wanted.clone()).build());
+        // A disk of its own keeps the plugin from leaving the pod alone.
+        let wanting = pod("p").volume(gce("own", false)).volume(wanted.clone()).build();
+        let run = harness().pod(using).run(&wanting);
         let expected =
             if conflict { Status::unschedulable(REASON_DISK) } else { Status::success() };
         assert_eq!(run.verdicts["n"], expected, "{wanted} beside {used}");
@@ -64,13 +66,17 @@ fn disks_conflict_by_the_rule_of_their_plugin() {
 
 #[test]
 fn a_claim_for_one_pod_is_in_use_on_every_node() {
-    let wanting = pod("p").claim("data").build();
-    let user = |claim: &str| pod("q").claim(claim).on("n");
-    let harness = || harness().storage(exclusive_claim("data")).storage(claim("other", json!({})));
+    let wanting = pod("p").namespace("team").claim("data").build();
+    let user = |claim: &str| pod("q").namespace("team").claim(claim).on("n");
+    let harness = || {
+        let objects = [exclusive_claim("data"), claim("other", json!({}))];
+        objects.into_iter().fold(harness(), |harness, own| harness.storage(own.namespace("team")))
+    };
     for (used, taken) in [
         (user("data"), true),
         (user("other"), false),
         (user("data").namespace("elsewhere"), false),
+        (user("data").namespace("default"), false),
         (user("data").on("unknown"), true),
     ] {
         let run = harness().pod(used.build()).run(&wanting);
@@ -81,7 +87,8 @@ fn a_claim_for_one_pod_is_in_use_on_every_node() {
         };
         assert!(run.verdicts.values().all(|status| *status == expected), "{run}");
     }
-    let shared = harness().pod(user("other").build()).run(&pod("p").claim("other").build());
+    let sharing = pod("p").namespace("team").claim("other").build();
+    let shared = harness().pod(user("other").build()).run(&sharing);
     assert_eq!(shared.feasible(), ["m", "n"]);
 }
 

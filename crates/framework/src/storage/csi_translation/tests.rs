@@ -54,6 +54,11 @@ fn volumes_get_the_names_that_drivers_know() {
             "pd.csi.storage.gke.io/projects/UNSPECIFIED/zones/europe-west1-b/disks/d",
         ),
         (
+            json!({ ZONE: "europe-west1-b", BETA_ZONE: "" }),
+            json!({ "gcePersistentDisk": { "pdName": "d" } }),
+            "pd.csi.storage.gke.io/projects/UNSPECIFIED/zones/europe-west1-b/disks/d",
+        ),
+        (
             json!({ ZONE: "a", BETA_ZONE: "europe-west1-b__europe-west1-c" }),
             json!({ "gcePersistentDisk": { "pdName": "d" } }),
             "pd.csi.storage.gke.io/projects/UNSPECIFIED/regions/europe-west1/disks/d",
@@ -78,6 +83,7 @@ fn volumes_that_make_no_sense_to_the_driver_are_errors() {
         (json!({}), ebs("aws://zone/disk-1"), "Invalid format for AWS volume (aws://zone/disk-1)"),
         (json!({}), ebs("aws://vol-1"), "Invalid format for AWS volume (aws://vol-1)"),
         (json!({}), ebs("aws:///a/vol-1"), "Invalid format for AWS volume (aws:///a/vol-1)"),
+        (json!({}), ebs("aws:///vol-1/b"), "Invalid format for AWS volume (aws:///vol-1/b)"),
         (
             json!({ ZONE: "a__b" }),
             disk(),
@@ -182,7 +188,7 @@ fn term(requirements: &[(&str, &[&str])]) -> Value {
 fn zones_are_those_of_the_driver() {
     let all = vec!["driver-a", "driver-b", "ga-a", "beta-a", "bare"];
     for (labels, terms, expected) in [
-        (json!({}), Value::Null, all),
+        (json!({}), Value::Null, all.clone()),
         (json!({}), json!([]), vec![]),
         (json!({ ZONE: "r-1-a" }), json!([]), vec!["driver-a"]),
         (json!({ ZONE: "r-1-a" }), Value::Null, vec!["driver-a"]),
@@ -198,8 +204,35 @@ fn zones_are_those_of_the_driver() {
         (json!({}), json!([term(&[(ZONE, &[])])]), vec!["driver-a", "ga-a"]),
         (json!({ ZONE: "r-1-b" }), json!([term(&[(REGION, &["r-2"])])]), vec!["driver-b"]),
         (json!({ ZONE: "r-1-a" }), json!([{}]), vec!["driver-a"]),
+        // Labels of both generations: GA comes first.
+        (json!({ ZONE: "r-1-a", BETA_ZONE: "r-1-b" }), Value::Null, vec!["driver-a"]),
+        (
+            json!({}),
+            json!([term(&[(ZONE, &["r-1-a"])]), term(&[(BETA_ZONE, &["r-1-a"])])]),
+            vec!["driver-a", "beta-a"],
+        ),
+        (json!({ ZONE: " r-1-a " }), Value::Null, vec!["driver-a"]),
+        (json!({ ZONE: " " }), Value::Null, all.clone()),
+        (
+            json!({ ZONE: "r-1-a" }),
+            json!([term(&[(REGION, &["r-1"])]), term(&[(REGION, &["r-2"])])]),
+            vec!["driver-a"],
+        ),
     ] {
         let found = usable_on(labels.clone(), terms.clone());
         assert_eq!(found, expected, "labels {labels}, terms {terms}");
+    }
+}
+
+#[test]
+fn volumes_of_drivers_without_zones_stay_where_they_are() {
+    let required = json!({ "required": { "nodeSelectorTerms": [term(&[(ZONE, &["r-1-a"])])] } });
+    for source in [json!({ "azureDisk": {} }), json!({ "portworxVolume": {} })] {
+        let mut spec = source.clone();
+        spec["nodeAffinity"] = required.clone();
+        let volume = volume(json!({ ZONE: "r-1-b" }), spec);
+        let translated = MigratableVolume::of(&volume).unwrap().node_selector().unwrap();
+        assert_eq!(translated, volume.node_selector, "{source}");
+        assert!(matches(translated.as_deref(), &[(ZONE, "r-1-a")]));
     }
 }

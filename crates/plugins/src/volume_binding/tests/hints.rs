@@ -40,6 +40,8 @@ fn other_topologies_of_a_class_may_help() {
         let label = json!({ "key": "zone", "values": zones });
         json!({ "allowedTopologies": [{ "matchLabelExpressions": [label] }] })
     };
+    let mut labelled = class(&["a"]);
+    labelled["metadata"] = json!({ "labels": { "tier": "gold" } });
     check(
         &EventResource::StorageClass,
         [
@@ -50,6 +52,7 @@ fn other_topologies_of_a_class_may_help() {
             (Some(class(&["a", "b"])), class(&["b", "a"]), true),
             (Some(class(&["a"])), json!({}), true),
             (Some(json!({ "allowedTopologies": [] })), json!({ "parameters": {} }), false),
+            (Some(class(&["a"])), labelled, false),
         ],
     );
 }
