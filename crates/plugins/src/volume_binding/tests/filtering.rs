@@ -158,6 +158,18 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
             true,
         ),
         ("attributes", plain(), spec("volumeAttributesClassName", json!("fast")), false),
+        (
+            "attributes asked for",
+            asking("volumeAttributesClassName", json!("fast")),
+            spec("volumeAttributesClassName", json!("fast")),
+            true,
+        ),
+        (
+            "no attributes, but asked for",
+            asking("volumeAttributesClassName", json!("fast")),
+            local_volume("pv", "5Gi", "a"),
+            false,
+        ),
         ("no attributes", plain(), spec("volumeAttributesClassName", json!("")), true),
         ("labels", gold(), labelled(local_volume("pv", "5Gi", "a")), true),
         ("no labels", gold(), local_volume("pv", "5Gi", "a"), false),
@@ -166,6 +178,12 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
             asking("accessModes", json!(["ReadWriteMany"])),
             local_volume("pv", "5Gi", "a"),
             false,
+        ),
+        (
+            "each of its modes",
+            asking("accessModes", json!(["ReadWriteOnce", "ReadOnlyMany"])),
+            local_volume("pv", "5Gi", "a"),
+            true,
         ),
         (
             "some of the modes",
@@ -195,6 +213,29 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
     ] {
         let expected = [if fits { "" } else { BIND }, BIND, BIND];
         assert_eq!(messages(&harness([claim, volume]), &["data"]), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_free_volume_is_for_the_nodes_that_meet_a_whole_term() {
+    let zone = |zone: &str| json!({ "key": "zone", "operator": "In", "values": [zone] });
+    let not_in_a = json!({ "key": "zone", "operator": "NotIn", "values": ["a"] });
+    let disk = |operator: &str| json!({ "key": "disk", "operator": operator });
+    for (terms, expected) in [
+        (vec![json!([zone("a")]), json!([zone("b")])], ["", "", BIND]),
+        (vec![json!([zone("a")]), json!([zone("b"), disk("Exists")])], ["", BIND, BIND]),
+        (vec![json!([zone("a"), zone("b")]), json!([zone("b")])], [BIND, "", BIND]),
+        (vec![json!([zone("a")]), json!([disk("DoesNotExist")])], ["", "", ""]),
+        (vec![json!([zone("a")]), json!([])], ["", BIND, BIND]),
+        (vec![json!([not_in_a])], [BIND, "", ""]),
+        (vec![], [BIND; 3]),
+    ] {
+        let term = |expressions: &Value| json!({ "matchExpressions": expressions });
+        let terms: Vec<_> = terms.iter().map(term).collect();
+        let affinity = json!({ "required": { "nodeSelectorTerms": terms } });
+        let volume = local_volume("pv", "5Gi", "a").set("/spec/nodeAffinity", affinity.clone());
+        let harness = harness([sized_claim("data", "local", "5Gi"), volume]);
+        assert_eq!(messages(&harness, &["data"]), expected, "{affinity}");
     }
 }
 
@@ -366,6 +407,7 @@ fn a_claim_with_a_selected_node_is_made_there() {
     let on = |node: &str| sized_claim("data", "made", "1Gi").annotation(SELECTED_NODE, node);
     assert_eq!(messages(&harness([on("a")]), &["data"]), ["", BIND, BIND]);
     assert_eq!(messages(&harness([on("gone")]), &["data"]), [BIND; 3]);
+    assert_eq!(messages(&harness([on("")]), &["data"]), [BIND; 3]);
     let other = sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "b");
     assert_eq!(messages(&harness([on("a"), other]), &["data", "other"]), [BIND; 3]);
     let class = sized_claim("data", "local", "1Gi").annotation(SELECTED_NODE, "a");
