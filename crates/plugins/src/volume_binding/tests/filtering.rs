@@ -292,6 +292,30 @@ fn the_first_of_two_reserved_volumes_is_the_one() {
 }
 
 #[test]
+fn a_reserved_volume_tells_nodes_apart_that_can_have_the_same_free_volumes() {
+    let everywhere = anywhere("free")
+        .set("/spec/storageClassName", json!("local"))
+        .set("/spec/accessModes", json!(["ReadWriteOnce"]))
+        .set("/spec/capacity", json!({ "storage": "5Gi" }));
+    let claims = ["data", "other"].map(|name| sized_claim(name, "local", "5Gi"));
+    let harness = harness(claims.into_iter().chain([reserved(json!({})), everywhere]));
+    assert_eq!(messages(&harness, &["data", "other"]), ["", BIND, BIND]);
+}
+
+#[test]
+fn volumes_that_no_node_can_have_hide_no_others() {
+    let term = json!({ "key": "absent", "operator": "In", "values": ["a"] });
+    let absent = json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [term] }] } });
+    let harness = harness([
+        sized_claim("data", "local", "5Gi"),
+        local_volume("absent", "5Gi", "a").set("/spec/nodeAffinity", absent),
+        local_volume("elsewhere", "5Gi", "0"),
+        local_volume("here", "5Gi", "a"),
+    ]);
+    assert_eq!(messages(&harness, &["data"]), ["", BIND, BIND]);
+}
+
+#[test]
 fn a_reserved_volume_is_there_once_although_its_claim_is_named_twice() {
     let harness = harness([sized_claim("data", "local", "5Gi"), reserved(json!({}))]);
     assert_eq!(messages(&harness, &["data", "data"]), [BIND; 3]);
@@ -335,11 +359,22 @@ fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
         (&[("5Gi", "a"), ("5Gi", "b")], [BIND, BIND, BIND]),
         (&[("1Gi", "b"), ("5Gi", "b")], [BIND, "", BIND]),
         (&[("1Gi", "b"), ("4Gi", "b")], [BIND, BIND, BIND]),
+        (&[("1Gi", "a"), ("5Gi", "a"), ("5Gi", "b")], ["", BIND, BIND]),
+        (&[("5Gi", "a"), ("1Gi", "b"), ("5Gi", "b")], [BIND, "", BIND]),
     ] {
         let harness = harness(claims().into_iter().chain(volumes(sizes)));
         assert_eq!(messages(&harness, &["five", "one"]), expected, "{sizes:?}");
         assert_eq!(messages(&harness, &["one", "five"]), expected, "{sizes:?}");
     }
+    let three = harness([
+        sized_claim("six", "local", "6Gi"),
+        local_volume("x", "6Gi", "a"),
+        local_volume("y", "6Gi", "a"),
+    ]);
+    let three = claims().into_iter().fold(three, Harness::storage);
+    assert_eq!(messages(&three, &["one", "five", "six"]), [BIND; 3]);
+    let three = three.storage(local_volume("z", "6Gi", "a"));
+    assert_eq!(messages(&three, &["one", "five", "six"]), ["", BIND, BIND]);
     // Kubernetes does not notice that a claim is the same.
     let harness = harness(claims().into_iter().chain(volumes(&[("5Gi", "a")])));
     assert_eq!(messages(&harness, &["one", "one"]), [BIND, BIND, BIND]);
@@ -521,6 +556,9 @@ fn there_must_be_room_where_the_driver_says_how_much() {
     let room = [driver(true), capacity("a", "made", "a", room("5Gi"))];
     let harness = harness(other.into_iter().chain(room).chain([data()]));
     assert_eq!(messages(&harness, &["data", "more"]), [SPACE; 3], "for one class of two");
+    let harness = harness.storage(sized_claim("large", "made", "6Gi"));
+    assert_eq!(messages(&harness, &["data"]), ["", SPACE, SPACE]);
+    assert_eq!(messages(&harness, &["data", "large"]), [SPACE; 3], "for the smaller of two");
 }
 
 #[test]

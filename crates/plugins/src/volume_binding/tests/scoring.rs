@@ -4,8 +4,16 @@ use super::*;
 
 /// Nodes `a` and `b` in zones of their names; the emptier the storage, the better.
 fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
-    let falling = json!([{ "utilization": 0, "score": 10 }, { "utilization": 100, "score": 0 }]);
-    let harness = Harness::new(plugin_of(json!({ "shape": falling })))
+    harness_with([10, 0], objects)
+}
+
+/// The same with these scores of empty and of full storage.
+fn harness_with(
+    [empty, full]: [i32; 2],
+    objects: impl IntoIterator<Item = StorageObject>,
+) -> Harness {
+    let line = json!([{ "utilization": 0, "score": empty }, { "utilization": 100, "score": full }]);
+    let harness = Harness::new(plugin_of(json!({ "shape": line })))
         .node(node("a").label("zone", "a").build())
         .node(node("b").label("zone", "b").build())
         .storage(storage_class("local", "kubernetes.io/no-provisioner", WAIT))
@@ -41,17 +49,35 @@ fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
     assert_eq!(scores(&harness, &[]), [0, 0]);
 }
 
+fn driver() -> StorageObject {
+    let spec = json!({ "spec": { "storageCapacity": true } });
+    StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
+}
+
+/// What the driver reports of class `made` in a zone.
+fn capacity(zone: &str, mut fields: Value) -> StorageObject {
+    fields["storageClassName"] = json!("made");
+    fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
+    StorageObject::new(EventResource::CsiStorageCapacity, zone, fields)
+}
+
+#[test]
+fn storage_of_unknown_room_is_full_and_storage_that_nobody_reports_is_not_rated() {
+    let objects = || {
+        [sized_claim("one", "made", "1Gi"), capacity("b", json!({ "maximumVolumeSize": "1Gi" }))]
+    };
+    let reported = harness_with(
+        [0, 10],
+        objects().into_iter().chain([driver(), capacity("a", json!({ "capacity": "10Gi" }))]),
+    );
+    assert_eq!(scores(&reported, &["one"]), [10, 100]);
+    assert_eq!(scores(&harness_with([5, 10], objects()), &["one"]), [0, 0]);
+}
+
 #[test]
 fn volumes_to_be_made_are_rated_by_the_room_there_is() {
-    let driver = json!({ "spec": { "storageCapacity": true } });
-    let capacity = |zone: &str, fields: Value| {
-        let mut fields = fields;
-        fields["storageClassName"] = json!("made");
-        fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
-        StorageObject::new(EventResource::CsiStorageCapacity, zone, fields)
-    };
     let harness = harness([
-        StorageObject::new(EventResource::CsiDriver, DRIVER, driver),
+        driver(),
         sized_claim("one", "made", "1Gi"),
         sized_claim("two", "made", "2Gi"),
         sized_claim("three", "local", "3Gi"),
