@@ -202,6 +202,8 @@ pub fn defaults() -> impl Iterator<Item = &'static Entry> {
 
 #[cfg(test)]
 mod tests {
+    use framework::EventResource as R;
+
     use super::*;
 
     #[test]
@@ -230,6 +232,26 @@ mod tests {
             ("NodeDeclaredFeatures", 0),
         ];
         assert_eq!(list, expected);
+    }
+
+    /// Kinds that no plugin hears of or reads are not watched.
+    #[test]
+    fn volume_plugins_hear_of_or_read_the_objects_they_look_up() {
+        let lookups = [R::PersistentVolumeClaim, R::PersistentVolume, R::StorageClass];
+        let drivers = [R::CsiNode, R::CsiDriver, R::CsiStorageCapacity];
+        for (name, kinds) in [
+            (volume_restrictions::NAME, lookups[..1].to_vec()),
+            (volume_zone::NAME, lookups.to_vec()),
+            (volume_binding::NAME, [lookups.clone(), drivers].concat()),
+            (node_volume_limits::NAME, [&lookups[..], &[R::CsiNode, R::VolumeAttachment]].concat()),
+        ] {
+            let factory = get(name).and_then(|entry| entry.factory).unwrap();
+            let plugin = factory(&PluginArgs::default()).unwrap();
+            let heard = plugin.events.iter().flatten().map(|own| &own.event.resource);
+            let known: Vec<_> = heard.chain(&plugin.read_kinds).collect();
+            let unknown: Vec<_> = kinds.iter().filter(|kind| !known.contains(kind)).collect();
+            assert!(unknown.is_empty(), "{name} would miss {unknown:?}");
+        }
     }
 
     #[test]

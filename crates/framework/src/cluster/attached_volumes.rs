@@ -292,6 +292,10 @@ mod tests {
         volume(name, json!({ "csi": { "driver": DRIVER, "volumeHandle": handle } }))
     }
 
+    fn unbound(name: &str) -> StorageObject {
+        claim(name, json!({ "storageClassName": "fast" }))
+    }
+
     fn with_nodes() -> Cluster {
         let mut cluster = Cluster::default();
         for name in ["n", "m"] {
@@ -371,7 +375,6 @@ mod tests {
     #[test]
     fn a_claim_that_gets_its_volume_goes_on_to_count() {
         let mut cluster = with_nodes();
-        let unbound = |name| claim(name, json!({ "storageClassName": "fast" }));
         place(&mut cluster, "p", &["c", "d"], "n");
         assert_eq!(count(&cluster, DRIVER, "n"), 0);
         unbound("c").put(&mut cluster);
@@ -390,6 +393,21 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_is_that_of_its_namespace() {
+        let mut cluster = with_nodes();
+        disk("pv", "a").put(&mut cluster);
+        let user = pod("p").namespace("team").claim("c").build();
+        cluster.place_pod(Arc::new(user), "n");
+        bound_claim("c", "pv").put(&mut cluster);
+        assert_eq!(count(&cluster, DRIVER, "n"), 0);
+        let own = bound_claim("c", "pv").namespace("team");
+        own.clone().put(&mut cluster);
+        assert_eq!(count(&cluster, DRIVER, "n"), 1);
+        remove(&mut cluster, EventResource::PersistentVolumeClaim, &own);
+        assert_eq!(count(&cluster, DRIVER, "n"), 0);
+    }
+
+    #[test]
     fn nodes_without_csi_node_are_not_counted_for() {
         let mut cluster = Cluster::default();
         disk("pv", "a").put(&mut cluster);
@@ -402,6 +420,43 @@ mod tests {
         assert_eq!(count(&cluster, DRIVER, "n"), 1);
         remove(&mut cluster, EventResource::CsiNode, &limits("n"));
         assert!(cluster.attached.uses.is_empty());
+    }
+
+    #[test]
+    fn what_goes_leaves_nothing_behind() {
+        let mut cluster = Cluster::default();
+        let seen = |cluster: &Cluster| format!("{:?} {:?}", cluster.storage, cluster.attached);
+        let before = seen(&cluster);
+        let reference = json!({ "namespace": "default", "name": "c" });
+        let room = json!({ "storageClassName": "fast", "capacity": "1Gi" });
+        let attachment = volume_attachment(DRIVER, "pv", "n");
+        let elsewhere = json!({ "attacher": DRIVER, "nodeName": "m", "source": {} });
+        let versions = [
+            (EventResource::PersistentVolumeClaim, vec![bound_claim("c", "pv"), unbound("c")]),
+            (
+                EventResource::PersistentVolume,
+                vec![disk("pv", "a"), disk("pv", "a").set("/spec/claimRef", reference)],
+            ),
+            (
+                EventResource::CsiStorageCapacity,
+                vec![StorageObject::new(EventResource::CsiStorageCapacity, "s", room)],
+            ),
+            (
+                EventResource::VolumeAttachment,
+                vec![attachment.clone(), attachment.set("/spec", elsewhere)],
+            ),
+            (EventResource::CsiNode, vec![limits("n"), csi_node("n", &[])]),
+        ];
+        cluster.set_node(&node("n").build());
+        let pod = place(&mut cluster, "p", &["c"], "n");
+        for (_, versions) in &versions {
+            versions.iter().for_each(|object| object.clone().put(&mut cluster));
+        }
+        for (kind, versions) in versions {
+            remove(&mut cluster, kind, &versions[0]);
+        }
+        cluster.remove_pod(pod);
+        assert_eq!(seen(&cluster), before);
     }
 
     #[test]

@@ -42,17 +42,16 @@ pub enum UncountableVolume {
 }
 
 impl CsiVolume {
-    /// `None` for what no driver can know.
+    /// `None` for what the driver cannot know.
     fn existing(driver: &Arc<str>, handle: &Arc<str>) -> Option<Self> {
-        let is_known = !driver.is_empty() && !handle.is_empty();
+        let is_known = !handle.is_empty();
         is_known.then(|| Self::Existing { driver: driver.clone(), handle: handle.clone() })
     }
 
-    /// A volume of an in-tree plugin, if it counts as one of the driver. Whether the CSINode lists
-    /// the plugin is not asked, as in Kubernetes.
+    /// A volume of an in-tree plugin. Whether the CSINode lists the plugin is not asked, as in
+    /// Kubernetes.
     fn migrated(migration: &Migration, handle: &str) -> Option<Self> {
-        let driver = Some(migration.driver).filter(|_| migration.is_on)?;
-        Self::existing(&driver.into(), &handle.into())
+        Self::existing(&migration.driver.into(), &handle.into())
     }
 
     fn of_persistent_volume(volume: &PersistentVolume) -> Option<Self> {
@@ -63,14 +62,9 @@ impl CsiVolume {
         Self::migrated(volume.migration, &volume.handle().ok()?)
     }
 
-    fn to_be_made_for(claim: &PersistentVolumeClaim) -> Option<Self> {
+    fn to_be_made_for(claim: &PersistentVolumeClaim) -> Self {
         let PersistentVolumeClaim { class, namespace, name, .. } = claim;
-        let has_class = !class.is_empty();
-        has_class.then(|| Self::ToBeMade {
-            class: class.clone(),
-            namespace: namespace.clone(),
-            claim: name.clone(),
-        })
+        Self::ToBeMade { class: class.clone(), namespace: namespace.clone(), claim: name.clone() }
     }
 }
 
@@ -116,7 +110,7 @@ impl Cluster {
     fn csi_volume_of_claim(&self, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
         match claim.volume_name.as_ref().and_then(|name| self.volume(name)) {
             Some(volume) => CsiVolume::of_persistent_volume(volume),
-            None => CsiVolume::to_be_made_for(claim),
+            None => Some(CsiVolume::to_be_made_for(claim)),
         }
     }
 
@@ -124,9 +118,8 @@ impl Cluster {
     pub fn attached_volume(&self, attachment: &VolumeAttachment) -> Option<CsiVolume> {
         let volume = self.volume(attachment.volume_name.as_ref()?)?;
         let VolumeSource::Csi { handle, .. } = &volume.source else { return None };
-        let driver = &attachment.attacher;
-        let has_driver = !driver.is_empty();
-        has_driver.then(|| CsiVolume::Existing { driver: driver.clone(), handle: handle.clone() })
+        let driver = attachment.attacher.clone();
+        Some(CsiVolume::Existing { driver, handle: handle.clone() })
     }
 
     /// The driver that attaches a volume; `None` where it is not known.
@@ -143,7 +136,7 @@ impl Cluster {
         let provisioner = &*self.storage_class(class)?.provisioner;
         match Migration::of_provisioner(provisioner) {
             Some(migration) => Some(migration.driver).filter(|_| migration.is_on),
-            None => Some(provisioner).filter(|name| !name.is_empty()),
+            None => Some(provisioner),
         }
     }
 }

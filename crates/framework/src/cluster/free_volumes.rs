@@ -201,6 +201,5 @@ fn labels_of(selector: &NodeSelector, index: &mut LabelIndex) -> Option<Box<[Lab
 
 /// A requirement of the term that names the values of a label.
 fn narrowing(term: &NodeSelectorTerm) -> Option<&Requirement> {
-    let mut requirements = term.expressions.iter();
-    requirements.find(|own| matches!(own.operator(), Operator::In | Operator::Equals))
+    term.expressions.iter().find(|own| own.operator() == Operator::In)
 }

@@ -176,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn a_service_selects_by_all_of_its_labels() {
+        let mut cluster = Cluster::default();
+        let selector = json!({ "app": "web", "tier": "front" });
+        set(&mut cluster, EventResource::Service, "s", selector);
+        let web = || pod("p").label("app", "web");
+        let front = pod("p").label("tier", "front");
+        let both = web().label("tier", "front");
+        let found = [web(), front, both].map(|pod| services(&cluster, pod).len());
+        assert_eq!(found, [0, 0, 1]);
+    }
+
+    #[test]
     fn a_service_that_is_replaced_or_gone_leaves_nothing_behind() {
         let mut cluster = Cluster::default();
         let web = || pod("p").label("app", "web");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{BIND_COMPLETED, SELECTED_NODE, StorageSize, class_name, identified, named};
+use super::{BIND_COMPLETED, SELECTED_NODE, StorageSize, class_name, named};
 use crate::{LabelSelector, Pod, SelectorError, Uid, api};
 
 /// How a volume can be mounted.
@@ -101,7 +101,8 @@ impl PersistentVolumeClaim {
     pub fn from_api(claim: &api::PersistentVolumeClaim) -> Self {
         let api::PersistentVolumeClaim { metadata, spec, status } = claim;
         let controller = metadata.owner_references.iter().find(|owner| owner.controller);
-        let request = StorageSize::of_list(&spec.resources.requests, "spec.resources.requests");
+        let request = StorageSize::of_list(&spec.resources.requests)
+            .map_err(|error| format!("spec.resources.requests.storage: {error}"));
         let selector = spec.selector.as_ref();
         let attributes_class = spec.volume_attributes_class_name.as_deref();
         Self {
@@ -109,7 +110,7 @@ impl PersistentVolumeClaim {
             name: metadata.name.as_str().into(),
             uid: metadata.uid.as_str().into(),
             resource_version: metadata.resource_version.as_str().into(),
-            controller: controller.and_then(|owner| identified(&owner.uid)),
+            controller: controller.map(|owner| owner.uid.as_str().into()),
             terminating: metadata.deletion_timestamp.is_some(),
             lost: status.phase == "Lost",
             volume_name: named(&spec.volume_name),

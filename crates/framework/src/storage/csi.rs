@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{MIGRATED_PLUGINS, StorageSize, named};
+use super::{MIGRATED_PLUGINS, StorageSize};
 use crate::{LabelSelector, SelectorError, api};
 
 /// The drivers of a node.
@@ -56,29 +56,21 @@ pub struct CsiStorageCapacity {
     pub limit: Option<StorageSize>,
     /// The nodes it is about; `None` for none.
     pub node_topology: Option<Result<LabelSelector, SelectorError>>,
-    /// What of the object could not be read.
-    pub problem: Option<Arc<str>>,
 }
 
 impl CsiStorageCapacity {
     /// Converts the API object.
     pub fn from_api(capacity: &api::CsiStorageCapacity) -> Self {
-        let read = |text: &Option<api::QuantityText>, path| {
-            text.as_ref().map(|text| StorageSize::read(text, path)).transpose()
+        let read = |text: &Option<api::QuantityText>| {
+            text.as_ref().map(StorageSize::read).transpose().ok()
         };
-        let room = read(&capacity.capacity, "capacity");
-        let largest = read(&capacity.maximum_volume_size, "maximumVolumeSize");
+        let (room, largest) = (read(&capacity.capacity), read(&capacity.maximum_volume_size));
         let topology = capacity.node_topology.as_ref();
-        let limit = match (&room, &largest) {
-            (Ok(room), Ok(largest)) => largest.or(*room),
-            _ => None,
-        };
         Self {
             class: capacity.storage_class_name.as_str().into(),
-            capacity: room.clone().ok().flatten(),
-            limit,
+            capacity: room.flatten(),
+            limit: room.zip(largest).and_then(|(room, largest)| largest.or(room)),
             node_topology: topology.map(|topology| LabelSelector::compile(Some(topology))),
-            problem: room.err().or(largest.err()).map(Into::into),
         }
     }
 }
@@ -101,7 +93,7 @@ impl VolumeAttachment {
         Self {
             attacher: attacher.as_str().into(),
             node_name: node_name.as_str().into(),
-            volume_name: source.persistent_volume_name.as_deref().and_then(named),
+            volume_name: source.persistent_volume_name.as_deref().map(Into::into),
         }
     }
 }

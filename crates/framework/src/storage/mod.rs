@@ -1,7 +1,7 @@
 //! Storage objects as the volume plugins read them: claims, volumes, classes and what CSI drivers say.
 //!
 //! They are compact and are made once, when an object arrives. What of an object cannot be read is
-//! left out of it and told in its `problem`: one bad object never keeps others from being read.
+//! left out of it: one bad object never keeps others from being read.
 
 mod claim;
 mod class;
@@ -52,17 +52,15 @@ impl StorageSize {
         i64::try_from(bytes).unwrap_or(if bytes < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Reads a quantity; `path` tells where it stands.
-    fn read(text: &QuantityText, path: &str) -> Result<Self, String> {
+    fn read(text: &QuantityText) -> Result<Self, String> {
         let quantity: Quantity =
-            text.0.parse().map_err(|error| format!("{path}: {:?}: {error}", text.0))?;
+            text.0.parse().map_err(|error| format!("{:?}: {error}", text.0))?;
         Ok(Self(quantity.nanos()))
     }
 
     /// Reads the entry `storage` of a list.
-    fn of_list(list: &ResourceList, path: &str) -> Result<Option<Self>, String> {
-        let text = list.get("storage");
-        text.map(|text| Self::read(text, &format!("{path}.storage"))).transpose()
+    fn of_list(list: &ResourceList) -> Result<Option<Self>, String> {
+        list.get("storage").map(Self::read).transpose()
     }
 }
 

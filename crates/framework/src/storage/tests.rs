@@ -8,6 +8,10 @@ fn claim(object: Value) -> PersistentVolumeClaim {
     PersistentVolumeClaim::from_api(&serde_json::from_value(object).unwrap())
 }
 
+fn persistent_volume(object: Value) -> PersistentVolume {
+    PersistentVolume::from_api(&serde_json::from_value(object).unwrap())
+}
+
 #[test]
 fn the_class_is_the_annotation_before_the_field() {
     let rows = [
@@ -19,6 +23,7 @@ fn the_class_is_the_annotation_before_the_field() {
     for (annotations, spec, expected) in rows {
         let object = json!({ "metadata": { "annotations": annotations }, "spec": spec });
         assert_eq!(&*claim(object.clone()).class, expected, "{object}");
+        assert_eq!(&*persistent_volume(object.clone()).class, expected, "{object}");
     }
 }
 
@@ -37,21 +42,64 @@ fn a_claim_is_bound_when_it_says_so_and_names_its_volume() {
 }
 
 #[test]
+fn a_claim_is_for_one_pod_if_that_is_among_its_modes() {
+    for (modes, expected) in [
+        (json!([]), false),
+        (json!(["ReadWriteOnce"]), false),
+        (json!(["ReadOnlyMany", "ReadWriteOncePod"]), true),
+    ] {
+        let object = json!({ "spec": { "accessModes": modes } });
+        assert_eq!(claim(object.clone()).is_for_one_pod(), expected, "{object}");
+    }
+}
+
+#[test]
+fn a_volume_is_bound_by_a_controller_if_it_carries_the_annotation() {
+    for (annotations, expected) in [
+        (json!({}), false),
+        (json!({ BOUND_BY_CONTROLLER: "yes" }), true),
+        (json!({ BOUND_BY_CONTROLLER: "" }), true),
+    ] {
+        let object = json!({ "metadata": { "annotations": annotations } });
+        assert_eq!(persistent_volume(object.clone()).bound_by_controller, expected, "{object}");
+    }
+}
+
+#[test]
 fn a_size_that_cannot_be_read_is_told_and_nothing_else_is_lost() {
     let requests = json!({ "resources": { "requests": { "storage": "ten" } }, "volumeName": "pv" });
     let claim = claim(json!({ "metadata": { "name": "c" }, "spec": requests }));
     let problem = claim.problem.as_deref().unwrap();
     assert!(problem.starts_with("spec.resources.requests.storage: \"ten\": "), "{problem}");
     assert_eq!((claim.request, claim.volume_name.as_deref()), (None, Some("pv")));
+    let spec = json!({ "capacity": { "storage": "ten" }, "storageClassName": "fast" });
+    let volume = persistent_volume(json!({ "metadata": { "name": "pv" }, "spec": spec }));
+    assert_eq!((volume.capacity, &*volume.class), (StorageSize::default(), "fast"));
 }
 
 #[test]
 fn sizes_compare_exactly_and_round_up() {
-    let size = |text: &str| StorageSize::read(&api::QuantityText(text.to_owned()), "").unwrap();
+    let size = |text: &str| StorageSize::read(&api::QuantityText(text.to_owned())).unwrap();
     assert!(size("1.5") < size("1.6") && size("1Gi") > size("1G"));
     assert_eq!(size("1Gi"), StorageSize::bytes(1 << 30));
     let rounded = ["1.2", "0", "-1.5", "2k"].map(|text| size(text).to_bytes());
     assert_eq!(rounded, [2, 0, -1, 2000]);
+}
+
+#[test]
+fn a_volume_is_for_the_claim_of_its_reference() {
+    let claim = claim(json!({ "metadata": { "namespace": "ns", "name": "c", "uid": "u" } }));
+    for (reference, expected) in [
+        (json!(null), false),
+        (json!({ "namespace": "ns", "name": "c" }), true),
+        (json!({ "namespace": "ns", "name": "c", "uid": "u" }), true),
+        (json!({ "namespace": "ns", "name": "c", "uid": "v" }), false),
+        (json!({ "namespace": "ns", "name": "d", "uid": "u" }), false),
+        (json!({ "namespace": "other", "name": "c", "uid": "u" }), false),
+    ] {
+        let object = json!({ "spec": { "claimRef": reference } });
+        assert_eq!(persistent_volume(object).is_for(&claim), expected, "{reference}");
+    }
 }
 
 fn set(cluster: &mut Cluster, kind: EventResource, name: &str, object: Option<Value>) {
@@ -86,6 +134,7 @@ fn free_volumes_come_smallest_first_and_leave_when_they_are_taken() {
     }
     assert_eq!(free(&cluster), ["a", "b", "large"]);
     set(&mut cluster, kind.clone(), "a", volume("a", "1Gi", "Bound", Some("c")));
+    assert_eq!(free(&cluster), ["b", "large"]);
     set(&mut cluster, kind.clone(), "b", volume("b", "10Gi", "Available", None));
     assert_eq!(free(&cluster), ["large", "b"]);
     let reserved = |cluster: &Cluster| -> Vec<String> {
@@ -135,10 +184,32 @@ fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
     assert_eq!(nodes.map(candidates), [3, 2, 1]);
     set(&mut cluster, kind.clone(), "b", None);
     assert_eq!(labelled(&cluster), [("x".to_owned(), 1)]);
-    for name in ["a", "c"] {
-        set(&mut cluster, kind.clone(), name, None);
-    }
+    set(&mut cluster, kind.clone(), "c", None);
+    assert!(cluster.free_volumes("fast").unwrap().unlabelled().is_empty());
+    set(&mut cluster, kind.clone(), "c", volume(json!([disk])));
+    set(&mut cluster, kind.clone(), "a", None);
+    let free = cluster.free_volumes("fast").unwrap();
+    assert_eq!((free.labelled().count(), free.unlabelled().len()), (0, 1));
+    set(&mut cluster, kind, "c", None);
     assert!(cluster.free_volumes("fast").is_none());
+}
+
+#[test]
+fn classes_drivers_and_csi_nodes_are_there_until_they_go() {
+    let mut cluster = Cluster::default();
+    let known = |cluster: &Cluster| {
+        let class = cluster.storage_class("x").is_some();
+        [class, cluster.csi_driver("x").is_some(), cluster.csi_node("x").is_some()]
+    };
+    let kinds = [EventResource::StorageClass, EventResource::CsiDriver, EventResource::CsiNode];
+    for (place, kind) in kinds.into_iter().enumerate() {
+        let mut expected = [false; 3];
+        expected[place] = true;
+        set(&mut cluster, kind.clone(), "x", Some(json!({})));
+        assert_eq!(known(&cluster), expected);
+        set(&mut cluster, kind, "x", None);
+        assert_eq!(known(&cluster), [false; 3]);
+    }
 }
 
 #[test]
@@ -155,6 +226,9 @@ fn what_is_said_about_room_and_attachments_is_found_by_class_and_node() {
     assert_eq!(limits(&cluster, "fast"), [5]);
     set(&mut cluster, EventResource::CsiStorageCapacity, "c", capacity("slow", "7"));
     assert_eq!((limits(&cluster, "fast"), limits(&cluster, "slow")), (vec![], vec![7]));
+    let other = capacity("slow", "8").map(Arc::new);
+    cluster.set_object(&EventResource::CsiStorageCapacity, "other", "c", other);
+    assert_eq!(limits(&cluster, "slow"), [7, 8]);
 
     let attachment = |node: &str| {
         let source = json!({ "persistentVolumeName": "pv" });
@@ -183,4 +257,14 @@ fn a_claim_is_in_use_as_long_as_a_placed_pod_names_it() {
         cluster.remove_pod(pod);
     }
     assert!(!cluster.is_claim_in_use("default", "data"));
+}
+
+#[test]
+fn a_claim_made_for_a_pod_is_in_use_only_if_another_names_it() {
+    let mut cluster = Cluster::default();
+    let owner = pod("p").volume(json!({ "ephemeral": {} })).build();
+    cluster.place_pod(Arc::new(owner), "n");
+    assert!(!cluster.is_claim_in_use("default", "p-v0"));
+    cluster.place_pod(Arc::new(pod("q").claim("p-v0").build()), "n");
+    assert!(cluster.is_claim_in_use("default", "p-v0"));
 }

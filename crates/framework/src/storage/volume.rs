@@ -104,7 +104,7 @@ pub struct PersistentVolume {
     pub bound_by_controller: bool,
     /// The class; an empty name stands for none.
     pub class: Arc<str>,
-    /// How much it holds; nothing where that is not said.
+    /// How much it holds; nothing where that is not said or cannot be read.
     pub capacity: StorageSize,
     /// The access modes it has.
     pub access_modes: Box<[AccessMode]>,
@@ -119,15 +119,12 @@ pub struct PersistentVolume {
     pub node_selector: Option<Arc<NodeSelector>>,
     /// Where the bytes are.
     pub source: VolumeSource,
-    /// What of the object could not be read.
-    pub problem: Option<Arc<str>>,
 }
 
 impl PersistentVolume {
     /// Converts the API object.
     pub fn from_api(volume: &api::PersistentVolume) -> Self {
         let api::PersistentVolume { metadata, spec, status } = volume;
-        let capacity = StorageSize::of_list(&spec.capacity, "spec.capacity");
         let affinity = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
         let claim_ref = spec.claim_ref.as_ref().map(|claim| ClaimRef {
             namespace: claim.namespace.as_str().into(),
@@ -145,14 +142,13 @@ impl PersistentVolume {
             claim_ref,
             bound_by_controller: metadata.annotations.contains_key(BOUND_BY_CONTROLLER),
             class: class_name(&metadata.annotations, Some(&spec.storage_class_name)),
-            capacity: capacity.clone().ok().flatten().unwrap_or_default(),
+            capacity: StorageSize::of_list(&spec.capacity).ok().flatten().unwrap_or_default(),
             access_modes: access_modes(&spec.access_modes),
             volume_mode: VolumeMode::of(spec.volume_mode.as_deref()),
             attributes_class: attributes_class.unwrap_or_default().into(),
             node_affinity: affinity.cloned().map(Arc::new),
             node_selector: affinity.map(NodeSelector::compile).map(Arc::new),
             source: VolumeSource::of(spec),
-            problem: capacity.err().map(Into::into),
         }
     }
 

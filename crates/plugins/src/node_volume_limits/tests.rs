@@ -55,6 +55,7 @@ fn volumes_beyond_the_limit_keep_pods_off() {
         (None, &["a", "b"], &["c"], true),
         (Some(1), &["a"], &["a"], true),
         (Some(1), &["a", "b"], &["a"], true),
+        (Some(2), &["a"], &["a", "b"], true),
         (Some(2), &["a", "b"], &["a", "c"], false),
         (Some(2), &["gone", "a"], &["b"], true),
     ] {
@@ -91,6 +92,7 @@ fn a_claim_without_volume_counts_for_the_driver_of_its_class() {
         .storage(storage_class("files", "kubernetes.io/azure-file", "WaitForFirstConsumer"))
         .storage(claim("new", class("wait")))
         .storage(claim("newer", class("wait")))
+        .storage(claim("unfinished", json!({ "storageClassName": "wait", "volumeName": "pv-a" })))
         .storage(claim("of-gone-volume", json!({ "storageClassName": "wait", "volumeName": "x" })))
         .storage(claim("ebs", class("old")))
         .storage(claim("ebs2", class("old")))
@@ -102,6 +104,7 @@ fn a_claim_without_volume_counts_for_the_driver_of_its_class() {
         (&["new", "newer"], false),
         (&["new", "a"], false),
         (&["of-gone-volume", "a"], false),
+        (&["unfinished", "a"], true),
         (&["ebs", "a"], true),
         (&["ebs", "ebs2"], false),
         (&["file", "classless", "of-no-class", "a"], true),
@@ -122,12 +125,15 @@ fn replaced_plugins_count_where_there_is_a_csi_node() {
         harness
             .storage(volume("pv-ebs", ebs("aws://z/vol-1")))
             .storage(bound_claim("ebs", "pv-ebs"))
+            .storage(volume("pv-ebs2", ebs("vol-2")))
+            .storage(bound_claim("ebs2", "pv-ebs2"))
             .storage(volume("pv-bad", ebs("aws://z/1")))
             .storage(bound_claim("bad", "pv-bad"))
             .pod(pod("q").volume(ebs("vol-1")).on("n").build())
     };
     let limited = with(harness(Some(1)));
     assert_fits(&limited, pod("p").claim("ebs"), true);
+    assert_fits(&limited, pod("p").claim("ebs2"), false);
     assert_fits(&limited, pod("p").claim("bad"), true);
     assert_fits(&limited, pod("p").volume(ebs("vol-2")), false);
     assert_fits(&limited, pod("p").volume(json!({ "gcePersistentDisk": {} })), true);
@@ -139,13 +145,43 @@ fn replaced_plugins_count_where_there_is_a_csi_node() {
 }
 
 #[test]
+fn every_form_of_a_volume_counts_for_the_driver_that_has_replaced_its_plugin() {
+    let text = |field: &str| json!({ field: "x" });
+    for (plugin, driver, field, source, counts) in [
+        ("aws-ebs", EBS, "awsElasticBlockStore", text("volumeID"), true),
+        ("azure-disk", "disk.csi.azure.com", "azureDisk", text("diskURI"), true),
+        ("azure-file", "file.csi.azure.com", "azureFile", text("shareName"), false),
+        ("cinder", "cinder.csi.openstack.org", "cinder", text("volumeID"), true),
+        ("gce-pd", "pd.csi.storage.gke.io", "gcePersistentDisk", text("pdName"), true),
+        ("portworx-volume", "pxd.portworx.com", "portworxVolume", text("volumeID"), true),
+        ("vsphere-volume", "csi.vsphere.vmware.com", "vsphereVolume", text("volumePath"), false),
+    ] {
+        let inline = pod("p").volume(json!({ field: source }));
+        for (form, pod) in
+            [("inline", inline), ("bound", pod("p").claim("old")), ("new", pod("p").claim("new"))]
+        {
+            let provisioner = format!("kubernetes.io/{plugin}");
+            let harness = Harness::new(built())
+                .node(node("n").build())
+                .storage(csi_node("n", &[(driver, Some(0))]))
+                .storage(volume("pv", json!({ field: source })))
+                .storage(bound_claim("old", "pv"))
+                .storage(storage_class("made", &provisioner, "WaitForFirstConsumer"))
+                .storage(claim("new", json!({ "storageClassName": "made" })));
+            let fits = harness.run(&pod.build()).verdicts["n"].is_success();
+            assert_eq!(fits, !counts, "{plugin}, {form}");
+        }
+    }
+}
+
+#[test]
 fn attached_volumes_that_no_pod_uses_count() {
     let attached = |limit| {
         harness(Some(limit))
             .storage(volume_attachment(DRIVER, "pv-a", "n"))
             .storage(volume_attachment(DRIVER, "pv-b", "elsewhere"))
             .storage(volume_attachment(DRIVER, "pv-gone", "n"))
-            .storage(volume_attachment("", "pv-c", "n"))
+            .storage(volume_attachment("other.example.com", "pv-c", "n"))
     };
     assert_fits(&attached(1), pod("p").claim("b"), false);
     assert_fits(&attached(2), pod("p").claim("b"), true);
@@ -245,6 +281,7 @@ fn a_higher_limit_helps() {
         (&[], &[(DRIVER, Some(1))], true),
         (&[], &[(DRIVER, Some(0))], false),
         (&[], &[(DRIVER, None)], false),
+        (&[(DRIVER, None)], &[], false),
         (&[(DRIVER, Some(1))], &[(DRIVER, None)], true),
         (&[(DRIVER, Some(1))], &[], true),
         (&[(DRIVER, Some(2)), (EBS, Some(1))], &[(DRIVER, Some(1)), (EBS, Some(2))], true),
@@ -311,13 +348,16 @@ fn claims_and_volumes_that_go_and_nodes_that_come_help() {
     let said = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
     assert_eq!(said, QueueingHint::Queue);
 
-    let harness = harness(Some(1)).pod(pod("user").claim("used").on("n").build());
+    let user = pod("user").namespace("team").claim("used").on("n");
+    let harness = harness(Some(1)).pod(user.build());
     let event = ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::DELETE);
-    for (gone, helps) in [("used", true), ("a", false)] {
-        let gone = claim(gone, json!({}));
+    for (namespace, name, helps) in
+        [("team", "used", true), ("default", "used", false), ("team", "a", false)]
+    {
+        let gone = claim(name, json!({})).namespace(namespace);
         let objects = EventObjects::Other { old: Some(gone.json()), new: None };
         let said = harness.hint(&waiting().build(), &event, &objects);
-        assert_eq!(said, Some(QueueingHint::queue_if(helps)), "{gone:?}");
+        assert_eq!(said, Some(QueueingHint::queue_if(helps)), "{namespace} {name}");
     }
     let new = node("m").build();
     let objects = EventObjects::Node { old: None, new: Some(&new) };

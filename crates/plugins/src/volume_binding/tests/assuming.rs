@@ -110,6 +110,20 @@ fn what_does_not_count_any_more_does_not_pile_up() {
 }
 
 #[test]
+fn a_volume_assumed_for_a_claim_is_not_for_another_of_the_name() {
+    let reference = json!({ "namespace": "default", "name": "data" });
+    let reserved = local_volume("pv", "1Gi", "a").set("/spec/claimRef", reference);
+    let data = sized_claim("data", "local", "1Gi");
+    let mut world = World::new(json!({}), [local(), reserved, data.clone()]);
+    world.reserve(pod("p").claim("data"), "a").unwrap();
+    world.delete("persistentvolumeclaims", "data");
+    world.put(data.set("/metadata/uid", json!("another")));
+    let text = "node(s) didn't find available persistent volumes to bind";
+    let second = world.reserve(pod("q").claim("data"), "a");
+    assert_eq!(second.err(), Some(Status::unresolvable(text)));
+}
+
+#[test]
 fn two_pods_race_for_one_volume() {
     let claims = ["one", "two"].map(|name| sized_claim(name, "local", "1Gi"));
     let mut world = World::new(json!({}), [local(), local_volume("pv", "1Gi", "a")]);

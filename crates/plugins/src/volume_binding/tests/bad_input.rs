@@ -97,6 +97,11 @@ fn a_volume_that_leads_nowhere_keeps_its_pod_from_the_nodes_it_concerns() {
             SPACE,
         ),
         (
+            "room that does not parse beside a limit that does",
+            full(room(json!({ "capacity": "much", "maximumVolumeSize": "9Gi" }))),
+            SPACE,
+        ),
+        (
             "a topology that does not parse",
             full(room(json!({ "capacity": "9Gi" })).set(
                 "/nodeTopology",

@@ -45,6 +45,11 @@ fn claims_that_keep_the_pod_from_every_node_are_told() {
             vec![bound_claim("data", "pv").set("/status", json!({ "phase": "Lost" }))],
             "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"pv\"",
         ),
+        (
+            data(),
+            vec![claim("data", json!({})).set("/status", json!({ "phase": "Lost" }))],
+            "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"\"",
+        ),
         (data(), vec![deleted(wait(json!({})))], "persistentvolumeclaim \"data\" is being deleted"),
         (
             ephemeral(),
@@ -62,6 +67,21 @@ fn claims_that_keep_the_pod_from_every_node_are_told() {
             "persistentvolumeclaim \"p-v0\" is being deleted",
         ),
         (data(), vec![claim("data", json!({}))], immediate),
+        (
+            data().namespace("team"),
+            vec![claim("data", json!({})).namespace("team"), wait(json!({}))],
+            immediate,
+        ),
+        (
+            data().claim("other"),
+            vec![wait(json!({})), claim("other", json!({ "storageClassName": "now" }))],
+            immediate,
+        ),
+        (
+            data().claim("other"),
+            vec![bound_claim("data", "pv"), claim("other", json!({ "storageClassName": "now" }))],
+            immediate,
+        ),
         (data(), vec![claim("data", json!({ "storageClassName": "gone" }))], immediate),
         (data(), vec![claim("data", json!({ "storageClassName": "now" }))], immediate),
         (data(), vec![claim("data", json!({ "storageClassName": "odd" }))], immediate),

@@ -158,6 +158,18 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
             true,
         ),
         ("attributes", plain(), spec("volumeAttributesClassName", json!("fast")), false),
+        (
+            "attributes asked for",
+            asking("volumeAttributesClassName", json!("fast")),
+            spec("volumeAttributesClassName", json!("fast")),
+            true,
+        ),
+        (
+            "no attributes, but asked for",
+            asking("volumeAttributesClassName", json!("fast")),
+            local_volume("pv", "5Gi", "a"),
+            false,
+        ),
         ("no attributes", plain(), spec("volumeAttributesClassName", json!("")), true),
         ("labels", gold(), labelled(local_volume("pv", "5Gi", "a")), true),
         ("no labels", gold(), local_volume("pv", "5Gi", "a"), false),
@@ -166,6 +178,12 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
             asking("accessModes", json!(["ReadWriteMany"])),
             local_volume("pv", "5Gi", "a"),
             false,
+        ),
+        (
+            "each of its modes",
+            asking("accessModes", json!(["ReadWriteOnce", "ReadOnlyMany"])),
+            local_volume("pv", "5Gi", "a"),
+            true,
         ),
         (
             "some of the modes",
@@ -195,6 +213,29 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
     ] {
         let expected = [if fits { "" } else { BIND }, BIND, BIND];
         assert_eq!(messages(&harness([claim, volume]), &["data"]), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_free_volume_is_for_the_nodes_that_meet_a_whole_term() {
+    let zone = |zone: &str| json!({ "key": "zone", "operator": "In", "values": [zone] });
+    let not_in_a = json!({ "key": "zone", "operator": "NotIn", "values": ["a"] });
+    let disk = |operator: &str| json!({ "key": "disk", "operator": operator });
+    for (terms, expected) in [
+        (vec![json!([zone("a")]), json!([zone("b")])], ["", "", BIND]),
+        (vec![json!([zone("a")]), json!([zone("b"), disk("Exists")])], ["", BIND, BIND]),
+        (vec![json!([zone("a"), zone("b")]), json!([zone("b")])], [BIND, "", BIND]),
+        (vec![json!([zone("a")]), json!([disk("DoesNotExist")])], ["", "", ""]),
+        (vec![json!([zone("a")]), json!([])], ["", BIND, BIND]),
+        (vec![json!([not_in_a])], [BIND, "", ""]),
+        (vec![], [BIND; 3]),
+    ] {
+        let term = |expressions: &Value| json!({ "matchExpressions": expressions });
+        let terms: Vec<_> = terms.iter().map(term).collect();
+        let affinity = json!({ "required": { "nodeSelectorTerms": terms } });
+        let volume = local_volume("pv", "5Gi", "a").set("/spec/nodeAffinity", affinity.clone());
+        let harness = harness([sized_claim("data", "local", "5Gi"), volume]);
+        assert_eq!(messages(&harness, &["data"]), expected, "{affinity}");
     }
 }
 
@@ -251,6 +292,30 @@ fn the_first_of_two_reserved_volumes_is_the_one() {
 }
 
 #[test]
+fn a_reserved_volume_tells_nodes_apart_that_can_have_the_same_free_volumes() {
+    let everywhere = anywhere("free")
+        .set("/spec/storageClassName", json!("local"))
+        .set("/spec/accessModes", json!(["ReadWriteOnce"]))
+        .set("/spec/capacity", json!({ "storage": "5Gi" }));
+    let claims = ["data", "other"].map(|name| sized_claim(name, "local", "5Gi"));
+    let harness = harness(claims.into_iter().chain([reserved(json!({})), everywhere]));
+    assert_eq!(messages(&harness, &["data", "other"]), ["", BIND, BIND]);
+}
+
+#[test]
+fn volumes_that_no_node_can_have_hide_no_others() {
+    let term = json!({ "key": "absent", "operator": "In", "values": ["a"] });
+    let absent = json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [term] }] } });
+    let harness = harness([
+        sized_claim("data", "local", "5Gi"),
+        local_volume("absent", "5Gi", "a").set("/spec/nodeAffinity", absent),
+        local_volume("elsewhere", "5Gi", "0"),
+        local_volume("here", "5Gi", "a"),
+    ]);
+    assert_eq!(messages(&harness, &["data"]), ["", BIND, BIND]);
+}
+
+#[test]
 fn a_reserved_volume_is_there_once_although_its_claim_is_named_twice() {
     let harness = harness([sized_claim("data", "local", "5Gi"), reserved(json!({}))]);
     assert_eq!(messages(&harness, &["data", "data"]), [BIND; 3]);
@@ -294,11 +359,22 @@ fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
         (&[("5Gi", "a"), ("5Gi", "b")], [BIND, BIND, BIND]),
         (&[("1Gi", "b"), ("5Gi", "b")], [BIND, "", BIND]),
         (&[("1Gi", "b"), ("4Gi", "b")], [BIND, BIND, BIND]),
+        (&[("1Gi", "a"), ("5Gi", "a"), ("5Gi", "b")], ["", BIND, BIND]),
+        (&[("5Gi", "a"), ("1Gi", "b"), ("5Gi", "b")], [BIND, "", BIND]),
     ] {
         let harness = harness(claims().into_iter().chain(volumes(sizes)));
         assert_eq!(messages(&harness, &["five", "one"]), expected, "{sizes:?}");
         assert_eq!(messages(&harness, &["one", "five"]), expected, "{sizes:?}");
     }
+    let three = harness([
+        sized_claim("six", "local", "6Gi"),
+        local_volume("x", "6Gi", "a"),
+        local_volume("y", "6Gi", "a"),
+    ]);
+    let three = claims().into_iter().fold(three, Harness::storage);
+    assert_eq!(messages(&three, &["one", "five", "six"]), [BIND; 3]);
+    let three = three.storage(local_volume("z", "6Gi", "a"));
+    assert_eq!(messages(&three, &["one", "five", "six"]), ["", BIND, BIND]);
     // Kubernetes does not notice that a claim is the same.
     let harness = harness(claims().into_iter().chain(volumes(&[("5Gi", "a")])));
     assert_eq!(messages(&harness, &["one", "one"]), [BIND, BIND, BIND]);
@@ -366,6 +442,7 @@ fn a_claim_with_a_selected_node_is_made_there() {
     let on = |node: &str| sized_claim("data", "made", "1Gi").annotation(SELECTED_NODE, node);
     assert_eq!(messages(&harness([on("a")]), &["data"]), ["", BIND, BIND]);
     assert_eq!(messages(&harness([on("gone")]), &["data"]), [BIND; 3]);
+    assert_eq!(messages(&harness([on("")]), &["data"]), [BIND; 3]);
     let other = sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "b");
     assert_eq!(messages(&harness([on("a"), other]), &["data", "other"]), [BIND; 3]);
     let class = sized_claim("data", "local", "1Gi").annotation(SELECTED_NODE, "a");
@@ -479,6 +556,9 @@ fn there_must_be_room_where_the_driver_says_how_much() {
     let room = [driver(true), capacity("a", "made", "a", room("5Gi"))];
     let harness = harness(other.into_iter().chain(room).chain([data()]));
     assert_eq!(messages(&harness, &["data", "more"]), [SPACE; 3], "for one class of two");
+    let harness = harness.storage(sized_claim("large", "made", "6Gi"));
+    assert_eq!(messages(&harness, &["data"]), ["", SPACE, SPACE]);
+    assert_eq!(messages(&harness, &["data", "large"]), [SPACE; 3], "for the smaller of two");
 }
 
 #[test]

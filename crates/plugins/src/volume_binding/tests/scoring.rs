@@ -3,14 +3,25 @@ use framework::testing::{Harness, node, pod, storage_class};
 use super::world::World;
 use super::*;
 
-fn falling() -> Value {
-    let shape = json!([{ "utilization": 0, "score": 10 }, { "utilization": 100, "score": 0 }]);
-    json!({ "shape": shape })
+/// The line between these scores of empty and of full storage.
+fn line([empty, full]: [i32; 2]) -> Value {
+    json!({ "shape": [
+        { "utilization": 0, "score": empty },
+        { "utilization": 100, "score": full },
+    ] })
 }
+
+/// The emptier the storage, the better.
+const FALLING: [i32; 2] = [10, 0];
 
 /// Nodes `a` and `b` in zones of their names; the emptier the storage, the better.
 fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
-    let harness = Harness::new(plugin_of(falling()))
+    harness_with(FALLING, objects)
+}
+
+/// The same with these scores of empty and of full storage.
+fn harness_with(scores: [i32; 2], objects: impl IntoIterator<Item = StorageObject>) -> Harness {
+    let harness = Harness::new(plugin_of(line(scores)))
         .node(node("a").label("zone", "a").build())
         .node(node("b").label("zone", "b").build())
         .storage(storage_class("local", "kubernetes.io/no-provisioner", WAIT))
@@ -46,10 +57,35 @@ fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
     assert_eq!(scores(&harness, &[]), [0, 0]);
 }
 
+fn driver() -> StorageObject {
+    let spec = json!({ "spec": { "storageCapacity": true } });
+    StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
+}
+
+/// What the driver reports of class `made` in a zone.
+fn capacity(zone: &str, mut fields: Value) -> StorageObject {
+    fields["storageClassName"] = json!("made");
+    fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
+    StorageObject::new(EventResource::CsiStorageCapacity, zone, fields)
+}
+
+#[test]
+fn storage_of_unknown_room_is_full_and_storage_that_nobody_reports_is_not_rated() {
+    let objects = || {
+        [sized_claim("one", "made", "1Gi"), capacity("b", json!({ "maximumVolumeSize": "1Gi" }))]
+    };
+    let reported = harness_with(
+        [0, 10],
+        objects().into_iter().chain([driver(), capacity("a", json!({ "capacity": "10Gi" }))]),
+    );
+    assert_eq!(scores(&reported, &["one"]), [10, 100]);
+    assert_eq!(scores(&harness_with([5, 10], objects()), &["one"]), [0, 0]);
+}
+
 #[test]
 fn volumes_that_are_assumed_for_others_are_not_rated() {
     let mut world = World::new(
-        falling(),
+        line(FALLING),
         [
             storage_class("local", "kubernetes.io/no-provisioner", WAIT),
             sized_claim("one", "local", "1Gi"),
@@ -65,15 +101,8 @@ fn volumes_that_are_assumed_for_others_are_not_rated() {
 
 #[test]
 fn volumes_to_be_made_are_rated_by_the_room_there_is() {
-    let driver = json!({ "spec": { "storageCapacity": true } });
-    let capacity = |zone: &str, fields: Value| {
-        let mut fields = fields;
-        fields["storageClassName"] = json!("made");
-        fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
-        StorageObject::new(EventResource::CsiStorageCapacity, zone, fields)
-    };
     let harness = harness([
-        StorageObject::new(EventResource::CsiDriver, DRIVER, driver),
+        driver(),
         sized_claim("one", "made", "1Gi"),
         sized_claim("two", "made", "2Gi"),
         sized_claim("three", "local", "3Gi"),
