@@ -179,7 +179,7 @@ impl Storage {
 
     fn index_volume(&mut self, volume: &Arc<PersistentVolume>) {
         let name = &volume.name;
-        if is_free(volume) {
+        if volume.is_free() {
             self.free_volumes.entry(volume.class.clone()).or_default().insert(volume);
         }
         if let Some(claim) = &volume.claim_ref {
@@ -188,7 +188,7 @@ impl Storage {
     }
 
     fn forget_volume(&mut self, volume: &PersistentVolume) {
-        if is_free(volume)
+        if volume.is_free()
             && let Some(class) = self.free_volumes.get_mut(&volume.class)
         {
             class.remove(volume);
@@ -271,11 +271,6 @@ fn remove_from<T: Ord>(index: &mut HashMap<Arc<str>, ShortSet<T>>, key: &str, va
             index.remove(key);
         }
     }
-}
-
-/// Whether a claim may have the volume: nobody has it, and it is there to be had.
-fn is_free(volume: &PersistentVolume) -> bool {
-    volume.claim_ref.is_none() && volume.available && !volume.terminating
 }
 
 fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {

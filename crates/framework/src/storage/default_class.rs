@@ -1,41 +1,37 @@
-//! Admission of claims without a class: they get the default one.
+//! The default StorageClass: which class a claim gets that says nothing of one, at admission or when
+//! there is one at last.
 
 use std::cmp::Reverse;
 
-use framework::storage::BETA_STORAGE_CLASS;
 use serde_json::Value;
 
-use crate::metadata::name;
-use crate::object::{put, text};
+use super::BETA_STORAGE_CLASS;
 
-/// Whether a StorageClass is the default, in the words of its annotation.
-pub(crate) fn is_default(class: &Value) -> bool {
-    class["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == "true"
+/// The annotations that make a class a default one, each by itself.
+const IS_DEFAULT: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+
+/// Whether a StorageClass, as the API server has it, is a default one.
+pub fn is_default(class: &Value) -> bool {
+    let annotations = &class["metadata"]["annotations"];
+    IS_DEFAULT.iter().any(|annotation| annotations[annotation] == "true")
 }
 
 /// The name of the default class for a claim that says nothing of a class, not even that it wants
 /// none: the newest, and of equally new ones the first by name.
-pub(crate) fn class_for<'a>(
-    classes: impl Iterator<Item = &'a Value>,
-    claim: &Value,
-) -> Option<&'a str> {
+pub fn class_for<'a>(classes: impl Iterator<Item = &'a Value>, claim: &Value) -> Option<&'a str> {
     let says_nothing = claim["spec"]["storageClassName"].is_null()
         && claim["metadata"]["annotations"].get(BETA_STORAGE_CLASS).is_none();
-    let created = |class: &Value| text(class, "/metadata/creationTimestamp").to_owned();
     let defaults = classes.filter(|class| says_nothing && is_default(class));
-    defaults.min_by_key(|class| (Reverse(created(class)), name(class))).map(name)
+    let by_age =
+        |class: &&'a Value| (Reverse(text(class, "creationTimestamp")), text(class, "name"));
+    defaults.min_by_key(by_age).map(|class| text(class, "name"))
 }
 
-/// Gives a claim the default class, if it is one for it.
-pub(crate) fn admit<'a>(classes: impl Iterator<Item = &'a Value>, claim: &mut Value) {
-    if let Some(class) = class_for(classes, claim) {
-        set(claim, class);
-    }
-}
-
-/// Gives a claim this class.
-pub(crate) fn set(claim: &mut Value, class: &str) {
-    put(claim, &["spec", "storageClassName"], class.into());
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -45,7 +41,7 @@ mod tests {
     use super::*;
 
     fn class(name: &str, is_default: &str, created: &str) -> Value {
-        let annotations = json!({"storageclass.kubernetes.io/is-default-class": is_default});
+        let annotations = json!({IS_DEFAULT[0]: is_default});
         json!({"metadata": {"name": name, "creationTimestamp": created,
             "annotations": annotations}})
     }
@@ -60,17 +56,16 @@ mod tests {
         ];
         let beta = json!({"annotations": {BETA_STORAGE_CLASS: "mine"}});
         for (metadata, spec, expected) in [
-            (json!({}), json!({}), json!("a")),
-            (json!({}), json!({"storageClassName": ""}), json!("")),
-            (json!({}), json!({"storageClassName": "mine"}), json!("mine")),
-            (beta, json!({}), Value::Null),
+            (json!({}), json!({}), Some("a")),
+            (json!({}), json!({"storageClassName": ""}), None),
+            (json!({}), json!({"storageClassName": "mine"}), None),
+            (beta, json!({}), None),
         ] {
-            let mut claim = json!({"metadata": metadata, "spec": spec});
-            admit(classes.iter(), &mut claim);
-            assert_eq!(claim["spec"]["storageClassName"], expected);
+            let claim = json!({"metadata": metadata, "spec": spec});
+            assert_eq!(class_for(classes.iter(), &claim), expected, "{claim}");
         }
-        let mut claim = json!({"spec": {}});
-        admit(classes[3..].iter(), &mut claim);
-        assert!(claim["spec"]["storageClassName"].is_null(), "there is no default class");
+        let beta = json!({"metadata": {"annotations": {IS_DEFAULT[1]: "true"}}});
+        assert!(is_default(&beta) && !is_default(&classes[3]));
+        assert_eq!(class_for(classes[3..].iter(), &json!({"spec": {}})), None, "no class is");
     }
 }
