@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::explain::{Explanation, explain};
 use super::world::Evicted;
-use super::{NodeUsage, Settings, State, Usage, World, usage};
+use super::{NodeUsage, Settings, State, Usage, World, ephemeral, usage};
 use crate::config::BuildError;
 use crate::wire::{self, Input, PodObject};
 
@@ -207,6 +207,7 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
     warnings.extend(ignored_kinds(&input.others));
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
     for object in &pending {
+        ephemeral::claims_of(object).for_each(|claim| world.add_missing_claim(claim));
         world.add_pod(object.pod.clone());
     }
     world.settle();

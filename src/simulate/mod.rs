@@ -7,6 +7,7 @@
 //! - [`gpu`]: a trace placed on single GPU devices.
 
 pub mod cluster;
+mod ephemeral;
 pub mod explain;
 pub mod gpu;
 pub mod inflation;

@@ -173,6 +173,14 @@ impl World {
         self.apply(Change::Object { kind, namespace, name, object: Some(object) });
     }
 
+    /// Adds a claim, unless there is one of its name.
+    pub(super) fn add_missing_claim(&mut self, claim: WatchedObject) {
+        let cluster = self.engine.cache().cluster();
+        if cluster.claim(&claim.namespace, &claim.name).is_none() {
+            self.add_object(claim);
+        }
+    }
+
     /// Adds a pod, on its node if it has one.
     pub fn add_pod(&mut self, pod: Pod) {
         if pod.node_name.is_none() {
@@ -206,6 +214,7 @@ impl World {
 
     /// Schedules whatever is ready now; pods in backoff after an error wait on.
     pub fn run_ready(&mut self) {
+        self.sync_claims();
         let queued = self.engine.queue().counts();
         let pods = queued.active + queued.backoff + queued.unschedulable;
         let mut left = FRUITLESS_ROUNDS * pods;
@@ -220,6 +229,13 @@ impl World {
             if left == 0 {
                 break;
             }
+        }
+    }
+
+    /// Lets the volume controller look at the claims that are new.
+    fn sync_claims(&mut self) {
+        while let Some(changed) = self.volumes.sync_claim(self.engine.cache().cluster()) {
+            self.apply_all(changed);
         }
     }
 
@@ -306,6 +322,10 @@ impl World {
         let changed = self.volumes.write(write, self.engine.cache().cluster());
         let written = changed.first().map(|written| Value::clone(&written.object));
         self.answer(id, &Answer::Ok(written));
+        self.apply_all(changed);
+    }
+
+    fn apply_all(&mut self, changed: Vec<WatchedObject>) {
         for WatchedObject { kind, namespace, name, object } in changed {
             let change = Change::Object { kind, namespace, name, object: Some(object) };
             self.engine.apply(change, self.now, ports!(self));

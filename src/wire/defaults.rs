@@ -184,7 +184,8 @@ pub(super) fn made_up_uid(key: &PodKey) -> Uid {
     Uid::from(key.to_string().as_str())
 }
 
-/// Fills in what is absent from a claim or volume: who it is, and that a volume can be had.
+/// Fills in what is absent from a claim, volume or class: who it is, that a volume can be had, and
+/// that claims do not wait for a pod.
 pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &mut Value) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let mut defaults = match kind {
@@ -194,6 +195,7 @@ pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &m
         EventResource::PersistentVolumeClaim => {
             json!({"metadata": {"uid": format!("{namespace}/{name}"), "namespace": namespace}})
         }
+        EventResource::StorageClass => json!({"volumeBindingMode": "Immediate"}),
         _ => return,
     };
     merge_patch(&mut defaults, object);

@@ -102,6 +102,21 @@ fn pods_go_where_their_volumes_are_or_can_be_made() {
 }
 
 #[test]
+fn claims_that_wait_for_no_pod_are_bound_and_those_without_a_class_get_the_default_one() {
+    let answer = loadmaster(&["simulate", "-f", "claims.yaml", "-o", "json"]).json();
+    let placed = placements(&answer);
+    let placed: Vec<(&str, &str)> = placed.iter().map(|(pod, node)| (&**pod, &**node)).collect();
+    let expected =
+        [("static", "a1"), ("made", "b1"), ("defaulted", "b1"), ("named", "a1"), ("scratch", "b1")];
+    assert_eq!(placed, expected);
+    let left = &answer["simulation"]["left"];
+    let reason = left[0]["reason"].as_str().unwrap();
+    assert_eq!(left[0]["name"], "classless");
+    assert!(reason.contains("pod has unbound immediate PersistentVolumeClaims"), "{reason}");
+    assert_eq!(left.as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn each_claim_gets_a_volume_of_its_own_whatever_its_name() {
     let driver = "disks.example.com";
     let limit = json!({"name": driver, "nodeID": "n", "allocatable": {"count": 2}});

@@ -1,7 +1,7 @@
 //! Objects in the API server, and what people do with them.
 
 use sandbox::api::Request;
-use sandbox::resources::{self, Resource};
+use sandbox::resources::{self, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Resource};
 use serde_json::{Value, json};
 
 /// An object as a manifest has it.
@@ -168,9 +168,14 @@ fn created(object: &Object) -> Vec<Request> {
     let (resource, Object(value)) = (object.resource(), object);
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or("default");
     let collection = collection(resource, namespace);
+    let name = value["metadata"]["name"].as_str().unwrap();
     let mut requests = vec![Request::new("POST", &collection, value.to_string())];
+    if [PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES].contains(&resource) {
+        // No controller runs that would let them go.
+        let free = json!({"metadata": {"finalizers": null}});
+        requests.push(patched(&format!("{collection}/{name}"), &free));
+    }
     if resource.has_status() && !value["status"].is_null() {
-        let name = value["metadata"]["name"].as_str().unwrap();
         let status = json!({"status": value["status"]});
         requests.push(patched(&format!("{collection}/{name}/status"), &status));
     }

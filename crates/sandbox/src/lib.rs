@@ -7,7 +7,6 @@
 pub mod api;
 pub mod authorization;
 pub mod controllers;
-mod default_class;
 pub mod defaults;
 mod discovery;
 mod events;

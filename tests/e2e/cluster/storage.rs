@@ -100,7 +100,7 @@ impl Cluster {
             "metadata": {"name": name, "labels": {LABEL: self.name}},
             "spec": {
                 "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+                "accessModes": ["ReadWriteOnce"],
                 "storageClassName": self.storage_name(class),
                 "csi": {"driver": self.driver(), "volumeHandle": name},
             },
@@ -154,6 +154,7 @@ impl Cluster {
         let claim = self.create_claim(claim).await;
         let mut volume = self.volume(name, "none", &[]);
         volume["spec"]["storageClassName"] = json!("");
+        volume["spec"]["accessModes"] = json!([mode]);
         volume["spec"]["claimRef"] = reference(&claim);
         self.add_volume(volume).await;
         self.claim_bound(name).await;
@@ -319,16 +320,17 @@ pub(in crate::e2e) fn with_claims(mut pod: Pod, claims: &[&str]) -> Pod {
     pod
 }
 
-/// Deletes an object, and waits until it is gone. Its finalizers are removed first: where no
-/// controllers run, nobody else does.
+/// Deletes an object, and waits until it is gone. Its finalizers are removed, since nobody else may
+/// do that: once it is being deleted, nobody adds them any more.
 async fn delete<K>(api: &Api<K>, name: &str)
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    api.patch(name, &PatchParams::default(), &free).await.unwrap();
     api.delete(name, &DeleteParams::default()).await.unwrap();
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     eventually(&format!("{name} is gone"), async || {
+        // It may be gone already.
+        api.patch(name, &PatchParams::default(), &free).await.ok();
         api.get_opt(name).await.unwrap().is_none().then_some(())
     })
     .await;

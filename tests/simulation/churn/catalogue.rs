@@ -117,7 +117,7 @@ pub(super) fn volume(number: u32) -> Value {
     let name = format!("v{number}");
     let machines = |machines: &[&str]| affinity(MACHINE, machines);
     let mut spec = json!({"capacity": {"storage": size}, "storageClassName": class,
-        "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"],
+        "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
         "mountOptions": ["noatime"]});
     match number {
         2 | 5 => spec["csi"] = json!({"driver": LIMITED_DRIVER, "volumeHandle": name}),
@@ -130,7 +130,10 @@ pub(super) fn volume(number: u32) -> Value {
             spec["nodeAffinity"] = machines(&["n3", "n4", "n7"]);
             labels["ssd"] = json!("yes");
         }
-        2 => spec["nodeAffinity"] = affinity(ZONE, &["a"]),
+        2 => {
+            spec["nodeAffinity"] = affinity(ZONE, &["a"]);
+            spec["accessModes"] = json!(["ReadWriteOncePod"]);
+        }
         3 => {
             spec["accessModes"] = json!(["ReadWriteOnce"]);
             labels[ZONE] = json!("b__c");

@@ -18,7 +18,7 @@ use super::nodes::{NODE_NAMES, ZONE, ZONES};
 use super::{Churn, NAMESPACES, related};
 
 /// A finalizer of claims that users take off now and then.
-const PROTECTION: &str = "kubernetes.io/pvc-protection";
+const KEEP: &str = "example.com/keep";
 
 impl Churn {
     /// What storage there is before the scheduler starts.
@@ -108,7 +108,7 @@ impl Churn {
             claim["metadata"]["annotations"] = json!({"example.com/kept": "yes"});
         }
         if once_in(&mut self.rng, 10) {
-            claim["metadata"]["finalizers"] = json!([PROTECTION]);
+            claim["metadata"]["finalizers"] = json!([KEEP]);
         }
         create(server, PERSISTENTVOLUMECLAIMS, claim, now)
     }
@@ -206,16 +206,19 @@ impl Churn {
     }
 }
 
-/// What kept deleted claims there is done.
+/// Nothing keeps deleted claims and volumes any more, not even that they are in use.
 fn drop_protection(server: &mut Server, now: Time) -> String {
-    let is_ending = |claim: &Value| !claim["metadata"]["deletionTimestamp"].is_null();
-    let ending = server.store.objects(PERSISTENTVOLUMECLAIMS).filter(|own| is_ending(own));
-    let ending: Vec<_> = ending.map(|claim| place(PERSISTENTVOLUMECLAIMS, claim)).collect();
+    let is_ending = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+    let ending = [PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES].into_iter().flat_map(|kind| {
+        let ending = server.store.objects(kind).filter(|own| is_ending(own));
+        ending.map(|object| place(kind, object))
+    });
+    let ending: Vec<_> = ending.collect();
     for (collection, name) in &ending {
-        let claim = format!("{collection}/{name}");
-        patch(server, &claim, &json!({"metadata": {"finalizers": null}}), now);
+        let object = format!("{collection}/{name}");
+        patch(server, &object, &json!({"metadata": {"finalizers": null}}), now);
     }
-    format!("{} claims are not protected any more", ending.len())
+    format!("{} claims and volumes are not protected any more", ending.len())
 }
 
 fn create_class(server: &mut Server, name: &str, now: Time) -> String {

@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 
 use super::labels::{LabelIndex, LabelIx};
 use super::slab::Slab;
-use crate::storage::{AccessMode, PersistentVolume, StorageSize, VolumeMode};
+use crate::storage::{
+    AccessMode, PersistentVolume, PersistentVolumeClaim, StorageSize, VolumeMode,
+};
 use crate::{DomainIx, LabelKeyIx, NodeSelector, NodeSelectorTerm, Operator, Requirement};
 
 /// A group of free volumes, as long as it has any.
@@ -117,6 +119,17 @@ impl FreeVolumes {
     /// The groups that are under no label.
     pub fn unlabelled(&self) -> &[VolumeGroupIx] {
         &self.unlabelled
+    }
+
+    /// The smallest volume that suits the claim and has the labels it asks for, on whatever node;
+    /// of equally small ones the first by name.
+    pub fn smallest_for(&self, claim: &PersistentVolumeClaim) -> Option<&Arc<PersistentVolume>> {
+        let will_do =
+            |volume: &&Arc<PersistentVolume>| volume.suits(claim) && volume.is_selected_by(claim);
+        let size = claim.request.unwrap_or_default();
+        let of_groups =
+            self.groups.iter().filter_map(|(_, group)| group.at_least(size).find(will_do));
+        of_groups.min_by_key(|volume| (volume.capacity, &volume.name))
     }
 
     pub(super) fn is_empty(&self) -> bool {

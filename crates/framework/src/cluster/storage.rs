@@ -186,7 +186,7 @@ impl Storage {
 
     fn index_volume(&mut self, volume: &Arc<PersistentVolume>, labels: &mut LabelIndex) {
         let name = &volume.name;
-        if is_free(volume) {
+        if volume.is_free() {
             self.free_volumes.entry(volume.class.clone()).or_default().insert(volume, labels);
         }
         if let Some(claim) = &volume.claim_ref {
@@ -195,7 +195,7 @@ impl Storage {
     }
 
     fn forget_volume(&mut self, volume: &PersistentVolume, labels: &mut LabelIndex) {
-        if is_free(volume)
+        if volume.is_free()
             && let Some(class) = self.free_volumes.get_mut(&volume.class)
         {
             class.remove(volume, labels);
@@ -278,11 +278,6 @@ fn remove_from<T: Ord>(index: &mut HashMap<Arc<str>, ShortSet<T>>, key: &str, va
             index.remove(key);
         }
     }
-}
-
-/// Whether a claim may have the volume: nobody has it, and it is there to be had.
-fn is_free(volume: &PersistentVolume) -> bool {
-    volume.claim_ref.is_none() && volume.available && !volume.terminating
 }
 
 fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {

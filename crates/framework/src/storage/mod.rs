@@ -7,6 +7,7 @@ mod claim;
 mod class;
 mod csi;
 pub mod csi_translation;
+pub mod default_class;
 #[cfg(test)]
 mod tests;
 mod volume;

@@ -152,6 +152,27 @@ impl PersistentVolume {
         }
     }
 
+    /// Whether a claim may have it: nobody has it, and it is there to be had.
+    pub const fn is_free(&self) -> bool {
+        self.claim_ref.is_none() && self.available && !self.terminating
+    }
+
+    /// Whether it is what `claim` asks for by size, mode, access modes and VolumeAttributesClass,
+    /// whatever its class and labels, and whoever it is meant for.
+    pub fn suits(&self, claim: &PersistentVolumeClaim) -> bool {
+        claim.request.is_none_or(|request| self.capacity >= request)
+            && self.volume_mode == claim.volume_mode
+            && self.attributes_class == claim.attributes_class
+            && claim.access_modes.iter().all(|mode| self.access_modes.contains(mode))
+    }
+
+    /// Whether it has the labels that `claim` asks for.
+    pub fn is_selected_by(&self, claim: &PersistentVolumeClaim) -> bool {
+        claim.selector.as_ref().is_none_or(|selector| {
+            selector.as_ref().is_ok_and(|selector| selector.matches(&self.labels))
+        })
+    }
+
     /// Whether it is bound to `claim`, or reserved for it.
     pub fn is_for(&self, claim: &PersistentVolumeClaim) -> bool {
         self.claim_ref.as_ref().is_some_and(|reference| reference.means(claim))

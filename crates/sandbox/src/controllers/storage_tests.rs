@@ -1,5 +1,6 @@
 //! What becomes of claims, volumes and the pods that have them.
 
+use framework::storage::BIND_COMPLETED;
 use serde_json::{Value, json};
 
 use super::tests::{Cluster, node, template};
@@ -242,6 +243,11 @@ fn a_claim_whose_volume_is_gone_is_lost() {
     cluster.change(PERSISTENTVOLUMES, "disk", &["metadata", "finalizers"], json!([]));
     cluster.delete(PERSISTENTVOLUMES, "disk");
     assert_eq!(cluster.claim_phase("data"), "Lost");
+
+    let mut nameless = claim("nameless", "manual", "1Gi");
+    nameless["metadata"]["annotations"] = json!({BIND_COMPLETED: "yes"});
+    cluster.create(PERSISTENTVOLUMECLAIMS, nameless);
+    assert_eq!(cluster.claim_phase("nameless"), "Lost", "it does not say which volume it had");
 }
 
 #[test]

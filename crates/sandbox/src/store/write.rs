@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use framework::Time;
+use framework::storage::default_class;
 use serde_json::{Map, Value};
 
 use super::collection::ChangeKind;
 use super::{Store, namespaces};
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
-use crate::object::{is_terminating, text, timestamp};
+use crate::object::{is_terminating, put, text, timestamp};
 use crate::resources::{
     NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES, Resource, STORAGECLASSES,
 };
 use crate::status::{Cause, Status};
-use crate::{default_class, defaults, priority, storage_protection, validate};
+use crate::{defaults, priority, storage_protection, validate};
 
 /// Metadata that only the server writes.
 const SYSTEM_METADATA: [&str; 6] = [
@@ -86,13 +87,21 @@ impl Store {
             self.admit_priority(&mut object)?;
         }
         if resource == PERSISTENTVOLUMECLAIMS {
-            default_class::admit(self.objects(STORAGECLASSES).map(|class| &**class), &mut object);
+            self.admit_class(&mut object);
         }
         storage_protection::admit(storage, &mut object);
         validate::create(storage, &object)?;
         match self.get(resource, namespace(&object), name(&object)) {
             Some(_) => Err(Status::already_exists(resource, name(&object))),
             None => Ok(object),
+        }
+    }
+
+    /// Gives a claim the default class, if it is one for it.
+    fn admit_class(&self, claim: &mut Value) {
+        let classes = self.objects(STORAGECLASSES).map(|class| &**class);
+        if let Some(class) = default_class::class_for(classes, claim) {
+            put(claim, &["spec", "storageClassName"], class.into());
         }
     }
 

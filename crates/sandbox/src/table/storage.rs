@@ -1,9 +1,9 @@
 //! Columns of volumes and devices and what they are claimed with.
 
+use framework::storage::default_class::is_default;
 use serde_json::Value;
 
 use super::columns::{AGE, Column, NAME, text_or};
-use crate::default_class::is_default;
 use crate::object::{entries, text};
 
 const UNSET: &str = "<unset>";

@@ -22,7 +22,7 @@ impl VolumeIndex {
         let name = volume.name.clone();
         if let Some(claim) = claim_of(&volume) {
             self.reserved.entry(claim).or_default().insert(name.clone());
-        } else if is_free(&volume) {
+        } else if volume.is_free() {
             let of_class = self.free.entry(volume.class.clone()).or_default();
             of_class.insert((volume.capacity, name.clone()));
         }
@@ -59,7 +59,7 @@ impl VolumeIndex {
     pub(super) fn for_claim(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
         let key = (claim.namespace.to_string(), claim.name.to_string());
         let mut volumes = self.reserved_for(&key).filter_map(|name| self.get(name));
-        volumes.find(|volume| !volume.terminating && volume.is_for(claim) && suits(volume, claim))
+        volumes.find(|volume| !volume.terminating && volume.is_for(claim) && volume.suits(claim))
     }
 
     /// The smallest free volume of its class that will do for the claim.
@@ -67,30 +67,12 @@ impl VolumeIndex {
         let large_enough = (claim.request.unwrap_or_default(), Arc::from(""))..;
         let mut volumes = self.free.get(&claim.class)?.range(large_enough);
         volumes.find_map(|(_, name)| {
-            self.get(name).filter(|volume| suits(volume, claim) && is_selected(volume, claim))
+            self.get(name).filter(|volume| volume.suits(claim) && volume.is_selected_by(claim))
         })
     }
-}
-
-fn is_free(volume: &PersistentVolume) -> bool {
-    volume.available && !volume.terminating && volume.claim_ref.is_none()
 }
 
 fn claim_of(volume: &PersistentVolume) -> Option<Key> {
     let claim = volume.claim_ref.as_ref()?;
     Some((claim.namespace.to_string(), claim.name.to_string()))
-}
-
-/// Whether the volume is what the claim asks for, whoever it is meant for.
-pub(super) fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    claim.request.is_none_or(|request| volume.capacity >= request)
-        && volume.volume_mode == claim.volume_mode
-        && volume.attributes_class == claim.attributes_class
-        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
-}
-
-fn is_selected(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    claim.selector.as_ref().is_none_or(|selector| {
-        selector.as_ref().is_ok_and(|selector| selector.matches(&volume.labels))
-    })
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use framework::Time;
 use framework::storage::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    default_class,
 };
 use serde_json::{Value, json};
 
-use self::index::{VolumeIndex, suits};
+use self::index::VolumeIndex;
 use super::provisioner::goes_with_claim;
 use super::work_queue::{Key, WorkQueue, key};
-use crate::default_class;
 use crate::informer::{Informer, News};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{put, read, remove, text};
@@ -108,6 +108,7 @@ impl PersistentVolumeController {
         let Some(claim) = claim.filter(|claim| !claim.terminating) else { return };
         match &claim.volume_name {
             Some(volume) => self.sync_claim_of(store, &claim, volume, &object, now),
+            None if claim.bind_completed => lose(store, &claim, now),
             None => self.sync_unbound_claim(store, &claim, &object, now),
         }
     }
@@ -123,7 +124,7 @@ impl PersistentVolumeController {
         now: Time,
     ) {
         let is_free = |volume: &PersistentVolume| {
-            let will_do = || volume.class == claim.class && suits(volume, claim);
+            let will_do = || volume.class == claim.class && volume.suits(claim);
             volume.claim_ref.is_none() && (claim.bind_completed || will_do())
         };
         let found = self.index.get(volume);
@@ -131,9 +132,7 @@ impl PersistentVolumeController {
             return self.bind(store, volume, object, now);
         }
         if claim.bind_completed {
-            update_claim(store, claim, now, |claim| {
-                put(claim, &["status", "phase"], json!("Lost"))
-            });
+            lose(store, claim, now);
         }
     }
 
@@ -157,7 +156,8 @@ impl PersistentVolumeController {
         }
         let classes = store.objects(STORAGECLASSES).map(|class| &**class);
         if let Some(default) = default_class::class_for(classes, object).map(str::to_owned) {
-            return update_claim(store, claim, now, |claim| default_class::set(claim, &default));
+            let path = ["spec", "storageClassName"];
+            return update_claim(store, claim, now, |claim| put(claim, &path, json!(default)));
         }
         if !waits {
             self.unsatisfied.entry(claim.class.clone()).or_default().insert(key(object));
@@ -237,6 +237,11 @@ impl PersistentVolumeController {
         self.index.insert(volume_of(&written)?);
         Some(written)
     }
+}
+
+/// The volume that a claim was bound to is gone.
+fn lose(store: &mut Store, claim: &PersistentVolumeClaim, now: Time) {
+    update_claim(store, claim, now, |claim| put(claim, &["status", "phase"], json!("Lost")));
 }
 
 /// Changes a claim, unless it is gone.

@@ -1,0 +1,32 @@
+//! The claims of generic ephemeral volumes, which the ephemeral volume controller makes for pods.
+
+use framework::EventResource;
+use serde_json::{Value, json};
+
+use crate::wire::{PodObject, WatchedObject};
+
+/// The claims that are to be made for a pod. They belong to it.
+pub(super) fn claims_of(pod: &PodObject) -> impl Iterator<Item = WatchedObject> {
+    let volumes = pod.raw["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.filter_map(|volume| {
+        let template = volume["ephemeral"].get("volumeClaimTemplate")?;
+        Some(claim(pod, volume["name"].as_str()?, template))
+    })
+}
+
+fn claim(object: &PodObject, volume: &str, template: &Value) -> WatchedObject {
+    let pod = &object.pod;
+    let namespace = pod.key.namespace.clone();
+    let name = format!("{}-{volume}", pod.key.name);
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": &*pod.key.name,
+        "uid": pod.uid.to_string(), "controller": true});
+    let mut metadata = template.get("metadata").filter(|own| own.is_object()).cloned();
+    let metadata = metadata.get_or_insert_with(|| json!({}));
+    metadata["name"] = json!(name);
+    metadata["namespace"] = json!(&*namespace);
+    metadata["uid"] = json!(format!("{namespace}/{name}"));
+    metadata["ownerReferences"] = json!([owner]);
+    let object = json!({"metadata": metadata, "spec": template["spec"]});
+    let kind = EventResource::PersistentVolumeClaim;
+    WatchedObject { kind, namespace, name: name.into(), object: object.into() }
+}
