@@ -44,8 +44,8 @@ impl Volumes {
         }
     }
 
-    /// Does what is due without any pod for one of the claims that are new. Returns the objects that
-    /// change with it; `None` if there is no such claim.
+    /// Does what is due without any pod for one of the claims that are new. Returns the objects
+    /// that change with it; `None` if there is no such claim.
     pub(super) fn sync_claim(&mut self, cluster: &Cluster) -> Option<Vec<WatchedObject>> {
         let (namespace, name) = self.new_claims.pop_first()?;
         let claim = cluster.claim(&namespace, &name);

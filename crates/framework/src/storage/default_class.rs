@@ -1,5 +1,5 @@
-//! The default StorageClass: which class a claim gets that says nothing of one, at admission or when
-//! there is one at last.
+//! The default StorageClass: which class a claim gets that says nothing of one, at admission or
+//! when there is one at last.
 
 use std::cmp::Reverse;
 

@@ -107,6 +107,11 @@ fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut F
             immutable(&["preemptionPolicy"], faults);
         }
         ("storage.k8s.io", "storageclasses") => storage::class_change(old, new, faults),
+        ("storage.k8s.io", "csistoragecapacities") => {
+            immutable(&["nodeTopology"], faults);
+            immutable(&["storageClassName"], faults);
+        }
+        ("storage.k8s.io", "volumeattachments") => immutable(&["spec"], faults),
         ("resource.k8s.io", "resourceclaims" | "resourceclaimtemplates") => {
             immutable(&["spec"], faults);
         }

@@ -123,10 +123,12 @@ pub(super) fn class(class: &Field<'_>, faults: &mut Faults) {
 
 /// How a class has volumes made stays.
 pub(super) fn class_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
-    for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
+    for field in ["parameters", "provisioner", "reclaimPolicy"] {
         if old.child(field).value() != new.child(field).value() {
             let why = format!("updates to {field} are forbidden.");
             faults.forbidden(&new.child(field), &why);
         }
     }
+    let mode = "volumeBindingMode";
+    faults.immutable(&old.child(mode), &new.child(mode));
 }

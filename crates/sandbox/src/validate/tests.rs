@@ -490,3 +490,42 @@ fn where_a_volume_is_never_changes() {
         assert!(found.iter().zip(expected).all(begins), "{found:?}");
     }
 }
+
+#[test]
+fn of_other_storage_objects_what_they_are_about_never_changes() {
+    let object = |fields: Value| {
+        let mut object = json!({"metadata": {"name": "x", "namespace": "n"},
+            "provisioner": "p", "volumeBindingMode": "Immediate", "storageClassName": "c",
+            "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+        merge_patch(&mut object, &fields);
+        object
+    };
+    for (resource, change, expected) in [
+        (
+            resources::STORAGECLASSES,
+            json!({"volumeBindingMode": "WaitForFirstConsumer"}),
+            "volumeBindingMode: Invalid value: \"WaitForFirstConsumer\": field is immutable",
+        ),
+        (
+            resources::STORAGECLASSES,
+            json!({"provisioner": "q"}),
+            "provisioner: Forbidden: updates to provisioner are forbidden.",
+        ),
+        (
+            resources::CSISTORAGECAPACITIES,
+            json!({"storageClassName": "d"}),
+            "storageClassName: Invalid value: \"d\": field is immutable",
+        ),
+        (
+            resources::VOLUMEATTACHMENTS,
+            json!({"spec": {"nodeName": "m"}}),
+            "spec: Invalid value: {\"attacher\":\"a\",\"nodeName\":\"m\",\"source\":\
+             {\"persistentVolumeName\":\"v\"}}: field is immutable",
+        ),
+    ] {
+        let found = told(update(resource, &object(json!({})), &object(change)));
+        assert_eq!(found, [expected]);
+    }
+    let more = object(json!({"capacity": "2Gi"}));
+    assert_eq!(update(resources::CSISTORAGECAPACITIES, &object(json!({})), &more), Ok(()));
+}
