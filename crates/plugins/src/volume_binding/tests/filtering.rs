@@ -1,5 +1,5 @@
-use framework::storage::SELECTED_NODE;
-use framework::testing::{Harness, bound_claim, node, pod, storage_class};
+use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
+use framework::testing::{Harness, bound_claim, csi_node, node, pod, storage_class};
 
 use super::*;
 
@@ -87,6 +87,7 @@ fn the_first_bound_claim_that_does_not_fit_is_told() {
     ]);
     assert_eq!(messages(&harness, &["in-a", "lost"]), [MISSING, AFFINITY, AFFINITY]);
     assert_eq!(messages(&harness, &["lost", "in-a"]), [MISSING; 3]);
+    assert_eq!(messages(&harness, &["lost", "in-a", "lost"]), [MISSING; 3]);
 }
 
 #[test]
@@ -119,10 +120,7 @@ fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
         let zone = json!({ "key": key, "operator": "In", "values": [zone] });
         json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [zone] }] } })
     }
-    let migrated = |name| {
-        let key = "storage.alpha.kubernetes.io/migrated-plugins";
-        framework::testing::csi_node(name, &[]).annotation(key, "kubernetes.io/aws-ebs")
-    };
+    let migrated = |name| csi_node(name, &[]).annotation(MIGRATED_PLUGINS, "kubernetes.io/aws-ebs");
     let harness = Harness::new(plugin_of(json!({})))
         .node(node("a").label("topology.kubernetes.io/zone", "a").build())
         .node(node("b").label("topology.ebs.csi.aws.com/zone", "a").build())
@@ -131,8 +129,21 @@ fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
         .storage(volume("pv", disk));
     assert_eq!(messages(&harness, &["data"]), ["", AFFINITY, AFFINITY]);
     let harness = harness.storage(migrated("a")).storage(migrated("b"));
-    let harness = harness.storage(framework::testing::csi_node("c", &[]));
+    let harness = harness.storage(csi_node("c", &[]));
     assert_eq!(messages(&harness, &["data"]), [AFFINITY, "", AFFINITY]);
+}
+
+#[test]
+fn a_volume_that_makes_no_sense_to_the_driver_fails_no_node_that_an_earlier_claim_rejects() {
+    let announcing = csi_node("a", &[]).annotation(MIGRATED_PLUGINS, "kubernetes.io/aws-ebs");
+    let harness = harness([
+        announcing,
+        bound_claim("in-b", "pv-b"),
+        at("pv-b", zone_affinity(&["b"])),
+        bound_claim("senseless", "pv"),
+        volume("pv", json!({ "awsElasticBlockStore": { "volumeID": "aws://x" } })),
+    ]);
+    assert_eq!(messages(&harness, &["in-b", "senseless"]), [AFFINITY, "", AFFINITY]);
 }
 
 #[test]
