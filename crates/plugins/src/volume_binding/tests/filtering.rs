@@ -563,6 +563,31 @@ fn there_must_be_room_where_the_driver_says_how_much() {
     ] {
         assert_eq!(messages(&harness(objects), &["data"]), expected, "{text}");
     }
+}
+
+#[test]
+fn room_is_where_the_topology_of_what_is_reported_is() {
+    for (requirement, expected) in [
+        (json!({ "operator": "In", "values": ["a"] }), ["", SPACE, SPACE]),
+        (json!({ "operator": "In", "values": ["a", "b"] }), ["", "", SPACE]),
+        (json!({ "operator": "NotIn", "values": ["a"] }), [SPACE, "", ""]),
+        (json!({ "operator": "Exists" }), ["", "", SPACE]),
+        (json!({ "operator": "DoesNotExist" }), [SPACE, SPACE, ""]),
+    ] {
+        let mut zone = requirement.clone();
+        zone["key"] = json!("zone");
+        let topology = json!({ "matchExpressions": [zone] });
+        let room = capacity("room", "made", "", json!({ "capacity": "9Gi" }));
+        let objects =
+            [sized_claim("data", "made", "5Gi"), driver(true), room.set("/nodeTopology", topology)];
+        assert_eq!(messages(&harness(objects), &["data"]), expected, "{requirement}");
+    }
+}
+
+#[test]
+fn there_must_be_room_for_each_class_and_size() {
+    let room = |size: &str| json!({ "capacity": size });
+    let data = || sized_claim("data", "made", "5Gi");
     let other = [storage_class("other", DRIVER, WAIT), sized_claim("more", "other", "5Gi")];
     let room = [driver(true), capacity("a", "made", "a", room("5Gi"))];
     let harness = harness(other.into_iter().chain(room).chain([data()]));
