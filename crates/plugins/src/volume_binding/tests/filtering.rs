@@ -392,6 +392,21 @@ fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
 }
 
 #[test]
+fn a_node_has_the_volumes_of_all_affinities_that_allow_it() {
+    let volume = |name: &str, affinity: Value| {
+        local_volume(name, "1Gi", "a").set("/spec/nodeAffinity", affinity)
+    };
+    let claims = ["one", "two", "three"].map(|name| sized_claim(name, "local", "1Gi"));
+    let harness = harness(claims)
+        .storage(volume("in-a", zone_affinity(&["a"])))
+        .storage(volume("in-both", zone_affinity(&["a", "b"])))
+        .storage(volume("anywhere", json!(null)));
+    assert_eq!(messages(&harness, &["one"]), ["", "", ""]);
+    assert_eq!(messages(&harness, &["one", "two"]), ["", "", BIND]);
+    assert_eq!(messages(&harness, &["one", "two", "three"]), ["", BIND, BIND]);
+}
+
+#[test]
 fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
     for (name, size, on_a) in [("0", "4Gi", "a"), ("0", "3Gi", "0"), ("x", "3Gi", "a")] {
         let everywhere = anywhere(name)
