@@ -202,7 +202,9 @@ pub fn defaults() -> impl Iterator<Item = &'static Entry> {
 
 #[cfg(test)]
 mod tests {
-    use framework::EventResource as R;
+    use std::collections::BTreeMap;
+
+    use framework::{ActionType as Action, EventResource as R};
 
     use super::*;
 
@@ -234,24 +236,66 @@ mod tests {
         assert_eq!(list, expected);
     }
 
-    /// Kinds that no plugin hears of or reads are not watched.
+    const ADD: Action = Action::ADD;
+    const UPDATE: Action = Action::UPDATE;
+    const DELETE: Action = Action::DELETE;
+
+    fn made(name: &str) -> Plugin {
+        let factory = get(name).and_then(|entry| entry.factory).unwrap();
+        factory(&PluginArgs::default()).unwrap()
+    }
+
+    /// The events of the volume plugins: those of Kubernetes, and those that differences add.
+    fn volume_events() -> [(&'static str, Vec<(R, Action)>); 4] {
+        let all = ADD | UPDATE | DELETE;
+        let nodes = || (R::Node, ADD | Action::UPDATE_NODE_LABEL);
+        let [claims, volumes] = [R::PersistentVolumeClaim, R::PersistentVolume];
+        let restrictions = vec![(R::Pod, DELETE), (R::Node, ADD), (claims.clone(), ADD)];
+        let limits = vec![
+            (R::CsiNode, all),
+            (R::Node, ADD),
+            (volumes.clone(), DELETE),
+            (claims.clone(), ADD | DELETE),
+            (R::Pod, DELETE),
+            (R::VolumeAttachment, DELETE),
+        ];
+        let binding = vec![
+            (R::StorageClass, ADD | UPDATE),
+            (claims.clone(), ADD | UPDATE),
+            (volumes.clone(), all),
+            nodes(),
+            (R::CsiNode, all),
+            (R::CsiDriver, UPDATE | DELETE),
+            (R::CsiStorageCapacity, ADD | UPDATE),
+            (R::AssignedPod, DELETE),
+        ];
+        let changes = [claims, volumes].map(|kind| (kind, ADD | UPDATE));
+        let zone = [vec![(R::StorageClass, ADD), nodes()], changes.to_vec()].concat();
+        [
+            (volume_restrictions::NAME, restrictions),
+            (node_volume_limits::NAME, limits),
+            (volume_binding::NAME, binding),
+            (volume_zone::NAME, zone),
+        ]
+    }
+
     #[test]
-    fn volume_plugins_hear_of_or_read_the_objects_they_look_up() {
-        let lookups = [R::PersistentVolumeClaim, R::PersistentVolume, R::StorageClass];
-        let drivers = [R::CsiNode, R::CsiDriver, R::CsiStorageCapacity];
-        for (name, kinds) in [
-            (volume_restrictions::NAME, lookups[..1].to_vec()),
-            (volume_zone::NAME, lookups.to_vec()),
-            (volume_binding::NAME, [lookups.clone(), drivers].concat()),
-            (node_volume_limits::NAME, [&lookups[..], &[R::CsiNode, R::VolumeAttachment]].concat()),
-        ] {
-            let factory = get(name).and_then(|entry| entry.factory).unwrap();
-            let plugin = factory(&PluginArgs::default()).unwrap();
-            let heard = plugin.events.iter().flatten().map(|own| &own.event.resource);
-            let known: Vec<_> = heard.chain(&plugin.read_kinds).collect();
-            let unknown: Vec<_> = kinds.iter().filter(|kind| !known.contains(kind)).collect();
-            assert!(unknown.is_empty(), "{name} would miss {unknown:?}");
+    fn volume_plugins_hear_of_what_may_help() {
+        for (name, expected) in volume_events() {
+            let mut heard = BTreeMap::new();
+            for own in made(name).events.iter().flatten().map(|own| &own.event) {
+                let actions = heard.entry(own.resource.clone()).or_insert(own.action);
+                *actions = *actions | own.action;
+            }
+            assert_eq!(heard, expected.into_iter().collect(), "{name}");
         }
+    }
+
+    /// What no plugin hears of or reads is not watched.
+    #[test]
+    fn node_volume_limits_reads_volumes_and_classes_that_it_hears_nothing_of() {
+        let expected = [R::PersistentVolume, R::StorageClass];
+        assert_eq!(made(node_volume_limits::NAME).read_kinds, expected.into());
     }
 
     #[test]

@@ -466,6 +466,8 @@ mod tests {
         let user = |name| Arc::new(pod(name).volume(disk("d")).build());
         let wanted = pod("w").volume(disk("d")).volume(disk("e")).build().spec.volumes.clone();
         let placed = ["p", "q"].map(|name| cluster.place_pod(user(name), "n"));
+        let other = json!({ "awsElasticBlockStore": { "volumeID": "d" } });
+        cluster.place_pod(Arc::new(pod("o").volume(other).build()), "n");
         for pod in placed {
             assert!(cluster.using_disk(&wanted[0]).is_some());
             assert!(cluster.using_disk(&wanted[1]).is_none());

@@ -368,18 +368,21 @@ fn claims_and_volumes_that_go_and_nodes_that_come_help() {
 
 #[test]
 fn a_detached_volume_helps_pods_that_may_be_limited_by_it() {
-    let detached = volume_attachment(EBS, "pv", "n");
-    for (waiting, helps) in [
-        (pod("p").claim("a"), true),
-        (pod("p").volume(json!({ "ephemeral": {} })), true),
-        (pod("p").volume(json!({ "awsElasticBlockStore": {} })), true),
-        (pod("p").volume(json!({ "gcePersistentDisk": {} })), false),
-        (pod("p").volume(json!({ "csi": { "driver": EBS } })), false),
-        (pod("p"), false),
+    let inline = |source: &str| pod("p").volume(json!({ source: {} }));
+    for (driver, waiting, helps) in [
+        (EBS, pod("p").claim("a"), true),
+        (EBS, inline("ephemeral"), true),
+        (EBS, inline("awsElasticBlockStore"), true),
+        (EBS, inline("gcePersistentDisk"), false),
+        ("file.csi.azure.com", inline("azureFile"), true),
+        ("csi.vsphere.vmware.com", inline("vsphereVolume"), true),
+        (EBS, pod("p").volume(json!({ "csi": { "driver": EBS } })), false),
+        (EBS, pod("p"), false),
     ] {
+        let detached = volume_attachment(driver, "pv", "n");
         let (resource, action) = (EventResource::VolumeAttachment, ActionType::DELETE);
         let said = hint(resource, action, waiting.clone(), Some(&detached), None);
-        assert_eq!(said, QueueingHint::queue_if(helps), "{waiting:?}");
+        assert_eq!(said, QueueingHint::queue_if(helps), "{driver} {waiting:?}");
     }
 }
 

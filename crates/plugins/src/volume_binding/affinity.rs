@@ -47,7 +47,7 @@ pub(super) fn allows_translated(
     volume: &PersistentVolume,
     node: &NodeView<'_>,
 ) -> Result<bool, String> {
-    let migratable = migratable(volume);
+    let migratable = MigratableVolume::of(volume);
     match migratable.filter(|own| is_migrated(own.migration, node)) {
         Some(migratable) => Ok(allows(translated(&migratable)?.as_deref(), node)),
         None => Ok(allows(volume.node_selector.as_deref(), node)),
@@ -65,7 +65,7 @@ pub(super) fn retain_allowed_translated(
     nodes: &mut NodeBits,
 ) -> Result<(), String> {
     let mut migrated = NodeBits::default();
-    let migratable = migratable(volume);
+    let migratable = MigratableVolume::of(volume);
     let announced = migratable.as_ref().and_then(|own| own.migration.nodes(cluster));
     if let Some((migratable, announced)) = migratable.zip(announced) {
         migrated.copy_from(nodes);
@@ -78,10 +78,6 @@ pub(super) fn retain_allowed_translated(
     retain_allowed(volume.node_selector.as_deref(), cluster, nodes);
     nodes.union(&migrated);
     Ok(())
-}
-
-fn migratable(volume: &PersistentVolume) -> Option<MigratableVolume<'_>> {
-    MigratableVolume::of(volume).filter(|migratable| migratable.migration.is_on)
 }
 
 fn is_migrated(migration: &Migration, node: &NodeView<'_>) -> bool {

@@ -153,6 +153,9 @@ fn what_ifs_count_the_users_of_the_claims() {
     assert!(fits_with(&[], &[&user]));
     assert!(!fits_with(&[&other], &[]));
     assert!(fits_with(&[&user], &[&other, &user]));
+    let of_both = pod("s").claim("data").claim("more").on("n").build();
+    assert!(fits_with(&[&of_both], &[&of_both]));
+    assert!(!fits_with(&[&of_both], &[&user]));
 }
 
 #[test]
@@ -187,6 +190,7 @@ fn the_end_of_a_pod_frees_its_disks_and_claims() {
         (&wanting_claim, pod("q").claim("data"), true),
         (&wanting_claim, pod("q").claim("data").namespace("elsewhere"), false),
         (&wanting_claim, pod("q"), false),
+        (&wanting_claim.clone().claim("more"), pod("q").claim("other").claim("more"), true),
     ] {
         let expected = QueueingHint::queue_if(helps);
         assert_eq!(on_deletion(waiting.clone(), old.clone()), expected, "{old:?}");

@@ -64,11 +64,12 @@ fn nodes_are_where_all_volumes_are() {
 #[test]
 fn every_claim_of_the_pod_counts() {
     let harness = harness()
-        .storage(bound_claim("one", "pv1"))
+        .storage(bound_claim("one", "pv1").namespace("team"))
         .storage(labelled("pv1", &[(ZONE, "a__b")]))
-        .storage(bound_claim("two", "pv2"))
+        // Binding need not be complete.
+        .storage(claim("two", json!({ "volumeName": "pv2" })).namespace("team"))
         .storage(labelled("pv2", &[(ZONE, "b__c")]));
-    let run = harness.run(&pod("p").claim("one").claim("two").build());
+    let run = harness.run(&pod("p").namespace("team").claim("one").claim("two").build());
     assert_eq!(run.feasible(), ["b", "nowhere"]);
 }
 

@@ -1,5 +1,5 @@
-use framework::storage::SELECTED_NODE;
-use framework::testing::{Harness, bound_claim, node, pod, storage_class};
+use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
+use framework::testing::{Harness, bound_claim, csi_node, node, pod, storage_class};
 
 use super::*;
 
@@ -87,6 +87,7 @@ fn the_first_bound_claim_that_does_not_fit_is_told() {
     ]);
     assert_eq!(messages(&harness, &["in-a", "lost"]), [MISSING, AFFINITY, AFFINITY]);
     assert_eq!(messages(&harness, &["lost", "in-a"]), [MISSING; 3]);
+    assert_eq!(messages(&harness, &["lost", "in-a", "lost"]), [MISSING; 3]);
 }
 
 #[test]
@@ -119,10 +120,7 @@ fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
         let zone = json!({ "key": key, "operator": "In", "values": [zone] });
         json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [zone] }] } })
     }
-    let migrated = |name| {
-        let key = "storage.alpha.kubernetes.io/migrated-plugins";
-        framework::testing::csi_node(name, &[]).annotation(key, "kubernetes.io/aws-ebs")
-    };
+    let migrated = |name| csi_node(name, &[]).annotation(MIGRATED_PLUGINS, "kubernetes.io/aws-ebs");
     let harness = Harness::new(plugin_of(json!({})))
         .node(node("a").label("topology.kubernetes.io/zone", "a").build())
         .node(node("b").label("topology.ebs.csi.aws.com/zone", "a").build())
@@ -131,8 +129,21 @@ fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
         .storage(volume("pv", disk));
     assert_eq!(messages(&harness, &["data"]), ["", AFFINITY, AFFINITY]);
     let harness = harness.storage(migrated("a")).storage(migrated("b"));
-    let harness = harness.storage(framework::testing::csi_node("c", &[]));
+    let harness = harness.storage(csi_node("c", &[]));
     assert_eq!(messages(&harness, &["data"]), [AFFINITY, "", AFFINITY]);
+}
+
+#[test]
+fn a_volume_that_makes_no_sense_to_the_driver_fails_no_node_that_an_earlier_claim_rejects() {
+    let announcing = csi_node("a", &[]).annotation(MIGRATED_PLUGINS, "kubernetes.io/aws-ebs");
+    let harness = harness([
+        announcing,
+        bound_claim("in-b", "pv-b"),
+        at("pv-b", zone_affinity(&["b"])),
+        bound_claim("senseless", "pv"),
+        volume("pv", json!({ "awsElasticBlockStore": { "volumeID": "aws://x" } })),
+    ]);
+    assert_eq!(messages(&harness, &["in-b", "senseless"]), [AFFINITY, "", AFFINITY]);
 }
 
 #[test]
@@ -381,6 +392,21 @@ fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
 }
 
 #[test]
+fn a_node_has_the_volumes_of_all_affinities_that_allow_it() {
+    let volume = |name: &str, affinity: Value| {
+        local_volume(name, "1Gi", "a").set("/spec/nodeAffinity", affinity)
+    };
+    let claims = ["one", "two", "three"].map(|name| sized_claim(name, "local", "1Gi"));
+    let harness = harness(claims)
+        .storage(volume("in-a", zone_affinity(&["a"])))
+        .storage(volume("in-both", zone_affinity(&["a", "b"])))
+        .storage(volume("anywhere", json!(null)));
+    assert_eq!(messages(&harness, &["one"]), ["", "", ""]);
+    assert_eq!(messages(&harness, &["one", "two"]), ["", "", BIND]);
+    assert_eq!(messages(&harness, &["one", "two", "three"]), ["", BIND, BIND]);
+}
+
+#[test]
 fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
     for (name, size, on_a) in [("0", "4Gi", "a"), ("0", "3Gi", "0"), ("x", "3Gi", "a")] {
         let everywhere = anywhere(name)
@@ -552,6 +578,31 @@ fn there_must_be_room_where_the_driver_says_how_much() {
     ] {
         assert_eq!(messages(&harness(objects), &["data"]), expected, "{text}");
     }
+}
+
+#[test]
+fn room_is_where_the_topology_of_what_is_reported_is() {
+    for (requirement, expected) in [
+        (json!({ "operator": "In", "values": ["a"] }), ["", SPACE, SPACE]),
+        (json!({ "operator": "In", "values": ["a", "b"] }), ["", "", SPACE]),
+        (json!({ "operator": "NotIn", "values": ["a"] }), [SPACE, "", ""]),
+        (json!({ "operator": "Exists" }), ["", "", SPACE]),
+        (json!({ "operator": "DoesNotExist" }), [SPACE, SPACE, ""]),
+    ] {
+        let mut zone = requirement.clone();
+        zone["key"] = json!("zone");
+        let topology = json!({ "matchExpressions": [zone] });
+        let room = capacity("room", "made", "", json!({ "capacity": "9Gi" }));
+        let objects =
+            [sized_claim("data", "made", "5Gi"), driver(true), room.set("/nodeTopology", topology)];
+        assert_eq!(messages(&harness(objects), &["data"]), expected, "{requirement}");
+    }
+}
+
+#[test]
+fn there_must_be_room_for_each_class_and_size() {
+    let room = |size: &str| json!({ "capacity": size });
+    let data = || sized_claim("data", "made", "5Gi");
     let other = [storage_class("other", DRIVER, WAIT), sized_claim("more", "other", "5Gi")];
     let room = [driver(true), capacity("a", "made", "a", room("5Gi"))];
     let harness = harness(other.into_iter().chain(room).chain([data()]));

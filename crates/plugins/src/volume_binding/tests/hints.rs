@@ -156,6 +156,8 @@ fn hint_in_cluster(
         .storage(storage_class("made", DRIVER, WAIT))
         .storage(bound_claim("bound", "pv-bound"))
         .storage(sized_claim("unbound", "made", "1Gi"))
+        .storage(bound_claim("bound", "pv-1").namespace("team"))
+        .storage(bound_claim("unbound", "pv-2").namespace("team"))
         .storage(data);
     let event = ClusterEvent::new(resource, action);
     harness.hint(&pod("p").claim("data").build(), &event, objects).unwrap()
@@ -183,17 +185,18 @@ fn a_driver_helps_claims_whose_volumes_it_makes_also_when_it_goes() {
 
 #[test]
 fn a_pod_that_was_on_its_way_gives_back_what_was_assumed_for_it() {
-    for (claim, is_bound, queue) in [
-        ("unbound", false, true),
-        ("missing", false, true),
-        ("bound", false, false),
-        ("unbound", true, false),
+    for (namespace, claim, is_bound, queue) in [
+        ("default", "unbound", false, true),
+        ("default", "missing", false, true),
+        ("default", "bound", false, false),
+        ("default", "unbound", true, false),
+        ("team", "unbound", false, false),
     ] {
-        let gone = pod("gone").claim("bound").claim(claim).on("a").build();
+        let gone = pod("gone").namespace(namespace).claim("bound").claim(claim).on("a").build();
         let objects = EventObjects::Pod { old: Some(&gone), new: None };
         let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
         let answer = hint_in_cluster(is_bound, resource, action, &objects);
-        assert_eq!(answer, QueueingHint::queue_if(queue), "{claim} {is_bound}");
+        assert_eq!(answer, QueueingHint::queue_if(queue), "{namespace}/{claim} {is_bound}");
     }
 }
 

@@ -57,6 +57,23 @@ fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
     assert_eq!(scores(&harness, &[]), [0, 0]);
 }
 
+#[test]
+fn the_score_is_the_mean_over_classes_halves_rounded_up() {
+    let slow = |volume: StorageObject| volume.set("/spec/storageClassName", json!("slow"));
+    let harness = harness([
+        storage_class("slow", "kubernetes.io/no-provisioner", WAIT),
+        sized_claim("one", "local", "1Gi"),
+        sized_claim("two", "slow", "1Gi"),
+        local_volume("a-1", "4Gi", "a"),
+        slow(local_volume("a-2", "2Gi", "a")),
+        local_volume("b-1", "4Gi", "b"),
+        slow(local_volume("b-2", "1Gi", "b")),
+    ]);
+    assert_eq!(scores(&harness, &["one"]), [75, 75]);
+    assert_eq!(scores(&harness, &["two"]), [50, 0]);
+    assert_eq!(scores(&harness, &["one", "two"]), [63, 38]);
+}
+
 fn driver() -> StorageObject {
     let spec = json!({ "spec": { "storageCapacity": true } });
     StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
