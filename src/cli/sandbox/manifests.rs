@@ -311,7 +311,8 @@ mod tests {
         let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
             "metadata": {"name": "a-v", "namespace": "shop", "uid": "claim",
                 "ownerReferences": owner}});
-        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/disk"},
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": "/disk"},
             "claimRef": {"namespace": "shop", "name": "a-v", "uid": "claim"}});
         let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec,
             "metadata": {"name": "disk", "uid": "volume"}, "status": {"phase": "Bound"}});
