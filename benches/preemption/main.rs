@@ -7,6 +7,8 @@
 //! preemptor takes the room of its victim, and then both are put back, so that all attempts see the
 //! same cluster.
 
+#[path = "../support/storage.rs"]
+mod storage;
 #[path = "../support/mod.rs"]
 mod support;
 mod workload;
@@ -84,6 +86,7 @@ struct Cost {
 /// bound: preemptions that lead to no binding would be paused.
 fn preemption(engine: &mut Engine, workload: &Workload, number: usize) -> Cost {
     let preemptor = workload.preemptor(number);
+    workload.equip(&preemptor, engine);
     support::apply(engine, Change::Pod(Box::new(preemptor.clone())));
     let cost = attempt(engine);
     let victim = carry_out_eviction(engine);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use engine::{Change, Engine, EngineConfig};
-use framework::{EventResource, Pod, api};
+use framework::{EventResource, Pod, PodVolume, api};
 use serde_json::{Value, json};
 
+use crate::storage::{NAMESPACE, claim, csi, csi_node, volume};
 use crate::support;
 
 /// What matters beside room.
@@ -19,18 +20,32 @@ pub(crate) struct Shape {
     affinity: bool,
     /// A preemptor wants its tier spread over zones and nodes.
     spread: bool,
+    /// Every pod has a volume, and nodes can attach no more than they have.
+    volumes: bool,
 }
 
-const RESOURCES: Shape =
-    Shape { name: "resources", disruptions_allowed: None, affinity: false, spread: false };
+const RESOURCES: Shape = Shape {
+    name: "resources",
+    disruptions_allowed: None,
+    affinity: false,
+    spread: false,
+    volumes: false,
+};
 
 impl Shape {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         RESOURCES,
         Self { name: "budgets", disruptions_allowed: Some(1), ..RESOURCES },
         Self { name: "affinity", affinity: true, ..RESOURCES },
         Self { name: "spread", spread: true, ..RESOURCES },
-        Self { name: "all", disruptions_allowed: Some(1), affinity: true, spread: true },
+        Self {
+            name: "all",
+            disruptions_allowed: Some(1),
+            affinity: true,
+            spread: true,
+            ..RESOURCES
+        },
+        Self { name: "volumes", volumes: true, ..RESOURCES },
         // Every candidate violates a budget, so none ends the search.
         Self { name: "spent", disruptions_allowed: Some(0), ..RESOURCES },
     ];
@@ -39,7 +54,6 @@ impl Shape {
 const PODS_PER_NODE: usize = 10;
 /// Pods of an application.
 const REPLICAS: usize = 100;
-const NAMESPACE: &str = "default";
 /// The placed pod whose zone preemptors with affinity keep out of.
 const LEADER: usize = 0;
 
@@ -67,12 +81,34 @@ impl Workload {
         budgets.for_each(|budget| support::apply(&mut engine, budget));
         for node in 0..self.nodes {
             support::apply(&mut engine, Change::Node(support::node(node)));
+            if self.shape.volumes {
+                support::apply(&mut engine, csi_node(node, PODS_PER_NODE));
+            }
             for slot in 0..PODS_PER_NODE {
-                let pod = Box::new(self.placed_pod(node, slot));
-                support::apply(&mut engine, Change::Pod(pod));
+                let pod = self.placed_pod(node, slot);
+                self.equip(&pod, &mut engine);
+                support::apply(&mut engine, Change::Pod(Box::new(pod)));
             }
         }
         engine
+    }
+
+    /// Makes the claims of the pod and their volumes.
+    pub(crate) fn equip(&self, pod: &Pod, engine: &mut Engine) {
+        for name in pod.spec.volumes.iter().filter_map(PodVolume::named_claim) {
+            let volume = volume(name, json!({ "csi": csi(name) }));
+            let claim = claim(name, json!({ "volumeName": name }));
+            [volume, claim].into_iter().for_each(|object| support::apply(engine, object));
+        }
+    }
+
+    /// The volumes of the pod with this number among those like it.
+    fn volumes(&self, kind: &str, number: usize) -> Value {
+        let claim = format!("{kind}-{number}");
+        match self.shape.volumes {
+            true => json!([{ "name": "disk", "persistentVolumeClaim": { "claimName": claim } }]),
+            false => json!([]),
+        }
     }
 
     /// The PodDisruptionBudget of the application of `pod`, if they have any.
@@ -114,6 +150,7 @@ impl Workload {
                     memory as usize * 1024 / PODS_PER_NODE,
                 )],
                 "affinity": self.keep_away(&[("kubernetes.io/hostname", own_app)]),
+                "volumes": self.volumes("placed", number),
             },
             "status": { "startTime": format!("2026-01-01T{slot:02}:{:02}:00Z", node % 60) },
         }))
@@ -144,6 +181,7 @@ impl Workload {
                     ("kubernetes.io/hostname", tier()),
                     ("topology.kubernetes.io/zone", leader),
                 ]),
+                "volumes": self.volumes("important", number),
                 "topologySpreadConstraints": if self.shape.spread { &spread[..] } else { &[] },
             },
         }))

@@ -9,6 +9,8 @@
 
 #[path = "../support/measure.rs"]
 mod measure;
+#[path = "../support/storage.rs"]
+mod storage;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/templates.rs"]

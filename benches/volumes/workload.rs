@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use engine::{Change, Engine, EngineConfig};
-use framework::storage::BIND_COMPLETED;
 use framework::{EventResource, Pod, PodSpec, PodVolume, PodVolumeSource};
 use serde_json::{Value, json};
 
+use crate::storage::{CLASS, DRIVER, NAMESPACE, claim, csi, csi_node, object, volume};
 use crate::{support, templates};
 
 /// What the claims of the pods to be scheduled are like.
@@ -75,9 +75,6 @@ const ATTACHED: usize = 20;
 const WAITING: usize = 1_000;
 /// The number of claims of a pod is one, or this.
 const MOST_PER_POD: usize = 5;
-const NAMESPACE: &str = "default";
-const DRIVER: &str = "disk.example.com";
-const CLASS: &str = "disks";
 
 /// A cluster.
 #[derive(Debug, Clone, Copy)]
@@ -201,33 +198,10 @@ fn with_claims(pod: Pod, prefix: &str, claims: impl IntoIterator<Item = String>)
     Pod { key, uid, spec: Arc::new(spec), ..pod }
 }
 
-fn csi(volume: &str) -> Value {
-    json!({ "driver": DRIVER, "volumeHandle": volume })
-}
-
 /// The affinity of a volume that can be used where the label `key` has this value.
 fn only_at(key: &str, value: &str) -> Value {
     let expression = json!({ "key": key, "operator": "In", "values": [value] });
     json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [expression] }] } })
-}
-
-/// A volume with this `spec`, without a claim unless that has one.
-fn volume(name: &str, mut spec: Value) -> Change {
-    let is_bound = spec.get("claimRef").is_some();
-    spec["storageClassName"] = json!(CLASS);
-    spec["accessModes"] = json!(["ReadWriteOnce", "ReadWriteOncePod"]);
-    spec["capacity"] = json!({ "storage": "20Gi" });
-    let status = json!({ "phase": if is_bound { "Bound" } else { "Available" } });
-    let volume = json!({ "spec": spec, "status": status });
-    object(EventResource::PersistentVolume, "", name, volume)
-}
-
-/// A claim with this `spec`, bound if that names a volume.
-fn claim(name: &str, spec: Value) -> Change {
-    let bound = spec.get("volumeName").map(|_| (BIND_COMPLETED.to_owned(), json!("yes")));
-    let annotations: serde_json::Map<_, _> = bound.into_iter().collect();
-    let claim = json!({ "metadata": { "annotations": annotations }, "spec": spec });
-    object(EventResource::PersistentVolumeClaim, NAMESPACE, name, claim)
 }
 
 /// Room for volumes in a rack: every third one is almost full.
@@ -236,21 +210,4 @@ fn capacity(rack: usize) -> Change {
     let topology = json!({ "matchLabels": { "example.com/rack": format!("rack-{rack}") } });
     let capacity = json!({ "storageClassName": CLASS, "capacity": room, "nodeTopology": topology });
     object(EventResource::CsiStorageCapacity, NAMESPACE, &format!("rack-{rack}"), capacity)
-}
-
-fn csi_node(number: usize, limit: usize) -> Change {
-    let driver = json!({ "name": DRIVER, "allocatable": { "count": limit } });
-    let node = json!({ "spec": { "drivers": [driver] } });
-    object(EventResource::CsiNode, "", &support::node_name(number), node)
-}
-
-fn object(kind: EventResource, namespace: &str, name: &str, mut object: Value) -> Change {
-    let metadata = object.as_object_mut().expect("an object").entry("metadata");
-    let metadata = metadata.or_insert_with(|| json!({}));
-    metadata["name"] = json!(name);
-    metadata["namespace"] = json!(namespace);
-    metadata["uid"] = json!(format!("uid-{name}"));
-    metadata["resourceVersion"] = json!("1");
-    let (namespace, name, object) = (namespace.into(), name.into(), Some(Arc::new(object)));
-    Change::Object { kind, namespace, name, object }
 }

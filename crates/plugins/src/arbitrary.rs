@@ -99,6 +99,16 @@ impl World {
         self.pods.push((ix, pod));
     }
 
+    /// Takes out [some of the nodes](Self::some_nodes) and puts them back in.
+    pub(crate) fn renew(&mut self, choice: u64) {
+        let nodes = self.some_nodes(choice);
+        let nodes: Vec<_> = nodes.iter().map(|node| self.node(node).clone()).collect();
+        nodes.iter().for_each(|node| assert!(self.cluster.remove_node(&node.metadata.name)));
+        for node in nodes {
+            self.cluster.set_node(&Node::from_api(&node).0);
+        }
+    }
+
     /// The pods on the node called `name`.
     pub(crate) fn pods_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a api::Pod> {
         self.pods.iter().map(|(_, pod)| pod).filter(move |pod| pod.spec.node_name == name)

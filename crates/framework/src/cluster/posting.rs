@@ -1,5 +1,7 @@
 //! A set of nodes that shrinks to a short list where few nodes are in it.
 
+use smallvec::SmallVec;
+
 use super::NodeIx;
 use crate::NodeBits;
 
@@ -12,8 +14,8 @@ pub struct Posting(Form);
 
 #[derive(Debug, Clone)]
 enum Form {
-    /// Ascending ids.
-    Few(Vec<NodeIx>),
+    /// Ascending ids; the node of a hostname takes no more room than an empty list.
+    Few(SmallVec<[NodeIx; 4]>),
     Many(NodeBits, usize),
 }
 
@@ -23,7 +25,7 @@ const BITS_PER_LISTED: usize = 32;
 
 impl Default for Posting {
     fn default() -> Self {
-        Self(Form::Few(Vec::new()))
+        Self(Form::Few(SmallVec::new()))
     }
 }
 

@@ -169,10 +169,11 @@ proptest! {
         storage in storage(),
         claims in prop::collection::vec(select(CLAIMS.to_vec()), 1..5),
         others in subsequence(CLAIMS.to_vec(), 0..3),
-        choice in any::<u64>(),
+        (choice, renewed) in any::<(u64, u64)>(),
     ) {
         let mut world = history.replay();
         storage.into_iter().for_each(|object| object.put(&mut world.cluster));
+        world.renew(renewed);
         let plugin = plugin_of(json!({}));
         reserve(&plugin, &world, &others);
         let pod = claims.iter().fold(pod("pod"), |pod, claim| pod.claim(claim)).api();

@@ -1,0 +1,65 @@
+//! Storage objects, for the benchmarks.
+
+use std::sync::Arc;
+
+use engine::Change;
+use framework::EventResource;
+use framework::storage::BIND_COMPLETED;
+use serde_json::{Value, json};
+
+use crate::support;
+
+/// The namespace of all claims.
+pub(crate) const NAMESPACE: &str = "default";
+/// The CSI driver of all volumes.
+pub(crate) const DRIVER: &str = "disk.example.com";
+/// The class of all volumes and claims.
+pub(crate) const CLASS: &str = "disks";
+
+/// The source of a volume of the driver.
+pub(crate) fn csi(volume: &str) -> Value {
+    json!({ "driver": DRIVER, "volumeHandle": volume })
+}
+
+/// A volume with this `spec`, without a claim unless that has one.
+pub(crate) fn volume(name: &str, mut spec: Value) -> Change {
+    let is_bound = spec.get("claimRef").is_some();
+    spec["storageClassName"] = json!(CLASS);
+    spec["accessModes"] = json!(["ReadWriteOnce", "ReadWriteOncePod"]);
+    spec["capacity"] = json!({ "storage": "20Gi" });
+    let status = json!({ "phase": if is_bound { "Bound" } else { "Available" } });
+    let volume = json!({ "spec": spec, "status": status });
+    object(EventResource::PersistentVolume, "", name, volume)
+}
+
+/// A claim with this `spec`, bound if that names a volume.
+pub(crate) fn claim(name: &str, spec: Value) -> Change {
+    let bound = spec.get("volumeName").map(|_| (BIND_COMPLETED.to_owned(), json!("yes")));
+    let annotations: serde_json::Map<_, _> = bound.into_iter().collect();
+    let claim = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+    object(EventResource::PersistentVolumeClaim, NAMESPACE, name, claim)
+}
+
+/// How many volumes the node of this number can attach.
+pub(crate) fn csi_node(number: usize, limit: usize) -> Change {
+    let driver = json!({ "name": DRIVER, "allocatable": { "count": limit } });
+    let node = json!({ "spec": { "drivers": [driver] } });
+    object(EventResource::CsiNode, "", &support::node_name(number), node)
+}
+
+/// An object of any kind.
+pub(crate) fn object(
+    kind: EventResource,
+    namespace: &str,
+    name: &str,
+    mut object: Value,
+) -> Change {
+    let metadata = object.as_object_mut().expect("an object").entry("metadata");
+    let metadata = metadata.or_insert_with(|| json!({}));
+    metadata["name"] = json!(name);
+    metadata["namespace"] = json!(namespace);
+    metadata["uid"] = json!(format!("uid-{name}"));
+    metadata["resourceVersion"] = json!("1");
+    let (namespace, name, object) = (namespace.into(), name.into(), Some(Arc::new(object)));
+    Change::Object { kind, namespace, name, object }
+}
