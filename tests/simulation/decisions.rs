@@ -11,7 +11,7 @@ use framework::storage::PersistentVolumeClaim;
 use framework::{Pod, Time};
 use serde_json::json;
 
-use super::oracle::{Oracle, Related, read_pod};
+use super::oracle::{Oracle, Related, gives_volumes, read_pod};
 use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
 use super::server::DEFAULT;
@@ -94,7 +94,7 @@ pub(crate) fn forms_agree(
     let claimants = related.storage.unbound_claims().map(|claim| Arc::new(claimant(claim)));
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).chain(claimants).collect();
     let nothing_is_nominated = engine.queue().nominator().is_empty();
-    let gives_volumes = engine.binding_count() > 0;
+    let gives_volumes = gives_volumes(engine);
     for pod in pods {
         let decision = Decision::on(&pod, engine, Form::Set, now);
         let agrees = |other: Option<Decision>, who: &str| {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::churn::nodes::ZONE;
 use super::decisions;
-use super::oracle::{Budgets, Related};
+use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
 use super::preemptions::Foreseen;
 use super::rules::{Checked, rule};
@@ -46,6 +46,8 @@ pub(crate) struct Replica {
     /// Pods that changes have woken.
     pub(crate) wake_ups: WakeUps,
     unsynced: usize,
+    /// Volumes were on their way to claims.
+    gave_volumes: bool,
     /// The pods that room is kept for, with their nodes.
     nominations: BTreeSet<(Uid, String)>,
     /// The victims that were chosen so far.
@@ -117,6 +119,7 @@ impl Replica {
             found,
             related: Related::default(),
             wake_ups: WakeUps::default(),
+            gave_volumes: false,
             nominations: BTreeSet::new(),
             victims: BTreeSet::new(),
             unnominated: now,
@@ -201,6 +204,18 @@ impl Replica {
         self.nominations = nominations;
         wake_ups::parked_pods_fit_nowhere(engine, &self.related, self.unnominated)
             .map_err(|asleep| format!("{asleep}: {}", latest()))
+    }
+
+    /// Volumes that are not on their way to anybody any more are there for everybody.
+    ///
+    /// # Errors
+    /// Some are kept.
+    pub(crate) fn no_volumes_are_kept(&mut self, now: Time) -> Checked {
+        let gives_volumes = gives_volumes(self.scheduler.engine());
+        match std::mem::replace(&mut self.gave_volumes, gives_volumes) && !gives_volumes {
+            true => self.counts_are_right(now),
+            false => Ok(()),
+        }
     }
 
     /// Whatever was counted over time is what comes of counting it now.

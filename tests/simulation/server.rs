@@ -26,6 +26,8 @@ pub(crate) struct Server {
     pub(crate) store: Store,
     controllers: Controllers,
     kubelets: Kubelets,
+    /// Until when the controllers do nothing.
+    idle_until: Option<Time>,
     /// The version that controllers and kubelets have seen.
     seen: u64,
     /// Which pod our bindings gave which node, by UID.
@@ -52,6 +54,7 @@ impl Server {
                 stop_delay: Duration::from_secs(20),
                 ..Settings::default()
             }),
+            idle_until: None,
             seen: 0,
             bound_by_us: BTreeMap::new(),
         }
@@ -108,6 +111,12 @@ impl Server {
         self.store.frames(watch, now)
     }
 
+    /// The controllers do nothing for a while, volumes are not bound, and what depends on something
+    /// that is gone stays.
+    pub(crate) fn stop_controllers(&mut self, until: Time) {
+        self.idle_until = Some(until);
+    }
+
     /// Lets kubelets and controllers do what is due.
     pub(crate) fn step(&mut self, now: Time) {
         let version = self.store.resource_version();
@@ -115,13 +124,17 @@ impl Server {
             return;
         }
         self.seen = version;
-        self.controllers.step(&mut self.store, now);
+        self.idle_until.take_if(|end| *end <= now);
+        if self.idle_until.is_none() {
+            self.controllers.step(&mut self.store, now);
+        }
         self.kubelets.step(&mut self.store, now);
     }
 
     /// When they have something to do next.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let deadlines = [self.controllers.next_deadline(), self.kubelets.next_deadline()];
+        let controllers = self.idle_until.or_else(|| self.controllers.next_deadline());
+        let deadlines = [controllers, self.kubelets.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 

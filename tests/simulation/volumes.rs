@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use client::{Method, Reply, Request, RequestId, Response};
-use engine::{Attempt, Outcome};
+use engine::{Attempt, Engine, Outcome};
 use framework::storage::{
     BOUND_BY_CONTROLLER, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE,
 };
@@ -17,21 +17,35 @@ use serde_json::{Value, json};
 use super::churn::catalogue::{LIMITED_CLASS, LIMITED_DRIVER, is_for_one_pod, is_steady};
 use super::churn::nodes::MACHINE;
 use super::oracle::{Related, read_node, read_pod};
-use super::replica::Replica;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
 /// What the scheduler has had written for volumes, and for whom.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    /// Changes that were not replied to, with the pods they were sent for.
-    under_way: BTreeMap<RequestId, (Change, BTreeSet<Uid>)>,
+    /// Changes that were not replied to.
+    under_way: BTreeMap<RequestId, Sent>,
     /// What versions of objects were changed to, for certain.
     changed: BTreeMap<Version, Value>,
     /// The claims of pods that were put on nodes, as the scheduler knew them then.
     claims: BTreeMap<Uid, BTreeSet<Uid>>,
     /// The claims that were bound when the pods were. This is what outlives the scheduler.
     held: BTreeMap<Uid, BTreeSet<Uid>>,
+}
+
+/// A change that was sent.
+#[derive(Debug)]
+struct Sent {
+    change: Change,
+    /// The pods it was sent for.
+    askers: BTreeSet<Uid>,
+}
+
+impl Sent {
+    /// Whether everybody it was sent for is on the way still.
+    fn is_awaited(&self, engine: &Engine) -> bool {
+        !self.askers.is_empty() && self.askers.iter().all(|pod| engine.is_binding(pod))
+    }
 }
 
 /// A version of an object: its path and number.
@@ -63,16 +77,6 @@ impl Change {
         let version = (request.path.clone(), version.to_owned());
         Some(Self { version, claim, to: to.clone() })
     }
-
-    /// The pods on their way to a node that have the claim.
-    fn askers(&self, replica: &Replica) -> BTreeSet<Uid> {
-        let (engine, storage) = (replica.scheduler.engine(), &replica.related.storage);
-        let on_their_way = engine.cache().cluster().pods().map(|placed| &placed.pod);
-        let on_their_way = on_their_way.filter(|pod| engine.is_binding(&pod.uid));
-        let asks =
-            |pod: &&Arc<Pod>| storage.claims_of(pod).flatten().any(|claim| claim.uid == self.claim);
-        on_their_way.filter(asks).map(|pod| pod.uid.clone()).collect()
-    }
 }
 
 impl Volumes {
@@ -91,16 +95,12 @@ impl Volumes {
     }
 
     /// A request sets out. What it changes it changes in the version it knows, and never to
-    /// something else than it has done already; and it gives no claim a second volume.
+    /// something else than it has done already or is about to do; and it gives no claim a second
+    /// volume.
     ///
     /// # Errors
     /// It is not so.
-    pub(crate) fn sent(
-        &mut self,
-        server: &Server,
-        replica: &Replica,
-        request: &Request,
-    ) -> Checked {
+    pub(crate) fn sent(&mut self, server: &Server, engine: &Engine, request: &Request) -> Checked {
         let Some(change) = Change::by(request) else { return Ok(()) };
         rule(!change.version.1.is_empty(), || {
             format!("{} does not say which version is meant", request.path)
@@ -108,10 +108,27 @@ impl Volumes {
         let before = self.changed.get(&change.version).unwrap_or(&change.to);
         let is_the_same = change.to.is_null() || *before == change.to;
         rule(is_the_same, || format!("{} is given to {} after {before}", request.path, change.to))?;
+        let rival = self.rival_of(&change, engine);
+        rule(rival.is_none(), || format!("{change:?} is sent while {rival:?} is under way"))?;
         let other = self.other_volume_of(server, &change);
-        let askers = change.askers(replica);
-        self.under_way.insert(request.id, (change, askers));
+        let askers = self.askers(&change, engine);
+        self.under_way.insert(request.id, Sent { change, askers });
         rule(other.is_none(), || format!("{} is a second volume, after {other:?}", request.path))
+    }
+
+    /// The pods on their way to a node that have the claim, be they deleted meanwhile.
+    fn askers(&self, change: &Change, engine: &Engine) -> BTreeSet<Uid> {
+        let asks = |(pod, claims): &(&Uid, &BTreeSet<Uid>)| {
+            claims.contains(&change.claim) && engine.is_binding(pod)
+        };
+        self.claims.iter().filter(asks).map(|(pod, _)| pod.clone()).collect()
+    }
+
+    /// What somebody who is on the way still makes of the same version.
+    fn rival_of(&self, change: &Change, engine: &Engine) -> Option<&Sent> {
+        let of_version = self.under_way.values().filter(|own| own.change.version == change.version);
+        let mut others = of_version.filter(|own| own.change.to != change.to);
+        others.find(|other| other.is_awaited(engine))
     }
 
     /// The volume that the claim of a change has been given already, and has still.
@@ -133,17 +150,17 @@ impl Volumes {
     /// meanwhile does not hear of it.
     pub(crate) fn replied(
         &mut self,
-        replica: &Replica,
+        engine: &Engine,
         request: RequestId,
         reply: &Reply,
     ) -> Option<Arc<Value>> {
-        let (change, askers) = self.under_way.remove(&request)?;
+        let sent = self.under_way.remove(&request)?;
         let Reply::Answered(Response { status: 200, body, .. }) = reply else { return None };
-        if askers.is_empty() || !askers.is_subset(&change.askers(replica)) {
+        if !sent.is_awaited(engine) {
             return None;
         }
-        if !change.to.is_null() {
-            self.changed.insert(change.version, change.to);
+        if !sent.change.to.is_null() {
+            self.changed.insert(sent.change.version, sent.change.to);
         }
         serde_json::from_slice(body).ok().map(Arc::new)
     }

@@ -213,6 +213,7 @@ impl World {
     pub(crate) fn calm_down(mut self) -> Result<Summary, Violation> {
         self.say(|| "calm".to_owned());
         self.network = Network::calm();
+        self.churn.leave(&mut self.server, self.now);
         self.rest(CALM)?;
         self.rush()?;
         self.churn.end(&mut self.server, self.now);
@@ -303,10 +304,11 @@ impl World {
 
     /// What must hold at every step.
     fn check(&mut self) -> rules::Checked {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &mut self.replica else { return Ok(()) };
         let engine = replica.scheduler.engine();
         rules::at_every_step(engine)?;
-        self.writes.keep_their_room(&self.server, engine)
+        self.writes.keep_their_room(&self.server, engine)?;
+        replica.no_volumes_are_kept(self.now)
     }
 
     fn take(&mut self, event: Event) -> Result<(), String> {

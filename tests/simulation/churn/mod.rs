@@ -77,6 +77,13 @@ impl Churn {
         }
     }
 
+    /// The churn is over. All claims are there, so that a volume that is kept from them is missed.
+    pub(crate) fn leave(&mut self, server: &mut Server, now: Time) {
+        for namespace in NAMESPACES {
+            self.create_all_claims(server, namespace, now);
+        }
+    }
+
     /// Many pods come at once, the most important ones of all among them.
     pub(crate) fn rush(&mut self, server: &mut Server, now: Time) {
         for _ in 0..self.rng.u32(2..8) {
@@ -97,7 +104,7 @@ impl Churn {
 
     /// One surprise, and what it was.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
-        match self.rng.u32(..190) {
+        match self.rng.u32(..191) {
             0..34 => self.create_pod(server, now),
             34..52 => self.delete_pod(server, now),
             52..57 => self.replace_pod(server, now),
@@ -124,8 +131,16 @@ impl Churn {
                 "history is compacted".to_owned()
             }
             145..185 => self.change_storage(server, now),
+            185 => self.stop_controllers(server, now),
             _ => self.heartbeat(server, now),
         }
+    }
+
+    /// For longer than some pods wait for their volumes, now and then.
+    fn stop_controllers(&mut self, server: &mut Server, now: Time) -> String {
+        let pause = Duration::from_millis(self.rng.u64(..30_000));
+        server.stop_controllers(now + pause);
+        format!("the controllers do nothing for {pause:?}")
     }
 
     fn create_pod(&mut self, server: &mut Server, now: Time) -> String {

@@ -60,9 +60,12 @@ pub(super) fn claimant(rng: &mut Rng) -> Value {
     if once_in(rng, 5) {
         labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
     }
-    json!({"metadata": {"labels": labels}, "spec": {"schedulerName": scheduler,
-        "containers": [container], "volumes": pod_volumes(rng),
-        "terminationGracePeriodSeconds": rng.u32(..10)}})
+    let mut spec = json!({"schedulerName": scheduler, "containers": [container],
+        "volumes": pod_volumes(rng), "terminationGracePeriodSeconds": rng.u32(..10)});
+    if once_in(rng, 4) {
+        spec["priorityClassName"] = json!(one_of(rng, ["low", "high"]));
+    }
+    json!({"metadata": {"labels": labels}, "spec": spec})
 }
 
 fn plain_spec(rng: &mut Rng) -> Value {

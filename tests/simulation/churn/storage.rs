@@ -84,6 +84,12 @@ impl Churn {
         }
     }
 
+    pub(super) fn create_all_claims(&mut self, server: &mut Server, namespace: &str, now: Time) {
+        for claim in CLAIMS {
+            self.create_this_claim(server, claim, namespace, now);
+        }
+    }
+
     fn create_claim(&mut self, server: &mut Server, now: Time) -> String {
         let (claim, namespace) = (any_claim(&mut self.rng), one_of(&mut self.rng, NAMESPACES));
         self.create_this_claim(server, claim, namespace, now)

@@ -28,7 +28,7 @@ pub(crate) struct Oracle<'a> {
     /// All pods that have a node, also one that is not there.
     placed: Vec<Arc<Pod>>,
     related: &'a Related,
-    /// Volumes may be on their way to claims without anybody but the scheduler knowing which.
+    /// Whether the scheduler [does](gives_volumes).
     gives_volumes: bool,
 }
 
@@ -36,6 +36,13 @@ pub(crate) struct Oracle<'a> {
 struct Place {
     node: Node,
     pods: Vec<Arc<Pod>>,
+}
+
+/// Whether volumes may be on their way to claims without anybody but the scheduler knowing which.
+pub(crate) fn gives_volumes(engine: &Engine) -> bool {
+    let pods = engine.cache().cluster().pods().map(|placed| &placed.pod);
+    let without = pods.filter(|pod| engine.is_binding(&pod.uid) && pod.spec.volumes.is_empty());
+    engine.binding_count() > without.count()
 }
 
 static NOBODY: BTreeSet<Uid> = BTreeSet::new();
@@ -69,7 +76,7 @@ impl<'a> Oracle<'a> {
             nominated: nominated.collect(),
             placed: cluster.pods().map(|placed| placed.pod.clone()).collect(),
             related,
-            gives_volumes: engine.binding_count() > 0,
+            gives_volumes: gives_volumes(engine),
         }
     }
 

@@ -131,7 +131,7 @@ impl World {
         if sender == Sender::Executor {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             self.writes.sent(&self.server, &request)?;
-            self.volumes.sent(&self.server, replica, &request)?;
+            self.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
         }
         self.say(|| format!("{fate:?}: {} {}", request.method.as_str(), request.path));
         if fate != Fate::Served {
@@ -215,7 +215,7 @@ impl World {
         };
         if sender == Sender::Executor {
             self.writes.replied(id, &reply);
-            if let Some(object) = self.volumes.replied(replica, id, &reply) {
+            if let Some(object) = self.volumes.replied(replica.scheduler.engine(), id, &reply) {
                 replica.related.was_written(&object);
             }
             if !matches!(reply, Reply::Lost(_)) {
