@@ -56,6 +56,7 @@ fn volumes_beyond_the_limit_keep_pods_off() {
         (Some(1), &["a"], &["a"], true),
         (Some(1), &["a", "b"], &["a"], true),
         (Some(2), &["a"], &["a", "b"], true),
+        (Some(3), &["a", "b"], &["a", "b", "c"], true),
         (Some(2), &["a", "b"], &["a", "c"], false),
         (Some(2), &["gone", "a"], &["b"], true),
     ] {

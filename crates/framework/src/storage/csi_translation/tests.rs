@@ -225,6 +225,20 @@ fn zones_are_those_of_the_driver() {
 }
 
 #[test]
+fn zones_have_the_label_of_their_driver() {
+    for (source, label) in [
+        ("awsElasticBlockStore", "topology.ebs.csi.aws.com/zone"),
+        ("cinder", "topology.cinder.csi.openstack.org/zone"),
+        ("gcePersistentDisk", GKE_ZONE),
+    ] {
+        let volume = volume(json!({ ZONE: "r-1-a" }), json!({ source: {} }));
+        let selector = MigratableVolume::of(&volume).unwrap().node_selector().unwrap();
+        assert!(matches(selector.as_deref(), &[(label, "r-1-a")]), "{source}");
+        assert!(!matches(selector.as_deref(), &[(ZONE, "r-1-a")]), "{source}");
+    }
+}
+
+#[test]
 fn volumes_of_drivers_without_zones_stay_where_they_are() {
     let required = json!({ "required": { "nodeSelectorTerms": [term(&[(ZONE, &["r-1-a"])])] } });
     for source in [json!({ "azureDisk": {} }), json!({ "portworxVolume": {} })] {
