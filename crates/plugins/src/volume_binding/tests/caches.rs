@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use framework::storage::PersistentVolume;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::test_runner::Config;
 
 use super::super::assumed::{Assumable, AssumeCache};
 use super::*;
@@ -139,7 +140,7 @@ impl Caches {
 }
 
 proptest! {
-    #![proptest_config(forms::config())]
+    #![proptest_config(Config { cases: 64, ..forms::config() })]
 
     #[test]
     fn a_cache_is_a_list_of_what_was_assumed(events in prop::collection::vec(event(), 1..600)) {
