@@ -78,6 +78,7 @@ fn only_drivers_with_a_limit_count() {
         .storage(bound_claim("nfs", "pv-nfs"))
         .pod(user("q", &["a"]));
     assert_fits(&harness, pod("p").claim("o").claim("nfs"), true);
+    assert_fits(&harness, pod("p").claim("o").claim("a"), true);
     assert_fits(&harness, pod("p").claim("o").claim("b"), false);
     let without_csi_node = Harness::new(built()).node(node("n").build());
     let harness = without_csi_node.storage(claim("a", json!({})));
