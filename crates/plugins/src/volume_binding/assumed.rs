@@ -67,7 +67,9 @@ pub(super) trait Assumable: Sized {
 /// Assumed versions of objects of one kind.
 #[derive(Debug)]
 pub(super) struct AssumeCache<T: Assumable> {
-    assumed: HashMap<T::Key, Arc<T>>,
+    /// The last one of an object is the one to go by. Each pod with a claim assumes what becomes of
+    /// it, so that none takes back what another has assumed.
+    assumed: HashMap<T::Key, Vec<Arc<T>>>,
     /// The number of entries at which those are looked for that do not count any more.
     sweep_at: usize,
 }
@@ -86,7 +88,7 @@ impl<T: Assumable> AssumeCache<T> {
         if self.assumed.is_empty() {
             return None;
         }
-        self.assumed.get(&stored.key()).filter(|assumed| assumed.is_version_of(stored))
+        self.assumed.get(&stored.key())?.last().filter(|assumed| assumed.is_version_of(stored))
     }
 
     /// The version of `stored`, an object of the cluster, that counts.
@@ -96,7 +98,7 @@ impl<T: Assumable> AssumeCache<T> {
 
     /// Every assumed version that counts, in no order.
     pub(super) fn iter<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Arc<T>> {
-        self.assumed.values().filter(|assumed| assumed.is_current(cluster))
+        self.assumed.values().filter_map(|assumed| last_current(assumed, cluster))
     }
 
     /// Takes `object` for what is stored, of which it must be a version.
@@ -114,19 +116,24 @@ impl<T: Assumable> AssumeCache<T> {
             ));
         }
         self.sweep(cluster);
-        self.assumed.insert(object.key(), object);
+        let assumed = self.assumed.entry(object.key()).or_default();
+        assumed.retain(|other| other.is_version_of(stored));
+        assumed.push(object);
         Ok(())
     }
 
-    /// Forgets that `object` is assumed, unless something else has been assumed since.
+    /// Forgets that `object` is assumed. What else is assumed of the object stays.
     pub(super) fn restore(&mut self, object: &Arc<T>) {
         let key = object.key();
-        if self.assumed.get(&key).is_some_and(|assumed| Arc::ptr_eq(assumed, object)) {
-            self.assumed.remove(&key);
+        if let Some(assumed) = self.assumed.get_mut(&key) {
+            assumed.retain(|other| !Arc::ptr_eq(other, object));
+            if assumed.is_empty() {
+                self.assumed.remove(&key);
+            }
         }
     }
 
-    /// The number of assumed versions, those included that do not count any more.
+    /// The number of objects with assumed versions, be it such as do not count any more.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.assumed.len()
@@ -135,10 +142,14 @@ impl<T: Assumable> AssumeCache<T> {
     /// Drops what does not count any more, whenever that may be half of all.
     fn sweep(&mut self, cluster: &Cluster) {
         if self.assumed.len() >= self.sweep_at {
-            self.assumed.retain(|_, assumed| assumed.is_current(cluster));
+            self.assumed.retain(|_, assumed| last_current(assumed, cluster).is_some());
             self.sweep_at = Self::MIN_SWEEP.max(2 * self.assumed.len());
         }
     }
+}
+
+fn last_current<'a, T: Assumable>(assumed: &'a [Arc<T>], cluster: &Cluster) -> Option<&'a Arc<T>> {
+    assumed.last().filter(|assumed| assumed.is_current(cluster))
 }
 
 impl Assumable for PersistentVolume {

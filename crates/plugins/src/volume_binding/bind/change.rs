@@ -17,9 +17,6 @@ use super::super::find::{DynamicProvision, StaticBinding};
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     target: Target,
-    /// Whether the object is not known to be so already. What is not changed here may have been
-    /// assumed by another pod with the same claim, and is for that pod to take back.
-    is_new: bool,
     write: Write,
     written: Option<Written>,
 }
@@ -61,10 +58,9 @@ impl Change {
         if bound.claim_ref != stored.claim_ref {
             patch["spec"] = json!({ "claimRef": reference(&claim) });
         }
-        let is_new = bound != *volume;
         let write = write("persistentvolumes", "", &volume.name, patch);
         let target = Target::Volume { volume: bound.into(), claim };
-        Self { target, is_new, write, written: None }
+        Self { target, write, written: None }
     }
 
     /// Has a volume made for the claim and a node.
@@ -75,8 +71,7 @@ impl Change {
         let write = write("persistentvolumeclaims", &claim.namespace, &claim.name, patch);
         let mut selected = PersistentVolumeClaim::clone(&claim);
         selected.selected_node = Some(node.clone());
-        let is_new = selected != *claim;
-        Self { target: Target::Claim(selected.into()), is_new, write, written: None }
+        Self { target: Target::Claim(selected.into()), write, written: None }
     }
 
     /// The request.
@@ -94,7 +89,6 @@ impl Change {
         assumed: &mut AssumedObjects,
     ) -> Result<(), String> {
         match &self.target {
-            _ if !self.is_new => Ok(()),
             Target::Volume { volume, .. } => assumed.volumes.assume(volume.clone(), cluster),
             Target::Claim(claim) => assumed.claims.assume(claim.clone(), cluster),
         }
@@ -110,7 +104,6 @@ impl Change {
     /// Forgets the change.
     pub(super) fn forget(&self, assumed: &mut AssumedObjects) {
         match &self.target {
-            _ if !self.is_new => {}
             Target::Volume { volume, .. } => assumed.volumes.restore(volume),
             Target::Claim(claim) => assumed.claims.restore(claim),
         }

@@ -220,22 +220,35 @@ fn two_pods_with_one_claim_get_the_same_volume() {
     );
     world.reserve(pod("p").claim("data"), "a").unwrap();
     assert!(world.reserve(pod("q").claim("data"), "b").is_err());
-    let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
-    // It has assumed nothing, so it takes nothing back.
-    world.unreserve(&mut second);
+    world.reserve(pod("q").claim("data"), "a").unwrap();
     assert_eq!(world.claim_of("pv").as_deref(), Some("data"));
     assert_eq!(world.claim_of("small"), None);
 }
 
 #[test]
-fn a_volume_that_is_reserved_by_name_is_assumed_once_for_two_pods_with_its_claim() {
+fn what_pods_with_one_claim_assume_counts_until_the_last_of_them_takes_it_back() {
     let by_name = json!({ "namespace": "default", "name": "data" });
-    let volume = local_volume("pv", "1Gi", "a").set("/spec/claimRef", by_name);
-    let mut world = World::new(json!({}), [local(), sized_claim("data", "local", "1Gi"), volume]);
-    world.reserve(pod("p").claim("data"), "a").unwrap();
-    let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
-    world.unreserve(&mut second);
-    assert_eq!(world.caches.lock().volumes.len(), 1);
+    let free = || local_volume("pv", "1Gi", "a");
+    let reserved = free().set("/spec/claimRef", by_name);
+    for (objects, order) in [
+        (vec![local(), free()], [0, 1]),
+        (vec![local(), free()], [1, 0]),
+        (vec![local(), reserved], [0, 1]),
+        (vec![storage_class("local", DRIVER, WAIT)], [0, 1]),
+        (vec![storage_class("local", DRIVER, WAIT)], [1, 0]),
+    ] {
+        let mut world = World::new(json!({}), [sized_claim("data", "local", "1Gi")]);
+        objects.into_iter().for_each(|object| world.put(object));
+        let mut pods = ["p", "q"].map(|name| world.reserve(pod(name).claim("data"), "a").unwrap());
+        let assumed = |world: &World| {
+            let caches = world.caches.lock();
+            caches.volumes.len() + caches.claims.len()
+        };
+        world.unreserve(&mut pods[order[0]]);
+        assert_eq!(assumed(&world), 1);
+        world.unreserve(&mut pods[order[1]]);
+        assert_eq!(assumed(&world), 0);
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn event() -> impl Strategy<Value = Event> {
 struct Caches {
     cluster: Cluster,
     cache: AssumeCache<PersistentVolume>,
-    /// What was assumed last for each name, unless it was taken back.
+    /// What was assumed and not taken back. Of each name the last one counts.
     list: Vec<Arc<PersistentVolume>>,
     /// All that was ever assumed.
     all: Vec<Arc<PersistentVolume>>,
@@ -107,7 +107,6 @@ impl Caches {
         let is_assumed = self.cache.assume(object.clone(), &self.cluster).is_ok();
         assert_eq!(is_assumed, self.counts(&object), "only what is stored can be changed");
         if is_assumed {
-            self.list.retain(|other| other.name != object.name);
             self.list.push(object.clone());
             self.all.push(object);
         }
