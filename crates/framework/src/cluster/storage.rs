@@ -299,12 +299,16 @@ impl Cluster {
         self.storage.claims.get(namespace, name)
     }
 
+    /// The placed pods with a volume that is this claim, or that a claim of this name is made for.
+    pub fn pods_with_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        let users = self.storage.claim_users(namespace, name).map(ShortSet::iter);
+        users.into_iter().flatten().map(|user| &self.pods.get(*user).pod)
+    }
+
     /// Whether a placed pod has a volume that is this claim. Claims made for a pod do not count.
     pub fn is_claim_in_use(&self, namespace: &str, name: &str) -> bool {
         let names_it = |volume: &PodVolume| volume.named_claim().is_some_and(|own| **own == *name);
-        let users = self.storage.claim_users(namespace, name).map(ShortSet::iter);
-        let mut users = users.into_iter().flatten();
-        users.any(|user| self.pods.get(*user).pod.spec.volumes.iter().any(names_it))
+        self.pods_with_claim(namespace, name).any(|user| user.spec.volumes.iter().any(names_it))
     }
 
     /// The volume of this name.

@@ -61,7 +61,7 @@ impl NodeVolumeLimits {
         let metadata = old.map_or(&Value::Null, |claim| &claim["metadata"]);
         let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str());
         let [namespace, name] = [namespace, name].map(Option::unwrap_or_default);
-        Ok(hint::queue_if(cluster.is_claim_in_use(namespace, name)))
+        Ok(hint::queue_if(cluster.pods_with_claim(namespace, name).next().is_some()))
     }
 
     pub(super) fn after_detachment(

@@ -350,12 +350,15 @@ fn claims_and_volumes_that_go_and_nodes_that_come_help() {
     let said = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
     assert_eq!(said, QueueingHint::Queue);
 
-    let user = pod("user").namespace("team").claim("used").on("n");
-    let harness = harness(Some(1)).pod(user.build());
+    let user = pod("user").namespace("team").claim("used").volume(json!({ "ephemeral": {} }));
+    let harness = harness(Some(1)).pod(user.on("n").build());
     let event = ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::DELETE);
-    for (namespace, name, helps) in
-        [("team", "used", true), ("default", "used", false), ("team", "a", false)]
-    {
+    for (namespace, name, helps) in [
+        ("team", "used", true),
+        ("team", "user-v1", true),
+        ("default", "used", false),
+        ("team", "a", false),
+    ] {
         let gone = claim(name, json!({})).namespace(namespace);
         let objects = EventObjects::Other { old: Some(gone.json()), new: None };
         let said = harness.hint(&waiting().build(), &event, &objects);
