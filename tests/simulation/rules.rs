@@ -262,7 +262,7 @@ fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
 }
 
 /// Nor is there room to be made for it, unless it may not evict others now, or waits for victims
-/// that refuse to end.
+/// that refuse to end, or would evict others in vain.
 fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Time) -> Checked {
     let is_open = may_be_placed(pod);
     let pod = read_pod(pod);
@@ -271,7 +271,7 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Tim
     }
     let pauses = Pauses::of(&pod, engine, now);
     let mut givers = oracle.givers(&pod);
-    givers.retain(|node| !pauses.include(node));
+    givers.retain(|node| !pauses.include(node) && !oracle.has_namesake_of_claim(node, &pod));
     rule(givers.is_empty(), || {
         let place = engine.queue().get(&pod.key).map(|(place, _)| place);
         let (key, nominated) = (&pod.key, &pod.nominated_node_name);

@@ -7,8 +7,36 @@ use framework::storage::{PersistentVolume, PersistentVolumeClaim};
 use framework::{Pod, PodVolume, PodVolumeSource};
 
 use super::super::churn::nodes::ZONE;
-use super::Question;
 use super::storage::Storage;
+use super::{Oracle, Question};
+
+/// The names of the claims that a pod names.
+fn named_claims(pod: &Pod) -> BTreeSet<Arc<str>> {
+    pod.spec.volumes.iter().filter_map(PodVolume::named_claim).cloned().collect()
+}
+
+impl Oracle<'_> {
+    /// The names of the claims of the pod that only one pod may use.
+    fn claims_for_one(&self, pod: &Pod) -> BTreeSet<Arc<str>> {
+        let mut own = named_claims(pod);
+        own.retain(|name| {
+            let claim = self.related.storage.claim_named(pod, name);
+            claim.is_some_and(|claim| claim.is_for_one_pod())
+        });
+        own
+    }
+
+    /// Whether a pod on the node seems to have a claim that only one pod may use, and has its
+    /// namesake in another namespace: as in Kubernetes, it is evicted for that, in vain.
+    pub(crate) fn has_namesake_of_claim(&self, node: &str, pod: &Pod) -> bool {
+        let own = self.claims_for_one(pod);
+        let pods = self.places.iter().filter(|place| *place.node.name == *node);
+        let mut strangers = pods
+            .flat_map(|place| &place.pods)
+            .filter(|other| other.key.namespace != pod.key.namespace);
+        strangers.any(|other| !named_claims(other).is_disjoint(&own))
+    }
+}
 
 impl Question<'_> {
     /// Claims that are bound can be used here, others can get volumes, and nobody is in the way.
@@ -136,24 +164,17 @@ impl Question<'_> {
     /// taken to come or go count by the names of their claims alone, and only where some claim is
     /// in use, or a disk is asked for.
     fn has_its_claims_for_itself(&self) -> bool {
-        let named = |pod: &Pod| -> BTreeSet<Arc<str>> {
-            pod.spec.volumes.iter().filter_map(PodVolume::named_claim).cloned().collect()
-        };
-        let mut own = named(self.pod);
-        own.retain(|name| {
-            let claim = self.storage().claim_named(self.pod, name);
-            claim.is_some_and(|claim| claim.is_for_one_pod())
-        });
+        let own = self.oracle.claims_for_one(self.pod);
         let users = self.oracle.placed.iter().filter(|other| {
             other.uid != self.pod.uid && other.key.namespace == self.pod.key.namespace
         });
-        let used: BTreeSet<_> = users.flat_map(|other| named(other)).collect();
+        let used: BTreeSet<_> = users.flat_map(|other| named_claims(other)).collect();
         let in_use = own.intersection(&used).count();
         let has_disks = self.pod.spec.volumes.iter().any(|volume| volume.disk().is_some());
         if in_use == 0 && !has_disks {
             return true;
         }
-        let shared = |pod: &Arc<Pod>| named(pod).intersection(&own).count();
+        let shared = |pod: &Arc<Pod>| named_claims(pod).intersection(&own).count();
         let come: usize = self.guests_at(self.place).map(shared).sum();
         let gone = self.place.pods.iter().filter(|other| self.is_gone(other));
         in_use + come <= gone.map(shared).sum()
