@@ -32,7 +32,9 @@ impl Volumes {
         use EventResource as R;
         let WatchedObject { kind, namespace, name, object } = object;
         match kind {
-            R::StorageClass => drop(self.classes.insert(name.clone(), object.clone())),
+            R::StorageClass => {
+                self.classes.insert(name.clone(), object.clone());
+            }
             R::PersistentVolume | R::PersistentVolumeClaim | R::CsiNode => {
                 if *kind == R::PersistentVolumeClaim {
                     self.new_claims.insert((namespace.clone(), name.clone()));

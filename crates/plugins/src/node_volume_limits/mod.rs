@@ -92,13 +92,6 @@ struct PreFilterState {
 }
 
 impl PreFilterState {
-    /// # Errors
-    /// Some volume of the pod cannot be counted on nodes with a CSINode.
-    fn new(pod: &Pod, cluster: &Cluster) -> Result<Self, Status> {
-        let wanted = Arc::new(WantedVolumes::of(pod, cluster, true)?);
-        Ok(Self { wanted, changes: VolumeChanges::default() })
-    }
-
     /// What PreFilter left; where it did not run, or there was nothing to leave, the same from
     /// scratch.
     ///
@@ -116,11 +109,6 @@ impl PreFilterState {
         let wanted = Arc::new(WantedVolumes::of(pod, node.cluster(), has_csi_node)?);
         Ok(Cow::Owned(Self { wanted, changes: VolumeChanges::on(node) }))
     }
-
-    fn rooms<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Room<'a>> {
-        let wanted = self.wanted.by_driver();
-        wanted.filter_map(|(driver, volumes)| Room::new(driver, volumes, cluster))
-    }
 }
 
 impl PreFilter for NodeVolumeLimits {
@@ -134,8 +122,9 @@ impl PreFilter for NodeVolumeLimits {
             return Err(Status::skip());
         }
         // As in Kubernetes, a volume that cannot be counted is told of by Filter.
-        if let Ok(found) = PreFilterState::new(pod, cluster) {
-            state.write(found);
+        if let Ok(wanted) = WantedVolumes::of(pod, cluster, true) {
+            let changes = VolumeChanges::default();
+            state.write(PreFilterState { wanted: wanted.into(), changes });
         }
         Ok(PreFilterResult::default())
     }
@@ -171,7 +160,7 @@ impl Filter for NodeVolumeLimits {
             Err(status) => return status,
         };
         let fits = |room: Room<'_>| room.suffices(node.ix(), &found.changes);
-        match found.rooms(node.cluster()).all(fits) {
+        match found.wanted.rooms(node.cluster()).all(fits) {
             true => Status::success(),
             false => Status::unschedulable(REASON),
         }
@@ -184,11 +173,11 @@ impl Filter for NodeVolumeLimits {
         cluster: &Cluster,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        let Ok(found) = PreFilterState::new(pod, cluster) else {
+        let Some(PreFilterState { wanted, changes }) = state.read() else {
             return self.filter_each(state, pod, cluster, nodes);
         };
-        for room in found.rooms(cluster) {
-            nodes.retain(|node| room.suffices(node, &found.changes));
+        for room in wanted.rooms(cluster) {
+            nodes.retain(|node| room.suffices(node, changes));
         }
         Ok(())
     }
@@ -201,9 +190,9 @@ impl Filter for NodeVolumeLimits {
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
-        match WantedVolumes::of(pod, cluster, true) {
-            Ok(_) => verdicts.record_all(rejected, Status::unschedulable(REASON)),
-            Err(_) => rejected.iter().for_each(|node| {
+        match state.read::<PreFilterState>() {
+            Some(_) => verdicts.record_all(rejected, Status::unschedulable(REASON)),
+            None => rejected.iter().for_each(|node| {
                 verdicts.record(node, self.filter(state, pod, &cluster.node(node)));
             }),
         }

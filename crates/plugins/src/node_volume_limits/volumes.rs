@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use framework::{Cluster, CsiVolume, Pod, PodVolume, Status, UncountableVolume};
 
+use super::room::Room;
 use crate::lookup;
 
 /// The volumes that a pod wants, each of them once, by the driver that attaches them.
@@ -36,9 +37,9 @@ impl WantedVolumes {
         }
     }
 
-    /// The drivers and the volumes of each.
-    pub(super) fn by_driver(&self) -> impl Iterator<Item = (&str, &BTreeSet<CsiVolume>)> {
-        self.0.iter().map(|(driver, volumes)| (&**driver, volumes))
+    /// What there is to say of room for them, driver by driver.
+    pub(super) fn rooms<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Room<'a>> {
+        self.0.iter().filter_map(|(driver, volumes)| Room::new(driver, volumes, cluster))
     }
 }
 

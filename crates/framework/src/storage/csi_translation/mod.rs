@@ -117,10 +117,12 @@ pub struct MigratableVolume<'a> {
 }
 
 impl<'a> MigratableVolume<'a> {
-    /// `None` for a volume of another kind.
+    /// `None` for a volume of another kind, or of a plugin whose volumes do not count as those of
+    /// the driver.
     pub fn of(volume: &'a PersistentVolume) -> Option<Self> {
         let VolumeSource::InTree(plugin, source) = &volume.source else { return None };
-        Some(Self { migration: Migration::of_plugin(*plugin)?, volume, source })
+        let migration = Migration::of_plugin(*plugin).filter(|own| own.is_on)?;
+        Some(Self { migration, volume, source })
     }
 
     /// The name by which the driver knows the volume.
