@@ -8,6 +8,7 @@
 //! pods but is in no set and no list of nodes, until the node appears.
 
 mod attached_volumes;
+mod bits;
 mod budgets;
 mod classes;
 mod columns;
@@ -16,6 +17,7 @@ mod free_volumes;
 mod images;
 mod labels;
 mod objects;
+mod pod_query;
 mod pods;
 mod posting;
 mod queries;
@@ -33,6 +35,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use self::attached_volumes::{AttachedCounts, VolumeUses};
+pub use self::bits::NodeBits;
 pub use self::budgets::{BudgetIx, DisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
@@ -41,6 +44,7 @@ pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
+pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
 pub use self::queries::PodCount;
@@ -62,8 +66,7 @@ use self::terms::Terms;
 use crate::preemption::FruitlessPreemptions;
 use crate::storage::InTreePlugin;
 use crate::{
-    EventResource, Extra, HostPort, Labels, Node, NodeBits, Pod, PodSpec, PodVolume, Protocol,
-    Taint, Uid,
+    EventResource, Extra, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Taint, Uid,
 };
 
 /// The dense id of a node. Ids of nodes that are gone are used again.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::node::digest;
+use super::node::digest;
 use crate::{
     Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume, PreferredSchedulingTerms,
     Problem, RequiredNodeAffinity, SelectorError, Time, Toleration, api,
@@ -285,7 +285,7 @@ impl TopologySpreadConstraint {
             min_domains: constraint.min_domains.unwrap_or(1),
             honors_node_affinity: constraint.node_affinity_policy.as_deref() != Some("Ignore"),
             honors_node_taints: constraint.node_taints_policy.as_deref() == Some("Honor"),
-            match_label_keys: crate::node::texts(&constraint.match_label_keys),
+            match_label_keys: super::node::texts(&constraint.match_label_keys),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::api;
-use crate::selector::{
+use super::selector::{
     LabelSelector, OperatorKind, Requirement, SelectorError, invalid, json_list, not_supported,
 };
+use crate::api;
 
 /// The only field of a node that selectors can read.
 const NAME_FIELD: &str = "metadata.name";
@@ -346,7 +346,7 @@ impl PreferredSchedulingTerms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labels::Labels;
+    use crate::Labels;
 
     struct Fake(&'static str, Labels);
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::labels::Labels;
-use crate::selector::{OperatorKind, Requirement};
+use super::labels::Labels;
+use super::selector::{OperatorKind, Requirement};
 
 /// A `TopologySelectorTerm` as written: all of its requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::labels::label_key_fault;
+use super::problem::Problem;
+use super::quantity::Quantity;
 use crate::api;
-use crate::labels::label_key_fault;
-use crate::problem::Problem;
-use crate::quantity::Quantity;
 
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::labels::{Labels, label_key_fault, label_value_fault};
 use crate::api;
-use crate::labels::{Labels, label_key_fault, label_value_fault};
 
 /// Why a selector is invalid: every message, each with the path of its field.
 ///

@@ -1,0 +1,45 @@
+//! The Kubernetes API objects as the scheduler reads them.
+//!
+//! [`api`] has the lean JSON types. [`Pod`] and [`Node`] are the compact forms made from them, with
+//! quantities, selectors and taints parsed once.
+
+pub mod api;
+mod event_resource;
+mod extra;
+mod labels;
+mod merge_patch;
+mod node;
+mod node_selector;
+mod object_key;
+mod pod;
+mod pod_volume;
+mod pool;
+mod problem;
+mod quantity;
+mod resources;
+mod selector;
+mod taint;
+mod time;
+mod topology_selector;
+
+pub use self::event_resource::EventResource;
+pub use self::extra::{Extra, ExtraFields};
+pub use self::labels::{Labels, label_key_faults};
+pub use self::merge_patch::merge_patch;
+pub use self::node::{Node, NodeImage};
+pub use self::node_selector::*;
+pub use self::object_key::ObjectKey;
+pub use self::pod::{
+    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod,
+    PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
+    TopologySpreadConstraint, Uid, WeightedPodAffinityTerm, WhenUnsatisfiable,
+};
+pub use self::pod_volume::{PodVolume, PodVolumeSource};
+pub use self::pool::PodPool;
+pub use self::problem::Problem;
+pub use self::quantity::*;
+pub use self::resources::*;
+pub use self::selector::*;
+pub use self::taint::*;
+pub use self::time::Time;
+pub use self::topology_selector::*;

@@ -1,0 +1,35 @@
+//! The plugin interface: extension points, statuses, events and queueing hints, the [`Handle`], and the
+//! [`Registry`].
+
+mod cycle_state;
+mod dry_run;
+mod effect;
+mod event;
+mod extension;
+mod handle;
+mod metrics;
+mod queued;
+mod registration;
+mod registry;
+mod score;
+mod status;
+mod verdicts;
+
+pub use self::cycle_state::{CycleState, StateData};
+pub use self::dry_run::{DryRun, Trial};
+pub use self::effect::{Answer, Binding, StatusPatch, Write};
+pub use self::event::{ActionType, ClusterEvent, EventObjects, QueueingHint};
+pub use self::extension::{
+    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PostBind,
+    PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue,
+    PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score,
+    StandingQueries,
+};
+pub use self::handle::{Command, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods};
+pub use self::metrics::{Counter, Gauge, Metric};
+pub use self::queued::QueuedPod;
+pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
+pub use self::registry::{Factory, PluginArgs, PluginName, Registry, RegistryError};
+pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
+pub use self::status::{Code, Status};
+pub use self::verdicts::{VerdictId, Verdicts};
