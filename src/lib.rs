@@ -4,10 +4,8 @@
 //!
 //! - [`cli`]: the command line; [`config`]: `KubeSchedulerConfiguration`.
 //! - [`wire`]: Kubernetes objects in files, and back.
-//! - [`trace`]: recorded clusters.
-//! - [`simulate`]: the engine under virtual time, fed from either.
 //! - [`drive`]: the engine against an API server; [`extender`]: extenders over HTTP.
-//! - [`report`]: what people read at the end; [`watchdog`]: which plugins misbehaved.
+//! - [`watchdog`]: which plugins misbehaved.
 //!
 //! Whoever writes plugins registers them and hands over to [`run_with`].
 
@@ -19,10 +17,7 @@ pub mod http;
 pub mod instruments;
 pub mod logs;
 pub mod metrics;
-pub mod report;
 pub mod runtime;
-pub mod simulate;
-pub mod trace;
 pub mod watchdog;
 pub mod wire;
 

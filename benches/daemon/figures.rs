@@ -1,8 +1,8 @@
 //! What a part measures, and how it is shown.
 
 use futures::future::BoxFuture;
-use loadmaster::report::table::{Colour, Column, Table};
 use serde_json::{Map, Value};
+use table::{Colour, Column, Table};
 
 /// One thing to measure.
 pub(crate) struct Part {

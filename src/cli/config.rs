@@ -9,10 +9,10 @@ use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use framework::Registry;
 use serde::Serialize;
+use table::{Cell, Colour, Column, Table, Tone};
 
 use super::print;
 use crate::config::{self, ExpandedProfile, Expansion, Gates};
-use crate::report::table::{Cell, Colour, Column, Table, Tone};
 
 /// Path that stands for standard input.
 const STDIN: &str = "-";

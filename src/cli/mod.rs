@@ -7,10 +7,10 @@ mod config;
 mod flags;
 #[cfg(feature = "sandbox")]
 mod in_process;
-mod progress;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
+#[cfg(feature = "simulator")]
 mod simulate;
 
 use std::io::{self, Write};
@@ -47,6 +47,7 @@ enum Command {
     Run(Box<Flags>),
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
+    #[cfg(feature = "simulator")]
     Simulate(simulate::Args),
     Config(config::ConfigCommand),
     /// Prints the version
@@ -64,6 +65,7 @@ pub fn run(registry: Registry) -> ExitCode {
             let schedule = |kubeconfig, stop| in_process::schedule(registry, kubeconfig, stop);
             sandbox::run(&args, schedule).map(|()| ExitCode::SUCCESS)
         }
+        #[cfg(feature = "simulator")]
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
         Command::Config(command) => Ok(command.run(&registry)),
         Command::Version => print_version(),

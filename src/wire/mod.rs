@@ -1,15 +1,14 @@
 //! What `kubectl get -o yaml|json` writes, and manifests, read into the compact forms.
 //!
 //! A file is cut into documents (`documents`), lists are unrolled and objects told apart
-//! (`collect`), fields that are absent get the defaults of the API server (`defaults`), and pods are
-//! written back whole (`manifest`). Faults name file, document or line, object and field.
+//! (`collect`), and fields that are absent get the defaults of the API server (`defaults`). Faults
+//! name file, document or line, object and field.
 
 mod collect;
 mod defaults;
 mod documents;
 mod kinds;
 mod label_keys;
-mod manifest;
 mod objects;
 mod reduced;
 mod source;
@@ -26,7 +25,6 @@ use thiserror::Error;
 
 pub use collect::{Input, PodObject, Wanted};
 pub use kinds::{WatchedKind, watched_kinds};
-pub use manifest::placed_pod;
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, read_objects};

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+#[cfg(feature = "simulator")]
 mod bad_input;
+#[cfg(feature = "simulator")]
 mod compare;
 mod config;
+#[cfg(feature = "simulator")]
 mod simulate;
+#[cfg(feature = "simulator")]
 mod trace;
 
 use std::fs;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::table::{Cell, Colour, Column, Table, Tone};
-use crate::simulate::cluster::{EvictedPod, LeftPod, LeftState, Placement, Simulation};
-use crate::simulate::explain::{Explanation, Ranked, Verdict};
-use crate::simulate::{NodeUsage, Usage};
+use table::{Cell, Colour, Column, Table, Tone};
+
+use crate::cluster::{EvictedPod, LeftPod, LeftState, Placement, Simulation};
+use crate::explain::{Explanation, Ranked, Verdict};
+use crate::{NodeUsage, Usage};
 
 /// Resources with a column of their own; the last column has the others.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];

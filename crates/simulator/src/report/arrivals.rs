@@ -1,11 +1,11 @@
 //! The outcome of a trace: how the pods fared, and what was allocated at some points on the way.
 
 use serde::Serialize;
+use table::{Colour, Column, Table};
 
 use super::allocation::{Grid, GridPoint, Spread, summarise};
-use super::table::{Colour, Column, Table};
-use crate::simulate::{Course, Tally};
 use crate::trace::Trace;
+use crate::{Course, Tally};
 
 /// Arrived GPU demand, in percent of the capacity, at which numbers are printed; the end comes on top.
 const MARKS: [u32; 2] = [50, 100];

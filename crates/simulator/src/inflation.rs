@@ -3,12 +3,11 @@
 use framework::Pod;
 use rayon::prelude::*;
 
-use super::replay::{SCHEDULER, world_of};
-use super::{Course, Progress, Settings, Tally};
-use crate::config::BuildError;
+use crate::replay::{SCHEDULER, world_of};
 use crate::report::allocation::Meter;
 use crate::trace::inflate::{InflateError, inflate};
 use crate::trace::{Trace, TracePod};
+use crate::{BuildError, Course, Progress, Settings, Tally};
 
 /// Why a trace cannot be inflated.
 #[derive(Debug, thiserror::Error)]

@@ -9,11 +9,9 @@ use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Eviction, Ou
 use framework::{Answer, Binding, Node, Pod, PodKey, Time, Write};
 use serde_json::Value;
 
-use super::Settings;
-use super::volumes::Volumes;
-use crate::config::BuildError;
-use crate::watchdog::Watchdog;
-use crate::wire::WatchedObject;
+use crate::settings::PluginMonitor;
+use crate::volumes::Volumes;
+use crate::{BuildError, Object, Settings};
 
 /// How often virtual time moves on with pods in backoff before they are left alone, if nothing is placed
 /// meanwhile: with the usual backoffs, a minute and a half.
@@ -83,13 +81,13 @@ pub struct World {
     placed: Vec<PodKey>,
     evicted: Vec<Evicted>,
     volumes: Volumes,
-    watchdog: Watchdog,
+    monitor: Box<dyn PluginMonitor>,
 }
 
 /// The ports of the engine for one call: there are no extenders, and plugins are watched.
 macro_rules! ports {
     ($world:expr) => {
-        &mut Ports { outside: &mut (), probe: &mut $world.watchdog }
+        &mut Ports { outside: &mut (), probe: &mut *$world.monitor }
     };
 }
 
@@ -102,7 +100,7 @@ impl World {
         settings: &Settings,
         scheduler_names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, BuildError> {
-        let engine = Engine::new(settings.engine(&scheduler_names.into_iter().collect())?);
+        let engine = Engine::new(settings.engine(scheduler_names)?);
         Ok(Self {
             engine,
             now: Time::ZERO,
@@ -110,7 +108,7 @@ impl World {
             placed: Vec::new(),
             evicted: Vec::new(),
             volumes: Volumes::default(),
-            watchdog: Watchdog::default(),
+            monitor: (settings.monitor)(),
         })
     }
 
@@ -142,8 +140,7 @@ impl World {
 
     /// A warning for each plugin that panicked or was slow.
     pub fn warnings(&self) -> Vec<String> {
-        let offences = self.watchdog.offences();
-        offences.map(|(plugin, seen)| format!("plugin {plugin} {seen}")).collect()
+        self.monitor.warnings()
     }
 
     /// What became of a pod that came without a node.
@@ -167,14 +164,14 @@ impl World {
     }
 
     /// Adds or replaces an object that some plugin reads.
-    pub fn add_object(&mut self, object: WatchedObject) {
+    pub fn add_object(&mut self, object: Object) {
         self.volumes.keep(&object);
-        let WatchedObject { kind, namespace, name, object } = object;
+        let Object { kind, namespace, name, object } = object;
         self.apply(Change::Object { kind, namespace, name, object: Some(object) });
     }
 
     /// Adds a claim, unless there is one of its name.
-    pub(super) fn add_missing_claim(&mut self, claim: WatchedObject) {
+    pub(super) fn add_missing_claim(&mut self, claim: Object) {
         let cluster = self.engine.cache().cluster();
         if cluster.claim(&claim.namespace, &claim.name).is_none() {
             self.add_object(claim);
@@ -325,8 +322,8 @@ impl World {
         self.apply_all(changed);
     }
 
-    fn apply_all(&mut self, changed: Vec<WatchedObject>) {
-        for WatchedObject { kind, namespace, name, object } in changed {
+    fn apply_all(&mut self, changed: Vec<Object>) {
+        for Object { kind, namespace, name, object } in changed {
             let change = Change::Object { kind, namespace, name, object: Some(object) };
             self.engine.apply(change, self.now, ports!(self));
         }
@@ -363,12 +360,29 @@ impl World {
 
 #[cfg(test)]
 mod tests {
+    use engine::profile::{PluginRef, PluginSet, PluginSets, SchedulerProfile};
+    use engine::queue::QueueConfig;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn world() -> World {
-        World::new(&Settings::default(), ["default-scheduler"]).unwrap()
+        let enabled = plugins::catalogue::defaults()
+            .map(|entry| PluginRef::new(entry.name, entry.default_weight));
+        let multi_point = PluginSet { enabled: enabled.collect(), ..PluginSet::default() };
+        let plugins = PluginSets { multi_point, ..PluginSets::default() };
+        let scheduler_name = "default-scheduler".to_owned();
+        let profile = SchedulerProfile { scheduler_name, plugins, ..SchedulerProfile::default() };
+        let settings = Settings {
+            seed: 0,
+            percentage_of_nodes_to_score: 0,
+            adaptive_sampling: false,
+            queue: QueueConfig::default(),
+            profiles: vec![profile],
+            registry: Arc::new(plugins::registry()),
+            monitor: || Box::new(()),
+        };
+        World::new(&settings, ["default-scheduler"]).unwrap()
     }
 
     fn node(name: &str, cpu: &str) -> Node {

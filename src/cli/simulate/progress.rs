@@ -1,12 +1,12 @@
-//! A progress bar, where somebody sees it.
+//! A progress bar for a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::simulate::Progress;
+use simulator::Progress;
 
 const TEMPLATE: &str = "{bar:40} {pos}/{len} pods, {per_sec}, {eta} left";
 
-/// A bar on standard error if that is a terminal, nothing otherwise. It is gone when dropped.
+/// A bar on standard error, shown only on a terminal and cleared on drop.
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {

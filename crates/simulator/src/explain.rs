@@ -10,7 +10,7 @@ use framework::{Cluster, NodeIx, Pod, PodKey, Status};
 use plugins::catalogue::{self, Entry};
 use serde::Serialize;
 
-use super::{State, World};
+use crate::{State, World};
 
 /// Number of nodes whose scores are shown.
 const BEST: usize = 5;

@@ -748,7 +748,7 @@ mod tests {
 
     /// The published files, or nothing where they are not at hand.
     fn published(pods: &str) -> Option<Trace> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/openb");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/openb");
         if !folder.is_dir() {
             eprintln!("skipped: the openb trace is not at {}", folder.display());
             return None;

@@ -1,60 +1,64 @@
-//! `loadmaster simulate`: schedules a dump of a cluster, or a trace, without any server.
+//! `loadmaster simulate`: schedules a dump of a cluster, or a trace, without a server.
+
+mod gpu_share;
+mod progress;
+mod settings;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::gpu_share::Strategy;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, ValueEnum};
 use framework::{PodKey, Registry};
-use gpu_share::Strategy;
 use serde::Serialize;
 use serde_json::Value;
+use simulator::cluster::{self, Dump, Question, Simulation};
+use simulator::report::arrivals::{self, Arrivals};
+use simulator::report::cluster::Detail;
+use simulator::report::comparison::{Comparison, TraceComparison};
+use simulator::report::{allocation, cluster as report};
+use simulator::trace::{Trace, openb};
+use simulator::{Course, Settings, inflation, replay};
+use table::Colour;
 
-use super::config::read as read_config;
-use super::progress::Bar;
+use self::progress::Bar;
+use self::settings::Setup;
 use super::{complain, print};
-use crate::config::{self, Gates};
-use crate::report::arrivals::{self, Arrivals};
-use crate::report::cluster::Detail;
-use crate::report::comparison::{Comparison, TraceComparison};
-use crate::report::table::Colour;
-use crate::report::{allocation, cluster as report};
-use crate::simulate::cluster::{Question, Simulation};
-use crate::simulate::{Course, Settings, cluster, gpu, inflation, replay};
-use crate::trace::{Trace, openb};
 use crate::wire;
 
-/// Warnings printed; `-o json` has all of them.
+/// Number of warnings printed; `-o json` has all of them.
 const WARNINGS_SHOWN: usize = 20;
 
-/// Schedules a cluster dump, or a trace, without any server
+/// Schedules a cluster dump, or a trace, without a server
 ///
-/// With -f, the pending pods of a dump (`kubectl get nodes,pods,ns,svc,rc,rs,sts,pdb -A -o yaml`) are
-/// scheduled as if Loadmaster took over: placements, reasons for the pods left, and how full the nodes
-/// are afterwards.
+/// With -f, Loadmaster schedules the pending pods of a dump
+/// (`kubectl get nodes,pods,ns,svc,rc,rs,sts,pdb,pvc,pv,sc,csinodes -A -o yaml`). The output shows
+/// each placement, the reason for each pod left pending, and the usage of each node.
 ///
-/// With --trace, the pods of a recorded cluster arrive one by one: as they did (--replay; a pod leaves its
-/// recorded lifetime after it was placed here), or drawn to a chosen demand (--inflate).
+/// With --trace, the pods of a recorded cluster arrive one by one. --replay keeps the recorded
+/// times: a pod leaves its recorded lifetime after the simulation placed it. --inflate draws pods
+/// until they request a chosen share of the GPUs.
 #[derive(Debug, clap::Args)]
 #[command(
     group(ArgGroup::new("input").required(true).args(["filename", "trace"])),
     group(ArgGroup::new("drive").args(["replay", "inflate"])),
 )]
 pub(super) struct Args {
-    /// Files or folders with objects, `-` for standard input; may be repeated
+    /// Files or folders with objects, `-` for standard input; can be repeated
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     filename: Vec<PathBuf>,
 
-    /// Output: json and yaml are a List of the placed pods, which kubectl takes, with everything
-    /// else under the key `simulation`
+    /// Output format: json and yaml print a List of the placed pods that kubectl accepts, with
+    /// everything else under the key `simulation`
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
-    /// Explains one pod, placed or not, on the state after the run; may be repeated
+    /// Explains one pod, placed or not, on the state after the run; can be repeated
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod_key, conflicts_with = "trace")]
     explain: Vec<PodKey>,
 
-    /// Schedules only pods of this scheduler name instead of all pending pods; may be repeated
+    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     scheduler_name: Vec<String>,
 
@@ -62,19 +66,19 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// KubeSchedulerConfiguration with the profiles; pods of other names get its first profile
+    /// KubeSchedulerConfiguration; pods of a scheduler name without a profile use the first one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Runs the input under each of several configurations and shows what differs; repeat it
+    /// Runs the input under several configurations and shows the differences; give it once for each
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "explain", "plot"])]
     compare: Vec<PathBuf>,
 
-    /// Feature gates, as `Name=true,Other=false`; may be repeated
+    /// Feature gates, as `Name=true,Other=false`; can be repeated
     #[arg(long, value_name = "GATES")]
     feature_gates: Vec<String>,
 
-    /// Looks at so many percent of the nodes, whatever the configuration says; 0 means all
+    /// Considers this percentage of the nodes; overrides the configuration; 0 means all
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(i32).range(0..=100))]
     percentage_of_nodes_to_score: Option<i32>,
 
@@ -86,11 +90,11 @@ pub(super) struct Args {
     #[arg(long, value_enum, requires_all = ["nodes", "pods", "drive"])]
     trace: Option<TraceFormat>,
 
-    /// Nodes of the trace
+    /// File with the nodes of the trace
     #[arg(long, value_name = "CSV", requires = "trace")]
     nodes: Option<PathBuf>,
 
-    /// Pods of the trace
+    /// File with the pods of the trace
     #[arg(long, value_name = "CSV", requires = "trace")]
     pods: Option<PathBuf>,
 
@@ -98,21 +102,21 @@ pub(super) struct Args {
     #[arg(long, requires = "trace")]
     replay: bool,
 
-    /// Draws pods until their GPU demand is so many percent of the capacity
+    /// Draws pods until they request this percentage of the GPUs
     #[arg(long, value_name = "PERCENT", requires = "trace",
         value_parser = clap::value_parser!(u32).range(1..))]
     inflate: Option<u32>,
 
-    /// Number of drawings, with seeds from --seed on
+    /// Number of drawings; the first uses the seed of --seed, each further one the next number
     #[arg(long, value_name = "N", default_value_t = 1, requires = "inflate",
         value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: u64,
 
-    /// Places on single GPU devices by the plugin GpuShare, which alone scores then
+    /// Places pods on single GPU devices: the plugin GpuShare replaces all other scores
     #[arg(long, value_enum, requires = "trace", conflicts_with_all = ["config", "compare"])]
     gpu_share: Option<GpuStrategy>,
 
-    /// Writes a plot of the allocation over arrivals
+    /// Writes a plot of the allocation over arrivals to this file
     #[arg(long, value_name = "SVG", requires = "trace")]
     plot: Option<PathBuf>,
 }
@@ -121,7 +125,7 @@ pub(super) struct Args {
 enum Output {
     /// Text in columns
     Table,
-    /// The same with further columns, every name, and every pod left explained
+    /// The table with further columns, all names, and an explanation of each pod left pending
     Wide,
     /// JSON
     Json,
@@ -135,12 +139,12 @@ enum TraceFormat {
     Openb,
 }
 
-/// Which node, and which of its devices, GpuShare takes.
+/// The rule by which GpuShare chooses a node and its devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum GpuStrategy {
-    /// The one on which the least is left
+    /// Leaves the least room on the chosen node
     BestFit,
-    /// The one on which the least becomes unusable for the pods of the trace (FGD)
+    /// Makes the least room unusable for the pods of the trace (FGD)
     FragmentationGradient,
 }
 
@@ -165,59 +169,30 @@ fn pod_key(text: &str) -> Result<PodKey, String> {
 /// Runs the command with these plugins.
 ///
 /// # Errors
-/// The input or a configuration cannot be used, or the answer not be written.
+/// The input or a configuration cannot be used, or the answer cannot be written.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
     let registry = Arc::new(registry);
+    let setup = || Setup::read(args, args.config.as_deref(), registry.clone());
     match (args.trace, args.compare.as_slice()) {
-        (None, []) => run_cluster(args, &args.settings(args.config.as_deref(), registry)?),
-        (Some(TraceFormat::Openb), []) => {
-            run_trace(args, args.settings(args.config.as_deref(), registry)?)
-        }
+        (None, []) => run_cluster(args, &setup()?),
+        (Some(TraceFormat::Openb), []) => run_trace(args, setup()?.settings(args)?),
         (_, [_]) => bail!("--compare needs at least two configurations: give it once for each"),
-        (None, files) => compare_clusters(args, &args.named_settings(files, &registry)?),
+        (None, files) => compare_clusters(args, &args.named_setups(files, &registry)?),
         (Some(TraceFormat::Openb), files) => {
-            compare_traces(args, &args.named_settings(files, &registry)?)
+            compare_traces(args, &args.named_setups(files, &registry)?)
         }
     }
 }
 
 impl Args {
-    /// The settings under one configuration, the default one if none is given.
-    fn settings(&self, file: Option<&Path>, registry: Arc<Registry>) -> anyhow::Result<Settings> {
-        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
-        gates.warnings().iter().for_each(|warning| complain("warning", warning));
-        gates.check_built()?;
-        let config = match file {
-            None => config::defaults(&gates),
-            Some(file) => {
-                let loaded = config::load(&read_config(file)?, &gates);
-                loaded.with_context(|| file.display().to_string())?.config
-            }
-        };
-        if !config.extenders.is_empty() {
-            complain("warning", "extenders are not asked in a simulation");
-        }
-        let settings = Settings {
-            seed: self.seed,
-            percentage_of_nodes_to_score: self.percentage_of_nodes_to_score,
-            adaptive_sampling: self.adaptive_sampling,
-            config: Arc::new(config),
-            registry,
-        };
-        if let Some(file) = file {
-            settings.wanted().with_context(|| file.display().to_string())?;
-        }
-        Ok(settings)
-    }
-
-    /// The settings under each of several configurations, with the name of its file.
-    fn named_settings(
+    /// Reads several configurations, each with the name of its file.
+    fn named_setups(
         &self,
         files: &[PathBuf],
         registry: &Arc<Registry>,
-    ) -> anyhow::Result<Vec<(String, Settings)>> {
+    ) -> anyhow::Result<Vec<(String, Setup)>> {
         let named = |file: &PathBuf| {
-            Ok((file.display().to_string(), self.settings(Some(file), registry.clone())?))
+            Ok((file.display().to_string(), Setup::read(self, Some(file), registry.clone())?))
         };
         files.iter().map(named).collect()
     }
@@ -226,7 +201,7 @@ impl Args {
         if self.output == Output::Wide { Detail::Wide } else { Detail::Usual }
     }
 
-    /// How GPUs are counted.
+    /// The note that says how GPUs are counted.
     fn note(&self) -> &'static str {
         match self.gpu_share {
             None => allocation::FRAGMENTATION_NOTE,
@@ -244,9 +219,9 @@ impl Args {
     }
 }
 
-fn run_cluster(args: &Args, settings: &Settings) -> anyhow::Result<()> {
-    let input = wire::read(&args.filename, &settings.wanted()?)?;
-    let simulation = cluster::simulate(input, &args.question(settings.clone()))?;
+fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<()> {
+    let input = wire::read(&args.filename, &setup.wanted()?)?;
+    let simulation = cluster::simulate(input.into(), &args.question(setup.settings(args)?))?;
     warn(&simulation.warnings);
     match args.output {
         Output::Table | Output::Wide => {
@@ -257,16 +232,17 @@ fn run_cluster(args: &Args, settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-fn compare_clusters(args: &Args, named: &[(String, Settings)]) -> anyhow::Result<()> {
+fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()> {
     let mut wanted = wire::Wanted::default();
-    for (_, settings) in named {
-        wanted.extend(settings.wanted()?);
+    for (_, setup) in named {
+        wanted.extend(setup.wanted()?);
     }
-    let input = wire::read(&args.filename, &wanted)?;
+    let dump = Dump::from(wire::read(&args.filename, &wanted)?);
     let simulations = named
         .iter()
-        .map(|(name, settings)| {
-            let simulation = cluster::simulate(input.clone(), &args.question(settings.clone()))?;
+        .map(|(name, setup)| {
+            let question = args.question(setup.settings(args)?);
+            let simulation = cluster::simulate(dump.clone(), &question)?;
             Ok((name.clone(), simulation))
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
@@ -281,7 +257,7 @@ fn compare_clusters(args: &Args, named: &[(String, Settings)]) -> anyhow::Result
     }
 }
 
-/// What `-o json|yaml` prints: a list of pods for kubectl, which does not look at the rest.
+/// The output of `-o json|yaml`: a list of pods for kubectl, which ignores the key `simulation`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PlacedPods<'a> {
@@ -301,7 +277,7 @@ fn run_trace(args: &Args, settings: Settings) -> anyhow::Result<()> {
     let trace = read_trace(args)?;
     let settings = match args.gpu_share {
         None => settings,
-        Some(strategy) => gpu::settings(settings, &trace, strategy.into())?,
+        Some(strategy) => gpu_share::settings(settings, &trace, strategy.into())?,
     };
     let (mode, courses) = drive(args, &trace, &settings)?;
     let curve = arrivals::curve(&courses);
@@ -317,10 +293,10 @@ fn run_trace(args: &Args, settings: Settings) -> anyhow::Result<()> {
     }
 }
 
-fn compare_traces(args: &Args, named: &[(String, Settings)]) -> anyhow::Result<()> {
+fn compare_traces(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()> {
     let trace = read_trace(args)?;
-    let arrivals = |(name, settings): &(String, Settings)| {
-        let (mode, courses) = drive(args, &trace, settings)?;
+    let arrivals = |(name, setup): &(String, Setup)| {
+        let (mode, courses) = drive(args, &trace, &setup.settings(args)?)?;
         let curve = arrivals::curve(&courses);
         Ok((name.clone(), Arrivals::of(mode, &trace, &courses, &curve, args.note())))
     };
@@ -343,7 +319,7 @@ fn read_trace(args: &Args) -> anyhow::Result<Trace> {
     Ok(parsed.value)
 }
 
-/// Runs the trace; returns what was done and how it went.
+/// Runs the trace. Returns the name of the mode and the runs.
 fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(String, Vec<Course>)> {
     let bar = Bar::new();
     let Some(percent) = args.inflate else {

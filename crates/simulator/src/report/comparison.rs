@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use table::{Cell, Colour, Column, Table, Tone};
 
 use super::arrivals::Arrivals;
-use super::table::{Cell, Colour, Column, Table, Tone};
-use crate::simulate::Tally;
-use crate::simulate::cluster::{Simulation, Summary};
+use crate::Tally;
+use crate::cluster::{Simulation, Summary};
 
 /// Pods whose placement differs are listed up to this number on a terminal; JSON has all of them.
 const LISTED: usize = 50;

@@ -12,7 +12,7 @@ use framework::storage::{
 use framework::{Cluster, EventResource, NodeView, ObjectKey, Write, merge_patch};
 use serde_json::{Value, json};
 
-use crate::wire::WatchedObject;
+use crate::Object;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -28,9 +28,9 @@ pub(super) struct Volumes {
 
 impl Volumes {
     /// Keeps the object if volumes have to do with it.
-    pub(super) fn keep(&mut self, object: &WatchedObject) {
+    pub(super) fn keep(&mut self, object: &Object) {
         use EventResource as R;
-        let WatchedObject { kind, namespace, name, object } = object;
+        let Object { kind, namespace, name, object } = object;
         match kind {
             R::StorageClass => {
                 self.classes.insert(name.clone(), object.clone());
@@ -48,14 +48,14 @@ impl Volumes {
 
     /// Does what is due without any pod for one of the claims that are new. Returns the objects
     /// that change with it; `None` if there is no such claim.
-    pub(super) fn sync_claim(&mut self, cluster: &Cluster) -> Option<Vec<WatchedObject>> {
+    pub(super) fn sync_claim(&mut self, cluster: &Cluster) -> Option<Vec<Object>> {
         let (namespace, name) = self.new_claims.pop_first()?;
         let claim = cluster.claim(&namespace, &name);
         let claim = claim.filter(|claim| !claim.is_fully_bound() && !claim.terminating);
         Some(claim.map_or_else(Vec::new, |claim| self.sync(claim, cluster)))
     }
 
-    fn sync(&mut self, claim: &PersistentVolumeClaim, cluster: &Cluster) -> Vec<WatchedObject> {
+    fn sync(&mut self, claim: &PersistentVolumeClaim, cluster: &Cluster) -> Vec<Object> {
         if let Some(given) = self.give_class(claim) {
             return vec![given];
         }
@@ -75,7 +75,7 @@ impl Volumes {
     }
 
     /// Gives the claim the default class, if it is one for it. It is then looked at once more.
-    fn give_class(&mut self, claim: &PersistentVolumeClaim) -> Option<WatchedObject> {
+    fn give_class(&mut self, claim: &PersistentVolumeClaim) -> Option<Object> {
         let key = key_of(claim);
         let classes = self.classes.values().map(|class| &**class);
         let class = default_class::class_for(classes, self.objects.get(&key)?)?.to_owned();
@@ -83,11 +83,7 @@ impl Volumes {
         self.patch(key, &json!({"spec": {"storageClassName": class}}))
     }
 
-    fn reserve(
-        &mut self,
-        volume: &PersistentVolume,
-        claim: &PersistentVolumeClaim,
-    ) -> Vec<WatchedObject> {
+    fn reserve(&mut self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Object> {
         let patch = json!({"spec": {"claimRef": reference(claim)}});
         let reserved = self.patch(volume_key(&volume.name), &patch);
         reserved.map_or_else(Vec::new, |volume| self.bind(volume))
@@ -95,7 +91,7 @@ impl Volumes {
 
     /// Carries out what a plugin wants written. Returns the objects that change with it, the written
     /// one first; none for what has nothing to do with volumes.
-    pub(super) fn write(&mut self, write: &Write, cluster: &Cluster) -> Vec<WatchedObject> {
+    pub(super) fn write(&mut self, write: &Write, cluster: &Cluster) -> Vec<Object> {
         let Write { namespace, name, patch, .. } = write;
         match &*write.resource {
             "persistentvolumes" => {
@@ -111,7 +107,7 @@ impl Volumes {
     }
 
     /// Completes the binding of a volume to the claim that it names.
-    fn bind(&mut self, volume: WatchedObject) -> Vec<WatchedObject> {
+    fn bind(&mut self, volume: Object) -> Vec<Object> {
         let claim = &volume.object["spec"]["claimRef"];
         let [namespace, name] = ["namespace", "name"].map(|field| text(&claim[field]));
         let bound = json!({
@@ -126,7 +122,7 @@ impl Volumes {
     }
 
     /// Makes the volume of a claim that has been given a node.
-    fn provision(&mut self, written: WatchedObject, cluster: &Cluster) -> Vec<WatchedObject> {
+    fn provision(&mut self, written: Object, cluster: &Cluster) -> Vec<Object> {
         let node = text(&written.object["metadata"]["annotations"][SELECTED_NODE]);
         let made = cluster.claim(&written.namespace, &written.name).and_then(|claim| {
             let class = cluster.storage_class(&claim.class)?;
@@ -143,7 +139,7 @@ impl Volumes {
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
         terms: Vec<Value>,
-    ) -> Vec<WatchedObject> {
+    ) -> Vec<Object> {
         let wanted = self.objects.get(&key_of(claim)).map_or(&Value::Null, |own| &own["spec"]);
         let name: Arc<str> = format!("pvc-{}", claim.uid).into();
         let mut spec = json!({
@@ -159,7 +155,7 @@ impl Volumes {
         }
         let object = json!({"metadata": {"name": &*name, "uid": &*name}, "spec": spec});
         let kind = EventResource::PersistentVolume;
-        let volume = WatchedObject { kind, namespace: "".into(), name, object: object.into() };
+        let volume = Object { kind, namespace: "".into(), name, object: object.into() };
         self.keep(&volume);
         self.bind(volume)
     }
@@ -200,7 +196,7 @@ impl Volumes {
     }
 
     /// Changes an object, if it is there, and gives it a new version.
-    fn patch(&mut self, key: ObjectKey, patch: &Value) -> Option<WatchedObject> {
+    fn patch(&mut self, key: ObjectKey, patch: &Value) -> Option<Object> {
         let object = self.objects.get_mut(&key)?;
         let mut changed = Value::clone(object);
         merge_patch(&mut changed, patch);
@@ -209,7 +205,7 @@ impl Volumes {
         changed["metadata"]["resourceVersion"] = version.to_string().into();
         *object = changed.into();
         let ObjectKey { kind, namespace, name } = key;
-        Some(WatchedObject { kind, namespace, name, object: object.clone() })
+        Some(Object { kind, namespace, name, object: object.clone() })
     }
 }
 

@@ -8,7 +8,7 @@ const SERVER_OWNED: [&str; 6] =
 
 /// The pod with `spec.nodeName` set, without its status and what belongs to one life of the object.
 /// Everything else stays as it was, known to Loadmaster or not.
-pub fn placed_pod(raw: &Value, node: &str) -> Value {
+pub(crate) fn placed_pod(raw: &Value, node: &str) -> Value {
     let mut pod = raw.as_object().cloned().unwrap_or_default();
     pod.remove("status");
     if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {

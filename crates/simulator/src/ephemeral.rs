@@ -3,10 +3,10 @@
 use framework::EventResource;
 use serde_json::{Value, json};
 
-use crate::wire::{PodObject, WatchedObject};
+use crate::{DumpedPod, Object};
 
 /// The claims that are to be made for a pod. They belong to it.
-pub(super) fn claims_of(pod: &PodObject) -> impl Iterator<Item = WatchedObject> {
+pub(super) fn claims_of(pod: &DumpedPod) -> impl Iterator<Item = Object> {
     let volumes = pod.raw["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.filter_map(|volume| {
         let template = volume["ephemeral"].get("volumeClaimTemplate")?;
@@ -14,7 +14,7 @@ pub(super) fn claims_of(pod: &PodObject) -> impl Iterator<Item = WatchedObject> 
     })
 }
 
-fn claim(object: &PodObject, volume: &str, template: &Value) -> WatchedObject {
+fn claim(object: &DumpedPod, volume: &str, template: &Value) -> Object {
     let pod = &object.pod;
     let namespace = pod.key.namespace.clone();
     let name = format!("{}-{volume}", pod.key.name);
@@ -28,5 +28,5 @@ fn claim(object: &PodObject, volume: &str, template: &Value) -> WatchedObject {
     metadata["ownerReferences"] = json!([owner]);
     let object = json!({"metadata": metadata, "spec": template["spec"]});
     let kind = EventResource::PersistentVolumeClaim;
-    WatchedObject { kind, namespace, name: name.into(), object: object.into() }
+    Object { kind, namespace, name: name.into(), object: object.into() }
 }

@@ -1,22 +1,22 @@
-//! A trace on single GPU devices: the profile that places by GpuShare alone.
+//! A trace on single GPU devices: the profile in which only GpuShare scores.
 
 use std::sync::Arc;
 
 use framework::Registry;
 use gpu_share::{GpuShareArgs, Strategy, Task, typical_tasks};
 use serde_json::json;
+use simulator::Settings;
+use simulator::replay::SCHEDULER;
+use simulator::trace::{Trace, TracePod};
 
-use super::Settings;
-use super::replay::SCHEDULER;
 use crate::config::{self, ConfigError, Gates};
-use crate::trace::{Trace, TracePod};
 
-/// Settings with GpuShare as the only plugin that scores, as in the published comparison. The expected
-/// workload is every kind of pod in the trace, as often as it is there.
+/// Returns settings in which GpuShare is the only plugin that scores, as in the published
+/// comparison. The plugin expects every kind of pod in the trace, as often as the trace has it.
 ///
 /// # Errors
-/// GpuShare is registered already under other terms, or its arguments are not in order.
-pub fn settings(
+/// GpuShare does not accept its arguments.
+pub(super) fn settings(
     settings: Settings,
     trace: &Trace,
     strategy: Strategy,
@@ -44,7 +44,8 @@ pub fn settings(
     if registry.get(gpu_share::NAME).is_none() {
         gpu_share::register(&mut registry).expect("the name is free");
     }
-    Ok(Settings { config: Arc::new(loaded.config), registry: Arc::new(registry), ..settings })
+    let profiles = loaded.config.scheduler_profiles();
+    Ok(Settings { profiles, registry: Arc::new(registry), ..settings })
 }
 
 fn task(pod: &TracePod) -> Task {

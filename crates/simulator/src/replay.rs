@@ -10,13 +10,12 @@ use std::collections::{BinaryHeap, HashMap};
 
 use framework::{Node, Pod, PodKey, Time};
 
-use super::{Course, Progress, Settings, State, Tally, World};
-use crate::config::BuildError;
 use crate::report::allocation::Meter;
 use crate::trace::{TimelineError, Trace, TracePod};
+use crate::{BuildError, Course, Progress, Settings, State, Tally, World};
 
 /// The scheduler the pods are given to.
-pub(super) const SCHEDULER: &str = "default-scheduler";
+pub const SCHEDULER: &str = "default-scheduler";
 
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]

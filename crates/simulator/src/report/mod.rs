@@ -5,4 +5,3 @@ pub mod arrivals;
 pub mod cluster;
 pub mod comparison;
 pub mod svg;
-pub mod table;

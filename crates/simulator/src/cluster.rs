@@ -1,16 +1,17 @@
-//! What would become of the pending pods of a cluster.
+//! Scheduling the pending pods of a cluster dump.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use framework::{Pod, PodKey};
+use framework::{Node, Pod, PodKey};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::explain::{Explanation, explain};
-use super::world::Evicted;
-use super::{NodeUsage, Settings, State, Usage, World, ephemeral, usage};
-use crate::config::BuildError;
-use crate::wire::{self, Input, PodObject};
+use crate::explain::{Explanation, explain};
+use crate::world::Evicted;
+use crate::{
+    BuildError, DumpedPod, NodeUsage, Object, Settings, State, Usage, World, ephemeral, manifest,
+    usage,
+};
 
 /// Kinds that a plugin reads, as far as it is not built yet.
 const READ_BY: [(&str, &[&str]); 1] = [(
@@ -18,8 +19,25 @@ const READ_BY: [(&str, &[&str]); 1] = [(
     &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
 )];
 
-/// What is asked of a simulation.
-#[derive(Debug, Clone, Default)]
+/// A cluster dump, decoded.
+#[derive(Debug, Clone)]
+pub struct Dump {
+    /// Nodes, in the order of the input.
+    pub nodes: Vec<Node>,
+    /// Pods that have not ended, in the order of the input.
+    pub pods: Vec<DumpedPod>,
+    /// Number of pods that have ended.
+    pub ended: usize,
+    /// Objects of kinds that some plugin reads, in the order of the input.
+    pub objects: Vec<Object>,
+    /// Number of objects of every other kind.
+    pub other_kinds: BTreeMap<String, usize>,
+    /// Warnings of the decoder.
+    pub warnings: Vec<String>,
+}
+
+/// The settings of a simulation, and what its answer holds.
+#[derive(Debug, Clone)]
 pub struct Question {
     /// Settings of the engine.
     pub settings: Settings,
@@ -179,15 +197,15 @@ impl LeftState {
 ///
 /// # Errors
 /// The profile cannot be built, or a pod to explain is none of those that were scheduled.
-pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> {
-    let names = scheduler_names(&input.pods, &question.scheduler_names);
+pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
+    let names = scheduler_names(&dump.pods, &question.scheduler_names);
     let mut world = World::new(&question.settings, names.iter().map(String::as_str))?;
-    let mut warnings = input.warnings;
-    for node in input.nodes {
+    let mut warnings = dump.warnings;
+    for node in dump.nodes {
         world.add_node(node);
     }
     let (pending, running): (Vec<_>, Vec<_>) =
-        input.pods.into_iter().partition(PodObject::is_pending);
+        dump.pods.into_iter().partition(DumpedPod::is_pending);
     let (mut pending, others): (Vec<_>, Vec<_>) =
         pending.into_iter().partition(|object| names.contains(&*object.pod.spec.scheduler_name));
     let mut summary = Summary {
@@ -195,16 +213,16 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
         running: running.len(),
         pending: pending.len(),
         of_other_schedulers: others.len(),
-        ended: input.ended,
+        ended: dump.ended,
         ..Summary::default()
     };
-    for object in input.objects {
+    for object in dump.objects {
         world.add_object(object);
     }
     for object in running {
         world.add_pod(object.pod);
     }
-    warnings.extend(ignored_kinds(&input.others));
+    warnings.extend(ignored_kinds(&dump.other_kinds));
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
     for object in &pending {
         ephemeral::claims_of(object).for_each(|claim| world.add_missing_claim(claim));
@@ -230,7 +248,7 @@ pub fn simulate(input: Input, question: &Question) -> Result<Simulation, Error> 
         evicted,
         nodes,
         total,
-        other_kinds: input.others,
+        other_kinds: dump.other_kinds,
         metrics: world.metrics(),
         warnings,
         explanations,
@@ -255,7 +273,7 @@ pub enum Error {
 }
 
 /// The names that were asked for, or those of all pending pods. At least one, so that there is a profile.
-fn scheduler_names(pods: &[PodObject], asked: &[String]) -> BTreeSet<String> {
+fn scheduler_names(pods: &[DumpedPod], asked: &[String]) -> BTreeSet<String> {
     if !asked.is_empty() {
         return asked.iter().cloned().collect();
     }
@@ -266,15 +284,15 @@ fn scheduler_names(pods: &[PodObject], asked: &[String]) -> BTreeSet<String> {
 }
 
 /// The pods that got a node in the order of the decisions, and their objects.
-fn placements(world: &mut World, pending: &[PodObject]) -> (Vec<Placement>, Vec<Value>) {
-    let by_key: BTreeMap<&PodKey, &PodObject> =
+fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<Value>) {
+    let by_key: BTreeMap<&PodKey, &DumpedPod> =
         pending.iter().map(|object| (&object.pod.key, object)).collect();
     let mut placements = Vec::new();
     let mut manifests = Vec::new();
     for key in world.take_placed() {
         let (Some(object), Some(fate)) = (by_key.get(&key), world.fate(&key)) else { continue };
         let State::Placed { node, .. } = &fate.state else { continue };
-        manifests.push(wire::placed_pod(&object.raw, node));
+        manifests.push(manifest::placed_pod(&object.raw, node));
         placements.push(Placement {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
@@ -298,7 +316,7 @@ fn evicted_pod(evicted: &Evicted) -> EvictedPod {
     }
 }
 
-fn left_pods(world: &World, pending: &[PodObject]) -> Vec<LeftPod> {
+fn left_pods(world: &World, pending: &[DumpedPod]) -> Vec<LeftPod> {
     pending.iter().filter_map(|object| left_pod(world, &object.pod)).collect()
 }
 
@@ -328,7 +346,7 @@ fn left_pod(world: &World, pod: &Pod) -> Option<LeftPod> {
 
 fn explanations(
     world: &mut World,
-    pending: &[PodObject],
+    pending: &[DumpedPod],
     left: &[LeftPod],
     question: &Question,
 ) -> Result<Vec<Explanation>, Error> {

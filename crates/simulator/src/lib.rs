@@ -1,0 +1,91 @@
+//! Scheduling without a cluster: the engine in virtual time.
+//!
+//! - [`cluster`]: schedules the pending pods of a cluster dump.
+//! - [`trace`]: recorded clusters; [`replay`] and [`inflation`] schedule them, as recorded or drawn
+//!   to a chosen size.
+//! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
+//! - [`explain`]: why a pod can or cannot run on each node.
+//! - [`report`]: the results as text, JSON and plots.
+//!
+//! The caller decodes objects and configurations; this crate reads only the CSV files of traces.
+
+pub mod cluster;
+mod ephemeral;
+pub mod explain;
+pub mod inflation;
+mod manifest;
+mod object;
+pub mod replay;
+pub mod report;
+mod settings;
+pub mod trace;
+mod usage;
+mod volumes;
+mod world;
+
+use serde::Serialize;
+
+pub use object::{DumpedPod, Object};
+pub use settings::{BuildError, PluginMonitor, Settings};
+pub use usage::{NodeUsage, Usage};
+pub use world::{Fate, State, World};
+
+use report::allocation::Sample;
+
+/// The number of pods of a trace, by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tally {
+    /// Pods that arrived.
+    pub arrived: usize,
+    /// Pods placed at the first attempt.
+    pub at_once: usize,
+    /// Pods placed at a later attempt.
+    pub after_waiting: usize,
+    /// Pods that were never placed.
+    pub never: usize,
+}
+
+impl Tally {
+    /// Counts a pod that was placed.
+    fn place(&mut self, fate: &Fate) {
+        match fate.attempts {
+            0 | 1 => self.at_once += 1,
+            _ => self.after_waiting += 1,
+        }
+        self.never = self.arrived - self.at_once - self.after_waiting;
+    }
+
+    /// Counts a pod that arrived.
+    fn arrive(&mut self) {
+        self.arrived += 1;
+        self.never += 1;
+    }
+}
+
+/// One run of a trace.
+#[derive(Debug, Clone)]
+pub struct Course {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The number of pods by outcome.
+    pub tally: Tally,
+    /// The state of the cluster after each arrival.
+    pub samples: Vec<Sample>,
+    /// A warning for each plugin that panicked or was slow.
+    pub warnings: Vec<String>,
+}
+
+/// An observer of how far a run has come.
+pub trait Progress: Sync {
+    /// Announces this many further arrivals.
+    fn expect(&self, arrivals: usize);
+    /// Reports that one arrival was handled.
+    fn arrived(&self);
+}
+
+/// Ignores progress.
+impl Progress for () {
+    fn expect(&self, _arrivals: usize) {}
+    fn arrived(&self) {}
+}

@@ -1,0 +1,37 @@
+//! The decoded objects that a simulation takes from its caller.
+
+use std::sync::Arc;
+
+use framework::{EventResource, Pod, Time};
+use serde_json::Value;
+
+/// An object of a kind that some plugin reads, neither a node nor a pod.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// The kind.
+    pub kind: EventResource,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+    /// The fields that are kept.
+    pub object: Arc<Value>,
+}
+
+/// A pod of a dump, decoded and as it was read.
+#[derive(Debug, Clone)]
+pub struct DumpedPod {
+    /// The fields that scheduling reads.
+    pub pod: Pod,
+    /// The object as it was read; only pending pods need it.
+    pub raw: Value,
+    /// The creation time.
+    pub created: Option<Time>,
+}
+
+impl DumpedPod {
+    /// Whether the pod waits for a node.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pod.node_name.is_none()
+    }
+}

@@ -1,0 +1,73 @@
+//! What a simulation runs with: profiles, plugins, and the settings of the engine.
+
+use std::sync::Arc;
+
+use engine::EngineConfig;
+use engine::ports::Probe;
+use engine::profile::{ProfileError, Profiles, SchedulerProfile};
+use engine::queue::QueueConfig;
+use framework::Registry;
+
+/// A probe that remembers which plugins misbehaved.
+pub trait PluginMonitor: Probe {
+    /// Returns a warning for each plugin that panicked or was slow.
+    fn warnings(&self) -> Vec<String>;
+}
+
+/// Remembers nothing.
+impl PluginMonitor for () {
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The settings of a simulation.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Seed of every random choice: equal input and seed give equal output.
+    pub seed: u64,
+    /// Percentage of the nodes that a decision considers; 0 means all.
+    pub percentage_of_nodes_to_score: i32,
+    /// Lets 0 mean what it means to kube-scheduler: a share that shrinks with the cluster.
+    pub adaptive_sampling: bool,
+    /// Backoffs.
+    pub queue: QueueConfig,
+    /// The profiles, with the default plugins merged in.
+    pub profiles: Vec<SchedulerProfile>,
+    /// The plugins that profiles can enable.
+    pub registry: Arc<Registry>,
+    /// Makes the probe of each run.
+    pub monitor: fn() -> Box<dyn PluginMonitor>,
+}
+
+/// A profile that cannot be built, in the words of kube-scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("initializing profiles: {0}")]
+pub struct BuildError(ProfileError);
+
+impl Settings {
+    /// Builds the configuration of an engine. Pods of a scheduler name without a profile get a copy
+    /// of the first profile.
+    pub(crate) fn engine<'a>(
+        &self,
+        scheduler_names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<EngineConfig, BuildError> {
+        let mut profiles = self.profiles.clone();
+        for name in scheduler_names {
+            let known = profiles.iter().any(|profile| profile.scheduler_name == name);
+            if let Some(first) = profiles.first().filter(|_| !known) {
+                let scheduler_name = name.to_owned();
+                profiles.push(SchedulerProfile { scheduler_name, ..first.clone() });
+            }
+        }
+        let profiles =
+            Profiles::build(&profiles, &[], &self.registry, false).map_err(BuildError)?;
+        Ok(EngineConfig {
+            seed: self.seed,
+            percentage_of_nodes_to_score: self.percentage_of_nodes_to_score,
+            adaptive_sampling: self.adaptive_sampling,
+            queue: self.queue,
+            ..EngineConfig::new(profiles)
+        })
+    }
+}
