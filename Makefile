@@ -1,33 +1,47 @@
-# Everything there is to do with the project. `make demo` and `make test` are the two to know.
+# `make demo` and `make test` are the two targets to know; `make help` lists all.
 
 CARGO ?= cargo
-# cargo nextest runs the tests side by side; without it cargo test does.
+# cargo nextest runs tests in parallel; without it, cargo test runs them.
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 GOLDEN ?= tests/golden/corpus
 
 SEEDS ?= 0..300
 
-.PHONY: help demo test fmt fmt-check clippy tests doctests doc golden faults bench deny render-chart
+# The parts of `make test`. The tests come last, so that their count ends the output.
+PARTS := fmt-check clippy image deny doc golden faults doctests tests
+
+# cargo-deny goes here when it is not installed; nothing outside target/ changes.
+TOOLS := $(CURDIR)/target/tools
+DENY_VERSION := 0.20.2
+export PATH := $(TOOLS)/bin:$(PATH)
+
+.PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults bench deny \
+	cargo-deny render-chart
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    build, then watch the scheduler at work on an API server in memory"
-	@echo "make test    all checks: format, lints, tests, docs, golden corpus"
+	@echo "make demo    build quickly, then watch the scheduler work on an API server in memory"
+	@echo "make test    all checks: $(PARTS)"
 	@echo "make fmt     format the code"
 	@echo "make clippy  lints"
+	@echo "make image   lints of the feature sets that leave something out, as the image does"
+	@echo "make deny    bans, licences and sources of dependencies (installs cargo-deny if absent)"
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
-	@echo "make faults  the scheduler in a world that goes wrong (SEEDS=A..B)"
+	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
 	@echo "make bench   time per decision and memory per node and pod"
-	@echo "make deny    licences, sources and bans (needs cargo-deny)"
 	@echo "make render-chart  deploy/ from the chart (needs helm-python-sdk)"
 
-demo:
-	$(CARGO) build --release --bin loadmaster --example demo
-	target/release/examples/demo
+parts:
+	@echo $(PARTS)
 
-# The tests come last, so that their count ends the output.
-test: fmt-check clippy doc golden faults doctests tests
+# Unoptimised and without the simulator: see the profile `demo` in Cargo.toml.
+demo:
+	$(CARGO) build --profile demo --no-default-features --features sandbox \
+		--bin loadmaster --example demo
+	target/demo/examples/demo
+
+test: $(PARTS)
 
 fmt-check:
 	$(CARGO) fmt --all --check
@@ -37,6 +51,12 @@ fmt:
 
 clippy:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The image is built with --no-default-features.
+image:
+	$(CARGO) clippy --no-default-features --bins -- -D warnings
+	$(CARGO) clippy --no-default-features --features sandbox --bins --example demo -- -D warnings
+	$(CARGO) clippy --no-default-features --features simulator --bins -- -D warnings
 
 tests:
 ifeq ($(NEXTEST),yes)
@@ -66,5 +86,11 @@ bench:
 	$(CARGO) bench --bench memory
 	$(CARGO) bench --bench daemon
 
-deny:
+# Advisories need a database from the network and are not checked here.
+deny: cargo-deny
 	$(CARGO) deny check bans licenses sources
+
+# Without optimisation and debug information cargo-deny compiles in about a minute on two cores.
+cargo-deny:
+	@$(CARGO) deny --version || CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --locked --debug \
+		--root $(TOOLS) --target-dir $(TOOLS)/build --version $(DENY_VERSION) cargo-deny

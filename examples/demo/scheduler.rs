@@ -52,5 +52,5 @@ fn program() -> anyhow::Result<PathBuf> {
     let program = here.ancestors().nth(2).map(|folder| folder.join("loadmaster"));
     program
         .filter(|program| program.is_file())
-        .context("no loadmaster beside this example: run `cargo build --release` first")
+        .context("no loadmaster beside this example: run `make demo`")
 }
