@@ -4,8 +4,8 @@
 Default values go to deploy/loadmaster.yaml, each file of charts/loadmaster/ci to tests/manifests/rendered.
 Needs `pip install helm-python-sdk`; 0.2.2 was used.
 
-Each file names the CRC-32 of the chart it was rendered from. The tests compare it, so a chart that was
-changed and not rendered again fails them without Helm at hand.
+Each file names the CRC-32 of the chart it was rendered from. A test compares it, so a changed chart that was
+not rendered again fails the test, without Helm.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ KINDS = [
     "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding",
     "Service", "Pod", "Deployment",
 ]
-# Labels that are only true of what Helm installs.
+# Labels that apply only to objects installed by Helm.
 OF_HELM = ("helm.sh/chart:", "app.kubernetes.io/managed-by:")
 
 

@@ -51,7 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- default (list (dict "schedulerName" .Values.schedulerName)) .Values.config.profiles | toYaml -}}
 {{- end -}}
 
-{{/* What a pod puts into spec.schedulerName. */}}
+{{/* The spec.schedulerName of pods. */}}
 {{- define "loadmaster.schedulerName" -}}
 {{- (include "loadmaster.profiles" . | fromYamlArray | first).schedulerName -}}
 {{- end -}}
@@ -78,7 +78,7 @@ profiles:
 {{- join "," $gates -}}
 {{- end -}}
 
-{{/* Security context of every container: nothing but reading and the network. */}}
+{{/* Security context of every container: no privileges, no writes to the root file system. */}}
 {{- define "loadmaster.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -87,8 +87,8 @@ capabilities:
 {{- end -}}
 
 {{/*
-What every pod of the chart has: no root (the image names its user by number, so that the kubelet can
-check), the seccomp profile of the runtime, and where it may run.
+Fields of every pod of the chart: no root (the image names its user by number, which the kubelet can
+check), the seccomp profile of the runtime, pull secrets, node selector, tolerations and affinity.
 */}}
 {{- define "loadmaster.podSpec" -}}
 securityContext:
