@@ -1,7 +1,7 @@
 //! Arguments of the in-tree plugins.
 //!
-//! A field is an `Option` where kube-scheduler tells an absent value from a given one. Defaulting
-//! fills those in.
+//! A field is an `Option` if kube-scheduler distinguishes an absent value from a given one.
+//! Defaulting fills it in.
 
 mod affinity;
 
@@ -18,20 +18,20 @@ use affinity::pruned;
 /// Declares [`Arguments`] from a table of plugins.
 macro_rules! arguments {
     ($($variant:ident($type:ident) = $kind:literal,)*) => {
-        /// Arguments of a plugin.
+        /// Arguments of one plugin.
         #[derive(Debug, Clone, PartialEq)]
         #[expect(missing_docs, reason = "each variant is the plugin of its name")]
         pub enum Arguments {
             $($variant($type),)*
-            /// Of a plugin whose arguments are not known here, as written.
+            /// Arguments of a plugin without a known kind, as written.
             Other(Value),
         }
 
-        /// The kinds of arguments there are.
+        /// The kinds of arguments.
         pub(super) const KINDS: &[&str] = &[$($kind),*];
 
         impl Arguments {
-            /// Their kind, unless they are of a plugin that is not known here.
+            /// The kind; none for a plugin without a known kind.
             pub const fn kind(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$variant(_) => Some($kind),)*
@@ -39,7 +39,7 @@ macro_rules! arguments {
                 }
             }
 
-            /// Decodes arguments of this kind, if there is such a kind.
+            /// Decodes arguments of this kind, if the kind exists.
             pub(super) fn decode(kind: &str, tree: &Tree) -> Option<(Self, Option<Faults>)> {
                 match kind {
                     $($kind => {
@@ -50,7 +50,7 @@ macro_rules! arguments {
                 }
             }
 
-            /// The fields that are written, without kind and version.
+            /// The fields, without kind and version.
             fn fields(&self) -> Value {
                 let value = match self {
                     $(Self::$variant(args) => serde_json::to_value(args),)*
@@ -75,7 +75,7 @@ arguments! {
 }
 
 impl Arguments {
-    /// The arguments as they are written, with kind and version where the kind is known.
+    /// The arguments as a document, with kind and version if the kind is known.
     pub fn to_value(&self) -> Value {
         let (Some(kind), Value::Object(fields)) = (self.kind(), self.fields()) else {
             return self.fields();
@@ -96,12 +96,12 @@ impl Serialize for Arguments {
 }
 
 record! {
-    /// How many nodes preemption looks at.
+    /// The number of nodes that preemption tries.
     pub struct DefaultPreemptionArgs = "v1" "DefaultPreemptionArgs" {
-        /// At least so many percent of all.
+        /// Minimum, in percent of all nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         "minCandidateNodesPercentage" => min_candidate_nodes_percentage: Option<i32>,
-        /// At least so many.
+        /// Minimum, in nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         "minCandidateNodesAbsolute" => min_candidate_nodes_absolute: Option<i32>,
     }
@@ -110,22 +110,22 @@ record! {
 record! {
     /// Time limits of dynamic resource allocation.
     pub struct DynamicResourcesArgs = "v1" "DynamicResourcesArgs" {
-        /// Of the filter on one node.
+        /// Time limit of the filter on one node.
         #[serde(skip_serializing_if = "Option::is_none")]
         "filterTimeout" => filter_timeout: Option<Duration>,
-        /// Of the wait for binding conditions of devices.
+        /// Time limit of the wait for binding conditions of devices.
         #[serde(skip_serializing_if = "Option::is_none")]
         "bindingTimeout" => binding_timeout: Option<Duration>,
     }
 }
 
 record! {
-    /// How inter-pod affinity counts.
+    /// Weights of inter-pod affinity.
     pub struct InterPodAffinityArgs = "v1" "InterPodAffinityArgs" {
-        /// Weight of required affinity of other pods.
+        /// Weight of required affinity of placed pods.
         #[serde(skip_serializing_if = "Option::is_none")]
         "hardPodAffinityWeight" => hard_pod_affinity_weight: Option<i32>,
-        /// Whether preferences of other pods count for nothing unless the pod has some itself.
+        /// Whether preferences of placed pods are ignored for a pod without preferences of its own.
         "ignorePreferredTermsOfExistingPods" => ignore_preferred_terms_of_existing_pods: bool,
     }
 }
@@ -133,14 +133,14 @@ record! {
 record! {
     /// Node affinity of every pod of the profile.
     pub struct NodeAffinityArgs = "v1" "NodeAffinityArgs" {
-        /// Added to that of the pod.
+        /// Node affinity that is combined with the affinity of the pod.
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "pruned")]
         "addedAffinity" => added_affinity: Option<api::NodeAffinity>,
     }
 }
 
 record! {
-    /// What is to be used evenly.
+    /// Resources whose use is to be balanced.
     pub struct NodeResourcesBalancedAllocationArgs = "v1" "NodeResourcesBalancedAllocationArgs" {
         /// Resources; every weight is 1.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -149,50 +149,50 @@ record! {
 }
 
 record! {
-    /// What a pod's requests are held to, and how what is left is rated.
+    /// Resources that the filter checks, and the scoring strategy.
     pub struct NodeResourcesFitArgs = "v1" "NodeResourcesFitArgs" {
-        /// Extended resources the filter does not look at.
+        /// Extended resources that the filter ignores.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         "ignoredResources" => ignored_resources: Vec<String>,
-        /// Domains of extended resources the filter does not look at.
+        /// Domains of extended resources that the filter ignores.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         "ignoredResourceGroups" => ignored_resource_groups: Vec<String>,
-        /// How nodes are rated.
+        /// How nodes are scored.
         #[serde(skip_serializing_if = "Option::is_none")]
         "scoringStrategy" => scoring_strategy: Option<ScoringStrategy>,
     }
 }
 
 record! {
-    /// How nodes are rated by what is left of their resources.
+    /// How nodes are scored by their free resources.
     pub struct ScoringStrategy = "v1" "ScoringStrategy" {
         /// `LeastAllocated`, `MostAllocated` or `RequestedToCapacityRatio`.
         #[serde(skip_serializing_if = "String::is_empty")]
         "type" => kind: String as "v1.ScoringStrategyType",
-        /// What counts, and how much.
+        /// The resources and their weights.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         "resources" => resources: Vec<ResourceSpec>,
-        /// Given exactly with the strategy of this name.
+        /// Parameter of the strategy `RequestedToCapacityRatio`; given only with that strategy.
         #[serde(skip_serializing_if = "Option::is_none")]
         "requestedToCapacityRatio" => requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
     }
 }
 
 record! {
-    /// The parameter of the strategy of this name.
+    /// The parameter of the strategy `RequestedToCapacityRatio`.
     pub struct RequestedToCapacityRatio = "v1" "RequestedToCapacityRatioParam" {
-        /// A broken line from utilization to score.
+        /// A piecewise linear function from utilization to score.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         "shape" => shape: Vec<ShapePoint>,
     }
 }
 
 record! {
-    /// A point of a broken line from utilization to score.
+    /// A point of the function.
     pub struct ShapePoint = "v1" "UtilizationShapePoint" {
-        /// In percent.
+        /// Utilization in percent.
         "utilization" => utilization: i32,
-        /// 0 to 10.
+        /// Score from 0 to 10.
         "score" => score: i32,
     }
 }
@@ -200,9 +200,9 @@ record! {
 record! {
     /// A resource and its weight.
     pub struct ResourceSpec = "v1" "ResourceSpec" {
-        /// Its name.
+        /// Name of the resource.
         "name" => name: String,
-        /// Its weight; 0 counts as 1.
+        /// Weight; 0 counts as 1.
         #[serde(skip_serializing_if = "is_zero")]
         "weight" => weight: i64,
     }
@@ -214,12 +214,12 @@ const fn is_zero(weight: &i64) -> bool {
 }
 
 record! {
-    /// Spread of pods that have no constraints of their own.
+    /// Spread of pods without constraints of their own.
     pub struct PodTopologySpreadArgs = "v1" "PodTopologySpreadArgs" {
-        /// Their constraints.
+        /// Constraints of these pods.
         #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "pruned")]
         "defaultConstraints" => default_constraints: Vec<api::TopologySpreadConstraint>,
-        /// `System` for built-in constraints, `List` for those above.
+        /// `System` for the built-in constraints, `List` for `defaultConstraints`.
         #[serde(skip_serializing_if = "String::is_empty")]
         "defaultingType" => defaulting_type: String
             as "v1.PodTopologySpreadConstraintsDefaulting",
@@ -227,12 +227,12 @@ record! {
 }
 
 record! {
-    /// How volumes are bound and rated.
+    /// Time limit and scores of volume binding.
     pub struct VolumeBindingArgs = "v1" "VolumeBindingArgs" {
-        /// How long binding may take.
+        /// Time limit of binding.
         #[serde(skip_serializing_if = "Option::is_none")]
         "bindTimeoutSeconds" => bind_timeout_seconds: Option<i64>,
-        /// Rating of storage by how full it is; needs gate StorageCapacityScoring.
+        /// Scores by the utilization of storage; needs gate StorageCapacityScoring.
         #[serde(skip_serializing_if = "is_none_or_empty")]
         "shape" => shape: Option<Vec<ShapePoint>>,
     }

@@ -1,4 +1,4 @@
-//! From the configuration to what the engine takes.
+//! Builds the engine's profiles and extenders from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use super::args::Arguments;
 use super::configuration::{Configuration, Profile};
 use super::v1::Extender;
 
-/// A valid configuration from which no scheduler can be built, in the words of kube-scheduler.
+/// A valid configuration from which no scheduler can be built, with the texts of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// Extenders ask for resources to be ignored by a plugin that is not there.
+    /// Extenders manage resources that NodeResourcesFit is to ignore, but a profile lacks that
+    /// plugin.
     #[error("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")]
     NobodyIgnores,
     /// A profile cannot be built.
@@ -23,7 +24,7 @@ pub enum BuildError {
     Profiles(ProfileError),
 }
 
-/// Not a source: the text above has it already.
+/// Not a `source`: the text above contains it.
 impl From<ProfileError> for BuildError {
     fn from(error: ProfileError) -> Self {
         Self::Profiles(error)
@@ -31,7 +32,7 @@ impl From<ProfileError> for BuildError {
 }
 
 impl Configuration {
-    /// The extenders in the order in which they are asked: ignorable ones last.
+    /// The extenders in calling order: ignorable ones last.
     pub fn extenders_in_order(&self) -> impl Iterator<Item = &Extender> {
         let by_ignorable = |ignorable| {
             self.extenders.iter().filter(move |extender| extender.ignorable == ignorable)
@@ -39,7 +40,7 @@ impl Configuration {
         by_ignorable(false).chain(by_ignorable(true))
     }
 
-    /// What the engine knows of the extenders, in the order in which they are asked.
+    /// The engine's settings of the extenders, in calling order.
     pub fn engine_extenders(&self) -> Vec<EngineExtender> {
         let extender = |extender: &Extender| EngineExtender {
             name: Arc::from(extender.url_prefix.as_str()),
@@ -68,8 +69,8 @@ impl Configuration {
         }
     }
 
-    /// The same with the arguments of NodeResourcesFit as the extenders want them: what they manage
-    /// and the scheduler is to ignore replaces `ignoredResources` in every profile.
+    /// Returns the configuration with the extenders' managed resources that the scheduler is to
+    /// ignore as `ignoredResources` of NodeResourcesFit, in every profile.
     ///
     /// # Errors
     /// A profile has no NodeResourcesFit.
@@ -91,19 +92,19 @@ impl Configuration {
         Ok(self)
     }
 
-    /// The profiles as the engine takes them.
+    /// The profiles of the engine.
     pub fn scheduler_profiles(&self) -> Vec<SchedulerProfile> {
         self.profiles.iter().map(scheduler_profile).collect()
     }
 
-    /// Makes every plugin of every profile.
+    /// Creates every plugin of every profile.
     ///
     /// # Errors
     /// No scheduler can be built from the configuration.
     pub fn build_profiles(&self, registry: &Registry) -> Result<Profiles, BuildError> {
         let config = self.clone().with_ignored_resources()?;
         let extenders = !config.extenders.is_empty();
-        // The defaults are merged in already.
+        // The defaults are already merged.
         Ok(Profiles::build(&config.scheduler_profiles(), &[], registry, extenders)?)
     }
 }

@@ -11,21 +11,21 @@ use super::duration::Duration;
 use super::scheme::{API_VERSION, KIND};
 use super::v1::{ClientConnection, Extender};
 
-/// What the scheduler is to do; it serializes as kube-scheduler writes it.
+/// The configuration of the scheduler; it serializes as kube-scheduler writes it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
-    /// How many threads work on one attempt.
+    /// Number of threads for one attempt.
     pub parallelism: i32,
-    /// Which of several schedulers is active.
+    /// Leader election.
     pub leader_election: LeaderElection,
-    /// How the API server is reached.
+    /// Connection to the API server.
     pub client_connection: ClientConnection,
-    /// Whether profiles can be taken over HTTP.
+    /// Whether profiling over HTTP is on.
     pub enable_profiling: bool,
-    /// Whether they can be taken of contended locks.
+    /// Whether profiling of contended locks is on.
     pub enable_contention_profiling: bool,
-    /// How many percent of the nodes are looked at.
+    /// Share of nodes to score, in percent.
     pub percentage_of_nodes_to_score: i32,
     /// Backoff after the first failure.
     pub pod_initial_backoff_seconds: i64,
@@ -37,7 +37,7 @@ pub struct Configuration {
     /// Extenders, as configured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extenders: Vec<Extender>,
-    /// Whether a standby waits with filling its cache.
+    /// Whether a standby delays filling its cache.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub delay_cache_until_active: bool,
 }
@@ -56,29 +56,29 @@ impl Configuration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderElection {
-    /// Whether there is an election at all.
+    /// Whether there is an election.
     pub leader_elect: bool,
-    /// After what time without renewal others may take over.
+    /// Time without renewal after which another replica may take over.
     pub lease_duration: Duration,
-    /// For how long the leader tries to renew.
+    /// Time for which the leader tries to renew.
     pub renew_deadline: Duration,
-    /// How long to wait between tries.
+    /// Time between tries.
     pub retry_period: Duration,
-    /// The kind of object used.
+    /// Kind of the lock object.
     pub resource_lock: String,
-    /// Its name.
+    /// Name of the lock object.
     pub resource_name: String,
-    /// Its namespace.
+    /// Namespace of the lock object.
     pub resource_namespace: String,
 }
 
-/// One profile, with the default plugins merged in and arguments for every plugin that takes any.
+/// One profile, with the default plugins merged and arguments for every plugin that takes some.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
-    /// Pods choose the profile by this name.
+    /// Scheduler name by which pods select the profile.
     pub scheduler_name: String,
-    /// How many percent of the nodes are looked at; wins over the global setting.
+    /// Share of nodes to score, in percent; overrides the global setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Plugins by extension point.
@@ -94,18 +94,18 @@ pub struct Profile {
 pub struct PluginConfig {
     /// Plugin name.
     pub name: String,
-    /// Its arguments; none for a plugin whose kind is not known and that was given none.
+    /// The arguments; none for a plugin without a known kind for which none were given.
     pub args: Option<Arguments>,
 }
 
 impl Profile {
-    /// The arguments of a plugin.
+    /// Returns the arguments of a plugin.
     pub fn args_of(&self, plugin: &str) -> Option<&Arguments> {
         self.plugin_config.iter().find(|config| config.name == plugin)?.args.as_ref()
     }
 }
 
-/// Writes all sets, those without plugins too.
+/// Serializes all sets, also those without plugins.
 fn written_sets<S: Serializer>(sets: &PluginSets, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     for point in ExtensionPoint::ALL {
@@ -115,7 +115,7 @@ fn written_sets<S: Serializer>(sets: &PluginSets, serializer: S) -> Result<S::Ok
     map.end()
 }
 
-/// A set as it is written: without lists that are empty, with all weights.
+/// Serializes a set: without empty lists, with all weights.
 #[derive(Serialize)]
 struct WrittenSet<'a> {
     #[serde(skip_serializing_if = "<[PluginRef]>::is_empty")]

@@ -1,7 +1,7 @@
 //! Strict decoding of a [`Tree`] into types, with the texts of Go's JSON decoder.
 //!
-//! A type says how it is decoded through [`Decode`]; for structs, [`record!`](super::record) writes
-//! that from a table of fields.
+//! [`Decode`] defines how a type is decoded; [`record!`](super::record) implements it for structs
+//! from a table of fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use super::tree::Tree;
 
 /// A type of the configuration.
 pub(super) trait Decode: Sized {
-    /// How Go calls the type.
+    /// Name of the type in Go.
     fn go_type() -> Cow<'static, str>;
 
-    /// The value, or `None` when the decoder was told what is wrong.
+    /// The value, or `None` after an error was reported to the decoder.
     fn decode(tree: &Tree, decoder: &mut Decoder) -> Option<Self>;
 
-    /// What null means: for nearly all types that nothing was said.
+    /// The value for null; for nearly all types the same as for an absent field.
     fn decode_null(_decoder: &mut Decoder) -> Option<Self> {
         None
     }
@@ -37,28 +37,28 @@ enum Step {
     Key(String),
 }
 
-/// What is wrong with a document.
+/// The errors of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Faults {
-    /// A value does not fit its field.
+    /// A value does not match its field.
     Misfit(String),
-    /// Everything fits, but there are fields that are unknown or stand there twice.
+    /// All values match, but fields are unknown or repeated.
     Strict(Vec<String>),
 }
 
-/// Takes note of what is wrong, and where.
+/// Records errors with their path.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     steps: Vec<Step>,
-    /// The first value that could not be understood at all; Go stops at it.
+    /// The first value that cannot be parsed; Go stops there.
     unusable: Option<String>,
-    /// The first value of a wrong type; Go goes on behind it.
+    /// The first value of a wrong type; Go continues after it.
     misfit: Option<String>,
     strict: Vec<String>,
 }
 
 impl Decoder {
-    /// Decodes a whole document. The value is there also when it has [`Faults::Strict`].
+    /// Decodes a whole document. A document with [`Faults::Strict`] has a value, too.
     pub(super) fn document<T: Decode + Default>(tree: &Tree) -> (T, Option<Faults>) {
         let mut decoder = Self::default();
         let decoded = T::decode(tree, &mut decoder).unwrap_or_default();
@@ -70,7 +70,8 @@ impl Decoder {
         (decoded, faults)
     }
 
-    /// Decodes the fields of a struct: `set` takes one, and says whether there is such a field.
+    /// Decodes the fields of a struct. `set` decodes one field and returns whether the field
+    /// exists.
     pub(super) fn fields(
         &mut self,
         tree: &Tree,
@@ -84,7 +85,7 @@ impl Decoder {
         };
         for (place, (name, value)) in fields.iter().enumerate() {
             self.steps.push(Step::Field { of, name: name.clone() });
-            // Kind and version of the document itself were looked at before.
+            // Kind and version of the document itself are already checked.
             let is_type = self.steps.len() == 1 && ["kind", "apiVersion"].contains(&name.as_str());
             if !is_type && !set(self, name, value) {
                 self.complain("unknown field");
@@ -96,7 +97,7 @@ impl Decoder {
         Some(())
     }
 
-    /// Sets a field to its decoded value; null leaves it alone.
+    /// Sets a field to its decoded value; null leaves the field unchanged.
     pub(super) fn set<T: Decode>(&mut self, field: &mut T, tree: &Tree) {
         let decoded = match tree {
             Tree::Null => T::decode_null(self),
@@ -107,7 +108,7 @@ impl Decoder {
         }
     }
 
-    /// The value is of another type than the field.
+    /// Reports a value of the wrong type.
     fn mismatch(&mut self, tree: &Tree, go_type: &str) {
         self.misfits(tree.kind(), go_type);
     }
@@ -128,7 +129,7 @@ impl Decoder {
         self.misfit = Some(format!("json: cannot unmarshal {what} into {place} of type {go_type}"));
     }
 
-    /// The value has the right type and makes no sense.
+    /// Reports a value of the right type that is invalid.
     pub(super) fn refuse(&mut self, error: &impl fmt::Display) {
         self.unusable.get_or_insert_with(|| error.to_string());
     }
@@ -186,7 +187,7 @@ impl Decode for String {
     }
 }
 
-/// Decodes a text whose type Go calls by another name.
+/// Decodes a text whose type has a name of its own in Go.
 pub(super) fn decode_text(tree: &Tree, go_type: &str, decoder: &mut Decoder) -> Option<String> {
     match tree {
         Tree::Text(text) => Some(text.clone()),
@@ -197,7 +198,7 @@ pub(super) fn decode_text(tree: &Tree, go_type: &str, decoder: &mut Decoder) -> 
     }
 }
 
-/// The number of a tree, or its text after it was reported as none of `go_type`.
+/// Returns the number of a tree, or its text after it was reported as not of `go_type`.
 fn decode_number<T>(
     tree: &Tree,
     go_type: &str,
@@ -235,7 +236,7 @@ impl Decode for i64 {
     }
 }
 
-/// A number with a fraction; written without one where it has none.
+/// A number with a fraction; written without one if it is integral.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Float(pub f32);
 
@@ -255,7 +256,7 @@ impl Decode for Float {
 
 impl Serialize for Float {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Through the text, so that 0.1 does not become 0.10000000149.
+        // Converts through text, so that 0.1 does not become 0.10000000149.
         match (self.0.to_string().parse::<i64>(), self.0.to_string().parse::<f64>()) {
             (Ok(whole), _) => serializer.serialize_i64(whole),
             (_, Ok(value)) => serializer.serialize_f64(value),
@@ -274,7 +275,7 @@ impl Decode for Duration {
         parsed.inspect_err(|error| decoder.refuse(error)).ok()
     }
 
-    /// Null is read as a text too, an empty one.
+    /// Null decodes as the empty text.
     fn decode_null(decoder: &mut Decoder) -> Option<Self> {
         "".parse().inspect_err(|error| decoder.refuse(error)).ok()
     }
@@ -335,10 +336,10 @@ impl Decode for BTreeMap<String, String> {
     }
 }
 
-/// Says how a struct is decoded: its name in Go, and of each field its name in JSON. A text whose
-/// type has a name of its own in Go is marked with it.
+/// Defines how a struct is decoded: its name in Go, and the name of each field in JSON. A text
+/// whose type has a name of its own in Go is marked with that name.
 ///
-/// With a `struct` it also declares the struct, and how it is written.
+/// With a `struct` the macro also declares the struct and its serialization.
 macro_rules! record {
     ($name:ty = $package:literal $go:literal {
         $($json:literal => $field:ident $(as $go_type:literal)?,)*

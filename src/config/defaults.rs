@@ -1,4 +1,4 @@
-//! Defaults: from the configuration as written to the one in effect.
+//! Defaults: from the configuration as written to the configuration in effect.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use super::gates::Gates;
 use super::tree::Tree;
 use super::v1::{self, ClientConnection, KubeSchedulerConfiguration};
 
-/// Name of the profile of pods that choose none.
+/// Name of the default profile.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Fills in what was left out.
+/// Fills in absent values.
 pub(super) fn complete(written: &KubeSchedulerConfiguration, gates: &Gates) -> Configuration {
     let enable_profiling = written.enable_profiling.unwrap_or(true);
     Configuration {
@@ -70,7 +70,7 @@ fn client_connection(mut connection: ClientConnection) -> ClientConnection {
     connection
 }
 
-/// The profiles; without any, one. Only a profile that is alone gets a name.
+/// The profiles, or one default profile. Only a single profile gets a default name.
 fn profiles(written: &[v1::Profile], gates: &Gates) -> Vec<Profile> {
     let none = [v1::Profile::default()];
     let written = if written.is_empty() { &none } else { written };
@@ -79,7 +79,7 @@ fn profiles(written: &[v1::Profile], gates: &Gates) -> Vec<Profile> {
     written.iter().map(|written| profile(written, name, &defaults, gates)).collect()
 }
 
-/// The plugins of a profile that says nothing about any.
+/// The plugins of a profile that does not mention any.
 fn default_plugins(gates: &Gates) -> Vec<PluginRef> {
     let plugins = catalogue::ALL.iter().filter(|plugin| gates.allow(plugin));
     plugins.map(|plugin| PluginRef::new(plugin.name, plugin.default_weight)).collect()
@@ -105,7 +105,7 @@ fn profile(
     }
 }
 
-/// The arguments given, followed by default ones for the other plugins that take any, by name.
+/// The given arguments, followed by default arguments of the other plugins, by name.
 fn plugin_config(
     written: &[v1::PluginConfig],
     plugins: &PluginSets,
@@ -169,7 +169,7 @@ fn complete_fit(args: &mut NodeResourcesFitArgs) {
     fill_in(&mut strategy.resources);
 }
 
-/// cpu and memory where nothing is named, weight 1 where none is given.
+/// cpu and memory if no resource is named; weight 1 if none is given.
 fn fill_in(resources: &mut Vec<ResourceSpec>) {
     if resources.is_empty() {
         let names = ["cpu", "memory"];
@@ -180,7 +180,7 @@ fn fill_in(resources: &mut Vec<ResourceSpec>) {
     }
 }
 
-/// With gate StorageCapacityScoring, the emptiest storage is the best.
+/// With gate StorageCapacityScoring the emptiest storage gets the highest score.
 fn complete_volume_binding(args: &mut VolumeBindingArgs, gates: &Gates) {
     args.bind_timeout_seconds.get_or_insert(600);
     if gates.storage_capacity_scoring() && args.shape.as_ref().is_none_or(Vec::is_empty) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_zero_count_as_left_out_where_kube_scheduler_says_so() {
+    fn empty_and_zero_get_defaults_as_in_kube_scheduler() {
         let config = complete_with(
             "leaderElection: {leaseDuration: 0s, resourceName: ''}\nclientConnection: {qps: 0}\n\
              percentageOfNodesToScore: null\nenableProfiling: false\n",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_is_alone_gets_a_name_unless_it_is_given_an_empty_one() {
+    fn single_profile_gets_a_default_name_unless_its_name_is_empty() {
         let names = |body: &str| -> Vec<String> {
             let config = complete_with(body, "");
             config.profiles.into_iter().map(|profile| profile.scheduler_name).collect()
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_change_default_plugins_and_arguments() {
+    fn feature_gates_change_default_plugins_and_arguments() {
         let config = complete_with(
             "",
             "GenericWorkload=true,GangScheduling=true,StorageCapacityScoring=true,\
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn given_arguments_stay_in_front_and_unknown_ones_as_they_are() {
+    fn given_arguments_come_first_and_unknown_ones_are_kept() {
         let config = complete_with(
             "
 profiles:

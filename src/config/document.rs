@@ -1,4 +1,4 @@
-//! The configuration as text: what `--write-config-to` writes, and what `config show` shows.
+//! The configuration as text: the output of `--write-config-to` and `config show`.
 
 use engine::profile::{Profile as BuiltProfile, Profiles};
 use framework::ExtensionPoint;
@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::configuration::{Configuration, PluginConfig, Profile};
 use super::{ATTEMPT_POINTS, BuildError, emit};
 
-/// The points of pod groups: plugins are known by name there, and nothing runs yet.
+/// The extension points of pod groups. Plugins are listed there by name; no plugin runs there.
 const GROUP_POINTS: [ExtensionPoint; 2] =
     [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
 
-/// The configuration as kube-scheduler writes it, in YAML: arguments only of plugins in use, by
-/// name.
+/// The configuration in YAML, as kube-scheduler writes it: arguments only of plugins in use, sorted
+/// by name.
 ///
 /// # Errors
-/// A profile has no plugin that could ignore what extenders want ignored.
+/// A profile lacks the plugin that must ignore resources of extenders.
 pub fn write_config(config: &Configuration) -> Result<String, BuildError> {
     let mut written = config.clone().with_ignored_resources()?;
     for profile in &mut written.profiles {
@@ -36,7 +36,7 @@ fn used_config(profile: &Profile) -> Vec<PluginConfig> {
     used
 }
 
-/// Which plugins run where, profile by profile.
+/// The plugins of each profile by extension point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Expansion {
@@ -44,42 +44,42 @@ pub struct Expansion {
     pub profiles: Vec<ExpandedProfile>,
 }
 
-/// What becomes of one profile.
+/// One profile.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpandedProfile {
-    /// Pods choose the profile by this name.
+    /// Scheduler name by which pods select the profile.
     pub scheduler_name: String,
-    /// How many percent of the nodes are looked at; 0 leaves the choice to the scheduler.
+    /// Share of nodes to score, in percent; 0 leaves the choice to the scheduler.
     pub percentage_of_nodes_to_score: i32,
-    /// The extension points at which any plugin runs.
+    /// The extension points with at least one plugin.
     pub extension_points: Vec<ExpandedPoint>,
-    /// The arguments in effect, of plugins that have any.
+    /// The arguments in effect.
     pub arguments: Vec<InEffect>,
-    /// Plugins in use that are not built yet.
+    /// Plugins in use that are not built.
     pub not_built: Vec<String>,
 }
 
-/// The plugins of one point, in order.
+/// The plugins of one extension point, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpandedPoint {
-    /// Name of the point.
+    /// Name of the extension point.
     pub extension_point: &'static str,
-    /// Its plugins.
+    /// The plugins.
     pub plugins: Vec<ExpandedPlugin>,
 }
 
-/// A plugin at a point.
+/// A plugin at an extension point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpandedPlugin {
-    /// Its name.
+    /// Plugin name.
     pub name: String,
-    /// Weight of its scores, where it scores.
+    /// Weight of its scores, for Score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i64>,
-    /// Whether it is built; only told where it is not.
+    /// `false` if the plugin is not built, else absent.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub built: bool,
 }
@@ -89,12 +89,12 @@ pub struct ExpandedPlugin {
 pub struct InEffect {
     /// Plugin name.
     pub name: String,
-    /// Its arguments, defaults filled in.
+    /// The arguments, with defaults.
     pub args: Value,
 }
 
 impl Expansion {
-    /// What becomes of the profiles of a configuration, once they are built.
+    /// Returns the profiles of a configuration after they were built.
     pub fn of(config: &Configuration, built: &Profiles) -> Self {
         let profiles = config.profiles.iter().filter_map(|profile| {
             Some(ExpandedProfile::of(config, profile, built.get(&profile.scheduler_name)?))
@@ -132,12 +132,12 @@ impl ExpandedPoint {
     }
 }
 
-/// Whether a plugin is more than a name; those that are not in-tree always are.
+/// Whether a plugin is built; out-of-tree plugins always are.
 fn is_built(plugin: &str) -> bool {
     catalogue::get(plugin).is_none_or(catalogue::Entry::is_built)
 }
 
-/// The arguments of every plugin in use; a plugin itself knows them best.
+/// The arguments of every plugin in use. A plugin may report more than the configuration has.
 fn arguments(profile: &Profile, built: &BuiltProfile) -> Vec<InEffect> {
     let in_use = built.plugins.values().filter_map(|plugin| {
         let configured = || profile.args_of(&plugin.name).map(super::Arguments::to_value);

@@ -1,4 +1,4 @@
-//! Durations as Go writes and reads them: `1m30s`.
+//! Durations in the notation of Go: `1m30s`.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const SECOND: i64 = 1_000 * MILLISECOND;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// Units and their names; `µ` exists twice in Unicode.
+/// Units and their names; `µ` has two code points in Unicode.
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", MICROSECOND),
@@ -26,10 +26,10 @@ const UNITS: [(&str, i64); 8] = [
     ("h", HOUR),
 ];
 
-/// A text that is no duration.
+/// A text that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It has another form, or is too long.
+    /// The format is wrong, or the text is too long.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     /// A number without a unit.
@@ -56,7 +56,7 @@ impl Duration {
         self.0 == 0
     }
 
-    /// The same for the standard library; 0 if it is negative.
+    /// Converts to the duration of the standard library; 0 if negative.
     pub fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
@@ -65,7 +65,7 @@ impl Duration {
 impl std::str::FromStr for Duration {
     type Err = DurationError;
 
-    /// Reads a sign and numbers with units, for example `-1.5h`, `2m30s` or `0`.
+    /// Parses a sign and numbers with units, for example `-1.5h`, `2m30s` or `0`.
     fn from_str(text: &str) -> Result<Self, DurationError> {
         let invalid = || DurationError::Invalid(text.to_owned());
         let negative = text.starts_with('-');
@@ -88,7 +88,7 @@ impl std::str::FromStr for Duration {
     }
 }
 
-/// The nanoseconds of the first number and unit of `rest`, and what follows.
+/// Returns the nanoseconds of the first number and unit of `rest`, and the remaining text.
 fn part<'a>(rest: &'a str, text: &str) -> Result<(u64, &'a str), DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (whole, after) = digits(rest);
@@ -116,7 +116,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// The digits behind the point as a share of a unit, cut off below a nanosecond.
+/// The decimal digits as a share of a unit, truncated below a nanosecond.
 fn scaled(fraction: &str, unit: i64) -> u64 {
     // Units are below 10^13 and 18 digits below 10^18: the product fits 128 bits.
     let kept = &fraction[..fraction.len().min(18)];
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_written_as_in_go() {
+    fn durations_parse_and_print_as_in_go() {
         let rows = [
             ("0", "0s"),
             ("0s", "0s"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_told_in_the_words_of_go() {
+    fn invalid_durations_have_the_error_texts_of_go() {
         let rows = [
             ("", "time: invalid duration \"\""),
             ("abc", "time: invalid duration \"abc\""),

@@ -1,11 +1,11 @@
 //! JSON values as YAML in the style of Kubernetes: lists level with their key, texts without quotes
-//! where they need none.
+//! where possible.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// A document, ended by a line feed.
+/// A document with a final line feed.
 pub fn yaml(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -16,7 +16,7 @@ pub fn yaml(value: &Value) -> String {
     out
 }
 
-/// Writes a list or an object that is not empty, its first line where `out` ends.
+/// Writes a non-empty list or object, starting at the end of `out`.
 fn block(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -41,7 +41,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// Writes the value of a field behind its colon.
+/// Writes the value of a field after the colon.
 fn field(value: &Value, indent: usize, out: &mut String) {
     let below = match value {
         Value::Object(fields) if !fields.is_empty() => indent + 2,
@@ -73,7 +73,7 @@ fn line(text: &str, out: &mut String) {
     out.push('\n');
 }
 
-/// The lines of a text below its first one, moved to the right.
+/// The lines of a text after the first one, indented.
 fn indented(scalar: &str, indent: usize) -> String {
     scalar.replace('\n', &format!("\n{:indent$}", ""))
 }
@@ -89,12 +89,12 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A text in the plainest form that is read back as that text.
+/// A text in the plainest form that parses as the same text.
 fn text(value: &str) -> String {
     if value.contains('\n') && is_literal(value) { literal(value) } else { one_line(value) }
 }
 
-/// The same on a single line.
+/// A text on a single line.
 fn one_line(value: &str) -> String {
     if value.chars().any(must_be_escaped) || means_something_else(value) {
         return escaped(value);
@@ -105,7 +105,7 @@ fn one_line(value: &str) -> String {
     }
 }
 
-/// Whether a character would be read as another, or as the end of a line.
+/// Whether a character would parse as another one or as the end of a line.
 fn must_be_escaped(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
@@ -127,7 +127,7 @@ fn escaped(value: &str) -> String {
     written
 }
 
-/// Whether a text of several lines can stand as it is.
+/// Whether a text of several lines can be a block scalar.
 fn is_literal(value: &str) -> bool {
     let strange = |c: char| must_be_escaped(c) && c != '\n';
     !value.chars().any(strange) && !value.starts_with([' ', '\n']) && !value.contains(" \n")
@@ -147,7 +147,7 @@ fn literal(value: &str) -> String {
     written
 }
 
-/// Whether the text without quotes would be read as something that is no text.
+/// Whether the text without quotes would parse as another type.
 fn means_something_else(value: &str) -> bool {
     const WORDS: [&str; 11] =
         ["", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
@@ -166,7 +166,7 @@ fn looks_like_a_number(value: &str) -> bool {
     starts && digits.chars().all(is_part)
 }
 
-/// Whether the text is a text only in quotes.
+/// Whether the text needs quotes.
 fn needs_quotes(value: &str) -> bool {
     const INDICATORS: &[char] = &[
         '-', '?', ':', ',', '[', ']', '{', '}', '#', '&', '*', '!', '|', '>', '\'', '"', '%', '@',
@@ -193,7 +193,7 @@ mod tests {
     use crate::config::yaml as reader;
 
     #[test]
-    fn documents_look_like_those_of_kubernetes() {
+    fn documents_are_formatted_like_those_of_kubernetes() {
         let value = json!({
             "a": {"empty": "", "list": [{"name": "*", "weight": 0}, {"name": "x"}], "none": {}},
             "b": [[1, 2], [], "two"],
@@ -222,7 +222,7 @@ d:
     }
 
     #[test]
-    fn every_text_is_read_back() {
+    fn every_text_parses_as_itself() {
         let texts = [
             "",
             " ",

@@ -1,4 +1,4 @@
-//! Feature gates: which there are, and what `--feature-gates` makes of them.
+//! Feature gates and the values of `--feature-gates`.
 
 mod table;
 
@@ -8,30 +8,30 @@ use plugins::catalogue;
 
 pub use table::{GATES, Gate, Support};
 
-/// How far a feature has come.
+/// Maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless asked for.
+    /// Off by default.
     Alpha,
     /// Usually on.
     Beta,
-    /// Here to stay.
+    /// Generally available.
     Ga,
 }
 
-/// Switches many gates at once: the name and the stage of the gates it stands for.
+/// Gates that set many others: the name, and the stage that they set.
 const SPECIAL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// The component that gates are for, where an entry names it.
+/// The component prefix that an entry may have.
 const COMPONENT: &str = "kube:";
 
-/// Feature gates that cannot be set as asked, in the words of kube-scheduler.
+/// Invalid values of feature gates, with the texts of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// An entry without `=`.
+    /// An entry lacks `=`.
     #[error("missing bool value for {0}")]
     NoValue(String),
-    /// Neither true nor false.
+    /// A value is neither true nor false.
     #[error(
         "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
     )]
@@ -41,26 +41,26 @@ pub enum GateError {
         /// The value.
         value: String,
     },
-    /// No gate of this name.
+    /// The gate does not exist.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
-    /// It can only have its default.
+    /// The gate is locked to its default.
     #[error("cannot set feature gate {name} to {}, feature is locked to {default}", !default)]
     Locked {
         /// The gate.
         name: &'static str,
-        /// What it is.
+        /// The locked value.
         default: bool,
     },
-    /// It is on, and others it needs are off.
+    /// The gate is on, and gates that it depends on are off.
     #[error("{name} is enabled, but depends on features that are disabled: [{}]", needs.join(" "))]
     Needs {
         /// The gate.
         name: &'static str,
-        /// Those that are off.
+        /// The gates that are off.
         needs: Vec<&'static str>,
     },
-    /// Loadmaster does not have it.
+    /// The gate is on, and its feature is not built.
     #[error("feature gate {name} is on, but {missing} is not built yet")]
     NotBuilt {
         /// The gate.
@@ -68,7 +68,7 @@ pub enum GateError {
         /// What is missing.
         missing: &'static str,
     },
-    /// Several of these.
+    /// Several errors.
     #[error("[{}]", list(.0))]
     Several(Vec<GateError>),
 }
@@ -91,17 +91,17 @@ impl GateError {
 /// The feature gates in effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gates {
-    /// Gates that were set, by name; the others have their defaults.
+    /// Gates that were set, by name; all others have their defaults.
     set: BTreeMap<&'static str, bool>,
-    /// Whether all gates of a stage were set, and to what.
+    /// The value that was set for all gates of a stage.
     stages: Vec<(Stage, bool)>,
 }
 
 impl Gates {
-    /// Reads the values of `--feature-gates`: `A=true,B=false`, later ones winning.
+    /// Parses the values of `--feature-gates`, such as `A=true,B=false`; later values win.
     ///
     /// # Errors
-    /// An entry that is malformed, unknown or locked, or a gate without one that it needs.
+    /// An entry is malformed, unknown or locked, or a gate lacks one that it depends on.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, GateError> {
         let mut asked = BTreeMap::new();
         let entries = flags.into_iter().flat_map(|flag| flag.split(','));
@@ -146,10 +146,10 @@ impl Gates {
         GateError::none_or(errors.collect(), ())
     }
 
-    /// Refuses gates that are on while what they switch on is not built.
+    /// Rejects gates that are on while their feature is not built.
     ///
     /// # Errors
-    /// The gates, and what is missing.
+    /// The gates, and the missing features.
     pub fn check_built(&self) -> Result<(), GateError> {
         let errors = self.on().filter_map(|gate| match gate.support {
             Support::Missing(missing) => Some(GateError::NotBuilt { name: gate.name, missing }),
@@ -158,7 +158,7 @@ impl Gates {
         GateError::none_or(errors.collect(), ())
     }
 
-    /// What the person who set the gates should know.
+    /// Warnings for the person who set the gates.
     pub fn warnings(&self) -> Vec<String> {
         let gates = GATES.iter().filter_map(|gate| Some((gate, *self.set.get(gate.name)?)));
         let warnings = gates.filter_map(|(Gate { name, stage, support, .. }, value)| {
@@ -177,7 +177,7 @@ impl Gates {
         warnings.collect()
     }
 
-    /// Whether the gate called `name` is on; no gate is on that does not exist.
+    /// Whether the gate `name` is on; an unknown gate is off.
     pub fn is_on(&self, name: &str) -> bool {
         GATES.iter().find(|gate| gate.name == name).is_some_and(|gate| self.state(gate))
     }
@@ -199,23 +199,23 @@ impl Gates {
         plugin.gate.is_none_or(|gate| self.is_on(gate.name))
     }
 
-    /// Whether `filterTimeout` of dynamic resources counts.
+    /// Whether `filterTimeout` of dynamic resources applies.
     pub(super) fn filter_timeout(&self) -> bool {
         self.is_on("DRASchedulerFilterTimeout")
     }
 
-    /// Whether `bindingTimeout` of dynamic resources counts.
+    /// Whether `bindingTimeout` of dynamic resources applies.
     pub(super) fn binding_timeout(&self) -> bool {
         self.is_on("DRADeviceBindingConditions") && self.is_on("DRAResourceClaimDeviceStatus")
     }
 
-    /// Whether `shape` of volume binding counts.
+    /// Whether `shape` of volume binding applies.
     pub(super) fn storage_capacity_scoring(&self) -> bool {
         self.is_on("StorageCapacityScoring")
     }
 }
 
-/// Reads one entry, the value as Go reads booleans.
+/// Parses one entry; the value is a boolean in the notation of Go.
 fn parse_entry(entry: &str) -> Result<(&str, bool), GateError> {
     let Some((name, value)) = entry.split_once('=') else {
         return Err(GateError::NoValue(entry.to_owned()));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_in_turn() {
+    fn later_entries_win() {
         let gates =
             parse("DRASchedulerFilterTimeout=false, kube:NodeDeclaredFeatures=F").unwrap_err();
         let needs = vec!["NodeDeclaredFeatures"];
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_switched_together_except_for_what_is_set() {
+    fn all_alpha_and_all_beta_set_the_gates_that_are_not_set() {
         let gates = parse("AllAlpha=true,StorageCapacityScoring=false").unwrap();
         assert!(gates.is_on("GangScheduling") && gates.is_on("WorkloadAwarePreemption"));
         assert!(!gates.is_on("StorageCapacityScoring") && !gates.is_on("SchedulerAsyncAPICalls"));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_says_so_in_the_words_of_kubernetes() {
+    fn invalid_gates_have_the_error_texts_of_kubernetes() {
         let rows = [
             ("A", "missing bool value for A"),
             (
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_cannot_be_switched_on() {
+    fn gates_of_missing_features_cannot_be_switched_on() {
         let gates = parse("GenericWorkload=true").unwrap();
         assert_eq!(
             gates.check_built().unwrap_err().to_string(),

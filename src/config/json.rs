@@ -1,24 +1,24 @@
-//! JSON text to a [`Tree`].
+//! JSON text as a [`Tree`].
 
 use serde::de::DeserializeSeed;
 
 use super::tree::{Format, Reader, Tree};
 
-/// JSON keeps fields in their order, repeated ones too.
+/// JSON keeps fields in their order, including repeated ones.
 #[derive(Clone, Copy)]
 struct Json;
 
 impl Format<'_> for Json {}
 
-/// Whether a text is taken for JSON: it begins like an object.
+/// Whether a text is JSON: it begins like an object.
 pub(super) fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// What is wrong, with line and column.
+/// A syntax error, with line and column.
 pub(super) fn read(text: &str) -> Result<Tree, String> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let tree = Reader(Json).deserialize(&mut deserializer);

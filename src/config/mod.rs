@@ -1,4 +1,4 @@
-//! `KubeSchedulerConfiguration`: read, completed, checked, and handed to the engine.
+//! `KubeSchedulerConfiguration`: decoded, defaulted, validated, and expanded for the engine.
 //!
 //! ```text
 //! text ─▶ tree ─▶ v1 (as written) ─▶ configuration (defaults filled in) ─▶ profiles of the engine
@@ -6,8 +6,8 @@
 //!    json    decode
 //! ```
 //!
-//! Every step fails with the texts of kube-scheduler 1.36. [`v1`] tells what was given from what
-//! was left out; [`Configuration`] is what is in effect. [`gates`] decides on some of the defaults.
+//! Every step fails with the texts of kube-scheduler 1.36. [`v1`] distinguishes given values from
+//! absent ones; [`Configuration`] is the configuration in effect. [`gates`] change some defaults.
 
 mod args;
 mod assembly;
@@ -47,7 +47,7 @@ pub use validation::{Fault, FieldError, FieldErrors};
 use framework::ExtensionPoint;
 use v1::KubeSchedulerConfiguration;
 
-/// The points of a scheduling attempt, in its order.
+/// The extension points of a scheduling attempt, in order.
 const ATTEMPT_POINTS: [ExtensionPoint; 12] = [
     ExtensionPoint::PreEnqueue,
     ExtensionPoint::QueueSort,
@@ -66,23 +66,23 @@ const ATTEMPT_POINTS: [ExtensionPoint; 12] = [
 /// A configuration that cannot be used. The texts are those of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be decoded.
+    /// The text cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// Some of its values are wrong.
+    /// Some values are invalid.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// No scheduler can be built from it.
+    /// No scheduler can be built from the configuration.
     #[error(transparent)]
     Build(#[from] BuildError),
 }
 
-/// A configuration that was read.
+/// A configuration that was loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// What was given.
+    /// The configuration as written.
     pub written: KubeSchedulerConfiguration,
-    /// What is in effect.
+    /// The configuration in effect.
     pub config: Configuration,
 }
 
@@ -93,25 +93,25 @@ impl Loaded {
     }
 }
 
-/// Reads a configuration in YAML or JSON, fills in defaults and checks it.
+/// Loads a configuration in YAML or JSON, fills in defaults and validates it.
 ///
 /// # Errors
-/// The text cannot be decoded, or values in it are wrong.
+/// The text cannot be decoded, or values are invalid.
 pub fn load(text: &str, gates: &Gates) -> Result<Loaded, ConfigError> {
     let loaded = Loaded::of(scheme::decode(text)?, gates);
     validation::validate(&loaded.config, gates)?;
     Ok(loaded)
 }
 
-/// Checks a configuration in effect, for instance after flags have changed it.
+/// Validates a configuration in effect, for example after flags changed it.
 ///
 /// # Errors
-/// Values in it are wrong.
+/// Values are invalid.
 pub fn validate(config: &Configuration, gates: &Gates) -> Result<(), FieldErrors> {
     validation::validate(config, gates)
 }
 
-/// The configuration in effect where none is given.
+/// The configuration in effect without a file.
 pub fn defaults(gates: &Gates) -> Configuration {
     Loaded::of(KubeSchedulerConfiguration::default(), gates).config
 }

@@ -1,4 +1,4 @@
-//! Values that are kept as they are.
+//! Values that are kept undecoded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::decode::{Decode, Decoder, decode_text};
 use super::tree::Tree;
 
-/// Any value, undecoded; `None` where there is none or null.
+/// Any value, undecoded; `None` if it is absent or null.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Raw(pub(super) Option<Tree>);
 
@@ -22,7 +22,7 @@ impl Decode for Raw {
     }
 }
 
-/// Bytes, written as base64. The text is kept, whether it is base64 was checked.
+/// Bytes as base64. The text is kept and was checked.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Base64(String);
 
@@ -38,7 +38,7 @@ impl Base64 {
     }
 }
 
-/// Not the bytes: they may be a key.
+/// Hides the bytes: they may be a private key.
 impl fmt::Debug for Base64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "base64 of {} characters", self.0.len())
@@ -62,7 +62,7 @@ impl Decode for Base64 {
     }
 
     fn decode(tree: &Tree, decoder: &mut Decoder) -> Option<Self> {
-        // Line ends are skipped, as Go does: YAML folds long texts.
+        // Line ends are skipped, as in Go: YAML folds long texts.
         let text = decode_text(tree, &Self::go_type(), decoder)?.replace(['\r', '\n'], "");
         match check(text.as_bytes()) {
             Ok(()) => Some(Self(text)),
@@ -74,7 +74,7 @@ impl Decode for Base64 {
     }
 }
 
-/// Checks padded base64 of the standard alphabet.
+/// Checks padded base64 with the standard alphabet.
 fn check(text: &[u8]) -> Result<(), NotBase64> {
     let digits = text.iter().take_while(|byte| is_digit(**byte)).count();
     let padding = text.len() - digits;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_told_from_other_text() {
+    fn invalid_base64_is_rejected() {
         for text in ["", "TQ==", "TWE=", "TWFu", "TWFuTQ=="] {
             assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
         }

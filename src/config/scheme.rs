@@ -14,28 +14,28 @@ pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The kind of the configuration itself.
 pub(super) const KIND: &str = "KubeSchedulerConfiguration";
 
-/// How kube-scheduler calls its register of kinds in messages.
+/// Name of kube-scheduler's scheme in messages.
 const SCHEME: &str = "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme/scheme.go:29";
 
-/// The part of an object that names its type, as Go prints it in messages.
+/// The type fields of an object, as Go prints them in messages.
 const TYPE_FIELDS: &str = concat!(
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
     r#"Kind string "json:\"kind,omitempty\"" }"#,
 );
 
-/// A configuration that cannot be decoded, in the words of kube-scheduler.
+/// A configuration that cannot be decoded, with the texts of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The text is neither YAML nor JSON, or a value does not fit its field.
+    /// The text is neither YAML nor JSON, or a value does not match its field.
     #[error("{0}")]
     Unreadable(String),
-    /// There is no `kind`.
+    /// `kind` is missing.
     #[error("Object 'Kind' is missing in '{0}'")]
     NoKind(String),
-    /// There is no `apiVersion`.
+    /// `apiVersion` is missing.
     #[error("Object 'apiVersion' is missing in '{0}'")]
     NoVersion(String),
-    /// Nothing is known of this kind in this version.
+    /// The kind is not registered in this version.
     #[error("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")]
     UnknownKind {
         /// The kind.
@@ -43,10 +43,10 @@ pub enum DecodeError {
         /// Group and version.
         version: String,
     },
-    /// The kind is known and is not the configuration.
+    /// The kind is registered and is not the configuration.
     #[error("couldn't decode as {KIND}, got {API_VERSION}, Kind={0}: ")]
     OtherKind(String),
-    /// Fields that are unknown or stand there twice.
+    /// Fields are unknown or repeated.
     #[error("strict decoding error: {}", .0.join(", "))]
     Strict(Vec<String>),
     /// Arguments of a plugin cannot be decoded.
@@ -56,12 +56,12 @@ pub enum DecodeError {
         profile: usize,
         /// Index of the entry in `pluginConfig`.
         place: usize,
-        /// What is wrong with them.
+        /// The error in the arguments.
         message: String,
     },
 }
 
-/// Group, version and kind of an object; empty where it does not say.
+/// Group, version and kind of an object; empty if absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct TypeMeta {
     group: String,
@@ -72,7 +72,7 @@ struct TypeMeta {
 /// Decodes YAML or JSON.
 ///
 /// # Errors
-/// The first thing that makes the text unreadable, or else all unknown and repeated fields.
+/// The first error that makes the text undecodable, or else all unknown and repeated fields.
 pub(super) fn decode(text: &str) -> Result<KubeSchedulerConfiguration, DecodeError> {
     let (tree, repeated) = parse(text)?;
     let meta = TypeMeta::of(&tree).map_err(DecodeError::Unreadable)?;
@@ -92,7 +92,7 @@ pub(super) fn decode(text: &str) -> Result<KubeSchedulerConfiguration, DecodeErr
     Ok(config)
 }
 
-/// The document, and what is to be said about repeated keys.
+/// The document, and errors for repeated keys.
 fn parse(text: &str) -> Result<(Tree, Vec<String>), DecodeError> {
     if json::is_json(text) {
         let tree = json::read(text).map_err(|fault| {
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Result<(Tree, Vec<String>), DecodeError> {
     Ok((tree, told.into_iter().collect()))
 }
 
-/// What is wrong with a document that is not the configuration.
+/// The error for a document that is not the configuration.
 fn decode_other(meta: &TypeMeta, tree: &Tree, repeated: Vec<String>) -> DecodeError {
     let decoded = meta.is_ours().then(|| Arguments::decode(&meta.kind, tree)).flatten();
     let Some((_, faults)) = decoded else {
@@ -118,7 +118,7 @@ fn decode_other(meta: &TypeMeta, tree: &Tree, repeated: Vec<String>) -> DecodeEr
     }
 }
 
-/// Adds the strict faults of decoding to those of reading.
+/// Adds the strict errors of decoding to those of parsing.
 fn strict_faults(
     mut strict: Vec<String>,
     faults: Option<Faults>,
@@ -135,7 +135,7 @@ fn none_or(strict: Vec<String>) -> Result<(), DecodeError> {
     if strict.is_empty() { Ok(()) } else { Err(DecodeError::Strict(strict)) }
 }
 
-/// Decodes the arguments of all plugins; returns their strict faults.
+/// Decodes the arguments of all plugins; returns the strict errors.
 fn decode_arguments(config: &mut KubeSchedulerConfiguration) -> Result<Vec<String>, DecodeError> {
     let mut strict = Vec::new();
     for (profile, own) in config.profiles.iter_mut().enumerate() {
@@ -149,8 +149,8 @@ fn decode_arguments(config: &mut KubeSchedulerConfiguration) -> Result<Vec<Strin
     Ok(strict)
 }
 
-/// Decodes the arguments of one plugin by its name; returns what is strictly wrong with them.
-/// Arguments of plugins that have none of a known kind are kept as they are.
+/// Decodes the arguments of one plugin by its name; returns the strict errors. Arguments without a
+/// known kind are kept as they are.
 fn decode_entry(entry: &mut PluginConfig) -> Result<Option<String>, String> {
     let Raw(raw) = std::mem::take(&mut entry.raw);
     let implied = format!("{}Args", entry.name);
@@ -181,7 +181,7 @@ fn decode_entry(entry: &mut PluginConfig) -> Result<Option<String>, String> {
 }
 
 impl TypeMeta {
-    /// What an object says of itself; of null, nothing.
+    /// Type fields of an object; empty for null.
     fn of(tree: &Tree) -> Result<Self, String> {
         if !matches!(tree, Tree::Object(_) | Tree::Null) {
             return Err(Self::misfit(tree, &format!("value of type {TYPE_FIELDS}")));
@@ -210,7 +210,7 @@ impl TypeMeta {
         )
     }
 
-    /// The same with what is left out taken from the name of the plugin.
+    /// Completes absent type fields from the name of the plugin.
     fn or_implied(mut self, kind: &str) -> Self {
         if self.kind.is_empty() {
             kind.clone_into(&mut self.kind);
@@ -221,8 +221,8 @@ impl TypeMeta {
         self
     }
 
-    /// Decodes an object of this type, if there is such a type. The configuration itself is one,
-    /// but no arguments.
+    /// Decodes an object of this type, if the type exists. The configuration is such a type, but
+    /// not valid as arguments.
     fn decode(&self, tree: &Tree) -> Option<(Option<Arguments>, Option<Faults>)> {
         if !self.is_ours() {
             return None;

@@ -1,4 +1,4 @@
-//! The way of a text through all steps.
+//! The configuration from text to profiles.
 
 use framework::{ExtensionPoint, Registry};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn configuration(body: &str) -> Configuration {
 }
 
 #[test]
-fn texts_that_are_no_configuration_are_refused() {
+fn documents_of_other_kinds_are_rejected() {
     let meta = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
                 \"json:\\\"kind,omitempty\\\"\" }";
     let misfit = "couldn't get version/kind; json parse error: json: cannot unmarshal";
@@ -51,7 +51,7 @@ fn texts_that_are_no_configuration_are_refused() {
 }
 
 #[test]
-fn values_that_do_not_fit_name_their_field_and_type() {
+fn type_errors_name_field_and_type() {
     let rows = [
         (
             "parallelism: 1.5",
@@ -126,7 +126,7 @@ fn values_that_do_not_fit_name_their_field_and_type() {
 }
 
 #[test]
-fn strict_faults_are_told_together() {
+fn strict_errors_are_reported_together() {
     assert_eq!(
         refusal(
             "\
@@ -159,7 +159,7 @@ profiles:
 }
 
 #[test]
-fn arguments_are_held_to_the_kind_their_plugin_implies() {
+fn arguments_must_have_the_kind_of_their_plugin() {
     let args = |plugin: &str, args: &str| {
         refusal(&format!("profiles: [{{pluginConfig: [{{name: {plugin}, args: {args}}}]}}]"))
     };
@@ -202,7 +202,7 @@ fn arguments_are_held_to_the_kind_their_plugin_implies() {
 }
 
 #[test]
-fn what_was_given_is_told_from_what_was_filled_in() {
+fn given_values_are_distinguished_from_defaults() {
     let loaded = load(&format!("{HEAD}parallelism: 16\n"), &Gates::default()).unwrap();
     assert_eq!(loaded.written.parallelism, Some(16));
     assert_eq!(loaded.written.pod_max_backoff_seconds, None);
@@ -210,7 +210,7 @@ fn what_was_given_is_told_from_what_was_filled_in() {
 }
 
 #[test]
-fn what_is_written_is_read_back_and_has_only_what_is_in_use() {
+fn written_configuration_loads_again_and_has_only_plugins_in_use() {
     let config = configuration(
         "
 profiles:
@@ -241,7 +241,7 @@ extenders:
 }
 
 #[test]
-fn extenders_are_asked_in_order_and_replace_what_is_ignored() {
+fn extenders_are_ordered_and_replace_ignored_resources() {
     let config = configuration(
         "
 podInitialBackoffSeconds: 2
@@ -295,7 +295,7 @@ profiles:
 }
 
 #[test]
-fn profiles_that_cannot_be_built_say_so() {
+fn unbuildable_profiles_are_rejected() {
     let build = |body: &str, registry: &Registry| {
         configuration(body).build_profiles(registry).map(|_| ()).unwrap_err().to_string()
     };
@@ -315,10 +315,10 @@ fn profiles_that_cannot_be_built_say_so() {
     );
 }
 
-/// Decoding, defaults, checks and expansion do a bounded amount of work per profile: twice the
-/// profiles make twice the plugins, and nothing is compared across profiles but their queue sort.
+/// Decoding, defaults, validation and expansion do a bounded amount of work per profile: twice the
+/// profiles create twice the plugins. Only the queue sort is compared across profiles.
 #[test]
-fn fifty_profiles_are_fifty_times_one() {
+fn work_grows_linearly_with_profiles() {
     let profile = |n: usize| {
         format!(
             "- schedulerName: s{n}\n  plugins:\n    score:\n      enabled: [{{name: ImageLocality, \

@@ -1,4 +1,4 @@
-//! A document as JSON sees it, before it is decoded: YAML and JSON lead here.
+//! A document before decoding: the common form of YAML and JSON.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, Varian
 use serde::{Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 
-/// A value with the fields of objects in their order, repeated ones included.
+/// A value with the fields of objects in their order, including repeated ones.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Tree {
     Null,
@@ -19,7 +19,7 @@ pub(super) enum Tree {
 }
 
 impl Tree {
-    /// The kind of value, in the words of Go's JSON decoder.
+    /// The kind of value, in the terms of Go's JSON decoder.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -31,13 +31,13 @@ impl Tree {
         }
     }
 
-    /// The last field called `name`, if this is an object that has one.
+    /// The last field called `name`, if the tree is an object and has one.
     pub(super) fn field(&self, name: &str) -> Option<&Self> {
         let Self::Object(fields) = self else { return None };
         fields.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// The same as a JSON value; of repeated fields the last one stays.
+    /// Converts to a JSON value; of repeated fields the last one counts.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -52,7 +52,7 @@ impl Tree {
         }
     }
 
-    /// A number that is a float in its text; Go writes those without a fraction as integers.
+    /// A number that is a float in its text; Go prints integral floats as integers.
     fn float(value: f64) -> Option<Self> {
         // Up to 2^53 every integral float is exact.
         let integral = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
@@ -71,26 +71,25 @@ impl Serialize for Tree {
     }
 }
 
-/// What is particular about a format.
+/// The rules of a format.
 pub(super) trait Format<'de>: Copy {
-    /// What a text means that stands in the document letter by letter.
+    /// Converts a text that appears verbatim in the document.
     fn borrowed(self, text: &'de str) -> Tree {
         Tree::Text(text.to_owned())
     }
 
-    /// Hears of a field that an object has already; `true` ends the reading with an error at its
-    /// value.
+    /// Called for a repeated field of an object; `true` ends parsing with an error at its value.
     fn repeated(self, _name: &str) -> bool {
         false
     }
 
-    /// What becomes of the fields of an object.
+    /// Orders the fields of an object.
     fn object(self, fields: Vec<(String, Tree)>) -> Tree {
         Tree::Object(fields)
     }
 }
 
-/// Reads a value of a format.
+/// Parses a value of a format.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<F>(pub(super) F);
 
@@ -160,17 +159,17 @@ impl<'de, F: Format<'de>> Visitor<'de> for Reader<F> {
         Ok(self.0.object(fields))
     }
 
-    /// A value with a tag of its own; the tag says nothing here.
+    /// A value with a tag; the tag is ignored.
     fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Tree, A::Error> {
         let (_, value) = tagged.variant_seed(Key)?;
         value.newtype_variant_seed(self)
     }
 }
 
-/// The name of a field; YAML has other keys than texts too.
+/// The name of a field; YAML allows other keys than texts.
 struct Name(String);
 
-/// Reads the name of a field.
+/// Parses the name of a field.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -213,7 +212,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Takes no value at all: the error says where the value is.
+/// Accepts no value: the error reports the position of the value.
 struct Refusal;
 
 impl<'de> DeserializeSeed<'de> for Refusal {

@@ -1,5 +1,5 @@
-//! `kubescheduler.config.k8s.io/v1` as it is written: absent is told apart from given, except where
-//! kube-scheduler takes an empty or zero value for absent too.
+//! `kubescheduler.config.k8s.io/v1` as written. Absent values are distinguished from given ones,
+//! except where kube-scheduler treats an empty or zero value as absent.
 
 use engine::profile::{PluginRef, PluginSet, PluginSets};
 use framework::ExtensionPoint;
@@ -13,17 +13,17 @@ use super::raw::{Base64, Raw};
 record! {
     /// The whole configuration.
     pub struct KubeSchedulerConfiguration = "v1" "KubeSchedulerConfiguration" {
-        /// How many goroutines work on one attempt.
+        /// Number of goroutines for one attempt.
         "parallelism" => parallelism: Option<i32>,
-        /// Which of several schedulers is active.
+        /// Leader election.
         "leaderElection" => leader_election: LeaderElection,
-        /// How the API server is reached.
+        /// Connection to the API server.
         "clientConnection" => client_connection: ClientConnection,
-        /// Whether profiles can be taken over HTTP.
+        /// Whether profiling over HTTP is on.
         "enableProfiling" => enable_profiling: Option<bool>,
-        /// Whether they can be taken of contended locks.
+        /// Whether profiling of contended locks is on.
         "enableContentionProfiling" => enable_contention_profiling: Option<bool>,
-        /// How many percent of the nodes are looked at.
+        /// Share of nodes to score, in percent.
         "percentageOfNodesToScore" => percentage_of_nodes_to_score: Option<i32>,
         /// Backoff after the first failure.
         "podInitialBackoffSeconds" => pod_initial_backoff_seconds: Option<i64>,
@@ -33,43 +33,43 @@ record! {
         "profiles" => profiles: Vec<Profile>,
         /// Extenders.
         "extenders" => extenders: Vec<Extender>,
-        /// Whether a standby waits with filling its cache.
+        /// Whether a standby delays filling its cache.
         "delayCacheUntilActive" => delay_cache_until_active: bool,
     }
 }
 
 record! {
-    /// Leader election; what is empty or zero gets its default.
+    /// Leader election; an empty or zero value gets its default.
     pub struct LeaderElection = "v1alpha1" "LeaderElectionConfiguration" {
-        /// Whether there is an election at all.
+        /// Whether there is an election.
         "leaderElect" => leader_elect: Option<bool>,
-        /// After what time without renewal others may take over.
+        /// Time without renewal after which another replica may take over.
         "leaseDuration" => lease_duration: Duration,
-        /// For how long the leader tries to renew.
+        /// Time for which the leader tries to renew.
         "renewDeadline" => renew_deadline: Duration,
-        /// How long to wait between tries.
+        /// Time between tries.
         "retryPeriod" => retry_period: Duration,
-        /// The kind of object used.
+        /// Kind of the lock object.
         "resourceLock" => resource_lock: String,
-        /// Its name.
+        /// Name of the lock object.
         "resourceName" => resource_name: String,
-        /// Its namespace.
+        /// Namespace of the lock object.
         "resourceNamespace" => resource_namespace: String,
     }
 }
 
 record! {
-    /// The connection to the API server; what is empty or zero gets its default.
+    /// Connection to the API server; an empty or zero value gets its default.
     pub struct ClientConnection = "v1alpha1" "ClientConnectionConfiguration" {
         /// Path of a kubeconfig; empty inside a cluster.
         "kubeconfig" => kubeconfig: String,
-        /// What responses are accepted.
+        /// Accepted content types of responses.
         "acceptContentTypes" => accept_content_types: String,
-        /// What requests are sent as.
+        /// Content type of requests.
         "contentType" => content_type: String,
-        /// Requests a second; negative for no limit.
+        /// Requests per second; negative for no limit.
         "qps" => qps: Float,
-        /// Requests at once.
+        /// Burst of requests.
         "burst" => burst: i32,
     }
 }
@@ -77,9 +77,9 @@ record! {
 record! {
     /// One entry of `profiles`.
     pub struct Profile = "v1" "KubeSchedulerProfile" {
-        /// Pods choose the profile by this name.
+        /// Scheduler name by which pods select the profile.
         "schedulerName" => scheduler_name: Option<String>,
-        /// How many percent of the nodes are looked at; wins over the global setting.
+        /// Share of nodes to score, in percent; overrides the global setting.
         "percentageOfNodesToScore" => percentage_of_nodes_to_score: Option<i32>,
         /// Changes to the default plugins.
         "plugins" => plugins: Option<Plugins>,
@@ -89,7 +89,7 @@ record! {
 }
 
 record! {
-    /// Plugins switched on and off, by extension point.
+    /// Enabled and disabled plugins, by extension point.
     pub struct Plugins = "v1" "Plugins" {
         /// At this point.
         "preEnqueue" => pre_enqueue: Set,
@@ -119,13 +119,13 @@ record! {
         "placementGenerate" => placement_generate: Set,
         /// At this point.
         "placementScore" => placement_score: Set,
-        /// At every point they implement.
+        /// At every extension point that the plugin implements.
         "multiPoint" => multi_point: Set,
     }
 }
 
 impl Plugins {
-    /// The same for the engine.
+    /// Converts to the form of the engine.
     pub fn to_sets(&self) -> PluginSets {
         let mut sets = PluginSets { multi_point: self.multi_point.to_set(), ..Default::default() };
         for point in ExtensionPoint::ALL {
@@ -155,11 +155,11 @@ impl Plugins {
 }
 
 record! {
-    /// Plugins switched on and off.
+    /// Enabled and disabled plugins.
     pub struct Set = "v1" "PluginSet" {
-        /// Switched on, in order.
+        /// Enabled plugins, in order.
         "enabled" => enabled: Vec<Plugin>,
-        /// Switched off; `*` stands for all defaults.
+        /// Disabled plugins; `*` stands for all defaults.
         "disabled" => disabled: Vec<Plugin>,
     }
 }
@@ -175,7 +175,7 @@ impl Set {
 record! {
     /// A plugin by name.
     pub struct Plugin = "v1" "Plugin" {
-        /// Its name.
+        /// Plugin name.
         "name" => name: String,
         /// Weight of its scores.
         "weight" => weight: Option<i32>,
@@ -193,10 +193,10 @@ impl Plugin {
 pub struct PluginConfig {
     /// Plugin name.
     pub name: String,
-    /// Its arguments as written, to be decoded once its name is known.
+    /// Arguments as written, decoded once the plugin is known.
     #[serde(skip)]
     pub(super) raw: Raw,
-    /// Its arguments.
+    /// Decoded arguments.
     pub args: Option<Arguments>,
 }
 
@@ -206,14 +206,14 @@ record!(PluginConfig = "v1" "PluginConfig" {
 });
 
 record! {
-    /// A webhook that is asked in every attempt.
+    /// A webhook that is called in every attempt.
     pub struct Extender = "v1" "Extender" {
-        /// Its address, up to the verb.
+        /// Its address without the verb.
         "urlPrefix" => url_prefix: String,
         /// Verb for filtering; empty if it does not filter.
         #[serde(skip_serializing_if = "String::is_empty")]
         "filterVerb" => filter_verb: String,
-        /// Verb for preemption; empty if it has no say in it.
+        /// Verb for preemption; empty if it does not take part in it.
         #[serde(skip_serializing_if = "String::is_empty")]
         "preemptVerb" => preempt_verb: String,
         /// Verb for scoring; empty if it does not score.
@@ -225,21 +225,22 @@ record! {
         /// Verb for binding; empty if it does not bind.
         #[serde(skip_serializing_if = "String::is_empty")]
         "bindVerb" => bind_verb: String,
-        /// Whether it is reached by TLS.
+        /// Whether calls use TLS.
         #[serde(skip_serializing_if = "is_default")]
         "enableHTTPS" => enable_https: bool,
-        /// How.
+        /// TLS settings.
         #[serde(skip_serializing_if = "Option::is_none")]
         "tlsConfig" => tls_config: Option<TlsConfig>,
-        /// How long a call may take; 0 counts as five seconds.
+        /// Time limit of a call; 0 counts as five seconds.
         "httpTimeout" => http_timeout: Duration,
-        /// Whether it has the nodes itself, so that their names are enough.
+        /// Whether the extender caches nodes, so that calls carry names only.
         #[serde(skip_serializing_if = "is_default")]
         "nodeCacheCapable" => node_cache_capable: bool,
-        /// Resources it manages; it is asked only about pods that request one.
+        /// Resources that the extender manages; it is called only for pods that request one of
+        /// them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         "managedResources" => managed_resources: Vec<ManagedResource>,
-        /// Whether its errors are passed over.
+        /// Whether its errors are ignored.
         #[serde(skip_serializing_if = "is_default")]
         "ignorable" => ignorable: bool,
     }
@@ -248,45 +249,45 @@ record! {
 record! {
     /// A resource that an extender manages.
     pub struct ManagedResource = "v1" "ExtenderManagedResource" {
-        /// Its name.
+        /// Name of the resource.
         "name" => name: String,
-        /// Whether the scheduler itself looks past it.
+        /// Whether the scheduler itself ignores the resource.
         #[serde(skip_serializing_if = "is_default")]
         "ignoredByScheduler" => ignored_by_scheduler: bool,
     }
 }
 
 record! {
-    /// TLS towards an extender; data goes before files.
+    /// TLS to an extender; data takes precedence over files.
     pub struct TlsConfig = "v1" "ExtenderTLSConfig" {
-        /// Whether the certificate is not checked.
+        /// Whether the certificate is not verified.
         #[serde(skip_serializing_if = "is_default")]
         "insecure" => insecure: bool,
-        /// The name in the certificate, where it is not that of the address.
+        /// The name in the certificate, if it differs from the host of the address.
         #[serde(skip_serializing_if = "String::is_empty")]
         "serverName" => server_name: String,
-        /// Path of the own certificate.
+        /// Path of the client certificate.
         #[serde(skip_serializing_if = "String::is_empty")]
         "certFile" => cert_file: String,
-        /// Path of the own key.
+        /// Path of the client key.
         #[serde(skip_serializing_if = "String::is_empty")]
         "keyFile" => key_file: String,
-        /// Path of the authorities' certificates.
+        /// Path of the CA certificates.
         #[serde(skip_serializing_if = "String::is_empty")]
         "caFile" => ca_file: String,
-        /// The own certificate.
+        /// The client certificate.
         #[serde(skip_serializing_if = "Base64::is_empty")]
         "certData" => cert_data: Base64,
-        /// The own key.
+        /// The client key.
         #[serde(skip_serializing_if = "Base64::is_empty")]
         "keyData" => key_data: Base64,
-        /// The authorities' certificates.
+        /// The CA certificates.
         #[serde(skip_serializing_if = "Base64::is_empty")]
         "caData" => ca_data: Base64,
     }
 }
 
-/// Whether a value is the one of its type that is not written.
+/// Whether a value equals the default that is not serialized.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -1,7 +1,7 @@
-//! Validation: every check of kube-scheduler, in its order and its words.
+//! Validation: every check of kube-scheduler, in its order and with its texts.
 //!
-//! Arguments of NodeResourcesFit are not checked here but when the plugin is made, as in
-//! kube-scheduler, whose table of checks misspells their name.
+//! Arguments of NodeResourcesFit are checked when the plugin is created, as in kube-scheduler,
+//! whose table of checks misspells their name.
 
 mod args;
 mod field;
@@ -21,13 +21,13 @@ use field::Path;
 
 pub use field::{Fault, FieldError, FieldErrors};
 
-/// Plugins of former versions.
+/// Plugins that former versions had.
 const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// Checks a configuration.
+/// Validates a configuration.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors.
 pub(super) fn validate(config: &Configuration, gates: &Gates) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
     if config.client_connection.burst < 0 {
@@ -63,7 +63,7 @@ fn check_leader_election(election: &LeaderElection, errors: &mut FieldErrors) {
         }
     }
     if election.lease_duration <= election.renew_deadline {
-        // The value told is not that of the field: a quirk of kube-scheduler.
+        // The reported value is not the value of the field: a quirk of kube-scheduler.
         let rule = "must be greater than `RenewDeadline`";
         errors.invalid(at.field("leaseDuration"), &election.renew_deadline, rule);
     }
@@ -97,7 +97,7 @@ fn check_profiles(profiles: &[Profile], gates: &Gates, errors: &mut FieldErrors)
         let at = at.item(index);
         check_profile(&at, profile, gates, errors);
         if !names.insert(&profile.scheduler_name) {
-            // kube-scheduler tells the path of the other, and that prints as an empty object.
+            // kube-scheduler reports the path of the other one, which prints as an empty object.
             errors.duplicate(at.field("schedulerName"), &BTreeMap::<&str, &str>::new());
         }
     }
@@ -138,7 +138,7 @@ fn check_removed(path: &Path, plugin: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// All profiles must sort the queue by the same plugin with the same arguments.
+/// All profiles must use the same QueueSort plugin with the same arguments.
 fn check_queue_sort(at: &Path, profiles: &[Profile], errors: &mut FieldErrors) {
     let Some((first, others)) = profiles.split_first() else { return };
     let canon = &first.plugins.queue_sort;
@@ -163,7 +163,7 @@ fn check_queue_sort(at: &Path, profiles: &[Profile], errors: &mut FieldErrors) {
     }
 }
 
-/// A set as it is told: with the names of Go's fields, and null for empty lists.
+/// A set as kube-scheduler prints it: with the names of Go's fields, and null for empty lists.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct ShownSet<'a> {

@@ -1,5 +1,5 @@
-//! YAML text to a [`Tree`], with the lines of repeated keys. The only module of the configuration
-//! that knows the YAML library.
+//! YAML text as a [`Tree`], with the lines of repeated keys. The only module of the configuration
+//! that uses the YAML library.
 
 use std::cell::Cell;
 
@@ -7,28 +7,28 @@ use serde::de::DeserializeSeed;
 
 use super::tree::{Format, Reader, Tree};
 
-/// A document and what is wrong with it that does not keep it from being read.
+/// A document, and errors that do not prevent parsing.
 #[derive(Debug, PartialEq)]
 pub(super) struct Document {
-    /// What it holds. Fields are sorted by name; of repeated ones the last stays.
+    /// The content. Fields are sorted by name; of repeated ones the last counts.
     pub(super) tree: Tree,
-    /// Keys that repeat another one of their object, with their lines.
+    /// Repeated keys of objects, with their lines.
     pub(super) repeated: Vec<Repeated>,
 }
 
-/// A key that repeats another one of its object.
+/// A repeated key of an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: key {key:?} already set in map")]
 pub(super) struct Repeated {
-    /// The line of its value, from 1.
+    /// Line of the value, from 1.
     line: usize,
     key: String,
 }
 
-/// Reads the first document of a stream; what follows it is not looked at.
+/// Parses the first document of a stream; the rest is ignored.
 ///
 /// # Errors
-/// What is wrong and where, as kube-scheduler prints it.
+/// The syntax error with its line, as kube-scheduler prints it.
 pub(super) fn read(text: &str) -> Result<Document, String> {
     let reading = Reading::new(text);
     let tree = reading.run().map_err(|error| syntax_fault(&error))?;
@@ -40,11 +40,11 @@ pub(super) fn read(text: &str) -> Result<Document, String> {
 /// One pass over a document.
 struct Reading<'a> {
     text: &'a str,
-    /// How many keys repeated another one so far.
+    /// Number of repeated keys so far in this pass.
     repeated: Cell<usize>,
-    /// The repeated key to stop at.
+    /// The repeated key at which the pass stops.
     stop_at: Option<usize>,
-    /// Its name, once it was reached.
+    /// Its name, once the pass has reached it.
     stopped: Cell<Option<String>>,
 }
 
@@ -53,8 +53,8 @@ impl<'a> Reading<'a> {
         Self { text, repeated: Cell::new(0), stop_at: None, stopped: Cell::new(None) }
     }
 
-    /// The repeated key at this place among all of them: the library tells lines only in errors,
-    /// so that there is one more pass for each.
+    /// Returns the repeated key with this index. The library reports lines only in errors, so each
+    /// repeated key needs one more pass.
     fn up_to(text: &'a str, place: usize) -> Option<Repeated> {
         let reading = Self { stop_at: Some(place), ..Self::new(text) };
         let line = reading.run().err()?.location()?.line();
@@ -68,7 +68,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Whether `scalar`, a part of the text, stands there without quotes.
+    /// Whether `scalar`, a part of the text, is a plain scalar.
     fn is_plain(&self, scalar: &str) -> bool {
         let offset = scalar.as_ptr().addr().wrapping_sub(self.text.as_ptr().addr());
         let before = offset.checked_sub(1).and_then(|before| self.text.as_bytes().get(before));
@@ -76,7 +76,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// YAML as kube-scheduler reads it, which is version 1.1 of the language.
+/// YAML 1.1, the version that kube-scheduler parses.
 #[derive(Clone, Copy)]
 struct Yaml<'r, 'a>(&'r Reading<'a>);
 
@@ -112,10 +112,10 @@ impl<'de> Format<'de> for Yaml<'_, '_> {
     }
 }
 
-/// The key whose value is an object that joins the one it stands in.
+/// The key whose value is merged into the enclosing object.
 const MERGE: &str = "<<";
 
-/// Booleans of YAML 1.1 that are texts in the version the library speaks.
+/// Booleans of YAML 1.1 that are texts in the version of the library.
 fn old_boolean(text: &str) -> Option<bool> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
@@ -124,8 +124,8 @@ fn old_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The text of kube-scheduler for a document that cannot be parsed. It does not tell the first
-/// line, and counts the others from 0 where the grammar is broken, from 1 where a token is.
+/// The error text of kube-scheduler for a document that cannot be parsed. It omits the first line,
+/// and counts lines from 0 for errors of the grammar, from 1 for errors of a token.
 fn syntax_fault(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let problem = text.split(" at line ").next().unwrap_or_default();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_mean_what_they_mean_to_kube_scheduler() {
+    fn scalars_have_the_types_of_kube_scheduler() {
         let text =
             "a: yes\nb: 'yes'\nc: \"no\"\nd: off\ne: ~\nf:\ng: 1.0\nh: 0x10\ni: 1.5\nj: |\n  on\n";
         let expected = json!({
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_document_counts() {
+    fn only_the_first_document_is_parsed() {
         assert_eq!(tree("# comment\n---\na: 1\n---\nb: [\n"), json!({"a": 1}));
         assert_eq!(tree(""), json!(null));
         assert_eq!(tree("# nothing\n"), json!(null));
     }
 
     #[test]
-    fn repeated_keys_are_told_with_the_line_of_their_value() {
+    fn repeated_keys_are_reported_with_the_line_of_their_value() {
         let text = "a: 1\nb:\n  c: 1\n  c:\n  - 2\na: 2\nd: {e: 1, e: 2}\n\"a\": 3\n";
         let document = read(text).unwrap();
         let expected = json!({"a": 3, "b": {"c": [2]}, "d": {"e": 2}});
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_with_their_line() {
+    fn syntax_errors_are_reported_with_their_line() {
         let rows = [
             ("not yaml: [\n", "yaml: line 1: did not find expected node content"),
             ("a: b: c\n", "yaml: mapping values are not allowed in this context"),

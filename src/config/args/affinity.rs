@@ -1,4 +1,4 @@
-//! Core API types inside arguments: how they are decoded, and how they are written.
+//! Decoding and serialization of core API types inside arguments.
 
 use framework::api;
 use serde::{Serialize, Serializer};
@@ -47,7 +47,7 @@ record!(api::LabelSelector = "v1" "LabelSelector" {
     "matchExpressions" => match_expressions,
 });
 
-/// Writes core API objects without the fields that are absent or empty lists, as Kubernetes does.
+/// Serializes core API objects without fields that are absent or empty lists, as Kubernetes does.
 pub(super) fn pruned<T: Serialize, S: Serializer>(
     objects: &T,
     serializer: S,
@@ -67,7 +67,7 @@ fn without_empty(value: Value) -> Value {
     }
 }
 
-/// An empty object says something; only the map of labels is left out when empty, like lists.
+/// An empty object is meaningful; only an empty map of labels is omitted, like an empty list.
 fn is_left_out(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_empty_is_not_written() {
+    fn empty_fields_are_not_serialized() {
         let affinity = json!({
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {},

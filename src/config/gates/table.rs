@@ -2,31 +2,31 @@
 
 use super::Stage::{self, Alpha, Beta, Ga};
 
-/// What is known about a gate.
+/// A feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gate {
     /// Its name.
     pub name: &'static str,
-    /// How far the feature has come.
+    /// Maturity of the feature.
     pub stage: Stage,
-    /// Whether it is on unless told otherwise.
+    /// Whether the gate is on by default.
     pub default: bool,
-    /// Whether it can only have its default.
+    /// Whether the gate is locked to its default.
     pub locked: bool,
-    /// Gates that must be on for this one to be on.
+    /// Gates that this gate depends on.
     pub needs: &'static [&'static str],
-    /// What Loadmaster makes of it.
+    /// Support in Loadmaster.
     pub support: Support,
 }
 
-/// What Loadmaster makes of a gate.
+/// Support of a gate in Loadmaster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// It does what it says, on and off.
+    /// Both values have their effect.
     Follows,
-    /// It cannot be switched off here: the behaviour is always the default one.
+    /// The gate cannot be switched off; the behaviour is the default one.
     Fixed,
-    /// What it switches on is not built; this is what is missing.
+    /// The feature is not built; the text names the missing part.
     Missing(&'static str),
 }
 
@@ -35,7 +35,7 @@ impl Gate {
         Self { name, stage, default, locked: false, needs: &[], support }
     }
 
-    /// A gate that is on and can be switched off in Kubernetes, but not here.
+    /// A gate that is on, and that can be switched off in Kubernetes but not in Loadmaster.
     const fn fixed(name: &'static str, stage: Stage) -> Self {
         Self::new(name, stage, true, Support::Fixed)
     }
@@ -45,12 +45,12 @@ impl Gate {
         Self::new(name, stage, true, Support::Follows)
     }
 
-    /// A gate that is on for good.
+    /// A gate that is locked to on.
     const fn locked(name: &'static str) -> Self {
         Self { locked: true, ..Self::fixed(name, Ga) }
     }
 
-    /// A gate that is off, and what is missing to switch it on.
+    /// A gate that is off, and the missing part if it is switched on.
     const fn off(name: &'static str, stage: Stage, missing: &'static str) -> Self {
         Self::new(name, stage, false, Support::Missing(missing))
     }

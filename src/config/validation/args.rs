@@ -1,4 +1,4 @@
-//! Checks of plugin arguments.
+//! Validation of plugin arguments.
 
 use framework::{NodeSelector, PreferredSchedulingTerms, SelectorError, api, label_key_faults};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::config::args::{
 use crate::config::duration::Duration;
 use crate::config::gates::Gates;
 
-/// Checks the arguments of a plugin.
+/// Validates the arguments of a plugin.
 pub(super) fn check(at: &Path, args: &Arguments, gates: &Gates, errors: &mut FieldErrors) {
     match args {
         Arguments::DefaultPreemption(args) => check_default_preemption(at, args, errors),
@@ -115,9 +115,9 @@ fn check_balanced(at: &Path, resources: &[ResourceSpec], errors: &mut FieldError
     }
 }
 
-/// How pods without constraints of their own are spread.
+/// The values of `defaultingType`.
 const DEFAULTING_TYPES: &[&str] = &["System", "List"];
-/// What becomes of a pod that fits no domain.
+/// The values of `whenUnsatisfiable`.
 const UNSATISFIABLE_ACTIONS: &[&str] = &["DoNotSchedule", "ScheduleAnyway"];
 
 fn check_spread(at: &Path, args: &PodTopologySpreadArgs, errors: &mut FieldErrors) {
@@ -168,7 +168,7 @@ fn check_constraint(
     }
 }
 
-/// A point of a shape as it is told: with the names of Go's fields.
+/// A point of a shape as kube-scheduler prints it: with the names of Go's fields.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct ShownPoint {

@@ -1,25 +1,25 @@
-//! What can be wrong with a field, and how it is told.
+//! Errors of fields and their texts.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The way from the root of the configuration to a field.
+/// The path from the root of the configuration to a field.
 #[derive(Debug, Clone)]
 pub(super) struct Path(String);
 
 impl Path {
-    /// A field of the configuration itself.
+    /// Returns the path of a field of the configuration itself.
     pub(super) fn root(field: &str) -> Self {
         Self(field.to_owned())
     }
 
-    /// A field of the object here.
+    /// Returns the path of a field of this object.
     pub(super) fn field(&self, name: &str) -> Self {
         Self(format!("{}.{name}", self.0))
     }
 
-    /// An item of the list here.
+    /// Returns the path of an item of this list.
     pub(super) fn item(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
@@ -31,49 +31,49 @@ impl fmt::Display for Path {
     }
 }
 
-/// A field that cannot be as it is.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {fault}")]
 pub struct FieldError {
-    /// Where, for example `profiles[0].schedulerName`.
+    /// Path, for example `profiles[0].schedulerName`.
     pub path: String,
-    /// What is wrong.
+    /// The error.
     pub fault: Fault,
 }
 
-/// What is wrong with a field. Values are as they are printed.
+/// The error of a field. Values are in printed form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It must be there.
+    /// The field is required.
     Required {
-        /// Further explanation, may be empty.
+        /// Explanation; may be empty.
         detail: String,
     },
-    /// It has a value it must not have.
+    /// The value is invalid.
     Invalid {
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// Explanation.
         detail: String,
     },
-    /// It repeats another.
+    /// The value is a duplicate.
     Duplicate {
-        /// The value that is there twice.
+        /// The repeated value.
         value: String,
     },
-    /// It must not be there.
+    /// The field is forbidden.
     Forbidden {
-        /// Why.
+        /// The reason.
         detail: String,
     },
-    /// It has none of the values there are.
+    /// The value is not supported.
     Unsupported {
         /// The value.
         value: String,
-        /// Those there are.
+        /// The supported values.
         supported: &'static [&'static str],
     },
-    /// What a selector has to say about itself.
+    /// An error of a label selector, in its own words.
     Selector(String),
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong with a configuration, each fault once, in the order of the checks.
+/// All errors of a configuration, without repetition, in the order of the checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldErrors(Vec<FieldError>);
 
@@ -108,7 +108,7 @@ impl FieldErrors {
         self.0.iter()
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there is no error.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -151,7 +151,7 @@ impl FieldErrors {
         self.add(path, Fault::Unsupported { value: shown(&value), supported });
     }
 
-    /// Takes over a message that begins with the path of its field.
+    /// Adds a message that begins with the path of its field.
     pub(super) fn selector(&mut self, message: &str) {
         let (path, text) = message.split_once(": ").unwrap_or((message, ""));
         self.add(path, Fault::Selector(text.to_owned()));
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_as_kubernetes_tells_them() {
+    fn errors_have_the_texts_of_kubernetes() {
         let mut errors = FieldErrors::default();
         let path = Path::root("profiles").item(1);
         errors.required(path.field("schedulerName"), "");

@@ -1,4 +1,4 @@
-//! Wrong values, and what is said about them.
+//! Invalid values and their errors.
 
 use super::*;
 use crate::config::{ConfigError, load};
