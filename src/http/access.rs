@@ -1,5 +1,5 @@
-//! Who may see what, until there is authentication: callers on this host everything, others what is
-//! allowed to everybody.
+//! Access rules, in place of authentication: callers from this host may read every path, callers
+//! from other hosts only the allowed paths.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// Paths that everybody may ask for (`--authorization-always-allow-paths`).
+/// Paths that callers from every host may read (`--authorization-always-allow-paths`).
 #[derive(Debug, Clone)]
 pub(super) struct AlwaysAllow(Arc<[String]>);
 
@@ -19,7 +19,7 @@ impl AlwaysAllow {
         Self(paths.iter().map(|path| path.trim_start_matches('/').to_owned()).collect())
     }
 
-    /// A path that ends in `*` stands for all that begin with it.
+    /// Whether a path is allowed; an entry that ends in `*` stands for all paths with that prefix.
     pub(super) fn allows(&self, path: &str) -> bool {
         let path = path.trim_start_matches('/');
         self.0.iter().any(|allowed| match allowed.strip_suffix('*') {
@@ -29,7 +29,7 @@ impl AlwaysAllow {
     }
 }
 
-/// Lets a request through, or refuses it as an API server refuses an anonymous user.
+/// Passes a request on, or refuses it as an API server refuses an anonymous user.
 pub(super) async fn authorize(
     State(always_allow): State<AlwaysAllow>,
     ConnectInfo(caller): ConnectInfo<SocketAddr>,

@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/healthz`: what is checked, and how it is told.
+//! `/livez`, `/readyz` and `/healthz`: the checks and their text.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::StatusCode;
 use tracing::debug;
 
-/// How the scheduler is doing; set by the daemon, read by probes.
+/// State of the scheduler; set by the daemon, read by probes.
 #[derive(Debug, Default)]
 pub struct Health {
     handlers_synced: AtomicBool,
@@ -14,21 +14,21 @@ pub struct Health {
 }
 
 impl Health {
-    /// Every watch has delivered what there was at its start.
+    /// Whether every watch has synced.
     pub fn handlers_are_synced(&self) {
         self.handlers_synced.store(true, Ordering::Relaxed);
     }
 
-    /// The process was asked to end.
+    /// Whether the process was asked to end.
     pub fn is_shutting_down(&self) {
         self.shutting_down.store(true, Ordering::Relaxed);
     }
 }
 
-/// Something that can be wrong.
+/// A health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Check {
-    /// Nothing: whoever answers is alive.
+    /// Always passes: a process that answers is alive.
     Ping,
     Shutdown,
     SchedHandlerSync,
@@ -43,7 +43,8 @@ impl Check {
         }
     }
 
-    /// The error says what is wrong. Only the logs and a check that is asked for by itself tell.
+    /// Runs the check. The text of an error appears in the log, and in the answer of a single
+    /// check.
     fn run(self, health: &Health) -> Result<(), &'static str> {
         match self {
             Self::Shutdown if health.shutting_down.load(Ordering::Relaxed) => {
@@ -57,7 +58,7 @@ impl Check {
     }
 }
 
-/// A path under which health is asked for.
+/// A health endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Healthz,
@@ -81,8 +82,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs all checks but those whose names are in `exclude`. Success is `ok` unless `verbose`;
-    /// failure always tells which check failed.
+    /// Runs all checks but the excluded ones. The text of success is `ok` unless `verbose`; the
+    /// text of a failure names the failed check.
     pub(super) fn report(
         self,
         health: &Health,
@@ -120,7 +121,7 @@ impl Endpoint {
         }
     }
 
-    /// A warning about excluded names that name no check here.
+    /// Returns a warning about excluded names that are no checks.
     fn not_excluded(self, exclude: &[String]) -> Option<String> {
         let known = |name: &str| self.checks().iter().any(|check| check.name() == name);
         let mut unknown: Vec<_> =
@@ -131,7 +132,7 @@ impl Endpoint {
             .then(|| format!("warn: some health checks cannot be excluded: no matches for {list}"))
     }
 
-    /// Runs one check; none if there is no such check here.
+    /// Runs one check; none if the check does not exist.
     pub(super) fn report_one(self, health: &Health, name: &str) -> Option<(StatusCode, String)> {
         let check = self.checks().iter().find(|check| check.name() == name)?;
         Some(match check.run(health) {

@@ -1,9 +1,9 @@
 //! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, log level.
 //!
-//! [`bind`] takes the port and the certificate before anything else is started, [`serve`] answers.
-//! `/metrics/resources`, `/metrics/slis`, `/statusz`, `/flagz` and `/debug/pprof` are not built yet
-//! and answer 404, and `DELETE /metrics` 405. Nor is authentication: callers from other hosts only
-//! get the paths that are allowed to everybody.
+//! [`bind`] opens the port and loads the certificate before anything else starts; [`serve`] answers
+//! requests. `/metrics/resources`, `/metrics/slis`, `/statusz`, `/flagz` and `/debug/pprof` are not
+//! built and answer 404; `DELETE /metrics` answers 405. Callers are not authenticated, so callers
+//! from other hosts may read only the allowed paths.
 
 mod access;
 mod health;
@@ -22,16 +22,16 @@ pub use tls::{Certificate, TlsError, TlsVersion, UnknownTlsVersion};
 use crate::logs::Verbosity;
 use crate::metrics::Metrics;
 
-/// What the endpoints show and change.
+/// The state that the endpoints show and change.
 #[derive(Debug, Clone)]
 pub struct App {
-    /// Shown at `/metrics`.
+    /// Metrics, for `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Shown at `/livez`, `/readyz` and `/healthz`.
+    /// Health, for `/livez`, `/readyz` and `/healthz`.
     pub health: Arc<Health>,
-    /// The configuration in effect, shown at `/configz`.
+    /// The configuration in effect, for `/configz`.
     pub configz: Value,
-    /// Changed by `PUT /debug/flags/v`; none where `enableProfiling` is off.
+    /// Verbosity, for `PUT /debug/flags/v`; none if `enableProfiling` is off.
     pub verbosity: Option<Verbosity>,
 }
 

@@ -1,4 +1,4 @@
-//! What is answered under which path.
+//! The paths of the endpoints.
 
 use axum::Router;
 use axum::extract::{Path, Query, Request, State};
@@ -15,7 +15,7 @@ use super::health::Endpoint;
 use crate::logs::Verbosity;
 use crate::metrics;
 
-/// All endpoints, behind the access rules.
+/// Returns all endpoints, with the access rules.
 pub(super) fn router(app: App, always_allow: &[String]) -> Router {
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
@@ -34,7 +34,7 @@ pub(super) fn router(app: App, always_allow: &[String]) -> Router {
         .with_state(app)
 }
 
-/// The endpoint, and below it each of its checks.
+/// Returns a health endpoint with a path for each of its checks.
 fn with_health(router: Router<App>, endpoint: Endpoint) -> Router<App> {
     let all = move |State(app): State<App>, Query(query): Query<Vec<(String, String)>>| async move {
         let verbose = query.iter().any(|(key, _)| key == "verbose");
@@ -58,7 +58,7 @@ async fn show_configuration(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// Takes a number as klog takes its verbosity.
+/// Parses a verbosity like klog.
 fn set_verbosity(verbosity: &Verbosity, text: &str) -> Response {
     match text.parse::<u8>() {
         Ok(level) => {

@@ -1,4 +1,4 @@
-//! The port: taken first, answered on later, left in peace at the end.
+//! The port: opened first, served later, shut down gracefully.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,31 +14,31 @@ use super::App;
 use super::router::router;
 use super::tls::{Certificate, TlsError, TlsVersion};
 
-/// How the endpoints are served.
+/// Settings of the endpoints.
 #[derive(Debug, Clone)]
 pub struct Serving {
     /// `--bind-address` and `--secure-port`.
     pub address: SocketAddr,
     /// The certificate.
     pub certificate: Certificate,
-    /// The oldest version of TLS spoken.
+    /// Oldest supported version of TLS.
     pub oldest_tls: TlsVersion,
-    /// Paths that callers from other hosts may ask for, too.
+    /// Paths that callers from other hosts may read.
     pub always_allow: Vec<String>,
 }
 
-/// Endpoints that cannot be served.
+/// An error of the endpoints at start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// The port cannot be had.
+    /// The port cannot be opened.
     #[error(
         "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {}",
         reason(error)
     )]
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// The certificate cannot be used.
@@ -46,7 +46,7 @@ pub enum ServingError {
     Tls(#[from] TlsError),
 }
 
-/// The reason in the words of Go, where they are known.
+/// The reason in the words of Go, if they are known.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "address already in use".to_owned(),
@@ -56,7 +56,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A port that is taken, on which nobody answers yet.
+/// An open port that is not served yet.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
@@ -65,19 +65,19 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The address, with the port that the system chose if none was asked for.
+    /// Returns the address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system does not report the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 }
 
-/// Takes the port and loads the certificate.
+/// Opens the port and loads the certificate.
 ///
 /// # Errors
-/// The port is taken, or the certificate cannot be used.
+/// The port is in use, or the certificate is invalid.
 pub fn bind(serving: Serving) -> Result<Listener, ServingError> {
     let Serving { address, certificate, oldest_tls, .. } = &serving;
     let config = certificate.load(address.ip(), *oldest_tls)?;
@@ -93,16 +93,16 @@ pub fn bind(serving: Serving) -> Result<Listener, ServingError> {
     Ok(Listener { tcp, tls: RustlsConfig::from_config(config), serving })
 }
 
-/// Time for the head of a request to arrive.
+/// Time limit for the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// Time for answers under way when the end comes.
+/// Time for requests in progress during shutdown.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Answers until `shutdown` is done, and a second longer what is under way then.
+/// Serves until `shutdown` completes, and requests in progress for one more second.
 ///
 /// # Errors
-/// The port cannot be used any longer.
+/// The port fails.
 pub async fn serve(
     listener: Listener,
     app: App,
@@ -123,16 +123,16 @@ pub async fn serve(
     };
     tokio::select! {
         served = served => served,
-        // The second never ends, so this does not either.
+        // The second future never completes, so this one does not either.
         _ = async { tokio::join!(stop, follow_files(&serving, &tls)) } => Ok(()),
     }
 }
 
-/// How often the files of the certificate are looked at.
+/// Interval at which the files of the certificate are checked.
 const FILES_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Takes up a certificate whose files changed; never ends. One that cannot be used leaves the old
-/// one in service.
+/// Reloads the certificate when its files change; never completes. An invalid new certificate
+/// leaves the old one in use.
 async fn follow_files(serving: &Serving, tls: &RustlsConfig) {
     let mut seen = serving.certificate.changed();
     let mut ticks = interval(FILES_INTERVAL);

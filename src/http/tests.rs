@@ -1,4 +1,4 @@
-//! What callers get, as the reference has it.
+//! Answers of the endpoints, compared with those of kube-scheduler.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,12 +18,12 @@ use crate::logs;
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 const REMOTE: [u8; 4] = [10, 0, 0, 7];
 
-/// The endpoints of a scheduler that has just started.
+/// Returns the endpoints of a scheduler that has just started.
 struct Server {
     router: Router,
     health: Arc<Health>,
     verbosity: logs::Verbosity,
-    /// Only while it exists can the verbosity be changed.
+    /// Keeps the log alive; without it the verbosity cannot be changed.
     _logs: Box<dyn Layer<Registry>>,
 }
 
@@ -70,7 +70,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn a_scheduler_is_alive_from_the_start_and_ready_once_synced() {
+async fn live_from_the_start_and_ready_once_synced() {
     let server = Server::new();
     let not_synced = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n\
                       readyz check failed\n";
@@ -87,7 +87,7 @@ async fn a_scheduler_is_alive_from_the_start_and_ready_once_synced() {
 }
 
 #[tokio::test]
-async fn health_can_be_asked_for_in_detail() {
+async fn health_checks_can_be_listed_and_excluded() {
     let server = Server::new();
     for (path, status, body) in [
         ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
@@ -117,7 +117,7 @@ async fn health_can_be_asked_for_in_detail() {
 }
 
 #[tokio::test]
-async fn metrics_and_configuration_are_shown() {
+async fn metrics_and_configuration_are_served() {
     let server = Server::new();
     let (status, headers, body) = server.ask(Method::GET, "/metrics", LOCAL, "").await;
     assert_eq!(status, StatusCode::OK);
@@ -133,7 +133,7 @@ async fn metrics_and_configuration_are_shown() {
 }
 
 #[tokio::test]
-async fn callers_from_other_hosts_get_only_what_everybody_gets() {
+async fn other_hosts_may_read_only_allowed_paths() {
     let server = Server::new();
     server.health.handlers_are_synced();
     for path in ["/healthz", "/livez?verbose", "/readyz"] {
@@ -155,7 +155,7 @@ async fn callers_from_other_hosts_get_only_what_everybody_gets() {
 }
 
 #[test]
-fn a_path_that_ends_in_a_star_allows_all_below_it() {
+fn allowed_path_with_a_star_is_a_prefix() {
     let allow = access::AlwaysAllow::new(&["/healthz".into(), "metrics/*".into()]);
     let allowed = ["/healthz", "/metrics/", "/metrics/slis"];
     allowed.into_iter().for_each(|path| assert!(allow.allows(path), "{path}"));
@@ -164,7 +164,7 @@ fn a_path_that_ends_in_a_star_allows_all_below_it() {
 }
 
 #[tokio::test]
-async fn the_log_level_can_be_put() {
+async fn log_verbosity_can_be_changed() {
     let server = Server::new();
     let put = async |body| {
         let (status, _, text) = server.ask(Method::PUT, "/debug/flags/v", LOCAL, body).await;
@@ -185,7 +185,7 @@ fn serving(address: SocketAddr, certificate: Certificate) -> Serving {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn port_in_use_is_named_in_the_error() {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let first = bind(serving(any, Certificate::SelfSigned)).unwrap();
     let address = first.address().unwrap();
@@ -198,7 +198,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn certificates_are_read_from_files() {
+fn certificates_are_loaded_from_files() {
     let folder = std::env::temp_dir().join(format!("loadmaster-tls-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -222,7 +222,7 @@ fn certificates_are_read_from_files() {
 }
 
 #[test]
-fn versions_of_tls_have_the_names_of_kube_scheduler() {
+fn tls_versions_have_the_names_of_kube_scheduler() {
     assert_eq!("VersionTLS12".parse(), Ok(TlsVersion::V12));
     assert_eq!("VersionTLS13".parse(), Ok(TlsVersion::V13));
     let error = "VersionTLS9".parse::<TlsVersion>().unwrap_err();

@@ -1,4 +1,4 @@
-//! The certificate of the endpoints: given in files, or made at every start.
+//! The certificate of the endpoints: from files, or generated at every start.
 
 use std::fs;
 use std::io;
@@ -18,31 +18,31 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
 
-/// Where the certificate comes from.
+/// Source of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
-    /// Made in memory at every start, signed by an authority that is thrown away.
+    /// Generated in memory at every start and signed by a temporary authority.
     SelfSigned,
-    /// Read from PEM files, and again when they change.
+    /// Loaded from PEM files, and again when they change.
     Files {
-        /// The certificate and what leads to its root (`--tls-cert-file`).
+        /// The certificate with its chain (`--tls-cert-file`).
         certificate: PathBuf,
-        /// Its key (`--tls-private-key-file`).
+        /// The private key (`--tls-private-key-file`).
         key: PathBuf,
     },
 }
 
-/// The oldest version of TLS that is spoken (`--tls-min-version`).
+/// The oldest supported version of TLS (`--tls-min-version`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// TLS 1.2, also for those who would allow older ones.
+    /// TLS 1.2; also for settings that name an older version.
     #[default]
     V12,
     /// TLS 1.3.
     V13,
 }
 
-/// A version of TLS that does not exist.
+/// An unknown version of TLS.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown tls version {0:?}")]
 pub struct UnknownTlsVersion(String);
@@ -59,7 +59,7 @@ impl FromStr for TlsVersion {
     }
 }
 
-/// A certificate that cannot be used.
+/// An invalid certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -67,27 +67,27 @@ pub enum TlsError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// A file has no certificate or key in PEM.
+    /// A file contains no certificate or key in PEM.
     #[error("{}: no usable PEM block: {error}", file.display())]
     Pem {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         error: rustls::pki_types::pem::Error,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not supported.
+    /// Certificate and key do not match, or their type is not supported.
     #[error("the certificate cannot be served: {0}")]
     Unusable(#[from] rustls::Error),
-    /// No certificate could be made.
+    /// No certificate can be generated.
     #[error("cannot make a self-signed certificate: {0}")]
     SelfSigned(#[from] rcgen::Error),
 }
 
 impl Certificate {
-    /// How TLS is spoken with this certificate on that address.
+    /// Returns the TLS settings with this certificate for that address.
     pub(super) fn load(
         &self,
         address: IpAddr,
@@ -109,7 +109,7 @@ impl Certificate {
         Ok(Arc::new(config))
     }
 
-    /// When the files changed last; none for a certificate without files.
+    /// Returns the time of the last change of the files; none for a generated certificate.
     pub(super) fn changed(&self) -> Option<[SystemTime; 2]> {
         let Self::Files { certificate, key } = self else { return None };
         let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
@@ -135,8 +135,8 @@ fn read_key(file: &PathBuf) -> Result<PrivateKeyDer<'static>, TlsError> {
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A leaf for localhost and the address, and the authority that signed it. Both count from an hour
-/// ago, for clocks that are behind, and for a year.
+/// Generates a certificate for localhost and the address, and the authority that signs it. Both are
+/// valid from an hour ago, for clocks that are behind, and for a year.
 fn self_signed(
     address: IpAddr,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {

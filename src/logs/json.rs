@@ -1,4 +1,4 @@
-//! One JSON object a line:
+//! One JSON object per line:
 //! `{"ts":1700000000000.123,"caller":"dir/file.rs:42","msg":"Message","v":0,"key":"value"}`.
 
 use jiff::Timestamp;
@@ -11,10 +11,10 @@ use super::record::Record;
 /// Fields that name an object.
 const OBJECTS: [&str; 2] = ["node", "pod"];
 
-/// A line without its end.
+/// Writes a line without its line feed.
 pub(super) fn line(record: &Record, time: Timestamp) -> String {
     let mut line = Vec::new();
-    // A vector takes everything, and the keys are strings.
+    // Writing to a vector cannot fail, and all keys are strings.
     let _ = write(record, time, &mut line);
     String::from_utf8_lossy(&line).into_owned()
 }
@@ -38,7 +38,7 @@ fn write(record: &Record, time: Timestamp, line: &mut Vec<u8>) -> serde_json::Re
     map.end()
 }
 
-/// The verbosity at which an event is shown; errors have none.
+/// Returns the verbosity of an event; errors have none.
 fn verbosity(level: Level) -> Option<u8> {
     match level {
         Level::ERROR => None,
@@ -48,7 +48,7 @@ fn verbosity(level: Level) -> Option<u8> {
     }
 }
 
-/// An object by its parts, if the field names one.
+/// Returns the parts of an object, if the field names one.
 fn object(key: &str, value: &Value) -> Option<Value> {
     let name = value.as_str().filter(|_| OBJECTS.contains(&key))?;
     Some(match name.split_once('/') {

@@ -32,17 +32,17 @@ use tracing_subscriber::{Registry, reload};
 
 use record::Record;
 
-/// How a line looks (`--logging-format`).
+/// Format of the log (`--logging-format`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// Text in the format of klog.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// A format that does not exist.
+/// An unknown format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("format: Invalid value: {0:?}: Unsupported log format")]
 pub struct UnknownFormat(String);
@@ -59,14 +59,14 @@ impl FromStr for Format {
     }
 }
 
-/// Libraries that tell much about little: below [`LIBRARIES_FROM`] only their warnings are shown.
+/// Verbose libraries: below [`LIBRARIES_FROM`] only their warnings are logged.
 const LIBRARIES: [&str; 9] =
     ["axum", "axum_server", "h2", "hyper", "hyper_util", "kube", "kube_client", "rustls", "tower"];
 
-/// The verbosity from which on libraries are heard too.
+/// The verbosity from which on these libraries log.
 const LIBRARIES_FROM: u8 = 6;
 
-/// The verbosity of the logs (`-v`), which can be changed while they are written.
+/// The verbosity of the log (`-v`), which can be changed at run time.
 #[derive(Debug, Clone)]
 pub struct Verbosity {
     verbosity: Arc<AtomicU8>,
@@ -74,12 +74,12 @@ pub struct Verbosity {
 }
 
 impl Verbosity {
-    /// The verbosity in effect.
+    /// Returns the verbosity in effect.
     pub fn get(&self) -> u8 {
         self.verbosity.load(Ordering::Relaxed)
     }
 
-    /// Changes it. Without effect once nobody writes logs any more.
+    /// Changes the verbosity. Has no effect once the log is gone.
     pub fn set(&self, verbosity: u8) {
         if self.filter.reload(filter(verbosity)).is_ok() {
             self.verbosity.store(verbosity, Ordering::Relaxed);
@@ -87,17 +87,17 @@ impl Verbosity {
     }
 }
 
-/// Starts to write logs of all threads.
+/// Starts logging for all threads.
 ///
 /// # Errors
-/// Somebody else does so already.
+/// Another subscriber is installed already.
 pub fn init(format: Format, verbosity: u8) -> Result<Verbosity, TryInitError> {
     let (layer, verbosity) = layer(format, verbosity, std::io::stderr);
     tracing_subscriber::registry().with(layer).try_init()?;
     Ok(verbosity)
 }
 
-/// Writes what is verbose enough to lines in this format.
+/// A layer that writes sufficiently verbose events in this format.
 pub(crate) fn layer<W>(
     format: Format,
     verbosity: u8,
@@ -122,7 +122,7 @@ fn filter(verbosity: u8) -> Targets {
     Targets::new().with_default(level).with_targets(LIBRARIES.map(|name| (name, libraries)))
 }
 
-/// Writes events in a format, each with the time it happened.
+/// Writes events in a format, each with its time.
 struct Lines(Format);
 
 impl<S, N> FormatEvent<S, N> for Lines

@@ -12,11 +12,11 @@ const MESSAGE: &str = "message";
 /// Field with the error that an event is about.
 const ERROR: &str = "err";
 
-/// What an event tells.
+/// The data of an event.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) level: Level,
-    /// Folder and file, and the line.
+    /// Folder, file and line of the source.
     pub(super) caller: (&'static str, u32),
     pub(super) message: String,
     pub(super) error: Option<String>,
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// The last folder and the file of a path.
+/// Returns the last folder and the file of a path.
 fn short(path: &'static str) -> &'static str {
     let start = path.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
     &path[start..]

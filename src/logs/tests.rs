@@ -1,4 +1,4 @@
-//! What lands on standard error.
+//! Lines of the log.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tracing::{debug, error, info, trace, warn};
 
 use super::*;
 
-/// Collects what is written.
+/// Collects the output.
 #[derive(Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
 
@@ -28,7 +28,7 @@ impl Write for Buffer {
     }
 }
 
-/// What is written while `say` runs, at this verbosity.
+/// Returns the output of `say` at this verbosity.
 fn logged(format: Format, verbosity: u8, say: impl FnOnce(&Verbosity)) -> String {
     let buffer = Buffer::default();
     let writer = buffer.clone();
@@ -42,7 +42,7 @@ fn json_of(say: impl FnOnce()) -> Value {
     serde_json::from_str(&logged(Format::Json, 4, |_| say())).unwrap()
 }
 
-/// A line without its header: severity, and what follows the place in the code.
+/// Returns a line without its header: severity, and the text after the place in the source.
 fn body(text: &str) -> (char, &str) {
     let (header, body) = text.split_once("] ").unwrap();
     assert!(header.contains(" tests.rs:"), "{header}");
@@ -50,7 +50,7 @@ fn body(text: &str) -> (char, &str) {
 }
 
 #[test]
-fn the_header_is_that_of_klog() {
+fn header_is_that_of_klog() {
     let record = Record {
         level: tracing::Level::WARN,
         caller: ("http/serving.rs", 42),
@@ -93,7 +93,7 @@ fn every_level_has_its_severity() {
 }
 
 #[test]
-fn json_tells_the_verbosity_of_all_but_errors() {
+fn json_has_the_verbosity_of_all_but_errors() {
     assert_eq!(json_of(|| info!("x"))["v"], 0);
     assert_eq!(json_of(|| debug!("x"))["v"], 2);
     assert_eq!(json_of(|| trace!("x"))["v"], 4);
@@ -102,7 +102,7 @@ fn json_tells_the_verbosity_of_all_but_errors() {
 }
 
 #[test]
-fn json_takes_objects_apart() {
+fn json_has_the_parts_of_objects() {
     let line = json_of(|| info!(pod = "ns/name", node = "n1", count = 2, other = "a/b", "x"));
     assert_eq!(line["pod"], json!({"name": "name", "namespace": "ns"}));
     assert_eq!(line["node"], json!({"name": "n1"}));
@@ -112,7 +112,7 @@ fn json_takes_objects_apart() {
 }
 
 #[test]
-fn the_verbosity_decides_what_is_shown_and_can_be_changed() {
+fn verbosity_filters_events_and_can_be_changed() {
     let all = || {
         info!("info");
         debug!("debug");
@@ -135,7 +135,7 @@ fn the_verbosity_decides_what_is_shown_and_can_be_changed() {
 }
 
 #[test]
-fn libraries_only_warn_below_verbosity_six() {
+fn libraries_log_only_warnings_below_verbosity_six() {
     let shown = |verbosity| {
         let text = logged(Format::Text, verbosity, |_| {
             info!(target: "hyper::client", "noise");

@@ -7,7 +7,7 @@ use tracing::Level;
 
 use super::record::Record;
 
-/// A line without its end; values of several lines take several.
+/// Writes a line without its line feed; values of several lines continue on further lines.
 pub(super) fn line(record: &Record, time: Timestamp, process: u32) -> String {
     let severity = match record.level {
         Level::ERROR => 'E',

@@ -1,8 +1,8 @@
-//! Upper bounds of histogram buckets, as kube-scheduler has them.
+//! Upper bounds of histogram buckets, as in kube-scheduler.
 
 use prometheus::exponential_buckets;
 
-/// `count` bounds, each `factor` times the one before; like Go's, by repeated multiplication.
+/// Returns `count` bounds with ratio `factor`; computed by repeated multiplication, as in Go.
 fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
     exponential_buckets(start, factor, count)
         .expect("start, factor and count are constants in range")
@@ -23,22 +23,22 @@ pub(super) fn plugin() -> Vec<f64> {
     exponential(0.00001, 1.5, 20)
 }
 
-/// The way of a pod from the queue to its node: 10 ms to 87 min.
+/// Time of a pod from the queue to its node: 10 ms to 87 min.
 pub(super) fn pod() -> Vec<f64> {
     exponential(0.01, 2.0, 20)
 }
 
-/// Attempts a pod needed.
+/// Attempts of a pod.
 pub(super) const POD_ATTEMPTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// Pods evicted at a time.
+/// Victims of one preemption.
 pub(super) const VICTIMS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// Requests to the API server, in seconds.
+/// Duration of requests to the API server, in seconds.
 pub(super) const REQUEST: &[f64] =
     &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Bodies of requests and responses, in bytes.
+/// Size of bodies of requests and responses, in bytes.
 pub(super) const BODY: &[f64] = &[
     64.0,
     256.0,

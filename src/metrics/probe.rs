@@ -1,7 +1,7 @@
-//! What the engine reports, turned into metrics.
+//! Metrics of the engine.
 //!
-//! The engine reports every call into a plugin, so finding the metric must cost next to nothing:
-//! each one is resolved once and then found by comparing a few short keys.
+//! The engine reports every call into a plugin, so finding the metric must be cheap: each metric is
+//! resolved once and then found by comparing a few short keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use prometheus::{Histogram, IntCounter};
 use super::Metrics;
 use super::scheduler::Plugins;
 
-/// Single plugins are timed in one of so many attempts, as in kube-scheduler.
+/// Single plugins are timed in every tenth attempt, as in kube-scheduler.
 const SAMPLING: u64 = 10;
 
-/// The engine's [`Probe`] that feeds [`Metrics`]. It belongs to the thread of the engine.
+/// The engine's [`Probe`], which feeds [`Metrics`]. It belongs to the thread of the engine.
 #[derive(Debug)]
 pub struct EngineProbe {
     metrics: Arc<Metrics>,
-    /// Starts of the spans that are open; they nest. None for one that is not timed.
+    /// Start times of the open spans, which nest; none for a span that is not timed.
     open: Vec<Option<Instant>>,
-    /// Attempts so far.
+    /// Number of attempts.
     attempts: u64,
     profiles: Vec<Profile>,
-    /// The profile named last, by its place; what happens inside an attempt does not name it.
+    /// Index of the current profile; reports inside an attempt do not name it.
     current: usize,
     hints: Children<(PluginName, ClusterEvent, Code), Histogram>,
     events: Children<ClusterEvent, Histogram>,
@@ -34,7 +34,7 @@ pub struct EngineProbe {
 }
 
 impl EngineProbe {
-    /// A probe that feeds `metrics`.
+    /// Creates a probe that feeds `metrics`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             metrics,
@@ -48,7 +48,7 @@ impl EngineProbe {
         }
     }
 
-    /// Attributes what follows to a profile.
+    /// Attributes the following reports to a profile.
     fn enter(&mut self, profile: &str) {
         if self.profiles[self.current].name != profile {
             let known = self.profiles.iter().position(|known| known.name == profile);
@@ -81,7 +81,7 @@ impl EngineProbe {
         }
     }
 
-    /// An attempt that found a node goes on; [`Count::Scheduled`] tells how long it took.
+    /// An attempt that found a node continues; [`Count::Scheduled`] reports its duration.
     fn attempt_ended(&self, profile: &str, code: Code, seconds: f64) {
         let result = match code {
             Code::Success => return,
@@ -203,8 +203,8 @@ impl Profile {
         self.points.get(|known| *known == key, || (key, plugins.point.with_label_values(&labels)))
     }
 
-    /// Counts a call at the four points where kube-scheduler does; those that only prepare do not
-    /// count when they have nothing to prepare.
+    /// Counts a call at the four extension points that kube-scheduler counts. PreFilter and
+    /// PreScore do not count if they return Skip.
     fn evaluated(
         &mut self,
         point: ExtensionPoint,
@@ -236,7 +236,7 @@ fn hint_result(code: Code) -> &'static str {
     }
 }
 
-/// Metrics by key, few enough to be looked through. The one wanted last is tried first.
+/// Metrics by key, few enough for a linear search. The last one found is tried first.
 #[derive(Debug)]
 struct Children<K, V> {
     found: Vec<(K, V)>,
@@ -275,7 +275,7 @@ mod tests {
         (EngineProbe::new(metrics.clone()), metrics)
     }
 
-    /// An attempt that asks one filter plugin.
+    /// Runs an attempt that calls one filter plugin.
     fn attempt(probe: &mut EngineProbe, profile: &str, plugin: &PluginName, code: Code) {
         let spans = [
             Span::Attempt(profile),
@@ -287,7 +287,7 @@ mod tests {
         spans.into_iter().rev().for_each(|span| probe.stop(span, code));
     }
 
-    /// Checks samples, each a name without `scheduler_`, labels as `name=value`, and the value.
+    /// Checks samples: each a name without `scheduler_`, labels as `name=value`, and the value.
     fn expect<const N: usize>(metrics: &Metrics, samples: [(&str, &str, u32); N]) {
         let text = metrics.render();
         for (name, labels, value) in samples {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_measured_at_every_level_under_its_profile() {
+    fn attempt_is_measured_at_every_level_under_its_profile() {
         let (mut probe, metrics) = probe();
         let plugin: PluginName = "NodeName".into();
         attempt(&mut probe, "a", &plugin, Code::Success);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_found_a_node_ends_with_the_bind() {
+    fn attempt_that_found_a_node_ends_with_the_bind() {
         let (mut probe, metrics) = probe();
         attempt(&mut probe, "a", &"NodeName".into(), Code::Success);
         let duration = "scheduling_attempt_duration_seconds_sum";
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn events_and_hints_are_measured_by_label() {
+    fn events_and_hints_have_labels() {
         let (mut probe, metrics) = probe();
         let plugin: PluginName = "P".into();
         let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_counted_under_its_labels() {
+    fn counts_have_their_labels() {
         let (mut probe, metrics) = probe();
         let plugin: PluginName = "P".into();
         let (queue, event) = ("active", "BackoffComplete");

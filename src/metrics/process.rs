@@ -1,21 +1,21 @@
-//! What the kernel knows about this process, from `/proc`; nothing where there is none.
+//! Metrics of the process, from `/proc`; absent on systems without it.
 
 use std::fs;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
 
-/// Clock ticks a second in `/proc`: the same on every architecture Linux runs on today.
+/// Clock ticks per second in `/proc`: 100 on every architecture of Linux.
 const TICKS: f64 = 100.0;
 
-/// Reads the `process_` metrics at every scrape.
+/// Collects the `process_` metrics at every scrape.
 #[derive(Debug)]
 pub(super) struct Process {
     /// Descriptions, in the order of [`METRICS`].
     descs: Vec<Desc>,
 }
 
-/// A metric of the process: name, type, help, and how to read it.
+/// A metric of the process: name, type, help, and how to obtain it.
 type Source = (&'static str, MetricType, &'static str, fn() -> Option<f64>);
 
 const METRICS: [Source; 9] = [
@@ -101,10 +101,10 @@ fn family((name, kind, help, read): Source) -> Option<MetricFamily> {
     Some(family)
 }
 
-/// Field `number` of `/proc/self/stat`, counted from 1 as in its manual.
+/// Returns field `number` of `/proc/self/stat`, counted from 1 as in proc(5).
 fn stat(number: usize) -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field, the name of the command, may have blanks in its parentheses.
+    // The second field, the command name, may contain spaces in its parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
@@ -122,7 +122,7 @@ fn memory(key: &str) -> Option<f64> {
     number_after("/proc/self/status", key).map(|kibibytes| kibibytes * 1024.0)
 }
 
-/// The soft limit; one that is not set is the largest number, as client_golang has it.
+/// The soft limit; the largest number if there is none, as in client_golang.
 fn limit(key: &str) -> Option<f64> {
     let line = line_after("/proc/self/limits", key)?;
     match line.split_whitespace().next()? {
@@ -135,7 +135,7 @@ fn open_files() -> Option<f64> {
     Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
 }
 
-/// The sum of a column over all interfaces but loopback.
+/// Returns the sum of a column over all interfaces but loopback.
 fn network(column: usize) -> Option<f64> {
     let table = fs::read_to_string("/proc/self/net/dev").ok()?;
     let interfaces = table.lines().filter_map(|line| line.split_once(':'));
@@ -148,7 +148,7 @@ fn number_after(file: &str, key: &str) -> Option<f64> {
     line_after(file, key)?.split_whitespace().next()?.parse().ok()
 }
 
-/// The rest of the line that starts with `key`.
+/// Returns the rest of the line that starts with `key`.
 fn line_after(file: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned)
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn linux_tells_everything() {
+    fn all_metrics_exist_on_linux() {
         let families = Process::new().collect();
         assert_eq!(families.len(), METRICS.len());
         let value = |name: &str| {

@@ -1,4 +1,4 @@
-//! Requests to the API server, under the names of client-go.
+//! Metrics of requests to the API server, under the names of client-go.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::buckets;
 use super::table::Stability::Alpha;
 use super::table::Table;
 
-/// What is counted and measured of requests to the API server.
+/// The metrics of requests to the API server.
 #[derive(Debug, Clone)]
 pub struct RestClient {
     requests: IntCounterVec,
@@ -19,7 +19,7 @@ pub struct RestClient {
     retries: IntCounterVec,
 }
 
-/// Label for a request that got no status.
+/// Label of a request without a status.
 const NO_STATUS: &str = "<error>";
 
 impl RestClient {
@@ -58,13 +58,13 @@ impl RestClient {
         }
     }
 
-    /// Counts a request, a watch too: its method (`GET`), the host with port, and the status of the
-    /// answer if there was one.
+    /// Counts a request, also a watch: its method (`GET`), the host with port, and the status of
+    /// the answer, if there is one.
     pub fn requested(&self, method: &str, host: &str, status: Option<u16>) {
         self.requests.with_label_values(&[code(status).as_str(), method, host]).inc();
     }
 
-    /// Measures a request that is no watch, and the sizes of its bodies in bytes.
+    /// Records the duration of a request that is no watch, and the sizes of its bodies in bytes.
     pub fn took(&self, method: &str, host: &str, took: Duration, sent: usize, received: usize) {
         let labels = &[method, host];
         self.duration.with_label_values(labels).observe(took.as_secs_f64());
@@ -72,12 +72,12 @@ impl RestClient {
         self.response_size.with_label_values(labels).observe(received as f64);
     }
 
-    /// Measures how long a request waited for the client's own rate limit.
+    /// Records the time for which a request waited for the client's rate limit.
     pub fn waited(&self, method: &str, host: &str, waited: Duration) {
         self.rate_limiter.with_label_values(&[method, host]).observe(waited.as_secs_f64());
     }
 
-    /// Counts a request that is sent again because of this status, or because there was none.
+    /// Counts a request that is sent again after this status, or after no status.
     pub fn retried(&self, method: &str, host: &str, status: Option<u16>) {
         self.retries.with_label_values(&[code(status).as_str(), method, host]).inc();
     }

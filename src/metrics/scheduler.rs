@@ -1,6 +1,7 @@
-//! The `scheduler_` metrics of kube-scheduler that have a meaning here.
+//! The `scheduler_` metrics of kube-scheduler.
 //!
-//! Not exported, because what they measure does not exist: volume binding and batching.
+//! Absent are the metrics of volume binding, which kube-scheduler never increments, and of
+//! batching, which does not exist in Loadmaster.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::buckets;
 use super::table::Stability::{Alpha, Beta, Stable};
 use super::table::Table;
 
-/// Attempts, and the pods they were for.
+/// Metrics of attempts and their pods.
 #[derive(Debug)]
 pub(super) struct Attempts {
     pub(super) total: IntCounterVec,
@@ -104,12 +105,12 @@ impl Attempts {
     }
 }
 
-/// From how many attempts on they are no longer told apart.
+/// From this number on, attempts share one label value.
 const MANY_ATTEMPTS: u32 = 15;
 
 impl Attempts {
-    /// A pod was bound, after so many attempts and so long after it first entered the active queue;
-    /// `after_flush`: it was tried because it had been unschedulable for too long.
+    /// Records a bound pod: its number of attempts, and the time since it first entered the active
+    /// queue. `after_flush`: it was tried because it had been unschedulable for too long.
     pub(super) fn pod_scheduled(
         &self,
         attempts: u32,
@@ -127,7 +128,7 @@ impl Attempts {
     }
 }
 
-/// Queues, cache and what is under way.
+/// Metrics of queues, cache and binding cycles.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) pending: IntGaugeVec,
@@ -183,7 +184,7 @@ impl Queues {
     }
 }
 
-/// Extension points and plugins.
+/// Metrics of extension points and plugins.
 #[derive(Debug)]
 pub(super) struct Plugins {
     pub(super) point: HistogramVec,

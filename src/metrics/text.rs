@@ -1,4 +1,4 @@
-//! The text format of Prometheus, version 0.0.4, with numbers as Go prints them.
+//! The text format of Prometheus, version 0.0.4, with numbers in the notation of Go.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType};
 /// Content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Writes families in this format.
+/// Renders metric families in this format.
 pub(super) fn render(families: &[MetricFamily]) -> String {
     let mut text = String::new();
     families.iter().for_each(|family| write_family(&mut text, family));
@@ -55,7 +55,7 @@ fn write_histogram(text: &mut String, name: &str, metric: &Metric) {
     push(text, format_args!("{name}_sum{labels} {sum}\n{name}_count{labels} {count}\n"));
 }
 
-/// `{name="value",…}`, with the bound of a bucket last; nothing without labels.
+/// Renders `{name="value",…}`, with the bound of a bucket last; nothing without labels.
 fn labels(pairs: &[LabelPair], bound: Option<f64>) -> String {
     let pairs = pairs.iter().map(|pair| (pair.name(), escape(pair.value(), true)));
     let bound = bound.map(|bound| ("le", number(bound)));
@@ -69,8 +69,8 @@ fn escape(text: &str, quotes: bool) -> String {
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 
-/// The shortest form that reads back the same, with an exponent below 1e-4 and from 1e6 on, as `%g`
-/// of Go has it.
+/// Renders the shortest text that parses as the same number, with an exponent below 1e-4 and from
+/// 1e6 on, like `%g` of Go.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_look_as_go_prints_them() {
+    fn numbers_print_as_in_go() {
         let cases = [
             (0.0, "0"),
             (1.0, "1"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_written_with_help_type_and_escaped_labels() {
+    fn families_have_help_type_and_escaped_labels() {
         let registry = Registry::new();
         let counter = IntCounterVec::new(Opts::new("a_total", "Back\\slash\nline"), &["l"]);
         let counter = counter.unwrap();

@@ -1,22 +1,22 @@
-//! Flags that the file has a better place for.
+//! Deprecated flags; the configuration file replaces them.
 
 use crate::config::{Configuration, Duration, Float};
 
 use super::go;
 
-/// Flags for those who have no file.
+/// Flags for a start without a configuration file.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Without a configuration file")]
 pub(super) struct Deprecated {
-    /// Kubeconfig to reach the API server with; also for a file that names none
+    /// Kubeconfig of the API server; also used if the configuration file names none
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
 
-    /// Requests a second to the API server; negative for no limit
+    /// Requests per second to the API server; negative for no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     kube_api_qps: Option<f32>,
 
-    /// Requests at once to the API server
+    /// Burst of requests to the API server
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     kube_api_burst: Option<i32>,
 
@@ -34,18 +34,18 @@ pub(super) struct Deprecated {
         require_equals = true, default_missing_value = "true")]
     contention_profiling: Option<bool>,
 
-    /// How long a pod waits for an event before it is tried again without one
+    /// Time after which an unschedulable pod is tried again without an event
     #[arg(long, value_name = "DURATION", default_value = "5m0s")]
     pub(super) pod_max_in_unschedulable_pods_duration: Duration,
 }
 
 impl Deprecated {
-    /// The kubeconfig, if one is named.
+    /// Returns the kubeconfig, if one is given.
     pub(super) fn kubeconfig(&self) -> Option<String> {
         self.kubeconfig.clone().filter(|file| !file.is_empty())
     }
 
-    /// Changes what was given on the command line.
+    /// Applies the given flags to the configuration.
     pub(super) fn apply(&self, config: &mut Configuration) {
         let client = &mut config.client_connection;
         set(&mut client.kubeconfig, self.kubeconfig.clone());
@@ -56,7 +56,7 @@ impl Deprecated {
         set(&mut config.enable_contention_profiling, self.contention_profiling);
     }
 
-    /// Flags on the command line that do nothing beside a file.
+    /// Returns the given flags that a configuration file overrides.
     pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
         let flags = [
             ("kube-api-qps", self.kube_api_qps.is_some()),
@@ -69,7 +69,7 @@ impl Deprecated {
     }
 }
 
-/// Replaces a setting by what was given.
+/// Replaces a setting by a given value.
 pub(super) fn set<T>(setting: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *setting = given;

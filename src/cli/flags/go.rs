@@ -1,6 +1,6 @@
-//! Values as Go reads them.
+//! Values in the notation of Go.
 
-/// A boolean, as `strconv.ParseBool` takes it.
+/// Parses a boolean like `strconv.ParseBool`.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -9,12 +9,12 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A boolean, or `raw`, which asks kube-scheduler for more than there is to tell here.
+/// Parses a boolean, or `raw`, which makes kube-scheduler print more.
 pub(super) fn version(text: &str) -> Result<bool, String> {
     if text == "raw" { Ok(true) } else { boolean(text) }
 }
 
-/// A verbosity. Below 0 nothing is left out, and beyond 255 nothing is added.
+/// Parses a verbosity. Values below 0 count as 0, values above 255 as 255.
 pub(super) fn verbosity(text: &str) -> Result<u8, String> {
     let level: i32 = text.parse().map_err(|_| "expected a number".to_owned())?;
     Ok(level.clamp(0, u8::MAX.into()) as u8)

@@ -1,11 +1,11 @@
-//! Flags about leader election; they override the file.
+//! Flags of leader election; they override the configuration file.
 
 use crate::config::{Duration, LeaderElection};
 
 use super::deprecated::set;
 use super::go;
 
-/// What was given of leader election.
+/// The given flags of leader election.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderElectionFlags {
@@ -14,11 +14,11 @@ pub(crate) struct LeaderElectionFlags {
         require_equals = true, default_missing_value = "true")]
     leader_elect: Option<bool>,
 
-    /// After what time without renewal others may take over
+    /// Time without renewal after which another replica may take over
     #[arg(long, value_name = "DURATION")]
     leader_elect_lease_duration: Option<Duration>,
 
-    /// For how long the leader tries to renew
+    /// Time for which the leader tries to renew
     #[arg(long, value_name = "DURATION")]
     leader_elect_renew_deadline: Option<Duration>,
 
@@ -26,21 +26,21 @@ pub(crate) struct LeaderElectionFlags {
     #[arg(long, value_name = "DURATION")]
     leader_elect_retry_period: Option<Duration>,
 
-    /// Kind of object that is held
+    /// Kind of the lock object
     #[arg(long, value_name = "KIND")]
     leader_elect_resource_lock: Option<String>,
 
-    /// Its name
+    /// Name of the lock object
     #[arg(long, value_name = "NAME")]
     leader_elect_resource_name: Option<String>,
 
-    /// Its namespace
+    /// Namespace of the lock object
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_resource_namespace: Option<String>,
 }
 
 impl LeaderElectionFlags {
-    /// Overrides what was given on the command line.
+    /// Applies the given flags to the configuration.
     pub(super) fn apply(&self, election: &mut LeaderElection) {
         set(&mut election.leader_elect, self.leader_elect);
         set(&mut election.lease_duration, self.leader_elect_lease_duration);
@@ -51,7 +51,7 @@ impl LeaderElectionFlags {
         set(&mut election.resource_namespace, self.leader_elect_resource_namespace.clone());
     }
 
-    /// Why an election that is asked for will not take place.
+    /// Returns a warning if an election is requested.
     pub(super) fn warnings(&self) -> Option<String> {
         (self.leader_elect == Some(true)).then(|| {
             "--leader-elect has no effect: leader election is not built yet, run one replica"

@@ -1,10 +1,10 @@
-//! Flags about logs.
+//! Flags of the log.
 
 use crate::logs::Format;
 
 use super::go;
 
-/// How logs look, and how much they tell.
+/// Format and verbosity of the log.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogFlags {
@@ -12,7 +12,7 @@ pub(crate) struct LogFlags {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: Format,
 
-    /// How much is told: 2 adds decisions, 4 every change, 6 the libraries
+    /// Verbosity: 2 logs decisions, 4 every change, 6 the libraries
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0",
         value_parser = go::verbosity, allow_negative_numbers = true)]
     pub verbosity: u8,

@@ -1,7 +1,7 @@
 //! The command line of kube-scheduler 1.36.
 //!
-//! Every flag parses, so that manifests written for kube-scheduler start Loadmaster as they are. A
-//! flag whose feature is not built yet is named in a warning ([`Flags::warnings`]).
+//! Every flag parses, so manifests written for kube-scheduler start Loadmaster unchanged. A warning
+//! names each flag whose feature is not built ([`Flags::warnings`]).
 
 mod deprecated;
 mod go;
@@ -31,7 +31,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// URL of the API server, instead of the one in the kubeconfig
+    /// URL of the API server; overrides the kubeconfig
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
@@ -56,15 +56,15 @@ pub(crate) struct Flags {
     #[command(flatten)]
     deprecated: Deprecated,
 
-    /// How the endpoints are served.
+    /// Flags of the endpoints.
     #[command(flatten)]
     pub serving: ServingFlags,
 
-    /// What overrides the file about leader election.
+    /// Flags that override the leader election of the configuration file.
     #[command(flatten)]
     pub leader_election: LeaderElectionFlags,
 
-    /// How logs look.
+    /// Flags of the log.
     #[command(flatten)]
     pub logs: LogFlags,
 
@@ -73,7 +73,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// The feature gates that are asked for.
+    /// Returns the feature gates.
     ///
     /// # Errors
     /// A gate that does not exist or cannot be set.
@@ -81,15 +81,15 @@ impl Flags {
         Gates::parse(self.feature_gates.iter().map(String::as_str))
     }
 
-    /// How long a pod waits for an event before it is tried again without one.
+    /// Time after which an unschedulable pod is tried again without an event.
     pub(crate) fn max_in_unschedulable(&self) -> Duration {
         self.deprecated.pod_max_in_unschedulable_pods_duration
     }
 
-    /// Changes a configuration, from the file if there is one, as the flags say: those of leader
-    /// election override the file, the deprecated ones count without a file.
+    /// Applies the flags to a configuration. Flags of leader election override the file; deprecated
+    /// flags apply only without a file.
     ///
-    /// Unlike in kube-scheduler, `--kubeconfig` also counts where a file names no kubeconfig.
+    /// Unlike in kube-scheduler, `--kubeconfig` also applies if the file names no kubeconfig.
     pub(crate) fn apply(&self, config: &mut Configuration) {
         if self.config.is_none() {
             self.deprecated.apply(config);
@@ -101,7 +101,7 @@ impl Flags {
         self.leader_election.apply(&mut config.leader_election);
     }
 
-    /// What the person who gave the flags should know: which of them do nothing, and why.
+    /// Returns a warning for each flag without effect, with the reason.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let ignored = self.deprecated.given().filter(|_| self.config.is_some()).map(|flag| {
             format!("--{flag} has no effect: --config is given, set it in that file instead")
@@ -110,8 +110,7 @@ impl Flags {
     }
 }
 
-/// The arguments with dashes for underscores in the names of flags: `--leader_elect` is
-/// `--leader-elect`.
+/// Replaces underscores in the names of flags by dashes: `--leader_elect` becomes `--leader-elect`.
 pub(crate) fn with_dashes(
     args: impl IntoIterator<Item = OsString>,
 ) -> impl Iterator<Item = OsString> {

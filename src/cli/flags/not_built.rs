@@ -1,8 +1,8 @@
-//! Flags that are taken, and do nothing yet.
+//! Flags that parse and have no effect.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// Whether a flag stands alone or has a value.
+/// Whether a flag may stand alone or needs a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Switch,
@@ -18,7 +18,7 @@ const SERVING: &str = "this setting of the HTTPS endpoints is not built yet";
 const STREAMS: &str = "logs go line by line to standard error";
 const VERSION: &str = "only the behaviour of Kubernetes 1.36 is built";
 
-/// Every flag, and why it does nothing.
+/// The flags, with the reason for having no effect.
 const FLAGS: [(&str, Kind, &str); 34] = [
     ("allow-metric-labels", Value, METRICS),
     ("allow-metric-labels-manifest", Value, METRICS),
@@ -56,14 +56,14 @@ const FLAGS: [(&str, Kind, &str); 34] = [
     ("vmodule", Value, "a verbosity for single files is not built yet"),
 ];
 
-/// Those of the flags that were given.
+/// The given flags without effect.
 #[derive(Debug, Clone)]
 pub(super) struct NotBuilt {
     given: Vec<(&'static str, &'static str)>,
 }
 
 impl NotBuilt {
-    /// One line a flag.
+    /// Returns one line per flag.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         self.given.iter().map(|(flag, why)| format!("--{flag} has no effect: {why}"))
     }
@@ -71,8 +71,8 @@ impl NotBuilt {
 
 impl Args for NotBuilt {
     fn augment_args(command: Command) -> Command {
-        command.next_help_heading("Without effect yet").args(FLAGS.map(|(flag, kind, why)| {
-            // Only a switch may do without a value, and it must not take the next argument for one.
+        command.next_help_heading("Without effect").args(FLAGS.map(|(flag, kind, why)| {
+            // Only a switch may lack a value, and it must not consume the next argument.
             let arg = Arg::new(flag).long(flag).value_name("VALUE").help(why);
             let arg = arg.action(ArgAction::Append).hide_short_help(true);
             if kind == Switch { arg.num_args(0..=1).require_equals(true) } else { arg }

@@ -1,16 +1,16 @@
-//! Flags about the HTTPS endpoints.
+//! Flags of the HTTPS endpoints.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::http::{Certificate, Serving, TlsVersion};
 
-/// How the endpoints are served.
+/// Flags of the HTTPS endpoints.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Secure serving")]
 pub(crate) struct ServingFlags {
-    /// Address to listen on; callers from other hosts only get the health checks
-    // kube-scheduler listens everywhere. It can, since it authenticates its callers.
+    /// Address to listen on; callers from other hosts may read only the health checks
+    // kube-scheduler listens on all addresses and authenticates its callers.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     bind_address: IpAddr,
 
@@ -19,7 +19,7 @@ pub(crate) struct ServingFlags {
         allow_negative_numbers = true)]
     secure_port: u16,
 
-    /// Certificate of the endpoints, in PEM; without one it is made at every start
+    /// Certificate of the endpoints, in PEM; without one it is generated at every start
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
 
@@ -27,11 +27,11 @@ pub(crate) struct ServingFlags {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
 
-    /// Oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13
+    /// Oldest supported version of TLS: VersionTLS12 or VersionTLS13
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
     tls_min_version: TlsVersion,
 
-    /// Paths that everybody may ask for
+    /// Paths that callers from every host may read
     #[arg(
         long,
         value_name = "PATHS",
@@ -42,7 +42,7 @@ pub(crate) struct ServingFlags {
 }
 
 impl ServingFlags {
-    /// How to serve; none if the port is turned off.
+    /// Returns the settings of the endpoints; none if the port is 0.
     pub(crate) fn serving(&self) -> Option<Serving> {
         let files = self.tls_cert_file.clone().zip(self.tls_private_key_file.clone());
         (self.secure_port != 0).then(|| Serving {
@@ -56,7 +56,7 @@ impl ServingFlags {
     }
 }
 
-/// A port; the text is that of kube-scheduler, whose last sentence does not hold.
+/// Parses a port. The error text is that of kube-scheduler; its last sentence is wrong.
 fn port(text: &str) -> Result<u16, String> {
     let number: i64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     number.try_into().map_err(|_| {

@@ -1,4 +1,4 @@
-//! Command lines as they are found in manifests.
+//! Command lines from manifests and documentation.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn parse(line: &str) -> Flags {
     try_parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// The configuration in effect, without a file or with one that says nothing.
+/// Returns the configuration in effect, without a file or with an empty one.
 fn configuration(flags: &Flags) -> Configuration {
     let mut config = config::defaults(&Gates::default());
     flags.apply(&mut config);
@@ -34,7 +34,7 @@ fn configuration(flags: &Flags) -> Configuration {
 }
 
 #[test]
-fn without_flags_everything_is_as_in_kube_scheduler_but_the_address() {
+fn defaults_are_those_of_kube_scheduler_except_the_bind_address() {
     let flags = parse("");
     let serving = flags.serving.serving().unwrap();
     assert_eq!(serving.address.to_string(), "127.0.0.1:10259");
@@ -48,7 +48,7 @@ fn without_flags_everything_is_as_in_kube_scheduler_but_the_address() {
 }
 
 #[test]
-fn the_static_pod_of_kubeadm_parses() {
+fn kubeadm_static_pod_arguments_parse() {
     let flags = parse(
         "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf \
          --authorization-kubeconfig=/etc/kubernetes/scheduler.conf --bind-address=127.0.0.1 \
@@ -65,7 +65,7 @@ fn the_static_pod_of_kubeadm_parses() {
 }
 
 #[test]
-fn second_schedulers_of_the_documentation_and_of_scheduler_plugins_parse() {
+fn second_scheduler_manifests_parse() {
     for file in [
         "/etc/kubernetes/my-scheduler/my-scheduler-config.yaml",
         "/etc/kubernetes/scheduler-config.yaml",
@@ -107,7 +107,7 @@ fn every_flag_of_kube_scheduler_parses() {
 }
 
 #[test]
-fn switches_and_levels_are_given_in_every_way_of_go() {
+fn booleans_and_verbosities_parse_as_in_go() {
     let elect = |line: &str| configuration(&parse(line)).leader_election.leader_elect;
     assert!(elect("--leader-elect"));
     assert!(elect("--leader-elect=T"));
@@ -131,7 +131,7 @@ fn switches_and_levels_are_given_in_every_way_of_go() {
 }
 
 #[test]
-fn leader_election_overrides_the_file_and_the_deprecated_flags_do_not() {
+fn only_leader_election_flags_override_the_file() {
     let flags = parse(
         "--config=f --leader-elect-resource-name=mine --leader-elect-lease-duration=1m \
          --kube-api-qps=7 --profiling=false",
@@ -152,7 +152,7 @@ fn leader_election_overrides_the_file_and_the_deprecated_flags_do_not() {
 }
 
 #[test]
-fn a_kubeconfig_counts_unless_the_file_names_another() {
+fn kubeconfig_flag_applies_unless_the_file_names_one() {
     let flags = parse("--config=f --kubeconfig=mine");
     assert_eq!(configuration(&flags).client_connection.kubeconfig, "mine");
     let mut config = config::defaults(&Gates::default());
@@ -171,7 +171,7 @@ fn feature_gates_may_be_repeated() {
 }
 
 #[test]
-fn the_port_can_be_turned_off_and_the_certificate_given() {
+fn port_zero_disables_serving_and_certificates_can_be_given() {
     assert!(parse("--secure-port=0").serving.serving().is_none());
     let flags = parse("--tls-cert-file=c --tls-private-key-file=k --tls-min-version=VersionTLS13");
     let serving = flags.serving.serving().unwrap();
@@ -180,7 +180,7 @@ fn the_port_can_be_turned_off_and_the_certificate_given() {
 }
 
 #[test]
-fn wrong_values_are_refused_in_the_words_of_kube_scheduler() {
+fn invalid_values_have_the_error_texts_of_kube_scheduler() {
     for (line, expected) in [
         (
             "--secure-port=70000",
