@@ -1,6 +1,6 @@
-//! What the API server adds to an object before anybody sees it, and what it would refuse.
+//! Defaults that the API server adds to new objects, and checks with which it refuses them.
 //!
-//! Dumps of a cluster have all of this already; manifests written by hand do not.
+//! Dumps of a cluster contain the defaults; manifests written by hand do not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::collect::PodObject;
 pub(super) const DEFAULT_NAMESPACE: &str = "default";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Resources that are no scalars.
+/// Resources that are not scalar resources.
 const USUAL_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Priority classes that every cluster has.
+/// Priority classes of every cluster.
 const SYSTEM_CLASSES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Fills in what is absent from a node: allocatable is the capacity where it is not given.
+/// Fills in absent fields of a node: allocatable defaults to the capacity.
 pub(super) fn complete_node(node: &mut api::Node, raw: &Value) {
     if node.status.allocatable.is_empty()
         && let Ok(capacity) = serde::Deserialize::deserialize(&raw["status"]["capacity"])
@@ -33,7 +33,7 @@ pub(super) fn complete_node(node: &mut api::Node, raw: &Value) {
     }
 }
 
-/// What of a node is probably not meant, beside quantities that cannot be read.
+/// Returns warnings about probable mistakes in a node, other than quantities that cannot be parsed.
 pub(super) fn faults_of_node(object: &api::Node, node: &Node) -> Vec<Problem> {
     let mut faults = Vec::new();
     let allocatable = &object.status.allocatable;
@@ -64,7 +64,8 @@ pub(super) fn faults_of_node(object: &api::Node, node: &Node) -> Vec<Problem> {
     faults
 }
 
-/// What the API server would refuse of a pod, so far as placing it depends on it.
+/// Returns the errors for which the API server would refuse the pod, as far as they concern
+/// scheduling.
 pub(super) fn faults_of_pod(pod: &api::Pod, raw: &Value) -> Vec<Problem> {
     let mut faults = Vec::new();
     let prefix = raw["metadata"]["generateName"].as_str();
@@ -110,7 +111,7 @@ fn faults_of_spread(index: usize, constraint: &api::TopologySpreadConstraint) ->
     broken.map(|(field, _, message)| Problem::new(path(field), message)).collect()
 }
 
-/// Requests under names that no scheduler counts: they would silently ask for nothing.
+/// Returns requests under names that no scheduler counts; they would have no effect.
 fn unknown_resources(containers: &[api::Container], path: &str) -> Vec<Problem> {
     let mut faults = Vec::new();
     for (index, container) in containers.iter().enumerate() {
@@ -128,7 +129,7 @@ fn unknown_resources(containers: &[api::Container], path: &str) -> Vec<Problem> 
     faults
 }
 
-/// Selectors that cannot be read. The API server lets none of them in.
+/// Returns the selectors that cannot be parsed. The API server refuses them.
 pub(super) fn broken_selectors(pod: &Pod) -> Vec<Problem> {
     let spec = &pod.spec;
     let mut faults = Vec::new();
@@ -153,7 +154,7 @@ pub(super) fn broken_selectors(pod: &Pod) -> Vec<Problem> {
     faults
 }
 
-/// Fills in what is absent from a pod.
+/// Fills in absent fields of a pod.
 pub(super) fn complete_pod(pod: &mut api::Pod, at: &Location) {
     let metadata = &mut pod.metadata;
     if metadata.namespace.is_empty() {
@@ -179,13 +180,13 @@ pub(super) fn complete_pod(pod: &mut api::Pod, at: &Location) {
     pod_requests_from_limits(spec);
 }
 
-/// A uid for a pod that has none, the same in every run.
+/// Returns a uid for a pod without one, the same in every run.
 pub(super) fn made_up_uid(key: &PodKey) -> Uid {
     Uid::from(key.to_string().as_str())
 }
 
-/// Fills in what is absent from a claim, volume or class: who it is, that a volume can be had, and
-/// that claims do not wait for a pod.
+/// Fills in absent fields of a claim, volume or class: name and uid, the phase Available of a
+/// volume, and the binding mode Immediate.
 pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &mut Value) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let mut defaults = match kind {
@@ -202,14 +203,14 @@ pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &m
     *object = defaults;
 }
 
-/// What is limited but not asked for is asked for up to the limit.
+/// Sets absent requests to the limits.
 fn requests_from_limits(resources: &mut api::ResourceRequirements) {
     for (name, limit) in &resources.limits {
         resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
     }
 }
 
-/// The same for the pod as a whole, where no container asks for the resource.
+/// Sets absent requests of the pod to its limits, for resources that no container requests.
 fn pod_requests_from_limits(spec: &mut api::PodSpec) {
     let Some(resources) = &mut spec.resources else { return };
     let containers = spec.init_containers.iter().chain(&spec.containers);
@@ -219,7 +220,7 @@ fn pod_requests_from_limits(spec: &mut api::PodSpec) {
     });
 }
 
-/// Priority classes of the input, and the pods that name one without having its priority yet.
+/// Priority classes of the input, and the pods that name a class and lack its priority.
 #[derive(Debug, Default)]
 pub(super) struct PriorityClasses {
     values: BTreeMap<String, i32>,
@@ -228,7 +229,7 @@ pub(super) struct PriorityClasses {
 }
 
 impl PriorityClasses {
-    /// Takes a `PriorityClass`.
+    /// Adds a `PriorityClass`.
     pub(super) fn add(&mut self, class: &Value) {
         let value = class["value"].as_i64().and_then(|value| i32::try_from(value).ok());
         let (Some(name), Some(value)) = (class["metadata"]["name"].as_str(), value) else { return };
@@ -238,7 +239,7 @@ impl PriorityClasses {
         }
     }
 
-    /// Notes which class a pod wants, unless its priority is known.
+    /// Records the class of a pod, unless the pod has a priority.
     pub(super) fn remember(&mut self, key: &PodKey, pod: &Value) {
         if pod["spec"]["priority"].is_null() {
             let class = pod["spec"]["priorityClassName"].as_str().filter(|name| !name.is_empty());
@@ -246,7 +247,7 @@ impl PriorityClasses {
         }
     }
 
-    /// Gives the pods their priorities; returns warnings about classes that are not known.
+    /// Sets the priorities of the pods; returns warnings about unknown classes.
     pub(super) fn apply(&self, pods: &mut [PodObject]) -> Vec<String> {
         let mut warnings = Vec::new();
         for PodObject { pod, .. } in pods {
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_stand_in_for_requests_that_are_absent() {
+    fn absent_requests_default_to_limits() {
         let pod = complete(json!({"spec": {
             "resources": {"limits": {"cpu": "9", "memory": "9Gi"}},
             "containers": [{"resources": {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_host_network_pods_are_ports_of_the_host() {
+    fn container_ports_of_host_network_pods_are_host_ports() {
         let ports = json!([{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]);
         let spec = |host: bool| json!({"hostNetwork": host, "containers": [{"ports": ports}]});
         let host_ports = |pod: api::Pod| {
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_come_from_the_classes_of_the_input() {
+    fn priorities_come_from_priority_classes_of_the_input() {
         let mut classes = PriorityClasses::default();
         classes.add(&json!({"metadata": {"name": "high"}, "value": 1000}));
         classes.add(&json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true}));

@@ -1,4 +1,4 @@
-//! From the text of a file to the JSON values in it.
+//! Splits the text of a file into JSON values.
 
 use serde_json::Value;
 
@@ -8,13 +8,13 @@ use super::{Fault, Location, yaml};
 /// One document of a file.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Line at which it begins, from 1.
+    /// Line of its beginning, from 1.
     pub(crate) line: usize,
-    /// What it holds.
+    /// Its content.
     pub(crate) value: Value,
 }
 
-/// Reads every document of a source, and says where each of them stands.
+/// Parses every document of a source, with its line.
 ///
 /// # Errors
 /// The first document that does not parse.
@@ -30,7 +30,7 @@ pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Value)>, Fault> {
     Ok(located.collect())
 }
 
-/// By the ending of the name, or else by the first character, as kubectl guesses.
+/// Chooses the format by the file extension, else by the first character, as kubectl does.
 fn is_json(source: &Source, text: &str) -> bool {
     match source.extension() {
         Some("json") => true,
@@ -39,7 +39,7 @@ fn is_json(source: &Source, text: &str) -> bool {
     }
 }
 
-/// Reads JSON values one behind the other.
+/// Parses a sequence of JSON values.
 fn json_stream(text: &str) -> Result<Vec<Document>, String> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter();
     let mut documents = Vec::new();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_stream_is_cut_into_its_values() {
+    fn json_stream_is_split_into_values() {
         let found = of(&source("-", "{\"a\":\n1}\n\n{\"b\": 2} {\"c\": 3}")).unwrap();
         let places: Vec<_> = found.iter().map(|(place, _)| place.to_string()).collect();
         assert_eq!(
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn a_single_document_is_not_counted() {
+    fn single_document_has_no_number() {
         let found = of(&source("pod.yaml", "a: 1\n")).unwrap();
         assert_eq!(found[0].0.to_string(), "pod.yaml");
     }
 
     #[test]
-    fn json_that_does_not_parse_names_its_line() {
+    fn json_syntax_error_names_its_line() {
         let fault = of(&source("dump.json", "{\"a\": 1}\n{\"b\": }\n")).unwrap_err();
         assert_eq!(fault.to_string(), "dump.json: expected value at line 2 column 7");
     }

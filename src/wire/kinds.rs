@@ -1,41 +1,41 @@
-//! The kinds that are watched, in one table.
+//! The watched kinds, in one table.
 
 use std::sync::Arc;
 
 use engine::profile::{Profile, Profiles};
 use framework::EventResource;
 
-/// Pods that have ended take no room and are not watched.
+/// Selects pods that have not ended; ended pods occupy no resources.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// One kind that is watched.
+/// A watched kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedKind {
-    /// How the engine calls it.
+    /// The resource in cluster events.
     pub resource: EventResource,
-    /// Its plural name with its group, as in RBAC rules: `pods`, `resourceclaims.resource.k8s.io`.
+    /// Plural name with group, as in RBAC rules: `pods`, `resourceclaims.resource.k8s.io`.
     pub name: Arc<str>,
-    /// Where the API server lists it.
+    /// Path of its list in the API.
     pub path: Arc<str>,
-    /// Which objects are of interest.
+    /// Field selector of the list.
     pub field_selector: Option<&'static str>,
 }
 
 impl WatchedKind {
-    /// Whether pods can be scheduled without it: every server knows nodes and pods.
+    /// Whether pods can be scheduled without the kind. Every server has nodes and pods.
     pub const fn is_optional(&self) -> bool {
         !matches!(self.resource, EventResource::Node | EventResource::Pod)
     }
 }
 
-/// A kind of Kubernetes itself that a plugin can ask for.
+/// A kind of Kubernetes that a plugin can read.
 pub(super) struct BuiltIn {
     resource: EventResource,
     /// `<plural>.<version>[.<group>]`.
     name: &'static str,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub(super) namespaced: bool,
-    /// What is kept of an object, section and field; everything if nothing is named.
+    /// Fields that are kept of an object, by section and name; all fields if empty.
     pub(super) fields: &'static [[&'static str; 2]],
 }
 
@@ -48,8 +48,8 @@ impl BuiltIn {
         Self { resource, name, namespaced: false, fields: &[] }
     }
 
-    /// For kinds with very many objects whose status changes all the time: they are small then,
-    /// and a change of something else is no change.
+    /// A kind with many objects whose status changes often: the objects stay small, and a change of
+    /// any other field is no change.
     const fn keeping(mut self, fields: &'static [[&'static str; 2]]) -> Self {
         self.fields = fields;
         self
@@ -97,8 +97,8 @@ static BUILT_IN: [BuiltIn; 19] = {
     ]
 };
 
-/// The kinds these profiles need, with their names as `<plural>.<version>[.<group>]`: nodes and
-/// pods always, others where a plugin in use hears of them or reads them.
+/// Returns the kinds that these profiles need, by their names `<plural>.<version>[.<group>]`:
+/// always nodes and pods, and the kinds that a plugin in use registers events of or reads.
 pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)> {
     let is_needed = |resource: &EventResource| {
         matches!(resource, EventResource::Node | EventResource::Pod)
@@ -111,8 +111,8 @@ pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)
     built_in.chain(custom).collect()
 }
 
-/// Whether a plugin of the profile reads such objects or hears of them. Extenders, and plugins that
-/// have not said what they wait for, hear of most kinds.
+/// Whether a plugin of the profile reads these objects or registers their events. Extenders, and
+/// plugins that register no events, receive the events of most kinds.
 fn needs(profile: &Profile, resource: &EventResource) -> bool {
     let plugins = || profile.plugins.values();
     let declared = plugins().flat_map(|plugin| plugin.events.iter().flatten());
@@ -121,13 +121,13 @@ fn needs(profile: &Profile, resource: &EventResource) -> bool {
         || plugins().any(|plugin| plugin.read_kinds.contains(resource))
 }
 
-/// What to watch for these profiles. Nodes come first, so that pods find theirs.
+/// Returns the kinds to watch for these profiles. Nodes come first, so that pods find their nodes.
 pub fn watched_kinds(profiles: &Profiles) -> Vec<WatchedKind> {
     let kinds = needed_kinds(profiles).into_iter();
     kinds.filter_map(|(resource, name)| watched(resource, &name)).collect()
 }
 
-/// `kind` is `<plural>.<version>[.<group>]`; the core group has no name.
+/// Parses `<plural>.<version>[.<group>]`; the core group has no name.
 fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
     let mut parts = kind.splitn(3, '.');
     let (plural, version, group) = (parts.next()?, parts.next()?, parts.next());
@@ -175,9 +175,9 @@ mod tests {
         }
     }
 
-    /// Whatever plugins are in use.
+    /// Kinds for all profiles.
     const ALWAYS: [&str; 2] = ["/api/v1/nodes", "/api/v1/pods"];
-    /// What InterPodAffinity and PodTopologySpread read.
+    /// Read by InterPodAffinity and PodTopologySpread.
     const RELATED: [&str; 5] = [
         "/api/v1/namespaces",
         "/api/v1/services",
@@ -185,13 +185,13 @@ mod tests {
         "/apis/apps/v1/replicasets",
         "/apis/apps/v1/statefulsets",
     ];
-    /// NodeResourcesFit hears of them, because they may stand for extended resources.
+    /// Registered by NodeResourcesFit, because a DeviceClass may provide an extended resource.
     const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
-    /// DefaultPreemption heeds them.
+    /// Read by DefaultPreemption.
     const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
-    /// The volume plugins read them.
+    /// Read by the volume plugins.
     const STORAGE: [&str; 7] = [
         "/api/v1/persistentvolumes",
         "/api/v1/persistentvolumeclaims",
@@ -203,20 +203,20 @@ mod tests {
     ];
 
     #[test]
-    fn nodes_and_pods_are_watched_and_what_the_default_plugins_need() {
+    fn default_plugins_determine_the_watched_kinds() {
         let expected = [&ALWAYS[..], &RELATED, &[BUDGETS], &STORAGE, &[DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with("{}", None)), expected);
     }
 
     #[test]
-    fn what_only_plugins_need_that_are_off_is_not_watched() {
+    fn kinds_of_disabled_plugins_are_not_watched() {
         let off = "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: InterPodAffinity}]}}";
         let expected = [&ALWAYS[..], &[BUDGETS], &STORAGE, &[DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with(off, None)), expected);
     }
 
     #[test]
-    fn kinds_that_plugins_ask_for_are_watched_too() {
+    fn kinds_of_out_of_tree_plugins_are_watched() {
         let claims = ClusterEvent::new(EventResource::ResourceClaim, ActionType::ADD);
         let plugin = Plugin::new("Mine", Mine)
             .post_bind()
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_that_does_not_say_what_it_waits_for_may_wait_for_any_kind() {
+    fn plugin_without_registered_events_watches_all_kinds() {
         let plugin = Plugin::new("Mine", Mine).filter().build();
         let paths = paths(&profiles_with("{multiPoint: {enabled: [{name: Mine}]}}", Some(plugin)));
         assert!(paths.contains(&"/api/v1/persistentvolumes".to_owned()), "{paths:?}");

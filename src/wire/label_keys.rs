@@ -1,5 +1,6 @@
-//! `matchLabelKeys` and `mismatchLabelKeys` of pod affinity, which the API server writes into the
-//! label selectors of a new pod. (Those of topology spread constraints the scheduler reads itself.)
+//! `matchLabelKeys` and `mismatchLabelKeys` of pod affinity. The API server merges them into the
+//! label selectors of a new pod. (The scheduler itself merges those of topology spread
+//! constraints.)
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use framework::api;
 
 type Labels = BTreeMap<String, String>;
 
-/// Writes the keys into the selectors, unless an API server has done so already.
+/// Merges the keys into the selectors, unless an API server has done so already.
 pub(super) fn merge(pod: &mut api::Pod) {
     let Some(affinity) = &mut pod.spec.affinity else { return };
     for side in [&mut affinity.pod_affinity, &mut affinity.pod_anti_affinity].into_iter().flatten()
@@ -19,7 +20,7 @@ pub(super) fn merge(pod: &mut api::Pod) {
     }
 }
 
-/// A term without a selector means no pod, and stays so.
+/// A term without a selector selects no pod, and stays unchanged.
 fn merge_term(term: &mut api::PodAffinityTerm, labels: &Labels) {
     let Some(selector) = &mut term.label_selector else { return };
     let keys = [("In", &term.match_label_keys), ("NotIn", &term.mismatch_label_keys)];
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_the_pod_has_join_the_selector_once() {
+    fn label_keys_are_merged_into_the_selector_once() {
         let rows = [
             (
                 json!({

@@ -1,4 +1,4 @@
-//! From documents to objects: lists are unrolled, and every object knows its place, version and
+//! From documents to objects: lists are flattened, and every object has its place, version and
 //! kind.
 
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use super::{Fault, Faults, Location, documents, source};
 
-/// An object as it was read.
+/// An object of the input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
-    /// Where it stands.
+    /// Its place in the input.
     pub(crate) at: Location,
-    /// Its `apiVersion`; in the value as well, even if only the list had it.
+    /// Its `apiVersion`; also in the value, even if only the list had it.
     pub api_version: String,
-    /// Its `kind`; in the value as well.
+    /// Its `kind`; also in the value.
     pub kind: String,
-    /// All of it.
+    /// The whole object.
     pub value: Value,
 }
 
-/// Reads all objects behind the paths: files, folders, or `-` for standard input.
+/// Reads all objects of the paths: files, folders, or `-` for standard input.
 ///
 /// # Errors
-/// Everything that cannot be read, all of it and not only the first.
+/// All errors, not only the first.
 pub fn read_objects(paths: &[PathBuf]) -> Result<Vec<Object>, Faults> {
     let (mut objects, mut faults) = (Vec::new(), Vec::new());
     for_each_object(paths, |object| match object {
@@ -33,7 +33,7 @@ pub fn read_objects(paths: &[PathBuf]) -> Result<Vec<Object>, Faults> {
     if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
 }
 
-/// Hands on all objects behind the paths, and every fault found on the way.
+/// Passes on all objects of the paths, and every error.
 ///
 /// # Errors
 /// A path that does not exist.
@@ -52,8 +52,8 @@ pub(super) fn for_each_object(
     Ok(())
 }
 
-/// Hands on the object in a value, or each of those in a list. `inherited` is version and kind of
-/// items that do not name their own, as in a `PodList`.
+/// Passes on the object in a value, or each object of a list. `inherited` is version and kind of
+/// items without their own, as in a `PodList`.
 fn unroll(
     at: &Location,
     mut value: Value,
@@ -113,7 +113,7 @@ fn version_and_kind(value: &Value) -> Result<(String, String), String> {
     Ok((field("apiVersion")?, field("kind")?))
 }
 
-/// What a value is, for people.
+/// Describes the type of a value.
 fn sort_of(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -125,7 +125,7 @@ fn sort_of(value: &Value) -> String {
     }
 }
 
-/// What a value read from standard input has in it.
+/// Returns the objects of a value, as if it came from standard input.
 #[cfg(test)]
 pub(crate) fn unrolled(value: Value) -> Vec<Result<Object, Fault>> {
     let mut found = Vec::new();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_unrolled_and_their_items_need_no_kind() {
+    fn lists_are_flattened_and_items_inherit_the_kind() {
         let pods = json!({"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {}}]});
         let empty = json!({"apiVersion": "v1", "kind": "NodeList", "items": null});
         let found = unrolled(json!({"apiVersion": "v1", "kind": "List", "items": [pods, empty]}));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_the_place_in_its_list() {
+    fn error_names_the_index_in_the_list() {
         let object = json!({"apiVersion": "v1", "kind": "Node"});
         let found = unrolled(json!({"apiVersion": "v1", "kind": "List", "items": [object, 3]}));
         let [Ok(_), Err(fault)] = found.as_slice() else { panic!("{found:?}") };

@@ -1,4 +1,4 @@
-//! Objects that are neither nodes nor pods, reduced to what the scheduler reads of them.
+//! Reduces objects other than nodes and pods to the fields that the scheduler reads.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::kinds::BuiltIn;
 
-/// What is kept of an object of this kind.
+/// Returns the fields that are kept of an object of this kind.
 ///
 /// # Errors
-/// The labels of a namespace, or the selector of a Service or a controller, cannot be read. No API
-/// server lets such an object in.
+/// The labels of a namespace, or the selector of a Service or controller, cannot be parsed. The API
+/// server refuses such objects.
 pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Result<Value, String> {
     let fields = BuiltIn::of(kind).map_or(&[][..], |known| known.fields);
     if fields.is_empty() {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            // Who wrote which field is of no interest and often the larger part of an object.
+            // `managedFields` is not needed and often the larger part of an object.
             metadata.remove("managedFields");
         }
         return Ok(object);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_relates_pods_to_one_another_is_kept() {
+    fn only_labels_and_selectors_are_kept() {
         let object = json!({
             "apiVersion": "apps/v1",
             "metadata": {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_plugins_bring_along_are_kept_whole_but_for_who_wrote_them() {
+    fn custom_objects_are_kept_without_managed_fields() {
         let kind = EventResource::Custom("quotas.v1.example.com".into());
         let object = json!({"metadata": {"name": "q", "managedFields": []}, "limit": 5});
         let expected = json!({"metadata": {"name": "q"}, "limit": 5});
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_field_is_named() {
         let near = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
         let rows = [
             (
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_selector_or_another_shape_altogether_is_taken() {
+    fn objects_without_a_selector_are_accepted() {
         for object in [json!({}), json!(7), json!({"spec": 7, "metadata": []})] {
             for kind in
                 [EventResource::Namespace, EventResource::Service, EventResource::ReplicaSet]

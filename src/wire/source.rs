@@ -1,4 +1,4 @@
-//! Finding and reading the files that hold objects.
+//! Finds and reads the files with objects.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,32 +7,33 @@ use std::{fs, io};
 
 use super::{Fault, Location};
 
-/// The name under which standard input is asked for.
+/// The name of standard input.
 const STDIN: &str = "-";
 
-/// Endings of the files that are taken out of a folder.
+/// Extensions of the files that are read in a folder.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// A text with the name it is known by.
+/// The text of a file, with its name.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Path of the file as given, `-` for standard input.
+    /// Path of the file as given; `-` for standard input.
     pub(crate) name: Arc<str>,
-    /// All of it.
+    /// The text.
     pub(crate) text: String,
 }
 
 impl Source {
-    /// The ending of the name, if it has one.
+    /// Returns the extension of the name, if it has one.
     pub(crate) fn extension(&self) -> Option<&str> {
         Path::new(&*self.name).extension()?.to_str()
     }
 }
 
-/// The files behind the paths: a folder stands for the files in and below it, sorted by name.
+/// Returns the files of the paths: a folder stands for the files in it and its subfolders, sorted
+/// by name.
 ///
 /// # Errors
-/// A path that does not exist or cannot be listed, or a folder without a file to read.
+/// A path does not exist or cannot be listed, or a folder has no file to read.
 pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
     let mut files = Vec::new();
     for path in paths {
@@ -50,8 +51,8 @@ pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
     Ok(files)
 }
 
-/// Adds the files of a folder. Links to files are followed, links to folders are not: they may lead
-/// in circles.
+/// Adds the files of a folder. Links to files are followed; links to folders are not, because they
+/// may form cycles.
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries: Vec<fs::DirEntry> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -70,7 +71,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 /// Reads a file, or standard input for `-`.
 ///
 /// # Errors
-/// The file cannot be read, or is no text.
+/// The file cannot be read, or is not UTF-8.
 pub(crate) fn read(path: &Path) -> Result<Source, Fault> {
     let bytes = if path == Path::new(STDIN) { read_stdin() } else { fs::read(path) };
     let bytes = bytes.map_err(|error| fault(path, &error))?;

@@ -1,4 +1,4 @@
-//! Objects of input that are neither nodes nor pods.
+//! Objects of the input other than nodes and pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::defaults::{DEFAULT_NAMESPACE, complete_storage};
 use super::kinds::BuiltIn;
 use super::reduced::reduced;
 
-/// The label every namespace has: its name.
+/// The label of every namespace with its name.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// An object of a kind that some plugin reads.
+/// An object of a kind that a plugin reads.
 #[derive(Debug, Clone)]
 pub struct WatchedObject {
     /// Its kind.
@@ -22,15 +22,15 @@ pub struct WatchedObject {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// What is kept of it.
+    /// The fields that are kept.
     pub object: Arc<Value>,
 }
 
 impl WatchedObject {
-    /// An object as it stands in a file.
+    /// Decodes an object of a file.
     ///
     /// # Errors
-    /// It has no name, or the scheduler cannot go by it.
+    /// The object has no name, or its labels or selector cannot be parsed.
     pub(super) fn read(kind: &EventResource, object: Value) -> Result<Self, String> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (mut namespace, name) = (text("namespace"), text("name"));
@@ -46,7 +46,7 @@ impl WatchedObject {
         })?;
         complete_storage(kind, &namespace, &mut object);
         if *kind == EventResource::Namespace {
-            // The API server sees to it.
+            // The API server adds this label.
             object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();
         }
         Ok(Self {
@@ -57,7 +57,7 @@ impl WatchedObject {
         })
     }
 
-    /// A namespace of which nothing is known but its name.
+    /// Returns a namespace of which only the name is known.
     pub(super) fn namespace(name: Arc<str>) -> Self {
         let object = json!({"metadata": {"name": &*name, "labels": {NAME_LABEL: &*name}}});
         let kind = EventResource::Namespace;
@@ -65,7 +65,7 @@ impl WatchedObject {
     }
 }
 
-/// The namespaces of pods that are not among the objects.
+/// Returns the namespaces of pods that are absent from the objects.
 pub(super) fn unseen_namespaces<'a>(
     pods: impl Iterator<Item = &'a Pod>,
     objects: &[WatchedObject],
@@ -75,7 +75,7 @@ pub(super) fn unseen_namespaces<'a>(
     pods.map(|pod| &pod.key.namespace).filter(|name| !seen.contains(name)).cloned().collect()
 }
 
-/// Whether the pod means others by the labels of their namespaces.
+/// Whether the pod selects others by the labels of their namespaces.
 pub(super) fn selects_namespaces(pod: &Pod) -> bool {
     let both = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
     both.into_iter().flatten().flat_map(terms).any(|term| {

@@ -1,10 +1,10 @@
-//! Objects as the API server has them.
+//! Objects as JSON, as the API server has them.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Which objects are kept as the API server has them, beside what the engine takes of them.
+/// The objects that are kept as JSON, in addition to the compact form of the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Whole {
     /// Nodes.
@@ -16,17 +16,17 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// None at all.
+    /// None.
     pub const NONE: Self = Self { nodes: false, pending_pods: false, placed_pods: false };
 }
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The object as kube-scheduler has it in memory: without its kind, and without `managedFields`, which
-/// is often the larger part.
+/// Returns the object as kube-scheduler holds it in memory: without kind, and without
+/// `managedFields`, which is often the larger part.
 ///
 /// # Errors
-/// It is no object.
+/// The value is no object.
 pub(super) fn whole(raw: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut object: Fields<'_> = serde_json::from_str(raw.get())?;
     object.remove("kind");

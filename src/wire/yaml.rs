@@ -1,11 +1,11 @@
-//! YAML text from and to JSON values. The only module that knows the YAML library.
+//! YAML text from and to JSON values. The only module of `wire` that uses the YAML library.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::documents::Document;
 
-/// Cuts a stream into its documents. Documents without content are left out.
+/// Splits a stream into its documents. Documents without content are left out.
 ///
 /// # Errors
 /// The first document that does not parse, with the line in the stream.
@@ -19,10 +19,10 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Document>, String> {
     Ok(documents)
 }
 
-/// Writes one document.
+/// Serializes one document.
 ///
 /// # Errors
-/// The value has maps with keys that are no text.
+/// The value has maps with keys that are no texts.
 pub fn to_string(value: &impl Serialize) -> Result<String, String> {
     serde_yaml::to_string(value).map_err(|error| error.to_string())
 }
@@ -30,20 +30,20 @@ pub fn to_string(value: &impl Serialize) -> Result<String, String> {
 /// Parses one document that begins at this line of its stream.
 fn parse(part: &str, line: usize) -> Result<Value, String> {
     serde_yaml::from_str(part).or_else(|_| {
-        // Once more behind as many empty lines as it takes to get the line numbers of the stream.
+        // Parses again after that many empty lines, to get the line numbers of the stream.
         let padded = "\n".repeat(line.saturating_sub(1)) + part;
         serde_yaml::from_str(&padded).map_err(|error| error.to_string())
     })
 }
 
-/// The text between the `---` lines, each with the number of its first line.
+/// Returns the texts between the `---` lines, each with the number of its first line.
 fn parts(text: &str) -> Vec<(usize, &str)> {
     let mut parts = Vec::new();
     let (mut start, mut start_line, mut offset) = (0, 1, 0);
     for (index, line) in text.split_inclusive('\n').enumerate() {
         if is_separator(line) {
             parts.push((start_line, &text[start..offset]));
-            // What follows the dashes on their own line belongs to the next document.
+            // Text after the dashes on the same line belongs to the next document.
             start = offset + "---".len();
             start_line = index + 1;
         }
@@ -58,7 +58,7 @@ fn is_separator(line: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
 }
 
-/// Whether there is anything but comments, directives and the end marker.
+/// Whether a text has more than comments, directives and the end marker.
 fn has_content(part: &str) -> bool {
     let is_idle = |line: &str| line.is_empty() || line.starts_with(['#', '%']) || line == "...";
     !part.lines().all(|line| is_idle(line.trim()))
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_know_their_line_and_empty_ones_are_left_out() {
+    fn documents_have_line_numbers_and_empty_ones_are_left_out() {
         let text = "# a comment\n---\na: 1\n---\n---\n# nothing\n--- \nb:\n- 2\n---\n";
         let documents = documents(text).unwrap();
         let found: Vec<_> = documents.iter().map(|d| (d.line, d.value.clone())).collect();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_line_of_the_stream() {
+    fn error_names_the_line_of_the_stream() {
         let error = documents("a: 1\n---\nb: 2\nc: [\n").unwrap_err();
         assert!(error.contains("line 5"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Input that cannot be used: what is said, and with which exit code.
+//! Invalid input: errors and exit codes.
 
 use super::{loadmaster, loadmaster_with, written};
 
@@ -6,7 +6,7 @@ fn pod(name: &str, spec: &str) -> String {
     format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// The reason the only pod is left with.
+/// Returns the reason of the only pod that is left pending.
 fn reason(pod: &str) -> String {
     let args = ["simulate", "-f", "nodes.yaml", "-", "-o", "json"];
     let answer = loadmaster_with(&args, pod).json();
@@ -16,7 +16,7 @@ fn reason(pod: &str) -> String {
 }
 
 #[test]
-fn a_pod_with_a_quantity_that_cannot_be_read_is_refused_by_field() {
+fn invalid_quantity_of_a_pod_names_the_field() {
     let requests = "{containers: [{name: c, resources: {requests: {cpu: 1x}}}]}";
     let reason = reason(&pod("p", requests));
     assert!(
@@ -28,7 +28,7 @@ fn a_pod_with_a_quantity_that_cannot_be_read_is_refused_by_field() {
 }
 
 #[test]
-fn pods_that_no_api_server_would_take_get_a_reason() {
+fn invalid_pods_are_left_pending_with_a_reason() {
     let rows = [
         (pod("p", "{}"), "spec.containers: is missing"),
         (
@@ -60,7 +60,7 @@ fn pods_that_no_api_server_would_take_get_a_reason() {
 }
 
 #[test]
-fn a_node_that_cannot_be_read_in_full_is_warned_about() {
+fn invalid_quantity_of_a_node_causes_a_warning() {
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n\
                 status: {allocatable: {cpu: many, memory: 99999999999Ei, pods: 3}}\n";
     let answer = loadmaster_with(&["simulate", "-f", "-"], node);
@@ -70,7 +70,7 @@ fn a_node_that_cannot_be_read_in_full_is_warned_about() {
 }
 
 #[test]
-fn the_last_of_two_objects_of_a_name_counts() {
+fn last_object_of_a_name_counts() {
     let twice = pod("p", "{containers: [{name: c}], nodeName: small}")
         + &pod("p", "{containers: [{name: c}], nodeName: large}");
     let answer = loadmaster_with(&["simulate", "-f", "nodes.yaml", "-"], &twice);
@@ -80,7 +80,7 @@ fn the_last_of_two_objects_of_a_name_counts() {
 }
 
 #[test]
-fn yaml_that_does_not_parse_names_file_and_line() {
+fn yaml_syntax_error_names_file_and_line() {
     let path = written("broken.yaml", b"apiVersion: v1\nkind: Pod\n---\nkind: [\n  a: b: c\n");
     let error = loadmaster(&["simulate", "-f", &path]).refused(1);
     assert!(error.starts_with(&format!("error: {path}: ")), "{error}");
@@ -88,7 +88,7 @@ fn yaml_that_does_not_parse_names_file_and_line() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let text = "a: 1\n---\n- b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n\
                 spec: {priority: high}\n---\napiVersion: v1\nkind: List\nitems: 3\n";
     let error = loadmaster_with(&["simulate", "-f", "-", "missing.yaml"], text).refused(1);
@@ -103,7 +103,7 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn files_that_are_no_text_and_folders_without_files_are_told() {
+fn binary_files_and_empty_folders_are_errors() {
     let path = written("utf16.yaml", b"\xff\xfea\0:\0");
     let error = loadmaster(&["simulate", "-f", &path]).refused(1);
     assert!(error.contains("is UTF-16"), "{error}");
@@ -113,14 +113,14 @@ fn files_that_are_no_text_and_folders_without_files_are_told() {
 }
 
 #[test]
-fn a_pod_to_explain_must_be_there() {
+fn explained_pod_must_exist() {
     let args = ["simulate", "-f", "nodes.yaml", "pods.json", "--explain", "a/nobody"];
     let error = loadmaster(&args).refused(1);
     assert!(error.contains("cannot explain a/nobody"), "{error}");
 }
 
 #[test]
-fn commands_that_cannot_be_understood_are_refused_with_2() {
+fn usage_errors_exit_with_2() {
     let rows: [&[&str]; 6] = [
         &["simulate"],
         &["simulate", "-f", "nodes.yaml", "--trace", "openb"],

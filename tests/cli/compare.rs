@@ -1,4 +1,4 @@
-//! `simulate --config`, `--compare` and `--gpu-share`: what a configuration changes.
+//! `simulate --config`, `--compare` and `--gpu-share`: the effect of a configuration.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ profiles:
     score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit}]}
 ";
 
-/// Two nodes alike and two small pods of one scheduler name.
+/// Two equal nodes and two small pods of one scheduler name.
 fn pair(scheduler: &str) -> String {
     let nodes = ["a", "b"].map(|name| {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
@@ -38,7 +38,7 @@ fn pair(scheduler: &str) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-/// A file with a configuration of these fields.
+/// Writes a file with a configuration of these fields.
 fn configuration(name: &str, fields: &str) -> String {
     written(name, format!("{HEAD}{fields}").as_bytes())
 }
@@ -59,14 +59,14 @@ fn compare(files: &[String; 2], more: &[&str]) -> Answer {
     simulate("default-scheduler", &[&files, more].concat())
 }
 
-/// Number of nodes that got pods.
+/// Returns the number of nodes with placed pods.
 fn nodes_used(answer: &Value) -> usize {
     let placed = placements(answer);
     assert_eq!(placed.len(), 2, "{answer:#}");
     if placed[0].1 == placed[1].1 { 1 } else { 2 }
 }
 
-/// Words of the line that begins with these ones.
+/// Returns the words of the line that begins with these words.
 fn values<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     let found = text.lines().find_map(|line| line.trim_start().strip_prefix(start));
     found.unwrap_or_else(|| panic!("no {start} in {text}")).split_whitespace().collect()
@@ -85,7 +85,7 @@ fn a_configuration_changes_placements() {
 }
 
 #[test]
-fn pods_get_the_profile_of_their_name_and_others_the_first() {
+fn pods_of_unknown_names_get_the_first_profile() {
     let [_, packing] = both("names");
     for (scheduler, nodes) in [("packing", 1), ("spreading", 2), ("nobody", 1)] {
         let answer = simulate(scheduler, &["--config", &packing, "-o", "json"]).json();
@@ -95,7 +95,7 @@ fn pods_get_the_profile_of_their_name_and_others_the_first() {
 }
 
 #[test]
-fn a_configuration_of_standard_input_is_read() {
+fn configuration_is_read_from_standard_input() {
     let dump = written("config-stdin-dump.json", pair("any").as_bytes());
     let args = ["simulate", "-f", &dump, "--config", "-", "-o", "json"];
     let answer = loadmaster_with(&args, &format!("{HEAD}{PACKING}")).json();
@@ -103,7 +103,7 @@ fn a_configuration_of_standard_input_is_read() {
 }
 
 #[test]
-fn a_broken_configuration_is_refused_with_its_file() {
+fn invalid_configuration_names_its_file() {
     let rows = [
         ("parallelism: -1\n", "parallelism: Invalid value: -1"),
         ("bogus: 1\n", "unknown field \"bogus\""),
@@ -121,13 +121,13 @@ fn a_broken_configuration_is_refused_with_its_file() {
 }
 
 #[test]
-fn a_configuration_that_is_missing_is_named() {
+fn missing_configuration_is_named() {
     let error = simulate("any", &["--config", "/no/such.yaml"]).refused(1);
     assert_eq!(error, "error: open /no/such.yaml: no such file or directory\n");
 }
 
 #[test]
-fn a_comparison_is_told_as_text() {
+fn comparison_as_text_has_counts_and_differing_pods() {
     let files = both("table");
     let text = compare(&files, &[]).text();
     assert_eq!(values(&text, &files[0]), [&files[1]], "{text}");
@@ -147,7 +147,7 @@ fn a_comparison_is_told_as_text() {
 }
 
 #[test]
-fn a_comparison_as_json_has_numbers_and_the_pods_that_differ() {
+fn comparison_as_json_has_counts_and_differing_pods() {
     let files = both("json");
     let answer = compare(&files, &["-o", "json"]).json();
     for (place, empty) in [(0, 0), (1, 1)] {
@@ -166,7 +166,7 @@ fn a_comparison_as_json_has_numbers_and_the_pods_that_differ() {
 }
 
 #[test]
-fn a_pod_that_one_configuration_leaves_has_no_node_there() {
+fn pod_left_pending_by_one_configuration_has_no_node_there() {
     let [default, _] = both("left");
     let limited = "profiles: [{schedulerName: other, pluginConfig: [{name: NodeAffinity, args: \
                    {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
@@ -180,7 +180,7 @@ fn a_pod_that_one_configuration_leaves_has_no_node_there() {
 }
 
 #[test]
-fn equal_configurations_place_alike() {
+fn equal_configurations_place_equally() {
     let [default, _] = both("equal");
     let files = [default.clone(), default];
     let text = compare(&files, &[]).text();
@@ -189,7 +189,7 @@ fn equal_configurations_place_alike() {
 }
 
 #[test]
-fn a_comparison_needs_two_configurations() {
+fn comparison_needs_two_configurations() {
     let [default, packing] = both("one");
     let error = simulate("any", &["--compare", &default]).refused(1);
     assert_eq!(
@@ -201,7 +201,7 @@ fn a_comparison_needs_two_configurations() {
 }
 
 #[test]
-fn the_published_trace_reaches_the_published_allocation_by_device() {
+fn published_trace_reaches_the_published_allocation_by_device() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/openb");
     if !data.is_dir() {
         println!("skipped: {} is not there", data.display());
@@ -222,7 +222,7 @@ fn the_published_trace_reaches_the_published_allocation_by_device() {
 }
 
 #[test]
-fn no_configuration_sees_what_another_has_done_to_the_volumes() {
+fn compared_configurations_do_not_share_volumes() {
     let [default, packing] = both("volumes");
     let compare = ["--compare", &default, "--compare", &packing];
     let args = [&["simulate", "-f", "volumes.yaml", "-o", "json"][..], &compare].concat();

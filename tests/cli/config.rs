@@ -1,17 +1,17 @@
-//! `config`: checked, completed and shown configurations.
+//! `loadmaster config`: validation, defaults and display.
 
 use serde_json::{Value, json};
 
 use super::{loadmaster, loadmaster_with, written};
 
-/// A configuration with these further fields.
+/// A configuration with these additional fields.
 fn configuration(fields: &str) -> String {
     format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{fields}"
     )
 }
 
-/// One profile that scores by one plugin.
+/// One profile with a single scoring plugin.
 fn mine() -> String {
     configuration(
         "profiles:
@@ -26,13 +26,13 @@ fn mine() -> String {
     )
 }
 
-/// What is said about a configuration that is refused.
+/// Returns the error for an invalid configuration.
 #[track_caller]
 fn refusal(text: &str) -> String {
     loadmaster_with(&["config", "validate", "-"], text).refused(1)
 }
 
-/// The plugins of the only profile at this point, as JSON shows them.
+/// Returns the plugins of the only profile at this extension point, from the JSON output.
 fn plugins_at<'a>(shown: &'a Value, point: &str) -> &'a Vec<Value> {
     let points = shown["profiles"][0]["extensionPoints"].as_array().unwrap();
     let found = points.iter().find(|entry| entry["extensionPoint"] == point).unwrap();
@@ -40,28 +40,28 @@ fn plugins_at<'a>(shown: &'a Value, point: &str) -> &'a Vec<Value> {
 }
 
 #[test]
-fn a_good_file_is_valid() {
+fn valid_file_is_accepted() {
     let path = written("config-good.yaml", mine().as_bytes());
     let text = loadmaster(&["config", "validate", &path]).text();
     assert_eq!(text, format!("{path} is valid; profiles: mine\n"));
 }
 
 #[test]
-fn standard_input_is_valid_too() {
+fn valid_standard_input_is_accepted() {
     let text = configuration("profiles: [{schedulerName: a}, {schedulerName: b}]\n");
     let answer = loadmaster_with(&["config", "validate", "-"], &text);
     assert_eq!(answer.text(), "- is valid; profiles: a, b\n");
 }
 
 #[test]
-fn json_is_read_like_yaml() {
+fn json_is_accepted_like_yaml() {
     let config = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let answer = loadmaster_with(&["config", "validate", "-"], &config.to_string());
     assert_eq!(answer.text(), "- is valid; profiles: default-scheduler\n");
 }
 
 #[test]
-fn a_bad_file_is_refused_in_the_words_of_kube_scheduler() {
+fn invalid_file_has_the_error_text_of_kube_scheduler() {
     let text = configuration("parallelism: -1\nprofiles: [{percentageOfNodesToScore: 101}]\n");
     let path = written("config-bad.yaml", text.as_bytes());
     let error = loadmaster(&["config", "validate", &path]).refused(1);
@@ -72,7 +72,7 @@ fn a_bad_file_is_refused_in_the_words_of_kube_scheduler() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_named() {
+fn decoding_error_names_the_field() {
     let good = configuration("");
     let rows = [
         (configuration("bogus: 1\n"), "strict decoding error: unknown field \"bogus\""),
@@ -89,7 +89,7 @@ fn what_cannot_be_decoded_is_named() {
 }
 
 #[test]
-fn a_plugin_that_does_not_exist_is_told_once() {
+fn unknown_plugin_is_reported_once() {
     let text = configuration("profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n");
     let expected = "error: initializing profiles: creating profile for scheduler name \
                     default-scheduler: FilterPlugin \"Nope\" does not exist\n";
@@ -97,7 +97,7 @@ fn a_plugin_that_does_not_exist_is_told_once() {
 }
 
 #[test]
-fn a_missing_file_is_told_as_go_tells_it() {
+fn missing_file_has_the_error_text_of_go() {
     for action in ["validate", "show"] {
         let error = loadmaster(&["config", action, "/no/such.yaml"]).refused(1);
         assert_eq!(error, "error: open /no/such.yaml: no such file or directory\n");
@@ -105,7 +105,7 @@ fn a_missing_file_is_told_as_go_tells_it() {
 }
 
 #[test]
-fn plugins_in_use_that_are_not_built_are_warned_about() {
+fn plugins_that_are_not_built_cause_a_warning() {
     let answer = loadmaster_with(&["config", "validate", "-"], &configuration(""));
     let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
     let warned = answer.err.lines().any(|line| {
@@ -125,7 +125,7 @@ fn the_defaults_are_valid() {
 }
 
 #[test]
-fn the_defaults_are_the_same_as_json_and_as_what_is_written() {
+fn defaults_are_equal_as_json_as_yaml_and_when_written() {
     let defaults = loadmaster(&["config", "defaults", "-o", "json"]).json();
     assert_eq!(defaults["kind"], "KubeSchedulerConfiguration");
     assert_eq!(defaults["profiles"][0]["schedulerName"], "default-scheduler");
@@ -137,7 +137,7 @@ fn the_defaults_are_the_same_as_json_and_as_what_is_written() {
 }
 
 #[test]
-fn the_table_names_points_weights_and_plugins_not_built() {
+fn table_shows_points_weights_and_plugins_that_are_not_built() {
     let path = written("config-shown.yaml", mine().as_bytes());
     let text = loadmaster(&["config", "show", &path]).text();
     let lines: Vec<Vec<&str>> =
@@ -179,7 +179,7 @@ fn yaml_shows_the_same_as_json() {
 }
 
 #[test]
-fn gates_that_cannot_be_had_are_refused() {
+fn invalid_feature_gates_are_rejected() {
     let rows = [
         ("Bogus=true", "error: unrecognized feature gate: Bogus\n"),
         ("VolumeLimitScaling=true", "error: feature gate VolumeLimitScaling is on, but "),
@@ -195,7 +195,7 @@ fn gates_that_cannot_be_had_are_refused() {
 }
 
 #[test]
-fn commands_that_cannot_be_understood_are_refused_with_2() {
+fn usage_errors_exit_with_2() {
     let rows: [&[&str]; 4] = [
         &["config"],
         &["config", "validate"],

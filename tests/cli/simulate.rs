@@ -1,4 +1,4 @@
-//! `simulate -f`: what is read, what comes out.
+//! `simulate -f`: input and output.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn dump(more: &[&str]) -> Answer {
 }
 
 #[test]
-fn a_dump_is_scheduled_and_told_as_text() {
+fn dump_is_scheduled_and_reported_as_text() {
     let text = dump(&[]).text();
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -45,7 +45,7 @@ fn json_has_stable_keys() {
 }
 
 #[test]
-fn placed_pods_are_written_back_whole_and_can_be_read_again() {
+fn placed_pods_are_written_completely_and_parse_again() {
     let yaml = dump(&["-o", "yaml"]).text();
     assert!(yaml.contains("unknownField"), "{yaml}");
     assert!(yaml.contains("keep: me"), "{yaml}");
@@ -58,7 +58,7 @@ fn placed_pods_are_written_back_whole_and_can_be_read_again() {
 }
 
 #[test]
-fn a_folder_is_read_in_depth_and_in_order() {
+fn folder_is_read_recursively_and_sorted() {
     let answer = loadmaster(&["simulate", "-f", "folder", "-o", "json"]).json();
     let simulation = &answer["simulation"];
     let order: Vec<String> = placements(&answer).into_iter().map(|(pod, _)| pod).collect();
@@ -71,7 +71,7 @@ fn a_folder_is_read_in_depth_and_in_order() {
 }
 
 #[test]
-fn kinds_that_no_plugin_reads_yet_are_named() {
+fn kinds_of_plugins_that_are_not_built_are_named() {
     let answer = loadmaster(&["simulate", "-f", "folder"]);
     let expected = "ignored: 1 ResourceClaim: plugin DynamicResources is not built yet";
     let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
@@ -79,7 +79,7 @@ fn kinds_that_no_plugin_reads_yet_are_named() {
 }
 
 #[test]
-fn pods_go_where_their_volumes_are_or_can_be_made() {
+fn pods_are_placed_where_their_volumes_are_or_can_be_provisioned() {
     let answer = loadmaster(&["simulate", "-f", "volumes.yaml", "-o", "json"]).json();
     let placed = placements(&answer);
     let placed: Vec<(&str, &str)> = placed.iter().map(|(pod, node)| (&**pod, &**node)).collect();
@@ -102,7 +102,7 @@ fn pods_go_where_their_volumes_are_or_can_be_made() {
 }
 
 #[test]
-fn claims_that_wait_for_no_pod_are_bound_and_those_without_a_class_get_the_default_one() {
+fn immediate_claims_are_bound_and_claims_without_a_class_get_the_default_class() {
     let answer = loadmaster(&["simulate", "-f", "claims.yaml", "-o", "json"]).json();
     let placed = placements(&answer);
     let placed: Vec<(&str, &str)> = placed.iter().map(|(pod, node)| (&**pod, &**node)).collect();
@@ -117,7 +117,7 @@ fn claims_that_wait_for_no_pod_are_bound_and_those_without_a_class_get_the_defau
 }
 
 #[test]
-fn each_claim_gets_a_volume_of_its_own_whatever_its_name() {
+fn each_claim_gets_its_own_volume() {
     let driver = "disks.example.com";
     let limit = json!({"name": driver, "nodeID": "n", "allocatable": {"count": 2}});
     let resources = json!({"requests": {"storage": "1Gi"}});
@@ -150,7 +150,7 @@ fn each_claim_gets_a_volume_of_its_own_whatever_its_name() {
 }
 
 #[test]
-fn pods_go_where_others_are_and_where_they_are_not() {
+fn pod_affinity_and_anti_affinity_are_followed() {
     let answer = loadmaster(&["simulate", "-f", "neighbours.yaml", "-o", "json"]).json();
     let simulation = &answer["simulation"];
     let placed = placements(&answer);
@@ -184,7 +184,7 @@ fn pods_go_where_others_are_and_where_they_are_not() {
 }
 
 #[test]
-fn what_relates_pods_counts_only_for_plugins_that_are_on() {
+fn pod_affinity_is_ignored_if_its_plugin_is_disabled() {
     let off = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                profiles: [{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}}]\n";
     let config = written("no-spread.yaml", off.as_bytes());
@@ -197,7 +197,7 @@ fn what_relates_pods_counts_only_for_plugins_that_are_on() {
 }
 
 #[test]
-fn neighbours_are_told_of_as_text() {
+fn affinity_verdicts_are_explained_as_text() {
     let answer = loadmaster(&["simulate", "-f", "neighbours.yaml", "--explain", "shop/queue-2"]);
     let warnings = [
         "Service shop/odd: spec.selector: invalid type: string \"app=web\", expected a map; it is \
@@ -215,7 +215,7 @@ fn neighbours_are_told_of_as_text() {
 }
 
 #[test]
-fn other_schedulers_keep_their_pods_when_told() {
+fn scheduler_name_limits_the_scheduled_pods() {
     let answer = dump(&["--scheduler-name", "other", "-o", "json"]).json();
     let summary = &answer["simulation"]["summary"];
     assert_eq!(summary["pending"], 1);
@@ -224,7 +224,7 @@ fn other_schedulers_keep_their_pods_when_told() {
 }
 
 #[test]
-fn a_pod_that_is_left_is_explained_verdict_by_verdict() {
+fn pending_pod_is_explained_by_verdict() {
     let text = dump(&["--explain", "b/huge"]).text();
     let (_, explained) = text.split_once("EXPLAINED b/huge (now, that is after the run)").unwrap();
     assert!(explained.contains("0 of 2 nodes can take it."), "{explained}");
@@ -236,7 +236,7 @@ fn a_pod_that_is_left_is_explained_verdict_by_verdict() {
 }
 
 #[test]
-fn a_placed_pod_is_explained_with_scores_and_without_itself() {
+fn placed_pod_is_explained_with_scores_as_if_it_were_removed() {
     let answer = dump(&["--explain", "a/web", "-o", "json"]).json();
     let explanation = &answer["simulation"]["explanations"][0];
     assert_eq!((&explanation["node"], &explanation["asOf"]), (&"large".into(), &"now".into()));
@@ -247,7 +247,7 @@ fn a_placed_pod_is_explained_with_scores_and_without_itself() {
 }
 
 #[test]
-fn scores_are_shown_plugin_by_plugin() {
+fn scores_are_shown_per_plugin() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n\
                spec: {containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}}}]}\n";
     let args = ["simulate", "-f", "nodes.yaml", "-", "--explain", "p", "-o", "json"];
@@ -261,20 +261,20 @@ fn scores_are_shown_plugin_by_plugin() {
 }
 
 #[test]
-fn a_pod_that_is_left_and_asked_about_is_explained_once() {
+fn pending_pod_named_by_explain_is_explained_once() {
     let text = dump(&["--explain", "b/huge", "-o", "wide"]).text();
     assert_eq!(text.matches("EXPLAINED b/huge").count(), 1, "{text}");
 }
 
 #[test]
-fn wide_output_explains_what_is_left() {
+fn wide_output_explains_pending_pods() {
     let text = dump(&["-o", "wide"]).text();
     assert!(text.contains("EXPLAINED b/huge"), "{text}");
     assert!(text.contains("PRIORITY"), "{text}");
 }
 
 #[test]
-fn one_seed_gives_one_answer() {
+fn equal_seeds_give_equal_output() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/cluster");
     let run = |seed: u32| {
         loadmaster(&["simulate", "-f", example, "--seed", &seed.to_string(), "-o", "json"])
@@ -286,26 +286,26 @@ fn one_seed_gives_one_answer() {
 }
 
 #[test]
-fn a_cluster_without_nodes_says_so() {
+fn cluster_without_nodes_is_reported() {
     let answer = loadmaster(&["simulate", "-f", "pods.json", "-o", "json"]).json();
     assert_eq!(answer["simulation"]["left"][0]["reason"], "no nodes available to schedule pods");
 }
 
 #[test]
-fn sampling_can_be_asked_for() {
+fn sampling_can_be_enabled() {
     for more in [["--percentage-of-nodes-to-score", "50"].as_slice(), &["--adaptive-sampling"]] {
         dump(more).text();
     }
 }
 
 #[test]
-fn the_version_is_printed() {
+fn version_is_printed() {
     let version = format!("loadmaster {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(loadmaster(&["version"]).text(), version);
 }
 
 #[test]
-fn a_pod_of_higher_priority_evicts_what_is_least_important() {
+fn pod_of_higher_priority_evicts_the_least_important_pod() {
     let answer = loadmaster(&["simulate", "-f", "preemption.yaml", "-o", "json"]).json();
     assert_eq!(placements(&answer), [("urgent".to_owned(), "open".to_owned())]);
     let simulation = &answer["simulation"];

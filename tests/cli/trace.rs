@@ -1,4 +1,4 @@
-//! `simulate --trace`: small traces of our own, and the published one where it is at hand.
+//! `simulate --trace`: small traces of our own, and the published one if its files are present.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{Answer, loadmaster, written};
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,16384,2,T4\nn1,8000,16384,0,\n";
 
-/// Of the three pods that want a whole GPU each, one waits until another has left.
+/// Three pods want a whole GPU each; one waits until another has left.
 const PODS: &str = "\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
 p0,1000,1024,1,1000,,LS,Running,0,100,0
@@ -23,7 +23,7 @@ fn small(name: &str, more: &[&str]) -> Answer {
 }
 
 #[test]
-fn a_replay_lets_pods_wait_and_leave() {
+fn replayed_pods_wait_and_leave() {
     let answer = small("replay", &["--replay", "-o", "json"]).json();
     let run = &answer["runs"][0];
     let numbers = ["arrived", "atOnce", "afterWaiting", "never"].map(|key| run[key].as_u64());
@@ -32,7 +32,7 @@ fn a_replay_lets_pods_wait_and_leave() {
 }
 
 #[test]
-fn an_inflation_draws_to_the_target_and_plots() {
+fn inflation_draws_pods_up_to_the_target_and_plots() {
     let plot = written("inflate.svg", b"");
     let more = ["--inflate", "100", "--seeds", "3", "--seed", "5", "--plot", &plot];
     let text = small("inflate", &more).text();
@@ -47,7 +47,7 @@ fn an_inflation_draws_to_the_target_and_plots() {
 }
 
 #[test]
-fn a_value_that_cannot_be_used_names_file_line_and_column() {
+fn invalid_value_names_file_line_and_column() {
     let nodes = written("bad-nodes.csv", NODES.replace("16384,2", "much,2").as_bytes());
     let pods = written("bad-pods.csv", PODS.as_bytes());
     let args = ["simulate", "--trace", "openb", "--nodes", &nodes, "--pods", &pods, "--replay"];
@@ -55,7 +55,7 @@ fn a_value_that_cannot_be_used_names_file_line_and_column() {
     assert!(error.contains("bad-nodes.csv line 2: memory_mib: "), "{error}");
 }
 
-/// The published trace, where it is at hand.
+/// Returns the files of the published trace, if present.
 fn openb(more: &[&str]) -> Option<Answer> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/openb");
     if !data.is_dir() {
@@ -69,14 +69,14 @@ fn openb(more: &[&str]) -> Option<Answer> {
 }
 
 #[test]
-fn the_published_trace_is_replayed() {
+fn published_trace_is_replayed() {
     let Some(answer) = openb(&["--replay", "-o", "json"]) else { return };
     let run = answer.json()["runs"][0].clone();
     assert_eq!((run["arrived"].as_u64(), run["never"].as_u64()), (Some(8152), Some(0)));
 }
 
 #[test]
-fn the_published_trace_is_inflated() {
+fn published_trace_is_inflated() {
     let args = ["--inflate", "5", "--seeds", "2", "-o", "json"];
     let (Some(first), Some(second)) = (openb(&args), openb(&args)) else { return };
     let (first, second) = (first.json(), second.json());

@@ -1,4 +1,4 @@
-//! The chart: renderings are of its present state, and every value is documented and checked.
+//! The chart: renderings are up to date, and every value is documented and in the schema.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ fn schema() -> Value {
     serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))).unwrap()
 }
 
-/// The contents of the files under a folder by their names relative to `root`.
+/// Returns the contents of the files under a folder by their names relative to `root`.
 fn collect(folder: &Path, root: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -32,7 +32,7 @@ fn collect(folder: &Path, root: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// CRC-32 over names and contents, as `deploy/render.py` writes it into what it renders.
+/// CRC-32 over names and contents, as `deploy/render.py` writes it into each rendering.
 fn checksum() -> String {
     let mut files = BTreeMap::new();
     collect(&path(CHART), &path(CHART), &mut files);
@@ -46,7 +46,7 @@ fn checksum() -> String {
 }
 
 #[test]
-fn what_is_rendered_was_rendered_from_the_chart_as_it_is() {
+fn renderings_have_the_checksum_of_the_chart() {
     let expected = format!("# Chart: {}", checksum());
     for file in RENDERED {
         let head = read(file).lines().nth(1).unwrap().to_owned();
@@ -69,7 +69,7 @@ fn every_file_of_values_is_rendered() {
 }
 
 #[test]
-fn the_chart_has_the_version_of_the_binary() {
+fn chart_has_the_version_of_the_binary() {
     let chart = yaml("Chart.yaml");
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
@@ -113,7 +113,7 @@ fn every_value_of_the_schema_is_documented() {
     let text = read(&format!("{CHART}/values.yaml"));
     let config = schema["properties"]["config"]["properties"].as_object().unwrap().keys();
     let top = schema["properties"].as_object().unwrap().keys();
-    // `global` is Helm's.
+    // Helm defines `global`.
     for key in top.chain(config).filter(|key| *key != "global") {
         assert!(text.contains(key.as_str()), "values.yaml does not speak of {key}");
     }

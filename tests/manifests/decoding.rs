@@ -1,4 +1,4 @@
-//! Every object is one that the API server takes as it is.
+//! Every object decodes as its API type.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{DEFAULT, RENDERED, objects, strictly};
 
-/// Decodes the object as the kind it says it is.
+/// Decodes the object as its kind.
 fn decode(object: &Value) -> Result<(), String> {
     match object["kind"].as_str().unwrap() {
         "ClusterRole" => strictly::<ClusterRole>(object).map(drop),
@@ -24,7 +24,7 @@ fn decode(object: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn every_object_decodes_without_a_field_left_over() {
+fn every_object_decodes_without_unknown_fields() {
     for file in RENDERED {
         for object in objects(file) {
             let name = &object["metadata"]["name"];
@@ -34,7 +34,7 @@ fn every_object_decodes_without_a_field_left_over() {
 }
 
 #[test]
-fn a_field_that_does_not_exist_is_found() {
+fn unknown_field_is_detected() {
     let mut deployment =
         objects(DEFAULT).into_iter().find(|one| one["kind"] == "Deployment").unwrap();
     deployment["spec"]["template"]["spec"]["readinessProbe"] = json!({});
@@ -43,7 +43,7 @@ fn a_field_that_does_not_exist_is_found() {
 }
 
 #[test]
-fn optional_objects_come_and_go_with_the_values() {
+fn values_decide_on_optional_objects() {
     let rows: [&[&str]; 3] = [
         &[
             "ServiceAccount",

@@ -1,4 +1,4 @@
-//! What gets installed: `deploy/loadmaster.yaml` and renderings of `charts/loadmaster`.
+//! The installed manifests: `deploy/loadmaster.yaml` and renderings of `charts/loadmaster`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -23,7 +23,7 @@ pub(super) const DEFAULT: &str = "deploy/loadmaster.yaml";
 /// The chart with every optional part, extenders among them.
 pub(super) const EVERYTHING: &str = "tests/manifests/rendered/everything.yaml";
 
-/// The default and one file per file of values in `charts/loadmaster/ci`.
+/// The default rendering, and one per file of values in `charts/loadmaster/ci`.
 const RENDERED: [&str; 3] = [DEFAULT, EVERYTHING, "tests/manifests/rendered/nothing-created.yaml"];
 
 fn path(relative: &str) -> PathBuf {
@@ -34,16 +34,16 @@ fn read(relative: &str) -> String {
     fs::read_to_string(path(relative)).unwrap()
 }
 
-/// The objects of a file.
+/// Returns the objects of a file.
 fn objects(file: &str) -> Vec<Value> {
     let text = read(file);
     serde_yaml::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap()).collect()
 }
 
-/// The object as its type of the Kubernetes API.
+/// Decodes the object as its type of the Kubernetes API.
 ///
 /// # Errors
-/// The first fault, or the fields that the type does not have.
+/// The first error, or the fields that the type does not have.
 fn strictly<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     let mut unknown = Vec::new();
     let typed = serde_ignored::deserialize(object, |field| unknown.push(field.to_string()));
@@ -54,7 +54,7 @@ fn strictly<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     }
 }
 
-/// The only object of this kind in a file, if there is one.
+/// Returns the only object of this kind in a file, if there is one.
 pub(super) fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
     let mut of_kind = objects(file).into_iter().filter(|object| object["kind"] == T::KIND);
     let found = of_kind.next()?;
@@ -62,13 +62,13 @@ pub(super) fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
     Some(strictly(&found).unwrap())
 }
 
-/// The arguments of the scheduler's container.
+/// Returns the arguments of the scheduler's container.
 fn args(deployment: &Deployment) -> Vec<String> {
     let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
     pod.containers[0].args.clone().unwrap()
 }
 
-/// The value of this flag in the arguments.
+/// Returns the value of this flag in the arguments.
 fn flag<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
     args.iter().find_map(|arg| arg.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('='))
 }

@@ -1,4 +1,4 @@
-//! What Loadmaster may do in a cluster is what it does, and no more.
+//! The ClusterRole grants what Loadmaster needs, and no more.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 
 use super::{DEFAULT, EVERYTHING, RENDERED, find};
 
-/// Group, resource and verb of everything the default plugins need.
+/// Group, resource and verb of every permission that the default plugins need.
 const NEEDED: [(&str, &str, &str); 40] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
@@ -52,7 +52,7 @@ const NEEDED: [(&str, &str, &str); 40] = [
     ("storage.k8s.io", "volumeattachments", "watch"),
 ];
 
-/// Every single permission of the role.
+/// Returns every single permission of the role.
 fn granted(role: &ClusterRole) -> BTreeSet<(String, String, String)> {
     let mut all = BTreeSet::new();
     for rule in role.rules.iter().flatten() {
@@ -72,19 +72,19 @@ fn owned(table: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
 }
 
 #[test]
-fn the_role_grants_what_is_needed_and_nothing_else() {
+fn role_grants_exactly_the_needed_permissions() {
     let role: ClusterRole = find(DEFAULT).unwrap();
     assert_eq!(granted(&role), owned(&NEEDED));
     assert!(role.aggregation_rule.is_none());
     assert!(role.rules.unwrap().iter().all(|rule| rule.non_resource_urls.is_none()));
 }
 
-/// What extenders need besides, which cannot say what they wait for.
+/// Additional permissions for extenders, which cannot register events.
 const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] =
     [("resource.k8s.io", "resourceclaims", "list"), ("resource.k8s.io", "resourceclaims", "watch")];
 
 #[test]
-fn what_extenders_need_and_extra_rules_are_added_to_it() {
+fn extenders_and_extra_rules_add_permissions() {
     let role: ClusterRole = find(EVERYTHING).unwrap();
     let mut expected = owned(&NEEDED);
     expected.extend(owned(&NEEDED_BY_EXTENDERS));
@@ -96,7 +96,7 @@ fn what_extenders_need_and_extra_rules_are_added_to_it() {
 }
 
 #[test]
-fn the_role_is_bound_to_the_account_of_the_pod() {
+fn role_is_bound_to_the_service_account_of_the_pod() {
     for file in RENDERED {
         let Some(binding) = find::<ClusterRoleBinding>(file) else { continue };
         let (role, account) = (find::<ClusterRole>(file), find::<ServiceAccount>(file));

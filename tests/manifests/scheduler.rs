@@ -1,4 +1,4 @@
-//! The container of the Deployment starts: the binary reads its arguments and its configuration.
+//! The container of the Deployment starts: the binary accepts its arguments and its configuration.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn loadmaster<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String>
     if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
 }
 
-/// Whether the binary can read these arguments: it looks at `--help` after those before it.
+/// Whether the binary accepts these arguments; `--help` follows them and ends the process.
 fn can_be_read(args: &[String]) -> Result<(), String> {
     loadmaster(args.iter().map(String::as_str).chain(["--help"]))
 }
@@ -24,7 +24,7 @@ fn deployment(file: &str) -> Deployment {
     find(file).unwrap()
 }
 
-/// The KubeSchedulerConfiguration of the ConfigMap.
+/// Returns the KubeSchedulerConfiguration of the ConfigMap.
 fn configuration(file: &str) -> String {
     let config_map: ConfigMap = find(file).unwrap();
     config_map.data.unwrap().remove("config.yaml").unwrap()
@@ -35,7 +35,7 @@ fn gates(file: &str) -> Gates {
 }
 
 #[test]
-fn the_arguments_are_those_of_the_binary() {
+fn binary_accepts_the_arguments() {
     for file in RENDERED {
         let args = args(&deployment(file));
         can_be_read(&args).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -44,7 +44,7 @@ fn the_arguments_are_those_of_the_binary() {
 }
 
 #[test]
-fn an_argument_that_does_not_exist_is_found() {
+fn unknown_argument_is_detected() {
     let mut args = args(&deployment(DEFAULT));
     args.push("--no-such-flag".to_owned());
     let error = can_be_read(&args).unwrap_err();
@@ -52,7 +52,7 @@ fn an_argument_that_does_not_exist_is_found() {
 }
 
 #[test]
-fn the_configuration_loads() {
+fn configuration_loads() {
     for file in RENDERED {
         let loaded = config::load(&configuration(file), &gates(file));
         let loaded = loaded.unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -73,7 +73,7 @@ fn every_plugin_of_the_configuration_exists() {
 }
 
 #[test]
-fn the_configuration_is_mounted_where_the_flag_looks_for_it() {
+fn configuration_is_mounted_at_the_path_of_the_flag() {
     for file in RENDERED {
         let deployment = deployment(file);
         let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
@@ -90,7 +90,7 @@ fn the_configuration_is_mounted_where_the_flag_looks_for_it() {
 }
 
 #[test]
-fn its_own_pod_is_left_to_another_scheduler_and_the_test_pod_is_not() {
+fn own_pod_names_another_scheduler_and_test_pod_names_loadmaster() {
     for file in RENDERED {
         let loaded = config::load(&configuration(file), &gates(file)).unwrap();
         let names: Vec<_> =

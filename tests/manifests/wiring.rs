@@ -1,4 +1,4 @@
-//! The Deployment: one careful pod, and what points to it points to it.
+//! The Deployment: a single replica with a consistent configuration.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn container(file: &str) -> Container {
     container
 }
 
-/// The specs of the pods of a file: the scheduler, and the test where it was rendered.
+/// Returns the pod specs of a file: the scheduler, and the test pod if it was rendered.
 fn pods(file: &str) -> Vec<PodSpec> {
     let test = find::<Pod>(file).and_then(|pod| pod.spec);
     template(file).spec.into_iter().chain(test).collect()
@@ -31,7 +31,7 @@ fn selects(selector: &Labels, labels: &Labels) -> bool {
 }
 
 #[test]
-fn there_is_never_a_second_one() {
+fn deployment_never_runs_two_replicas() {
     for file in RENDERED {
         let spec = find::<Deployment>(file).unwrap().spec.unwrap();
         assert_eq!(spec.replicas, Some(1), "{file}");
@@ -40,7 +40,7 @@ fn there_is_never_a_second_one() {
 }
 
 #[test]
-fn containers_run_without_rights() {
+fn containers_run_without_privileges() {
     for file in RENDERED {
         for pod in pods(file) {
             let context = pod.security_context.unwrap();
@@ -62,7 +62,7 @@ fn containers_run_without_rights() {
 }
 
 #[test]
-fn probes_ask_over_https_for_paths_that_need_no_credentials() {
+fn probes_use_https_and_allowed_paths() {
     for file in RENDERED {
         let container = container(file);
         let args = args(&find(file).unwrap());
@@ -81,7 +81,7 @@ fn probes_ask_over_https_for_paths_that_need_no_credentials() {
 }
 
 #[test]
-fn the_port_is_the_one_that_is_served_and_can_be_reached() {
+fn container_port_is_the_served_port() {
     for file in RENDERED {
         let [port] = container(file).ports.unwrap().try_into().unwrap();
         let args = args(&find(file).unwrap());
@@ -98,7 +98,7 @@ fn the_port_is_the_one_that_is_served_and_can_be_reached() {
 }
 
 #[test]
-fn selectors_select_the_scheduler_and_not_the_test() {
+fn selectors_match_the_scheduler_and_not_the_test_pod() {
     for file in RENDERED {
         let deployment = find::<Deployment>(file).unwrap().spec.unwrap();
         let service = find::<Service>(file).unwrap().spec.unwrap();
@@ -116,7 +116,7 @@ fn selectors_select_the_scheduler_and_not_the_test() {
 }
 
 #[test]
-fn a_certificate_is_mounted_where_the_flags_look_for_it() {
+fn certificate_is_mounted_at_the_paths_of_the_flags() {
     let file = "tests/manifests/rendered/everything.yaml";
     let args = args(&find(file).unwrap());
     let pod = template(file).spec.unwrap();

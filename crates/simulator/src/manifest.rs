@@ -1,13 +1,14 @@
-//! Writing a pod back: the object as it was read, on its node, as `kubectl create` takes it.
+//! Writes a scheduled pod: the object as it was read, with its node, in a form that `kubectl
+//! create` accepts.
 
 use serde_json::{Value, json};
 
-/// What the API server fills in and does not accept, or does not want to see, in a new object.
+/// Fields that the API server fills in and refuses or ignores in a new object.
 const SERVER_OWNED: [&str; 6] =
     ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 
-/// The pod with `spec.nodeName` set, without its status and what belongs to one life of the object.
-/// Everything else stays as it was, known to Loadmaster or not.
+/// Returns the pod with `spec.nodeName`, without its status and its server-side metadata. All other
+/// fields stay unchanged, whether or not Loadmaster knows them.
 pub(crate) fn placed_pod(raw: &Value, node: &str) -> Value {
     let mut pod = raw.as_object().cloned().unwrap_or_default();
     pod.remove("status");
@@ -26,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pod_is_whole_but_for_what_the_server_owns() {
+    fn pod_keeps_all_fields_that_the_server_does_not_own() {
         let raw = json!({
             "apiVersion": "v1",
             "kind": "Pod",
