@@ -1,4 +1,4 @@
-//! Claims and the volumes they have.
+//! Claims and their volumes.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::cluster::Cluster;
 
 const NAMESPACE: &str = "orders";
 const SET: &str = "ledger";
-/// Where a volume can be reached from.
+/// The zone from which a volume is accessible.
 const ZONE: &str = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
 
-/// A claim that is bound, and its volume.
+/// A bound claim with its volume.
 pub(crate) struct Bound {
     name: String,
     volume: String,
@@ -22,7 +22,7 @@ pub(crate) struct Bound {
     pub(crate) zone: String,
 }
 
-/// The claims that are bound, by namespace and name.
+/// Returns the bound claims, by namespace and name.
 pub(crate) fn bound(store: &Store) -> BTreeMap<String, Bound> {
     let claims = store.objects(PERSISTENTVOLUMECLAIMS);
     let claims = claims.filter(|claim| claim["status"]["phase"] == "Bound");
@@ -50,7 +50,7 @@ fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What became of the StatefulSet, and of its claims.
+/// Returns a summary of the StatefulSet and its claims.
 pub(crate) fn of(cluster: &Cluster) -> String {
     let set = cluster.stateful_set(NAMESPACE, SET);
     let (ready, wanted) = (&set["status"]["readyReplicas"], &set["spec"]["replicas"]);

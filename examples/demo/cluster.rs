@@ -1,4 +1,4 @@
-//! The cluster in the box, and what can be done to it.
+//! The cluster in memory, and the actions on it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::script::Deed;
 use crate::snapshot::Snapshot;
 
-/// Pods take a moment to start and to stop, so that people see it happen.
+/// Pods take a moment to start and to stop, so that the change is visible.
 const MOMENT: Duration = Duration::from_millis(700);
 
 pub(crate) struct Cluster(Server);
@@ -41,7 +41,7 @@ impl Cluster {
         self.0.stop().await;
     }
 
-    /// Nodes, pods and claims as they are now.
+    /// Returns the present nodes, pods and claims.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.0.with_store(|store, _| Snapshot::of(store))
     }
@@ -88,7 +88,7 @@ impl Cluster {
         changed.map(drop).map_err(|status| anyhow!("{status}"))
     }
 
-    /// A StatefulSet; `null` if there is none of this name.
+    /// Returns a StatefulSet; `null` if it does not exist.
     pub(crate) fn stateful_set(&self, namespace: &str, name: &str) -> Value {
         self.0.with_store(|store, _| {
             let set = store.get(STATEFULSETS, namespace, name);
@@ -96,7 +96,7 @@ impl Cluster {
         })
     }
 
-    /// A pod and the events about it, oldest first.
+    /// Returns a pod and its events, oldest first.
     pub(crate) fn pod_with_events(&self, namespace: &str, name: &str) -> (Value, Vec<Value>) {
         self.0.with_store(|store, _| {
             let pod = store.get(PODS, namespace, name).map(|pod| Value::clone(pod));

@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 const NAMESPACE: &str = "batch";
 const POD: &str = "yearly-report";
 
-/// Condition and last event of the pod that fits nowhere, and how many nodes have which reason.
+/// Returns condition and last event of the unschedulable pod, and the number of nodes per reason.
 pub(crate) fn of(cluster: &Cluster) -> String {
     let (pod, events) = cluster.pod_with_events(NAMESPACE, POD);
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();

@@ -1,8 +1,8 @@
-//! `make demo`: a cluster in a box, the daemon beside it, and pods getting their nodes.
+//! `make demo`: a cluster in memory, the daemon connected to it, and pods that get their nodes.
 //!
-//! The API server runs in this process, `loadmaster run` in one of its own, and they speak HTTPS.
-//! Things happen as the script says; a terminal shows the nodes, anything else gets a line for each
-//! decision. It ends by itself, and leaves nothing behind.
+//! The API server runs in this process, `loadmaster run` in another; they communicate over HTTPS.
+//! The script decides on the actions. A terminal shows the nodes; any other output gets a line per
+//! decision. The demo ends on its own and leaves no files behind.
 
 mod claims;
 mod cluster;
@@ -26,7 +26,7 @@ use scheduler::Scheduler;
 use screen::Screen;
 use script::{END, SCRIPT};
 
-/// Between two looks at the cluster.
+/// Time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Until somebody does not want to see more. Whatever `demo` has begun ends when it is dropped.
+/// Waits for Ctrl-C or SIGTERM. Dropping `demo` ends everything that it started.
 async fn interrupted() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

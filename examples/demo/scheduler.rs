@@ -1,4 +1,4 @@
-//! The daemon, as a process of its own.
+//! The daemon, in a process of its own.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -33,20 +33,20 @@ impl Scheduler {
         Ok(Self { child, log })
     }
 
-    /// Sees to it that it runs.
+    /// Returns an error if the process has ended.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         let Some(status) = self.child.try_wait()? else { return Ok(()) };
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         bail!("the scheduler has ended ({status}):\n{log}")
     }
 
-    /// Ends it. Nothing is under way any more, so that it need not be asked.
+    /// Kills the process. No request is in progress, so an orderly shutdown is not needed.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("cannot stop the scheduler")
     }
 }
 
-/// Examples are built into a folder beside the programs.
+/// Returns the path of the binary. Cargo builds examples into a folder beside the binaries.
 fn program() -> anyhow::Result<PathBuf> {
     let here = std::env::current_exe()?;
     let program = here.ancestors().nth(2).map(|folder| folder.join("loadmaster"));

@@ -1,4 +1,4 @@
-//! What people see: a picture that changes in place on a terminal, lines elsewhere.
+//! The output: a picture that is redrawn on a terminal, lines elsewhere.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -9,9 +9,9 @@ use table::{Cell, Colour, Column, Table, Tone};
 use crate::script::{END, Scene};
 use crate::snapshot::{NodeState, PodState, Snapshot};
 
-/// Decisions that stay visible.
+/// Number of visible decisions.
 const DECISIONS: usize = 6;
-/// Lines that are too long are cut off: if they were wrapped, the height would not be known.
+/// Long lines are cut off: wrapped lines would change the height of the picture.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 /// Characters of a full bar.
@@ -19,7 +19,7 @@ const BAR: usize = 24;
 
 pub(crate) struct Screen {
     in_place: bool,
-    /// Lines of the picture that is on the terminal.
+    /// Height of the picture on the terminal, in lines.
     height: usize,
     last: Snapshot,
     decisions: VecDeque<String>,
@@ -39,7 +39,7 @@ impl Screen {
         }
     }
 
-    /// Says what is about to be seen.
+    /// Prints the introduction.
     pub(crate) fn open(&self, url: &str) -> io::Result<()> {
         write(&format!(
             "A Kubernetes API at {url}, and `loadmaster run` connected to it.\nEnds by itself \
@@ -48,7 +48,7 @@ impl Screen {
         ))
     }
 
-    /// Something was done to the cluster.
+    /// Shows an action on the cluster.
     pub(crate) fn announce(&mut self, scene: &Scene, elapsed: Duration) -> io::Result<()> {
         let Scene { deed, remark, .. } = scene;
         if self.in_place {
@@ -58,7 +58,7 @@ impl Screen {
         write(&format!("{} $ {deed}\n        {remark}\n", clock(elapsed)))
     }
 
-    /// Shows the cluster as it is now, and what was decided since the last time.
+    /// Shows the present cluster and the decisions since the last frame.
     pub(crate) fn show(&mut self, now: Snapshot, elapsed: Duration) -> io::Result<()> {
         let decisions = self.decisions_since(&now);
         self.last = now;
@@ -72,7 +72,7 @@ impl Screen {
         self.draw(elapsed)
     }
 
-    /// Says how it was, tells of the claims, and explains what is left.
+    /// Prints the summary: claims, the explanation of the pending pod, and counts.
     pub(crate) fn close(&self, claims: &str, explanation: &str) -> io::Result<()> {
         let (bound, counts) = (self.bound, counts(&self.last));
         write(&format!("\n{claims}\n{explanation}\n{bound} bindings; {counts}.\n"))
@@ -82,7 +82,7 @@ impl Screen {
         let mut decisions = Vec::new();
         for (claim, bound) in &now.claims {
             if !self.last.claims.contains_key(claim) {
-                decisions.push(format!("{claim} has its volume, in {}", bound.zone));
+                decisions.push(format!("{claim} is bound to a volume in {}", bound.zone));
             }
         }
         for (pod, state) in &now.pods {
@@ -91,10 +91,10 @@ impl Screen {
             match state {
                 PodState::Bound { node, .. } if !had_node => {
                     self.bound += 1;
-                    decisions.push(format!("{pod} goes to {node}"));
+                    decisions.push(format!("{pod} -> {node}"));
                 }
                 PodState::Unschedulable if before != Some(state) => {
-                    decisions.push(format!("{pod} fits nowhere yet, and waits"));
+                    decisions.push(format!("{pod} fits on no node, stays pending"));
                 }
                 _ => {}
             }
@@ -102,7 +102,7 @@ impl Screen {
         decisions
     }
 
-    /// Draws over the last picture.
+    /// Redraws the picture.
     fn draw(&mut self, elapsed: Duration) -> io::Result<()> {
         let decisions: String = self.decisions.iter().map(|line| format!("  {line}\n")).collect();
         let picture = format!(

@@ -1,21 +1,21 @@
-//! What happens while people look.
+//! The script of the demo.
 
 use std::fmt;
 use std::time::Duration;
 
-/// When the demo ends.
+/// Duration of the demo.
 pub(crate) const END: Duration = Duration::from_secs(30);
 
-/// Something that happens.
+/// An action at a time.
 pub(crate) struct Scene {
-    /// When, from the start.
+    /// Time since the start.
     pub(crate) at: Duration,
     pub(crate) deed: Deed,
-    /// What there is to see.
+    /// Comment for the viewer.
     pub(crate) remark: &'static str,
 }
 
-/// What is done to the cluster; shown as the command that does it elsewhere.
+/// An action on the cluster; shown as the equivalent kubectl command.
 pub(crate) enum Deed {
     Apply(&'static str),
     Scale { namespace: &'static str, deployment: &'static str, replicas: u32 },
@@ -50,45 +50,49 @@ const fn scale_web(replicas: u32) -> Deed {
     Deed::Scale { namespace: WEB.0, deployment: WEB.1, replicas }
 }
 
-/// Everything that happens, in order.
+/// All actions, in order.
 pub(crate) const SCRIPT: [Scene; 11] = [
     scene(0, Deed::Apply("examples/demo-cluster/nodes.yaml"), "Six nodes, two with GPUs"),
     scene(
         2,
         Deed::Apply("examples/demo-cluster/shop.yaml"),
-        "Controllers make pods; those of edge can only run on arm-c",
+        "Controllers create pods; those of edge can only run on arm-c",
     ),
     scene(
         4,
         Deed::Apply("examples/demo-cluster/orders.yaml"),
-        "A StatefulSet: each pod gets a volume, made in the zone of the node it goes to",
+        "A StatefulSet: each pod gets a volume in the zone of its node",
     ),
     scene(
         7,
         Deed::Apply("examples/demo-cluster/batch.yaml"),
-        "A Job that ends, a gated pod, and one that fits nowhere",
+        "A Job, a gated pod, and a pod that fits on no node",
     ),
     scene(
         10,
         Deed::Apply("examples/demo-cluster/ml.yaml"),
-        "Training tolerates the taint of the GPU nodes",
+        "Training pods tolerate the taint of the GPU nodes",
     ),
     scene(
         13,
         Deed::Apply("examples/demo-cluster/data.yaml"),
-        "primary comes first by its priority; warehouse finds no room",
+        "primary is first because of its priority; warehouse fits on no node",
     ),
     scene(15, scale_web(16), "Ten more replicas spread over the general nodes"),
     scene(
         18,
         Deed::Apply("examples/demo-cluster/larger-node.yaml"),
-        "A node with 16 cores comes, and warehouse gets it at once",
+        "A node with 16 cores is added; warehouse is scheduled at once",
     ),
-    scene(21, Deed::Cordon("general-a"), "What runs on general-a stays, nothing new goes there"),
+    scene(
+        21,
+        Deed::Cordon("general-a"),
+        "Pods on general-a keep running; no new pod is placed there",
+    ),
     scene(23, scale_web(22), "Six more replicas, none of them on general-a"),
     scene(
         26,
         Deed::Ungate { namespace: "batch", pod: "nightly-export" },
-        "The gate is gone, so the pod gets its turn",
+        "The gate is removed, so the pod is scheduled",
     ),
 ];

@@ -1,4 +1,4 @@
-//! Nodes, pods and claims as they are at one moment.
+//! Nodes, pods and claims at one moment.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 pub(crate) struct Snapshot {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) pods: BTreeMap<String, PodState>,
-    /// The claims that are bound.
+    /// The bound claims.
     pub(crate) claims: BTreeMap<String, Bound>,
 }
 
-/// What a node has, and what its pods ask of it.
+/// Capacity of a node, and the requests of its pods.
 #[derive(Default)]
 pub(crate) struct NodeState {
     pub(crate) milli_cpu: i64,
@@ -29,15 +29,15 @@ pub(crate) struct NodeState {
     pub(crate) tainted: bool,
 }
 
-/// Where a pod is in its life.
+/// Phase of a pod.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum PodState {
-    /// The scheduler has not said anything.
+    /// Not scheduled yet.
     New,
     Gated,
-    /// It fits on no node.
+    /// Unschedulable.
     Unschedulable,
-    /// It has a node.
+    /// Bound to a node.
     Bound {
         node: String,
         running: bool,
@@ -50,7 +50,7 @@ impl Snapshot {
     pub(crate) fn of(store: &Store) -> Self {
         let mut snapshot = Self { claims: claims::bound(store), ..Self::default() };
         for object in store.objects(NODES) {
-            // What does not decode is not shown: the manifests of the demo do.
+            // Objects that do not decode are left out; those of the demo decode.
             let Ok((node, _)) = Node::from_json(object, &ExtraFields::default()) else { continue };
             let state = NodeState {
                 milli_cpu: node.allocatable.milli_cpu,
@@ -78,7 +78,7 @@ impl Snapshot {
         self.pods.insert(pod.key.to_string(), state);
     }
 
-    /// How many pods are so.
+    /// Returns the number of pods in a phase.
     pub(crate) fn count(&self, is: impl Fn(&PodState) -> bool) -> usize {
         self.pods.values().filter(|state| is(state)).count()
     }
