@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::NodeIx;
+use super::chunked_map::ChunkedMap;
 use crate::{CpuMemory, Resources};
 
 /// Amounts per node, indexed by [`NodeIx::index`].
@@ -77,7 +78,7 @@ impl CpuMemoryColumns {
     }
 }
 
-/// Absurd sums stay at the limit of 64 bits; [`Cluster`](super::Cluster) recounts such a node when a
+/// Sums that overflow stay at the limit of 64 bits; [`Cluster`](super::Cluster) recounts such a node when a
 /// pod leaves it.
 pub(super) fn add(sum: &mut i64, amount: i64, sign: i64) {
     *sum = sum.saturating_add(amount.saturating_mul(sign));
@@ -92,91 +93,174 @@ pub struct ScalarAmount {
     pub requested: i64,
 }
 
-/// A value per node where many nodes have the default: a list where few have another, an array where
-/// many do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeColumn<T> {
-    /// Entries other than the default, in ascending order of node id.
+/// A value per node where many nodes have the default.
+///
+/// A list of the other values while they are few, an array of all values where many nodes have
+/// another value. No change takes time that grows with the number of nodes, except the rare change
+/// from one form to another.
+#[derive(Debug, Clone)]
+pub struct NodeColumn<T>(Form<T>);
+
+#[derive(Debug, Clone)]
+enum Form<T> {
+    /// Values other than the default, in ascending order of node id.
     Few(Vec<(NodeIx, T)>),
+    /// The same, of more nodes.
+    Sparse(Box<ChunkedMap<NodeIx, T>>),
     /// Indexed by [`NodeIx::index`].
-    Many(Vec<T>),
+    Dense {
+        values: Vec<T>,
+        /// Number of values other than the default.
+        others: usize,
+    },
 }
+
+/// Maximum length of a plain list.
+const FEW: usize = 64;
+/// A column of at least [`FEW`] values is an array if one node in this many has a value.
+const DENSE: usize = 4;
+/// An array becomes a list when fewer than one node in this many has a value.
+const SPARSE: usize = 16;
 
 /// A scalar resource over all nodes.
 pub type ScalarColumn = NodeColumn<ScalarAmount>;
 
 impl<T> Default for NodeColumn<T> {
     fn default() -> Self {
-        Self::Few(Vec::new())
+        Self(Form::Few(Vec::new()))
     }
 }
+
+impl<T: Copy + Default + PartialEq> PartialEq for NodeColumn<T> {
+    /// Equal columns may be of different forms.
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<T: Copy + Default + Eq> Eq for NodeColumn<T> {}
 
 impl<T: Copy + Default + PartialEq> NodeColumn<T> {
     /// The value of `node`, the default if it has none.
     #[inline]
     pub fn get(&self, node: NodeIx) -> T {
-        match self {
-            Self::Few(list) => list
+        match &self.0 {
+            Form::Dense { values, .. } => values.get(node.index()).copied().unwrap_or_default(),
+            Form::Few(list) => list
                 .binary_search_by_key(&node, |(id, _)| *id)
                 .map_or_else(|_| T::default(), |place| list[place].1),
-            Self::Many(column) => column.get(node.index()).copied().unwrap_or_default(),
+            Form::Sparse(map) => map.get(&node).copied().unwrap_or_default(),
         }
     }
 
     /// The nodes with another value than the default, in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, T)> + '_ {
-        let (list, column) = match self {
-            Self::Few(list) => (list.as_slice(), &[][..]),
-            Self::Many(column) => (&[][..], column.as_slice()),
+        let (list, map, values) = match &self.0 {
+            Form::Few(list) => (list.as_slice(), None, &[][..]),
+            Form::Sparse(map) => (&[][..], Some(map.iter()), &[][..]),
+            Form::Dense { values, .. } => (&[][..], None, values.as_slice()),
         };
-        let dense = column.iter().enumerate().filter(|(_, value)| **value != T::default());
+        let dense = values.iter().enumerate().filter(|(_, value)| **value != T::default());
         let dense = dense.map(|(index, value)| (NodeIx::new(index), *value));
-        list.iter().copied().chain(dense)
+        list.iter().chain(map.into_iter().flatten()).copied().chain(dense)
+    }
+
+    /// The values by [`NodeIx::index`], if the column is an array. Nodes beyond its end have the
+    /// default.
+    pub fn as_array(&self) -> Option<&[T]> {
+        match &self.0 {
+            Form::Dense { values, .. } => Some(values),
+            Form::Few(_) | Form::Sparse(_) => None,
+        }
     }
 
     pub(super) fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut T)) {
-        match self {
-            Self::Few(list) => match list.binary_search_by_key(&node, |(id, _)| *id) {
-                Ok(place) => {
-                    change(&mut list[place].1);
-                    if list[place].1 == T::default() {
-                        list.remove(place);
-                    }
+        let old = self.get(node);
+        let mut new = old;
+        change(&mut new);
+        if new != old {
+            self.set(node, new);
+        }
+    }
+
+    /// Sets a value that differs from the one on record.
+    fn set(&mut self, node: NodeIx, value: T) {
+        let is_default = value == T::default();
+        match &mut self.0 {
+            Form::Few(list) => match list.binary_search_by_key(&node, |(id, _)| *id) {
+                Ok(place) if is_default => {
+                    list.remove(place);
                 }
+                Ok(place) => list[place].1 = value,
                 Err(place) => {
-                    let mut value = T::default();
-                    change(&mut value);
-                    if value != T::default() {
-                        list.insert(place, (node, value));
-                        self.widen();
+                    list.insert(place, (node, value));
+                    if list.len() >= FEW {
+                        self.fit();
                     }
                 }
             },
-            Self::Many(column) => {
-                if column.len() <= node.index() {
-                    column.resize(node.index() + 1, T::default());
+            Form::Sparse(map) if is_default => {
+                map.remove(&node);
+                if map.len() < FEW / 2 {
+                    self.fit();
                 }
-                change(&mut column[node.index()]);
+            }
+            Form::Sparse(map) => {
+                if map.insert(node, value) && map.len().is_multiple_of(FEW) {
+                    self.fit();
+                }
+            }
+            Form::Dense { values, others } => {
+                if values.len() <= node.index() {
+                    if *others * SPARSE <= node.index() {
+                        self.fit_up_to(node);
+                        return self.set(node, value);
+                    }
+                    values.resize(node.index() + 1, T::default());
+                }
+                let old = std::mem::replace(&mut values[node.index()], value);
+                *others += usize::from(old == T::default());
+                *others -= usize::from(is_default);
+                if *others * SPARSE < values.len() {
+                    self.fit();
+                }
             }
         }
     }
 
-    /// Turns a list into an array where the array is not much larger.
-    fn widen(&mut self) {
-        let Self::Few(list) = self else { return };
-        let highest = list.last().map_or(0, |(node, _)| node.index());
-        if list.len() < 64 || list.len() * 4 < highest {
-            return;
-        }
-        let mut column = vec![T::default(); highest + 1];
-        for (node, value) in list.drain(..) {
-            column[node.index()] = value;
-        }
-        *self = Self::Many(column);
+    /// Takes the form that suits the number of values.
+    fn fit(&mut self) {
+        let highest = match &self.0 {
+            Form::Few(list) => list.last().map(|(node, _)| *node),
+            Form::Sparse(map) => map.last().map(|(node, _)| *node),
+            Form::Dense { values, .. } => values.len().checked_sub(1).map(NodeIx::new),
+        };
+        self.fit_up_to(highest.unwrap_or(NodeIx::new(0)));
+    }
+
+    /// Takes the form that suits the number of values, for nodes up to `highest`.
+    fn fit_up_to(&mut self, highest: NodeIx) {
+        let count = match &self.0 {
+            Form::Few(list) => list.len(),
+            Form::Sparse(map) => map.len(),
+            Form::Dense { others, .. } => *others,
+        };
+        self.0 = if count < FEW {
+            Form::Few(self.iter().collect())
+        } else if count * DENSE < highest.index() {
+            match &self.0 {
+                Form::Sparse(_) => return,
+                _ => Form::Sparse(Box::new(self.iter().collect())),
+            }
+        } else {
+            let mut values = vec![T::default(); highest.index() + 1];
+            self.iter().for_each(|(node, value)| values[node.index()] = value);
+            Form::Dense { values, others: count }
+        };
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        matches!(self, Self::Few(list) if list.is_empty())
+        matches!(&self.0, Form::Few(list) if list.is_empty())
     }
 }
 
@@ -185,25 +269,72 @@ pub(super) type Scalars = std::collections::BTreeMap<Arc<str>, ScalarColumn>;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn a_scalar_column_widens_without_losing_amounts() {
-        let mut column = ScalarColumn::default();
-        for id in 0..100 {
-            let units = i64::try_from(id).unwrap();
-            column.change(NodeIx::new(id), |amount| amount.allocatable = units);
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(
+            phases in prop::collection::vec(
+                (0..10_u32, prop::collection::vec(0..3000_usize, 0..300)),
+                1..8,
+            ),
+        ) {
+            let mut column: NodeColumn<u32> = NodeColumn::default();
+            let mut oracle = BTreeMap::new();
+            for (most, nodes) in phases {
+                for node in nodes {
+                    let value = u32::try_from(node).unwrap() % (most + 1);
+                    let node = NodeIx::new(node);
+                    column.change(node, |own| *own = value);
+                    oracle.insert(node, value);
+                    prop_assert_eq!(column.get(node), value);
+                }
+                oracle.retain(|_, value| *value != 0);
+                prop_assert!(column.iter().eq(oracle.iter().map(|(node, value)| (*node, *value))));
+                prop_assert_eq!(column.is_unused(), oracle.is_empty());
+            }
         }
-        assert!(matches!(column, ScalarColumn::Many(_)));
-        assert!((0..100).all(|id| column.get(NodeIx::new(id)).allocatable == id as i64));
-        assert_eq!(column.get(NodeIx::new(5000)), ScalarAmount::default());
+    }
+
+    fn fill(column: &mut NodeColumn<u32>, nodes: impl Iterator<Item = usize>, value: u32) {
+        nodes.for_each(|node| column.change(NodeIx::new(node), |own| *own = value));
+    }
+
+    #[test]
+    fn form_follows_the_number_of_values() {
+        let mut column = NodeColumn::default();
+        fill(&mut column, (0..1000).step_by(8), 7);
+        assert!(matches!(column.0, Form::Sparse(_)));
+        fill(&mut column, 0..1000, 7);
+        assert!(matches!(column.0, Form::Dense { others: 1000, .. }));
+        fill(&mut column, 100..1000, 0);
+        assert!(matches!(column.0, Form::Dense { others: 100, .. }));
+        fill(&mut column, 30..100, 0);
+        assert!(matches!(&column.0, Form::Few(list) if list.len() < 64));
+        assert!(column.iter().map(|(node, _)| node.index()).eq(0..30));
+        fill(&mut column, 0..30, 0);
+        assert!(column.is_unused());
+    }
+
+    #[test]
+    fn one_far_node_does_not_stretch_an_array() {
+        let mut column = NodeColumn::default();
+        fill(&mut column, 0..100, 7);
+        assert!(column.as_array().is_some());
+        fill(&mut column, 1_000_000..1_000_001, 8);
+        assert!(matches!(column.0, Form::Sparse(_)));
+        assert_eq!((column.get(NodeIx::new(99)), column.get(NodeIx::new(1_000_000))), (7, 8));
     }
 
     #[test]
     fn resources_unique_per_node_stay_small() {
         let mut column = ScalarColumn::default();
         column.change(NodeIx::new(1_000_000), |amount| amount.requested = 1);
-        assert!(matches!(&column, ScalarColumn::Few(list) if list.len() == 1));
+        assert!(matches!(&column.0, Form::Few(list) if list.len() == 1));
         column.change(NodeIx::new(1_000_000), |amount| amount.requested = 0);
         assert!(column.is_unused());
     }

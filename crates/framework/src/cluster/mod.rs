@@ -10,6 +10,7 @@
 mod attached_volumes;
 mod bits;
 mod budgets;
+mod chunked_map;
 mod classes;
 mod columns;
 mod csi_volumes;

@@ -1,25 +1,32 @@
-//! A set of nodes that shrinks to a short list where few nodes are in it.
+//! A set of nodes that is a list where it has few nodes.
 
 use smallvec::SmallVec;
 
 use super::NodeIx;
+use super::chunked_map::ChunkedMap;
 use crate::NodeBits;
 
-/// Nodes that share something: a label value, a taint, a port, an image.
+/// The nodes that share a label value, a taint, a port or an image.
 ///
-/// A list while it is short, bits once the list would be longer than the bits, so that a label that is
-/// unique per node costs a few bytes a node.
+/// A list while the list takes less room than bits: a label that is unique per node costs a few
+/// bytes per node.
 #[derive(Debug, Clone)]
 pub struct Posting(Form);
 
 #[derive(Debug, Clone)]
 enum Form {
-    /// Ascending ids; the node of a hostname takes no more room than an empty list.
+    /// Ascending ids. The inline room holds the node of a hostname without an allocation.
     Few(SmallVec<[NodeIx; 4]>),
-    Many(NodeBits, usize),
+    /// Ascending ids that are more than a short list should hold.
+    Sparse(Box<ChunkedMap<NodeIx, ()>>),
+    /// Bits, and the number of nodes.
+    Dense(NodeBits, usize),
 }
 
-const FEW: usize = 16;
+/// Maximum length of a plain list.
+const FEW: usize = 64;
+/// Minimum number of nodes for bits.
+const DENSE: usize = 16;
 /// A listed id takes as much room as this many bits.
 const BITS_PER_LISTED: usize = 32;
 
@@ -36,13 +43,19 @@ impl Posting {
             Form::Few(list) => {
                 let Err(place) = list.binary_search(&node) else { return false };
                 list.insert(place, node);
-                let highest = list.last().map_or(0, |last| last.index());
-                if list.len() > FEW && list.len() * BITS_PER_LISTED > highest {
-                    self.0 = Form::Many(list.iter().copied().collect(), list.len());
+                if list.len() > DENSE {
+                    self.fit();
                 }
                 true
             }
-            Form::Many(bits, count) => {
+            Form::Sparse(map) => {
+                let new = map.insert(node, ());
+                if new {
+                    self.fit();
+                }
+                new
+            }
+            Form::Dense(bits, count) => {
                 let new = bits.insert(node);
                 *count += usize::from(new);
                 new
@@ -58,14 +71,38 @@ impl Posting {
                 list.remove(place);
                 true
             }
-            Form::Many(bits, count) => {
-                let there = bits.remove(node);
-                *count -= usize::from(there);
-                if *count <= FEW / 2 {
-                    self.0 = Form::Few(bits.iter().collect());
+            Form::Sparse(map) => {
+                let there = map.remove(&node);
+                if map.len() < FEW / 2 {
+                    self.0 = Form::Few(self.iter().collect());
                 }
                 there
             }
+            Form::Dense(bits, count) => {
+                let there = bits.remove(node);
+                *count -= usize::from(there);
+                if *count <= DENSE / 2 {
+                    self.0 = Form::Few(self.iter().collect());
+                }
+                there
+            }
+        }
+    }
+
+    /// Gives a list that has grown the form that suits its length.
+    fn fit(&mut self) {
+        let highest = match &self.0 {
+            Form::Few(list) => list.last().copied(),
+            Form::Sparse(map) => map.last().map(|(node, ())| *node),
+            Form::Dense(..) => return,
+        };
+        let len = self.len();
+        if len * BITS_PER_LISTED > highest.map_or(0, NodeIx::index) {
+            self.0 = Form::Dense(self.iter().collect(), len);
+        } else if let Form::Few(list) = &self.0
+            && list.len() > FEW
+        {
+            self.0 = Form::Sparse(Box::new(list.iter().map(|node| (*node, ())).collect()));
         }
     }
 
@@ -73,7 +110,8 @@ impl Posting {
     pub fn contains(&self, node: NodeIx) -> bool {
         match &self.0 {
             Form::Few(list) => list.binary_search(&node).is_ok(),
-            Form::Many(bits, _) => bits.contains(node),
+            Form::Sparse(map) => map.get(&node).is_some(),
+            Form::Dense(bits, _) => bits.contains(node),
         }
     }
 
@@ -81,7 +119,8 @@ impl Posting {
     pub fn len(&self) -> usize {
         match &self.0 {
             Form::Few(list) => list.len(),
-            Form::Many(_, count) => *count,
+            Form::Sparse(map) => map.len(),
+            Form::Dense(_, count) => *count,
         }
     }
 
@@ -93,30 +132,32 @@ impl Posting {
     /// Adds these nodes to `bits`.
     pub fn union_into(&self, bits: &mut NodeBits) {
         match &self.0 {
-            Form::Few(list) => list.iter().for_each(|node| {
-                bits.insert(*node);
+            Form::Dense(own, _) => bits.union(own),
+            Form::Few(_) | Form::Sparse(_) => self.iter().for_each(|node| {
+                bits.insert(node);
             }),
-            Form::Many(mine, _) => bits.union(mine),
         }
     }
 
     /// Removes these nodes from `bits`.
     pub fn subtract_from(&self, bits: &mut NodeBits) {
         match &self.0 {
-            Form::Few(list) => list.iter().for_each(|node| {
-                bits.remove(*node);
+            Form::Dense(own, _) => bits.subtract(own),
+            Form::Few(_) | Form::Sparse(_) => self.iter().for_each(|node| {
+                bits.remove(node);
             }),
-            Form::Many(mine, _) => bits.subtract(mine),
         }
     }
 
     /// The nodes in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
-        let (list, bits) = match &self.0 {
-            Form::Few(list) => (Some(list.iter().copied()), None),
-            Form::Many(bits, _) => (None, Some(bits.iter())),
+        let (list, map, bits) = match &self.0 {
+            Form::Few(list) => (list.as_slice(), None, None),
+            Form::Sparse(map) => (&[][..], Some(map.iter().map(|(node, ())| *node)), None),
+            Form::Dense(bits, _) => (&[][..], None, Some(bits.iter())),
         };
-        list.into_iter().flatten().chain(bits.into_iter().flatten())
+        let listed = list.iter().copied().chain(map.into_iter().flatten());
+        listed.chain(bits.into_iter().flatten())
     }
 }
 
@@ -130,11 +171,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(changes in prop::collection::vec((0_usize..400, prop::bool::weighted(0.7)), 0..300)) {
+        fn agrees_with_a_set(
+            spread in 1_usize..100,
+            changes in prop::collection::vec((0_usize..400, prop::bool::weighted(0.7)), 0..600),
+        ) {
             let mut posting = Posting::default();
             let mut oracle = BTreeSet::new();
             for (id, add) in changes {
-                let node = NodeIx::new(id);
+                let node = NodeIx::new(id * spread);
                 if add {
                     prop_assert_eq!(posting.insert(node), oracle.insert(node));
                 } else {
@@ -143,12 +187,13 @@ mod tests {
                 prop_assert_eq!(posting.len(), oracle.len());
             }
             prop_assert!(posting.iter().eq(oracle.iter().copied()));
-            let mut bits: NodeBits = (0..400).map(NodeIx::new).collect();
+            let mut bits: NodeBits = (0..400).map(|id| NodeIx::new(id * spread)).collect();
             posting.subtract_from(&mut bits);
             prop_assert_eq!(bits.count(), 400 - oracle.len());
             posting.union_into(&mut bits);
             prop_assert_eq!(bits.count(), 400);
-            prop_assert!((0..400).all(|id| posting.contains(NodeIx::new(id)) == oracle.contains(&NodeIx::new(id))));
+            let agree = |node| posting.contains(node) == oracle.contains(&node);
+            prop_assert!((0..400 * spread).all(|id| agree(NodeIx::new(id))));
         }
     }
 }

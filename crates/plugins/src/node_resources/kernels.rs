@@ -195,12 +195,12 @@ impl DenseColumn<'_> {
 pub(super) fn retain_with_scalar(nodes: &mut NodeBits, column: &ScalarColumn, wanted: i64) {
     let has_room =
         |amount: &ScalarAmount| wanted <= amount.allocatable.saturating_sub(amount.requested);
-    match column {
-        ScalarColumn::Few(list) => {
-            let room = list.iter().filter(|(_, amount)| has_room(amount)).map(|(node, _)| *node);
+    match column.as_array() {
+        None => {
+            let room = column.iter().filter(|(_, amount)| has_room(amount)).map(|(node, _)| node);
             nodes.intersect(&room.collect());
         }
-        ScalarColumn::Many(column) => nodes.for_each_block(|first, bits| {
+        Some(column) => nodes.for_each_block(|first, bits| {
             let amounts = column.get(first..).unwrap_or_default().iter().take(WIDTH);
             *bits &= amounts
                 .enumerate()
