@@ -31,11 +31,11 @@ impl Engine {
     }
 
     fn apply_node(&mut self, node: Node, now: Time, ports: &mut Ports<'_>) {
-        if self.cache.cluster().has_node(&node) {
+        let old = self.cache.node(&node.name);
+        if self.cache.set_node(&node).is_empty() {
             // A heartbeat.
             return;
         }
-        let old = self.cache.set_node(&node);
         let actions = match &old {
             None => vec![ActionType::ADD],
             // Both as the cache knows them, which forgets amounts of nothing.

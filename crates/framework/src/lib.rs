@@ -26,8 +26,8 @@ pub mod testing;
 pub use cluster::{
     AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, CsiVolume,
     DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, Namespaces, NodeBits,
-    NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, PodQuery, Posting,
-    ResourceColumns, ScalarAmount, ScalarColumn, Topology, UncountableVolume, VolumeGroup,
+    NodeChange, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, PodQuery,
+    Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology, UncountableVolume, VolumeGroup,
     VolumeGroupIx, VolumeKind, VolumeUses,
 };
 pub use model::*;

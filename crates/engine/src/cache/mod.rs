@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use framework::preemption::FruitlessPreemptions;
 use framework::{
-    Cluster, EventResource, Node, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool, PodQuery, Uid,
+    Cluster, EventResource, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool,
+    PodQuery, Uid,
 };
 
 use serde_json::Value;
@@ -115,6 +116,16 @@ impl Cache {
     /// The watch shows the pod on `node`: confirms, corrects or updates what is known. Returns the pod
     /// as it was placed before.
     pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> Option<Arc<Pod>> {
+        let known = self.pods.get_mut(&pod.uid);
+        if let Some(state) = known
+            && let placed = self.cluster.pod(state.placed)
+            && self.cluster.node_name(placed.node) == node
+        {
+            let before = placed.pod.clone();
+            self.assumed -= usize::from(std::mem::take(&mut state.assumed));
+            self.cluster.update_pod(state.placed, pod);
+            return Some(before);
+        }
         let before = self.take_off(&pod.uid);
         self.place(pod, node, false);
         before
@@ -146,12 +157,11 @@ impl Cache {
         self.cluster.node_named(name).map(|ix| self.cluster.to_node(ix))
     }
 
-    /// Adds or replaces a node; returns it as it was before.
-    pub fn set_node(&mut self, node: &Node) -> Option<Node> {
-        let before = self.node(&node.name);
-        let ix = self.cluster.set_node(node);
+    /// Adds or updates a node; returns what has changed about it.
+    pub fn set_node(&mut self, node: &Node) -> NodeChange {
+        let (ix, change) = self.cluster.set_node(node);
         self.tree.set(ix, &node.labels);
-        before
+        change
     }
 
     /// Removes a node; returns it as it was. Its pods keep counting, should it come back.

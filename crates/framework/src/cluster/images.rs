@@ -1,6 +1,6 @@
 //! Images by name, over all nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{NodeIx, Posting};
@@ -9,15 +9,22 @@ use crate::NodeImage;
 /// An image some node has.
 #[derive(Debug, Clone)]
 pub struct ImageState {
-    /// Size in bytes, as the first node told that reported the name.
+    /// Size in bytes, as reported first among the nodes that have it.
     pub size: i64,
     /// Nodes that have it.
     pub nodes: Posting,
 }
 
-/// An image that some node has; reused when no node has it any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The dense id of an image name that some node has. The ids of names that no node has are used
+/// again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ImageId(u32);
+
+impl ImageId {
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct ImageIndex {
@@ -28,32 +35,58 @@ pub(super) struct ImageIndex {
 
 impl ImageIndex {
     pub(super) fn get(&self, name: &str) -> Option<&ImageState> {
-        self.ids.get(name).map(|id| &self.images[id.0 as usize].1)
+        self.ids.get(name).map(|id| &self.images[id.index()].1)
     }
 
-    /// Registers the images of a node; returns their ids, each once.
-    pub(super) fn insert(&mut self, node: NodeIx, images: &[NodeImage]) -> Box<[ImageId]> {
-        let mut ids = Vec::new();
-        for image in images {
-            for name in &image.names {
-                let id = self.id(name, image.size);
-                if self.images[id.0 as usize].1.nodes.insert(node) {
-                    ids.push(id);
-                }
+    /// Replaces the images of a node, whose ids are in `row`, each once; returns whether that
+    /// changes anything that a decision reads.
+    ///
+    /// The size on record is the one that was reported first. A node that reports another size
+    /// changes it only if no other node has the image, as in kube-scheduler, where an update of a
+    /// node forgets its images and adds them again.
+    pub(super) fn replace(
+        &mut self,
+        node: NodeIx,
+        row: &mut Box<[ImageId]>,
+        images: &[NodeImage],
+    ) -> bool {
+        if self.are(row, images) {
+            return false;
+        }
+        let mut changed = false;
+        let (mut ids, mut seen) = (Vec::with_capacity(row.len()), HashSet::new());
+        for (name, size) in named(images) {
+            let id = self.id(name, size);
+            if !seen.insert(id) {
+                continue;
+            }
+            ids.push(id);
+            let state = &mut self.images[id.index()].1;
+            if state.nodes.insert(node) {
+                changed = true;
+            } else if state.size != size && state.nodes.len() == 1 {
+                state.size = size;
+                changed = true;
             }
         }
-        ids.into()
+        for id in row.iter().filter(|id| !seen.contains(id)) {
+            self.remove(node, *id);
+            changed = true;
+        }
+        *row = ids.into();
+        changed
     }
 
-    /// Whether these images are the ones behind `ids`, in that order and of the size on record.
-    pub(super) fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
-        let named =
-            images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size)));
-        let known = ids.iter().map(|id| {
-            let (name, state) = &self.images[id.0 as usize];
-            (name, state.size)
+    /// Whether these images are the ones behind `ids`, in that order, and none has a new size.
+    fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
+        let mut ids = ids.iter();
+        let same = named(images).all(|(name, size)| {
+            ids.next().is_some_and(|id| {
+                let (known, state) = &self.images[id.index()];
+                known == name && (state.size == size || state.nodes.len() > 1)
+            })
         });
-        known.eq(named)
+        same && ids.next().is_none()
     }
 
     fn id(&mut self, name: &Arc<str>, size: i64) -> ImageId {
@@ -63,7 +96,7 @@ impl ImageIndex {
         let image = (name.clone(), ImageState { size, nodes: Posting::default() });
         let id = match self.free.pop() {
             Some(id) => {
-                self.images[id.0 as usize] = image;
+                self.images[id.index()] = image;
                 id
             }
             None => {
@@ -75,14 +108,17 @@ impl ImageIndex {
         id
     }
 
-    pub(super) fn remove(&mut self, node: NodeIx, ids: &[ImageId]) {
-        for id in ids {
-            let (name, state) = &mut self.images[id.0 as usize];
-            state.nodes.remove(node);
-            if state.nodes.is_empty() {
-                self.ids.remove(name);
-                self.free.push(*id);
-            }
+    fn remove(&mut self, node: NodeIx, id: ImageId) {
+        let (name, state) = &mut self.images[id.index()];
+        state.nodes.remove(node);
+        if state.nodes.is_empty() {
+            self.ids.remove(name);
+            self.free.push(id);
         }
     }
+}
+
+/// The names of images, each with its size.
+fn named(images: &[NodeImage]) -> impl Iterator<Item = (&Arc<str>, i64)> {
+    images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size)))
 }

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::slab::Slab;
 use super::{NodeColumn, NodeIx, Posting};
 use crate::{Labels, NodeBits};
 
-/// The dense id of a label key that some node carries or carried. It is never that of another key.
+/// The dense id of a label key that some node carries. Ids of keys that no node carries any more are
+/// used again, so an id may stand for another key once the cluster has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelKeyIx(u32);
 
-/// A value among those of its label key: a topology domain, where the key is a topology key. Used
-/// again when no node carries it and no volume names it any more.
+/// The dense id of a value among those of its label key: a topology domain, where the key is a
+/// topology key. Ids of values that no node carries any more are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainIx(NonZeroU32);
 
@@ -39,7 +41,7 @@ pub(super) type RowLabels = Box<[LabelKeyIx]>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabelIndex {
     ids: HashMap<Arc<str>, LabelKeyIx>,
-    keys: Vec<Key>,
+    keys: Slab<Key>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,7 +59,7 @@ struct Key {
 struct Value {
     text: Arc<str>,
     nodes: Posting,
-    /// How many want the id to stay though no node carries the value.
+    /// Number of calls of [`LabelIndex::hold`] that have not been released.
     holders: u32,
 }
 
@@ -128,61 +130,77 @@ impl<'a> Topology<'a> {
 }
 
 impl LabelIndex {
-    pub(super) fn insert(&mut self, node: NodeIx, labels: &Labels) -> RowLabels {
-        labels
-            .iter()
-            .map(|(key, value)| {
-                let id = self.key_id(key);
-                self.keys[id.0 as usize].insert(node, value);
-                id
-            })
-            .collect()
-    }
-
-    pub(super) fn remove(&mut self, node: NodeIx, row: &[LabelKeyIx]) {
-        for key in row {
-            self.keys[key.0 as usize].remove(node);
+    /// Replaces the labels of a node, whose keys are in `row`, in the order of the keys; returns
+    /// whether any differs.
+    pub(super) fn replace(&mut self, node: NodeIx, row: &mut RowLabels, labels: &Labels) -> bool {
+        if self.pairs(node, row).eq(labels.pairs()) {
+            return false;
         }
+        for id in row.iter().copied() {
+            if !labels.contains_key(&self.key_at(id).text) {
+                self.keys.get_mut(id.0).set(node, None);
+                self.drop_if_unused(id);
+            }
+        }
+        let insert = |(key, value): (&Arc<str>, &Arc<str>)| {
+            let id = self.key_id(key);
+            self.keys.get_mut(id.0).set(node, Some(value));
+            id
+        };
+        *row = labels.pairs().map(insert).collect();
+        true
     }
 
     /// The ids of a label, which stay until they are [released](Self::release) as often as they
     /// are held, whether nodes carry the label or not.
     pub(super) fn hold(&mut self, key: &str, value: &str) -> LabelIx {
         let ix = self.key_id(key);
-        let key = &mut self.keys[ix.0 as usize];
+        let key = self.keys.get_mut(ix.0);
         let domain = key.value_id(value);
         key.values[domain.index()].holders += 1;
         (ix, domain)
     }
 
     /// Ends what [`hold`](Self::hold) began.
-    pub(super) fn release(&mut self, (key, domain): LabelIx) {
-        let key = &mut self.keys[key.0 as usize];
+    pub(super) fn release(&mut self, (ix, domain): LabelIx) {
+        let key = self.keys.get_mut(ix.0);
         key.values[domain.index()].holders -= 1;
         key.drop_if_unused(domain);
+        self.drop_if_unused(ix);
+    }
+
+    fn drop_if_unused(&mut self, ix: LabelKeyIx) {
+        if self.key_at(ix).ids.is_empty() {
+            self.ids.remove(&self.keys.remove(ix.0).text);
+        }
     }
 
     fn key_id(&mut self, text: &str) -> LabelKeyIx {
         if let Some(id) = self.ids.get(text) {
             return *id;
         }
-        let id = LabelKeyIx(u32::try_from(self.keys.len()).expect("fewer than 2^32 label keys"));
         let text: Arc<str> = text.into();
-        self.ids.insert(text.clone(), id);
-        self.keys.push(Key {
-            ix: id,
-            text,
+        let id = LabelKeyIx(self.keys.insert(Key {
+            ix: LabelKeyIx(0),
+            text: text.clone(),
             ids: HashMap::new(),
             values: Vec::new(),
             free: Vec::new(),
             present: Posting::default(),
             column: NodeColumn::default(),
-        });
+        }));
+        self.keys.get_mut(id.0).ix = id;
+        self.ids.insert(text, id);
         id
     }
 
     fn key(&self, text: &str) -> Option<&Key> {
-        self.ids.get(text).map(|id| &self.keys[id.0 as usize])
+        self.ids.get(text).map(|id| self.key_at(*id))
+    }
+
+    #[inline]
+    fn key_at(&self, ix: LabelKeyIx) -> &Key {
+        self.keys.get(ix.0)
     }
 
     /// The nodes by their value of `key`.
@@ -193,7 +211,7 @@ impl LabelIndex {
     /// The nodes by their value of the key with this id.
     #[inline]
     pub(super) fn topology_at(&self, key: LabelKeyIx) -> Topology<'_> {
-        Topology(&self.keys[key.0 as usize])
+        Topology(self.key_at(key))
     }
 
     /// The value of `key` on `node`.
@@ -208,7 +226,7 @@ impl LabelIndex {
         row: &'a [LabelKeyIx],
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)> {
         row.iter().filter_map(move |key| {
-            let key = &self.keys[key.0 as usize];
+            let key = self.key_at(*key);
             key.column.get(node).map(|value| (&key.text, &key.values[value.index()].text))
         })
     }
@@ -239,11 +257,30 @@ impl LabelIndex {
 }
 
 impl Key {
-    fn insert(&mut self, node: NodeIx, text: &str) {
-        let id = self.value_id(text);
-        self.present.insert(node);
-        self.values[id.index()].nodes.insert(node);
-        self.column.change(node, |value| *value = Some(id));
+    fn set(&mut self, node: NodeIx, text: Option<&str>) {
+        let new = text.map(|text| self.value_id(text));
+        let old = self.column.get(node);
+        if new == old {
+            return;
+        }
+        self.column.change(node, |value| *value = new);
+        match old {
+            None => {
+                self.present.insert(node);
+            }
+            Some(id) => {
+                self.values[id.index()].nodes.remove(node);
+                self.drop_if_unused(id);
+            }
+        }
+        match new {
+            None => {
+                self.present.remove(node);
+            }
+            Some(id) => {
+                self.values[id.index()].nodes.insert(node);
+            }
+        }
     }
 
     fn value_id(&mut self, text: &str) -> DomainIx {
@@ -267,14 +304,6 @@ impl Key {
         };
         self.ids.insert(text, id);
         id
-    }
-
-    fn remove(&mut self, node: NodeIx) {
-        let Some(id) = self.column.get(node) else { return };
-        self.column.change(node, |value| *value = None);
-        self.present.remove(node);
-        self.values[id.index()].nodes.remove(node);
-        self.drop_if_unused(id);
     }
 
     fn drop_if_unused(&mut self, id: DomainIx) {
@@ -322,27 +351,48 @@ mod tests {
         let labels: Labels = [(Arc::from("rack"), Arc::from("r"))].into_iter().collect();
         let held = index.hold("rack", "r");
         assert_eq!(index.hold("rack", "r"), held);
-        let row = index.insert(node, &labels);
-        index.remove(node, &row);
+        let mut row = RowLabels::default();
+        index.replace(node, &mut row, &labels);
+        index.replace(node, &mut row, &Labels::default());
         index.release(held);
         let rack = index.topology("rack").unwrap();
         assert_eq!((rack.domain_named("r"), rack.domains().count()), (None, 0));
-        let row = index.insert(node, &labels);
+        index.replace(node, &mut row, &labels);
         assert_eq!(index.topology("rack").unwrap().domain_named("r"), Some(held.1));
         index.release(held);
         assert_eq!(index.topology("rack").unwrap().domain_named("r"), Some(held.1));
-        index.remove(node, &row);
+        index.replace(node, &mut row, &Labels::default());
         assert_eq!(index.hold("rack", "other"), held);
+    }
+
+    #[test]
+    fn keys_that_no_node_carries_are_freed_unless_a_volume_holds_them() {
+        let mut cluster = Cluster::default();
+        let held = cluster.labels.hold("held", "a");
+        for number in 0..100 {
+            let node = node("n").label(&format!("key-{number}"), "").label("held", "b");
+            cluster.set_node(&node.build());
+        }
+        assert!(
+            cluster.labels.keys.len() == 3 && cluster.labels.ids.len() == 3,
+            "with the hostname"
+        );
+        assert!(cluster.topology("key-98").is_none() && cluster.topology("key-99").is_some());
+        cluster.remove_node("n");
+        assert_eq!(cluster.topology_at(held.0).key().as_ref(), "held");
+        cluster.labels.release(held);
+        assert_eq!((cluster.labels.keys.len(), cluster.labels.ids.len()), (0, 0));
     }
 
     #[test]
     fn a_ghost_is_in_no_domain() {
         let mut cluster = Cluster::default();
-        let ix = cluster.set_node(&node("n").label("rack", "r").build());
+        let (ix, _) = cluster.set_node(&node("n").label("rack", "r").build());
+        cluster.set_node(&node("m").label("rack", "s").build());
         cluster.place_pod(Arc::new(crate::testing::pod("p").build()), "n");
         cluster.remove_node("n");
         let topology = cluster.topology("rack").unwrap();
-        assert_eq!((topology.domain_of(ix), topology.domains().count()), (None, 0));
+        assert_eq!((topology.domain_of(ix), topology.domains().count()), (None, 1));
         cluster.set_node(&node("n").label("rack", &"long".repeat(100)).build());
         let topology = cluster.topology("rack").unwrap();
         let domain = topology.domain_of(ix).unwrap();

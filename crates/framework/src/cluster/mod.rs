@@ -17,6 +17,7 @@ mod csi_volumes;
 mod free_volumes;
 mod images;
 mod labels;
+mod node_change;
 mod objects;
 mod pod_query;
 mod pods;
@@ -45,6 +46,7 @@ pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
+pub use self::node_change::NodeChange;
 pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
@@ -58,6 +60,7 @@ use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::images::{ImageId, ImageIndex};
 use self::labels::{LabelIndex, RowLabels};
+use self::node_change::remove_from;
 use self::objects::Objects;
 use self::pods::Pods;
 use self::queries::Queries;
@@ -99,6 +102,8 @@ struct Row {
     taints: Box<[Taint]>,
     images: Box<[ImageId]>,
     declared_features: Box<[Arc<str>]>,
+    /// Scalar resources that the node offers, sorted by name.
+    scalars: Box<[Arc<str>]>,
     pods: Vec<PodIx>,
     conditions: u64,
     annotations: u64,
@@ -315,40 +320,17 @@ impl Cluster {
         self.objects.get(kind, namespace, name)
     }
 
-    /// Whether the node of this name is known exactly so: nothing that is kept of it would change.
-    pub fn has_node(&self, node: &Node) -> bool {
-        let Some(ix) = self.node_named(&node.name) else { return false };
-        let row = &self.rows[ix.index()];
-        let has_label = |(key, value)| self.label(ix, key) == Some(value);
-        let offered = self.scalars.iter().map(|(name, column)| (name, column.get(ix).allocatable));
-        let wanted = node.allocatable.scalars.iter().map(|(name, amount)| (name, *amount));
-        let numbers = crate::Resources { scalars: Box::default(), ..node.allocatable };
-        row.conditions == node.conditions
-            && row.annotations == node.annotations
-            && row.taints == node.taints
-            && row.declared_features == node.declared_features
-            && row.extra == node.extra
-            && self.unschedulable.contains(ix) == node.unschedulable
-            && self.allowed_pods[ix.index()] == node.allowed_pods
-            && self.allocatable.get(ix) == numbers
-            && row.labels.len() == node.labels.len()
-            && node.labels.iter().all(has_label)
-            && offered
-                .filter(|(_, amount)| *amount != 0)
-                .eq(wanted.filter(|(_, amount)| *amount != 0))
-            && self.images.are(&row.images, &node.images)
-    }
-
     /// A node as an object of its own, for comparing with an update. Its images are known to the
     /// cluster only by name and first size, so they are left out.
     pub fn to_node(&self, node: NodeIx) -> Node {
         let row = &self.rows[node.index()];
         let mut allocatable = self.allocatable.get(node);
-        allocatable.scalars = self
-            .scalars
-            .iter()
-            .map(|(name, column)| (name.clone(), column.get(node).allocatable))
-            .filter(|(_, amount)| *amount != 0)
+        let scalars = row.scalars.iter();
+        allocatable.scalars = scalars
+            .map(|name| {
+                let amount = self.scalars.get(name).map(|column| column.get(node).allocatable);
+                (name.clone(), amount.unwrap_or_default())
+            })
             .collect();
         Node {
             name: row.name.clone(),
@@ -372,49 +354,6 @@ impl Cluster {
 
 /// Changing; for the engine and for tests that build a cluster.
 impl Cluster {
-    /// Adds a node or replaces the one of its name. Pods placed under that name count on it.
-    pub fn set_node(&mut self, node: &Node) -> NodeIx {
-        let ix = self.row_named(&node.name);
-        self.clear_node(ix);
-        self.nodes.insert(ix);
-        self.node_count += 1;
-        self.allocatable.set(ix, &node.allocatable);
-        self.allowed_pods[ix.index()] = node.allowed_pods;
-        for (name, amount) in &node.allocatable.scalars {
-            self.change_scalar(ix, name, |scalar| scalar.allocatable = *amount);
-        }
-        if node.unschedulable {
-            self.unschedulable.insert(ix);
-        }
-        for taint in &node.taints {
-            self.taints.entry(taint.clone()).or_default().insert(ix);
-        }
-        for feature in &node.declared_features {
-            self.features.entry(feature.clone()).or_default().insert(ix);
-        }
-        let labels = self.labels.insert(ix, &node.labels);
-        let images = self.images.insert(ix, &node.images);
-        let row = &mut self.rows[ix.index()];
-        row.labels = labels;
-        row.images = images;
-        row.taints.clone_from(&node.taints);
-        row.declared_features.clone_from(&node.declared_features);
-        row.conditions = node.conditions;
-        row.annotations = node.annotations;
-        row.extra = node.extra.clone();
-        self.touch(ix);
-        ix
-    }
-
-    /// Removes the node called `name`; its pods stay on a ghost. Returns whether it existed.
-    pub fn remove_node(&mut self, name: &str) -> bool {
-        let Some(ix) = self.node_named(name) else { return false };
-        self.fruitless_preemptions.forget_node(name);
-        self.clear_node(ix);
-        self.drop_if_empty_ghost(ix);
-        true
-    }
-
     /// Places `pod` on the node called `node`, a ghost if that is not known.
     pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
         let ix = self.row_named(node);
@@ -460,6 +399,26 @@ impl Cluster {
         if let Some(moved) = self.classes.remove(placed.membership) {
             self.pods.get_mut(moved).membership = placed.membership;
         }
+    }
+
+    /// Replaces the object of a placed pod, which stays on its node and keeps its id. Returns whether
+    /// anything differs that counts: if not, only the object is replaced, and the
+    /// [generation](NodeView::generation) of the node stays.
+    ///
+    /// # Panics
+    /// The id is none of this cluster.
+    pub fn update_pod(&mut self, ix: PodIx, pod: Arc<Pod>) -> bool {
+        let placed = self.pods.get_mut(ix);
+        if pods::count_alike(&placed.pod, &pod) {
+            placed.pod = pod;
+            return false;
+        }
+        let node = placed.node;
+        let node = self.node_name(node).clone();
+        self.remove_pod(ix);
+        let again = self.place_pod(pod, &node);
+        debug_assert_eq!(again, ix, "the id that was freed last is used first");
+        true
     }
 
     /// Takes a placed pod off its node.
@@ -552,31 +511,6 @@ impl Cluster {
         ix
     }
 
-    /// Takes the node object out of a row and leaves its pods: the row is a ghost afterwards.
-    fn clear_node(&mut self, ix: NodeIx) {
-        if !self.nodes.remove(ix) {
-            return;
-        }
-        self.node_count -= 1;
-        self.unschedulable.remove(ix);
-        let row = std::mem::take(&mut self.rows[ix.index()]);
-        self.labels.remove(ix, &row.labels);
-        self.images.remove(ix, &row.images);
-        for taint in &row.taints {
-            remove_from(&mut self.taints, taint, ix);
-        }
-        for feature in &row.declared_features {
-            remove_from(&mut self.features, feature, ix);
-        }
-        self.allocatable.set(ix, &crate::Resources::default());
-        self.allowed_pods[ix.index()] = 0;
-        self.scalars.retain(|_, column| {
-            column.change(ix, |scalar| scalar.allocatable = 0);
-            !column.is_unused()
-        });
-        self.rows[ix.index()] = Row { name: row.name, pods: row.pods, ..Row::default() };
-    }
-
     fn drop_if_empty_ghost(&mut self, ix: NodeIx) {
         if self.rows[ix.index()].pods.is_empty() && !self.nodes.contains(ix) {
             self.close_attached(ix);
@@ -618,22 +552,6 @@ impl Cluster {
         }
     }
 
-    fn change_scalar(
-        &mut self,
-        ix: NodeIx,
-        name: &Arc<str>,
-        change: impl FnOnce(&mut ScalarAmount),
-    ) {
-        let column = match self.scalars.get_mut(name) {
-            Some(column) => column,
-            None => self.scalars.entry(name.clone()).or_default(),
-        };
-        column.change(ix, change);
-        if column.is_unused() {
-            self.scalars.remove(name);
-        }
-    }
-
     /// A port stays on record while any other pod of the node uses it.
     ///
     /// kube-scheduler forgets it with the first of them, and would then give it out again.
@@ -668,15 +586,6 @@ impl Cluster {
     fn labels_of(&self, ix: NodeIx) -> Labels {
         let pairs = self.labels.pairs(ix, &self.row(ix).labels);
         pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
-    }
-}
-
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, Posting>, key: &K, node: NodeIx) {
-    if let Some(posting) = index.get_mut(key) {
-        posting.remove(node);
-        if posting.is_empty() {
-            index.remove(key);
-        }
     }
 }
 

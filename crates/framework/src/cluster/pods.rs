@@ -24,6 +24,19 @@ pub struct PlacedPod {
     pub(super) membership: Membership,
 }
 
+/// Whether two versions of a placed pod count alike: they differ at most in what the cluster keeps no
+/// count of, such as conditions, the nomination, the start time and the version of the object.
+pub(super) fn count_alike(old: &Pod, new: &Pod) -> bool {
+    // Parts that the template decides are shared, so most comparisons are of addresses.
+    old.uid == new.uid
+        && old.key == new.key
+        && old.terminating == new.terminating
+        && old.labels == new.labels
+        && old.requests == new.requests
+        && old.spec == new.spec
+        && old.extra == new.extra
+}
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pods(Slab<PlacedPod>);
 

@@ -18,6 +18,7 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
+    /// Adds a value; it gets the id that was freed last, if any is free.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(id) => {

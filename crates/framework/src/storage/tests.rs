@@ -176,7 +176,7 @@ fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
     };
     assert_eq!(labelled(&cluster), [("x".to_owned(), 2), ("y".to_owned(), 1)]);
     let nodes =
-        ["x", "y", "z"].map(|zone| cluster.set_node(&node(zone).label("zone", zone).build()));
+        ["x", "y", "z"].map(|zone| cluster.set_node(&node(zone).label("zone", zone).build()).0);
     let candidates = |node| {
         let free = cluster.free_volumes("fast").unwrap();
         free.candidates(|key| cluster.topology_at(key).domain_of(node)).count()

@@ -27,6 +27,7 @@ enum Step {
     RemoveNode(usize),
     Place { node: usize, pod: PodShape },
     Update { pick: Index, node: usize, pod: PodShape },
+    UpdateInPlace { pick: Index, pod: PodShape, same_spec: bool },
     RemovePod(Index),
     Ask(usize),
     AskOf(Index),
@@ -118,6 +119,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..NODES, pod_shape()).prop_map(|(node, pod)| Step::Place { node, pod }),
         4 => (any::<Index>(), 0..NODES, pod_shape())
             .prop_map(|(pick, node, pod)| Step::Update { pick, node, pod }),
+        4 => (any::<Index>(), pod_shape(), any::<bool>())
+            .prop_map(|(pick, pod, same_spec)| Step::UpdateInPlace { pick, pod, same_spec }),
         7 => any::<Index>().prop_map(Step::RemovePod),
         2 => (0..QUERIES).prop_map(Step::Ask),
         2 => any::<Index>().prop_map(Step::AskOf),
@@ -277,6 +280,12 @@ impl World {
                     self.place(Arc::new(pod), node);
                 }
             }
+            Step::UpdateInPlace { pick, pod, same_spec } => {
+                if !self.pods.is_empty() {
+                    let pick = pick.index(self.pods.len());
+                    self.update_in_place(pick, &a_pod(number, &pod), same_spec);
+                }
+            }
             Step::RemovePod(pick) => drop(self.remove(pick)),
             Step::Ask(number) => self.cluster.stand(&query(number)),
             Step::AskOf(pick) => {
@@ -310,6 +319,16 @@ impl World {
     fn place(&mut self, pod: Arc<Pod>, node: usize) {
         let node = format!("n{node}");
         self.pods.push((self.cluster.place_pod(pod.clone(), &node), pod, node));
+    }
+
+    fn update_in_place(&mut self, pick: usize, shape: &Pod, same_spec: bool) {
+        let (ix, pod, _) = &mut self.pods[pick];
+        let mut new = Pod { key: pod.key.clone(), uid: pod.uid.clone(), ..shape.clone() };
+        if same_spec {
+            (new.spec, new.labels) = (pod.spec.clone(), pod.labels.clone());
+        }
+        *pod = Arc::new(new);
+        self.cluster.update_pod(*ix, pod.clone());
     }
 
     fn remove(&mut self, pick: Index) -> Option<Arc<Pod>> {

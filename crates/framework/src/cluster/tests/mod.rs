@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{node, pod};
+use crate::testing::{PodBuilder, node, pod};
 
 /// A step of a random history over a few names, so that they meet.
 #[derive(Debug, Clone)]
@@ -14,6 +14,7 @@ enum Step {
     SetNode { name: u8, zone: u8, taint: bool, cordoned: bool, image: u8, gpus: u8 },
     RemoveNode(u8),
     Place { node: u8, cpu: u16, gpus: u8, port: bool },
+    UpdatePod { pick: usize, cpu: u16, gpus: u8, port: bool },
     RemovePod(usize),
 }
 
@@ -27,6 +28,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..6_u8).prop_map(Step::RemoveNode),
         4 => (0..6_u8, 0..5000_u16, 0..3_u8, any::<bool>())
             .prop_map(|(node, cpu, gpus, port)| Step::Place { node, cpu, gpus, port }),
+        3 => (any::<usize>(), 0..3_u16, 0..3_u8, any::<bool>())
+            .prop_map(|(pick, cpu, gpus, port)| Step::UpdatePod { pick, cpu, gpus, port }),
         2 => any::<usize>().prop_map(Step::RemovePod),
     ];
     prop::collection::vec(step, 0..60)
@@ -120,11 +123,20 @@ proptest! {
                     let node = format!("n{node}");
                     pods.push((cluster.place_pod(pod.clone(), &node), pod, node));
                 }
+                Step::UpdatePod { pick, cpu, gpus, port } if !pods.is_empty() => {
+                    let pick = pick % pods.len();
+                    let (ix, pod, _) = &mut pods[pick];
+                    let shape = a_pod(0, cpu, gpus, port);
+                    let new = Pod { requests: shape.requests, spec: shape.spec, ..(**pod).clone() };
+                    let counts = new != **pod;
+                    *pod = Arc::new(new);
+                    prop_assert_eq!(cluster.update_pod(*ix, pod.clone()), counts);
+                }
                 Step::RemovePod(pick) if !pods.is_empty() => {
                     let (ix, pod, _) = pods.swap_remove(pick % pods.len());
                     prop_assert_eq!(&cluster.remove_pod(ix).pod, &pod);
                 }
-                Step::RemovePod(_) => {}
+                Step::UpdatePod { .. } | Step::RemovePod(_) => {}
             }
         }
         let mut fresh = Cluster::default();
@@ -143,10 +155,10 @@ fn pods_of_a_missing_node_count_when_it_comes_back() {
     let mut cluster = Cluster::default();
     cluster.place_pod(Arc::new(pod("early").cpu("2").build()), "n1");
     assert_eq!((cluster.node_count(), cluster.node_named("n1")), (0, None));
-    let ix = cluster.set_node(&node("n1").build());
+    let (ix, _) = cluster.set_node(&node("n1").build());
     assert_eq!(cluster.node(ix).requested().milli_cpu, 2000);
     assert!(cluster.remove_node("n1") && !cluster.remove_node("n1"));
-    let ix = cluster.set_node(&node("n1").build());
+    let (ix, _) = cluster.set_node(&node("n1").build());
     assert_eq!(cluster.node(ix).pod_count(), 1);
 }
 
@@ -163,7 +175,7 @@ fn the_row_of_a_ghost_is_used_again() {
 #[test]
 fn a_port_is_free_only_when_its_last_user_has_gone() {
     let mut cluster = Cluster::default();
-    let ix = cluster.set_node(&node("n1").build());
+    let (ix, _) = cluster.set_node(&node("n1").build());
     let user = |name| Arc::new(pod(name).host_port(80).build());
     let first = cluster.place_pod(user("a"), "n1");
     let second = cluster.place_pod(user("b"), "n1");
@@ -177,7 +189,7 @@ fn a_port_is_free_only_when_its_last_user_has_gone() {
 #[test]
 fn absurd_requests_do_not_stick() {
     let mut cluster = Cluster::default();
-    let ix = cluster.set_node(&node("n1").build());
+    let (ix, _) = cluster.set_node(&node("n1").build());
     let huge = |name| Arc::new(pod(name).memory("8Ei").cpu("1").build());
     let (first, second) = (cluster.place_pod(huge("a"), "n1"), cluster.place_pod(huge("b"), "n1"));
     cluster.place_pod(Arc::new(pod("small").memory("1Gi").build()), "n1");
@@ -191,7 +203,7 @@ fn absurd_requests_do_not_stick() {
 #[test]
 fn an_overlay_adds_and_takes_away_without_touching_the_table() {
     let mut cluster = Cluster::default();
-    let ix = cluster.set_node(&node("n1").build());
+    let (ix, _) = cluster.set_node(&node("n1").build());
     let there = cluster.place_pod(Arc::new(pod("there").cpu("1").host_port(80).build()), "n1");
     let mut overlay = Overlay::default();
     overlay.add(Arc::new(pod("new").cpu("3").request("example.com/gpu", "2").build()));
@@ -207,42 +219,25 @@ fn an_overlay_adds_and_takes_away_without_touching_the_table() {
 }
 
 #[test]
-fn a_node_is_known_exactly_or_not_at_all() {
-    let n = || {
-        node("n")
-            .label("zone", "a")
-            .taint("dedicated", "x", "NoSchedule")
-            .allocatable("cpu", "4")
-            .allocatable("example.com/gpu", "2")
-            .image("web:1", 100)
-            .image("web:2", 100)
-            .feature("F")
-    };
+fn an_update_of_what_is_not_counted_replaces_the_object_only() {
     let mut cluster = Cluster::default();
-    assert!(!cluster.has_node(&n().build()));
-    let before = cluster.set_node(&n().build());
-    assert!(cluster.has_node(&n().build()));
-    let others = [
-        n().label("zone", "b"),
-        n().label("rack", "a"),
-        n().taint("more", "", "NoSchedule"),
-        n().allocatable("cpu", "5"),
-        n().allocatable("example.com/gpu", "3"),
-        n().allocatable("example.com/fpga", "1"),
-        n().allocatable("pods", "7"),
-        n().image("db:1", 100),
-        n().feature("G"),
-        n().unschedulable(),
-        n().with(|api| drop(api.metadata.annotations.insert("a".into(), "b".into()))),
+    let (ix, _) = cluster.set_node(&node("n1").build());
+    let old = || pod("p").cpu("1").label("app", "web");
+    let placed = cluster.place_pod(Arc::new(old().build()), "n1");
+    let rows: [(PodBuilder, bool); 6] = [
+        (old().nominated("n2"), false),
+        (old().with(|pod| pod.metadata.resource_version = "7".to_owned()), false),
+        (old().cpu("2"), true),
+        (old().label("app", "db"), true),
+        (old().host_port(80), true),
+        (old().with(|pod| pod.metadata.deletion_timestamp = Some(String::new())), true),
     ];
-    for (place, other) in others.into_iter().enumerate() {
-        assert!(!cluster.has_node(&other.build()), "change {place}");
+    for (place, (builder, counts)) in rows.into_iter().enumerate() {
+        let new = Arc::new(builder.build());
+        let before = cluster.node(ix).generation();
+        assert_eq!(cluster.update_pod(placed, new.clone()), counts, "row {place}");
+        assert_eq!(cluster.node(ix).generation() != before, counts, "row {place}");
+        assert_eq!(cluster.pod(placed).pod, new);
+        cluster.update_pod(placed, Arc::new(old().build()));
     }
-    let resized = node("n").image("web:1", 200).build();
-    cluster.set_node(&node("n").image("web:1", 100).build());
-    assert!(!cluster.has_node(&resized));
-    assert_eq!(cluster.set_node(&resized), before);
-    assert!(cluster.has_node(&resized));
-    cluster.remove_node("n");
-    assert!(!cluster.has_node(&resized));
 }
