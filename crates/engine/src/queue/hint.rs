@@ -1,36 +1,38 @@
 //! Queueing hints: whether an event may help a pod, and how urgently.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use framework::{ClusterEvent, Code, EventRegistration, PluginName, QueuedPod, QueueingHint};
 
 use super::Cx;
+use super::unschedulable::Group;
 use crate::guard::guarded;
 use crate::occurrence::{Objects, Occurrence};
 use crate::ports::Span;
 use crate::profile::Profiles;
 
-/// What an event means for a pod.
+/// The effect of an event on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// Nothing: it stays unschedulable.
+    /// The pod stays unschedulable.
     Skip,
-    /// It may be tried again once its backoff is over.
+    /// The pod may be tried again once its backoff is over.
     AfterBackoff,
-    /// It may be tried again now: what a Pending plugin waited for has come.
+    /// The pod may be tried again now: the event that a Pending plugin waited for has come.
     Immediately,
 }
 
-/// An event a plugin wants to hear of.
+/// An event that a plugin registered for.
 type Registered<'p> = (&'p PluginName, &'p EventRegistration);
 
-/// Who wants to hear of one event.
+/// The registrations for one event.
 pub(super) struct Listeners<'p> {
+    is_wildcard: bool,
     by_profile: BTreeMap<&'p str, BTreeMap<&'p PluginName, Vec<&'p EventRegistration>>>,
 }
 
 impl<'p> Listeners<'p> {
-    /// Who of all profiles wants to hear of `event`.
+    /// The registrations for `event` in all profiles.
     pub(super) fn of(profiles: &'p Profiles, event: &ClusterEvent) -> Self {
         let mut by_profile = BTreeMap::new();
         for profile in profiles.iter() {
@@ -42,23 +44,34 @@ impl<'p> Listeners<'p> {
                 }
             }
         }
-        Self { by_profile }
+        Self { is_wildcard: event.is_wildcard(), by_profile }
     }
 
-    /// The plugins that do, of whatever profile.
-    pub(super) fn plugins(&self) -> BTreeSet<&'p PluginName> {
-        self.by_profile.values().flat_map(BTreeMap::keys).copied().collect()
+    /// Whether no pod in the queue can be helped: no plugin of any profile registered for the event.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.is_wildcard && self.by_profile.values().all(BTreeMap::is_empty)
     }
 
-    /// Those of the profile of `pod` that rejected it.
-    pub(super) fn among_rejectors(&self, pod: &QueuedPod) -> impl Iterator<Item = Registered<'p>> {
-        let of_profile = self.by_profile.get(&*pod.pod.spec.scheduler_name);
-        let listening = rejectors(pod).filter_map(move |name| of_profile?.get_key_value(name));
-        listening.flat_map(|(name, own)| own.iter().map(|registration| (*name, *registration)))
+    /// The registrations whose hints decide about the pods of a group; `None` if the event cannot
+    /// help any of them. A wildcard event is meant for all pods but the gated ones.
+    pub(super) fn among_rejectors(&self, group: &Group) -> Option<Vec<Registered<'p>>> {
+        let listens = |plugin| self.by_profile.values().any(|own| own.contains_key(plugin));
+        let meant_for_all = self.is_wildcard && !group.is_gated();
+        if !meant_for_all && !group.waits_for().iter().any(listens) {
+            return None;
+        }
+        let Some(of_profile) = self.by_profile.get(group.scheduler_name()) else {
+            return Some(Vec::new());
+        };
+        let listening = group.rejectors().iter().filter_map(|name| of_profile.get_key_value(name));
+        let registered: Vec<_> = listening
+            .flat_map(|(name, own)| own.iter().map(|registration| (*name, *registration)))
+            .collect();
+        (self.is_wildcard || !registered.is_empty()).then_some(registered)
     }
 }
 
-/// All that the plugins which rejected `pod` want to hear of.
+/// All registrations of the plugins that rejected `pod`.
 pub(super) fn registered_by_rejectors<'p>(
     pod: &QueuedPod,
     profiles: &'p Profiles,
@@ -75,11 +88,11 @@ pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
     pod.unschedulable_plugins.union(&pod.pending_plugins)
 }
 
-/// What `occurrence` means for `pod`. The hints asked are those of `registered`, which stem from
-/// plugins that rejected the pod, as far as they match the event.
+/// Returns the effect of `occurrence` on `pod`. Asks the hints of `registered` that match the event;
+/// `registered` holds registrations of plugins that rejected the pod.
 ///
-/// A Queue from a Pending plugin is the best there is; a Queue from another plugin settles it only
-/// if no Pending plugin is left to ask. An error of a hint, or a panic, counts as Queue.
+/// A Queue from a Pending plugin decides at once. A Queue from another plugin decides only if the pod
+/// has no Pending plugin. An error of a hint, or a panic, counts as Queue.
 pub(super) fn strategy<'p>(
     pod: &QueuedPod,
     occurrence: &Occurrence,
@@ -116,7 +129,7 @@ pub(super) fn strategy<'p>(
     strategy
 }
 
-/// A wildcard with an object is meant for that pod alone.
+/// A wildcard event with an object is meant for that pod alone.
 fn of_wildcard(pod: &QueuedPod, occurrence: &Occurrence) -> Strategy {
     let meant = match &occurrence.objects {
         Objects::Pod(_, Some(new)) => new.uid == pod.pod.uid,

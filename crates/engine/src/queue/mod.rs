@@ -227,13 +227,8 @@ impl Queue {
         cx: &mut Cx<'_>,
     ) {
         let listeners = Listeners::of(cx.profiles, &occurrence.event);
-        let plugins = listeners.plugins();
-        if occurrence.event.is_wildcard() {
-            let slots = self.unschedulable.rejected_or_kept_by(plugins.into_iter());
-            self.move_pods(slots, occurrence, &listeners, may_move, cx);
-        } else if !plugins.is_empty() {
-            let slots = self.unschedulable.kept_by(plugins.into_iter());
-            self.move_pods(slots, occurrence, &listeners, may_move, cx);
+        if !listeners.is_empty() {
+            self.move_pods(occurrence, &listeners, None, may_move, cx);
         }
     }
 
@@ -353,10 +348,8 @@ impl Queue {
         }
         let event = ClusterEvent::wildcard(label::UNSCHEDULABLE_TIMEOUT);
         let listeners = Listeners::of(cx.profiles, &event);
-        let slots = self.unschedulable.rejected_or_kept_by(listeners.plugins().into_iter());
-        let overdue = UnschedulablePods::overdue(slots, flush, patience);
         let occurrence = Occurrence { event, objects: Objects::None };
-        self.move_pods(overdue, &occurrence, &listeners, &|_| true, cx);
+        self.move_pods(&occurrence, &listeners, Some(flush), &|_| true, cx);
     }
 
     /// When the next rejected pod will have been unschedulable for too long.
@@ -460,28 +453,36 @@ impl Queue {
         Some(pod)
     }
 
-    /// Puts an event to the pods in these slots, and keeps it for the pods in flight.
+    /// Moves the pods that an event may help, in line, and records the event for the pods in flight.
+    /// With `overdue_at`, only pods move that have waited for too long at that time.
+    ///
+    /// Groups of pods whose rejectors did not register for the event are not looked at.
     fn move_pods(
         &mut self,
-        slots: Vec<Slot>,
         occurrence: &Occurrence,
         listeners: &Listeners<'_>,
+        overdue_at: Option<Time>,
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Cx<'_>,
     ) {
+        let patience = self.config.max_in_unschedulable;
+        let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, patience));
+        let mut helped = Vec::new();
+        for (group, pods) in self.unschedulable.groups() {
+            let Some(registered) = listeners.among_rejectors(group) else { continue };
+            let due = pods.iter().take_while(|(slot, _)| is_due(slot));
+            for (slot, queued) in due.filter(|(_, queued)| may_move(&queued.pod)) {
+                match hint::strategy(queued, occurrence, registered.iter().copied(), cx) {
+                    Strategy::Skip => {}
+                    strategy => helped.push((*slot, queued.pod.key.clone(), strategy)),
+                }
+            }
+        }
+        helped.sort_unstable_by_key(|(slot, ..)| *slot);
         let label = occurrence.event.to_string();
-        for slot in slots {
-            let queued = self.unschedulable.at(slot).expect("moving a pod moves no other");
-            if !may_move(&queued.pod) {
-                continue;
-            }
-            let registered = listeners.among_rejectors(queued);
-            let strategy = hint::strategy(queued, occurrence, registered, cx);
-            if strategy != Strategy::Skip {
-                let key = queued.pod.key.clone();
-                let queued = self.unschedulable.remove(&key).expect("it was there just now");
-                self.requeue(queued, strategy, &label, cx);
-            }
+        for (_, key, strategy) in helped {
+            let queued = self.unschedulable.remove(&key).expect("moving a pod moves no other");
+            self.requeue(queued, strategy, &label, cx);
         }
         self.in_flight.record(occurrence);
     }

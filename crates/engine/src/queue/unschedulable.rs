@@ -1,6 +1,6 @@
-//! Pods that wait for something to happen.
+//! Pods that wait for an event.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,146 +9,155 @@ use framework::{PluginName, Pod, PodKey, QueuedPod, Time};
 use super::Place;
 use super::hint::rejectors;
 
-/// A pod's place in line: those that wait longest come first, then those that came first.
+/// The place of a pod in line: longest wait first, then first arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     since: Time,
     arrival: u64,
 }
 
-/// Rejected and gated pods, indexed by the plugins that keep them here, so that an event is only
-/// put to pods it might help.
+/// What decides which events can release a pod. Groups of rejected pods sort before groups of gated
+/// pods.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Group {
+    gate: Option<PluginName>,
+    scheduler_name: Arc<str>,
+    /// Sorted by name.
+    rejectors: Box<[PluginName]>,
+}
+
+/// Rejected and gated pods, grouped by the plugins that keep them here, so that an event visits only
+/// the groups it may help.
 #[derive(Debug, Default)]
 pub(super) struct UnschedulablePods {
     /// Never iterated.
-    slots: HashMap<PodKey, Slot>,
-    rejected: BTreeMap<Slot, QueuedPod>,
-    gated: BTreeMap<Slot, QueuedPod>,
-    /// Rejected pods under each of their rejectors, gated pods under the plugin that gates them.
-    by_plugin: BTreeMap<PluginName, BTreeSet<Slot>>,
-    /// Counts arrivals.
+    slots: HashMap<PodKey, (Arc<Group>, Slot)>,
+    /// No group is empty.
+    groups: BTreeMap<Arc<Group>, BTreeMap<Slot, QueuedPod>>,
+    gated: usize,
+    /// Number of arrivals.
     arrivals: u64,
+}
+
+impl Group {
+    fn of(pod: &QueuedPod) -> Self {
+        Self {
+            gate: pod.gating_plugin.clone(),
+            scheduler_name: pod.pod.spec.scheduler_name.clone(),
+            rejectors: rejectors(pod).cloned().collect(),
+        }
+    }
+
+    const fn place(&self) -> Place {
+        match self.gate {
+            None => Place::Unschedulable,
+            Some(_) => Place::Gated,
+        }
+    }
+
+    /// Whether a PreEnqueue plugin holds the pods back.
+    pub(super) const fn is_gated(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// The profile of the pods.
+    pub(super) fn scheduler_name(&self) -> &str {
+        &self.scheduler_name
+    }
+
+    /// The plugins that rejected the pods, by name.
+    pub(super) fn rejectors(&self) -> &[PluginName] {
+        &self.rejectors
+    }
+
+    /// The plugins whose events may release the pods. A gated pod ignores what its other rejectors
+    /// wait for.
+    pub(super) fn waits_for(&self) -> &[PluginName] {
+        self.gate.as_ref().map_or(&self.rejectors, std::slice::from_ref)
+    }
 }
 
 impl UnschedulablePods {
     /// Number of pods that were rejected in an attempt.
     pub(super) fn rejected_count(&self) -> usize {
-        self.rejected.len()
+        self.slots.len() - self.gated
     }
 
     /// Number of pods that a PreEnqueue plugin holds back.
-    pub(super) fn gated_count(&self) -> usize {
-        self.gated.len()
+    pub(super) const fn gated_count(&self) -> usize {
+        self.gated
     }
 
     /// The pod called `key`.
     pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
-        let slot = self.slots.get(key)?;
-        let rejected = self.rejected.get(slot).map(|pod| (Place::Unschedulable, pod));
-        rejected.or_else(|| Some((Place::Gated, self.gated.get(slot)?)))
+        let (group, slot) = self.slots.get(key)?;
+        Some((group.place(), self.groups.get(group)?.get(slot)?))
     }
 
-    /// The pod at a place in line.
-    pub(super) fn at(&self, slot: Slot) -> Option<&QueuedPod> {
-        self.rejected.get(&slot).or_else(|| self.gated.get(&slot))
-    }
-
-    /// Every pod.
+    /// Every pod, rejected pods first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
-        let rejected = self.rejected.values().map(|pod| (Place::Unschedulable, pod));
-        rejected.chain(self.gated.values().map(|pod| (Place::Gated, pod)))
+        let groups = self.groups.iter();
+        groups.flat_map(|(group, pods)| pods.values().map(|pod| (group.place(), pod)))
     }
 
-    /// Adds a pod whose name is not here yet; it is gated if it says which plugin gates it.
+    /// The groups, each with its pods in line.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&Group, &BTreeMap<Slot, QueuedPod>)> {
+        self.groups.iter().map(|(group, pods)| (&**group, pods))
+    }
+
+    /// Adds a pod whose name is not here yet; it is gated if it names the plugin that gates it.
     pub(super) fn insert(&mut self, pod: QueuedPod) -> Place {
         debug_assert!(!pod.has_no_rejector(), "{} could wait for nothing", pod.pod.key);
         let slot = Slot { since: pod.timestamp, arrival: self.arrivals };
         self.arrivals += 1;
-        for plugin in waits_for(&pod) {
-            self.by_plugin.entry(plugin.clone()).or_default().insert(slot);
-        }
-        self.slots.insert(pod.pod.key.clone(), slot);
-        if pod.gating_plugin.is_some() {
-            self.gated.insert(slot, pod);
-            Place::Gated
-        } else {
-            self.rejected.insert(slot, pod);
-            Place::Unschedulable
-        }
+        let group = Group::of(&pod);
+        let known = self.groups.get_key_value(&group).map(|(known, _)| known.clone());
+        let group = known.unwrap_or_else(|| Arc::new(group));
+        let place = group.place();
+        self.gated += usize::from(group.is_gated());
+        self.slots.insert(pod.pod.key.clone(), (group.clone(), slot));
+        self.groups.entry(group).or_default().insert(slot, pod);
+        place
     }
 
     /// Takes the pod called `key`.
     pub(super) fn remove(&mut self, key: &PodKey) -> Option<QueuedPod> {
-        let slot = self.slots.remove(key)?;
-        let pod = self.rejected.remove(&slot).or_else(|| self.gated.remove(&slot))?;
-        for plugin in waits_for(&pod) {
-            if let Some(slots) = self.by_plugin.get_mut(plugin) {
-                slots.remove(&slot);
-            }
+        let (group, slot) = self.slots.remove(key)?;
+        self.gated -= usize::from(group.is_gated());
+        let pods = self.groups.get_mut(&group)?;
+        let pod = pods.remove(&slot);
+        if pods.is_empty() {
+            self.groups.remove(&group);
         }
-        Some(pod)
+        pod
     }
 
-    /// Replaces the object of a pod; `false` if it is not here.
+    /// Replaces the object of a pod, whose profile never changes; `false` if the pod is not here.
     pub(super) fn update(&mut self, pod: &Arc<Pod>) -> bool {
-        let Some(slot) = self.slots.get(&pod.key) else { return false };
-        let queued = self.rejected.get_mut(slot).or_else(|| self.gated.get_mut(slot));
+        let Some((group, slot)) = self.slots.get(&pod.key) else { return false };
+        let queued = self.groups.get_mut(group).and_then(|pods| pods.get_mut(slot));
         queued.expect("a slot holds a pod").pod = pod.clone();
         true
     }
 
-    /// The pods that any of these plugins keeps here, in line.
-    pub(super) fn kept_by<'a>(&self, plugins: impl Iterator<Item = &'a PluginName>) -> Vec<Slot> {
-        let kept = plugins.filter_map(|plugin| self.by_plugin.get(plugin)).flatten();
-        in_line(kept.copied().collect())
-    }
-
-    /// All rejected pods, and the gated ones that any of these plugins keeps here, in line.
-    pub(super) fn rejected_or_kept_by<'a>(
-        &self,
-        plugins: impl Iterator<Item = &'a PluginName>,
-    ) -> Vec<Slot> {
-        let mut slots = self.kept_by(plugins);
-        slots.extend(self.rejected.keys());
-        in_line(slots)
-    }
-
     /// Whether some pod, gated or not, has waited for more than `patience` at `now`.
     pub(super) fn any_overdue(&self, now: Time, patience: Duration) -> bool {
-        let oldest = [self.rejected.first_key_value(), self.gated.first_key_value()];
-        oldest.into_iter().flatten().any(|(slot, _)| slot.is_overdue(now, patience))
+        let mut oldest = self.groups.values().filter_map(BTreeMap::first_key_value);
+        oldest.any(|(slot, _)| slot.is_overdue(now, patience))
     }
 
-    /// Of these pods the ones that have waited for more than `patience` at `now`.
-    pub(super) fn overdue(slots: Vec<Slot>, now: Time, patience: Duration) -> Vec<Slot> {
-        slots.into_iter().take_while(|slot| slot.is_overdue(now, patience)).collect()
-    }
-
-    /// Since when the rejected pod waits that waits longest.
+    /// Start of the longest wait of a rejected pod.
     pub(super) fn oldest_rejected(&self) -> Option<Time> {
-        self.rejected.first_key_value().map(|(slot, _)| slot.since)
+        let rejected = self.groups.iter().filter(|(group, _)| !group.is_gated());
+        rejected.filter_map(|(_, pods)| pods.first_key_value()).map(|(slot, _)| slot.since).min()
     }
 }
 
 impl Slot {
-    fn is_overdue(&self, now: Time, patience: Duration) -> bool {
+    /// Whether the pod has waited for more than `patience` at `now`.
+    pub(super) fn is_overdue(&self, now: Time, patience: Duration) -> bool {
         now.since(self.since) > patience
     }
-}
-
-/// The plugins whose events may release a pod. A gated pod ignores what its other rejectors wait
-/// for.
-fn waits_for(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
-    let gate = pod.gating_plugin.as_ref();
-    gate.into_iter().chain(rejectors(pod).filter(move |_| gate.is_none()))
-}
-
-/// Sorted, each slot once.
-fn in_line(mut slots: Vec<Slot>) -> Vec<Slot> {
-    // Stable on purpose: it merges the sorted runs the indexes deliver.
-    slots.sort();
-    slots.dedup();
-    slots
 }
 
 #[cfg(test)]
@@ -164,37 +173,40 @@ mod tests {
         queued
     }
 
-    fn names(pods: &UnschedulablePods, slots: Vec<Slot>) -> Vec<&str> {
-        slots.into_iter().map(|slot| &*pods.at(slot).unwrap().pod.key.name).collect()
+    /// The plugins each group waits for, and the pods of the group.
+    fn groups(pods: &UnschedulablePods) -> Vec<(String, String)> {
+        let names = |pods: &BTreeMap<Slot, QueuedPod>| {
+            pods.values().map(|pod| pod.pod.key.name.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let plugins = |group: &Group| {
+            group.waits_for().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        pods.groups().map(|(group, pods)| (plugins(group), names(pods))).collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
     }
 
     #[test]
-    fn pods_are_found_by_what_keeps_them() {
+    fn pods_are_grouped_by_the_plugins_that_keep_them() {
         let mut pods = UnschedulablePods::default();
         pods.insert(waiting("late", 9, &["Fit"], None));
         pods.insert(waiting("both", 5, &["Fit", "Ports"], None));
         pods.insert(waiting("gated", 1, &["Fit", "Gates"], Some("Gates")));
-        pods.insert(waiting("ports", 5, &["Ports"], None));
-        let plugins =
-            |names: &[&str]| names.iter().map(|n| PluginName::from(*n)).collect::<Vec<_>>();
-        let rows: [(&[&str], &[&str]); 5] = [
-            (&["Fit"], &["both", "late"]),
-            (&["Fit", "Ports"], &["both", "ports", "late"]),
-            (&["Gates"], &["gated"]),
-            (&["Ports", "Gates"], &["gated", "both", "ports"]),
-            (&["Nobody"], &[]),
-        ];
-        for (keepers, expected) in rows {
-            let kept = pods.kept_by(plugins(keepers).iter());
-            assert_eq!(names(&pods, kept), expected, "{keepers:?}");
-        }
-        let all = pods.rejected_or_kept_by(plugins(&["Gates"]).iter());
-        assert_eq!(names(&pods, all), ["gated", "both", "ports", "late"]);
-        assert_eq!((pods.rejected_count(), pods.gated_count()), (3, 1));
+        pods.insert(waiting("early", 5, &["Fit"], None));
+        pods.insert(waiting("second", 5, &["Fit"], None));
+        let expected = [("Fit", "early second late"), ("Fit Ports", "both"), ("Gates", "gated")];
+        assert_eq!(groups(&pods), pairs(&expected));
+        assert_eq!((pods.rejected_count(), pods.gated_count()), (4, 1));
+        assert_eq!(pods.oldest_rejected(), Some(Time::from_secs(5)));
+        let overdue = |seconds| pods.any_overdue(Time::from_secs(seconds), Duration::from_secs(5));
+        assert_eq!((overdue(6), overdue(7)), (false, true));
 
         assert!(pods.remove(&PodKey::new("default", "both")).is_some());
         assert!(pods.remove(&PodKey::new("default", "both")).is_none());
-        let kept = pods.kept_by(plugins(&["Fit", "Ports"]).iter());
-        assert_eq!(names(&pods, kept), ["ports", "late"]);
+        assert!(pods.remove(&PodKey::new("default", "gated")).is_some());
+        assert_eq!(groups(&pods), pairs(&[("Fit", "early second late")]));
+        assert_eq!((pods.rejected_count(), pods.gated_count()), (3, 0));
     }
 }
