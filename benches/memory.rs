@@ -1,8 +1,8 @@
-//! What a node, a pod and a volume take in the engine: `cargo bench --bench memory`.
+//! The memory of a node, a pod and a volume in the engine: `cargo bench --bench memory`.
 //!
-//! The resident set of this process before and after adding them. Nodes carry 8 labels and 20 images
-//! with two names each; pods are of 8 templates and carry a UUID and a name of their own; volumes are
-//! as a CSI provisioner makes them, each with its claim.
+//! Compares the resident set of this process before and after adding them. Nodes have 8 labels and
+//! 20 images with two names each; pods are of 8 templates with unique UIDs and names; volumes have
+//! claims and are like those of a CSI provisioner.
 
 mod support;
 #[path = "support/templates.rs"]
@@ -128,7 +128,7 @@ fn change(kind: EventResource, namespace: &str, name: &str, object: Value) -> Ch
     Change::Object { kind, namespace, name, object: Some(Arc::new(object)) }
 }
 
-/// The resident set as Linux tells it.
+/// Returns the resident set as reported by Linux.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has /proc");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS is listed");

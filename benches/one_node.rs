@@ -1,7 +1,7 @@
-//! What a one-node plugin costs beside its own work: `cargo bench --bench one_node`.
+//! The overhead of a one-node plugin: `cargo bench --bench one_node`.
 //!
-//! The same decision is made with and without an out-of-tree filter and score of a few instructions in
-//! their one-node form. The difference is what the engine takes to call them, node by node.
+//! The same decision is made with and without an out-of-tree filter and score of a few instructions
+//! in their one-node form. The difference is the cost of calling them for each node.
 
 mod support;
 #[path = "support/templates.rs"]
@@ -12,16 +12,18 @@ use std::time::{Duration, Instant};
 use engine::ports::Ports;
 use engine::profile::PluginRef;
 use engine::{Change, Engine};
-use framework::{Answer, CycleState, Filter, NodeView, Plugin, Pod, Registry, Score, Status, Time};
+use framework::{
+    Answer, CycleState, Filter, Handle, NodeView, Plugin, Pod, Registry, Score, Status, Time,
+};
 
 const NODES: usize = 20_000;
 const DECISIONS: u32 = 300;
 
-/// Turns nobody down and rates all alike.
+/// Accepts every node and gives every node the same score.
 struct Trivial;
 
 impl Filter for Trivial {
-    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
         if node.ix().index() == usize::MAX {
             Status::unschedulable("no")
         } else {
@@ -31,7 +33,13 @@ impl Filter for Trivial {
 }
 
 impl Score for Trivial {
-    fn score(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+        _: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(i64::from(node.ix().index() == usize::MAX))
     }
 }
@@ -47,7 +55,7 @@ fn main() {
     println!("one-node score:  {:+.1} ns a node", per_node(score));
 }
 
-/// The shortest of several decisions.
+/// Returns the shortest of several decisions.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn decision(plugin: Option<&str>) -> Duration {
     let (mut engine, pods) = engine(plugin);
@@ -56,7 +64,7 @@ fn decision(plugin: Option<&str>) -> Duration {
         let pod = templates::pod(pods + number as usize);
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
         support::apply(&mut engine, Change::Pod(Box::new(pod)));
-        let mut ports = Ports { outside: &mut (), probe: &mut () };
+        let mut ports = Ports { extenders: &mut (), probe: &mut () };
         let start = Instant::now();
         engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
         shortest = shortest.min(start.elapsed());

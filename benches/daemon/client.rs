@@ -1,4 +1,4 @@
-//! What a part asks of the API, beside the scheduler.
+//! Requests of the benchmark to the API.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 
 use crate::cluster::{WAITING, node_name, pod_name};
 
-/// Between two looks. Each costs the machine some time, a late look a little precision.
+/// Interval of polling. A poll costs CPU time, a long interval precision.
 const LOOK: Duration = Duration::from_millis(25);
-/// After so many looks something is wrong.
+/// Maximum number of polls.
 const LOOKS: usize = 12_000;
-/// Requests under way at a time.
+/// Maximum number of concurrent requests.
 const REQUESTS: usize = 32;
 
-/// The administrator of the sandbox.
+/// A client with the rights of the administrator.
 pub(crate) struct Admin(Client);
 
 impl Admin {
@@ -34,7 +34,7 @@ impl Admin {
         Ok(Self(Client::try_from(config)?))
     }
 
-    /// Waits until there are so many pods.
+    /// Waits until this number of pods exists.
     pub(crate) async fn until_pods_exist(&self, count: usize) -> anyhow::Result<()> {
         let pods = Api::<Pod>::all(self.0.clone());
         for _ in 0..LOOKS {
@@ -59,7 +59,7 @@ impl Admin {
         bail!("some pods are not bound")
     }
 
-    /// Waits until one of the waiting pods has a node.
+    /// Waits until one of the pending pods has a node.
     pub(crate) async fn until_one_is_bound(&self) -> anyhow::Result<()> {
         let pods = Api::<Pod>::namespaced(self.0.clone(), WAITING);
         let bound = ListParams::default().fields("spec.nodeName!=");
@@ -72,7 +72,7 @@ impl Admin {
         bail!("no pod was bound")
     }
 
-    /// Creates objects of one kind, as fast as the server takes them.
+    /// Creates objects of one kind, as fast as the server accepts them.
     pub(crate) async fn create_all<K>(
         &self,
         api: impl Fn(Client) -> Api<K>,
@@ -90,7 +90,7 @@ impl Admin {
         creations.buffer_unordered(REQUESTS).try_collect().await
     }
 
-    /// Creates pods, so many a second.
+    /// Creates pods at this rate per second.
     pub(crate) async fn create_pods(
         &self,
         pods: impl Iterator<Item = Value>,
@@ -111,12 +111,12 @@ impl Admin {
         Ok(())
     }
 
-    /// How many pods there are in a namespace.
+    /// Returns the number of pods in a namespace.
     pub(crate) async fn count_pods(&self, namespace: &str) -> anyhow::Result<usize> {
         number_of(&Api::namespaced(self.0.clone(), namespace)).await
     }
 
-    /// Renews the conditions of nodes and of running pods by turns, as kubelets do.
+    /// Updates the conditions of nodes and of running pods in turn, as kubelets do.
     pub(crate) async fn renew_conditions(
         &self,
         rounds: usize,
@@ -149,7 +149,7 @@ async fn number_of(pods: &Api<Pod>) -> anyhow::Result<usize> {
     Ok(page.items.len() + usize::try_from(remaining)?)
 }
 
-/// What a kubelet says again and again: nothing is new but when it was said.
+/// Returns the heartbeat of a kubelet: only the time differs.
 fn condition(when: &str, round: usize) -> Value {
     let (hours, minutes, seconds) = (round / 3600 % 24, round / 60 % 60, round % 60);
     let time = format!("2026-11-21T{hours:02}:{minutes:02}:{seconds:02}Z");

@@ -1,18 +1,18 @@
-//! Clusters to schedule in, as manifests.
+//! Clusters as manifests.
 
 use serde_json::{Value, json};
 
-/// Namespace of the pods by which a part sees that the scheduler is at work.
+/// Namespace of pods that show that the scheduler is running.
 pub(crate) const WAITING: &str = "waiting";
-/// Namespace of pods that preempt others.
+/// Namespace of the preemptors.
 const PREEMPTING: &str = "preempting";
-/// Namespace of pods that find room beside those.
+/// Namespace of pods that fit without preemption.
 const ORDINARY: &str = "ordinary";
 
 const CORES: [u32; 5] = [8, 16, 32, 64, 96];
 const IMAGES: usize = 20;
 
-/// Pods of one ReplicaSet.
+/// Number of pods per ReplicaSet.
 const REPLICAS: usize = 100;
 
 /// Requests: milli-CPU, memory in MiB.
@@ -20,9 +20,9 @@ type Size = (u32, u32);
 
 const TEMPLATES: [Size; 4] = [(100, 128), (250, 256), (200, 512), (50, 64)];
 
-/// PriorityClass of pods that preempt others.
+/// PriorityClass of the preemptors.
 const HIGH: &str = "high";
-/// Four of them leave too little room on a node of four cores for a fifth.
+/// Four of these pods leave too little room for a fifth on a node of four cores.
 const LARGE: Size = (900, 500);
 const SMALL: Size = (100, 500);
 const LARGE_PODS: usize = 4;
@@ -31,7 +31,7 @@ pub(crate) fn nodes(count: usize) -> impl Iterator<Item = Value> {
     (0..count).map(node)
 }
 
-/// ReplicaSets that make so many pods, all in the namespace `apps`.
+/// ReplicaSets for this number of pods, all in the namespace `apps`.
 pub(crate) fn replica_sets(pods: usize) -> impl Iterator<Item = Value> {
     (0..pods / REPLICAS).map(|number| {
         let name = format!("app-{number:04}");
@@ -48,12 +48,12 @@ pub(crate) fn replica_sets(pods: usize) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Pods without a node and without an owner.
+/// Pending pods without an owner.
 pub(crate) fn pods(namespace: &str, count: usize) -> impl Iterator<Item = Value> {
     (0..count).map(move |number| pod(namespace, number))
 }
 
-/// Pods that run, spread over `nodes` nodes.
+/// Running pods, spread over `nodes` nodes.
 pub(crate) fn running_pods(count: usize, nodes: usize) -> impl Iterator<Item = Value> {
     (0..count).map(move |number| {
         let mut pod = pod("apps", number);
@@ -67,8 +67,8 @@ pub(crate) fn running_pods(count: usize, nodes: usize) -> impl Iterator<Item = V
     })
 }
 
-/// What scheduler_perf's PreemptionAsync begins with: nodes that have four large pods each, which end
-/// as soon as they are deleted, and room for four small ones.
+/// The initial state of scheduler_perf's PreemptionAsync: nodes with four large pods each, which
+/// end as soon as they are deleted, and room for four small ones.
 pub(crate) fn crowded(count: usize) -> impl Iterator<Item = Value> {
     let namespaces = [PREEMPTING, ORDINARY].map(
         |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
@@ -95,7 +95,7 @@ pub(crate) fn preemptors(count: usize) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Pods for which there is room.
+/// Pods that fit without preemption.
 pub(crate) fn small_pods(count: usize) -> impl Iterator<Item = Value> {
     pods(ORDINARY, count).map(|pod| of_size(pod, SMALL))
 }

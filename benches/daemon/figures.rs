@@ -1,20 +1,20 @@
-//! What a part measures, and how it is shown.
+//! Measured figures and their presentation.
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use table::{Colour, Column, Table};
 
-/// One thing to measure.
+/// A figure.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) measure: fn() -> BoxFuture<'static, anyhow::Result<Vec<Figure>>>,
 }
 
-/// A number, its unit in the name.
+/// The value; the name contains the unit.
 pub(crate) struct Figure {
     name: String,
     value: f64,
-    /// What was aimed for, as people write it.
+    /// The target, as text.
     target: &'static str,
 }
 
@@ -28,7 +28,7 @@ impl Figure {
     }
 }
 
-/// A part as one line of JSON.
+/// Formats a part as one line of JSON.
 pub(crate) fn json(part: &str, figures: &[Figure]) -> Value {
     let mut object = Map::from_iter([("part".to_owned(), part.into())]);
     object.extend(figures.iter().map(|figure| (figure.name.clone(), rounded(figure.value))));
@@ -39,7 +39,7 @@ fn rounded(value: f64) -> Value {
     ((value * 1e4).round() / 1e4).into()
 }
 
-/// All parts as a table.
+/// Formats all parts as a table.
 pub(crate) fn table(measured: &[(&str, Vec<Figure>)]) -> String {
     let mut table = Table::new([
         Column::words("PART"),
@@ -55,7 +55,7 @@ pub(crate) fn table(measured: &[(&str, Vec<Figure>)]) -> String {
     table.render(Colour::of_stdout())
 }
 
-/// Three digits that say something.
+/// Rounds to three significant digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),

@@ -1,8 +1,8 @@
 //! The daemon over HTTPS: `cargo bench --bench daemon [-- PART...]`.
 //!
-//! Sandbox and scheduler are processes of their own on the same machine, with the binary of the
-//! release; what each of them takes is read from `/proc`. Prints a table on a terminal, elsewhere a
-//! JSON object a part.
+//! Sandbox and scheduler are separate processes on the same machine, with the release binary; CPU
+//! time and memory are read from `/proc`. Prints a table on a terminal, otherwise one JSON object
+//! per part.
 
 mod client;
 mod cluster;
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The parts of these names, all of them if there are none.
+/// Returns the parts with these names; all parts if there are none.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Part>> {
     if names.is_empty() {
         return Ok(parts::ALL.iter().collect());

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The parts of the benchmark.
 
 use std::time::{Duration, Instant};
 
@@ -24,25 +24,25 @@ pub(crate) const ALL: [Part; 6] = [
 
 const NODES: usize = 5_000;
 const PODS: usize = 20_000;
-/// Pods of a cold start, all of which have a node.
+/// Number of placed pods in a cold start.
 const MANY_PODS: usize = 150_000;
-/// Pods without a node among those that have one.
+/// Number of pending pods in a cold start.
 const FEW_PODS: usize = 10;
-/// Of all pods, those that belong to ReplicaSets.
+/// Number of pods that belong to ReplicaSets.
 const OWNED: usize = PODS / 10 * 9;
-/// Pods a second that preempt others, and as many that need not.
+/// Preemptors per second, and pods per second that need no preemption.
 const RATE: u32 = 320;
 const PREEMPTORS: usize = 6_400;
-/// Each brings an update of a node and one of a pod.
+/// Number of rounds; each updates a node and a pod.
 const ROUNDS: usize = 25_000;
 const UPDATES: usize = 2 * ROUNDS;
 
-/// After the last binding, what the scheduler does about it still comes in.
+/// Time after the last binding in which the scheduler completes its remaining work.
 const SETTLE: Duration = Duration::from_secs(3);
-/// The longer, the finer: CPU time is known to 10 ms.
+/// Duration of the measurement; CPU time has a resolution of 10 ms.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// From the start of the scheduler to the last of many bindings.
+/// Measures from the start of the scheduler to the last of many bindings.
 async fn throughput() -> anyhow::Result<Vec<Figure>> {
     let pods = cluster::pods("apps", PODS - OWNED);
     let objects = cluster::nodes(NODES).chain(cluster::replica_sets(OWNED)).chain(pods);
@@ -64,7 +64,7 @@ async fn throughput() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// From the start of the scheduler to the first binding in a large cluster.
+/// Measures from the start of the scheduler to the first binding in a large cluster.
 async fn cold_start() -> anyhow::Result<Vec<Figure>> {
     let sandbox = running_cluster(MANY_PODS)?;
     let admin = Admin::connect(&sandbox.kubeconfig).await?;
@@ -81,7 +81,7 @@ async fn cold_start() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Pods that need the room of another, and pods that find some, keep coming.
+/// Measures a steady stream of preemptors and of pods that fit without preemption.
 async fn preemption() -> anyhow::Result<Vec<Figure>> {
     let objects = cluster::crowded(NODES).chain(cluster::pods(WAITING, FEW_PODS));
     let sandbox = Sandbox::start(objects.collect())?;
@@ -110,8 +110,8 @@ async fn preemption() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// scheduler_perf's pods with one bound volume each, of a CSI driver and of an in-tree plugin that
-/// a driver has replaced. Ten times what that asks of kube-scheduler is aimed for.
+/// Measures scheduler_perf's pods with one bound volume each, of a CSI driver and of a migrated
+/// in-tree plugin. The target is ten times the threshold for kube-scheduler.
 async fn volumes() -> anyhow::Result<Vec<Figure>> {
     let Some(folder) = scheduler_perf::folder() else {
         eprintln!("volumes: skipped, for want of the files of scheduler_perf in ../shared");
@@ -160,7 +160,7 @@ async fn volume_case(
     ])
 }
 
-/// Updates that change nothing a scheduler decides by.
+/// Measures updates that do not affect scheduling.
 async fn noise() -> anyhow::Result<Vec<Figure>> {
     let sandbox = running_cluster(PODS)?;
     let admin = Admin::connect(&sandbox.kubeconfig).await?;
@@ -180,7 +180,7 @@ async fn noise() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Nothing happens.
+/// Measures an idle cluster.
 async fn idle() -> anyhow::Result<Vec<Figure>> {
     let sandbox = running_cluster(PODS)?;
     let admin = Admin::connect(&sandbox.kubeconfig).await?;
@@ -195,14 +195,14 @@ async fn idle() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// A cluster whose pods run, but a few that wait.
+/// A cluster of running pods with a few pending ones.
 fn running_cluster(pods: usize) -> anyhow::Result<Sandbox> {
     let running = cluster::running_pods(pods, NODES);
     let objects = cluster::nodes(NODES).chain(running).chain(cluster::pods(WAITING, FEW_PODS));
     Sandbox::start(objects.collect())
 }
 
-/// A scheduler that has done what there was to do.
+/// Starts a scheduler and waits until it is idle.
 async fn settled_scheduler(sandbox: &Sandbox, admin: &Admin) -> anyhow::Result<Process> {
     let scheduler = Process::scheduler(&sandbox.kubeconfig)?;
     admin.until_all_are_bound().await?;

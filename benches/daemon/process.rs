@@ -1,4 +1,4 @@
-//! The processes that are measured.
+//! The measured processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// Linux counts the CPU time it shows in hundredths of a second.
+/// Linux counts CPU time in hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A `loadmaster` process, killed when dropped.
@@ -19,7 +19,7 @@ pub(crate) struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -36,17 +36,17 @@ impl Process {
         Ok(Self { child })
     }
 
-    /// A scheduler for the API of this kubeconfig.
+    /// Starts a scheduler for the API of this kubeconfig.
     pub(crate) fn scheduler(kubeconfig: &Path) -> anyhow::Result<Self> {
         let kubeconfig = kubeconfig.to_string_lossy();
         let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", "0"];
         Self::start(&args, Stdio::null())
     }
 
-    /// CPU time since the start, of all threads that are and were.
+    /// Returns the CPU time since the start, of all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let stat = self.proc("stat")?;
-        // The name of the command, in parentheses, may have spaces.
+        // The command name, in parentheses, may contain spaces.
         let (_, fields) = stat.rsplit_once(')').context("no command in /proc/PID/stat")?;
         let (user, system) = (11, 12);
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -55,7 +55,7 @@ impl Process {
         Ok(TICK * (ticks.0 + ticks.1))
     }
 
-    /// The largest resident set there was, in MiB.
+    /// Returns the peak resident set in MiB.
     pub(crate) fn peak_mib(&self) -> anyhow::Result<f64> {
         let status = self.proc("status")?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -69,14 +69,14 @@ impl Process {
     }
 }
 
-/// A sandbox with objects in it.
+/// A sandbox with objects.
 pub(crate) struct Sandbox {
     pub(crate) process: Process,
     pub(crate) kubeconfig: PathBuf,
 }
 
 impl Sandbox {
-    /// A sandbox without scheduler and kubelets. It has taken the objects in when this returns.
+    /// Starts a sandbox without scheduler and kubelets, and waits until it has loaded the objects.
     pub(crate) fn start(objects: Vec<Value>) -> anyhow::Result<Self> {
         let (manifest, kubeconfig) = (scratch("cluster.json"), scratch("kubeconfig"));
         let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects });
@@ -95,7 +95,7 @@ impl Sandbox {
     }
 }
 
-/// The load average of this machine, to know what else ran.
+/// Returns the load average of this machine.
 pub(crate) fn load_average() -> anyhow::Result<String> {
     let text = fs::read_to_string("/proc/loadavg")?;
     Ok(text.split_whitespace().next().unwrap_or_default().to_owned())

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 /// Namespace of the pods and their claims.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// A test case of pods with one volume each, with the numbers of one of its workloads.
+/// A test case of pods with one volume each, with the numbers of one workload.
 pub(crate) struct VolumeCase {
     templates: Templates,
     strategy: Value,
     nodes: usize,
-    /// Pods that have a node before anything is measured.
+    /// Number of placed pods before the measurement.
     pub(crate) first: usize,
-    /// Pods that are measured.
+    /// Number of measured pods.
     pub(crate) measured: usize,
 }
 
-/// What nodes, pods, volumes and claims are made from.
+/// The templates of nodes, pods, volumes and claims.
 struct Templates {
     node: Value,
     pod: Value,
@@ -29,14 +29,14 @@ struct Templates {
     claim: Value,
 }
 
-/// Where the files of scheduler_perf are; `None` if they are not there.
+/// Returns the folder of scheduler_perf's files, if it exists.
 pub(crate) fn folder() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/scheduler_perf");
     folder.is_dir().then_some(folder)
 }
 
 impl VolumeCase {
-    /// Reads the case and workload of these names.
+    /// Reads the case and workload with these names.
     pub(crate) fn read(folder: &Path, case: &str, workload: &str) -> anyhow::Result<Self> {
         let folder = folder.join("volumes");
         let cases = yaml(&folder.join("performance-config.yaml"))?;
@@ -64,7 +64,7 @@ impl VolumeCase {
         })
     }
 
-    /// The nodes, each with its CSINode.
+    /// Returns the nodes, each with its CSINode.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Value> {
         (0..self.nodes).flat_map(|number| [self.node(number), self.csi_node(number)])
     }
@@ -102,7 +102,7 @@ impl VolumeCase {
         })
     }
 
-    /// The volume of the pod of this number, bound to its claim.
+    /// Returns the volume of the pod with this number, bound to its claim.
     pub(crate) fn volume(&self, number: usize) -> Value {
         let name = volume_name(number);
         let mut volume = renamed(&self.templates.volume, name.clone());
@@ -122,7 +122,7 @@ impl VolumeCase {
         volume
     }
 
-    /// The claim of the pod of this number.
+    /// Returns the claim of the pod with this number.
     pub(crate) fn claim(&self, number: usize) -> Value {
         let mut claim = renamed(&self.templates.claim, claim_name(number));
         claim["metadata"]["namespace"] = json!(NAMESPACE);
@@ -131,7 +131,7 @@ impl VolumeCase {
         claim
     }
 
-    /// The pod of this number.
+    /// Returns the pod with this number.
     pub(crate) fn pod(&self, number: usize) -> Value {
         let mut pod = renamed(&self.templates.pod, format!("pod-{number:06}"));
         pod["metadata"]["namespace"] = json!(NAMESPACE);
@@ -153,7 +153,7 @@ fn claim_name(number: usize) -> String {
     format!("pvc-{number}")
 }
 
-/// The object of a template under a name of its own.
+/// Returns the object of a template with another name.
 fn renamed(template: &Value, name: String) -> Value {
     let mut object = template.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -168,7 +168,7 @@ fn yaml(path: &Path) -> anyhow::Result<Value> {
     serde_yaml::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The entry of this name.
+/// Returns the entry with this name.
 fn named<'a>(list: &'a Value, name: &str) -> anyhow::Result<&'a Value> {
     let found = list.as_array().into_iter().flatten().find(|entry| entry["name"] == name);
     found.with_context(|| format!("nothing is called {name:?}"))

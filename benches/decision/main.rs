@@ -1,12 +1,11 @@
-//! What one decision costs: `cargo bench --bench decision [-- NODES... SHAPES...]`.
+//! The cost of one decision: `cargo bench --bench decision [-- NODES... SHAPES...]`.
 //!
-//! The default profile as far as it is built, nodes of ten kinds, 60 % full. A decision is everything
-//! from the queue to the emitted Binding. Each row is measured within one run: the set form, which
-//! decides, beside the one-node form, which is its reference. The shape `plain` has pods that nothing
-//! relates to one another; the others are those of [`Shape`], measured with few and with many
-//! applications, and with more and more pods on each node. Beside them stands what it costs to take in
-//! a pod that has a node, and one that is gone, while all that is counted for decisions is kept up to
-//! date.
+//! The default profile without plugins that are not built; nodes of ten kinds, 60 % full. A
+//! decision is everything from the queue to the emitted Binding. Each row is measured within one
+//! run: the set form, which decides, and the one-node form, its reference. The shape `plain` has
+//! pods without spread or affinity. The others are those of [`Shape`], measured with few and with
+//! many applications, and with a growing number of pods per node. `add` and `remove` are the cost
+//! of an added or deleted placed pod, while all counts are kept up to date.
 
 #[path = "../support/measure.rs"]
 mod measure;

@@ -1,4 +1,4 @@
-//! Applications whose pods ask where their fellows are, and clusters full of them.
+//! Applications with spread or affinity, and clusters full of their pods.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 
 use crate::support;
 
-/// What the pods of an application ask for.
+/// Constraints of the pods of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
-    /// Nothing: the default constraints of the scheduler spread them.
+    /// None: the default constraints of the scheduler apply.
     Nothing,
-    /// To be spread, over zones by a hard constraint and over nodes by a soft one.
+    /// Hard spread over zones and soft spread over nodes.
     Spread,
-    /// A node without another of their kind, in a zone with many of them.
+    /// Anti-affinity by hostname, and preferred affinity by zone, to the own application.
     Affinity,
 }
 
-/// Which applications there are.
+/// The mix of applications.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
-    /// All ask to be spread.
+    /// All with spread constraints.
     Spread,
-    /// All ask for affinity.
+    /// All with affinity.
     Affinity,
-    /// A third of each, and a third that ask for nothing.
+    /// A third of each, and a third without constraints.
     Mixed,
 }
 
@@ -50,7 +50,7 @@ impl Shape {
     }
 }
 
-/// Share of each node that its pods ask for together, in percent.
+/// Share of the resources of each node that its pods request together, in percent.
 const FILL_PERCENT: usize = 60;
 
 /// A cluster with pods of some applications.
@@ -63,12 +63,12 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Number of pods there are to begin with.
+    /// Number of initial pods.
     pub(crate) const fn pods(&self) -> usize {
         self.nodes * self.pods_per_node
     }
 
-    /// An engine with the cluster.
+    /// Creates an engine with the cluster.
     pub(crate) fn engine(&self, config: EngineConfig) -> Engine {
         let mut engine = Engine::new(config);
         for application in 0..self.applications {
@@ -87,8 +87,8 @@ impl Workload {
         engine
     }
 
-    /// A pod that is there to begin with. Of those with affinity there is one of each application, on
-    /// every other node; the others are plain.
+    /// Returns an initial pod. Each application with affinity has one such pod, on every other
+    /// node; the rest are plain.
     fn placed_pod(&self, node: usize, slot: usize) -> Pod {
         let number = node * self.pods_per_node + slot;
         let application = number % self.applications;
@@ -103,7 +103,7 @@ impl Workload {
         Pod { node_name: Some(support::node_name(node).into()), ..pod }
     }
 
-    /// A pod without a node, of each application in turn.
+    /// Returns pending pods, of each application in turn.
     pub(crate) fn pod(&self, number: usize) -> Pod {
         let application = number % self.applications;
         let ask = self.shape.ask(application);
@@ -111,7 +111,7 @@ impl Workload {
     }
 }
 
-/// Pods that belong together.
+/// An application.
 struct Application {
     number: usize,
     ask: Ask,
@@ -147,7 +147,7 @@ impl Application {
         })
     }
 
-    /// A pod that asks for this much milli-CPU and MiB of memory.
+    /// Returns a pod that requests this much milli-CPU and MiB of memory.
     fn pod(&self, number: usize, (cpu, memory): (usize, usize)) -> Pod {
         let name = self.name();
         let kind = if self.is_replicated() { "ReplicaSet" } else { "DaemonSet" };

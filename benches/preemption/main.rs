@@ -1,11 +1,11 @@
-//! What one preemption costs: `cargo bench --bench preemption [-- NODES... SHAPES...]`.
+//! The cost of one preemption: `cargo bench --bench preemption [-- NODES... SHAPES...]`.
 //!
-//! The default profile, nodes of ten kinds, each full with ten pods of low priority, and one
-//! preemptor after another for which one pod has to go. An attempt is everything from the queue to
-//! the emitted eviction: the filter pass that finds no node, the dry runs, the choice. Beside it
-//! stands the part that PostFilter takes. The shapes are those of [`Shape`]. After each attempt the
-//! preemptor takes the room of its victim, and then both are put back, so that all attempts see the
-//! same cluster.
+//! The default profile; nodes of ten kinds, each full with ten pods of low priority; preemptors
+//! that each need the room of one pod. An attempt is everything from the queue to the emitted
+//! eviction: the Filter pass that finds no node, the dry runs, the choice. The share of PostFilter
+//! is reported separately. The shapes are those of [`Shape`]. After each attempt the preemptor
+//! takes the room of its victim, and then the initial state is restored, so that all attempts see
+//! the same cluster.
 
 #[path = "../support/storage.rs"]
 mod storage;
@@ -21,9 +21,9 @@ use framework::{Answer, Code, ExtensionPoint, Pod, Time};
 
 use workload::{Shape, Workload};
 
-/// How long each row is measured for, at least.
+/// Minimum duration of the measurement of a row.
 const MEASURED: Duration = Duration::from_millis(500);
-/// Attempts before any is measured.
+/// Number of attempts before the measurement.
 const WARM_UP: usize = 5;
 
 fn main() {
@@ -75,14 +75,14 @@ fn median_micros(durations: impl Iterator<Item = Duration>) -> f64 {
     durations[durations.len() / 2].as_secs_f64() * 1e6
 }
 
-/// What an attempt took.
+/// Durations of an attempt.
 struct Cost {
     attempt: Duration,
-    /// The part of PostFilter.
+    /// The share of PostFilter.
     post_filter: Duration,
 }
 
-/// An attempt that ends in a preemption, and the cluster as before. In between the preemptor is
+/// Runs an attempt that ends in a preemption, and restores the cluster. In between the preemptor is
 /// bound: preemptions that lead to no binding would be paused.
 fn preemption(engine: &mut Engine, workload: &Workload, number: usize) -> Cost {
     let preemptor = workload.preemptor(number);
@@ -104,14 +104,14 @@ fn preemption(engine: &mut Engine, workload: &Workload, number: usize) -> Cost {
 fn attempt(engine: &mut Engine) -> Cost {
     let mut stopwatch = Stopwatch { started: Instant::now(), post_filter: Duration::ZERO };
     let start = Instant::now();
-    let mut ports = Ports { outside: &mut (), probe: &mut stopwatch };
+    let mut ports = Ports { extenders: &mut (), probe: &mut stopwatch };
     let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
     let cost = Cost { attempt: start.elapsed(), post_filter: stopwatch.post_filter };
     assert!(matches!(attempt.outcome, Outcome::Unschedulable(_)), "{:?}", attempt.outcome);
     cost
 }
 
-/// Answers to the one eviction there is; returns the victim.
+/// Answers the only eviction; returns the victim.
 fn carry_out_eviction(engine: &mut Engine) -> Pod {
     let effects = engine.take_effects().into_iter();
     let mut evictions = effects.filter_map(|effect| match effect.kind {
@@ -125,7 +125,7 @@ fn carry_out_eviction(engine: &mut Engine) -> Pod {
         effect,
         &Answer::ok(),
         Time::ZERO,
-        &mut Ports { outside: &mut (), probe: &mut () },
+        &mut Ports { extenders: &mut (), probe: &mut () },
     );
     Pod::clone(&victim)
 }
@@ -134,7 +134,7 @@ fn gone(pod: &Pod) -> Change {
     Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() }
 }
 
-/// Takes the time of PostFilter.
+/// Measures PostFilter.
 struct Stopwatch {
     started: Instant,
     post_filter: Duration,

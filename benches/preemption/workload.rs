@@ -1,4 +1,4 @@
-//! Clusters that are full with pods of low priority, and the pods that need their room.
+//! Clusters full of pods of low priority, and preemptors.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use crate::storage::{NAMESPACE, claim, csi, csi_node, volume};
 use crate::support;
 
-/// What matters beside room.
+/// The shape of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
-    /// How many pods of an application may go, if each has a PodDisruptionBudget.
+    /// Number of allowed disruptions per application, if each has a PodDisruptionBudget.
     disruptions_allowed: Option<i32>,
-    /// Placed pods keep away from others of their application. A preemptor keeps away from nodes
-    /// with a pod of its tier, of which each has one, and from the zone of the leader.
+    /// Placed pods have anti-affinity to their application. A preemptor has anti-affinity to its
+    /// tier by hostname, of which each node has one pod, and to the leader by zone.
     affinity: bool,
-    /// A preemptor wants its tier spread over zones and nodes.
+    /// A preemptor spreads its tier over zones and nodes.
     spread: bool,
-    /// Every pod has a volume, and nodes can attach no more than they have.
+    /// Every pod has a volume, and no node can attach another one.
     volumes: bool,
 }
 
@@ -46,15 +46,15 @@ impl Shape {
             ..RESOURCES
         },
         Self { name: "volumes", volumes: true, ..RESOURCES },
-        // Every candidate violates a budget, so none ends the search.
+        // Every candidate violates a budget, so no candidate ends the search.
         Self { name: "spent", disruptions_allowed: Some(0), ..RESOURCES },
     ];
 }
 
 const PODS_PER_NODE: usize = 10;
-/// Pods of an application.
+/// Number of pods per application.
 const REPLICAS: usize = 100;
-/// The placed pod whose zone preemptors with affinity keep out of.
+/// Number of the placed pod whose zone preemptors with affinity avoid.
 const LEADER: usize = 0;
 
 /// A cluster.
@@ -65,7 +65,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Number of pods that have a node.
+    /// Number of placed pods.
     pub(crate) const fn pods(&self) -> usize {
         self.nodes * PODS_PER_NODE
     }
@@ -74,7 +74,7 @@ impl Workload {
         self.pods().div_ceil(REPLICAS)
     }
 
-    /// An engine with the cluster.
+    /// Creates an engine with the cluster.
     pub(crate) fn engine(&self, config: EngineConfig) -> Engine {
         let mut engine = Engine::new(config);
         let budgets = (0..self.applications()).filter_map(|number| self.budget(&app(number)));
@@ -93,7 +93,7 @@ impl Workload {
         engine
     }
 
-    /// Makes the claims of the pod and their volumes.
+    /// Creates the claims of the pod and their volumes.
     pub(crate) fn equip(&self, pod: &Pod, engine: &mut Engine) {
         for name in pod.spec.volumes.iter().filter_map(PodVolume::named_claim) {
             let volume = volume(name, json!({ "csi": csi(name) }));
@@ -102,7 +102,7 @@ impl Workload {
         }
     }
 
-    /// The volumes of the pod with this number among those like it.
+    /// Returns the volumes of the pod with this number.
     fn volumes(&self, kind: &str, number: usize) -> Value {
         let claim = format!("{kind}-{number}");
         match self.shape.volumes {
@@ -111,7 +111,7 @@ impl Workload {
         }
     }
 
-    /// The PodDisruptionBudget of the application of `pod`, if they have any.
+    /// Returns the PodDisruptionBudget of the application of `pod`, if it has one.
     pub(crate) fn budget_of(&self, pod: &Pod) -> Option<Change> {
         self.budget(pod.labels.get("app")?)
     }
@@ -130,7 +130,7 @@ impl Workload {
         })
     }
 
-    /// A tenth of what its node has.
+    /// Returns a tenth of the capacity of the node.
     fn placed_pod(&self, node: usize, slot: usize) -> Pod {
         let number = node * PODS_PER_NODE + slot;
         let (cpu, memory, _) = support::capacity(node);
@@ -156,7 +156,7 @@ impl Workload {
         }))
     }
 
-    /// A pod for which one other has to go.
+    /// Returns a pod that needs the room of one other.
     pub(crate) fn preemptor(&self, number: usize) -> Pod {
         let tier = || json!({ "matchLabels": { "tier": "tier-0" } });
         let leader = json!({ "matchLabels": { "role": "leader" } });
@@ -187,7 +187,7 @@ impl Workload {
         }))
     }
 
-    /// Required anti-affinity to the pods that selectors mean, by topology key.
+    /// Returns required anti-affinity to the pods that selectors match, by topology key.
     fn keep_away(&self, from: &[(&str, Value)]) -> Value {
         if !self.shape.affinity {
             return json!({});
@@ -204,13 +204,13 @@ fn app(number: usize) -> String {
     format!("app-{number}")
 }
 
-/// A container that requests this much milli-CPU and MiB of memory.
+/// Returns a container that requests this much milli-CPU and MiB of memory.
 fn container(cpu: usize, memory: usize) -> Value {
     let requests = json!({ "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") });
     json!({ "name": "main", "resources": { "requests": requests } })
 }
 
-/// The pod of an object, with what all pods have.
+/// Completes the object of a pod with the fields of all pods.
 fn built(mut pod: Value) -> Pod {
     pod["metadata"]["uid"] = json!(format!("uid-{}", pod["metadata"]["name"]));
     pod["metadata"]["namespace"] = json!(NAMESPACE);

@@ -1,4 +1,4 @@
-//! Timing what an engine does.
+//! Timing of an engine.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use framework::{Answer, Pod, Time};
 
 use crate::support::apply;
 
-/// How long decisions are measured for, at least.
+/// Minimum duration of the measurement of decisions.
 const MEASURED: Duration = Duration::from_millis(300);
-/// Pods that are taken in and taken off again.
+/// Number of pods that are added and removed.
 const CHANGED: usize = 10_000;
 
-/// Median time of a decision, the first `warm_up` ones not counted. Each pod is taken off again
-/// before the next one, so the cluster stays as full as it was.
+/// Returns the median time of a decision, without the first `warm_up` ones. Each pod is removed
+/// before the next one, so the cluster stays equally full.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 pub(crate) fn decision(
     engine: &mut Engine,
@@ -42,20 +42,20 @@ pub(crate) fn decision(
 }
 
 fn schedule(engine: &mut Engine) -> Attempt {
-    let mut ports = Ports { outside: &mut (), probe: &mut () };
+    let mut ports = Ports { extenders: &mut (), probe: &mut () };
     let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
     assert!(matches!(attempt.outcome, Outcome::Assumed(_)), "{:?}", attempt.outcome);
     attempt
 }
 
-/// Writes of plugins are refused, so that what they would change stays as it was.
+/// Refuses the writes of plugins, so that the objects stay unchanged.
 fn take_off(engine: &mut Engine, attempt: &Attempt) {
     for effect in engine.take_effects() {
         let answer = match effect.kind {
             EffectKind::Write(_) => Answer::Conflict("refused".to_owned()),
             _ => Answer::ok(),
         };
-        let mut ports = Ports { outside: &mut (), probe: &mut () };
+        let mut ports = Ports { extenders: &mut (), probe: &mut () };
         engine.answer(effect.id, &answer, Time::ZERO, &mut ports);
     }
     apply(engine, gone(&attempt.pod));
@@ -66,7 +66,8 @@ fn gone(pod: &Pod) -> Change {
     Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() }
 }
 
-/// Mean time of taking in a pod that has a node, and one that is gone; `pod` makes them by number.
+/// Returns the mean time of an added placed pod, and of a deleted one; `pod` creates them by
+/// number.
 pub(crate) fn changes(engine: &mut Engine, pod: impl Fn(usize) -> Pod) -> (Duration, Duration) {
     let pods: Vec<Pod> = (0..CHANGED).map(pod).collect();
     let gone = pods.iter().map(gone).collect();
@@ -74,7 +75,7 @@ pub(crate) fn changes(engine: &mut Engine, pod: impl Fn(usize) -> Pod) -> (Durat
     (mean(engine, new), mean(engine, gone))
 }
 
-/// Mean time of a change.
+/// Returns the mean time of a change.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn mean(engine: &mut Engine, changes: Vec<Change>) -> Duration {
     let start = Instant::now();
@@ -84,7 +85,7 @@ fn mean(engine: &mut Engine, changes: Vec<Change>) -> Duration {
     start.elapsed() / CHANGED as u32
 }
 
-/// A duration as text, in the unit that fits.
+/// Formats a duration in a suitable unit.
 pub(crate) fn text(duration: Duration) -> String {
     match duration.as_nanos() {
         nanos if nanos < 10_000 => format!("{nanos} ns"),

@@ -19,25 +19,25 @@ const KINDS: [(u32, u32, u32); 10] = [
     (96_000, 384, 250),
 ];
 
-/// What the node of this number has: milli-CPU, memory in GiB, pods.
+/// Returns the capacity of the node with this number: milli-CPU, memory in GiB, pods.
 pub(crate) const fn capacity(number: usize) -> (u32, u32, u32) {
     KINDS[number % KINDS.len()]
 }
 
-/// Nodes in a rack.
+/// Number of nodes per rack.
 pub(crate) const NODES_PER_RACK: usize = 40;
 
-/// The zone of the node of this number.
+/// Returns the zone of the node with this number.
 pub(crate) fn zone(number: usize) -> String {
     format!("eu-1{}", ["a", "b", "c"][number % 3])
 }
 
-/// The name of the node of this number.
+/// Returns the name of the node with this number.
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:06}")
 }
 
-/// The node of this number.
+/// Returns the node with this number.
 pub(crate) fn node(number: usize) -> Node {
     let kind = number % KINDS.len();
     let (cpu, memory, pods) = capacity(number);
@@ -100,5 +100,5 @@ pub(crate) fn config(plugins: &[PluginRef], registry: &Registry) -> EngineConfig
 
 /// Applies a change at the epoch, without ports.
 pub(crate) fn apply(engine: &mut Engine, change: Change) {
-    engine.apply(change, Time::ZERO, &mut Ports { outside: &mut (), probe: &mut () });
+    engine.apply(change, Time::ZERO, &mut Ports { extenders: &mut (), probe: &mut () });
 }

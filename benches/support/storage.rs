@@ -16,12 +16,12 @@ pub(crate) const DRIVER: &str = "disk.example.com";
 /// The class of all volumes and claims.
 pub(crate) const CLASS: &str = "disks";
 
-/// The source of a volume of the driver.
+/// Returns the source of a volume of the driver.
 pub(crate) fn csi(volume: &str) -> Value {
     json!({ "driver": DRIVER, "volumeHandle": volume })
 }
 
-/// A volume with this `spec`, without a claim unless that has one.
+/// Returns a volume with this `spec`, without a claim unless `spec` has one.
 pub(crate) fn volume(name: &str, mut spec: Value) -> Change {
     let is_bound = spec.get("claimRef").is_some();
     spec["storageClassName"] = json!(CLASS);
@@ -32,7 +32,7 @@ pub(crate) fn volume(name: &str, mut spec: Value) -> Change {
     object(EventResource::PersistentVolume, "", name, volume)
 }
 
-/// A claim with this `spec`, bound if that names a volume.
+/// Returns a claim with this `spec`, bound if `spec` names a volume.
 pub(crate) fn claim(name: &str, spec: Value) -> Change {
     let bound = spec.get("volumeName").map(|_| (BIND_COMPLETED.to_owned(), json!("yes")));
     let annotations: serde_json::Map<_, _> = bound.into_iter().collect();
@@ -40,14 +40,14 @@ pub(crate) fn claim(name: &str, spec: Value) -> Change {
     object(EventResource::PersistentVolumeClaim, NAMESPACE, name, claim)
 }
 
-/// How many volumes the node of this number can attach.
+/// Returns the number of volumes that the node with this number can attach.
 pub(crate) fn csi_node(number: usize, limit: usize) -> Change {
     let driver = json!({ "name": DRIVER, "allocatable": { "count": limit } });
     let node = json!({ "spec": { "drivers": [driver] } });
     object(EventResource::CsiNode, "", &support::node_name(number), node)
 }
 
-/// An object of any kind.
+/// Returns an object of any kind.
 pub(crate) fn object(
     kind: EventResource,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! Pods of a few templates, and clusters filled with them to a share.
+//! Pods of a few templates, and clusters filled with them up to a share.
 
 use engine::{Change, Engine, EngineConfig};
 use framework::{Pod, api};
@@ -17,10 +17,10 @@ const TEMPLATES: [(u32, u32); 8] = [
     (50, 64),
 ];
 
-/// Share of the CPU of each node that is taken before anything is measured, in percent.
+/// Share of the CPU of each node that is requested before the measurement, in percent.
 const FILL_PERCENT: u32 = 60;
 
-/// A pod of the template with this number, unassigned.
+/// Returns the pod of the template with this number, without a node.
 pub(crate) fn pod(number: usize) -> Pod {
     let template = number % TEMPLATES.len();
     let (cpu, memory) = TEMPLATES[template];
@@ -43,7 +43,7 @@ pub(crate) fn pod(number: usize) -> Pod {
     Pod::from_api(&pod)
 }
 
-/// An engine with `nodes` nodes, filled with pods; returns it with the number of pods.
+/// Creates an engine with `nodes` nodes, filled with pods; returns it with the number of pods.
 pub(crate) fn engine(config: EngineConfig, nodes: usize) -> (Engine, usize) {
     let mut engine = Engine::new(config);
     let mut pods = 0;

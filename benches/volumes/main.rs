@@ -1,11 +1,11 @@
-//! What one decision costs for pods with volumes:
-//! `cargo bench --bench volumes [-- NODES... SHAPES...]`.
+//! The cost of one decision for pods with volumes: `cargo bench --bench volumes [-- NODES...
+//! SHAPES...]`.
 //!
 //! The default profile, nodes of ten kinds, 60 % full, and 20,000 persistent volumes. A decision is
-//! everything from the queue to the first request, which is a Binding or writes to a volume or
-//! claim. The set form, which decides, stands beside the one-node form, which is its reference, and
-//! beside the decision for a pod without volumes where there are no storage objects at all. The
-//! shapes are those of [`Shape`].
+//! everything from the queue to the first request, which is a Binding or a write to a volume or
+//! claim. The set form, which decides, is compared with the one-node form, its reference, and with
+//! the decision for a pod without volumes in a cluster without storage objects. The shapes are
+//! those of [`Shape`].
 
 #[path = "../support/measure.rs"]
 mod measure;
@@ -26,7 +26,7 @@ use framework::Pod;
 use measure::{changes, decision, text};
 use workload::{Shape, Workload};
 
-/// Decisions before any is measured.
+/// Number of decisions before the measurement.
 const WARM_UP: usize = 20;
 
 fn main() {
@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// Returns the time of a decision; `nothing` is that without volumes.
+/// Returns the time of a decision; `nothing` is the time without volumes.
 fn print_row(workload: &Workload, nothing: Option<Duration>) -> Duration {
     let measure = |form| {
         let mut engine = workload.engine(config(form));

@@ -9,28 +9,28 @@ use serde_json::{Value, json};
 use crate::storage::{CLASS, DRIVER, NAMESPACE, claim, csi, csi_node, object, volume};
 use crate::{support, templates};
 
-/// What the claims of the pods to be scheduled are like.
+/// The claims of the pods to be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claims {
-    /// They have volumes that can be used in one zone each.
+    /// Bound to volumes that are usable in one zone each.
     Bound,
-    /// They wait for a pod and get one of the volumes there are, each usable in one zone.
+    /// Waiting for a pod, with existing volumes that are usable in one zone each.
     Static,
-    /// They wait for a pod; their volumes are made in its rack, as far as there is room.
+    /// Waiting for a pod; volumes are provisioned in its rack, if there is capacity.
     Provisioned,
-    /// They wait for a pod and get a volume of its node.
+    /// Waiting for a pod, with existing volumes on its node.
     Local,
 }
 
-/// A kind of pods and of cluster.
+/// The shape of pods and cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     claims: Option<Claims>,
-    /// How many claims a pod has.
+    /// Number of claims per pod.
     per_pod: usize,
     access_mode: &'static str,
-    /// Only every eleventh node can attach one volume more than it has.
+    /// Whether nodes are near their limits: only every eleventh node can attach another volume.
     near_limits: bool,
 }
 
@@ -43,7 +43,7 @@ const BOUND: Shape = Shape {
 };
 
 impl Shape {
-    /// No pod has volumes, and no storage object exists.
+    /// Pods without volumes, and no storage objects.
     pub(crate) const NOTHING: Self = Self { name: "nothing", claims: None, per_pod: 0, ..BOUND };
 
     pub(crate) const ALL: [Self; 12] = [
@@ -67,13 +67,13 @@ impl Shape {
     ];
 }
 
-/// Volumes of the shape.
+/// Number of volumes of the shape.
 const VOLUMES: usize = 20_000;
-/// Volumes that pods have on each node near its limit.
+/// Number of volumes of placed pods on each node near its limit.
 const ATTACHED: usize = 20;
-/// Claims that wait for a pod; pods to be scheduled have them by turns.
+/// Number of waiting claims; the pods use them in turn.
 const WAITING: usize = 1_000;
-/// The number of claims of a pod is one, or this.
+/// Number of claims of a pod with several claims.
 const MOST_PER_POD: usize = 5;
 
 /// A cluster.
@@ -84,7 +84,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// An engine with the cluster.
+    /// Creates an engine with the cluster.
     pub(crate) fn engine(&self, config: EngineConfig) -> Engine {
         let (mut engine, _) = templates::engine(config, self.nodes);
         if let Some(claims) = self.shape.claims {
@@ -95,7 +95,7 @@ impl Workload {
         engine
     }
 
-    /// Puts the driver on a node, and, where nodes are near their limits, pods with volumes.
+    /// Adds the driver to a node, and, if nodes are near their limits, pods with volumes.
     fn equip(&self, node: usize, engine: &mut Engine) {
         let attached = if self.shape.near_limits { ATTACHED } else { 0 };
         let room =
@@ -113,7 +113,7 @@ impl Workload {
         }
     }
 
-    /// A pod without a node.
+    /// Returns a pending pod.
     pub(crate) fn pod(&self, number: usize) -> Pod {
         let places = number * self.shape.per_pod..(number + 1) * self.shape.per_pod;
         let claims = places.map(|place| claim_name(place % WAITING));
@@ -122,7 +122,7 @@ impl Workload {
 }
 
 impl Claims {
-    /// The class, its volumes, and the claims of the pods to be scheduled.
+    /// Adds the class, its volumes, and the claims of the pods to be scheduled.
     fn objects(self, nodes: usize, access_mode: &'static str) -> impl Iterator<Item = Change> {
         let volumes = (0..VOLUMES).map(move |number| self.volume(number, nodes));
         let claims = (0..WAITING).map(move |number| self.claim(number, access_mode));
@@ -177,7 +177,7 @@ impl Claims {
     }
 }
 
-/// The number of a pod of the last template, which asks for least.
+/// Returns the number of a pod of the last template, which requests least.
 const fn small(number: usize) -> usize {
     number * 8 + 7
 }
@@ -198,13 +198,13 @@ fn with_claims(pod: Pod, prefix: &str, claims: impl IntoIterator<Item = String>)
     Pod { key, uid, spec: Arc::new(spec), ..pod }
 }
 
-/// The affinity of a volume that can be used where the label `key` has this value.
+/// Returns the affinity of a volume that is usable where the label `key` has this value.
 fn only_at(key: &str, value: &str) -> Value {
     let expression = json!({ "key": key, "operator": "In", "values": [value] });
     json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [expression] }] } })
 }
 
-/// Room for volumes in a rack: every third one is almost full.
+/// Returns the capacity of a rack: every third one is almost full.
 fn capacity(rack: usize) -> Change {
     let room = if rack.is_multiple_of(3) { "1Gi" } else { "1Ti" };
     let topology = json!({ "matchLabels": { "example.com/rack": format!("rack-{rack}") } });

@@ -12,7 +12,7 @@ use crate::instruments::Instruments;
 use crate::metrics::Metrics;
 use crate::runtime::{self, Setup};
 
-/// The names by which pods choose it: none, or that of Loadmaster.
+/// The scheduler names of its profiles: the default one, and that of Loadmaster.
 const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
 
 /// Schedules with the default plugins until `stop`.

@@ -20,10 +20,10 @@ use crate::logs::{self, Verbosity};
 use crate::metrics::Metrics;
 use crate::runtime::{self, Setup};
 
-/// Threads that move bytes and decode them.
+/// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
 
-/// Does what the flags say. From the moment logs are written, errors go there.
+/// Runs the daemon with these flags. Once logging has started, errors are logged.
 pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode> {
     let verbosity = logs::init(flags.logs.logging_format, flags.logs.verbosity)?;
     Ok(match serve(flags, registry, verbosity) {
@@ -52,8 +52,8 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
         warn!("Leader election is not built yet: run one replica only");
     }
     let listener = flags.serving.serving().map(http::bind).transpose()?;
-    // Beside the scheduling loop, which has a thread of its own: more of them would mostly wake one
-    // another (docs/benchmarks.md).
+    // In addition to the thread of the scheduling loop. More I/O threads would mostly wake each
+    // other (docs/benchmarks.md).
     let runtime = Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     runtime.block_on(async {
@@ -79,7 +79,7 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
         };
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), health.clone())?;
-        // The endpoints tell that this ends, until it has.
+        // The endpoints report the shutdown until it is complete.
         let ended = CancellationToken::new();
         let answering = async {
             let answered = match listener {
@@ -112,8 +112,9 @@ fn load(path: Option<&Path>, gates: &Gates) -> anyhow::Result<Loaded> {
     loaded.with_context(|| path.display().to_string())
 }
 
-/// The limit of requests that somebody asked for. kube-scheduler has one even if nobody does, of 50 a
-/// second; since servers share their time fairly by themselves, all that does is to waste it.
+/// Returns the configured rate limit, if any. kube-scheduler defaults to 50 requests per second;
+/// API servers have shared their capacity fairly on their own since 1.20, so Loadmaster has no
+/// default.
 fn request_rate(
     config: &Configuration,
     file: Option<&config::v1::KubeSchedulerConfiguration>,
@@ -128,7 +129,8 @@ fn request_rate(
     (asked_for && connection.qps.0 > 0.0).then_some((connection.qps.0, burst))
 }
 
-/// Writes the configuration in effect. The profiles are built, so that what is written is known to work.
+/// Writes the configuration in effect. The profiles are built first, so the written configuration
+/// is valid.
 fn write(config: &Configuration, path: &Path, registry: &Registry) -> anyhow::Result<()> {
     config.build_profiles(registry)?;
     std::fs::write(path, config::write_config(config)?)
@@ -137,7 +139,7 @@ fn write(config: &Configuration, path: &Path, registry: &Registry) -> anyhow::Re
     Ok(())
 }
 
-/// The first signal asks for an orderly end, the second for one at once.
+/// Waits for signals: the first one starts an orderly shutdown, the second one ends at once.
 fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Result<()> {
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let (mut interrupt, mut terminate) =

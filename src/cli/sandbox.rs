@@ -1,4 +1,4 @@
-//! `loadmaster sandbox`: a Kubernetes API in memory, to try things with.
+//! `loadmaster sandbox`: a Kubernetes API in memory for experiments and tests.
 
 mod kubeconfig;
 mod manifests;
@@ -22,49 +22,49 @@ use crate::wire;
 
 /// Runs a Kubernetes API in memory, with kubelets, controllers and a scheduler
 ///
-/// kubectl, client libraries and other schedulers work with it as with a cluster, but there are no
-/// containers: simulated kubelets make bound pods Running and refuse what does not fit. It runs
-/// until it is interrupted, and keeps nothing.
+/// kubectl, client libraries and other schedulers work with it as with a cluster, but no containers
+/// run: simulated kubelets make bound pods Running and reject pods that do not fit. It runs until
+/// it is interrupted and stores nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Files or folders with objects to begin with, `-` for standard input; may be repeated.
-    /// Manifests or a dump (`kubectl get nodes,pods -A -o yaml`); namespaces and priority
-    /// classes they leave out are made
+    /// Files or folders with initial objects, `-` for standard input; may be repeated. Manifests or
+    /// a dump (`kubectl get nodes,pods -A -o yaml`); missing namespaces and priority classes are
+    /// created
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     filename: Vec<PathBuf>,
 
-    /// Port of the API; 0 takes any that is free
+    /// Port of the API; 0 chooses a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
 
-    /// Address of the API
+    /// Address on which the API listens
     #[arg(long, value_name = "IP", default_value_t = Ipv4Addr::LOCALHOST.into())]
     bind_address: IpAddr,
 
-    /// Where the administrator's kubeconfig goes; certificates and tokens are new at every start
+    /// Path of the administrator's kubeconfig; certificates and tokens are generated at every start
     #[arg(long, value_name = "FILE", default_value = "sandbox.kubeconfig")]
     write_kubeconfig: PathBuf,
 
-    /// Leaves pods to other schedulers; without it, those of `default-scheduler` and `loadmaster`
-    /// are scheduled in this process
+    /// Leaves all pods to other schedulers; without it, this process schedules the pods of
+    /// `default-scheduler` and `loadmaster`
     #[arg(long)]
     no_scheduler: bool,
 
-    /// Leaves bound pods Pending and nodes as they are written
+    /// Runs no kubelets: bound pods stay Pending and nodes as written
     #[arg(long)]
     no_kubelets: bool,
 
-    /// Makes the API misbehave; may be repeated
+    /// Injects faults into the API; may be repeated
     ///
     /// Shares of requests: `lost-answers=0.01` (carried out, never answered), `conflicts`,
-    /// `throttling`, `errors`; of connections: `refused-connections`; of watches in every second:
-    /// `dropped-watches`, `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To
-    /// concern only some requests: `only-methods=POST,PATCH`, `only-path=/binding`. At run time,
-    /// GET and PUT /sandbox/faults read and replace them.
+    /// `throttling`, `errors`; of connections: `refused-connections`; of watches per second:
+    /// `dropped-watches`, `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To limit
+    /// faults to some requests: `only-methods=POST,PATCH`, `only-path=/binding`. At run time, GET
+    /// and PUT /sandbox/faults read and replace them.
     #[arg(long = "fault", value_name = "NAME=VALUE")]
     faults: Vec<String>,
 
-    /// Decides uids, generated names and faults
+    /// Seed of uids, generated names and faults
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -116,7 +116,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     })
 }
 
-/// Pods take a moment to start and to stop, so that people see it happen.
+/// Pods take a moment to start and to stop, so that the change is visible.
 fn slow_enough_to_see() -> kubelet::Settings {
     const MOMENT: Duration = Duration::from_millis(500);
     kubelet::Settings { start_delay: MOMENT, stop_delay: MOMENT, ..kubelet::Settings::default() }
@@ -135,7 +135,8 @@ fn with_advice(error: StartError) -> anyhow::Error {
     anyhow!("{error}{advice}")
 }
 
-/// Runs `work` until it ends or somebody interrupts; then it may finish, unless interrupted again.
+/// Runs `work` until it ends or is interrupted. After an interrupt it may finish, unless a second
+/// one arrives.
 async fn until_interrupted(
     work: impl Future<Output = anyhow::Result<()>>,
     stop: &CancellationToken,
@@ -154,7 +155,7 @@ async fn until_interrupted(
     Ok(())
 }
 
-/// What to do next: for people on a terminal, a line per fact elsewhere.
+/// Prints the next steps on a terminal, one line per fact elsewhere.
 fn welcome(url: &str, kubeconfig: &Path, loaded: &Loaded, args: &Args) -> String {
     let kubeconfig = kubeconfig.display();
     if !io::stdout().is_terminal() {

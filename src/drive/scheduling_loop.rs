@@ -59,7 +59,7 @@ pub struct SchedulingLoop<O> {
 /// The ports of the engine for one call.
 macro_rules! ports {
     ($self:expr) => {
-        &mut Ports { outside: &mut $self.extenders, probe: &mut $self.observer }
+        &mut Ports { extenders: &mut $self.extenders, probe: &mut $self.observer }
     };
 }
 
@@ -197,7 +197,7 @@ fn tell_attempt(attempt: &Attempt) {
 
 fn tell_event(event: &Event) {
     let (pod, note) = (&event.regarding, event.note.as_str());
-    match event.reason {
+    match &*event.reason {
         "Scheduled" => debug!(%pod, note, "Successfully bound pod to node"),
         reason => trace!(%pod, note, "{reason}"),
     }

@@ -1,6 +1,6 @@
 //! Scheduler extenders over HTTP.
 //!
-//! The engine asks through its port [`Outside`], on the scheduling loop's own thread, which blocks until
+//! The engine asks through its port [`ExtenderClient`], on the scheduling loop's own thread, which blocks until
 //! the answer is there or late; binds are requests like any other and block nobody. What is said
 //! stands in [`client::extender`].
 
@@ -15,7 +15,7 @@ use client::Reply;
 use client::extender::{self as wire, Candidates, Nodes, WholeVictims};
 use engine::Change;
 use engine::ports::{
-    ExtenderCall, Filtered, HostPriorities, MetaVictims, Outside, PreemptionCall, Victims,
+    ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall, Victims,
 };
 use framework::Time;
 use futures::future::join_all;
@@ -171,7 +171,7 @@ impl Extenders {
     }
 }
 
-impl Outside for Extenders {
+impl ExtenderClient for Extenders {
     fn filter(&mut self, call: &ExtenderCall<'_>, _: Time) -> (Result<Filtered, String>, Time) {
         let answer = self.runtime.block_on(self.filter_by(call));
         (answer, self.clock.now())

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use engine::ports::{Count, Probe, Span};
 use framework::{
-    ActionType, ClusterEvent, Code, Counter, EventResource, ExtensionPoint, PluginName,
+    ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
+    HistogramVec, PluginName,
 };
 
 use super::*;
@@ -226,6 +227,49 @@ fn plugin_metrics_are_exported_by_profile_unless_the_name_is_taken() {
     let text = metrics.render();
     let exported = samples(&text, "gpu_rejections_total");
     assert_eq!(exported, [(r#"{profile="a"}"#, "7"), (r#"{profile="b"}"#, "7")]);
+}
+
+#[test]
+fn labels_and_buckets_of_plugin_metrics_are_exported() {
+    let metrics = Metrics::new();
+    let load = GaugeVec::new("load_percent", "Help.", &["zone", "node"]);
+    load.with_label_values(&["z", "n"]).set(40);
+    let ages = HistogramVec::new("age_seconds", "Help.", &["node"], &[1.0, 60.0]);
+    ages.with_label_values(&["n"]).observe(30.0);
+    let idle = CounterVec::new("idle_total", "Help.", &["node"]);
+    let own = [Metric::from(&load), Metric::from(&ages), Metric::from(&idle)];
+    assert_eq!(metrics.set_plugin_metrics(own.map(|own| ("a".to_owned(), own))), []);
+    let text = metrics.render();
+    let exported = samples(&text, "load_percent");
+    assert_eq!(exported, [(r#"{node="n",profile="a",zone="z"}"#, "40")]);
+    let expected = r#"# TYPE age_seconds histogram
+age_seconds_bucket{node="n",profile="a",le="1"} 0
+age_seconds_bucket{node="n",profile="a",le="60"} 1
+age_seconds_bucket{node="n",profile="a",le="+Inf"} 1
+age_seconds_sum{node="n",profile="a"} 30
+age_seconds_count{node="n",profile="a"} 1
+"#;
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("idle_total"));
+}
+
+#[test]
+fn plugin_metrics_with_bad_or_conflicting_labels_are_refused() {
+    let given = |profile: &str, labels: &[&str]| {
+        (profile.to_owned(), Metric::from(&CounterVec::new("m_total", "Help.", labels)))
+    };
+    let refused = Metrics::new().set_plugin_metrics([
+        given("a", &["profile"]),
+        given("a", &["le"]),
+        given("a", &["node", "node"]),
+        given("a", &["not valid"]),
+        given("a", &["node"]),
+        given("b", &["zone"]),
+    ]);
+    let label = |label: &str| Refusal::Label { metric: "m_total".into(), label: label.into() };
+    let labels = ["profile", "le", "node", "not valid"].map(label);
+    assert_eq!(refused[..4], labels);
+    assert_eq!(refused[4..], [Refusal::Taken("m_total".into())]);
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl<'a> Collector<'a> {
         defaults::complete_pod(&mut object, at);
         label_keys::merge(&mut object);
         let mut pod = Pod::from_api(&object);
-        pod.extra = Extra::of(&raw, &self.wanted.fields.pod);
+        pod.extra = Extra::of_pod(&object, &raw, &self.wanted.fields);
         if pod.terminal {
             self.input.ended += 1;
             return Ok(());

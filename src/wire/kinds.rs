@@ -142,7 +142,8 @@ fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
 #[cfg(test)]
 mod tests {
     use framework::{
-        ActionType, ClusterEvent, CycleState, Filter, NodeView, Plugin, Pod, PostBind, Status,
+        ActionType, ClusterEvent, CycleState, Filter, Handle, NodeView, Plugin, Pod, PostBind,
+        Status,
     };
 
     use super::*;
@@ -167,10 +168,10 @@ mod tests {
 
     struct Mine;
     impl PostBind for Mine {
-        fn post_bind(&self, _: &CycleState, _: &Pod, _: &str) {}
+        fn post_bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) {}
     }
     impl Filter for Mine {
-        fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+        fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
             Status::success()
         }
     }

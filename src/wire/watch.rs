@@ -9,6 +9,7 @@ use engine::Change;
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api};
 use serde::Deserialize;
 use serde::de::Error;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::reduced::reduced;
@@ -207,9 +208,11 @@ impl Decoder {
     fn pod(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
         let object: api::Pod = serde_json::from_str(raw.get())?;
         let mut pod = Pod::from_api(&object);
-        if !self.fields.pod.is_empty() {
-            pod.extra = Extra::of(&serde_json::from_str(raw.get())?, &self.fields.pod);
-        }
+        let json = match self.fields.pod.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_str(raw.get())?,
+        };
+        pod.extra = Extra::of_pod(&object, &json, &self.fields);
         let meta = meta(pod.key.namespace.clone(), pod.key.name.clone(), &object.metadata);
         let is_kept = match pod.node_name {
             None => self.whole.pending_pods,
@@ -293,7 +296,7 @@ fn shown(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

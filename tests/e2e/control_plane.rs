@@ -1,5 +1,5 @@
-//! A real API server without anything around it, started as envtest does: `KUBEBUILDER_ASSETS` is a
-//! folder with `etcd` and `kube-apiserver`.
+//! A real API server without controllers, started like envtest: `KUBEBUILDER_ASSETS` is a folder
+//! with `etcd` and `kube-apiserver`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use tokio::sync::OnceCell;
 use super::process::{Server, free_port};
 use super::wait::eventually;
 
-/// The bearer token of the administrator. The API server only listens on the loopback address.
+/// The bearer token of the administrator. The API server listens only on the loopback address.
 const ADMIN_TOKEN: &str = "loadmaster-e2e-admin";
 
-/// etcd and kube-apiserver; they run as long as this process does.
+/// etcd and kube-apiserver; they run as long as this process.
 struct ControlPlane {
     kubeconfig: Kubeconfig,
     _servers: [Server; 2],
 }
 
-/// The administrator's kubeconfig of the one control plane of this process, which is started when
-/// first asked for.
+/// Returns the administrator's kubeconfig of the control plane of this process, which starts on
+/// first use.
 pub(super) async fn kubeconfig(assets: &Path) -> Kubeconfig {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
     CONTROL_PLANE.get_or_init(|| ControlPlane::start(assets)).await.kubeconfig.clone()
@@ -53,7 +53,7 @@ impl ControlPlane {
     }
 }
 
-/// A program, and a folder for it that is empty.
+/// Returns the path of a program, and an empty folder for it.
 struct Program {
     path: PathBuf,
     folder: PathBuf,
@@ -80,8 +80,8 @@ fn etcd_args(folder: &Path, port: u16) -> Vec<String> {
     ]
 }
 
-/// No controllers run, so nobody would make the service accounts that the admission plugin wants,
-/// and nobody needs to find the API server through endpoints.
+/// No controller runs, so no service accounts are created for the admission plugin, and the
+/// endpoints of the API server are not needed.
 fn api_server_args(folder: &Path, etcd_port: u16, port: u16) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     vec![
@@ -104,9 +104,9 @@ fn api_server_args(folder: &Path, etcd_port: u16, port: u16) -> Vec<String> {
     ]
 }
 
-/// What kube-apiserver reads at its start.
+/// Files that kube-apiserver reads at start.
 struct Files {
-    /// The certificate of the authority that signed the server's, as PEM.
+    /// The certificate of the authority that signed the server's certificate, as PEM.
     authority: String,
 }
 

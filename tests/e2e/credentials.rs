@@ -1,4 +1,4 @@
-//! Credentials that work, and those that cannot: one line says why, and waiting does not help.
+//! Valid and invalid credentials: an invalid one ends the daemon with one line that says why.
 
 use std::process::ExitStatus;
 
@@ -12,7 +12,7 @@ use super::cluster::run;
 use super::daemon::{Daemon, Log, loadmaster};
 
 #[test]
-fn the_token_of_an_exec_plugin_is_shown() {
+fn token_of_an_exec_plugin_is_sent() {
     run(async |cluster| {
         let credential = json!({
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -31,10 +31,10 @@ fn the_token_of_an_exec_plugin_is_shown() {
 }
 
 #[test]
-fn a_client_certificate_is_shown() {
+fn client_certificate_is_sent() {
     run(async |cluster| {
         let Some(server) = cluster.sandbox() else {
-            return eprintln!("skipped: only the sandbox gives out client certificates");
+            return eprintln!("skipped: only the sandbox issues client certificates");
         };
         let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig_with_certificate()).unwrap();
         let daemon = Daemon::spawn(cluster, &kubeconfig).await;
@@ -42,7 +42,7 @@ fn a_client_certificate_is_shown() {
     });
 }
 
-/// What the only error of a log says.
+/// Returns the only error of a log.
 #[track_caller]
 fn only_error(status: ExitStatus, log: &Log) -> String {
     assert_eq!(status.code(), Some(1));
@@ -52,7 +52,7 @@ fn only_error(status: ExitStatus, log: &Log) -> String {
     error
 }
 
-/// Starts `loadmaster run` with these arguments, which must not get far.
+/// Starts `loadmaster run` with these arguments, which must fail at start.
 #[track_caller]
 fn refused(args: &[&str]) -> String {
     let output = loadmaster().args(args).arg("--secure-port=0").output().unwrap();
@@ -61,21 +61,21 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn without_credentials_it_says_how_to_give_some() {
+fn missing_credentials_are_explained() {
     let error = refused(&[]);
     assert!(error.contains("give --kubeconfig FILE"), "{error}");
     assert!(error.contains("or run in a pod with a service account"), "{error}");
 }
 
 #[test]
-fn a_kubeconfig_that_does_not_exist_is_named() {
+fn missing_kubeconfig_is_named() {
     let error = refused(&["--kubeconfig=/nowhere/kubeconfig"]);
     assert!(error.contains("kubeconfig /nowhere/kubeconfig: "), "{error}");
     assert!(error.contains("No such file"), "{error}");
 }
 
 #[test]
-fn a_token_that_is_not_accepted_ends_it() {
+fn rejected_token_ends_the_daemon() {
     run(async |cluster| {
         let kubeconfig = cluster.kubeconfig_of(json!({"token": "nobody-gave-this"}));
         let mut daemon = Daemon::spawn(cluster, &kubeconfig).await;
@@ -88,7 +88,7 @@ fn a_token_that_is_not_accepted_ends_it() {
 }
 
 #[test]
-fn a_server_that_another_authority_vouches_for_is_not_trusted() {
+fn certificate_of_an_unknown_authority_is_not_trusted() {
     run(async |cluster| {
         let mut kubeconfig = cluster.scheduler_kubeconfig().await;
         for entry in &mut kubeconfig.clusters {
@@ -106,7 +106,7 @@ fn a_server_that_another_authority_vouches_for_is_not_trusted() {
     });
 }
 
-/// The certificate of an authority that has issued nothing, as PEM.
+/// Returns the certificate of an authority that has signed nothing, as PEM.
 fn stranger() -> String {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

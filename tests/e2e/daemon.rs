@@ -1,4 +1,4 @@
-//! The daemon under test: the built binary, run as its Deployment runs it.
+//! The daemon under test: the built binary, with the arguments of its Deployment.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use super::process::free_port;
 use super::wait::eventually;
 use crate::manifests::{DEFAULT, find};
 
-/// What a process has written to standard error so far.
+/// The standard error of a process so far.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -28,7 +28,7 @@ impl From<&str> for Log {
 }
 
 impl Log {
-    /// Collects what this process writes, for as long as it does.
+    /// Collects the output of this process until it ends.
     fn of(child: &mut Child) -> Self {
         let (log, errors) = (Self::default(), child.stderr.take().unwrap());
         let lines = log.0.clone();
@@ -40,33 +40,33 @@ impl Log {
         log
     }
 
-    /// The lines with this text.
+    /// Returns the lines with this text.
     pub(super) fn lines(&self, text: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| line.contains(text)).cloned().collect()
     }
 
-    /// The first line with this text, once there is one.
+    /// Waits for the first line with this text.
     pub(super) async fn line(&self, text: &str) -> String {
         eventually(&format!("the log says {text:?}"), async || self.lines(text).into_iter().next())
             .await
     }
 }
 
-/// A running daemon. It is killed when dropped; if a test fails then, its log is shown.
+/// A running daemon. It is killed when dropped; if a test fails, its log is shown.
 pub(super) struct Daemon {
     child: Child,
-    /// Its configuration and credentials.
+    /// Folder with its configuration and credentials.
     folder: PathBuf,
-    /// What it has told.
+    /// Its log.
     pub(super) log: Log,
-    /// Where it can be asked.
+    /// Its endpoints.
     pub(super) endpoints: Endpoints,
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
@@ -77,14 +77,14 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// A daemon with the permissions of the chart that is ready.
+    /// Starts a daemon with the permissions of the chart and waits until it is ready.
     pub(super) async fn start(cluster: &Cluster) -> Self {
         let daemon = Self::spawn(cluster, &cluster.scheduler_kubeconfig().await).await;
         daemon.ready().await;
         daemon
     }
 
-    /// The same with another configuration.
+    /// Starts a ready daemon with another configuration.
     pub(super) async fn start_with(cluster: &Cluster, change: impl FnOnce(&mut Value)) -> Self {
         let mut config = config_of(cluster);
         change(&mut config);
@@ -93,7 +93,7 @@ impl Daemon {
         daemon
     }
 
-    /// A daemon that has just been started.
+    /// Starts a daemon without waiting for it.
     pub(super) async fn spawn(cluster: &Cluster, kubeconfig: &Kubeconfig) -> Self {
         Self::run(cluster, kubeconfig, &config_of(cluster))
     }
@@ -116,7 +116,7 @@ impl Daemon {
         Self { child, folder, log, endpoints: Endpoints::at(port) }
     }
 
-    /// Waits until its watches are in step with the API server.
+    /// Waits until its watches have synced.
     pub(super) async fn ready(&self) {
         let ready = async || self.endpoints.is_ready().await.then_some(());
         eventually("the daemon is ready", ready).await;
@@ -143,7 +143,7 @@ impl Daemon {
     }
 }
 
-/// `loadmaster run` without any credentials that could come from the surroundings.
+/// Returns `loadmaster run` without credentials from the environment.
 pub(super) fn loadmaster() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
     command.arg("run").env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
@@ -151,7 +151,7 @@ pub(super) fn loadmaster() -> Command {
     command
 }
 
-/// A folder for the files of one daemon.
+/// Creates a folder for the files of one daemon.
 fn folder(cluster: &Cluster) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("e2e/{}-{}", cluster.name, NEXT.fetch_add(1, Ordering::Relaxed));
@@ -160,7 +160,7 @@ fn folder(cluster: &Cluster) -> PathBuf {
     folder
 }
 
-/// The configuration of the chart, with the scheduler name of the test.
+/// Returns the configuration of the chart with the scheduler name of the test.
 fn config_of(cluster: &Cluster) -> Value {
     let data = find::<ConfigMap>(DEFAULT).unwrap().data.unwrap();
     let mut config: Value = serde_yaml::from_str(&data["config.yaml"]).unwrap();

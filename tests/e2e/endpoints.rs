@@ -1,4 +1,4 @@
-//! The HTTPS endpoints of the daemon, asked as probes and people ask them.
+//! The HTTPS endpoints of the daemon.
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -13,7 +13,8 @@ use super::proxy::{Proxy, Way};
 pub(super) struct Endpoints(kube::Client);
 
 impl Endpoints {
-    /// Those at a port of this host. The certificate is the daemon's own: nobody can vouch for it.
+    /// Returns the endpoints at a port of this host. The certificate is self-signed, so it is not
+    /// verified.
     pub(super) fn at(port: u16) -> Self {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
@@ -21,7 +22,7 @@ impl Endpoints {
         Self(kube::Client::try_from(config).unwrap())
     }
 
-    /// The answer; none if nobody answers.
+    /// Returns the answer; none if there is no connection.
     pub(super) async fn get(&self, path: &str) -> Option<(StatusCode, String)> {
         self.ask(Method::GET, path, "").await
     }
@@ -34,19 +35,19 @@ impl Endpoints {
         Some((status, String::from_utf8(body.to_bytes().to_vec()).unwrap()))
     }
 
-    /// Whether a probe would say so.
+    /// Whether a probe would succeed.
     pub(super) async fn is_ready(&self) -> bool {
         self.get("/readyz").await.is_some_and(|(status, _)| status == StatusCode::OK)
     }
 
-    /// The text of an answer that must be 200.
+    /// Returns the text of an answer that must have status 200.
     async fn text(&self, path: &str) -> String {
         let (status, text) = self.get(path).await.unwrap();
         assert_eq!(status, StatusCode::OK, "{path}: {text}");
         text
     }
 
-    /// The value of a metric with exactly these labels, as the text format writes them.
+    /// Returns the value of a metric with exactly these labels, in the notation of the text format.
     pub(super) async fn metric(&self, series: &str) -> Option<f64> {
         let metrics = self.text("/metrics").await;
         let mut lines = metrics.lines();
@@ -56,7 +57,7 @@ impl Endpoints {
 }
 
 #[test]
-fn a_daemon_is_alive_at_once_and_ready_when_its_watches_are_in_step() {
+fn live_at_once_and_ready_when_watches_have_synced() {
     run(async |cluster| {
         let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Cut).await;
         let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
@@ -74,7 +75,7 @@ fn a_daemon_is_alive_at_once_and_ready_when_its_watches_are_in_step() {
 }
 
 #[test]
-fn attempts_are_counted_by_what_came_of_them() {
+fn attempts_are_counted_by_result() {
     run(async |cluster| {
         cluster.add_node("a", 2).await;
         let daemon = Daemon::start(cluster).await;
@@ -95,7 +96,7 @@ fn attempts_are_counted_by_what_came_of_them() {
 }
 
 #[test]
-fn the_configuration_in_effect_is_shown() {
+fn configuration_in_effect_is_served() {
     run(async |cluster| {
         let daemon = Daemon::start(cluster).await;
         let text = daemon.endpoints.text("/configz").await;
@@ -107,7 +108,7 @@ fn the_configuration_in_effect_is_shown() {
 }
 
 #[test]
-fn the_log_level_changes_while_the_daemon_runs() {
+fn log_verbosity_changes_at_run_time() {
     run(async |cluster| {
         let daemon = Daemon::start(cluster).await;
         daemon.endpoints.text("/livez").await;

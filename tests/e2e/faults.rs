@@ -1,4 +1,4 @@
-//! A server that misbehaves. Only the sandbox does so when asked to.
+//! Faults of the API server; only the sandbox injects them.
 
 use sandbox::faults::Settings;
 use sandbox::http::Server;
@@ -12,7 +12,7 @@ const PODS: usize = 40;
 /// Runs a test with a cluster in the sandbox, and a node with room for all pods.
 fn run_in_sandbox(test: impl AsyncFnOnce(&Cluster, &Server)) {
     run(async |cluster| match cluster.sandbox() {
-        None => eprintln!("skipped: this API server does not misbehave when asked to"),
+        None => eprintln!("skipped: only the sandbox injects faults"),
         Some(server) => {
             cluster.add_node("a", 100).await;
             test(cluster, server).await;
@@ -20,13 +20,13 @@ fn run_in_sandbox(test: impl AsyncFnOnce(&Cluster, &Server)) {
     });
 }
 
-/// Sets faults, given as for `loadmaster sandbox --fault`.
+/// Sets faults, in the notation of `loadmaster sandbox --fault`.
 fn misbehave(server: &Server, faults: &[&str]) {
     let settings = faults.iter().fold(Settings::default(), |all, one| all.with(one).unwrap());
     server.set_faults(settings);
 }
 
-/// Schedules pods that exist already against a server with these faults.
+/// Schedules existing pods against a server with these faults.
 fn schedule_despite(faults: &[&str]) {
     run_in_sandbox(async |cluster, server| {
         let kubeconfig = cluster.scheduler_kubeconfig().await;
@@ -47,7 +47,7 @@ fn answers_get_lost() {
 }
 
 #[test]
-fn the_server_asks_for_patience() {
+fn server_throttles() {
     schedule_despite(&["throttling=0.2"]);
 }
 

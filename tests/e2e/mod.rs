@@ -1,8 +1,8 @@
 //! The daemon as it runs in production, against an API server.
 //!
 //! Every test starts the built binary as a process, with a token of a service account that has
-//! exactly the ClusterRole of `deploy/loadmaster.yaml`. [`cluster`] tells which API server it
-//! talks to; nothing here depends on which, but for what is skipped with a message.
+//! exactly the ClusterRole of `deploy/loadmaster.yaml`. [`cluster`] chooses the API server; the
+//! tests do not depend on it, except those that are skipped with a message.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 

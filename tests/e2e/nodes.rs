@@ -1,4 +1,4 @@
-//! What becomes of nodes, and what that means for pods.
+//! Changes of nodes and their effect on pods.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::cluster::run;
 use super::daemon::Daemon;
 
 #[test]
-fn a_pod_waits_for_a_node_and_goes_where_one_is_added() {
+fn pending_pod_is_bound_when_a_node_is_added() {
     run(async |cluster| {
         let _daemon = Daemon::start(cluster).await;
         cluster.create_pod(&cluster.pod("web", 1)).await;
@@ -17,7 +17,7 @@ fn a_pod_waits_for_a_node_and_goes_where_one_is_added() {
 }
 
 #[test]
-fn a_node_that_was_removed_gets_no_pods() {
+fn deleted_node_gets_no_pods() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -33,7 +33,7 @@ fn a_node_that_was_removed_gets_no_pods() {
 }
 
 #[test]
-fn a_cordoned_node_gets_pods_once_it_is_uncordoned() {
+fn uncordoned_node_gets_pods() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -48,7 +48,7 @@ fn a_cordoned_node_gets_pods_once_it_is_uncordoned() {
 }
 
 #[test]
-fn a_tainted_node_gets_pods_once_the_taint_is_gone() {
+fn node_gets_pods_when_its_taint_is_removed() {
     run(async |cluster| {
         let taint = json!([{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]);
         cluster.add_node_with("a", 4, json!({"taints": taint})).await;
@@ -62,7 +62,7 @@ fn a_tainted_node_gets_pods_once_the_taint_is_gone() {
 }
 
 #[test]
-fn a_node_that_grows_takes_the_pod_it_was_too_small_for() {
+fn grown_node_gets_the_pod_that_did_not_fit() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
         let _daemon = Daemon::start(cluster).await;

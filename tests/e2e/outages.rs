@@ -1,11 +1,11 @@
-//! The scheduler, the API server or the way between them goes away under load.
+//! Outages of the scheduler, the API server, or the connection between them, under load.
 
 use super::cluster::{chart_rules, run};
 use super::daemon::Daemon;
 use super::proxy::{Proxy, Way};
 
 #[test]
-fn a_scheduler_killed_among_many_pods_goes_on_after_a_restart() {
+fn killed_scheduler_continues_after_a_restart() {
     run(async |cluster| {
         cluster.add_node("a", 60).await;
         let mut daemon = Daemon::start(cluster).await;
@@ -21,7 +21,7 @@ fn a_scheduler_killed_among_many_pods_goes_on_after_a_restart() {
 }
 
 #[test]
-fn what_is_under_way_at_the_order_to_end_is_finished_first() {
+fn requests_in_progress_finish_before_shutdown() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
         let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
@@ -40,7 +40,7 @@ fn what_is_under_way_at_the_order_to_end_is_finished_first() {
 }
 
 #[test]
-fn an_idle_daemon_ends_when_it_is_told_to() {
+fn idle_daemon_ends_on_sigterm() {
     run(async |cluster| {
         for signal in ["TERM", "INT"] {
             let mut daemon = Daemon::start(cluster).await;
@@ -51,7 +51,7 @@ fn an_idle_daemon_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_daemon_without_a_server_ends_when_it_is_told_to() {
+fn daemon_without_a_server_ends_on_sigterm() {
     run(async |cluster| {
         let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Cut).await;
         let mut daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
@@ -62,7 +62,7 @@ fn a_daemon_without_a_server_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn pods_that_come_while_the_server_is_away_are_bound_when_it_is_back() {
+fn pods_created_during_an_outage_are_bound_afterwards() {
     run(async |cluster| {
         cluster.add_node("a", 40).await;
         let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
@@ -80,7 +80,7 @@ fn pods_that_come_while_the_server_is_away_are_bound_when_it_is_back() {
 }
 
 #[test]
-fn a_missing_permission_is_named_and_taken_up_once_it_is_granted() {
+fn missing_permission_is_named_and_used_once_granted() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
         let all = chart_rules();

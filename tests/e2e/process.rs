@@ -1,13 +1,13 @@
-//! Processes that end with this one, however it ends.
+//! Child processes that end with this process, however it ends.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Runs its arguments, kills them when its input ends, and ends when they do. Nobody has to be
-/// alive to close the input: the system does it for a process that was killed. What was in the
-/// folder is of no use then; where the program ended by itself, somebody may want to read its log.
+/// Runs its arguments, kills them when its input closes, and ends when they end. The system closes
+/// the input even if this process is killed. The folder is then removed; if the program ended by
+/// itself, the folder stays, because its log may be of interest.
 const LEASH: &str = r#"
 folder=$0
 exec 3<&0
@@ -22,10 +22,10 @@ kill "$leash" 2>/dev/null
 exit "$status"
 "#;
 
-/// Lines of a log that are shown where a process failed.
+/// Number of lines of a log that are shown after a failure.
 const LAST_LINES: usize = 15;
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -37,7 +37,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a program of which `folder` has the data, and gets the log.
+    /// Starts a program with data and log in `folder`.
     pub(super) fn start(program: &Path, args: &[String], folder: &Path) -> Self {
         let log = folder.join("log");
         let output = File::create(&log).unwrap();
@@ -53,7 +53,7 @@ impl Server {
         Self { leash, log }
     }
 
-    /// Fails if the program has ended, with the last it said.
+    /// Fails with the end of the log if the program has ended.
     pub(super) fn assert_runs(&mut self) {
         if let Some(status) = self.leash.try_wait().unwrap() {
             let log = fs::read_to_string(&self.log).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A way to the API server that tests can hold up and cut, whichever server it is.
+//! A proxy in front of any API server that tests can stall and cut.
 
 use std::net::SocketAddr;
 
@@ -10,30 +10,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{self, Receiver, Sender};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Bytes that are passed on at a time.
+/// Size of the buffer in bytes.
 const CHUNK: usize = 16 * 1024;
 
-/// How things stand on the way.
+/// State of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Bytes go to and fro.
+    /// Bytes pass in both directions.
     Open,
-    /// Connections are made, and what clients say does not arrive; what the server says does.
+    /// Connections are accepted, requests are held back, responses pass.
     Mute,
-    /// There are no connections, and none is made.
+    /// Connections are cut and refused.
     Cut,
 }
 
-/// A forwarder of connections. It ends when dropped.
+/// A TCP proxy. It ends when dropped.
 pub(super) struct Proxy {
     way: Sender<Way>,
-    /// The way through it.
+    /// A kubeconfig with the address of the proxy.
     pub(super) kubeconfig: Kubeconfig,
     _accepting: AbortOnDropHandle<()>,
 }
 
 impl Proxy {
-    /// A proxy before the API server of this kubeconfig.
+    /// Starts a proxy in front of the API server of this kubeconfig.
     pub(super) async fn start(kubeconfig: &Kubeconfig, way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -44,13 +44,14 @@ impl Proxy {
         Self { way, kubeconfig, _accepting: accepting }
     }
 
-    /// Changes how things stand.
+    /// Changes the state of the connections.
     pub(super) fn set(&self, way: Way) {
         self.way.send_replace(way);
     }
 }
 
-/// Puts the address of the proxy for that of the server, and gives host and port of the server.
+/// Replaces the address of the server by that of the proxy, and returns host and port of the
+/// server.
 fn redirect(kubeconfig: &mut Kubeconfig, address: SocketAddr) -> String {
     let current = kubeconfig.current_context.as_deref().unwrap();
     let context = kubeconfig.contexts.iter().find(|context| context.name == current).unwrap();
@@ -84,8 +85,7 @@ async fn forward(client: TcpStream, server: String, mut ways: Receiver<Way>) {
     }
 }
 
-/// Passes on what is read until one side has enough, but nothing as long as things stand as
-/// `held_up_by` says.
+/// Copies bytes until one side closes; copies nothing while the state is `held_up_by`.
 async fn pass_on(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -94,7 +94,7 @@ async fn pass_on(
 ) {
     let mut chunk = vec![0; CHUNK];
     while let Ok(length @ 1..) = from.read(&mut chunk).await {
-        // An error says that the proxy is no more; nobody cares what is passed on then.
+        // An error means that the proxy was dropped, so the copy ends.
         let _ = ways.wait_for(|way| Some(*way) != held_up_by).await;
         if to.write_all(&chunk[..length]).await.is_err() {
             return;

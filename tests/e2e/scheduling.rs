@@ -1,4 +1,4 @@
-//! What becomes of pods.
+//! Pods from creation to binding.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::cluster::{Cluster, node_of, run, uid};
 use super::daemon::Daemon;
 
-/// A Pod that waits for its gate to be removed.
+/// A Pod with a scheduling gate.
 fn gated(mut pod: Pod) -> Pod {
     let gate = PodSchedulingGate { name: "loadmaster.e2e/wait".to_owned() };
     pod.spec.as_mut().unwrap().scheduling_gates = Some(vec![gate]);
@@ -27,7 +27,7 @@ async fn remove_gates(cluster: &Cluster, pod: &str) {
     cluster.pods.patch(pod, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Checks that no node has more of these Pods, of one CPU each, than it has CPUs.
+/// Checks that no node has more of these Pods, of one CPU each, than CPUs.
 fn assert_not_overcommitted(pods: &[Pod], cpus: usize) {
     let mut nodes = BTreeMap::new();
     for node in pods.iter().filter_map(node_of) {
@@ -37,7 +37,7 @@ fn assert_not_overcommitted(pods: &[Pod], cpus: usize) {
 }
 
 #[test]
-fn a_pod_gets_a_node_and_an_event_says_so() {
+fn pod_is_bound_and_gets_an_event() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -62,14 +62,14 @@ fn a_pod_gets_a_node_and_an_event_says_so() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_is_told_why_and_bound_when_a_node_comes() {
+fn unschedulable_pod_gets_a_reason_and_is_bound_when_a_node_is_added() {
     run(async |cluster| {
         cluster.add_node("small", 1).await;
         let _daemon = Daemon::start(cluster).await;
         let pod = cluster.create_pod(&cluster.pod("web", 2)).await;
         let condition = cluster.rejected("web").await;
         assert_eq!(condition.reason.as_deref(), Some("Unschedulable"));
-        // There may be nodes of others, which the pod does not select.
+        // Other tests may have nodes, which the pod does not select.
         let message = condition.message.unwrap();
         assert!(message.starts_with("0/"), "{message}");
         assert!(message.contains(" nodes are available: 1 Insufficient cpu"), "{message}");
@@ -83,7 +83,7 @@ fn a_pod_that_fits_nowhere_is_told_why_and_bound_when_a_node_comes() {
 }
 
 #[test]
-fn a_gated_pod_waits_until_its_gates_are_removed() {
+fn gated_pod_is_bound_when_its_gates_are_removed() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -101,7 +101,7 @@ fn a_gated_pod_waits_until_its_gates_are_removed() {
 }
 
 #[test]
-fn pods_of_another_scheduler_are_left_alone_and_count_on_their_nodes() {
+fn pods_of_other_schedulers_are_ignored_and_count_on_their_nodes() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -120,7 +120,7 @@ fn pods_of_another_scheduler_are_left_alone_and_count_on_their_nodes() {
 }
 
 #[test]
-fn a_pod_bound_by_somebody_else_is_accepted_where_it_is() {
+fn pod_bound_by_another_client_stays_on_its_node() {
     run(async |cluster| {
         cluster.add_node_with("a", 2, json!({"unschedulable": true})).await;
         let _daemon = Daemon::start(cluster).await;
@@ -138,7 +138,7 @@ fn a_pod_bound_by_somebody_else_is_accepted_where_it_is() {
 }
 
 #[test]
-fn a_pod_deleted_while_pending_is_forgotten() {
+fn deleted_pending_pod_is_forgotten() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
         let daemon = Daemon::start(cluster).await;
@@ -156,7 +156,7 @@ fn a_pod_deleted_while_pending_is_forgotten() {
 }
 
 #[test]
-fn a_pod_replaced_under_the_same_name_is_bound_anew() {
+fn new_pod_of_the_same_name_is_bound() {
     run(async |cluster| {
         cluster.add_node("a", 2).await;
         let _daemon = Daemon::start(cluster).await;
@@ -173,7 +173,7 @@ fn a_pod_replaced_under_the_same_name_is_bound_anew() {
 }
 
 #[test]
-fn a_rejected_pod_replaced_by_one_that_fits_is_bound() {
+fn rejected_pod_replaced_by_a_fitting_one_is_bound() {
     run(async |cluster| {
         cluster.add_node("a", 2).await;
         let _daemon = Daemon::start(cluster).await;
@@ -186,7 +186,7 @@ fn a_rejected_pod_replaced_by_one_that_fits_is_bound() {
 }
 
 #[test]
-fn a_hundred_pods_fill_their_nodes_and_overcommit_none() {
+fn hundred_pods_fill_nodes_without_overcommitting() {
     run(async |cluster| {
         for node in ["a", "b", "c", "d"] {
             cluster.add_node(node, 25).await;

@@ -1,4 +1,4 @@
-//! Pods whose place depends on that of others: topology spread and pod affinity.
+//! Topology spread and pod affinity.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn of_app(mut pod: Pod, app: &str) -> Pod {
     pod
 }
 
-/// A Pod that requires this of its neighbours on a node, under `podAffinity` or `podAntiAffinity`.
+/// A Pod with a required term under `podAffinity` or `podAntiAffinity`, by hostname.
 fn requiring(mut pod: Pod, kind: &str, mut term: Value) -> Pod {
     term["topologyKey"] = json!("kubernetes.io/hostname");
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
@@ -28,13 +28,13 @@ fn requiring(mut pod: Pod, kind: &str, mut term: Value) -> Pod {
     pod
 }
 
-/// A Pod of an application that has one on each node at most.
+/// A Pod with required anti-affinity to its own application by hostname.
 fn alone(cluster: &Cluster, name: &str) -> Pod {
     let own = json!({"labelSelector": {"matchLabels": {"app": "db"}}});
     requiring(of_app(cluster.pod(name, 1), "db"), "podAntiAffinity", own)
 }
 
-/// A Deployment `web` whose Pods ask for one CPU each.
+/// A Deployment `web` whose Pods request one CPU each.
 fn deployment(cluster: &Cluster, replicas: usize, spread: &Value) -> Deployment {
     let mut spec = cluster.pod("web", 1).spec.unwrap();
     spec.termination_grace_period_seconds = None;
@@ -50,7 +50,7 @@ fn deployment(cluster: &Cluster, replicas: usize, spread: &Value) -> Deployment 
     }))
 }
 
-/// How many of these Pods are on each node of the test, by its name in the test.
+/// Returns the number of these Pods on each node of the test, by its name in the test.
 fn per_node(cluster: &Cluster, pods: &[Pod]) -> BTreeMap<String, usize> {
     let prefix = cluster.node_name("");
     let mut counts = BTreeMap::new();
@@ -61,10 +61,10 @@ fn per_node(cluster: &Cluster, pods: &[Pod]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn a_deployment_is_spread_evenly_over_zones() {
+fn deployment_is_spread_evenly_over_zones() {
     run(async |cluster| {
         if !cluster.runs_controllers() {
-            return eprintln!("skipped: nobody makes the pods of a Deployment here");
+            return eprintln!("skipped: no controller creates the pods of a Deployment");
         }
         for (node, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
             cluster.add_node_in_zone(node, 8, zone).await;
@@ -83,12 +83,12 @@ fn a_deployment_is_spread_evenly_over_zones() {
 }
 
 #[test]
-fn pods_of_a_service_are_spread_over_nodes_without_being_told() {
+fn pods_of_a_service_are_spread_by_default() {
     run(async |cluster| {
         if !cluster.runs_controllers() {
-            return eprintln!("skipped: nobody makes the pods of a Deployment here");
+            return eprintln!("skipped: no controller creates the pods of a Deployment");
         }
-        // All of them would go to the large node, if it were for room alone.
+        // By resources alone, all pods would be placed on the large node.
         cluster.add_node("large", 64).await;
         cluster.add_node("small", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -104,7 +104,7 @@ fn pods_of_a_service_are_spread_over_nodes_without_being_told() {
 }
 
 #[test]
-fn pods_that_keep_apart_wait_for_each_other_and_for_nodes() {
+fn anti_affine_pods_wait_for_deletions_and_nodes() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_node("b", 4).await;
@@ -130,7 +130,7 @@ fn pods_that_keep_apart_wait_for_each_other_and_for_nodes() {
 }
 
 #[test]
-fn a_pod_follows_another_once_the_namespace_of_that_gets_the_label() {
+fn namespace_label_makes_an_affinity_term_match() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_node("b", 4).await;

@@ -1,12 +1,12 @@
-//! Waiting for something to become so.
+//! Waiting for a condition.
 
 use std::time::Duration;
 
-/// Far longer than anything here takes: what is not so by then never will be.
+/// Time limit, far longer than any step of a test takes.
 const DEADLINE: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks until there is something to be seen, and gives that.
+/// Polls until there is a value, and returns it.
 pub(super) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let seen = async {
         loop {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Evaluation, Rescue};
+use engine::{Evaluation, PostFilterEvaluation};
 use framework::preemption::Candidate;
 use framework::{Cluster, NodeIx, Pod, Status};
 use serde_json::{Map, Value, json};
@@ -48,8 +48,8 @@ pub(crate) fn describe(evaluation: &Evaluation, cluster: &Cluster) -> Value {
 }
 
 /// What PostFilter would do.
-fn preemption(rescue: Option<&Rescue>, cluster: &Cluster) -> Value {
-    let Some(Rescue { result, preemption, candidates }) = rescue else {
+fn preemption(rescue: Option<&PostFilterEvaluation>, cluster: &Cluster) -> Value {
+    let Some(PostFilterEvaluation { result, preemption, candidates }) = rescue else {
         return json!({"ran": false, "nominated": "", "victims": [], "message": ""});
     };
     let victims = preemption.as_ref().map_or(&[][..], |preemption| &preemption.victims);

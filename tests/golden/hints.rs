@@ -52,7 +52,7 @@ fn hint(case: &Value) -> Result<Outcome, String> {
     for EventRegistration { hint, .. } in registered {
         answers.push(match hint {
             None => Ok(QueueingHint::Queue),
-            Some(hint) => hint(&waiting, &objects.as_event(), world.cluster()),
+            Some(hint) => hint(&waiting, &objects.as_event(), &world.handle()),
         });
     }
     let (actual, error) = match answers.iter().find_map(|answer| answer.as_ref().err()) {

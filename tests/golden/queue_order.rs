@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::profile::Profiles;
-use engine::queue::{Backoff, Cx, Queue, QueueConfig, is_backing_off};
+use engine::queue::{Backoff, Context, Queue, QueueConfig, is_backing_off};
+use framework::testing::HandleParts;
 use framework::{Cluster, Pod, QueuedPod, Time, api};
 use serde_json::{Map, Value, json};
 
@@ -93,7 +94,7 @@ fn pre_enqueue(case: &Value) -> Result<Outcome, String> {
     let plugins = profile.iter().flat_map(|profile| &profile.pre_enqueue);
     let actual: Map<String, Value> = plugins
         .map(|plugin| {
-            let status = plugin.plugin.pre_enqueue(&pod, world.cluster());
+            let status = plugin.plugin.pre_enqueue(&pod, &world.handle());
             (plugin.name.to_string(), decision::verdict(&status))
         })
         .collect();
@@ -119,9 +120,11 @@ impl<'a> QueueOf<'a> {
         Self { queue: Queue::new(config), profiles, cluster: Cluster::default() }
     }
 
-    fn at<T>(&mut self, now: Time, call: impl FnOnce(&mut Queue, &mut Cx<'_>) -> T) -> T {
+    fn at<T>(&mut self, now: Time, call: impl FnOnce(&mut Queue, &mut Context<'_>) -> T) -> T {
         let (profiles, cluster) = (self.profiles, &self.cluster);
-        call(&mut self.queue, &mut Cx { profiles, cluster, now, probe: &mut () })
+        let parts = HandleParts { now, ..HandleParts::default() };
+        let handle = parts.handle(cluster);
+        call(&mut self.queue, &mut Context { profiles, handle, probe: &mut () })
     }
 
     /// The names of all pods, in the order in which they leave.

@@ -16,7 +16,7 @@ pub(crate) fn filters(pod: &Pod, world: &World, setting: &Setting) -> BTreeSet<S
     stand_ins
         .filter(|stand_in| {
             let mut state = CycleState::new();
-            let answer = stand_in.plugin.pre_filter(&mut state, pod, world.cluster());
+            let answer = stand_in.plugin.pre_filter(&mut state, pod, &world.handle());
             answer.is_err_and(|status| status.code() != Code::Skip)
         })
         .map(|stand_in| stand_in.name.to_string())

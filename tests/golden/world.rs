@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Engine, EngineConfig, Evaluation, TieBreak};
-use framework::{Cluster, EventResource, Node, Pod, PodKey, Resources, Time, Uid, api};
+use framework::{Cluster, EventResource, Handle, Node, Pod, PodKey, Resources, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -62,6 +62,11 @@ impl World {
     /// Nodes and pods.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.engine.cache().cluster()
+    }
+
+    /// The views that plugins get.
+    pub(crate) fn handle(&self) -> Handle<'_> {
+        self.engine.handle(Time::ZERO)
     }
 
     /// The engine.
@@ -142,14 +147,14 @@ impl World {
         form: Form,
         start: Option<usize>,
     ) -> Result<Evaluation, String> {
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.engine
             .evaluate(pod, form, start, after_all_starts(), ports)
             .ok_or_else(|| format!("no profile is called {:?}", pod.spec.scheduler_name))
     }
 
     fn change(&mut self, change: Change) {
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.engine.apply(change, Time::ZERO, ports);
         self.engine.take_effects();
     }

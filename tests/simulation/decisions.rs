@@ -66,7 +66,7 @@ struct Decision {
 impl Decision {
     /// `None` if the pod is none of ours.
     fn on(pod: &Arc<Pod>, engine: &mut Engine, form: Form, now: Time) -> Option<Self> {
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let evaluation = engine.evaluate(pod, form, None, now, ports)?;
         let cluster = engine.cache().cluster();
         let named = |(node, total)| (cluster.node_name(node).clone(), total);
@@ -93,7 +93,7 @@ pub(crate) fn forms_agree(
     let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
     let claimants = related.storage.unbound_claims().map(|claim| Arc::new(claimant(claim)));
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).chain(claimants).collect();
-    let nothing_is_nominated = engine.queue().nominator().is_empty();
+    let nothing_is_nominated = engine.nominator().is_empty();
     let gives_volumes = gives_volumes(engine);
     for pod in pods {
         let decision = Decision::on(&pod, engine, Form::Set, now);

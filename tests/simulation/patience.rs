@@ -45,13 +45,7 @@ fn asks(pod: &Pod, value: &str) -> bool {
 
 impl Permit for Patience {
     /// A pod waits, until another one comes or its time is over.
-    fn permit(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        _: &str,
-        handle: &mut Handle<'_>,
-    ) -> PermitVerdict {
+    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
         if let Some(other) = handle.waiting.keys().next() {
             handle.command(Command::Allow { pod: other.clone(), plugin: NAME.into() });
         }
@@ -65,12 +59,12 @@ impl Permit for Patience {
 }
 
 impl Reserve for Patience {
-    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Cluster) -> Status {
+    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
         Status::success()
     }
 
     /// No event helps a pod whose time in Permit was over: it is called back, once.
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &mut Handle<'_>) {
+    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
         let mut called_back = self.called_back.lock().expect("nobody panics with the lock");
         if asks(pod, PERMIT) && called_back.insert(pod.uid.clone()) {
             handle.command(Command::Activate(vec![pod.key.clone()]));
@@ -79,7 +73,7 @@ impl Reserve for Patience {
 }
 
 impl PreBind for Patience {
-    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Cluster) -> PreBindPreFlight {
+    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
         match asks(pod, WAIT) || asks(pod, WRITE) {
             true => PreBindPreFlight::Run { allow_parallel: false },
             false => PreBindPreFlight::Skip { allow_parallel: true },
@@ -91,7 +85,7 @@ impl PreBind for Patience {
         _: &mut CycleState,
         pod: &Pod,
         _: &str,
-        _: &Cluster,
+        _: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
         match input {

@@ -27,7 +27,7 @@ impl Foreseen {
         let budgets = Budgets::of_engine(engine, related);
         let mut foreseen = Self::default();
         for pod in next(engine) {
-            let ports = &mut Ports { outside: &mut (), probe: &mut () };
+            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
             let evaluation = engine.evaluate(&pod, Form::Set, None, now, ports);
             let Some(rescue) = evaluation.and_then(|evaluation| evaluation.post_filter) else {
                 continue;
@@ -61,12 +61,12 @@ impl Foreseen {
         else {
             return Ok(None);
         };
-        let nominator = engine.queue().nominator();
+        let nominator = engine.nominator();
         let nomination = nominator.node_of(&pod.uid);
         rule(nomination == Some(&preemption.node), || {
             format!("{} is nominated to {nomination:?} after {preemption:?}", pod.key)
         })?;
-        if engine.cache().cluster().is_preempting(&pod.uid) {
+        if engine.is_preempting(&pod.uid) {
             let nominated = nominator.nominated_to(&preemption.node);
             let lower = nominated.iter().find(|other| other.priority() < pod.priority());
             rule(lower.is_none(), || {
@@ -99,7 +99,7 @@ pub(crate) struct Pauses {
 impl Pauses {
     /// Those of a pod.
     pub(crate) fn of(pod: &Pod, engine: &Engine, now: Time) -> Self {
-        let fruitless = engine.cache().cluster().fruitless_preemptions();
+        let fruitless = engine.handle(now).preemptions.fruitless();
         Self {
             everywhere: fruitless.pause_of(&pod.uid, now).is_some(),
             nodes: fruitless.paused_nodes(pod, now).map(|(node, _)| node.clone()).collect(),

@@ -140,7 +140,7 @@ impl Replica {
         for watcher in &mut self.watchers {
             watcher.session.tick(now);
         }
-        self.scheduler.tick(now, &mut Ports { outside: &mut (), probe: &mut () });
+        self.scheduler.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
         self.nobody_oversleeps(now, || "time passes".to_owned())
     }
 
@@ -155,7 +155,7 @@ impl Replica {
         reply: Reply,
         now: Time,
     ) -> Checked {
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.scheduler.reply(sender, id, reply, now, ports);
         self.nobody_oversleeps(now, || format!("a request of the {sender:?} is replied to"))
     }
@@ -167,7 +167,7 @@ impl Replica {
     pub(crate) fn decide(&mut self, now: Time) -> Result<Option<Decided>, String> {
         let foreseen = Foreseen::by(self.scheduler.engine_mut(), &self.related, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
         decisions::after_decision(self.scheduler.engine(), &self.related, &attempt, highest)?;
         let preemption = foreseen.after(&attempt, self.scheduler.engine())?;
@@ -229,7 +229,7 @@ impl Replica {
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
         let pods = cluster.pods().map(|placed| Change::Pod(Box::new(Pod::clone(&placed.pod))));
         for change in self.related.changes().chain(nodes).chain(pods) {
-            fresh.apply(change, now, &mut Ports { outside: &mut (), probe: &mut () });
+            fresh.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
         }
         decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, &self.related, now)
     }
@@ -276,7 +276,7 @@ impl Replica {
         }
         let latest = told(&change);
         let parked = wake_ups::parked(self.scheduler.engine());
-        self.scheduler.apply(change, now, &mut Ports { outside: &mut (), probe: &mut () });
+        self.scheduler.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
         self.wake_ups += WakeUps::among(&parked, self.scheduler.engine(), &self.related);
         self.nobody_oversleeps(now, || latest)
     }
@@ -284,7 +284,7 @@ impl Replica {
 
 /// The pods that room is kept for, with their nodes.
 fn nominations(engine: &Engine) -> BTreeSet<(Uid, String)> {
-    let nominator = engine.queue().nominator();
+    let nominator = engine.nominator();
     let nominated = nominator.nodes().flat_map(|node| {
         let pods = nominator.nominated_to(node);
         pods.into_iter().map(move |pod| (pod.uid.clone(), node.to_owned()))

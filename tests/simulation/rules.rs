@@ -164,7 +164,7 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
     let related = &replica.related;
     let engine = replica.scheduler.engine();
     let cluster = engine.cache().cluster();
-    let is_held_back = |pod: &&Arc<Pod>| cluster.is_preempting(&pod.uid);
+    let is_held_back = |pod: &&Arc<Pod>| engine.is_preempting(&pod.uid);
     let gone = |uid: &&Uid| engine.cache().placed(uid).is_none();
     let evicting = related.budgets();
     let evicting = evicting.flat_map(|(namespace, name, _)| cluster.evicting(namespace, name));
@@ -284,7 +284,7 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Tim
 fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
     for pod in waiting.iter().filter(|pod| may_be_placed(pod)) {
         let pod = read_pod(pod);
-        let known = engine.queue().nominator().node_of(&pod.uid);
+        let known = engine.nominator().node_of(&pod.uid);
         rule(known == pod.nominated_node_name.as_ref(), || {
             let shown = &pod.nominated_node_name;
             format!("{} is shown to be nominated to {shown:?}, and it is to {known:?}", pod.key)

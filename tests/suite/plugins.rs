@@ -67,7 +67,7 @@ impl World {
     }
 
     fn on<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
-        call(&mut self.engine, self.now, &mut Ports { outside: &mut (), probe: &mut () })
+        call(&mut self.engine, self.now, &mut Ports { extenders: &mut (), probe: &mut () })
     }
 
     fn apply(&mut self, change: Change) {

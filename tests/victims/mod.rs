@@ -58,7 +58,7 @@ fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> E
     let tie_break = TieBreak::Random;
     let mut engine =
         Engine::new(EngineConfig { seed, tie_break, ..EngineConfig::new(profiles.clone()) });
-    let ports = &mut Ports { outside: &mut (), probe: &mut () };
+    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     let mut apply = |change| engine.apply(change, Time::ZERO, ports);
     cluster.nodes.iter().for_each(|node| apply(Change::Node(node.clone())));
     let is_gone = |pod: &&Pod| gone.iter().any(|gone| gone.uid == pod.uid);
@@ -71,7 +71,7 @@ fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> E
 /// Asks such an engine.
 fn decide(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> Decision {
     let mut engine = engine(profiles, cluster, gone, seed);
-    let (now, ports) = (Time::from_secs(1000), &mut Ports { outside: &mut (), probe: &mut () });
+    let (now, ports) = (Time::from_secs(1000), &mut Ports { extenders: &mut (), probe: &mut () });
     let evaluation = engine.evaluate(&cluster.preemptor, Form::Set, None, now, ports).unwrap();
 
     let all = engine.cache().cluster();

@@ -1,6 +1,6 @@
 //! Extenders, which cannot say what they wait for: every event may help the pods they reject.
 
-use engine::ports::{ExtenderCall, Filtered, Outside};
+use engine::ports::{ExtenderCall, ExtenderClient, Filtered};
 use framework::ActionType as A;
 use framework::EventResource as R;
 use framework::Time;
@@ -20,7 +20,7 @@ pub(crate) struct Choosy;
 /// The node it takes.
 const CHOSEN: &str = "chosen";
 
-impl Outside for Choosy {
+impl ExtenderClient for Choosy {
     fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
         let (taken, left) = call.nodes.iter().partition::<Vec<&str>, _>(|node| **node == CHOSEN);
         let failed = left.into_iter().map(|node| (node.to_owned(), "not chosen".to_owned()));

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle, Permit,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Handle, Permit,
     PermitVerdict, Plugin, PluginArgs, Pod, QueueingHint,
 };
 use serde_json::json;
@@ -44,7 +44,7 @@ impl Turnstile {
         &self,
         _: &Pod,
         objects: &EventObjects<'_>,
-        _: &Cluster,
+        _: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = objects.pods()?;
         Ok(QueueingHint::queue_if(old.is_some_and(has_coin)))
@@ -54,7 +54,7 @@ impl Turnstile {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _: &Cluster,
+        _: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (_, new) = objects.pods()?;
         Ok(QueueingHint::queue_if(new.is_some_and(|new| new.uid == pod.uid && has_coin(new))))
@@ -66,7 +66,7 @@ fn has_coin(pod: &Pod) -> bool {
 }
 
 impl Permit for Turnstile {
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &mut Handle<'_>) -> PermitVerdict {
+    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PermitVerdict {
         match &*pod.key.name {
             "p" => PermitVerdict::Wait { timeout: PATIENCE, reason: "waits".to_owned() },
             _ => PermitVerdict::Allow,

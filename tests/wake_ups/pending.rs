@@ -2,7 +2,7 @@
 
 use engine::queue::Place;
 use framework::{
-    ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
+    ActionType, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter, Handle,
     NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status,
 };
 use serde_json::json;
@@ -34,7 +34,7 @@ impl Appointment {
         &self,
         _: &Pod,
         objects: &EventObjects<'_>,
-        _: &Cluster,
+        _: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (_, new) = objects.nodes()?;
         Ok(QueueingHint::queue_if(new.is_some_and(|new| new.labels.contains_key("ready"))))
@@ -42,7 +42,7 @@ impl Appointment {
 }
 
 impl Filter for Appointment {
-    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
         match node.label("ready") {
             Some(_) => Status::success(),
             None => Status::new(Code::Pending, "node(s) not ready for it"),

@@ -201,7 +201,7 @@ impl World {
         &mut self,
         call: impl FnOnce(&mut Scheduler, Time, &mut Ports<'_>) -> T,
     ) -> T {
-        let ports = &mut Ports { outside: &mut Choosy, probe: &mut self.heard };
+        let ports = &mut Ports { extenders: &mut Choosy, probe: &mut self.heard };
         call(&mut self.scheduler, self.now, ports)
     }
 

@@ -130,7 +130,7 @@ impl Room {
         let view = engine.cache().cluster().node(node);
         let (all, used) = (view.allocatable(), view.requested());
         let room = Self { cpu: all.milli_cpu - used.milli_cpu, memory: all.memory - used.memory };
-        let nominated = engine.queue().nominator().nominated_to(view.name());
+        let nominated = engine.nominator().nominated_to(view.name());
         let comes_before =
             |pod: &&Arc<Pod>| pod.priority() >= preemptor.priority() && pod.uid != preemptor.uid;
         nominated.iter().filter(comes_before).fold(room, |room, pod| room.without(pod))

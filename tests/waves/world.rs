@@ -143,7 +143,7 @@ impl World {
         self.settle();
         while let Some(due) = self.next_deadline().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            self.scheduler.tick(self.now, &mut Ports { outside: &mut (), probe: &mut () });
+            self.scheduler.tick(self.now, &mut Ports { extenders: &mut (), probe: &mut () });
             self.settle();
         }
         self.now = end;
@@ -182,7 +182,7 @@ impl World {
 
     /// The scheduler tries the pod whose turn it is, and whether there was one.
     fn decide(&mut self) -> bool {
-        let ports = &mut Ports { outside: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let attempt = self.scheduler.schedule_one(self.now, ports);
         let budgets = Budgets::of(self.store.objects(PODDISRUPTIONBUDGETS), &self.uncounted);
         self.exchange();
@@ -222,7 +222,11 @@ impl World {
         }
         let is_anything = !changes.is_empty();
         for change in changes {
-            self.scheduler.apply(change, self.now, &mut Ports { outside: &mut (), probe: &mut () });
+            self.scheduler.apply(
+                change,
+                self.now,
+                &mut Ports { extenders: &mut (), probe: &mut () },
+            );
         }
         is_anything
     }
@@ -237,7 +241,7 @@ impl World {
             let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
             assert!(status < 300, "{} {}: {status}", served.method, served.path);
             let response = Response { status, retry_after: None, body: body.to_vec() };
-            let ports = &mut Ports { outside: &mut (), probe: &mut () };
+            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
             self.scheduler.reply(*sender, request.id, Reply::Answered(response), self.now, ports);
         }
         !requests.is_empty()

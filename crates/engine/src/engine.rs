@@ -1,50 +1,56 @@
-//! The scheduler as one value: changes go in, effects come out.
+//! The engine: it mediates between the world, the cycles and the machines.
+//!
+//! Changes enter through [`World::apply`], attempts run a [`Cycle`] on the world's view, binding cycles
+//! and preemptions are machines of their own. None of them calls another: each returns what happened,
+//! and the engine passes it on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Answer, Code, Command, EventResource, Node, NodeIx, ObjectKey, Pod, PodKey, Status, Time, Uid,
-    WaitingPods,
+    ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NodeIx, NominatingInfo,
+    Pod, PodEvent as PluginEvent, QueuedPod, Status, Time, Uid, WaitingPods,
 };
-use serde_json::Value;
 
-use crate::binding::Bindings;
+use crate::attempt::{Attempt, Outcome};
+use crate::binding::{BindingCycle, BindingCycles, Transition};
 use crate::cache::Cache;
-use crate::cycle::{Extender, Form, Scratch};
-use crate::effect::{Effect, EffectId, EffectKind};
-use crate::ports::{Ports, Probe, Span};
-use crate::preemption::Preemptions;
-use crate::profile::Profiles;
+use crate::change::Change;
+use crate::context::{Context, Effects, PodEvent};
+use crate::cycle::{
+    Cycle, Extender, FitError, Form, NO_NODES, Placement, PostFilter, Sampling, ScheduleError,
+    Scratch, Search, Settings, Subject, TieBreak,
+};
+use crate::effect::{Effect, EffectId, EffectKind, Event, note};
+use crate::explain::{Evaluation, Explanation};
+use crate::failure::Failure;
+use crate::nominator::Nominator;
+use crate::object_event::ObjectEvent;
+use crate::plugin_call::{HasCode, call_plugin, catch_panic};
+use crate::ports::{Count, Ports, Span};
+use crate::preemption::{self, Preemptions};
+use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
+use crate::timers::Timers;
+use crate::world::{ChangeLog, Changed, World};
 
-/// How one of several best nodes is taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum TieBreak {
-    /// By the seeded generator.
-    #[default]
-    Random,
-    /// The first by name; for tests.
-    FirstByName,
-}
-
-/// What an engine is made from.
+/// The configuration of an engine.
 pub struct EngineConfig {
     /// The profiles.
     pub profiles: Profiles,
-    /// How many percent of the nodes are looked at; 0 means all.
+    /// Percentage of nodes to score; 0 means all.
     pub percentage_of_nodes_to_score: i32,
-    /// Lets 0 mean what it means to kube-scheduler: a share that shrinks with the cluster.
+    /// Gives a percentage of 0 the meaning it has in kube-scheduler: a share that shrinks with the
+    /// cluster.
     pub adaptive_sampling: bool,
-    /// Backoffs.
+    /// Backoffs and timeouts of the queue.
     pub queue: QueueConfig,
     /// Extenders, the ignorable ones last.
     pub extenders: Vec<Extender>,
     /// Seed of every random choice.
     pub seed: u64,
-    /// How one of several best nodes is taken.
+    /// How one of several best nodes is chosen.
     pub tie_break: TieBreak,
-    /// Which form of the plugins decides; the decision is the same.
+    /// Which form of the plugins decides. Both give the same decision.
     pub form: Form,
 }
 
@@ -64,206 +70,373 @@ impl EngineConfig {
     }
 }
 
-/// Something that changed in the world.
-#[derive(Debug, Clone)]
-pub enum Change {
-    /// A node as it is now.
-    Node(Node),
-    /// A node is gone.
-    NodeDeleted(Arc<str>),
-    /// A pod as it is now.
-    Pod(Box<Pod>),
-    /// A pod is gone.
-    PodDeleted {
-        /// Namespace and name.
-        key: PodKey,
-        /// Which pod of that name.
-        uid: Uid,
-    },
-    /// An object of another kind as it is now, or `None` if it is gone.
-    Object {
-        /// Its kind.
-        kind: EventResource,
-        /// Its namespace; empty for cluster-scoped objects.
-        namespace: Arc<str>,
-        /// Its name.
-        name: Arc<str>,
-        /// The object.
-        object: Option<Arc<Value>>,
-    },
-}
-
-impl Change {
-    /// What changes.
-    pub(crate) fn object(&self) -> ObjectKey {
-        match self {
-            Self::Node(node) => ObjectKey::cluster_scoped(EventResource::Node, node.name.clone()),
-            Self::NodeDeleted(name) => ObjectKey::cluster_scoped(EventResource::Node, name.clone()),
-            Self::Pod(pod) => ObjectKey::pod(&pod.key),
-            Self::PodDeleted { key, .. } => ObjectKey::pod(key),
-            Self::Object { kind, namespace, name, .. } => {
-                ObjectKey::namespaced(kind.clone(), namespace.clone(), name.clone())
-            }
-        }
-    }
-}
-
-/// The deterministic scheduler: cache, queue, cycles and binding cycles.
+/// The deterministic scheduler: changes go in, effects come out.
 ///
 /// It does no I/O and reads no clock. Equal inputs in equal order with an equal seed give equal effects.
 pub struct Engine {
-    pub(crate) config: EngineConfig,
-    pub(crate) cache: Cache,
-    pub(crate) queue: Queue,
-    /// Pods without a node that a profile is responsible for, as last seen.
-    pub(crate) pending: BTreeMap<PodKey, Arc<Pod>>,
-    pub(crate) bindings: Bindings,
-    pub(crate) preemptions: Preemptions,
-    pub(crate) commands: Vec<Command>,
-    pub(crate) next_start: usize,
-    pub(crate) rng: fastrand::Rng,
-    pub(crate) scratch: Scratch,
-    effects: Vec<Effect>,
-    next_effect: u64,
+    settings: Settings,
+    world: World,
+    binding: BindingCycles,
+    preemptions: Preemptions,
+    timers: Timers,
+    rng: fastrand::Rng,
+    scratch: Scratch,
+    /// Where the next sampled search starts in the node order.
+    next_start: usize,
+    effects: Effects,
 }
 
-/// What the queue needs to know of the rest of the engine, for one call.
-macro_rules! cx {
-    ($engine:expr, $now:expr, $probe:expr) => {
-        $crate::queue::Cx {
-            profiles: &$engine.config.profiles,
-            cluster: $engine.cache.cluster(),
-            now: $now,
-            probe: $probe,
-        }
-    };
-}
-pub(crate) use cx;
-
+/// Looking in.
 impl Engine {
-    /// An engine that knows of nothing yet.
+    /// Makes an engine that knows no object.
     pub fn new(config: EngineConfig) -> Self {
+        let extenders: Arc<[Extender]> = config.extenders.into();
         Self {
-            queue: Queue::new(config.queue),
-            rng: fastrand::Rng::with_seed(config.seed),
-            config,
-            cache: Cache::default(),
-            pending: BTreeMap::new(),
-            bindings: Bindings::default(),
+            settings: Settings {
+                percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+                adaptive_sampling: config.adaptive_sampling,
+                extenders: extenders.clone(),
+                tie_break: config.tie_break,
+                form: config.form,
+            },
+            world: World::new(config.profiles, config.queue),
+            binding: BindingCycles::new(extenders),
             preemptions: Preemptions::default(),
-            commands: Vec::new(),
-            next_start: 0,
+            timers: Timers::default(),
+            rng: fastrand::Rng::with_seed(config.seed),
             scratch: Scratch::default(),
-            effects: Vec::new(),
-            next_effect: 0,
+            next_start: 0,
+            effects: Effects::default(),
         }
     }
 
     /// Nodes and the pods on them.
     pub const fn cache(&self) -> &Cache {
-        &self.cache
+        self.world.view().cache()
     }
 
-    /// Pods on their way to a node.
+    /// The scheduling queue.
     pub const fn queue(&self) -> &Queue {
-        &self.queue
+        self.world.queue()
+    }
+
+    /// The nominations.
+    pub const fn nominator(&self) -> &Nominator {
+        self.world.view().nominator()
+    }
+
+    /// The changes of nodes and placed pods.
+    pub const fn changes(&self) -> &ChangeLog {
+        self.world.log()
     }
 
     /// The profiles.
     pub const fn profiles(&self) -> &Profiles {
-        &self.config.profiles
+        self.world.view().profiles()
     }
 
-    /// Pods that wait in Permit.
+    /// The pods that wait in Permit.
     pub const fn waiting_pods(&self) -> &WaitingPods {
-        &self.bindings.waiting
+        self.world.view().waiting_pods()
     }
 
     /// Number of pods in a binding cycle.
     pub fn binding_count(&self) -> usize {
-        self.bindings.len()
+        self.binding.len()
     }
 
     /// Whether the pod is in a binding cycle.
     pub fn is_binding(&self, pod: &Uid) -> bool {
-        self.bindings.contains(pod)
+        self.binding.contains(pod)
     }
 
-    /// Pods without a node that a profile is responsible for, as last seen.
+    /// The pods without a node that a profile is responsible for, as last seen.
     pub fn pending(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pending.values()
+        self.world.view().pending().values()
     }
 
-    /// The effects since the last call, in the order in which they are meant.
+    /// Whether victims of this pod are still to be evicted.
+    pub fn is_preempting(&self, preemptor: &Uid) -> bool {
+        self.world.view().preemptions().is_running(preemptor)
+    }
+
+    /// Returns the handle that a plugin would get at `now`. Commands given through it are applied with
+    /// the next call into the engine.
+    pub fn handle(&self, now: Time) -> Handle<'_> {
+        self.world.view().handle(now)
+    }
+
+    /// Returns the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
+        self.effects.take()
     }
 
-    /// When [`tick`](Self::tick) has something to do next.
+    /// Returns the time at which [`tick`](Self::tick) has work to do next.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [
-            self.queue.next_deadline(),
-            self.bindings.next_deadline(),
+            self.world.queue().next_deadline(),
+            self.world.next_permit_deadline(),
+            self.binding.next_deadline(),
             self.preemptions.next_deadline(),
+            self.timers.next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
+}
 
-    /// Does what has become due: backoffs that end, pods parked for too long, Permit and PreBind
-    /// timeouts, pauses between preemptions.
-    pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
-        self.queue.tick(&mut cx!(self, now, ports.probe));
-        self.expire_bindings(now, ports);
-        self.end_pauses(now, ports);
-        self.carry_out_commands(now, ports);
+/// Inputs.
+impl Engine {
+    /// Takes in the new state of an object.
+    pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
+        self.run(now, ports, |engine, cx| {
+            if let Some(deletion) = engine.world.implied_deletion(&change) {
+                engine.apply_change(deletion, cx);
+            }
+            engine.apply_change(change, cx);
+        });
     }
 
-    /// Takes the answer to an effect. Answers to effects nobody waits for are passed over.
+    /// Takes in the answer to an effect. Answers that no machine waits for are ignored.
     pub fn answer(&mut self, effect: EffectId, answer: &Answer, now: Time, ports: &mut Ports<'_>) {
-        self.answer_binding(effect, answer, now, ports);
-        self.answer_eviction(effect, answer, now, ports);
-        self.carry_out_commands(now, ports);
+        self.run(now, ports, |engine, cx| {
+            let transition = engine.binding.answer(effect, answer, engine.world.view(), cx);
+            engine.follow(transition, cx);
+            let preemption = engine.preemptions.answer(effect, answer, &mut engine.world, cx);
+            if let Some(preemption) = preemption {
+                engine.advance_preemption(preemption, cx);
+            }
+        });
     }
 
-    pub(crate) fn emit(&mut self, kind: EffectKind) -> EffectId {
-        let id = EffectId(self.next_effect);
-        self.next_effect += 1;
-        self.effects.push(Effect { id, kind });
-        id
+    /// Takes in the time: backoffs, timeouts, pauses and timers that have ended.
+    pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
+        self.run(now, ports, |engine, cx| {
+            engine.world.flush_queue(cx);
+            while let Some(wait) = engine.world.first_expired_wait(cx) {
+                let waited = go_duration(wait.timeout);
+                let plugin = wait.plugin;
+                let text =
+                    format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
+                engine.reject_waiting(&wait.pod, Status::unschedulable(text).by(&plugin), cx);
+            }
+            for pod in engine.binding.expired(cx.now) {
+                let transition = engine.binding.timed_out(&pod, engine.world.view(), cx);
+                engine.follow(transition, cx);
+            }
+            while let Some(pod) = engine.preemptions.pop_ended_pause(cx.now) {
+                engine.world.activate(&[pod], cx);
+            }
+            while let Some((plugin, token)) = engine.timers.pop_due(cx.now) {
+                engine.fire_timer(&plugin, token, cx);
+            }
+        });
     }
 
-    /// Carries out what plugins asked for through their handle; that may make other plugins ask.
-    pub(crate) fn carry_out_commands(&mut self, now: Time, ports: &mut Ports<'_>) {
-        while !self.commands.is_empty() {
-            for command in std::mem::take(&mut self.commands) {
-                match command {
-                    Command::Allow { pod, plugin } => self.allow(&pod, &plugin, now, ports),
-                    Command::Reject { pod, plugin, message } => {
-                        let status = Status::unschedulable(message).by(&plugin);
-                        self.reject_waiting(&pod, status, now, ports);
-                    }
-                    Command::Activate(pods) => {
-                        self.queue.activate(&pods, &mut cx!(self, now, ports.probe));
-                    }
-                    Command::Preempt(preemption) => self.preempt(preemption, now, ports),
-                    Command::PutOffPreemption { preemptor, uid, pause } => {
-                        self.put_off_preemption(preemptor, &uid, &pause, ports.probe);
-                    }
+    /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.
+    pub fn schedule_one(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<Attempt> {
+        self.run(now, ports, |engine, cx| {
+            let queued = engine.world.pop(cx)?;
+            let pod = queued.pod.clone();
+            let outcome = match engine.profile_to_try(&pod, cx) {
+                Some(profile) => engine.attempt(queued, &profile, cx),
+                None => {
+                    engine.world.done(&pod.uid);
+                    Outcome::Skipped
                 }
+            };
+            Some(Attempt { pod, outcome })
+        })
+    }
+
+    /// Evaluates `pod` against the cluster as it is, by this form of the plugins. With `start`, a
+    /// sampled search starts there.
+    ///
+    /// Returns `None` if no profile is responsible for the pod.
+    pub fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        start: Option<usize>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Evaluation> {
+        self.run(now, ports, |engine, cx| {
+            let profile = engine.world.view().profile_of(pod)?.clone();
+            engine.prepare_sampling(&profile);
+            let explanation = Explanation {
+                view: engine.world.view(),
+                settings: &engine.settings,
+                rng: engine.rng.clone(),
+                next_start: start.unwrap_or(engine.next_start),
+            };
+            Some(explanation.evaluate(&profile, pod, form, cx))
+        })
+    }
+
+    /// Runs one call: builds its context, applies the commands of plugins, keeps the effects.
+    fn run<T>(
+        &mut self,
+        now: Time,
+        ports: &mut Ports<'_>,
+        call: impl FnOnce(&mut Self, &mut Context<'_>) -> T,
+    ) -> T {
+        let mut cx = Context {
+            now,
+            extenders: &mut *ports.extenders,
+            probe: &mut *ports.probe,
+            effects: std::mem::take(&mut self.effects),
+        };
+        let result = call(self, &mut cx);
+        self.apply_commands(&mut cx);
+        self.effects = cx.effects;
+        result
+    }
+}
+
+/// Changes.
+impl Engine {
+    fn apply_change(&mut self, change: Change, cx: &mut Context<'_>) {
+        let object = self.binding.wait_for_changes().then(|| change.object());
+        if let Some(pod) = change.ending_pod() {
+            // Before any pod is moved: a preemptor whose last victim ends is no longer gated.
+            self.preemptions.victim_ends(pod, &mut self.world);
+        }
+        for changed in self.world.apply(change, cx) {
+            self.follow_change(changed, cx);
+        }
+        if let Some(object) = object {
+            for pod in self.binding.waiting_for(&object) {
+                let view = self.world.view();
+                let transition = self.binding.object_changed(&pod, &object, view, cx);
+                self.follow(transition, cx);
             }
         }
     }
 
-    /// One of the best nodes of the last cycle.
-    pub(crate) fn select_host(&mut self) -> NodeIx {
+    fn follow_change(&mut self, changed: Changed, cx: &mut Context<'_>) {
+        match changed {
+            Changed::Bound { pod, node } => {
+                self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
+                let transition = self.binding.confirmed(&pod, &node);
+                self.follow(transition, cx);
+            }
+            Changed::PendingDeleted(pod) => {
+                self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
+            }
+            Changed::AssumedDeleted(pod) => self.assumed_pod_deleted(&pod, cx),
+            Changed::Deleted(pod) => self.notify_of_deletion(&pod, cx),
+        }
+    }
+
+    /// The room of a deleted pod is free at once. A pod that waits in Permit frees it when its binding
+    /// cycle fails.
+    fn assumed_pod_deleted(&mut self, pod: &Uid, cx: &mut Context<'_>) {
+        let placed = self.cache().placed(pod).map(|placed| placed.pod.clone());
+        if !self.reject_waiting(pod, Status::unschedulable("removed"), cx) {
+            self.world.forget(pod);
+        }
+        self.world.move_pods(&ObjectEvent::assigned_pod(ActionType::DELETE, placed, None), cx);
+    }
+
+    fn notify_of_deletion(&self, pod: &Pod, cx: &mut Context<'_>) {
+        let view = self.world.view();
+        for profile in view.profiles().iter() {
+            for plugin in &profile.pod_deleted {
+                let handle = view.handle(cx.now);
+                // A panic is counted; the pod is gone all the same.
+                let _ = catch_panic(&plugin.name, cx.probe, || {
+                    plugin.plugin.pod_deleted(pod, &handle);
+                });
+            }
+        }
+    }
+}
+
+/// The scheduling cycle (`schedule_one.go` in kube-scheduler).
+impl Engine {
+    /// Returns the profile of the pod, unless an attempt makes no sense.
+    fn profile_to_try(&self, pod: &Pod, cx: &mut Context<'_>) -> Option<Arc<Profile>> {
+        let profile = self.world.view().profile_of(pod)?.clone();
+        if pod.terminating {
+            let note = format!("skip schedule deleting pod: {}", pod.key);
+            let event = PodEvent::warning("FailedScheduling", "Scheduling", &note);
+            cx.effects.record(pod, &profile.scheduler_name, event);
+            return None;
+        }
+        // A pod that vanished and came back may still have a bind under way, which decides.
+        let in_progress = self.cache().is_assumed(&pod.uid) || self.binding.contains(&pod.uid);
+        (!in_progress).then_some(profile)
+    }
+
+    fn attempt(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Arc<Profile>,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        cx.probe.start(Span::Attempt(&profile.scheduler_name));
+        let mut state = CycleState::new();
+        cx.probe.start(Span::Algorithm);
+        let found = self.find_node(&queued.pod, profile, &mut state, cx);
+        let code = found.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
+        cx.probe.stop(Span::Algorithm, code);
+        let outcome = match found {
+            Ok(node) => {
+                state.end_search();
+                self.assume_and_bind(queued, profile, node, state, cx)
+            }
+            Err(error) => {
+                let failure = self.diagnose(error, &queued.pod, profile, &mut state, cx);
+                failure.handle(queued, profile, &mut self.world, cx)
+            }
+        };
+        cx.probe.stop(Span::Attempt(&profile.scheduler_name), outcome.code());
+        outcome
+    }
+
+    fn find_node(
+        &mut self,
+        pod: &Arc<Pod>,
+        profile: &Profile,
+        state: &mut CycleState,
+        cx: &mut Context<'_>,
+    ) -> Result<Arc<str>, ScheduleError> {
+        self.stand_queries(pod, profile, cx);
+        self.prepare_sampling(profile);
+        let subject = Subject { profile, pod, state };
+        let search = Search { scratch: &mut self.scratch, next_start: &mut self.next_start };
+        Cycle::new(self.world.view(), &self.settings, subject, search, cx).run()?;
+        let node = self.select_host();
+        Ok(self.cache().cluster().node_name(node).clone())
+    }
+
+    /// Keeps the counts up to date that the plugins are about to read. A plugin that panics here panics
+    /// again where the panic is reported.
+    fn stand_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
+        for plugin in &profile.standing_queries {
+            let handle = self.world.view().handle(cx.now);
+            let queries =
+                catch_panic(&plugin.name, cx.probe, || plugin.plugin.queries(pod, &handle));
+            queries.iter().flatten().for_each(|query| self.world.stand(query));
+        }
+    }
+
+    fn prepare_sampling(&mut self, profile: &Profile) {
+        if self.settings.sampling(profile) != Sampling::All {
+            self.world.refresh_node_order();
+        }
+    }
+
+    /// Returns one of the best nodes of the last cycle.
+    fn select_host(&mut self) -> NodeIx {
         let feasible = self.scratch.feasible();
         let best = feasible.totals.iter().max();
         let mut ties = feasible.nodes.iter().enumerate().filter_map(|(place, node)| {
             (best.is_none() || feasible.totals.get(place) == best).then_some(*node)
         });
-        match self.config.tie_break {
+        match self.settings.tie_break {
             TieBreak::FirstByName => {
-                let cluster = self.cache.cluster();
+                let cluster = self.world.view().cluster();
                 ties.min_by_key(|node| cluster.node_name(*node))
             }
             TieBreak::Random => {
@@ -274,20 +447,288 @@ impl Engine {
         .expect("a cycle without error leaves a feasible node")
     }
 
-    /// Whether a profile is responsible for the pod.
-    pub(crate) fn is_responsible_for(&self, pod: &Pod) -> bool {
-        self.config.profiles.get(&pod.spec.scheduler_name).is_some()
+    /// Runs PostFilter if no node fits, and returns the failure of the attempt.
+    fn diagnose(
+        &mut self,
+        error: ScheduleError,
+        pod: &Arc<Pod>,
+        profile: &Profile,
+        state: &mut CycleState,
+        cx: &mut Context<'_>,
+    ) -> Failure {
+        match error {
+            ScheduleError::NoNodes => Failure::error(&Status::unresolvable(NO_NODES)),
+            ScheduleError::Error(status) => Failure::error(&status),
+            ScheduleError::Fit(mut fit) => {
+                let subject = Subject { profile, pod, state };
+                let nominating = self.post_filter(&mut fit, subject, cx);
+                Failure::fit(*fit, nominating)
+            }
+        }
     }
 
-    pub(crate) fn move_all(
+    fn post_filter(
         &mut self,
-        occurrence: &crate::Occurrence,
-        may_move: &dyn Fn(&Pod) -> bool,
-        now: Time,
-        probe: &mut dyn Probe,
+        fit: &mut FitError,
+        mut subject: Subject<'_>,
+        cx: &mut Context<'_>,
+    ) -> NominatingInfo {
+        let profile = subject.profile;
+        if profile.post_filter.is_empty() {
+            return Failure::clear_nomination();
+        }
+        let span = Span::Point(ExtensionPoint::PostFilter, &profile.scheduler_name);
+        cx.probe.start(span);
+        let view = self.world.view();
+        let mut post_filter = PostFilter { view, settings: &self.settings, rng: &mut self.rng };
+        let result = post_filter.run(&mut subject, &fit.diagnosis.verdicts, cx);
+        cx.probe.stop(span, result.status.code());
+        fit.diagnosis.post_filter_message = result.status.message();
+        result.nominating
+    }
+
+    /// Assumes the pod on the node, runs Reserve and Permit, and starts the binding cycle.
+    fn assume_and_bind(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Arc<Profile>,
+        node: Arc<str>,
+        mut state: CycleState,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        let pod = match self.world.assume(&queued.pod, &node) {
+            Ok(assumed) => assumed,
+            Err(error) => {
+                let failure = Failure::error(&Status::error(error.to_string()));
+                return failure.handle(queued, profile, &mut self.world, cx);
+            }
+        };
+        let view = self.world.view();
+        let mut placement = Placement { view, profile, pod: &pod, node: &node, state: &mut state };
+        match placement.reserve_and_permit(cx) {
+            Ok(waiting) => {
+                let waits = waiting.is_some();
+                waiting.into_iter().for_each(|pod| self.world.wait_on_permit(pod));
+                let cycle = BindingCycle::new(queued, profile.clone(), pod, state, cx.now);
+                let transition = self.binding.start(cycle, waits, self.world.view(), cx);
+                self.follow(transition, cx);
+                Outcome::Assumed(node)
+            }
+            Err(status) => {
+                placement.unreserve(cx);
+                self.world.forget(&pod.uid);
+                Failure::of_chosen_node(status).handle(queued, profile, &mut self.world, cx)
+            }
+        }
+    }
+}
+
+/// Binding cycles.
+impl Engine {
+    /// Does what follows from a step of a binding cycle.
+    fn follow(&mut self, mut transition: Transition, cx: &mut Context<'_>) {
+        if let Transition::Permitted(pod) = transition {
+            // From here on no event can help the pod.
+            self.world.done(&pod);
+            transition = self.binding.permitted(&pod, self.world.view(), cx);
+        }
+        match transition {
+            Transition::Waiting | Transition::Permitted(_) => {}
+            Transition::Bound(cycle) => self.bound(&cycle, cx),
+            Transition::Failed(cycle, status) => {
+                self.world.remove_waiting(&cycle.pod.uid);
+                let failure = Failure::error(&status);
+                self.binding_failed(*cycle, &status, failure, cx);
+            }
+        }
+    }
+
+    fn bound(&self, cycle: &BindingCycle, cx: &mut Context<'_>) {
+        let (profile, queued) = (&cycle.profile, &cycle.queued);
+        let note = format!("Successfully assigned {} to {}", cycle.pod.key, cycle.node);
+        let event = PodEvent::normal("Scheduled", "Binding", &note);
+        cx.effects.record(&cycle.pod, &profile.scheduler_name, event);
+        cx.probe.count(Count::Attempt { result: "scheduled", profile: &profile.scheduler_name });
+        cx.probe.count(Count::Scheduled {
+            profile: &profile.scheduler_name,
+            attempts: queued.attempts,
+            took: cx.now.since(cycle.since),
+            since_first_active: cx.now.since(queued.initial_attempt.unwrap_or(cycle.since)),
+            after_flush: queued.flushed,
+        });
+        let span = Span::Point(ExtensionPoint::PostBind, &profile.scheduler_name);
+        cx.probe.start(span);
+        for plugin in &profile.post_bind {
+            let handle = self.world.view().handle(cx.now);
+            // A panic is counted; the pod is bound.
+            let _ = call_plugin(ExtensionPoint::PostBind, &plugin.name, cx.probe, || {
+                plugin.plugin.post_bind(&cycle.state, &cycle.pod, &cycle.node, &handle);
+            });
+        }
+        cx.probe.stop(span, Code::Success);
+    }
+
+    /// Gives up a binding cycle (`handleBindingCycleError`): Unreserve, forget, and back to the queue.
+    /// Returns the room to other pods.
+    fn binding_failed(
+        &mut self,
+        mut cycle: BindingCycle,
+        status: &Status,
+        failure: Failure,
+        cx: &mut Context<'_>,
     ) {
-        probe.start(Span::Event(&occurrence.event));
-        self.queue.move_all(occurrence, may_move, &mut cx!(self, now, probe));
-        probe.stop(Span::Event(&occurrence.event), Code::Success);
+        let pod = cycle.pod.clone();
+        Placement {
+            view: self.world.view(),
+            profile: &cycle.profile,
+            pod: &pod,
+            node: &cycle.node,
+            state: &mut cycle.state,
+        }
+        .unreserve(cx);
+        // A pod that was deleted meanwhile, or bound elsewhere, has no room here any more, but Unreserve
+        // may have freed something.
+        self.world.forget(&pod.uid);
+        let rejected = status.is_rejection();
+        if !rejected {
+            let old = Some(pod.clone());
+            self.world.move_pods(&ObjectEvent::assigned_pod(ActionType::DELETE, old, None), cx);
+        }
+        let failure = failure.after_nomination(cycle.nominated);
+        failure.handle(cycle.queued, &cycle.profile, &mut self.world, cx);
+        if rejected {
+            self.world.move_others(pod, cx);
+        }
+    }
+
+    /// Rejects a pod that waits in Permit. Returns whether it was waiting.
+    fn reject_waiting(&mut self, pod: &Uid, status: Status, cx: &mut Context<'_>) -> bool {
+        let Some(waiting) = self.world.remove_waiting(pod) else { return false };
+        let waited = cx.now.since(waiting.since);
+        cx.probe.count(Count::PermitWait { code: status.code(), waited });
+        match self.binding.cancel(pod, status) {
+            Transition::Failed(cycle, status) => {
+                let failure = Failure::of_chosen_node(status.clone());
+                self.binding_failed(*cycle, &status, failure, cx);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Preemptions.
+impl Engine {
+    /// Evicts the victims that may go now.
+    fn advance_preemption(&mut self, preemption: u64, cx: &mut Context<'_>) {
+        use preemption::Next;
+        while let Next::CancelBinding { victim, plugin } =
+            self.preemptions.advance(preemption, &mut self.world, &self.binding, cx)
+        {
+            let waiting = Status::error("waiting on permit for pod: preempted").by(&plugin);
+            if !self.reject_waiting(&victim.uid, waiting, cx) {
+                let status = Status::error(format!("preempted by {plugin}")).by(&plugin);
+                let transition = self.binding.cancel(&victim.uid, status);
+                self.follow(transition, cx);
+            }
+            self.preemptions.binding_cancelled(preemption, &victim, &mut self.world, cx);
+        }
+    }
+}
+
+/// Commands of plugins.
+impl Engine {
+    /// Applies what plugins asked for through their handle; that may make other plugins ask.
+    fn apply_commands(&mut self, cx: &mut Context<'_>) {
+        while !self.world.view().commands().is_empty() {
+            for command in self.world.view().commands().take() {
+                self.apply_command(command, cx);
+            }
+        }
+    }
+
+    fn apply_command(&mut self, command: Command, cx: &mut Context<'_>) {
+        match command {
+            Command::Allow { pod, plugin } => {
+                if let Some(waiting) = self.world.allow(&pod, &plugin) {
+                    let waited = cx.now.since(waiting.since);
+                    cx.probe.count(Count::PermitWait { code: Code::Success, waited });
+                    self.follow(Transition::Permitted(pod), cx);
+                }
+            }
+            Command::Reject { pod, plugin, message } => {
+                self.reject_waiting(&pod, Status::unschedulable(message).by(&plugin), cx);
+            }
+            Command::Activate(pods) => self.world.activate(&pods, cx),
+            Command::Preempt(preemption) => {
+                let started = self.preemptions.start(preemption, &mut self.world, cx);
+                if let Some(preemption) = started {
+                    self.advance_preemption(preemption, cx);
+                }
+            }
+            Command::PausePreemption { preemptor, uid, pause } => {
+                self.preemptions.pause(preemptor, &uid, &pause, &self.world, cx);
+            }
+            Command::SetTimer { plugin, at, token } => self.timers.set(plugin, token, at),
+            Command::Event(event) => self.record_plugin_event(event, cx),
+            _ => {}
+        }
+    }
+
+    /// Records an event in the name of the scheduler that is responsible for the pod.
+    fn record_plugin_event(&self, event: PluginEvent, cx: &mut Context<'_>) {
+        let view = self.world.view();
+        let placed = view.cache().placed(&event.uid).map(|placed| &placed.pod);
+        let pod = view.pending().get(&event.pod).filter(|pod| pod.uid == event.uid).or(placed);
+        let profile = pod.and_then(|pod| view.profile_of(pod)).or(view.profiles().iter().next());
+        let Some(profile) = profile else { return };
+        cx.effects.emit(EffectKind::Event(Event {
+            regarding: event.pod,
+            uid: event.uid,
+            related: None,
+            event_type: event.event_type,
+            reason: event.reason.to_string().into(),
+            action: event.action.to_string().into(),
+            note: note(&event.note),
+            reporting_controller: profile.scheduler_name.clone(),
+        }));
+    }
+
+    fn fire_timer(&self, plugin: &str, token: u64, cx: &mut Context<'_>) {
+        let view = self.world.view();
+        for profile in view.profiles().iter() {
+            for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
+                let handle = view.handle(cx.now);
+                // A panic is counted; the timer has fired.
+                let _ = catch_panic(&timer.name, cx.probe, || timer.plugin.fire(token, &handle));
+            }
+        }
+    }
+}
+
+/// Returns a duration as Go prints it: `15m0s`, `1.5s`, `20ms`.
+fn go_duration(duration: std::time::Duration) -> String {
+    let nanos = duration.as_nanos();
+    let in_units = |unit: u128, name: &str| {
+        let (whole, rest) = (nanos / unit, nanos % unit);
+        let digits = unit.ilog10() as usize;
+        let fraction = format!(".{rest:0digits$}");
+        format!("{whole}{}{name}", fraction.trim_end_matches('0').trim_end_matches('.'))
+    };
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => in_units(1_000, "µs"),
+        1_000_000..1_000_000_000 => in_units(1_000_000, "ms"),
+        _ => {
+            let minutes = duration.as_secs() / 60;
+            let seconds = duration - std::time::Duration::from_secs(minutes * 60);
+            let seconds = format!("{}s", seconds.as_nanos() as f64 / 1e9);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => seconds,
+                (0, minutes) => format!("{minutes}m{seconds}"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
+            }
+        }
     }
 }

@@ -1,58 +1,58 @@
-//! What the engine would decide about a pod now, and why: the decision in full, without acting on it.
+//! What the engine would decide about a pod now, and why. Nothing is changed by it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::preemption::{Candidate, Candidates, Preemption};
 use framework::{
-    Command, CycleState, NodeBits, NodeIx, PluginName, Pod, PostFilterResult, Status, Time,
-    Verdicts,
+    Command, CycleState, NodeBits, NodeIx, PluginName, Pod, PostFilterResult, Status, Verdicts,
 };
 
+use crate::context::Context;
 use crate::cycle::{
-    Cycle, Depth, FitError, Form, NodeScores, Report, Sampling, ScheduleError, Scratch,
+    Cycle, FitError, Form, NO_NODES, NodeScores, PostFilter, ScheduleError, Scratch, Search,
+    Settings, Subject,
 };
-use crate::engine::Engine;
-use crate::ports::Ports;
 use crate::profile::Profile;
+use crate::world::View;
 
-/// An attempt in full. It says what holds now, not what held when a decision was made.
+/// An attempt in full, on the state of the cluster at the time of the question.
 #[derive(Debug, Default)]
 pub struct Evaluation {
-    /// Nodes that can take the pod, and their total scores; a single node is not scored.
+    /// The nodes that can take the pod, with their total scores; a single node is not scored.
     pub feasible: Vec<(NodeIx, Option<i64>)>,
-    /// Nodes that pass every filter. They are more than the feasible ones if the pod is nominated to one
-    /// of them: no other is then in question.
+    /// The nodes that pass every filter. If the pod is nominated to one of them, only that one is
+    /// feasible.
     pub passed: NodeBits,
-    /// The verdict on every node that cannot.
+    /// The verdict on every node that cannot take the pod.
     pub verdicts: Verdicts,
-    /// Plugins that turned the pod down, or some node that was in question.
+    /// Plugins that rejected the pod or some candidate.
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin that was not skipped, in profile order.
     pub scores: Vec<NodeScores>,
-    /// Why the pod fits nowhere.
+    /// The reasons why the pod fits nowhere.
     pub fit_error: Option<FitError>,
-    /// What PostFilter would do about it.
-    pub post_filter: Option<Rescue>,
-    /// The attempt failed for another reason.
+    /// The result of PostFilter.
+    pub post_filter: Option<PostFilterEvaluation>,
+    /// The error that ended the attempt.
     pub error: Option<Status>,
     /// Where the next sampled search would start.
     pub next_start: usize,
 }
 
-/// What PostFilter would do about a pod that fits nowhere.
+/// What PostFilter would do for a pod that fits nowhere.
 #[derive(Debug, Default)]
-pub struct Rescue {
-    /// The answer of the PostFilter plugins together.
+pub struct PostFilterEvaluation {
+    /// The result of the PostFilter plugins together.
     pub result: PostFilterResult,
-    /// The evictions they ask for.
+    /// The preemption that they ask for.
     pub preemption: Option<Preemption>,
-    /// What they had to choose from.
+    /// The candidates among which they chose.
     pub candidates: Vec<Candidate>,
 }
 
 impl Evaluation {
-    /// The nodes with the highest total, in the order of `feasible`.
+    /// Returns the nodes with the highest total, in the order of `feasible`.
     pub fn best(&self) -> Vec<NodeIx> {
         let best = self.feasible.iter().map(|(_, total)| *total).max();
         let is_best = |total: Option<i64>| Some(total) == best;
@@ -60,47 +60,36 @@ impl Evaluation {
     }
 }
 
-impl Engine {
-    /// Evaluates `pod` against the cluster as it is, by this form of the plugins. With `start` a
-    /// sampled search starts there.
-    ///
-    /// Returns `None` if no profile is responsible for the pod.
-    pub fn evaluate(
-        &mut self,
+/// An evaluation to be made.
+pub(crate) struct Explanation<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) settings: &'a Settings,
+    /// A copy, so that the question leaves later decisions as they are.
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) next_start: usize,
+}
+
+impl Explanation<'_> {
+    pub(crate) fn evaluate(
+        mut self,
+        profile: &Profile,
         pod: &Arc<Pod>,
         form: Form,
-        start: Option<usize>,
-        now: Time,
-        ports: &mut Ports<'_>,
-    ) -> Option<Evaluation> {
-        let profile = self.config.profiles.get(&pod.spec.scheduler_name)?.clone();
-        let sampling = self.sampling(&profile);
-        if sampling != Sampling::All {
-            self.cache.refresh_order();
-        }
-        let (mut state, mut now) = (CycleState::new(), now);
-        let mut scratch = Scratch::default();
-        let mut next_start = start.unwrap_or(self.next_start);
-        let mut cycle = Cycle {
-            profile: &profile,
-            cache: &self.cache,
-            nominator: self.queue.nominator(),
-            extenders: &self.config.extenders,
-            sampling,
-            next_start: &mut next_start,
-            form,
-            depth: Depth::Explain,
-            pod,
-            now: &mut now,
-            state: &mut state,
-            ports,
-            scratch: &mut scratch,
-            report: Report::default(),
+        cx: &mut Context<'_>,
+    ) -> Evaluation {
+        let (mut state, mut scratch) = (CycleState::new(), Scratch::default());
+        let subject = Subject { profile, pod, state: &mut state };
+        let search = Search { scratch: &mut scratch, next_start: &mut self.next_start };
+        let cycle = Cycle::new(self.view, self.settings, subject, search, cx);
+        let (outcome, report) = cycle.explain(form);
+        let mut evaluation = Evaluation {
+            verdicts: report.verdicts,
+            passed: report.passed,
+            rejectors: report.rejectors,
+            scores: report.scores,
+            next_start: self.next_start,
+            ..Evaluation::default()
         };
-        let outcome = cycle.run();
-        let Report { verdicts, passed, rejectors, scores } = cycle.report;
-        let mut evaluation =
-            Evaluation { verdicts, passed, rejectors, scores, ..Evaluation::default() };
         match outcome {
             Ok(()) => {
                 let feasible = scratch.feasible();
@@ -108,45 +97,39 @@ impl Engine {
                 evaluation.feasible =
                     feasible.nodes.iter().enumerate().map(|(i, node)| (*node, total(i))).collect();
             }
-            Err(ScheduleError::NoNodes) => {
-                evaluation.error = Some(Status::unresolvable(crate::cycle::NO_NODES));
-            }
+            Err(ScheduleError::NoNodes) => evaluation.error = Some(Status::unresolvable(NO_NODES)),
             Err(ScheduleError::Error(status)) => evaluation.error = Some(status),
             Err(ScheduleError::Fit(mut fit)) => {
                 evaluation.verdicts = fit.diagnosis.verdicts.clone();
                 evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
-                evaluation.post_filter =
-                    self.explain_post_filter(&mut fit, pod, &profile, &mut state, &mut now, ports);
+                let subject = Subject { profile, pod, state: &mut state };
+                evaluation.post_filter = self.post_filter(&mut fit, subject, cx);
                 evaluation.fit_error = Some(*fit);
             }
         }
-        evaluation.next_start = next_start;
-        Some(evaluation)
+        evaluation
     }
 
-    /// Asks the PostFilter plugins, if there are any, without doing what they ask for.
-    fn explain_post_filter(
+    /// Runs the PostFilter plugins, if there are any, and drops their commands.
+    fn post_filter(
         &mut self,
         fit: &mut FitError,
-        pod: &Pod,
-        profile: &Profile,
-        state: &mut CycleState,
-        now: &mut Time,
-        ports: &mut Ports<'_>,
-    ) -> Option<Rescue> {
-        if profile.post_filter.is_empty() {
+        mut subject: Subject<'_>,
+        cx: &mut Context<'_>,
+    ) -> Option<PostFilterEvaluation> {
+        if subject.profile.post_filter.is_empty() {
             return None;
         }
-        let (commands, rng) = (std::mem::take(&mut self.commands), self.rng.clone());
-        let result = self.run_post_filter(&fit.diagnosis.verdicts, pod, profile, state, now, ports);
-        self.rng = rng;
+        let (view, settings) = (self.view, self.settings);
+        let mut post_filter = PostFilter { view, settings, rng: &mut self.rng };
+        let result = post_filter.run(&mut subject, &fit.diagnosis.verdicts, cx);
         fit.diagnosis.post_filter_message = result.status.message();
-        let asked = std::mem::replace(&mut self.commands, commands);
-        let preemption = asked.into_iter().find_map(|command| match command {
+        let preemption = view.commands().take().into_iter().find_map(|command| match command {
             Command::Preempt(preemption) => Some(preemption),
             _ => None,
         });
-        let candidates = state.read_mut::<Candidates>().map(std::mem::take).unwrap_or_default().0;
-        Some(Rescue { result, preemption, candidates })
+        let candidates = subject.state.read_mut::<Candidates>().map(std::mem::take);
+        let candidates = candidates.unwrap_or_default().0;
+        Some(PostFilterEvaluation { result, preemption, candidates })
     }
 }

@@ -1,18 +1,18 @@
-//! What becomes of a pod whose attempt failed.
+//! Failed attempts (`handleSchedulingFailure` in kube-scheduler).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    Code, NominatingInfo, PluginName, Pod, QueuedPod, ScheduledCondition, Status, StatusPatch, Time,
+    Code, NominatingInfo, PluginName, Pod, QueuedPod, ScheduledCondition, Status, StatusPatch,
 };
 
 use crate::attempt::Outcome;
+use crate::context::{Context, PodEvent};
 use crate::cycle::FitError;
-use crate::effect::{EffectKind, Event, EventType, note};
-use crate::engine::{Engine, cx};
-use crate::ports::{Count, Ports};
+use crate::ports::Count;
 use crate::profile::Profile;
+use crate::world::World;
 
 /// A failed attempt.
 #[derive(Debug, Clone)]
@@ -22,136 +22,103 @@ pub(crate) struct Failure {
     unschedulable_plugins: BTreeSet<PluginName>,
     pending_plugins: BTreeSet<PluginName>,
     nominating: NominatingInfo,
-    /// The nomination the attempt has asked for, which the object may not show yet.
-    asked_for: Option<Arc<str>>,
+    /// The nomination that the attempt asked to write, which the object may not show yet.
+    requested_nomination: Option<Arc<str>>,
 }
 
 impl Failure {
-    /// A failure that no plugin is on record for: the pod comes back after an error backoff.
-    pub(crate) fn of(status: Status) -> Self {
+    /// A failure without rejectors: the pod comes back after an error backoff.
+    pub(crate) fn error(status: &Status) -> Self {
         Self {
             code: status.code(),
             message: status.message(),
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
-            nominating: Self::clear(),
-            asked_for: None,
+            nominating: Self::clear_nomination(),
+            requested_nomination: None,
         }
     }
 
-    /// No node fits: the pod waits for events its rejectors registered.
-    pub(crate) fn of_fit(fit: FitError, nominating: NominatingInfo) -> Self {
+    /// No node fits: the pod waits for events that its rejectors registered.
+    pub(crate) fn fit(fit: FitError, nominating: NominatingInfo) -> Self {
         Self {
             code: Code::Unschedulable,
             message: fit.message(),
             unschedulable_plugins: fit.diagnosis.unschedulable_plugins,
             pending_plugins: fit.diagnosis.pending_plugins,
             nominating,
-            asked_for: None,
+            requested_nomination: None,
         }
     }
 
-    /// The attempt has asked to nominate the pod to this node.
-    pub(crate) fn after_asking_for(self, node: Option<Arc<str>>) -> Self {
-        Self { asked_for: node, ..self }
+    /// Reserve or Permit rejected the pod, or failed.
+    pub(crate) fn of_chosen_node(status: Status) -> Self {
+        match status.is_rejection() {
+            true => Self::fit(FitError::of_chosen_node(status), Self::clear_nomination()),
+            false => Self::error(&status),
+        }
     }
 
-    /// Takes the nomination away.
-    pub(crate) fn clear() -> NominatingInfo {
+    /// Notes the nomination that the attempt asked to write.
+    pub(crate) fn after_nomination(self, node: Option<Arc<str>>) -> Self {
+        Self { requested_nomination: node, ..self }
+    }
+
+    pub(crate) fn clear_nomination() -> NominatingInfo {
         NominatingInfo::Override("".into())
     }
 
-    /// Nothing to tell: the pod goes back without event or condition.
+    /// Whether the pod goes back without event and condition.
     fn is_silent(&self) -> bool {
         matches!(self.code, Code::Success | Code::Wait | Code::Skip)
     }
-}
 
-impl Engine {
-    /// Puts the pod back into the queue and tells why: event, condition, nomination.
-    pub(crate) fn fail(
-        &mut self,
+    /// Puts the pod back into the queue, and reports the failure as event, condition and nomination.
+    pub(crate) fn handle(
+        self,
         mut queued: QueuedPod,
         profile: &Profile,
-        failure: Failure,
-        now: Time,
-        ports: &mut Ports<'_>,
+        world: &mut World,
+        cx: &mut Context<'_>,
     ) -> Outcome {
-        let rejected = failure.code.is_rejection();
+        let rejected = self.code.is_rejection();
         let result = if rejected { "unschedulable" } else { "error" };
-        ports.probe.count(Count::Attempt { result, profile: &profile.scheduler_name });
-        queued.unschedulable_plugins.clone_from(&failure.unschedulable_plugins);
-        queued.pending_plugins.clone_from(&failure.pending_plugins);
+        cx.probe.count(Count::Attempt { result, profile: &profile.scheduler_name });
+        queued.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
+        queued.pending_plugins.clone_from(&self.pending_plugins);
         queued.gating_plugin = None;
-        let pod = match self.pending.get(&queued.pod.key).cloned() {
-            None => {
-                self.queue.done(&queued.pod.uid);
-                queued.pod
-            }
-            Some(known) if known.uid != queued.pod.uid => {
-                self.queue.done(&queued.pod.uid);
-                return Outcome::Skipped;
-            }
-            Some(known) => {
-                queued.pod = known.clone();
-                self.queue
-                    .add_unschedulable_if_not_present(queued, &mut cx!(self, now, ports.probe));
-                self.queue.nominator_mut().add(known.clone(), &failure.nominating);
-                known
-            }
+        let Some(pod) = world.take_back(queued, &self.nominating, cx) else {
+            return Outcome::Skipped;
         };
-        if !failure.is_silent() {
-            self.tell(&pod, profile, &failure);
+        if !self.is_silent() {
+            self.report(&pod, profile, cx);
         }
         match rejected {
-            true => Outcome::Unschedulable(failure.message),
-            false => Outcome::Error(failure.message),
+            true => Outcome::Unschedulable(self.message),
+            false => Outcome::Error(self.message),
         }
     }
 
-    fn tell(&mut self, pod: &Arc<Pod>, profile: &Profile, failure: &Failure) {
-        self.emit(EffectKind::Event(Event {
-            regarding: pod.key.clone(),
-            uid: pod.uid.clone(),
-            related: None,
-            event_type: EventType::Warning,
-            reason: "FailedScheduling",
-            action: "Scheduling",
-            note: note(&failure.message),
-            reporting_controller: profile.scheduler_name.clone(),
-        }));
-        let reason = if failure.code.is_rejection() { "Unschedulable" } else { "SchedulerError" };
+    fn report(&self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
+        let event = PodEvent::warning("FailedScheduling", "Scheduling", &self.message);
+        cx.effects.record(pod, &profile.scheduler_name, event);
+        let reason = if self.code.is_rejection() { "Unschedulable" } else { "SchedulerError" };
         let condition = ScheduledCondition {
             status: false,
             reason: reason.into(),
-            message: failure.message.as_str().into(),
+            message: self.message.as_str().into(),
         };
+        let known = pod.nominated_node_name.as_ref().or(self.requested_nomination.as_ref());
         let patch = StatusPatch {
             condition: (pod.scheduled_condition.as_deref() != Some(&condition))
                 .then_some(condition),
-            nominated_node_name: changed_nomination(
-                pod.nominated_node_name.as_ref().or(failure.asked_for.as_ref()),
-                &failure.nominating,
-            ),
+            nominated_node_name: changed_nomination(known, &self.nominating),
         };
-        self.patch_pod_status(pod, patch);
-    }
-
-    /// Patches the status, unless nothing changes.
-    pub(crate) fn patch_pod_status(&mut self, pod: &Pod, patch: StatusPatch) {
-        if patch == StatusPatch::default() {
-            return;
-        }
-        self.emit(EffectKind::PatchPodStatus {
-            pod: pod.key.clone(),
-            uid: pod.uid.clone(),
-            observed_generation: pod.generation,
-            patch,
-        });
+        cx.effects.patch_pod_status(pod, patch);
     }
 }
 
-/// The nomination to write, if it differs from the one that is known.
+/// Returns the nomination to write, if it differs from the known one.
 pub(crate) fn changed_nomination(
     known: Option<&Arc<str>>,
     nominating: &NominatingInfo,

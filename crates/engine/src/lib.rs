@@ -5,32 +5,45 @@
 //! against the golden corpus.
 //!
 //! - [`cache`]: nodes, and pods that run or are assumed to run on them.
-//! - [`queue`]: pods on their way: active, backing off, unschedulable, in flight, nominated.
-//! - [`cycle`]: one attempt to find a node: PreFilter, Filter, PreScore, Score.
-//! - `binding`: what follows on a chosen node: Permit, PreBind, Bind, PostBind.
-//! - `preemption`: evicting pods to make room for another.
-//! - [`profile`]: which plugins run for the pods of a scheduler name.
-//! - [`ports`]: the synchronous ways out: extenders and measurements.
+//! - [`queue`]: pods on their way: active, backing off, unschedulable, in flight.
+//! - [`world`]: cache, queue, nominations, pending and waiting pods behind one door, and the change log.
+//! - [`cycle`]: one attempt to find a node: PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit.
+//! - `binding`: the binding cycles: PreBind, Bind and what follows a lost answer.
+//! - `preemption`: the evictions that make room for a pod.
+//! - `engine`: mediates between them.
+//! - [`profile`]: the plugins that run for the pods of a scheduler name.
+//! - [`ports`]: extenders and measurements.
+//!
+//! Modules import downward only, in this order: engine, explain, preemption, binding, failure, cycle,
+//! world, queue, cache, profile, and the small modules that all of them use.
 
 mod attempt;
 mod binding;
 pub mod cache;
-mod changes;
+mod change;
 pub mod classify;
+mod context;
 pub mod cycle;
 mod effect;
 mod engine;
 mod explain;
 mod failure;
-mod guard;
-mod occurrence;
+mod nominator;
+mod object_event;
+mod plugin_call;
 pub mod ports;
 mod preemption;
 pub mod profile;
 pub mod queue;
+mod timers;
+pub mod world;
 
 pub use attempt::{Attempt, Outcome};
-pub use effect::{Effect, EffectId, EffectKind, Event, EventType, Eviction, ObjectRef};
-pub use engine::{Change, Engine, EngineConfig, TieBreak};
-pub use explain::{Evaluation, Rescue};
-pub use occurrence::{Objects, Occurrence};
+pub use change::Change;
+pub use cycle::TieBreak;
+pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
+pub use engine::{Engine, EngineConfig};
+pub use explain::{Evaluation, PostFilterEvaluation};
+pub use framework::EventType;
+pub use nominator::Nominator;
+pub use object_event::{ObjectEvent, Objects};

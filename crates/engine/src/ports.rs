@@ -1,14 +1,14 @@
-//! The two ways out of a cycle: asking extenders, and telling how long things took.
+//! The ports of the engine: extenders and measurements.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time, Uid};
 
-/// A question to an extender about a pod and nodes.
+/// A filter or prioritize call to an extender.
 #[derive(Debug)]
 pub struct ExtenderCall<'a> {
-    /// Which of the configured extenders is asked, by its place in the order in which they are.
+    /// Index of the extender in the order in which extenders are called.
     pub extender: usize,
     /// The pod to schedule.
     pub pod: &'a Pod,
@@ -16,7 +16,7 @@ pub struct ExtenderCall<'a> {
     pub nodes: Vec<&'a str>,
 }
 
-/// What an extender that filters makes of the nodes in question.
+/// Result of a filter call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filtered {
     /// Nodes that can take the pod.
@@ -30,45 +30,45 @@ pub struct Filtered {
 /// Names of nodes with the scores an extender gives them, 0 to 10.
 pub type HostPriorities = Vec<(String, i64)>;
 
-/// A question to an extender about the pods that would be evicted for another.
+/// A preempt call to an extender.
 #[derive(Debug)]
 pub struct PreemptionCall<'a> {
-    /// Which of the configured extenders is asked.
+    /// Index of the extender in the order in which extenders are called.
     pub extender: usize,
-    /// The pod that preempts.
+    /// The preemptor.
     pub pod: &'a Pod,
     /// The candidates, by name of the node.
     pub victims: BTreeMap<&'a str, Victims<'a>>,
 }
 
-/// Pods that would be evicted from one node.
+/// The victims on one node.
 #[derive(Debug)]
 pub struct Victims<'a> {
     /// The pods.
     pub pods: Vec<&'a Pod>,
-    /// How many of them a PodDisruptionBudget protects.
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
     pub num_pdb_violations: i64,
 }
 
-/// Victims as an extender names them.
+/// The victims on one node, by UID, as an extender names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaVictims {
     /// UIDs of the pods.
     pub pods: Vec<Uid>,
-    /// How many of them a PodDisruptionBudget protects.
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
     pub num_pdb_violations: i64,
 }
 
-/// The one synchronous way out of a cycle. The daemon asks over HTTP and blocks, a simulation answers
-/// from a model. Every question returns, beside the answer or what went wrong, the time at which it
-/// came. By default no extender answers.
-pub trait Outside {
-    /// Asks an extender which nodes can take the pod.
+/// Calls extenders: the one synchronous way out of a scheduling cycle. The daemon calls over HTTP and
+/// blocks; a simulation answers from a model. Each method returns the result and the time at which it
+/// arrived. By default no extender answers.
+pub trait ExtenderClient {
+    /// Returns which nodes pass the extender.
     fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
         (Err(not_connected(call.extender)), now)
     }
 
-    /// Asks several extenders at once how good the nodes are; gives an answer for each call.
+    /// Calls several extenders at once; returns one result for each call.
     fn prioritize(
         &mut self,
         calls: &[ExtenderCall<'_>],
@@ -77,7 +77,7 @@ pub trait Outside {
         (calls.iter().map(|call| Err(not_connected(call.extender))).collect(), now)
     }
 
-    /// Asks an extender which of the candidates it accepts, and with which victims.
+    /// Returns the candidates that the extender accepts, with their victims.
     fn process_preemption(
         &mut self,
         call: &PreemptionCall<'_>,
@@ -86,8 +86,8 @@ pub trait Outside {
         (Err(not_connected(call.extender)), now)
     }
 
-    /// Hears that an ignorable extender was passed over because of this error. By default nobody is
-    /// told.
+    /// Reports that an ignorable extender was skipped because of this error. By default the report is
+    /// dropped.
     fn skipped(&mut self, extender: usize, error: &str) {
         let _ = (extender, error);
     }
@@ -98,9 +98,9 @@ fn not_connected(extender: usize) -> String {
 }
 
 /// No extender answers.
-impl Outside for () {}
+impl ExtenderClient for () {}
 
-/// A stretch of work whose duration is of interest.
+/// Work that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span<'a> {
     /// A whole scheduling attempt for a pod of this profile.
@@ -111,20 +111,20 @@ pub enum Span<'a> {
     Point(ExtensionPoint, &'a str),
     /// One plugin at one extension point.
     Plugin(ExtensionPoint, &'a PluginName),
-    /// A queueing hint of a plugin, asked about an event.
+    /// A queueing hint of a plugin.
     Hint(&'a PluginName, &'a ClusterEvent),
-    /// Putting an event to the pods that it may help.
+    /// Moving pods after an event.
     Event(&'a ClusterEvent),
 }
 
-/// Something that is counted.
+/// An occurrence that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count<'a> {
     /// A pod enters a queue (`queue_incoming_pods_total`).
     Incoming {
         /// `active`, `backoff` or `unschedulable`.
         queue: &'static str,
-        /// What brought it there.
+        /// The event that moved it.
         event: &'a str,
     },
     /// An attempt ended (`schedule_attempts_total`).
@@ -138,45 +138,45 @@ pub enum Count<'a> {
     Scheduled {
         /// Scheduler name of the profile.
         profile: &'a str,
-        /// Attempts it took.
+        /// Number of attempts.
         attempts: u32,
         /// Time since the last of them began, waits in Permit and PreBind included.
         took: Duration,
         /// Time since the pod first entered the active queue.
         since_first_active: Duration,
-        /// No event had helped it before that attempt; it was tried because it had waited for too long.
+        /// The attempt followed the flush of pods that wait for too long, not an event.
         after_flush: bool,
     },
     /// A request to bind was answered.
     Bind {
         /// Scheduler name of the profile.
         profile: &'a str,
-        /// How it ended.
+        /// The outcome.
         code: Code,
         /// How long it took.
         took: Duration,
     },
     /// A pod waited in Permit.
     PermitWait {
-        /// What came of it.
+        /// The outcome.
         code: Code,
-        /// For how long.
+        /// The time it waited.
         waited: Duration,
     },
-    /// So many pods have to make room for another (`preemption_victims`), those that are ending already
-    /// among them.
+    /// Number of victims of one preemption (`preemption_victims`), terminating victims included.
     Victims(usize),
-    /// A pod may not preempt for a while, because too many preemptions led to no binding: `pod` for its
-    /// own, `node` for those on a node that it would preempt on.
+    /// A pod may not preempt for a while, because too many preemptions led to no binding: `pod` counts
+    /// the pod's own preemptions, `node` those on one node.
     PreemptionPaused(&'static str),
-    /// A plugin panicked; the attempt failed, the engine lives.
+    /// A plugin panicked, which failed the attempt.
     Panic {
         /// The plugin.
         plugin: &'a PluginName,
     },
 }
 
-/// A write-only port for metrics: decisions cannot read it. Every method does nothing by default.
+/// Receives measurements. It is write-only: decisions cannot read it. By default every method does
+/// nothing.
 pub trait Probe {
     /// Work starts.
     fn start(&mut self, span: Span<'_>) {
@@ -197,10 +197,10 @@ pub trait Probe {
 /// Measures nothing.
 impl Probe for () {}
 
-/// Both ports, for the duration of one call into the engine.
+/// The ports for the duration of one call into the engine.
 pub struct Ports<'a> {
     /// Extenders.
-    pub outside: &'a mut dyn Outside,
+    pub extenders: &'a mut dyn ExtenderClient,
     /// Measurements.
     pub probe: &'a mut dyn Probe,
 }

@@ -25,10 +25,10 @@ pub mod testing;
 
 pub use cluster::{
     AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, CsiVolume,
-    DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, Namespaces, NodeBits,
-    NodeChange, NodeColumn, NodeIx, NodeView, Overlay, PlacedPod, PodCount, PodIx, PodQuery,
-    Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology, UncountableVolume, VolumeGroup,
-    VolumeGroupIx, VolumeKind, VolumeUses,
+    Decoders, DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, Namespaces,
+    NodeBits, NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount,
+    PodIx, PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
+    UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
 };
 pub use model::*;
 pub use plugin::*;

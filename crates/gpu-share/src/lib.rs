@@ -46,9 +46,9 @@ mod workload;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framework::{
-    ActionType, Answer, Cluster, ClusterEvent, Counter, CycleState, EventObjects, EventResource,
-    Filter, Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod,
-    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, QueueingHint,
+    ActionType, Answer, ClusterEvent, Counter, CycleState, EventObjects, EventResource, Filter,
+    Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreBind,
+    PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, QueueingHint,
     Registry, RegistryError, Reserve, Score, Status, Write,
 };
 use serde_json::json;
@@ -147,7 +147,7 @@ impl GpuShare {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         match *objects {
             EventObjects::Pod { old: Some(gone), .. } => {
@@ -163,7 +163,7 @@ impl GpuShare {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let EventObjects::Node { old, new: Some(new) } = *objects else {
             return Err("not an added or changed node".to_owned());
@@ -185,7 +185,7 @@ impl PreFilter for GpuShare {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         let Some(demand) = Demand::of(pod) else { return Err(Status::skip()) };
         if let Demand::Whole(_) = demand
@@ -204,7 +204,13 @@ fn demand_of(state: &CycleState) -> Result<Demand, Status> {
 }
 
 impl Filter for GpuShare {
-    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let demand = match demand_of(state) {
             Ok(demand) => demand,
             Err(status) => return status,
@@ -224,12 +230,14 @@ impl Filter for GpuShare {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         let demand = demand_of(state)?;
         let rows = &mut self.ledger().rows;
-        nodes.retain(|node| rows.row(&cluster.node(node), &self.judge).room.devices.fit(demand));
+        nodes.retain(|node| {
+            rows.row(&handle.cluster.node(node), &self.judge).room.devices.fit(demand)
+        });
         Ok(())
     }
 }
@@ -237,7 +245,13 @@ impl Filter for GpuShare {
 impl Score for GpuShare {
     /// In parts of a point; pods that want no GPU are scored as well, as the CPU they take may be
     /// what makes the devices of a node unusable.
-    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(self.ledger().rows.place(node, Shape::of(pod), &self.judge).score)
     }
 
@@ -246,12 +260,12 @@ impl Score for GpuShare {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let Ledger { rows, scores: known } = &mut *self.ledger();
-        known.write(Shape::of(pod), cluster, nodes, scores, (rows, &self.judge));
+        known.write(Shape::of(pod), handle.cluster, nodes, scores, (rows, &self.judge));
         Ok(())
     }
 }
@@ -263,6 +277,7 @@ impl NormalizeScore for GpuShare {
         _pod: &Pod,
         _nodes: &[NodeIx],
         scores: &mut [i64],
+        _handle: &Handle<'_>,
     ) -> Status {
         judge::normalize(scores);
         Status::success()
@@ -270,15 +285,21 @@ impl NormalizeScore for GpuShare {
 }
 
 impl Reserve for GpuShare {
-    fn reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, cluster: &Cluster) -> Status {
+    fn reserve(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        handle: &Handle<'_>,
+    ) -> Status {
         if Demand::of(pod).is_none() {
             return Status::success();
         }
-        let Some(node) = cluster.node_named(node) else {
+        let Some(node) = handle.cluster.node_named(node) else {
             return Status::unschedulable("the node is gone");
         };
         let rows = &mut self.ledger().rows;
-        let Some(taken) = rows.choose(&cluster.node(node), pod, &self.judge) else {
+        let Some(taken) = rows.choose(&handle.cluster.node(node), pod, &self.judge) else {
             self.refused.inc();
             return Status::unschedulable("the GPUs of the node were given away meanwhile");
         };
@@ -288,7 +309,7 @@ impl Reserve for GpuShare {
     }
 
     /// On a node that is gone the books need no correction: the pod is not there any more, either.
-    fn unreserve(&self, _state: &mut CycleState, pod: &Pod, node: &str, handle: &mut Handle<'_>) {
+    fn unreserve(&self, _state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) {
         if let Some(node) = handle.cluster.node_named(node) {
             self.ledger().rows.unbook(node, &pod.uid);
         }
@@ -301,7 +322,7 @@ impl PreBind for GpuShare {
         state: &CycleState,
         _pod: &Pod,
         _node: &str,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> PreBindPreFlight {
         let allow_parallel = true;
         match state.read::<Taken>() {
@@ -317,7 +338,7 @@ impl PreBind for GpuShare {
         state: &mut CycleState,
         pod: &Pod,
         _node: &str,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
         match (input, state.read::<Taken>()) {

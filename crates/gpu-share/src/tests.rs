@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{Harness, NodeBuilder, PodBuilder, node, pod};
-use framework::{Code, Metric, Overlay, PodIx, Time};
+use framework::testing::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
+use framework::{Cluster, Code, Metric, Overlay, PodIx};
 use proptest::prelude::{Just, any, prop, prop_oneof, proptest};
 use proptest::strategy::Strategy as Values;
 use serde_json::Value;
@@ -78,7 +78,7 @@ impl World {
         self.place(pod.clone());
         let mut state = CycleState::new();
         let reserve = self.plugin.reserve.clone().unwrap();
-        let status = reserve.reserve(&mut state, &pod, node, &self.cluster);
+        let status = reserve.reserve(&mut state, &pod, node, &handle(&self.cluster));
         if !status.is_success() {
             self.undo(&pod, &mut state);
             return Err(status);
@@ -88,11 +88,9 @@ impl World {
     }
 
     fn undo(&mut self, pod: &Pod, state: &mut CycleState) {
-        let (waiting, pending, mut commands) = Default::default();
-        let (cluster, now) = (&self.cluster, Time::ZERO);
-        let mut handle = Handle::new(cluster, &waiting, &pending, &(), now, &mut commands);
         let node = pod.node_name.clone().unwrap();
-        self.plugin.reserve.clone().unwrap().unreserve(state, pod, &node, &mut handle);
+        let reserve = self.plugin.reserve.as_ref().unwrap();
+        reserve.unreserve(state, pod, &node, &handle(&self.cluster));
         self.remove(&pod.key.name);
     }
 
@@ -100,12 +98,14 @@ impl World {
     fn feasible(&self, pod: &Pod) -> Vec<String> {
         let mut state = CycleState::new();
         let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
-        pre_filter.pre_filter(&mut state, pod, &self.cluster).unwrap();
+        let handle = handle(&self.cluster);
+        pre_filter.pre_filter(&mut state, pod, &handle).unwrap();
         let filter = self.plugin.filter.as_ref().unwrap();
         let mut nodes = self.cluster.nodes().clone();
-        filter.filter_set(&state, pod, &self.cluster, &mut nodes).unwrap();
+        filter.filter_set(&state, pod, &handle, &mut nodes).unwrap();
         for ix in self.cluster.nodes().iter() {
-            let passes = filter.filter(&state, pod, &self.cluster.node(ix)).is_success();
+            let status = filter.filter(&state, pod, &self.cluster.node(ix), &handle);
+            let passes = status.is_success();
             assert_eq!(passes, nodes.contains(ix), "forms agree");
         }
         nodes.iter().map(|ix| self.cluster.node_name(ix).to_string()).collect()
@@ -116,8 +116,10 @@ impl World {
         let nodes: Vec<NodeIx> = self.cluster.nodes().iter().collect();
         let (state, score) = (CycleState::new(), self.plugin.score.as_ref().unwrap());
         let mut scores = vec![-1; nodes.len()];
-        score.score_set(&state, pod, &self.cluster, &nodes, &mut scores).unwrap();
-        let one = |ix: &NodeIx| score.score(&state, pod, &self.cluster.node(*ix)).unwrap();
+        let handle = handle(&self.cluster);
+        score.score_set(&state, pod, &handle, &nodes, &mut scores).unwrap();
+        let view = |ix: &NodeIx| self.cluster.node(*ix);
+        let one = |ix: &NodeIx| score.score(&state, pod, &view(ix), &handle).unwrap();
         assert!(nodes.iter().map(one).eq(scores.iter().copied()), "forms agree");
         scores
     }
@@ -253,7 +255,7 @@ fn a_pod_without_demand_reserves_and_writes_nothing() {
     let (state, taken) = world.reserve(pod("p"), "n").unwrap();
     assert_eq!(taken, "");
     let pre_bind = world.plugin.pre_bind.as_ref().unwrap();
-    let pre_flight = pre_bind.pre_flight(&state, &pod("p").build(), "n", &world.cluster);
+    let pre_flight = pre_bind.pre_flight(&state, &pod("p").build(), "n", &handle(&world.cluster));
     assert_eq!(pre_flight, PreBindPreFlight::Skip { allow_parallel: true });
 }
 
@@ -261,11 +263,11 @@ fn a_pod_without_demand_reserves_and_writes_nothing() {
 fn the_devices_are_written_before_the_pod_is_bound() {
     let mut world = World::new(best_fit(), [gpu_node("n", 4)]);
     let (mut state, _) = world.reserve(gpu_pod("p", 3000), "n").unwrap();
-    let (pod, cluster) = (gpu_pod("p", 3000).build(), &world.cluster);
+    let (pod, handle) = (gpu_pod("p", 3000).build(), handle(&world.cluster));
     let pre_bind = world.plugin.pre_bind.as_ref().unwrap();
-    let pre_flight = pre_bind.pre_flight(&state, &pod, "n", cluster);
+    let pre_flight = pre_bind.pre_flight(&state, &pod, "n", &handle);
     assert_eq!(pre_flight, PreBindPreFlight::Run { allow_parallel: true });
-    let mut step = |input| pre_bind.pre_bind(&mut state, &pod, "n", cluster, input);
+    let mut step = |input| pre_bind.pre_bind(&mut state, &pod, "n", &handle, input);
     let PreBindStep::Write(write) = step(PreBindInput::Start) else { panic!("a write") };
     assert_eq!((&*write.resource, &*write.name), ("pods", "p"));
     let expected = json!({"metadata": {"uid": "uid-p", "annotations": {GPU_INDEX: "0-1-2"}}});
@@ -324,7 +326,7 @@ fn the_annotation_of_an_attempt_that_failed_does_not_count() {
     world.place(stale.clone());
     let mut state = CycleState::new();
     let reserve = world.plugin.reserve.clone().unwrap();
-    assert!(reserve.reserve(&mut state, &stale, "n", &world.cluster).is_success());
+    assert!(reserve.reserve(&mut state, &stale, "n", &handle(&world.cluster)).is_success());
     assert_eq!(state.read::<Taken>().unwrap().devices(), [1]);
     assert!(world.feasible(&gpu_pod("q", 1).build()).is_empty());
 }
@@ -336,9 +338,11 @@ fn a_what_if_is_worked_out_for_itself() {
     let wanted = gpu_pod("p", 500).build();
     let mut state = CycleState::new();
     let plugin = &world.plugin;
-    plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &wanted, &world.cluster).unwrap();
+    let handle = handle(&world.cluster);
+    plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &wanted, &handle).unwrap();
     let node = world.cluster.node(world.cluster.node_named("n").unwrap());
-    let passes = |node| plugin.filter.as_ref().unwrap().filter(&state, &wanted, &node).is_success();
+    let filter = plugin.filter.as_ref().unwrap();
+    let passes = |node| filter.filter(&state, &wanted, &node, &handle).is_success();
     let mut without = Overlay::default();
     without.remove(&world.cluster, world.placed["there"]);
     assert!(!passes(node) && passes(node.with(&without)) && !passes(node));

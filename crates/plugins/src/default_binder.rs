@@ -1,6 +1,6 @@
 //! DefaultBinder: binds a pod through the `binding` subresource.
 
-use framework::{Bind, BindStep, Binding, CycleState, Plugin, PluginArgs, Pod};
+use framework::{Bind, BindStep, Binding, CycleState, Handle, Plugin, PluginArgs, Pod};
 
 /// Plugin name.
 pub const NAME: &str = "DefaultBinder";
@@ -18,22 +18,24 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Bind for DefaultBinder {
-    fn bind(&self, _state: &CycleState, pod: &Pod, node: &str) -> BindStep {
+    fn bind(&self, _state: &CycleState, pod: &Pod, node: &str, _handle: &Handle<'_>) -> BindStep {
         BindStep::Bind(Binding { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.into() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
-    use framework::{PodKey, Uid};
+    use framework::testing::{handle, pod};
+    use framework::{Cluster, PodKey, Uid};
 
     use super::*;
 
     #[test]
     fn a_binding_names_pod_uid_and_node() {
         let pod = pod("p").namespace("team-a").uid("u-1").build();
-        let BindStep::Bind(binding) = DefaultBinder.bind(&CycleState::new(), &pod, "n") else {
+        let BindStep::Bind(binding) =
+            DefaultBinder.bind(&CycleState::new(), &pod, "n", &handle(&Cluster::default()))
+        else {
             panic!("the default binder binds");
         };
         let expected =

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use framework::testing::handle;
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, NodeBits, NodeIx,
     Plugin, Pod, QueueingHint, Status, Verdicts, api,
@@ -28,7 +29,9 @@ pub(crate) fn hint(
     let events = plugin.events.as_deref().expect("the plugin declares its events");
     let registered = events.iter().find(|registered| registered.event.matches(&incoming));
     match &registered.expect("the plugin hears of the event").hint {
-        Some(hint) => hint(pod, objects, &Cluster::default()).unwrap_or(QueueingHint::Queue),
+        Some(hint) => {
+            hint(pod, objects, &handle(&Cluster::default())).unwrap_or(QueueingHint::Queue)
+        }
         None => QueueingHint::Queue,
     }
 }
@@ -69,7 +72,7 @@ fn pre_filter(
     state: &mut CycleState,
 ) -> Result<Option<BTreeSet<Arc<str>>>, Status> {
     match &plugin.pre_filter {
-        Some(point) => Ok(point.pre_filter(state, pod, &world.cluster)?.node_names),
+        Some(point) => Ok(point.pre_filter(state, pod, &handle(&world.cluster))?.node_names),
         None => Ok(None),
     }
 }
@@ -85,13 +88,13 @@ fn check_filter_forms(
     let filter = plugin.filter.as_ref().expect("the plugin filters");
     let cluster = &world.cluster;
     let mut kept = nodes.clone();
-    filter.filter_set(state, pod, cluster, &mut kept).expect("the set form has an answer");
+    filter.filter_set(state, pod, &handle(cluster), &mut kept).expect("the set form has an answer");
     let mut rejected = nodes.clone();
     rejected.subtract(&kept);
     let mut verdicts = Verdicts::with_len(cluster.table_len());
-    filter.explain_set(state, pod, cluster, &rejected, &mut verdicts);
+    filter.explain_set(state, pod, &handle(cluster), &rejected, &mut verdicts);
     for node in nodes.iter() {
-        let status = filter.filter(state, pod, &cluster.node(node));
+        let status = filter.filter(state, pod, &cluster.node(node), &handle(cluster));
         let name = cluster.node_name(node);
         assert_eq!(status, oracle(world.node(node)), "one-node form and oracle on {name}");
         assert_eq!(kept.contains(node), status.is_success(), "set form on {name}");
@@ -120,7 +123,7 @@ pub(crate) fn check_score(
     let expected: Vec<i64> = nodes.iter().map(|node| oracle(world.node(*node))).collect();
     let mut state = CycleState::new();
     if let Some(point) = &plugin.pre_score {
-        let status = point.pre_score(&mut state, &pod, cluster, &nodes);
+        let status = point.pre_score(&mut state, &pod, &handle(cluster), &nodes);
         if status.is_skip() {
             assert!(expected.iter().all(|score| *score == 0), "skipped with {expected:?}");
             return;
@@ -128,13 +131,16 @@ pub(crate) fn check_score(
         assert_eq!(status, Status::success());
     }
     let score = plugin.score.as_ref().expect("the plugin scores");
-    let one = |node: &NodeIx| score.score(&state, &pod, &cluster.node(*node)).unwrap();
+    let one =
+        |node: &NodeIx| score.score(&state, &pod, &cluster.node(*node), &handle(cluster)).unwrap();
     assert_eq!(nodes.iter().map(one).collect::<Vec<_>>(), expected, "one-node form");
     let mut scores = vec![i64::MIN; nodes.len()];
-    score.score_set(&state, &pod, cluster, &nodes, &mut scores).unwrap();
+    score.score_set(&state, &pod, &handle(cluster), &nodes, &mut scores).unwrap();
     assert_eq!(scores, expected, "set form");
     if let Some(point) = &plugin.normalize_score {
-        assert!(point.normalize_score(&state, &pod, &nodes, &mut scores).is_success());
+        assert!(
+            point.normalize_score(&state, &pod, &nodes, &mut scores, &handle(cluster)).is_success()
+        );
     }
     assert!(scores.iter().all(|score| (0..=100).contains(score)), "{scores:?}");
 }

@@ -8,7 +8,8 @@
 //! from when that node last changed.
 
 use framework::{
-    Cluster, CycleState, ImageState, NodeIx, NodeView, Plugin, PluginArgs, Pod, Score, Status,
+    Cluster, CycleState, Handle, ImageState, NodeIx, NodeView, Plugin, PluginArgs, Pod, Score,
+    Status,
 };
 
 /// Name of the plugin.
@@ -31,7 +32,13 @@ const MIN_BYTES: i64 = 23 * MEBIBYTE;
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MEBIBYTE;
 
 impl Score for ImageLocality {
-    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         let cluster = node.cluster();
         let present = images(pod, cluster).filter(|image| image.nodes.contains(node.ix()));
         let bytes = present.map(|image| spread_bytes(image, cluster)).fold(0, i64::saturating_add);
@@ -42,10 +49,11 @@ impl Score for ImageLocality {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
+        let cluster = handle.cluster;
         let mut bytes = Vec::new();
         for image in images(pod, cluster) {
             bytes.resize(cluster.table_len(), 0_i64);
@@ -92,7 +100,7 @@ fn score(bytes: i64, pod: &Pod) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{self, node, pod};
+    use framework::testing::{self, handle, node, pod};
     use framework::{Node, api};
     use proptest::prelude::*;
 
@@ -105,8 +113,10 @@ mod tests {
         let cluster = testing::cluster(nodes, []);
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         let (state, mut scores) = (CycleState::new(), vec![-1; nodes.len()]);
-        ImageLocality.score_set(&state, pod, &cluster, &nodes, &mut scores).unwrap();
-        let one = |node: &NodeIx| ImageLocality.score(&state, pod, &cluster.node(*node)).unwrap();
+        ImageLocality.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
+        let one = |node: &NodeIx| {
+            ImageLocality.score(&state, pod, &cluster.node(*node), &handle(&cluster)).unwrap()
+        };
         assert_eq!(nodes.iter().map(one).collect::<Vec<_>>(), scores);
         scores
     }

@@ -1,7 +1,7 @@
 //! NodeAffinity: `spec.nodeSelector`, node affinity, and the affinity a profile adds for its pods.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
     NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView, NormalizeScore, Plugin,
     PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, PreferredSchedulingTerms, QueueingHint,
     Score, SelectorError, Status, Verdicts, api,
@@ -82,7 +82,7 @@ impl NodeAffinity {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = hint::nodes(objects)?;
         let Some(new) = new else { return Ok(QueueingHint::Skip) };
@@ -116,7 +116,7 @@ impl PreFilter for NodeAffinity {
         &self,
         _state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         let affinity = &pod.spec.required_node_affinity;
         let Some(selector) = affinity.selector() else {
@@ -140,7 +140,13 @@ impl Filter for NodeAffinity {
         false
     }
 
-    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if !self.added_matches(node) {
             return Status::unresolvable(REASON_ADDED);
         }
@@ -154,13 +160,13 @@ impl Filter for NodeAffinity {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         if let Some(required) = &self.added_required {
-            retain_selected(required, cluster, nodes);
+            retain_selected(required, handle.cluster, nodes);
         }
-        retain_required(&pod.spec.required_node_affinity, cluster, nodes);
+        retain_required(&pod.spec.required_node_affinity, handle.cluster, nodes);
         Ok(())
     }
 
@@ -168,14 +174,14 @@ impl Filter for NodeAffinity {
         &self,
         _state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
         verdicts.record_all(rejected, Status::unresolvable(REASON_POD));
         if let Some(required) = &self.added_required {
             let mut added = rejected.clone();
-            retain_selected(required, cluster, &mut added);
+            retain_selected(required, handle.cluster, &mut added);
             let mut others = rejected.clone();
             others.subtract(&added);
             verdicts.record_all(&others, Status::unresolvable(REASON_ADDED));
@@ -188,7 +194,7 @@ impl PreScore for NodeAffinity {
         &self,
         _state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         match self.preferences(pod).map(|mut preferences| preferences.next()) {
@@ -200,7 +206,13 @@ impl PreScore for NodeAffinity {
 }
 
 impl Score for NodeAffinity {
-    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(self.preferences(pod)?.map(|preferences| preferences.score(node)).sum())
     }
 
@@ -208,16 +220,16 @@ impl Score for NodeAffinity {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let candidates: NodeBits = nodes.iter().copied().collect();
         let mut matched = NodeBits::default();
-        let mut sums = vec![0; cluster.table_len()];
+        let mut sums = vec![0; handle.cluster.table_len()];
         for preference in self.preferences(pod)?.flat_map(PreferredSchedulingTerms::terms) {
             matched.copy_from(&candidates);
-            retain_matching(&preference.term, cluster, &mut matched);
+            retain_matching(&preference.term, handle.cluster, &mut matched);
             matched.iter().for_each(|node| sums[node.index()] += i64::from(preference.weight));
         }
         for (node, score) in nodes.iter().zip(scores) {
@@ -234,6 +246,7 @@ impl NormalizeScore for NodeAffinity {
         _pod: &Pod,
         _nodes: &[NodeIx],
         scores: &mut [i64],
+        _handle: &Handle<'_>,
     ) -> Status {
         default_normalize(scores, false);
         Status::success()

@@ -1,7 +1,7 @@
 //! NodeDeclaredFeatures: a pod that relies on a feature of the kubelet runs where it is declared.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
     NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
@@ -56,7 +56,7 @@ impl NodeDeclaredFeatures {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = hint::nodes(objects)?;
         let unchanged =
@@ -68,7 +68,7 @@ impl NodeDeclaredFeatures {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
         let changed = match (old, hint::update_of(pod, objects)?) {
@@ -91,7 +91,7 @@ impl PreFilter for NodeDeclaredFeatures {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         if required(pod).next().is_none() {
             return Err(Status::skip());
@@ -106,7 +106,13 @@ impl Filter for NodeDeclaredFeatures {
         false
     }
 
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if let Err(status) = Self::require_pre_filter(state) {
             return status;
         }
@@ -118,12 +124,12 @@ impl Filter for NodeDeclaredFeatures {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         Self::require_pre_filter(state)?;
         for feature in required(pod) {
-            retain_union(cluster.declaring(feature), cluster, nodes);
+            retain_union(handle.cluster.declaring(feature), handle.cluster, nodes);
         }
         Ok(())
     }
@@ -135,7 +141,7 @@ impl Filter for NodeDeclaredFeatures {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, cluster, node, pod};
+    use framework::testing::{PodBuilder, cluster, handle, node, pod};
     use framework::{Node, api};
     use proptest::prelude::*;
 
@@ -179,14 +185,20 @@ mod tests {
         let cluster = cluster(nodes, []);
         let wanting = sharing(restarting("p"), Some(false)).build();
         let mut state = CycleState::new();
-        NodeDeclaredFeatures.pre_filter(&mut state, &wanting, &cluster).unwrap();
+        NodeDeclaredFeatures.pre_filter(&mut state, &wanting, &handle(&cluster)).unwrap();
         for (name, expected) in [("none", false), ("one", false), ("both", true)] {
             let view = cluster.node(cluster.node_named(name).unwrap());
-            let status = NodeDeclaredFeatures.filter(&state, &wanting, &view);
+            let status =
+                NodeDeclaredFeatures.filter(&state, &wanting, &view, &handle(view.cluster()));
             assert_eq!(status.is_success(), expected, "{name}");
         }
         let view = cluster.node(cluster.node_named("both").unwrap());
-        let status = NodeDeclaredFeatures.filter(&CycleState::new(), &wanting, &view);
+        let status = NodeDeclaredFeatures.filter(
+            &CycleState::new(),
+            &wanting,
+            &view,
+            &handle(view.cluster()),
+        );
         assert_eq!(status.code(), framework::Code::Error);
     }
 

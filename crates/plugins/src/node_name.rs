@@ -1,7 +1,7 @@
 //! NodeName: a pod that names its node runs there or nowhere.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
+    ActionType, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits, NodeView,
     Plugin, PluginArgs, Pod, Status,
 };
 
@@ -30,7 +30,13 @@ impl Filter for NodeName {
         false
     }
 
-    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if pod.node_name.as_ref().is_none_or(|wanted| wanted == node.name()) {
             return Status::success();
         }
@@ -41,11 +47,11 @@ impl Filter for NodeName {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         if let Some(wanted) = &pod.node_name {
-            retain_only(cluster.node_named(wanted), nodes);
+            retain_only(handle.cluster.node_named(wanted), nodes);
         }
         Ok(())
     }

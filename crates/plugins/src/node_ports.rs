@@ -1,7 +1,7 @@
 //! NodePorts: a host port is taken once per node, protocol and address.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, HostPort,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, HostPort,
     NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
@@ -39,7 +39,7 @@ impl NodePorts {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
         let held_room = |old: &&Pod| old.node_name.is_some() || old.nominated_node_name.is_some();
@@ -62,7 +62,7 @@ impl PreFilter for NodePorts {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         if pod.spec.host_ports.is_empty() {
             return Err(Status::skip());
@@ -73,7 +73,13 @@ impl PreFilter for NodePorts {
 }
 
 impl Filter for NodePorts {
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if let Err(status) = Self::require_pre_filter(state) {
             return status;
         }
@@ -87,18 +93,18 @@ impl Filter for NodePorts {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         Self::require_pre_filter(state)?;
         for wanted in &pod.spec.host_ports {
-            let Some(using) = cluster.using_port(wanted) else { continue };
+            let Some(using) = handle.cluster.using_port(wanted) else { continue };
             if wanted.is_on_all_addresses() {
                 using.subtract_from(nodes);
                 continue;
             }
             for node in using.iter() {
-                if nodes.contains(node) && cluster.node(node).has_port_conflict(wanted) {
+                if nodes.contains(node) && handle.cluster.node(node).has_port_conflict(wanted) {
                     nodes.remove(node);
                 }
             }
@@ -113,7 +119,7 @@ impl Filter for NodePorts {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, cluster, node, pod};
+    use framework::testing::{PodBuilder, cluster, handle, node, pod};
     use framework::{Overlay, api};
     use proptest::prelude::*;
 
@@ -151,9 +157,13 @@ mod tests {
             let using = with_port(pod("q"), used.0, used.1, 8080).on("n").build();
             let cluster = cluster([node("n").build()], [using]);
             let mut state = CycleState::new();
-            NodePorts.pre_filter(&mut state, &wanting, &cluster).unwrap();
-            let status =
-                NodePorts.filter(&state, &wanting, &cluster.node(cluster.node_named("n").unwrap()));
+            NodePorts.pre_filter(&mut state, &wanting, &handle(&cluster)).unwrap();
+            let status = NodePorts.filter(
+                &state,
+                &wanting,
+                &cluster.node(cluster.node_named("n").unwrap()),
+                &handle(&cluster),
+            );
             let verdict = if fits { Status::success() } else { Status::unschedulable(REASON) };
             assert_eq!(status, verdict, "{wanted:?} beside {used:?}");
         }
@@ -166,10 +176,14 @@ mod tests {
         let mut overlay = Overlay::default();
         overlay.add(std::sync::Arc::new(pod("q").host_port(80).build()));
         let mut state = CycleState::new();
-        NodePorts.pre_filter(&mut state, &wanting, &cluster).unwrap();
+        NodePorts.pre_filter(&mut state, &wanting, &handle(&cluster)).unwrap();
         let view = cluster.node(cluster.node_named("n").unwrap());
-        assert!(NodePorts.filter(&state, &wanting, &view).is_success());
-        assert!(NodePorts.filter(&state, &wanting, &view.with(&overlay)).is_rejection());
+        assert!(NodePorts.filter(&state, &wanting, &view, &handle(view.cluster())).is_success());
+        assert!(
+            NodePorts
+                .filter(&state, &wanting, &view.with(&overlay), &handle(view.cluster()))
+                .is_rejection()
+        );
     }
 
     #[test]
@@ -177,7 +191,7 @@ mod tests {
         let cluster = cluster([node("n").build()], []);
         let view = cluster.node(cluster.node_named("n").unwrap());
         let wanting = pod("p").host_port(80).build();
-        let status = NodePorts.filter(&CycleState::new(), &wanting, &view);
+        let status = NodePorts.filter(&CycleState::new(), &wanting, &view, &handle(view.cluster()));
         assert_eq!(status.code(), framework::Code::Error);
     }
 

@@ -1,7 +1,7 @@
 //! NodeUnschedulable: cordoned nodes take only pods that tolerate it.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
     NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint, TaintEffect,
 };
 
@@ -55,7 +55,7 @@ impl NodeUnschedulable {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = hint::nodes(objects)?;
         let was_closed = old.is_none_or(|old| old.unschedulable);
@@ -66,7 +66,7 @@ impl NodeUnschedulable {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let updated = hint::update_of(pod, objects)?;
         Ok(hint::queue_if(updated.is_some_and(|new| self.is_tolerated_by(new))))
@@ -78,7 +78,13 @@ impl Filter for NodeUnschedulable {
         false
     }
 
-    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if node.is_unschedulable() && !self.is_tolerated_by(pod) {
             return Status::unresolvable(REASON);
         }
@@ -89,11 +95,11 @@ impl Filter for NodeUnschedulable {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         if !self.is_tolerated_by(pod) {
-            nodes.subtract(cluster.unschedulable());
+            nodes.subtract(handle.cluster.unschedulable());
         }
         Ok(())
     }
@@ -105,7 +111,7 @@ impl Filter for NodeUnschedulable {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, cluster, node, pod};
+    use framework::testing::{PodBuilder, cluster, handle, node, pod};
     use framework::{Node, api};
     use proptest::prelude::*;
 
@@ -133,8 +139,12 @@ mod tests {
         ] {
             let pod: PodBuilder = pod;
             let view = cluster.node(cluster.node_named("n").unwrap());
-            let status =
-                NodeUnschedulable::default().filter(&CycleState::new(), &pod.build(), &view);
+            let status = NodeUnschedulable::default().filter(
+                &CycleState::new(),
+                &pod.build(),
+                &view,
+                &handle(view.cluster()),
+            );
             assert_eq!(status.is_success(), expected, "{status:?}");
         }
     }

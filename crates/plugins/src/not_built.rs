@@ -5,10 +5,10 @@
 //! nothing to say about all others.
 
 use framework::{
-    Cluster, Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView,
-    Permit, PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter, PostFilterResult, PreBind,
-    PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, PreScore,
-    Reserve, Score, Status, Verdicts,
+    Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView, Permit,
+    PermitVerdict, Plugin, PluginBuilder, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
+    PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, PreScore, Reserve,
+    Score, Status, Verdicts,
 };
 
 use crate::catalogue::Entry;
@@ -69,7 +69,7 @@ impl NotBuilt {
 }
 
 impl PreEnqueue for NotBuilt {
-    fn pre_enqueue(&self, _pod: &Pod, _cluster: &Cluster) -> Status {
+    fn pre_enqueue(&self, _pod: &Pod, _handle: &Handle<'_>) -> Status {
         Status::success()
     }
 }
@@ -79,7 +79,7 @@ impl PreFilter for NotBuilt {
         &self,
         _state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         self.verdict(pod).ok()?;
         Err(Status::skip())
@@ -88,7 +88,13 @@ impl PreFilter for NotBuilt {
 
 /// Reached only in profiles that switch PreFilter off.
 impl Filter for NotBuilt {
-    fn filter(&self, _state: &CycleState, pod: &Pod, _node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        _node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         self.verdict(pod)
     }
 
@@ -96,7 +102,7 @@ impl Filter for NotBuilt {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         if !self.verdict(pod).is_success() {
@@ -109,7 +115,7 @@ impl Filter for NotBuilt {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
@@ -124,7 +130,7 @@ impl PostFilter for NotBuilt {
         _pod: &Pod,
         _verdicts: &Verdicts,
         _dry_run: &mut dyn DryRun,
-        _handle: &mut Handle<'_>,
+        _handle: &Handle<'_>,
     ) -> PostFilterResult {
         Status::with_reasons(Code::Unschedulable, Vec::new()).into()
     }
@@ -135,7 +141,7 @@ impl PreScore for NotBuilt {
         &self,
         _state: &mut CycleState,
         _pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         Status::skip()
@@ -144,7 +150,13 @@ impl PreScore for NotBuilt {
 
 /// Pods that the plugin would rate have been rejected.
 impl Score for NotBuilt {
-    fn score(&self, _state: &CycleState, _pod: &Pod, _node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(0)
     }
 
@@ -152,7 +164,7 @@ impl Score for NotBuilt {
         &self,
         _state: &CycleState,
         _pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
@@ -167,19 +179,12 @@ impl Reserve for NotBuilt {
         _state: &mut CycleState,
         _pod: &Pod,
         _node: &str,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Status {
         Status::success()
     }
 
-    fn unreserve(
-        &self,
-        _state: &mut CycleState,
-        _pod: &Pod,
-        _node: &str,
-        _handle: &mut Handle<'_>,
-    ) {
-    }
+    fn unreserve(&self, _state: &mut CycleState, _pod: &Pod, _node: &str, _handle: &Handle<'_>) {}
 }
 
 impl Permit for NotBuilt {
@@ -188,7 +193,7 @@ impl Permit for NotBuilt {
         _state: &mut CycleState,
         _pod: &Pod,
         _node: &str,
-        _handle: &mut Handle<'_>,
+        _handle: &Handle<'_>,
     ) -> PermitVerdict {
         PermitVerdict::Allow
     }
@@ -200,7 +205,7 @@ impl PreBind for NotBuilt {
         _state: &CycleState,
         _pod: &Pod,
         _node: &str,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> PreBindPreFlight {
         PreBindPreFlight::Skip { allow_parallel: true }
     }
@@ -210,7 +215,7 @@ impl PreBind for NotBuilt {
         _state: &mut CycleState,
         _pod: &Pod,
         _node: &str,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _input: PreBindInput<'_>,
     ) -> PreBindStep {
         PreBindStep::Done(Status::success())

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use framework::{Plugin, PluginArgs, QueueSort, QueuedPod};
+use framework::{Handle, Plugin, PluginArgs, QueueSort, QueuedPod};
 
 /// Plugin name.
 pub const NAME: &str = "PrioritySort";
@@ -20,7 +20,7 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl QueueSort for PrioritySort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod, _handle: &Handle<'_>) -> bool {
         let by_priority = b.pod.priority().cmp(&a.pod.priority());
         by_priority.then(a.timestamp.cmp(&b.timestamp)) == Ordering::Less
     }
@@ -30,8 +30,8 @@ impl QueueSort for PrioritySort {
 mod tests {
     use std::sync::Arc;
 
-    use framework::Time;
-    use framework::testing::pod;
+    use framework::testing::{handle, pod};
+    use framework::{Cluster, Time};
 
     use super::*;
 
@@ -49,7 +49,11 @@ mod tests {
             (queued(None, 1), queued(Some(-1), 0), true),
             (queued(None, 1), queued(Some(0), 1), false),
         ] {
-            assert_eq!(PrioritySort.less(&a, &b), expected, "{a:?} {b:?}");
+            assert_eq!(
+                PrioritySort.less(&a, &b, &handle(&Cluster::default())),
+                expected,
+                "{a:?} {b:?}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! SchedulingGates: a pod waits while `spec.schedulingGates` is not empty.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, EventObjects, EventResource, Plugin, PluginArgs, Pod,
+    ActionType, ClusterEvent, EventObjects, EventResource, Handle, Plugin, PluginArgs, Pod,
     PreEnqueue, QueueingHint, Status,
 };
 
@@ -32,14 +32,14 @@ impl SchedulingGates {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         Ok(hint::queue_if(hint::update_of(pod, objects)?.is_some()))
     }
 }
 
 impl PreEnqueue for SchedulingGates {
-    fn pre_enqueue(&self, pod: &Pod, _cluster: &Cluster) -> Status {
+    fn pre_enqueue(&self, pod: &Pod, _handle: &Handle<'_>) -> Status {
         let gates = &pod.spec.scheduling_gates;
         if gates.is_empty() {
             return Status::success();
@@ -50,13 +50,14 @@ impl PreEnqueue for SchedulingGates {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use framework::Cluster;
+    use framework::testing::{handle, pod};
 
     use super::*;
 
     #[test]
     fn gates_hold_a_pod_back_in_their_order() {
-        let status = |pod| SchedulingGates.pre_enqueue(&pod, &Cluster::default());
+        let status = |pod| SchedulingGates.pre_enqueue(&pod, &handle(&Cluster::default()));
         assert!(status(pod("a").build()).is_success());
         let expected = Status::unresolvable("waiting for scheduling gates: [b a]");
         assert_eq!(status(pod("a").gate("b").gate("a").build()), expected);
@@ -67,7 +68,8 @@ mod tests {
         let (mine, other) = (pod("a").build(), pod("b").build());
         for (new, expected) in [(&mine, QueueingHint::Queue), (&other, QueueingHint::Skip)] {
             let objects = EventObjects::Pod { old: Some(new), new: Some(new) };
-            let hint = SchedulingGates.after_ungating(&mine, &objects, &Cluster::default());
+            let cluster = Cluster::default();
+            let hint = SchedulingGates.after_ungating(&mine, &objects, &handle(&cluster));
             assert_eq!(hint, Ok(expected));
         }
     }

@@ -2,9 +2,9 @@
 //! fewer `PreferNoSchedule` taints of that kind.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, NodeBits,
-    NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreScore, QueueingHint, Score,
-    Status, Taint, TaintEffect, find_untolerated,
+    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle,
+    NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreScore, QueueingHint,
+    Score, Status, Taint, TaintEffect, find_untolerated,
 };
 
 use crate::hint;
@@ -75,7 +75,7 @@ impl TaintToleration {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = hint::nodes(objects)?;
         let was_closed = old.is_none_or(|old| !may_run(pod, &old.taints));
@@ -86,7 +86,7 @@ impl TaintToleration {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         Ok(hint::queue_if(hint::update_of(pod, objects)?.is_some()))
     }
@@ -97,7 +97,13 @@ impl Filter for TaintToleration {
         false
     }
 
-    fn filter(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if may_run(pod, node.taints()) { Status::success() } else { Status::unresolvable(REASON) }
     }
 
@@ -105,10 +111,10 @@ impl Filter for TaintToleration {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        retain_tolerated(pod, cluster, nodes);
+        retain_tolerated(pod, handle.cluster, nodes);
         Ok(())
     }
 
@@ -122,7 +128,7 @@ impl PreScore for TaintToleration {
         &self,
         state: &mut CycleState,
         _pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         state.write(PreScored);
@@ -140,7 +146,13 @@ impl TaintToleration {
 }
 
 impl Score for TaintToleration {
-    fn score(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Self::require_pre_score(state)?;
         Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint))).sum())
     }
@@ -149,17 +161,18 @@ impl Score for TaintToleration {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
         Self::require_pre_score(state)?;
-        let mut repelling = cluster.taints().filter(|(taint, _)| repels(pod, taint)).peekable();
+        let mut repelling =
+            handle.cluster.taints().filter(|(taint, _)| repels(pod, taint)).peekable();
         if repelling.peek().is_none() {
             scores.fill(0);
             return Ok(());
         }
-        let mut counts = vec![0; cluster.table_len()];
+        let mut counts = vec![0; handle.cluster.table_len()];
         repelling
             .flat_map(|(_, tainted)| tainted.iter())
             .for_each(|node| counts[node.index()] += 1);
@@ -177,6 +190,7 @@ impl NormalizeScore for TaintToleration {
         _pod: &Pod,
         _nodes: &[NodeIx],
         scores: &mut [i64],
+        _handle: &Handle<'_>,
     ) -> Status {
         default_normalize(scores, true);
         Status::success()
@@ -185,7 +199,7 @@ impl NormalizeScore for TaintToleration {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{NodeBuilder, PodBuilder, cluster, node, pod};
+    use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
     use framework::{Node, api};
     use proptest::prelude::*;
 
@@ -217,7 +231,12 @@ mod tests {
         ] {
             let cluster = cluster([tainted(taints).build()], []);
             let view = cluster.node(cluster.node_named("n").unwrap());
-            let status = TaintToleration.filter(&CycleState::new(), &pod.build(), &view);
+            let status = TaintToleration.filter(
+                &CycleState::new(),
+                &pod.build(),
+                &view,
+                &handle(view.cluster()),
+            );
             let verdict = if expected { Status::success() } else { Status::unresolvable(REASON) };
             assert_eq!(status, verdict, "{taints:?}");
         }
@@ -230,14 +249,19 @@ mod tests {
         let view = cluster.node(cluster.node_named("n").unwrap());
         let score = |pod: PodBuilder| {
             let (pod, mut state) = (pod.build(), CycleState::new());
-            TaintToleration.pre_score(&mut state, &pod, &cluster, &[]).ok().unwrap();
-            TaintToleration.score(&state, &pod, &view)
+            TaintToleration.pre_score(&mut state, &pod, &handle(&cluster), &[]).ok().unwrap();
+            TaintToleration.score(&state, &pod, &view, &handle(view.cluster()))
         };
         assert_eq!(score(pod("p")), Ok(2));
         assert_eq!(score(tolerant("a", "NoSchedule")), Ok(2));
         assert_eq!(score(tolerant("a", "PreferNoSchedule")), Ok(1));
         assert_eq!(score(tolerant("", "")), Ok(0));
-        let without = TaintToleration.score(&CycleState::new(), &pod("p").build(), &view);
+        let without = TaintToleration.score(
+            &CycleState::new(),
+            &pod("p").build(),
+            &view,
+            &handle(view.cluster()),
+        );
         assert!(without.is_err());
     }
 

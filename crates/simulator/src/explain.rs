@@ -98,7 +98,7 @@ pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
 
 fn evaluate(world: &mut World, pod: &Pod) -> Option<Evaluation> {
     let now = world.now();
-    let ports = &mut Ports { outside: &mut (), probe: &mut () };
+    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     world.engine_mut().evaluate(&Arc::new(pod.clone()), Form::Set, None, now, ports)
 }
 

@@ -87,7 +87,7 @@ pub struct World {
 /// The ports of the engine for one call: there are no extenders, and plugins are watched.
 macro_rules! ports {
     ($world:expr) => {
-        &mut Ports { outside: &mut (), probe: &mut *$world.monitor }
+        &mut Ports { extenders: &mut (), probe: &mut *$world.monitor }
     };
 }
 
@@ -354,7 +354,7 @@ impl World {
         let plugin = queued.gating_plugin.as_ref().filter(|_| place == Place::Gated)?;
         let profile = self.engine.profiles().get(&queued.pod.spec.scheduler_name)?;
         let gate = profile.pre_enqueue.iter().find(|gate| gate.name == *plugin)?;
-        Some(gate.plugin.pre_enqueue(&queued.pod, self.engine.cache().cluster()).message())
+        Some(gate.plugin.pre_enqueue(&queued.pod, &self.engine.handle(self.now)).message())
     }
 }
 

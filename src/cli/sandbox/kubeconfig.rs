@@ -1,4 +1,4 @@
-//! Writing the kubeconfig, without harm to others that lie there.
+//! Writes the kubeconfig without overwriting foreign files.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 
-/// The first line of what is written here, and of what may be overwritten.
+/// First line of the written file, and of files that may be overwritten.
 const MARK: &str = "# Written by `loadmaster sandbox`, and overwritten when that starts again.\n";
 
-/// Only the owner may read it: who has it is the administrator.
+/// Only the owner may read the file: it grants the rights of the administrator.
 const MODE: u32 = 0o600;
 
-/// Writes a kubeconfig, and says where it is from anywhere.
+/// Writes a kubeconfig, and returns its absolute path.
 ///
 /// # Errors
-/// The file cannot be written, or is a kubeconfig from elsewhere.
+/// The file cannot be written, or is a kubeconfig that the sandbox did not write.
 pub(super) fn write(path: &Path, kubeconfig: &str) -> anyhow::Result<PathBuf> {
     let name = path.display();
     match fs::read_to_string(path) {

@@ -1,9 +1,8 @@
-//! Manifests, or the dump of a cluster, into the sandbox.
+//! Loads manifests, or the dump of a cluster, into the sandbox.
 //!
-//! Objects are created as a POST creates them, owners before what they own. What a dump has beyond
-//! a manifest is kept where that makes sense: the status and the priority of pods are written,
-//! owners and the claims of volumes are named by their new uids, and namespaces and priority
-//! classes that it leaves out are made.
+//! Objects are created as by POST, owners before their dependents. Additional data of a dump is
+//! kept where possible: status and priority of pods are written, references to owners and claims
+//! get the new uids, and missing namespaces and priority classes are created.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,12 +20,12 @@ use serde_json::{Map, Value, json};
 
 use crate::wire::Object;
 
-/// What was created.
+/// Result of loading.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// How many objects of each resource.
+    /// Number of created objects by resource.
     counts: BTreeMap<&'static str, usize>,
-    /// What was left out.
+    /// Warnings about data that was left out.
     pub(super) warnings: Vec<String>,
 }
 
@@ -46,7 +45,7 @@ impl fmt::Display for Loaded {
 /// Creates the objects.
 ///
 /// # Errors
-/// Every object that is refused, one a line.
+/// All rejected objects, one per line.
 pub(super) fn load(store: &mut Store, objects: Vec<Object>, now: Time) -> anyhow::Result<Loaded> {
     let mut loader = Loader::new(store, now);
     let (mut known, mut faults) = (Vec::new(), Vec::new());
@@ -75,8 +74,8 @@ fn resource_of(object: &Object) -> anyhow::Result<&'static Resource> {
     stored.ok_or_else(|| anyhow!("{at}: {kind}: the sandbox has no such kind in {api_version}"))
 }
 
-/// When an object's turn comes: namespaces, what has none, owners, what they own, pods, claims,
-/// which pods may own, and the volumes of those.
+/// Returns the position of an object in the order of creation: namespaces, objects without owner,
+/// owners, dependents, pods, claims (which pods may own), and the volumes of claims.
 fn turn(resource: &Resource, object: &Value) -> u8 {
     if resource == NAMESPACES {
         0
@@ -98,11 +97,11 @@ fn turn(resource: &Resource, object: &Value) -> u8 {
 struct Loader<'a> {
     store: &'a mut Store,
     now: Time,
-    /// The version before anything was loaded; what is older, the sandbox has of itself.
+    /// The resource version before loading; older objects belong to the sandbox itself.
     started: u64,
-    /// The new uid of everything that came with one.
+    /// The new uid of each old uid.
     uids: HashMap<String, Value>,
-    /// How many references to owners were left out.
+    /// Number of owner references that were left out.
     orphaned: usize,
     loaded: Loaded,
 }
@@ -139,8 +138,8 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Creates an object with what a POST would not take from a client: its status, and the
-    /// priority that admission once computed for a pod, from a class that may be missing here.
+    /// Creates an object with data that a POST does not accept from a client: its status, and the
+    /// priority that admission computed for a pod, whose class may be missing here.
     fn create_with_state(
         &mut self,
         resource: &'static Resource,
@@ -164,15 +163,16 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Whether the sandbox made this object itself, as `kube-system`: a dump has it, too.
+    /// Whether the sandbox itself created this object, such as `kube-system`; a dump contains it,
+    /// too.
     fn is_of_sandbox(&self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
         let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
         let existing = self.store.get(resource, namespace, name);
         existing.and_then(|object| version(object)).is_some_and(|at: u64| at <= self.started)
     }
 
-    /// Writes the new uids of owners. An owner that is not there would have the object collected as
-    /// garbage, so the reference is left out.
+    /// Writes the new uids of owners. The garbage collector would delete an object with a missing
+    /// owner, so that reference is left out.
     fn name_owners(&mut self, metadata: &mut Map<String, Value>) {
         let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") else { return };
         let before = owners.len();
@@ -189,8 +189,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Writes the new uid of the claim of a volume. Without it the volume would be taken for that
-    /// of a claim which is gone.
+    /// Writes the new uid of the claim of a volume. Otherwise the volume would count as released.
     fn name_claim(&self, volume: &mut Value) {
         let Some(uid) = volume.pointer_mut("/spec/claimRef/uid") else { return };
         if let Some(new) = uid.as_str().and_then(|uid| self.uids.get(uid)) {
@@ -230,14 +229,14 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Takes out of a pod what admission computes again.
+/// Removes fields of a pod that admission computes again.
 fn take_priority(pod: &mut Value) -> Option<Value> {
     let spec = pod.get_mut("spec")?.as_object_mut()?;
     spec.remove("preemptionPolicy");
     spec.remove("priority")
 }
 
-/// Namespace (`default` if none is given) and name of an object.
+/// Returns namespace (`default` if absent) and name of an object.
 fn key(resource: &Resource, object: &Value) -> (String, String) {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let namespace = match (resource.namespaced, text("namespace")) {

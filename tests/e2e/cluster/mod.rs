@@ -1,4 +1,4 @@
-//! The cluster of a test: whichever API server there is, with a corner of its own in it.
+//! The cluster of a test: an API server with a namespace of its own.
 //!
 //! | Set | API server |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `KUBEBUILDER_ASSETS` | kube-apiserver of that folder, started for all tests |
 //! | neither | a sandbox for each test, without kubelets, and without controllers if asked |
 //!
-//! Tests may meet in one cluster, and with whoever else uses it. Each has a namespace, a service
-//! account, roles, a scheduler name and nodes whose names nobody else has, and its pods select its
+//! Tests may share a cluster with each other and with other users. Each test has a namespace, a
+//! service account, roles, a scheduler name and nodes with unique names, and its pods select its
 //! nodes.
 
 mod nodes;
@@ -39,13 +39,12 @@ use super::control_plane;
 use super::wait::eventually;
 use crate::manifests::{DEFAULT, EVERYTHING, find};
 
-/// Label of the nodes of a test, which its pods select, and of whatever else of it is not in its
-/// namespace.
+/// Label of the nodes of a test, which its pods select, and of its other cluster-scoped objects.
 const LABEL: &str = "loadmaster.e2e/cluster";
 
-/// A cluster, as its administrator sees it.
+/// A cluster, with the rights of its administrator.
 pub(super) struct Cluster {
-    /// A name that nobody else has: of the namespace, the scheduler and so on.
+    /// A unique name: of the namespace, the scheduler and so on.
     pub(super) name: String,
     /// Pods of the namespace.
     pub(super) pods: Api<Pod>,
@@ -56,12 +55,12 @@ pub(super) struct Cluster {
     runs_controllers: bool,
 }
 
-/// Runs a test in a cluster, and takes the cluster down whatever comes of it.
+/// Runs a test in a cluster, and shuts the cluster down in any case.
 pub(super) fn run(test: impl AsyncFnOnce(&Cluster)) {
     run_with(true, test);
 }
 
-/// Runs a test in a cluster in which nobody makes Pods or binds volumes but the test.
+/// Runs a test in a cluster without controllers that create Pods or bind volumes.
 pub(super) fn run_without_controllers(test: impl AsyncFnOnce(&Cluster)) {
     match env::var_os("KUBECONFIG") {
         Some(_) => eprintln!("skipped: a cluster that is in use has controllers"),
@@ -81,7 +80,7 @@ fn run_with(controllers: bool, test: impl AsyncFnOnce(&Cluster)) {
 impl Cluster {
     async fn start(controllers: bool) -> Self {
         let (admin, sandbox) = find_api_server(controllers).await;
-        // A bare kube-apiserver has none.
+        // A bare kube-apiserver has no controllers.
         let runs_controllers =
             controllers && (sandbox.is_some() || env::var_os("KUBECONFIG").is_some());
         let options = KubeConfigOptions::default();
@@ -95,13 +94,13 @@ impl Cluster {
         cluster
     }
 
-    /// Makes the namespace, and the service account with the permissions of the chart.
+    /// Creates the namespace, and the service account with the permissions of the chart.
     async fn prepare(&self) {
         let namespaces = Api::all(self.client.clone());
         create(&namespaces, &named::<Namespace>(&self.name)).await;
         let accounts = Api::namespaced(self.client.clone(), &self.name);
         create(&accounts, &named::<ServiceAccount>(&self.name)).await;
-        // Pods are only admitted once it is there; in a whole cluster a controller makes it.
+        // Pods are admitted only if it exists; in a full cluster a controller creates it.
         let default = named::<ServiceAccount>("default");
         let _ = accounts.create(&PostParams::default(), &default).await;
         let rules = chart_rules();
@@ -141,12 +140,12 @@ impl Cluster {
         }
     }
 
-    /// The sandbox, where that is the API server.
+    /// Returns the sandbox, if it is the API server.
     pub(super) fn sandbox(&self) -> Option<&Server> {
         self.sandbox.as_ref()
     }
 
-    /// Whether somebody makes the Pods of Deployments, binds volumes, and so on.
+    /// Whether controllers create the Pods of Deployments, bind volumes, and so on.
     pub(super) fn runs_controllers(&self) -> bool {
         self.runs_controllers
     }
@@ -160,7 +159,7 @@ impl Cluster {
         create(&Api::namespaced(self.client.clone(), &self.name), object).await;
     }
 
-    /// Gives the namespace these labels beside those it has.
+    /// Adds labels to the namespace.
     pub(super) async fn label_namespace(&self, labels: &Value) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
@@ -179,12 +178,12 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// What is not in a namespace and carries the label of the test.
+    /// Selects the cluster-scoped objects of the test.
     fn labelled(&self) -> ListParams {
         ListParams::default().labels(&format!("{LABEL}={}", self.name))
     }
 
-    /// A fresh token of the scheduler's service account.
+    /// Returns a new token of the scheduler's service account.
     pub(super) async fn scheduler_token(&self) -> String {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.name);
         let (post, request) = (PostParams::default(), TokenRequest::default());
@@ -193,12 +192,12 @@ impl Cluster {
         granted.status.unwrap().token.unwrap()
     }
 
-    /// The kubeconfig of the scheduler.
+    /// Returns the kubeconfig of the scheduler.
     pub(super) async fn scheduler_kubeconfig(&self) -> Kubeconfig {
         self.kubeconfig_of(json!({"token": self.scheduler_token().await}))
     }
 
-    /// The kubeconfig of whoever has these credentials, as a kubeconfig writes them.
+    /// Returns a kubeconfig with these credentials, in the notation of a kubeconfig.
     pub(super) fn kubeconfig_of(&self, user: Value) -> Kubeconfig {
         let user: AuthInfo = serde_json::from_value(user).unwrap();
         let mut kubeconfig = self.admin.clone();
@@ -206,14 +205,14 @@ impl Cluster {
         kubeconfig
     }
 
-    /// Gives the scheduler these permissions instead of those it has.
+    /// Replaces the permissions of the scheduler.
     pub(super) async fn permit(&self, rules: &[PolicyRule]) {
         let patch = Patch::Merge(json!({"rules": rules}));
         self.roles().patch(&self.name, &PatchParams::default(), &patch).await.unwrap();
         self.permissions_are_in_force(rules).await;
     }
 
-    /// Waits until the API server, which learns of roles by its own watches, goes by these rules.
+    /// Waits until the API server applies these rules; it watches roles asynchronously.
     async fn permissions_are_in_force(&self, rules: &[PolicyRule]) {
         let names_pods = |rule: &PolicyRule| {
             rule.resources.as_ref().is_some_and(|names| names.iter().any(|name| name == "pods"))
@@ -233,17 +232,17 @@ impl Cluster {
     }
 }
 
-/// What the chart permits the scheduler.
+/// Returns the permissions that the chart grants.
 pub(super) fn chart_rules() -> Vec<PolicyRule> {
     find::<ClusterRole>(DEFAULT).unwrap().rules.unwrap()
 }
 
-/// What the chart permits a scheduler with extenders.
+/// Returns the permissions that the chart grants with extenders.
 pub(super) fn chart_rules_with_extenders() -> Vec<PolicyRule> {
     find::<ClusterRole>(EVERYTHING).unwrap().rules.unwrap()
 }
 
-/// The administrator's kubeconfig, and the sandbox if it is one.
+/// Returns the administrator's kubeconfig, and the sandbox if it is one.
 async fn find_api_server(controllers: bool) -> (Kubeconfig, Option<Server>) {
     if env::var_os("KUBECONFIG").is_some() {
         let kubeconfig = Kubeconfig::read();
@@ -264,7 +263,7 @@ fn unique_name() -> String {
     format!("loadmaster-e2e-{now:x}-{:x}-{next}", std::process::id())
 }
 
-/// An object of this name with nothing else set.
+/// An object with this name and no other fields.
 fn named<K>(name: &str) -> K
 where
     K: Default

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::{Cluster, LABEL, create, named};
 
 impl Cluster {
-    /// The name of a node in the whole cluster.
+    /// Returns the name of a node in the whole cluster.
     pub(in crate::e2e) fn node_name(&self, name: &str) -> String {
         format!("{}-{name}", self.name)
     }
 
-    /// Adds a Node with room for so many CPUs, that can be used at once.
+    /// Adds a ready Node with this number of CPUs.
     pub(in crate::e2e) async fn add_node(&self, name: &str, cpus: u32) {
         self.add_node_with(name, cpus, json!({})).await;
     }
 
-    /// Adds a Node of this zone.
+    /// Adds a Node in this zone.
     pub(in crate::e2e) async fn add_node_in_zone(&self, name: &str, cpus: u32, zone: &str) {
         self.add_node(name, cpus).await;
         let labels = json!({"topology.kubernetes.io/zone": zone});
@@ -26,7 +26,7 @@ impl Cluster {
         self.nodes.patch(&name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Adds a Node whose spec is this.
+    /// Adds a Node with this spec.
     pub(in crate::e2e) async fn add_node_with(&self, name: &str, cpus: u32, spec: Value) {
         let name = self.node_name(name);
         let mut node: Node = named(&name);
@@ -34,8 +34,8 @@ impl Cluster {
         node.metadata.labels =
             Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
         create(&self.nodes, &node).await;
-        // The API server taints new nodes as not ready, and takes their status only by itself.
-        // Until it has one, a node has no room.
+        // The API server taints new nodes as not ready, and accepts their status only in a separate
+        // request. Without a status a node has no room.
         let taints = spec.get("taints").cloned().unwrap_or_default();
         let mut spec = json!({"spec": spec});
         spec["spec"]["taints"] = taints;
@@ -53,7 +53,7 @@ impl Cluster {
         self.nodes.patch_status(node, &default, &patch).await.unwrap();
     }
 
-    /// Gives a Node room for so many CPUs.
+    /// Changes the number of CPUs of a Node.
     pub(in crate::e2e) async fn resize_node(&self, name: &str, cpus: u32) {
         self.give_room(&self.node_name(name), cpus).await;
     }
@@ -70,8 +70,8 @@ impl Cluster {
         self.nodes.delete(&self.node_name(name), &DeleteParams::default()).await.unwrap();
     }
 
-    /// Waits until the scheduler has seen what has become of nodes so far: a node that comes after
-    /// is used.
+    /// Waits until the scheduler has seen all earlier changes of nodes: a node that is added now is
+    /// used.
     pub(in crate::e2e) async fn nodes_are_seen(&self) {
         self.add_node("marker", 1).await;
         let mut marker = self.pod("marker", 1);

@@ -1,4 +1,4 @@
-//! Pods of a test, and what becomes of them.
+//! Pods of a test.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use super::{Cluster, LABEL, create, named};
 use crate::e2e::wait::eventually;
 
 impl Cluster {
-    /// A Pod for the scheduler under test that asks for so many CPUs on a node of the test.
+    /// Returns a Pod for the scheduler under test that requests this number of CPUs on a node of
+    /// the test.
     pub(in crate::e2e) fn pod(&self, name: &str, cpus: u32) -> Pod {
         let pod = json!({
             "metadata": {"name": name},
@@ -32,7 +33,7 @@ impl Cluster {
         serde_json::from_value(pod).unwrap()
     }
 
-    /// Creates a PriorityClass, and gives its name in the whole cluster.
+    /// Creates a PriorityClass, and returns its name in the whole cluster.
     pub(in crate::e2e) async fn add_priority(
         &self,
         name: &str,
@@ -48,19 +49,19 @@ impl Cluster {
         name
     }
 
-    /// Creates a Pod, and gives it as it is then.
+    /// Creates a Pod, and returns it.
     pub(in crate::e2e) async fn create_pod(&self, pod: &Pod) -> Pod {
         create(&self.pods, pod).await
     }
 
-    /// Creates Pods `<prefix>-0` and so on that ask for one CPU each.
+    /// Creates Pods `<prefix>-0` and so on that request one CPU each.
     pub(in crate::e2e) async fn create_pods(&self, prefix: &str, count: usize) {
         for number in 0..count {
             self.create_pod(&self.pod(&format!("{prefix}-{number}"), 1)).await;
         }
     }
 
-    /// Deletes a Pod without grace, and waits until it is gone.
+    /// Deletes a Pod without grace period, and waits until it is gone.
     pub(in crate::e2e) async fn delete_pod(&self, name: &str) {
         self.pods.delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
         eventually(&format!("pod {name} is gone"), async || {
@@ -69,7 +70,7 @@ impl Cluster {
         .await;
     }
 
-    /// Binds a Pod to a Node, as another scheduler does.
+    /// Binds a Pod to a Node, as another scheduler would.
     pub(in crate::e2e) async fn bind(&self, pod: &str, node: &str) {
         let binding: Binding = serde_json::from_value(json!({
             "metadata": {"name": pod},
@@ -80,7 +81,7 @@ impl Cluster {
         let _: Value = self.pods.create_subresource("binding", pod, &post, &binding).await.unwrap();
     }
 
-    /// The Node of a Pod, in full, once it has one.
+    /// Waits until a Pod has a Node, and returns the full name of the Node.
     pub(in crate::e2e) async fn bound(&self, pod: &str) -> String {
         eventually(&format!("pod {pod} is bound"), async || {
             node_of(&self.pods.get(pod).await.ok()?)
@@ -88,7 +89,7 @@ impl Cluster {
         .await
     }
 
-    /// The Pods of the namespace, once there are so many that are bound.
+    /// Waits until this number of Pods is bound, and returns the Pods of the namespace.
     pub(in crate::e2e) async fn bound_pods(&self, count: usize) -> Vec<Pod> {
         eventually(&format!("{count} pods are bound"), async || {
             let mut pods = self.pods.list(&ListParams::default()).await.ok()?.items;
@@ -98,7 +99,7 @@ impl Cluster {
         .await
     }
 
-    /// The condition `PodScheduled` of a Pod, once the scheduler has set it.
+    /// Waits until the scheduler has set the condition `PodScheduled` of a Pod, and returns it.
     pub(in crate::e2e) async fn rejected(&self, pod: &str) -> PodCondition {
         eventually(&format!("pod {pod} is rejected"), async || {
             let status = self.pods.get(pod).await.ok()?.status?;
@@ -117,7 +118,7 @@ impl Cluster {
         .await;
     }
 
-    /// The Events about a Pod for this reason, once there are some.
+    /// Waits until there are Events of a Pod with this reason, and returns them.
     pub(in crate::e2e) async fn events(&self, pod: &Pod, reason: &str) -> Vec<Event> {
         eventually(&format!("there is an event {reason}"), async || {
             let mut found = self.events_for(reason).await;
@@ -127,7 +128,7 @@ impl Cluster {
         .await
     }
 
-    /// Checks that no Pod was told twice that it was bound.
+    /// Checks that no Pod has two `Scheduled` events.
     pub(in crate::e2e) async fn assert_bound_once(&self) {
         let events = self.events_for("Scheduled").await;
         let mut pods = BTreeSet::new();
@@ -144,17 +145,17 @@ impl Cluster {
     }
 }
 
-/// The UID of what an Event is about.
+/// Returns the UID of the object of an Event.
 fn regarding(event: &Event) -> Option<&str> {
     event.regarding.as_ref()?.uid.as_deref()
 }
 
-/// The Node of a Pod, if it is bound.
+/// Returns the Node of a Pod, if it is bound.
 pub(in crate::e2e) fn node_of(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone()
 }
 
-/// The UID of an object that was created.
+/// Returns the UID of a created object.
 pub(in crate::e2e) fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap()
 }

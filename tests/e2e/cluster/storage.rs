@@ -1,4 +1,4 @@
-//! Classes, volumes and claims of a test, and what a volume controller does where there is none.
+//! StorageClasses, volumes and claims of a test, and a substitute for the volume controller.
 
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
@@ -17,16 +17,16 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Who makes the volumes of a class, and when.
+/// How the volumes of a class are provided, and when they are bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::e2e) enum Kind {
-    /// They are there, and one is bound at once.
+    /// Existing volumes, bound at once.
     ImmediateStatic,
-    /// They are there, and one is bound once a pod has a node.
+    /// Existing volumes, bound once a pod has a node.
     Static,
-    /// One is made for each claim at once.
+    /// Provisioned for each claim at once.
     ImmediateProvisioned,
-    /// One is made once a pod has a node.
+    /// Provisioned once a pod has a node.
     Provisioned,
 }
 
@@ -54,17 +54,18 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// Where there is room for volumes, as the driver says.
+    /// Storage capacities that the driver reports.
     pub(in crate::e2e) fn capacities(&self) -> Api<CSIStorageCapacity> {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// The driver of all volumes. No cluster has it, but for the sandbox, which has every driver.
+    /// The driver of all volumes. No cluster has it, except the sandbox, which accepts every
+    /// driver.
     fn driver(&self) -> String {
         format!("{}.example.com", self.name)
     }
 
-    /// The name of a class or volume in the whole cluster.
+    /// Returns the name of a class or volume in the whole cluster.
     pub(in crate::e2e) fn storage_name(&self, name: &str) -> String {
         format!("{}-{name}", self.name)
     }
@@ -91,7 +92,7 @@ impl Cluster {
         self.classes().delete(&self.storage_name(name), &DeleteParams::default()).await.unwrap();
     }
 
-    /// A volume of 1 GiB that can be used on these Nodes; on all, if none is named.
+    /// Returns a volume of 1 GiB that is usable on these Nodes; on all Nodes if none is named.
     pub(in crate::e2e) fn volume(&self, name: &str, class: &str, nodes: &[&str]) -> Value {
         let name = self.storage_name(name);
         let mut volume = json!({
@@ -114,7 +115,7 @@ impl Cluster {
         volume
     }
 
-    /// Creates a volume, which can be had at once.
+    /// Creates an available volume.
     pub(in crate::e2e) async fn add_volume(&self, volume: Value) {
         let volume = create(&self.volumes(), &typed(volume)).await;
         if !self.runs_controllers() {
@@ -124,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// A claim on 1 GiB with this access mode.
+    /// Returns a claim for 1 GiB with this access mode.
     pub(in crate::e2e) fn claim(&self, name: &str, class: &str, mode: &str) -> Value {
         json!({
             "metadata": {"name": name},
@@ -136,7 +137,7 @@ impl Cluster {
         })
     }
 
-    /// Creates a claim on 1 GiB for the pods of one Node.
+    /// Creates a claim for 1 GiB for the pods of one Node.
     pub(in crate::e2e) async fn add_claim(&self, name: &str, class: &str) {
         self.create_claim(self.claim(name, class, "ReadWriteOnce")).await;
     }
@@ -146,7 +147,7 @@ impl Cluster {
         create(&self.claims(), &typed(claim)).await
     }
 
-    /// Adds a volume and a claim of this name that are bound to one another.
+    /// Adds a volume and a claim of this name that are bound to each other.
     pub(in crate::e2e) async fn add_bound_claim(&self, name: &str, mode: &str) {
         let mut claim = self.claim(name, "none", mode);
         claim["spec"]["storageClassName"] = json!("");
@@ -160,17 +161,17 @@ impl Cluster {
         self.claim_bound(name).await;
     }
 
-    /// Deletes a claim, whoever would like it to stay, and waits until it is gone.
+    /// Deletes a claim, removes its finalizers, and waits until it is gone.
     pub(in crate::e2e) async fn delete_claim(&self, name: &str) {
         delete(&self.claims(), name).await;
     }
 
-    /// Deletes a volume, whoever would like it to stay, and waits until it is gone.
+    /// Deletes a volume, removes its finalizers, and waits until it is gone.
     pub(in crate::e2e) async fn delete_volume(&self, name: &str) {
         delete(&self.volumes(), &self.storage_name(name)).await;
     }
 
-    /// Says that so many volumes can be attached to a Node.
+    /// Limits the number of volumes that can be attached to a Node.
     pub(in crate::e2e) async fn limit_attachments(&self, node: &str, count: u32) {
         let name = self.node_name(node);
         let driver =
@@ -182,14 +183,14 @@ impl Cluster {
         create(&self.csi_nodes(), &typed(node)).await;
     }
 
-    /// Has the driver say that there is so much room for volumes of a class on a Node, and none
-    /// where it says nothing.
+    /// Sets the storage capacity that the driver reports for a class on a Node. A Node without a
+    /// report has no capacity.
     pub(in crate::e2e) async fn add_capacity(&self, class: &str, node: &str, room: &str) {
         let driver = json!({
             "metadata": {"name": self.driver(), "labels": {LABEL: self.name}},
             "spec": {"storageCapacity": true},
         });
-        // It may be there from an earlier call.
+        // An earlier call may have created it.
         let _ = self.csi_drivers().create(&PostParams::default(), &typed(driver)).await;
         let capacity = json!({
             "metadata": {"name": node},
@@ -200,7 +201,7 @@ impl Cluster {
         create(&self.capacities(), &typed(capacity)).await;
     }
 
-    /// The volume of a claim, in full, once it is bound.
+    /// Waits until a claim is bound, and returns the full name of its volume.
     pub(in crate::e2e) async fn claim_bound(&self, name: &str) -> String {
         eventually(&format!("claim {name} is bound"), async || {
             let claim = self.claims().get(name).await.ok()?;
@@ -215,7 +216,7 @@ impl Cluster {
         .await
     }
 
-    /// The Node, in full, for which the volume of a claim is to be made, once there is one.
+    /// Waits until a claim has a selected node, and returns the full name of the Node.
     pub(in crate::e2e) async fn selected_node(&self, claim: &str) -> String {
         eventually(&format!("a node is selected for claim {claim}"), async || {
             selected_node(&self.claims().get(claim).await.ok()?)
@@ -223,13 +224,13 @@ impl Cluster {
         .await
     }
 
-    /// Takes back that a Node is selected, as a provisioner does that cannot make the volume there.
+    /// Removes the selected node, like a provisioner that cannot provision the volume there.
     pub(in crate::e2e) async fn deselect_node(&self, claim: &str) {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: null}}}));
         self.claims().patch(claim, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// The volume, in full, that is reserved for a claim or bound to it, once there is one.
+    /// Waits until a volume is reserved for a claim or bound to it, and returns its full name.
     pub(in crate::e2e) async fn reserved_for(&self, claim: &str) -> String {
         eventually(&format!("a volume is reserved for claim {claim}"), async || {
             let claim = self.claims().get(claim).await.ok()?;
@@ -238,7 +239,7 @@ impl Cluster {
         .await
     }
 
-    /// The volumes of the test. What provisioners make is not among them.
+    /// Returns the volumes of the test, without those of provisioners.
     pub(in crate::e2e) async fn own_volumes(&self) -> Vec<PersistentVolume> {
         self.volumes().list(&self.labelled()).await.unwrap().items
     }
@@ -249,7 +250,7 @@ impl Cluster {
         })
     }
 
-    /// What the volume controller, and a provisioner, do for a claim whose turn it is.
+    /// Does the work of the volume controller and a provisioner for a claim that is ready for it.
     async fn play_volume_controller(&self, claim: &PersistentVolumeClaim) {
         match (self.volume_for(claim).await, selected_node(claim)) {
             (Some(volume), _) => self.complete_binding(claim, &volume).await,
@@ -258,7 +259,7 @@ impl Cluster {
         }
     }
 
-    /// Makes the volume of a claim for a Node.
+    /// Provisions the volume of a claim for a Node.
     async fn provision(&self, claim: &PersistentVolumeClaim, node: &str) {
         let mut volume = self.volume(claim.metadata.uid.as_deref().unwrap(), "none", &[]);
         volume["spec"]["storageClassName"] = json!(claim.spec.as_ref().unwrap().storage_class_name);
@@ -288,14 +289,14 @@ fn typed<T: DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
 }
 
-/// What a volume says of its claim.
+/// Returns the claim reference of a volume.
 fn reference(claim: &PersistentVolumeClaim) -> Value {
     let metadata = &claim.metadata;
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": metadata.name,
         "namespace": metadata.namespace, "uid": metadata.uid})
 }
 
-/// The claim that a volume is reserved for, or bound to.
+/// Returns the claim that a volume is reserved for or bound to.
 pub(in crate::e2e) fn claim_of(volume: &PersistentVolume) -> Option<&ObjectReference> {
     volume.spec.as_ref()?.claim_ref.as_ref()
 }
@@ -304,14 +305,14 @@ fn selected_node(claim: &PersistentVolumeClaim) -> Option<String> {
     claim.metadata.annotations.as_ref()?.get(SELECTED_NODE).cloned()
 }
 
-/// Whether a claim has its volume.
+/// Whether a claim is bound.
 pub(in crate::e2e) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     let annotations = claim.metadata.annotations.as_ref();
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
     annotations.is_some_and(|own| own.contains_key(BIND_COMPLETED)) && phase == Some("Bound")
 }
 
-/// The Pod with these claims.
+/// Returns the Pod with these claims.
 pub(in crate::e2e) fn with_claims(mut pod: Pod, claims: &[&str]) -> Pod {
     let volumes = claims.iter().map(|claim| {
         typed::<Volume>(json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
@@ -320,8 +321,8 @@ pub(in crate::e2e) fn with_claims(mut pod: Pod, claims: &[&str]) -> Pod {
     pod
 }
 
-/// Deletes an object, and waits until it is gone. Its finalizers are removed, since nobody else may
-/// do that: once it is being deleted, nobody adds them any more.
+/// Deletes an object, and waits until it is gone. Its finalizers are removed; while the object is
+/// being deleted, no controller adds them again.
 async fn delete<K>(api: &Api<K>, name: &str)
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,

@@ -1,4 +1,4 @@
-//! Extenders: the daemon asks a small one over HTTP, which the test plays question by question.
+//! Extenders: the daemon calls a small HTTP server, whose answers the test gives call by call.
 
 mod preempt;
 
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::cluster::{Cluster, chart_rules_with_extenders, run};
 use super::daemon::Daemon;
 
-/// A question of the scheduler; while it is held without an answer, the extender hangs.
+/// A call of the scheduler; while the test holds it without an answer, the extender hangs.
 struct Question {
     verb: String,
     args: Value,
@@ -22,14 +22,14 @@ struct Question {
 
 impl Question {
     fn answer(self, answer: Value) {
-        // The scheduler may have gone.
+        // The scheduler may have closed the connection.
         let _ = self.answer.send(answer);
     }
 }
 
 type Questions = mpsc::UnboundedSender<Question>;
 
-/// An extender that puts all it is asked to the test.
+/// An extender that passes each call to the test.
 struct Extender {
     url: String,
     questions: mpsc::UnboundedReceiver<Question>,
@@ -57,14 +57,14 @@ impl Extender {
         Self { url, questions }
     }
 
-    /// The next question, which has to be of this sort.
+    /// Returns the next call, which must have this verb.
     async fn asked(&mut self, verb: &str) -> Question {
         let question = self.questions.recv().await.unwrap();
         assert_eq!(question.verb, verb, "{}", question.args);
         question
     }
 
-    /// A scheduler that asks this extender, with these settings besides.
+    /// Returns the configuration of a scheduler with this extender and these additional settings.
     async fn scheduler(&self, cluster: &Cluster, settings: Value) -> Daemon {
         cluster.permit(&chart_rules_with_extenders()).await;
         let mut extender = settings;
@@ -73,14 +73,14 @@ impl Extender {
     }
 }
 
-/// Names of the nodes that were sent whole.
+/// Returns the names of the nodes that were sent as whole objects.
 fn names(args: &Value) -> Vec<&str> {
     let items = args["Nodes"]["items"].as_array().unwrap();
     items.iter().map(|node| node["metadata"]["name"].as_str().unwrap()).collect()
 }
 
 #[test]
-fn an_extender_filters_rates_and_binds() {
+fn extender_filters_scores_and_binds() {
     run(async |cluster| {
         for name in ["a", "b", "c"] {
             cluster.add_node(name, 1).await;
@@ -125,7 +125,7 @@ fn an_extender_filters_rates_and_binds() {
 }
 
 #[test]
-fn what_an_extender_turns_down_and_what_it_gets_wrong_is_told_and_tried_again() {
+fn rejections_and_errors_of_an_extender_are_reported_and_retried() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
         let a = cluster.node_name("a");
@@ -146,7 +146,7 @@ fn what_an_extender_turns_down_and_what_it_gets_wrong_is_told_and_tried_again() 
              awaiting headers)"
         );
         assert_eq!(condition.message, Some(late));
-        // An answer that comes too late changes nothing.
+        // A late answer changes nothing.
         hanging.answer(json!({"NodeNames": [a]}));
 
         extender.asked("filter").await.answer(json!({"NodeNames": ["stranger"]}));
@@ -164,7 +164,7 @@ fn what_an_extender_turns_down_and_what_it_gets_wrong_is_told_and_tried_again() 
         extender.asked("filter").await.answer(failed);
         cluster.told("web", "1 no licence").await;
         assert_eq!(cluster.rejected("web").await.reason.as_deref(), Some("Unschedulable"));
-        // Whatever happens may help a pod that an extender turned down.
+        // Any event may help a pod that an extender rejected.
         cluster.add_node("b", 1).await;
         extender.asked("filter").await.answer(json!({"NodeNames": [a]}));
         assert_eq!(cluster.bound("web").await, a);
@@ -173,7 +173,7 @@ fn what_an_extender_turns_down_and_what_it_gets_wrong_is_told_and_tried_again() 
 }
 
 #[test]
-fn an_extender_that_may_be_ignored_keeps_no_pod_waiting() {
+fn ignorable_extender_does_not_block_pods() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let mut extender = Extender::start().await;
@@ -199,7 +199,7 @@ fn an_extender_that_may_be_ignored_keeps_no_pod_waiting() {
 }
 
 #[test]
-fn a_bind_that_an_extender_answers_too_late_counts_once() {
+fn late_answer_to_a_bind_counts_once() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
         let mut extender = Extender::start().await;
@@ -207,7 +207,8 @@ fn a_bind_that_an_extender_answers_too_late_counts_once() {
         let _daemon = extender.scheduler(cluster, settings).await;
         let pod = cluster.create_pod(&cluster.pod("web", 1)).await;
         let late = extender.asked("bind").await;
-        // Nothing is known of the first order, so it is given again, for the same node.
+        // The outcome of the first call is unknown, so the same call is sent again, for the same
+        // node.
         let again = extender.asked("bind").await;
         assert_eq!(again.args, late.args);
         cluster.bind("web", "a").await;
@@ -219,7 +220,7 @@ fn a_bind_that_an_extender_answers_too_late_counts_once() {
 }
 
 #[test]
-fn an_extender_is_asked_only_about_what_it_manages() {
+fn extender_is_called_only_for_its_managed_resources() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let mut extender = Extender::start().await;

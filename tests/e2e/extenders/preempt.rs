@@ -1,4 +1,4 @@
-//! Extenders that have a say in preemption.
+//! Extenders with a preempt verb.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use crate::e2e::cluster::{Cluster, run, uid};
 
 /// A cluster full of pods of low priority.
 struct Full {
-    /// The pods, on a node each.
+    /// The pods, one per node.
     pods: [Pod; 2],
-    /// Their nodes.
+    /// The nodes of the pods.
     nodes: [String; 2],
 }
 
 impl Full {
-    /// Two nodes with a pod each.
+    /// Creates two nodes with a pod each.
     async fn fill(cluster: &Cluster) -> Self {
         cluster.add_node("a", 1).await;
         cluster.add_node("b", 1).await;
@@ -25,7 +25,7 @@ impl Full {
         Self { pods: [first, second], nodes }
     }
 
-    /// The answer that accepts to evict this pod from this node.
+    /// Returns the answer that accepts this pod on this node as victim.
     fn accept(&self, pod: usize, node: usize) -> Value {
         let victims = json!({"Pods": [{"UID": uid(&self.pods[pod])}], "NumPDBViolations": 0});
         json!({"NodeNameToMetaVictims": {&self.nodes[node]: victims}})
@@ -39,7 +39,7 @@ async fn create_preemptor(cluster: &Cluster, name: &str) {
     cluster.create_pod(&pod).await;
 }
 
-/// The next question, which is about this preemptor.
+/// Returns the next call, which must be about this preemptor.
 async fn asked(extender: &mut Extender, name: &str) -> Question {
     let question = extender.asked("preempt").await;
     assert_eq!(question.args["Pod"]["metadata"]["name"], name);
@@ -47,7 +47,7 @@ async fn asked(extender: &mut Extender, name: &str) -> Question {
 }
 
 #[test]
-fn an_extender_chooses_whom_to_evict() {
+fn extender_chooses_the_victim() {
     run(async |cluster| {
         let mut extender = Extender::start().await;
         let settings = json!({"preemptVerb": "preempt"});
@@ -74,7 +74,7 @@ fn an_extender_chooses_whom_to_evict() {
 }
 
 #[test]
-fn what_an_extender_gets_wrong_evicts_nobody() {
+fn invalid_answer_of_an_extender_evicts_no_pod() {
     run(async |cluster| {
         let mut extender = Extender::start().await;
         let settings = json!({
@@ -91,7 +91,7 @@ fn what_an_extender_gets_wrong_evicts_nobody() {
         }
         assert_eq!(hanging.args["NodeNameToVictims"], Value::Null);
         cluster.told("hanging", "/preempt\": context deadline exceeded").await;
-        // An answer that comes too late changes nothing.
+        // A late answer changes nothing.
         hanging.answer(full.accept(0, 0));
 
         let stranger = json!({"stranger": {"Pods": [{"UID": uid(&full.pods[0])}]}});
@@ -117,7 +117,7 @@ fn what_an_extender_gets_wrong_evicts_nobody() {
 }
 
 #[test]
-fn an_extender_that_may_be_ignored_holds_up_no_preemption() {
+fn ignorable_extender_does_not_block_preemption() {
     run(async |cluster| {
         let mut extender = Extender::start().await;
         let settings = json!({

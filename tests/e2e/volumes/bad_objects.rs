@@ -1,4 +1,5 @@
-//! References that lead nowhere: the pods concerned are told, and others are not held up.
+//! Dangling references and invalid objects: the affected pods get a reason, and others are not
+//! blocked.
 
 use sandbox::resources::{PERSISTENTVOLUMES, Resource, STORAGECLASSES};
 
@@ -12,7 +13,7 @@ async fn assert_others_are_bound(cluster: &Cluster) {
 }
 
 #[test]
-fn a_claim_that_is_not_there_is_waited_for() {
+fn pod_waits_for_a_missing_claim() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -25,7 +26,7 @@ fn a_claim_that_is_not_there_is_waited_for() {
 }
 
 #[test]
-fn a_class_that_is_not_there_is_waited_for() {
+fn pod_waits_for_a_missing_class() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -40,7 +41,7 @@ fn a_class_that_is_not_there_is_waited_for() {
 }
 
 #[test]
-fn a_class_that_vanishes_is_told_and_waited_for() {
+fn pod_waits_for_a_deleted_class() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -59,7 +60,7 @@ fn a_class_that_vanishes_is_told_and_waited_for() {
 }
 
 #[test]
-fn a_claim_on_a_volume_that_is_not_there_is_waited_for() {
+fn pod_waits_for_the_missing_volume_of_its_claim() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
@@ -74,7 +75,7 @@ fn a_claim_on_a_volume_that_is_not_there_is_waited_for() {
 }
 
 #[test]
-fn a_volume_that_is_reserved_for_a_claim_of_another_time_is_not_taken() {
+fn volume_reserved_for_a_deleted_claim_is_not_used() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -90,7 +91,7 @@ fn a_volume_that_is_reserved_for_a_claim_of_another_time_is_not_taken() {
 }
 
 #[test]
-fn volumes_that_no_node_can_reach_hold_up_nobody() {
+fn unreachable_volumes_block_no_other_pod() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -105,7 +106,7 @@ fn volumes_that_no_node_can_reach_hold_up_nobody() {
     });
 }
 
-/// Writes what no API server would take, as one of another time may have.
+/// Writes objects that the API server refuses today but may have accepted earlier.
 fn spoil(server: &Server, kind: &'static Resource, name: &str, path: &str, value: &Value) {
     let spoil = |object: &mut Value| {
         *object.pointer_mut(path).unwrap() = value.clone();
@@ -115,7 +116,7 @@ fn spoil(server: &Server, kind: &'static Resource, name: &str, path: &str, value
 }
 
 #[test]
-fn objects_that_cannot_be_read_hold_up_nobody() {
+fn invalid_objects_block_no_other_pod() {
     run_in_sandbox(async |cluster, server| {
         cluster.add_node("a", 4).await;
         cluster.add_class("odd", Kind::Provisioned, never()).await;

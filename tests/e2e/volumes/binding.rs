@@ -1,4 +1,4 @@
-//! Volumes get bound, and pods with them.
+//! Binding of volumes, and of pods with volumes.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::DeleteParams;
@@ -7,7 +7,7 @@ use super::*;
 use crate::e2e::cluster::uid;
 
 #[test]
-fn the_smallest_volume_that_a_node_can_reach_is_reserved_and_bound() {
+fn smallest_reachable_volume_is_reserved_and_bound() {
     run(async |cluster| {
         for node in ["a", "b"] {
             cluster.add_node(node, 4).await;
@@ -29,7 +29,7 @@ fn the_smallest_volume_that_a_node_can_reach_is_reserved_and_bound() {
 }
 
 #[test]
-fn a_volume_is_made_for_the_node_that_is_selected() {
+fn volume_is_provisioned_for_the_selected_node() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("fast", Kind::Provisioned, json!({})).await;
@@ -63,7 +63,7 @@ fn a_pod_with_volumes_of_every_kind_waits_for_all_of_them() {
 }
 
 #[test]
-fn a_claim_that_must_be_bound_first_is_waited_for() {
+fn pod_waits_for_an_immediate_claim() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("manual", Kind::ImmediateStatic, json!({})).await;
@@ -82,7 +82,7 @@ fn a_claim_that_must_be_bound_first_is_waited_for() {
 }
 
 #[test]
-fn a_claim_whose_volume_is_made_at_once_is_waited_for() {
+fn pod_waits_for_immediate_provisioning() {
     run_in_sandbox(async |cluster, _| {
         cluster.add_node("a", 4).await;
         let parameters = json!({"sandbox/provisioning-seconds": "2"});
@@ -94,7 +94,7 @@ fn a_claim_whose_volume_is_made_at_once_is_waited_for() {
     });
 }
 
-/// A StatefulSet `db` of three Pods with a claim each, made all at once.
+/// A StatefulSet `db` of three Pods with a claim each, created in parallel.
 fn stateful_set(cluster: &Cluster, class: &str) -> StatefulSet {
     let mut claim = cluster.claim("data", class, ONE_NODE);
     claim["metadata"]["labels"] = json!({"app": "db"});
@@ -115,7 +115,7 @@ fn stateful_set(cluster: &Cluster, class: &str) -> StatefulSet {
 }
 
 #[test]
-fn a_pod_of_a_stateful_set_comes_back_to_where_its_volume_is() {
+fn stateful_set_pod_returns_to_its_volume() {
     run_in_sandbox(async |cluster, _| {
         for zone in ["a", "b", "c"] {
             cluster.add_node_in_zone(zone, 4, zone).await;
@@ -137,10 +137,10 @@ fn a_pod_of_a_stateful_set_comes_back_to_where_its_volume_is() {
 }
 
 #[test]
-fn the_claim_of_an_ephemeral_volume_is_waited_for_and_bound() {
+fn claim_of_an_ephemeral_volume_is_bound() {
     run(async |cluster| {
         if !cluster.runs_controllers() {
-            return eprintln!("skipped: nobody makes the claims of ephemeral volumes here");
+            return eprintln!("skipped: no controller creates the claims of ephemeral volumes");
         }
         cluster.add_node("a", 4).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -157,7 +157,7 @@ fn the_claim_of_an_ephemeral_volume_is_waited_for_and_bound() {
 }
 
 #[test]
-fn a_claim_that_somebody_else_made_is_none_for_an_ephemeral_volume() {
+fn foreign_claim_is_not_used_for_an_ephemeral_volume() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_bound_claim("web-scratch", ONE_NODE).await;
@@ -173,7 +173,7 @@ fn a_claim_that_somebody_else_made_is_none_for_an_ephemeral_volume() {
 }
 
 #[test]
-fn a_volume_is_made_where_there_is_room_for_it() {
+fn volume_is_provisioned_where_the_driver_has_capacity() {
     run(async |cluster| {
         for node in ["a", "b", "c"] {
             cluster.add_node(node, 4).await;
@@ -189,7 +189,7 @@ fn a_volume_is_made_where_there_is_room_for_it() {
     });
 }
 
-/// What others have written into an object before it is bound.
+/// Fields that other clients write into an object before it is bound.
 fn decorate(mut object: Value, name: &str) -> Value {
     object["metadata"]["annotations"] = json!({"backup.example.com/policy": "daily"});
     object["metadata"]["labels"]["team"] = json!("storage");
@@ -201,7 +201,7 @@ fn decorate(mut object: Value, name: &str) -> Value {
     object
 }
 
-/// The object without what binding is to change, and without what every write changes.
+/// Removes the fields that binding changes, and those that every write changes.
 fn undecided(mut object: Value) -> Value {
     const BINDING: [&str; 4] = [
         "pv.kubernetes.io/bind-completed",
@@ -221,7 +221,7 @@ fn undecided(mut object: Value) -> Value {
 }
 
 #[test]
-fn what_others_have_written_into_volumes_and_claims_stays() {
+fn writes_keep_fields_of_other_clients() {
     run_by_hand(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -255,7 +255,7 @@ fn what_others_have_written_into_volumes_and_claims_stays() {
     });
 }
 
-/// What the chart permits the scheduler, but for writing volumes.
+/// Returns the permissions of the chart without writing volumes.
 fn rules_without_volumes() -> Vec<PolicyRule> {
     let mut rules = chart_rules();
     let writes = |rule: &&mut PolicyRule| {
@@ -268,7 +268,7 @@ fn rules_without_volumes() -> Vec<PolicyRule> {
 }
 
 #[test]
-fn without_the_permission_to_reserve_volumes_the_pod_is_told_what_is_missing() {
+fn missing_permission_to_patch_volumes_is_reported() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_class("local", Kind::Static, json!({})).await;

@@ -1,11 +1,11 @@
-//! Requests about volumes and claims that are refused, delayed, or never answered.
+//! Writes of volumes and claims that are refused, delayed, or not answered.
 
 use super::*;
 
 const PODS: usize = 12;
 
-/// Binds volumes that are there and volumes that are made while the server answers what is
-/// written into volumes and claims like this.
+/// Binds existing and provisioned volumes while the server answers writes of volumes and claims
+/// with these faults.
 fn bind_despite(fault: &str) {
     run_in_sandbox(async |cluster, server| {
         cluster.add_node("a", 100).await;
@@ -34,7 +34,7 @@ fn answers_get_lost() {
 }
 
 #[test]
-fn the_server_asks_for_patience() {
+fn server_throttles() {
     bind_despite("throttling=0.2");
 }
 
@@ -71,7 +71,7 @@ fn watches_break_while_volumes_are_bound() {
 }
 
 #[test]
-fn a_volume_that_somebody_changes_before_it_is_reserved_is_reserved_all_the_same() {
+fn volume_changed_before_its_reservation_is_still_reserved() {
     run_in_sandbox(async |cluster, server| {
         cluster.add_node("a", 1).await;
         cluster.add_class("local", Kind::Static, json!({})).await;

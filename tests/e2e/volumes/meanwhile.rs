@@ -1,5 +1,5 @@
-//! What disappears or changes after a node is chosen and before anything is written: the requests
-//! of the scheduler are held up on their way until then.
+//! Objects that disappear or change after the node was selected and before the first write: a proxy
+//! delays the requests of the scheduler until then.
 
 use kube::api::{Patch, PatchParams};
 
@@ -8,8 +8,8 @@ use crate::e2e::proxy::{Proxy, Way};
 
 const ASSUMED: &str = "scheduler_cache_size{type=\"assumed_pods\"}";
 
-/// Has this happen when the Pod `web` has got the Node `a`, and before what is to be written into
-/// the volume `disk` or the claim `data` arrives.
+/// Runs an action after the Pod `web` was assigned the Node `a`, before the writes of the volume
+/// `disk` or the claim `data` arrive.
 async fn meanwhile(cluster: &Cluster, kind: Kind, deed: impl AsyncFnOnce()) -> (Daemon, Proxy) {
     cluster.add_node_with("a", 1, json!({"unschedulable": true})).await;
     cluster.add_class("class", kind, json!({})).await;
@@ -60,7 +60,7 @@ fn the_volume_is_changed() {
 }
 
 #[test]
-fn the_volume_is_taken_by_somebody_else() {
+fn the_volume_is_bound_to_another_claim() {
     run_by_hand(async |cluster| {
         let deed = async || {
             let other = cluster.create_claim(cluster.claim("other", "class", ONE_NODE)).await;
@@ -121,7 +121,7 @@ fn the_node_is_replaced_by_another_of_its_name_without_room() {
         let deed = async || cluster.delete_node("a").await;
         let (daemon, _proxy) = meanwhile(cluster, Kind::Static, deed).await;
         cluster.reserved_for("data").await;
-        // One that comes back before anybody has looked was never gone.
+        // A Node that returns before the scheduler looks counts as never deleted.
         daemon.counts(ASSUMED, 0.0).await;
         cluster.add_node("a", 0).await;
         cluster.told("web", "Insufficient cpu").await;

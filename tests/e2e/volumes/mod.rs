@@ -1,4 +1,4 @@
-//! Pods with volumes that are there, reserved, or made for them.
+//! Pods with existing, reserved or provisioned volumes.
 
 mod bad_objects;
 mod binding;
@@ -24,12 +24,12 @@ use super::cluster::{
 use super::daemon::Daemon;
 use super::wait::eventually;
 
-/// The access mode of a claim that one Pod at a time may use.
+/// The access mode ReadWriteOncePod.
 const ONE_POD: &str = "ReadWriteOncePod";
 /// The access mode of all other claims.
 const ONE_NODE: &str = "ReadWriteOnce";
 
-/// Runs a test, and looks at what it leaves.
+/// Runs a test, and checks the final state.
 fn run(test: impl AsyncFnOnce(&Cluster)) {
     run_in_cluster(async |cluster| {
         test(cluster).await;
@@ -38,7 +38,7 @@ fn run(test: impl AsyncFnOnce(&Cluster)) {
     });
 }
 
-/// The same in a cluster where nobody binds volumes but the test.
+/// Runs a test in a cluster without a volume controller.
 fn run_by_hand(test: impl AsyncFnOnce(&Cluster)) {
     run_without_controllers(async |cluster| {
         test(cluster).await;
@@ -47,21 +47,22 @@ fn run_by_hand(test: impl AsyncFnOnce(&Cluster)) {
     });
 }
 
-/// The same where the server misbehaves, and provisioners wait and fail, when asked to.
+/// Runs a test in the sandbox, which can inject faults and delay provisioning.
 fn run_in_sandbox(test: impl AsyncFnOnce(&Cluster, &Server)) {
     run(async |cluster| match cluster.sandbox() {
-        None => eprintln!("skipped: nothing goes wrong here when asked to"),
+        None => eprintln!("skipped: only the sandbox injects faults"),
         Some(server) => test(cluster, server).await,
     });
 }
 
-/// Sets faults, given as for `loadmaster sandbox --fault`.
+/// Sets faults, in the notation of `loadmaster sandbox --fault`.
 fn misbehave(server: &Server, faults: &[&str]) {
     let settings = faults.iter().fold(Settings::default(), |all, one| all.with(one).unwrap());
     server.set_faults(settings);
 }
 
-/// Every claim that is bound has a volume of its own, which says so too and has its access modes.
+/// Checks that every bound claim has a volume of its own, which refers to it and has its access
+/// modes.
 async fn assert_bound_rightly(cluster: &Cluster) {
     let claims = cluster.claims().list(&ListParams::default()).await.unwrap().items;
     let mut taken = BTreeSet::new();
@@ -77,7 +78,7 @@ async fn assert_bound_rightly(cluster: &Cluster) {
     }
 }
 
-/// Every Pod has a Node, or a condition that tells why not.
+/// Checks that every Pod has a Node, or a condition with a reason.
 async fn assert_explained(cluster: &Cluster) {
     for pod in cluster.pods.list(&ListParams::default()).await.unwrap().items {
         if node_of(&pod).is_none() {
@@ -87,7 +88,7 @@ async fn assert_explained(cluster: &Cluster) {
     }
 }
 
-/// Parameters of a class whose volumes are not made while a test looks.
+/// Parameters of a class whose volumes are not provisioned during a test.
 fn never() -> Value {
     json!({"sandbox/provisioning-seconds": "86400"})
 }
@@ -103,7 +104,7 @@ async fn create_pod_and_claim(cluster: &Cluster, name: &str, class: &str) -> Pod
     create_pod(cluster, name, &[name]).await
 }
 
-/// A daemon whose volumes must be bound within so many seconds.
+/// Starts a daemon with this time limit in seconds for binding volumes.
 async fn start_impatient(cluster: &Cluster, seconds: u32) -> Daemon {
     Daemon::start_with(cluster, |config| {
         config["profiles"][0]["pluginConfig"] =
@@ -119,7 +120,7 @@ async fn restart(cluster: &Cluster, mut daemon: Daemon) -> Daemon {
     Daemon::start(cluster).await
 }
 
-/// The names, in full, of the volumes that are reserved for claims or bound to them.
+/// Returns the full names of the volumes that are reserved for claims or bound to them.
 async fn reserved_volumes(cluster: &Cluster) -> Vec<String> {
     let volumes = cluster.own_volumes().await.into_iter();
     volumes

@@ -1,8 +1,8 @@
-//! Pods that want the same, of which there is one.
+//! Pods that compete for one volume, claim or attachment.
 
 use super::*;
 
-/// Waits until one of two Pods has a Node; gives its name, and that of the other.
+/// Waits until one of two Pods has a Node; returns its name, and that of the other.
 async fn winner_of<'a>(cluster: &Cluster, pods: [&'a str; 2]) -> [&'a str; 2] {
     let [pod] = &cluster.bound_pods(1).await[..] else { panic!("both have got it") };
     let is_first = pod.metadata.name.as_deref() == Some(pods[0]);
@@ -36,7 +36,7 @@ fn two_pods_race_for_one_volume() {
 }
 
 #[test]
-fn two_pods_race_for_the_last_volume_a_node_can_attach() {
+fn two_pods_race_for_the_last_attachment_of_a_node() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.limit_attachments("a", 1).await;
@@ -56,7 +56,7 @@ fn two_pods_race_for_the_last_volume_a_node_can_attach() {
 }
 
 #[test]
-fn two_pods_race_for_a_claim_of_one_pod() {
+fn two_pods_race_for_a_read_write_once_pod_claim() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
         cluster.add_bound_claim("data", ONE_POD).await;
@@ -73,7 +73,7 @@ fn two_pods_race_for_a_claim_of_one_pod() {
 }
 
 #[test]
-fn two_pods_with_one_claim_that_waits_go_where_its_volume_is_made() {
+fn two_pods_with_one_waiting_claim_share_its_node() {
     run_by_hand(async |cluster| {
         for node in ["a", "b"] {
             cluster.add_node(node, 4).await;
@@ -93,7 +93,7 @@ fn two_pods_with_one_claim_that_waits_go_where_its_volume_is_made() {
 }
 
 #[test]
-fn as_many_pods_as_there_are_volumes_get_one_each() {
+fn each_of_many_pods_gets_one_of_as_many_volumes() {
     run(async |cluster| {
         for node in ["a", "b", "c"] {
             cluster.add_node(node, 10).await;

@@ -1,4 +1,4 @@
-//! The scheduler is killed at each step of binding volumes, and started again.
+//! The scheduler is killed at each step of binding volumes, and restarted.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn after_a_node_is_selected() {
     });
 }
 
-/// Class, volumes and claims `first` and `second`, and the Pod `web` that has both.
+/// Class, volumes and claims `first` and `second`, and the Pod `web` with both claims.
 async fn create_pod_with_two_claims(cluster: &Cluster) {
     cluster.add_node("a", 1).await;
     cluster.add_class("local", Kind::Static, json!({})).await;

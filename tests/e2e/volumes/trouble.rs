@@ -1,9 +1,9 @@
-//! Volumes that are not made, and what disappears while a pod waits for its volumes.
+//! Volumes that are not provisioned, and objects that disappear while a pod waits for its volumes.
 
 use super::*;
 
 #[test]
-fn a_volume_that_cannot_be_made_is_told_and_asked_for_again() {
+fn failed_provisioning_is_reported_and_retried() {
     run_in_sandbox(async |cluster, _| {
         cluster.add_node("a", 4).await;
         let parameters =
@@ -19,7 +19,7 @@ fn a_volume_that_cannot_be_made_is_told_and_asked_for_again() {
 }
 
 #[test]
-fn a_volume_that_is_never_made_is_given_up_and_used_when_it_comes() {
+fn provisioning_times_out_and_a_late_volume_is_used() {
     run_by_hand(async |cluster| {
         for node in ["a", "b"] {
             cluster.add_node(node, 1).await;
@@ -36,7 +36,7 @@ fn a_volume_that_is_never_made_is_given_up_and_used_when_it_comes() {
 }
 
 #[test]
-fn a_pod_goes_elsewhere_when_its_volume_cannot_be_made_on_the_node_and_that_is_full() {
+fn pod_moves_when_provisioning_fails_and_its_node_is_full() {
     run_by_hand(async |cluster| {
         cluster.add_node("a", 1).await;
         cluster.add_class("fast", Kind::Provisioned, json!({})).await;
@@ -57,7 +57,7 @@ fn a_pod_goes_elsewhere_when_its_volume_cannot_be_made_on_the_node_and_that_is_f
 }
 
 #[test]
-fn a_claim_that_is_deleted_while_its_volume_is_made_takes_nothing_with_it() {
+fn claim_deleted_during_provisioning_leaks_no_room() {
     run_by_hand(async |cluster| {
         cluster.add_node("a", 1).await;
         cluster.add_class("fast", Kind::Provisioned, never()).await;
@@ -76,7 +76,7 @@ fn a_claim_that_is_deleted_while_its_volume_is_made_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_volume_that_is_lost_before_it_is_bound_is_replaced_by_another() {
+fn volume_lost_before_binding_is_replaced() {
     run_by_hand(async |cluster| {
         cluster.add_node("a", 1).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -93,10 +93,10 @@ fn a_volume_that_is_lost_before_it_is_bound_is_replaced_by_another() {
 }
 
 #[test]
-fn a_claim_whose_volume_is_lost_tells_its_pods() {
+fn lost_volume_is_reported_to_the_pods() {
     run(async |cluster| {
         if !cluster.runs_controllers() {
-            return eprintln!("skipped: nobody notices here that volumes are lost");
+            return eprintln!("skipped: no controller detects lost volumes");
         }
         cluster.add_node("a", 1).await;
         cluster.add_bound_claim("data", ONE_NODE).await;
@@ -113,7 +113,7 @@ fn a_claim_whose_volume_is_lost_tells_its_pods() {
 }
 
 #[test]
-fn a_reserved_volume_stays_with_its_claim_when_the_node_is_deleted() {
+fn reserved_volume_keeps_its_claim_when_the_node_is_deleted() {
     run_by_hand(async |cluster| {
         cluster.add_node("a", 1).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
@@ -132,7 +132,7 @@ fn a_reserved_volume_stays_with_its_claim_when_the_node_is_deleted() {
 }
 
 #[test]
-fn a_pod_whose_selected_node_is_deleted_goes_elsewhere_once_the_provisioner_has_noticed() {
+fn pod_moves_when_its_selected_node_is_deleted() {
     run_in_sandbox(async |cluster, _| {
         cluster.add_node("a", 1).await;
         let parameters = json!({"sandbox/provisioning-seconds": "2"});
@@ -147,7 +147,7 @@ fn a_pod_whose_selected_node_is_deleted_goes_elsewhere_once_the_provisioner_has_
 }
 
 #[test]
-fn a_pod_that_is_deleted_while_it_waits_leaves_its_room_and_its_volume_to_the_next() {
+fn deleted_waiting_pod_frees_its_room_and_volume() {
     run_by_hand(async |cluster| {
         cluster.add_node("a", 1).await;
         cluster.add_class("local", Kind::Static, json!({})).await;

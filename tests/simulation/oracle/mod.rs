@@ -67,7 +67,7 @@ impl<'a> Oracle<'a> {
             node: cluster.to_node(node),
             pods: cluster.node(node).pods().cloned().collect(),
         });
-        let nominator = engine.queue().nominator();
+        let nominator = engine.nominator();
         let nominated = nominator.nodes().flat_map(|node| {
             nominator.nominated_to(node).into_iter().map(move |pod| (Arc::from(node), pod))
         });

@@ -133,8 +133,8 @@ impl Record {
             event_time: micros(self.time),
             reporting_controller: &event.reporting_controller,
             reporting_instance: &instance[..instance.floor_char_boundary(INSTANCE_MAX)],
-            action: event.action,
-            reason: event.reason,
+            action: &event.action,
+            reason: &event.reason,
             regarding: Reference::to_pod(pod, &event.uid),
             related: event
                 .related

@@ -1,5 +1,6 @@
 //! Which events have happened, to tell when they happen again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,8 @@ struct Key {
     regarding: PodKey,
     uid: Uid,
     is_warning: bool,
-    reason: &'static str,
-    action: &'static str,
+    reason: Cow<'static, str>,
+    action: Cow<'static, str>,
     reporting_controller: Arc<str>,
 }
 
@@ -32,8 +33,8 @@ impl Key {
             regarding: event.regarding.clone(),
             uid: event.uid.clone(),
             is_warning: event.event_type == EventType::Warning,
-            reason: event.reason,
-            action: event.action,
+            reason: event.reason.clone(),
+            action: event.action.clone(),
             reporting_controller: event.reporting_controller.clone(),
         }
     }

@@ -18,7 +18,6 @@ mod node_tree;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use framework::preemption::FruitlessPreemptions;
 use framework::{
     Cluster, EventResource, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool,
     PodQuery, Uid,
@@ -34,8 +33,26 @@ use self::node_tree::NodeTree;
 pub enum CacheError {
     #[error("pod {uid}({key}) is in the cache, so can't be assumed")]
     AlreadyKnown { uid: Uid, key: PodKey },
-    #[error("pod {uid}({key}) wasn't assumed so cannot be forgotten")]
-    NotAssumed { uid: Uid, key: PodKey },
+}
+
+/// Where a pod is placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The node.
+    pub node: NodeIx,
+    /// The id of the placed pod.
+    pub ix: PodIx,
+}
+
+/// How a node object changed.
+#[derive(Debug)]
+pub struct NodeUpdate {
+    /// The node.
+    pub node: NodeIx,
+    /// The node as it was; `None` if it is new.
+    pub old: Option<Node>,
+    /// What changed.
+    pub change: NodeChange,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,24 +115,9 @@ impl Cache {
         Ok(pod)
     }
 
-    /// Takes an assumed pod off its node; returns it, or `None` if it is not known any more.
-    ///
-    /// # Errors
-    /// The pod is not only assumed.
-    pub fn forget(&mut self, uid: &Uid) -> Result<Option<Arc<Pod>>, CacheError> {
-        match self.pods.get(uid) {
-            None => Ok(None),
-            Some(PodState { assumed: true, .. }) => Ok(self.remove(uid)),
-            Some(PodState { placed, .. }) => {
-                let key = self.cluster.pod(*placed).pod.key.clone();
-                Err(CacheError::NotAssumed { uid: uid.clone(), key })
-            }
-        }
-    }
-
-    /// The watch shows the pod on `node`: confirms, corrects or updates what is known. Returns the pod
-    /// as it was placed before.
-    pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> Option<Arc<Pod>> {
+    /// Takes in that the watch shows the pod on `node`: confirms, corrects or updates what is known.
+    /// Returns the pod as it was placed before, and whether anything that is counted changed.
+    pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> (Option<Arc<Pod>>, bool) {
         let known = self.pods.get_mut(&pod.uid);
         if let Some(state) = known
             && let placed = self.cluster.pod(state.placed)
@@ -123,26 +125,33 @@ impl Cache {
         {
             let before = placed.pod.clone();
             self.assumed -= usize::from(std::mem::take(&mut state.assumed));
-            self.cluster.update_pod(state.placed, pod);
-            return Some(before);
+            let changed = self.cluster.update_pod(state.placed, pod);
+            return (Some(before), changed);
         }
         let before = self.take_off(&pod.uid);
         self.place(pod, node, false);
-        before
+        (before.map(|(pod, _)| pod), true)
     }
 
-    /// The pod is gone; returns it as it was placed.
-    pub fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
-        let pod = self.take_off(uid)?;
+    /// Removes a pod that is gone. Returns it and where it was placed.
+    pub fn remove(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
+        let removed = self.take_off(uid)?;
         // A status of its budgets may have counted its end already, and none may follow.
         self.cluster.cancel_eviction(uid);
-        Some(pod)
+        Some(removed)
     }
 
-    fn take_off(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
+    /// Returns where the pod is placed.
+    pub fn placement(&self, uid: &Uid) -> Option<Placement> {
+        let ix = self.pods.get(uid)?.placed;
+        Some(Placement { node: self.cluster.pod(ix).node, ix })
+    }
+
+    fn take_off(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
         let state = self.pods.remove(uid)?;
         self.assumed -= usize::from(state.assumed);
-        Some(self.cluster.remove_pod(state.placed).pod)
+        let PlacedPod { pod, node, .. } = self.cluster.remove_pod(state.placed);
+        Some((pod, Placement { node, ix: state.placed }))
     }
 
     fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
@@ -157,20 +166,24 @@ impl Cache {
         self.cluster.node_named(name).map(|ix| self.cluster.to_node(ix))
     }
 
-    /// Adds or updates a node; returns what has changed about it.
-    pub fn set_node(&mut self, node: &Node) -> NodeChange {
+    /// Adds or updates a node. Returns `None` if nothing that the scheduler reads changed.
+    pub fn set_node(&mut self, node: &Node) -> Option<NodeUpdate> {
+        if self.cluster.has_node(node) {
+            return None;
+        }
+        let old = self.node(&node.name);
         let (ix, change) = self.cluster.set_node(node);
         self.tree.set(ix, &node.labels);
-        change
+        (!change.is_empty()).then_some(NodeUpdate { node: ix, old, change })
     }
 
-    /// Removes a node; returns it as it was. Its pods keep counting, should it come back.
-    pub fn remove_node(&mut self, name: &str) -> Option<Node> {
-        let ix = self.cluster.node_named(name)?;
-        let before = self.cluster.to_node(ix);
-        self.tree.remove(ix);
+    /// Removes a node. Its pods keep counting, in case the node comes back.
+    pub fn remove_node(&mut self, name: &str) -> Option<NodeUpdate> {
+        let node = self.cluster.node_named(name)?;
+        let old = Some(self.cluster.to_node(node));
+        self.tree.remove(node);
         self.cluster.remove_node(name);
-        Some(before)
+        Some(NodeUpdate { node, old, change: NodeChange::REMOVED })
     }
 
     /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
@@ -204,21 +217,6 @@ impl Cache {
     /// Notes that the scheduler does not evict the pod after all.
     pub fn cancel_eviction(&mut self, pod: &Uid) {
         self.cluster.cancel_eviction(pod);
-    }
-
-    /// Notes that the evictions of victims of this pod begin.
-    pub fn begin_preemption(&mut self, preemptor: &Uid) {
-        self.cluster.begin_preemption(preemptor);
-    }
-
-    /// Notes that the last victim of this pod is being evicted, or none will be.
-    pub fn end_preemption(&mut self, preemptor: &Uid) {
-        self.cluster.end_preemption(preemptor);
-    }
-
-    /// Preemptions that have led to no binding, to change them.
-    pub const fn fruitless_preemptions_mut(&mut self) -> &mut FruitlessPreemptions {
-        self.cluster.fruitless_preemptions_mut()
     }
 
     /// Keeps the answer to `query` up to date from now on, see [`Cluster::stand`].

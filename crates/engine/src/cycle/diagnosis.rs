@@ -1,4 +1,4 @@
-//! Why a pod fits nowhere, and how that reads.
+//! The reasons why a pod fits nowhere, and their text.
 
 use std::collections::BTreeSet;
 
@@ -6,23 +6,23 @@ use framework::{Code, PluginName, Status, Verdicts};
 
 use super::PreFiltered;
 
-/// What an attempt found out about a pod it could not place.
+/// The reasons why an attempt found no node.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnosis {
     /// The verdict on each node.
     pub verdicts: Verdicts,
-    /// Plugins that turned some node, or the pod, down.
+    /// Plugins that rejected the pod or some node.
     pub unschedulable_plugins: BTreeSet<PluginName>,
-    /// Those of them that answered Pending.
+    /// The plugins among them that answered Pending.
     pub pending_plugins: BTreeSet<PluginName>,
-    /// The status by which PreFilter rejected the pod.
+    /// The status with which PreFilter rejected the pod.
     pub pre_filter: Status,
-    /// What PostFilter said.
+    /// The message of PostFilter.
     pub post_filter_message: String,
 }
 
 impl Diagnosis {
-    /// PreFilter rejected the pod.
+    /// The diagnosis of a pod that PreFilter rejected.
     pub(super) fn by_pre_filter(status: Status) -> Self {
         let mut diagnosis = Self::default();
         diagnosis.record(&status);
@@ -31,7 +31,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Plugins narrowed the search to nothing: together they are what rejects the pod.
+    /// The diagnosis of a pod for which the restrictions of several plugins leave no node.
     pub(super) fn by_contradiction(mut plugins: Vec<PluginName>) -> Self {
         plugins.sort_unstable();
         let reason = match plugins.as_slice() {
@@ -45,7 +45,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// One node turned the pod down after it had been chosen (Reserve, Permit).
+    /// The diagnosis of a pod that Reserve or Permit rejected.
     pub(crate) fn by_chosen_node(status: Status) -> Self {
         let mut diagnosis = Self::default();
         diagnosis.record(&status);
@@ -53,14 +53,14 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Plugins that narrowed the search count as rejectors: a change they wait for may help.
+    /// Records the plugins that restrict the search: an event that they registered may help the pod.
     pub(super) fn record_restriction(&mut self, pre_filtered: &PreFiltered) {
         if let Some((_, plugins)) = &pre_filtered.restriction {
             self.unschedulable_plugins.extend(plugins.iter().cloned());
         }
     }
 
-    /// Takes note of the plugin behind a rejection.
+    /// Records the plugin of a rejection.
     pub(super) fn record(&mut self, status: &Status) {
         let Some(plugin) = status.plugin().filter(|_| status.is_rejection()) else { return };
         self.unschedulable_plugins.insert(plugin.clone());
@@ -69,7 +69,7 @@ impl Diagnosis {
         }
     }
 
-    /// Takes note of the plugins behind all verdicts.
+    /// Records the plugins of all verdicts.
     pub(super) fn record_verdicts(&mut self) {
         let verdicts = std::mem::take(&mut self.verdicts);
         for (status, _) in verdicts.counts() {
@@ -82,19 +82,19 @@ impl Diagnosis {
 /// No node can take the pod.
 #[derive(Debug, Clone)]
 pub struct FitError {
-    /// Number of nodes there are.
+    /// Number of nodes in the cluster.
     pub num_all_nodes: usize,
-    /// What was found out about them.
+    /// The reasons.
     pub diagnosis: Diagnosis,
 }
 
 impl FitError {
-    /// One node turned the pod down after it had been chosen.
+    /// The error of a pod that Reserve or Permit rejected.
     pub(crate) fn of_chosen_node(status: Status) -> Self {
         Self { num_all_nodes: 1, diagnosis: Diagnosis::by_chosen_node(status) }
     }
 
-    /// The text before what PostFilter adds.
+    /// Returns the text without the message of PostFilter.
     pub fn message_before_post_filter(&self) -> String {
         let by_pre_filter = self.diagnosis.pre_filter.message();
         match by_pre_filter.is_empty() {
@@ -103,7 +103,7 @@ impl FitError {
         }
     }
 
-    /// The whole text, as in the `PodScheduled` condition.
+    /// Returns the text of the `PodScheduled` condition.
     pub fn message(&self) -> String {
         let mut message = self.message_before_post_filter();
         if !self.diagnosis.post_filter_message.is_empty() {

@@ -4,38 +4,42 @@ use std::sync::Arc;
 
 use framework::preemption::Candidate;
 use framework::{
-    CycleState, DryRun, ExtensionPoint, Filter, NodeIx, NodeView, NominatedPods, Overlay,
-    PluginName, Pod, PodIx, PreFilterExtensions, Status, Trial,
+    CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeIx, NodeView, Overlay, PluginName, Pod,
+    PodIx, PreFilterExtensions, Status, Trial,
 };
 
-use super::PreemptingExtenders;
-use crate::cache::Cache;
-use crate::engine::TieBreak;
-use crate::guard::{ask, guarded};
+use super::{PreemptingExtenders, TieBreak};
+use crate::plugin_call::{call_plugin, catch_panic};
 use crate::ports::{Count, Probe};
 use crate::profile::{Named, Profile};
-use crate::queue::Nominator;
 
-/// What decides about a pod on one node: the plugins that did not skip in its PreFilter.
+/// The filters that decide about a pod on one node: the plugins that did not skip in its PreFilter.
 pub(crate) struct NodeFilters<'a> {
-    cache: &'a Cache,
-    nominator: &'a Nominator,
+    handle: Handle<'a>,
     pod: &'a Pod,
     filters: Vec<&'a Named<dyn Filter>>,
-    /// Those of the filters whose verdict depends on the pods of the node.
+    /// The filters whose verdict depends on the pods of the node.
     depending_on_pods: Vec<&'a Named<dyn Filter>>,
     extensions: Vec<(&'a PluginName, &'a dyn PreFilterExtensions)>,
 }
 
-/// Which filters are asked about a node.
+/// Which filters run on a node.
 #[derive(Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum FilterSubset {
     All,
-    /// Those whose verdict depends on the pods of the node. The others have let it pass before.
+    /// Filters whose verdict depends on the pods of the node; the node has passed the others.
     DependingOnPods,
 }
 
-/// Which way a pod comes into the state of an attempt.
+/// A node to filter.
+pub(super) struct FilteredNode<'a> {
+    pub(super) node: NodeIx,
+    /// The pods added and removed in a dry run.
+    pub(super) overlay: Option<&'a Overlay>,
+    pub(super) filters: FilterSubset,
+}
+
+/// An extension of PreFilter.
 #[derive(Clone, Copy)]
 enum Extension {
     AddPod,
@@ -66,11 +70,10 @@ impl Extension {
 }
 
 impl<'a> NodeFilters<'a> {
-    /// Those for an attempt of `pod` whose PreFilter has left `state`.
+    /// Returns the filters for an attempt of `pod` whose PreFilter has left `state`.
     pub(crate) fn new(
         profile: &'a Profile,
-        cache: &'a Cache,
-        nominator: &'a Nominator,
+        handle: Handle<'a>,
         pod: &'a Pod,
         state: &CycleState,
     ) -> Self {
@@ -82,8 +85,7 @@ impl<'a> NodeFilters<'a> {
             (!state.skips_filter(&plugin.name)).then_some((&plugin.name, extensions))
         });
         Self {
-            cache,
-            nominator,
+            handle,
             pod,
             depending_on_pods: depending_on_pods.copied().collect(),
             filters,
@@ -91,47 +93,45 @@ impl<'a> NodeFilters<'a> {
         }
     }
 
-    /// Pods nominated to the node that come before this one.
+    /// Returns the nominated pods that take precedence over this one on the node.
     pub(super) fn nominated_before(&self, node: NodeIx) -> Vec<Arc<Pod>> {
-        let mut pods = self.nominator.nominated_to(self.cache.cluster().node_name(node));
+        let mut pods = self.handle.nominated.nominated_to(self.handle.cluster.node_name(node));
         pods.retain(|pod| pod.priority() >= self.pod.priority() && pod.uid != self.pod.uid);
         pods
     }
 
-    /// The verdict on a node that is as it is or, with an overlay, as in a what-if: beside the pods
-    /// [nominated](Self::nominated_before) to it, then without them.
+    /// Returns the verdict on a node: beside the pods [nominated](Self::nominated_before) to it, then
+    /// without them.
     ///
     /// # Errors
-    /// A status that is no rejection.
+    /// A status that is not a rejection.
     pub(super) fn run_with_nominated(
         &self,
         nominated: &[Arc<Pod>],
         state: &CycleState,
-        node: NodeIx,
-        what_if: Option<&Overlay>,
-        asked: Asked,
+        trial: &FilteredNode<'_>,
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
-        let view = self.cache.cluster().node(node);
+        let view = self.handle.cluster.node(trial.node);
         if !nominated.is_empty() {
-            let mut overlay = what_if.cloned().unwrap_or_default();
+            let mut overlay = trial.overlay.cloned().unwrap_or_default();
             let mut state = state.clone();
             for pod in nominated {
                 overlay.add(pod.clone());
                 self.extend(Extension::AddPod, &mut state, pod, &view.with(&overlay), probe)?;
             }
-            let status = self.run(&state, &view.with(&overlay), asked, probe)?;
+            let status = self.run(&state, &view.with(&overlay), trial.filters, probe)?;
             if !status.is_success() {
                 return Ok(status);
             }
         }
-        match what_if {
-            Some(overlay) => self.run(state, &view.with(overlay), asked, probe),
-            None => self.run(state, &view, asked, probe),
+        match trial.overlay {
+            Some(overlay) => self.run(state, &view.with(overlay), trial.filters, probe),
+            None => self.run(state, &view, trial.filters, probe),
         }
     }
 
-    /// Tells every PreFilter plugin that did not skip of a pod that is added or removed.
+    /// Notifies every PreFilter plugin that did not skip of a pod that is added or removed.
     fn extend(
         &self,
         extension: Extension,
@@ -141,9 +141,10 @@ impl<'a> NodeFilters<'a> {
         probe: &mut dyn Probe,
     ) -> Result<(), Status> {
         for (name, extensions) in &self.extensions {
-            let status =
-                guarded(name, probe, || extension.call(*extensions, state, self.pod, other, node))
-                    .unwrap_or_else(|status| status);
+            let status = catch_panic(name, probe, || {
+                extension.call(*extensions, state, self.pod, other, node)
+            })
+            .unwrap_or_else(|status| status);
             if !status.is_success() {
                 let (point, text) = (extension.name(), status.message());
                 let text = format!("running {point} on PreFilter plugin {name:?}: {text}");
@@ -158,16 +159,16 @@ impl<'a> NodeFilters<'a> {
         &self,
         state: &CycleState,
         node: &NodeView<'_>,
-        asked: Asked,
+        subset: FilterSubset,
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
-        let filters = match asked {
-            Asked::All => &self.filters,
-            Asked::DependingOnPods => &self.depending_on_pods,
+        let filters = match subset {
+            FilterSubset::All => &self.filters,
+            FilterSubset::DependingOnPods => &self.depending_on_pods,
         };
         for plugin in filters {
-            let status = ask(ExtensionPoint::Filter, &plugin.name, probe, || {
-                plugin.plugin.filter(state, self.pod, node)
+            let status = call_plugin(ExtensionPoint::Filter, &plugin.name, probe, || {
+                plugin.plugin.filter(state, self.pod, node, &self.handle)
             })
             .unwrap_or_else(|status| status);
             if status.is_rejection() {
@@ -192,7 +193,7 @@ pub(crate) struct ProfileDryRun<'a> {
     pub rng: &'a mut fastrand::Rng,
     pub tie_break: TieBreak,
     pub extenders: PreemptingExtenders<'a>,
-    /// Plugins that panicked meanwhile. Nothing else is measured of a dry run.
+    /// Plugins that panicked in the dry runs, which are not measured otherwise.
     pub panics: Panics,
 }
 
@@ -209,8 +210,8 @@ impl Probe for Panics {
 }
 
 impl Panics {
-    /// Tells of them.
-    pub(crate) fn tell(&self, probe: &mut dyn Probe) {
+    /// Counts the panics.
+    pub(crate) fn report(&self, probe: &mut dyn Probe) {
         self.0.iter().for_each(|plugin| probe.count(Count::Panic { plugin }));
     }
 }
@@ -230,32 +231,32 @@ impl DryRun for ProfileDryRun<'_> {
             nominated: self.filters.nominated_before(node),
             overlay: Overlay::default(),
             state: state.clone(),
-            asked: Asked::All,
+            subset: FilterSubset::All,
             panics: &mut self.panics,
         })
     }
 
     fn process_preemption(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
-        let NodeFilters { pod, cache, .. } = &self.filters;
-        self.extenders.process_preemption(pod, cache.cluster(), candidates)
+        let NodeFilters { pod, handle, .. } = &self.filters;
+        self.extenders.process_preemption(pod, handle.cluster, candidates)
     }
 }
 
-/// A node with some of its pods taken away.
+/// A dry run on one node.
 struct NodeTrial<'a> {
     filters: &'a NodeFilters<'a>,
     node: NodeIx,
     nominated: Vec<Arc<Pod>>,
     overlay: Overlay,
     state: CycleState,
-    asked: Asked,
+    subset: FilterSubset,
     panics: &'a mut Panics,
 }
 
 impl NodeTrial<'_> {
-    /// Tells the plugins of a pod that the overlay has or lacks by now.
+    /// Notifies the plugins of a pod that the overlay has added or removed.
     fn extend(&mut self, extension: Extension, pod: PodIx) -> Result<(), Status> {
-        let cluster = self.filters.cache.cluster();
+        let cluster = self.filters.handle.cluster;
         let (view, other) = (cluster.node(self.node), &cluster.pod(pod).pod);
         let view = view.with(&self.overlay);
         self.filters.extend(extension, &mut self.state, other, &view, self.panics)
@@ -264,27 +265,23 @@ impl NodeTrial<'_> {
 
 impl Trial for NodeTrial<'_> {
     fn remove_pod(&mut self, pod: PodIx) -> Result<(), Status> {
-        self.overlay.remove(self.filters.cache.cluster(), pod);
+        self.overlay.remove(self.filters.handle.cluster, pod);
         self.extend(Extension::RemovePod, pod)
     }
 
     fn add_pod(&mut self, pod: PodIx) -> Result<(), Status> {
-        self.overlay.restore(self.filters.cache.cluster(), pod);
+        self.overlay.restore(self.filters.handle.cluster, pod);
         self.extend(Extension::AddPod, pod)
     }
 
     fn run_filters(&mut self) -> Status {
-        let verdict = self.filters.run_with_nominated(
-            &self.nominated,
-            &self.state,
-            self.node,
-            Some(&self.overlay),
-            self.asked,
-            self.panics,
-        );
+        let node =
+            FilteredNode { node: self.node, overlay: Some(&self.overlay), filters: self.subset };
+        let verdict =
+            self.filters.run_with_nominated(&self.nominated, &self.state, &node, self.panics);
         let status = verdict.unwrap_or_else(|error| error);
         if status.is_success() {
-            self.asked = Asked::DependingOnPods;
+            self.subset = FilterSubset::DependingOnPods;
         }
         status
     }

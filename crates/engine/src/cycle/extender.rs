@@ -1,4 +1,4 @@
-//! Scheduler extenders inside a cycle.
+//! Filter and prioritize calls to extenders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::profile::MAX_NODE_SCORE;
 /// Highest score an extender gives.
 const MAX_EXTENDER_PRIORITY: i64 = 10;
 
-/// What the engine knows of a configured extender. Extenders are asked in the order of the list, in
-/// which the ignorable ones come last.
+/// A configured extender, as the engine reads it. Extenders are called in the order of the list, the
+/// ignorable ones last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extender {
-    /// Its address, as it stands in messages.
+    /// Its address, for messages.
     pub name: Arc<str>,
     /// It filters nodes.
     pub filter: bool,
-    /// It rates nodes.
+    /// It scores nodes.
     pub prioritize: bool,
-    /// It has a say in preemption.
+    /// It processes preemptions.
     pub preempt: bool,
     /// It binds pods.
     pub bind: bool,
@@ -30,12 +30,12 @@ pub struct Extender {
     pub weight: i64,
     /// Its errors do not fail attempts.
     pub ignorable: bool,
-    /// It is asked only about pods that request one of these; about all pods if empty.
+    /// It is called only for pods that request one of these resources; for all pods if empty.
     pub managed_resources: BTreeSet<String>,
 }
 
 impl Extender {
-    /// Whether the extender is asked about `pod`.
+    /// Whether the extender is called for `pod`.
     pub fn is_interested(&self, pod: &Pod) -> bool {
         let requested = || pod.requests.fit.scalars.iter().map(|(name, _)| &**name);
         self.managed_resources.is_empty()
@@ -44,14 +44,14 @@ impl Extender {
 }
 
 impl<'a> Cycle<'a, '_> {
-    /// Keeps in `nodes` those no extender turns down, and records the verdicts on the others.
+    /// Keeps in `nodes` the nodes that pass every extender, and records the verdicts on the others.
     pub(super) fn filter_by_extenders(
         &mut self,
         nodes: &mut Vec<NodeIx>,
         verdicts: &mut Verdicts,
     ) -> Result<(), Status> {
-        let extenders = self.extenders;
-        for (place, extender) in extenders.iter().enumerate() {
+        let settings = self.settings;
+        for (place, extender) in settings.extenders.iter().enumerate() {
             if nodes.is_empty() {
                 break;
             }
@@ -59,7 +59,7 @@ impl<'a> Cycle<'a, '_> {
                 continue;
             }
             match self.filter_by(place, nodes, verdicts) {
-                Err(text) if extender.ignorable => self.ports.outside.skipped(place, &text),
+                Err(text) if extender.ignorable => self.cx.extenders.skipped(place, &text),
                 Err(text) => return Err(Status::error(text)),
                 Ok(kept) => *nodes = kept,
             }
@@ -73,14 +73,14 @@ impl<'a> Cycle<'a, '_> {
         nodes: &[NodeIx],
         verdicts: &mut Verdicts,
     ) -> Result<Vec<NodeIx>, String> {
-        let cluster = self.cache.cluster();
+        let cluster = self.view.cluster();
         let by_name: BTreeMap<&str, NodeIx> =
             nodes.iter().map(|node| (&**cluster.node_name(*node), *node)).collect();
         let call = self.call(extender, nodes);
-        let (answer, now) = self.ports.outside.filter(&call, *self.now);
-        *self.now = now;
+        let (answer, now) = self.cx.extenders.filter(&call, self.cx.now);
+        self.cx.now = now;
         let Filtered { nodes: kept, failed, failed_and_unresolvable } = answer?;
-        let asked = &self.extenders[extender].name;
+        let asked = &self.settings.extenders[extender].name;
         let find = |name: &String| {
             by_name.get(name.as_str()).copied().ok_or_else(|| {
                 format!(
@@ -105,25 +105,25 @@ impl<'a> Cycle<'a, '_> {
         Ok(kept)
     }
 
-    /// Adds the scores of the extenders; errors are passed over.
+    /// Adds the scores of the extenders; errors are ignored.
     pub(super) fn prioritize_by_extenders(&mut self, nodes: &[NodeIx], totals: &mut [i64]) {
-        let (cluster, pod) = (self.cache.cluster(), self.pod);
-        let asked = self.extenders.iter().enumerate();
-        let asked: Vec<(usize, &Extender)> = asked
+        let (cluster, pod) = (self.view.cluster(), self.pod);
+        let all = self.settings.extenders.iter().enumerate();
+        let called: Vec<(usize, &Extender)> = all
             .filter(|(_, extender)| extender.prioritize && extender.is_interested(pod))
             .collect();
-        if asked.is_empty() {
+        if called.is_empty() {
             return;
         }
-        let calls: Vec<_> = asked.iter().map(|(place, _)| self.call(*place, nodes)).collect();
-        let (answers, now) = self.ports.outside.prioritize(&calls, *self.now);
-        *self.now = now;
+        let calls: Vec<_> = called.iter().map(|(place, _)| self.call(*place, nodes)).collect();
+        let (answers, now) = self.cx.extenders.prioritize(&calls, self.cx.now);
+        self.cx.now = now;
         let places: BTreeMap<&str, usize> = nodes
             .iter()
             .zip(0..)
             .map(|(node, place)| (&**cluster.node_name(*node), place))
             .collect();
-        for ((_, extender), answer) in asked.iter().zip(answers) {
+        for ((_, extender), answer) in called.iter().zip(answers) {
             let factor = extender.weight.saturating_mul(MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY);
             for (name, score) in answer.unwrap_or_default() {
                 if let Some(place) = places.get(name.as_str()) {
@@ -134,7 +134,7 @@ impl<'a> Cycle<'a, '_> {
     }
 
     fn call(&self, extender: usize, nodes: &[NodeIx]) -> ExtenderCall<'a> {
-        let cluster = self.cache.cluster();
+        let cluster = self.view.cluster();
         let nodes = nodes.iter().map(|node| &**cluster.node_name(*node)).collect();
         ExtenderCall { extender, pod: self.pod, nodes }
     }

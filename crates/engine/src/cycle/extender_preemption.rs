@@ -1,4 +1,4 @@
-//! Scheduler extenders that have a say in preemption.
+//! Preempt calls to extenders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,22 +7,21 @@ use framework::preemption::{Candidate, Victims};
 use framework::{Cluster, NodeIx, Pod, Status, Time, Uid};
 
 use super::Extender;
-use crate::ports::{self, MetaVictims, Outside, PreemptionCall};
+use crate::ports::{self, ExtenderClient, MetaVictims, PreemptionCall};
 
-/// The extenders, and the way to ask them about candidates.
+/// The extenders, and the client that calls them.
 pub(crate) struct PreemptingExtenders<'a> {
     pub all: &'a [Extender],
-    pub outside: &'a mut dyn Outside,
+    pub client: &'a mut dyn ExtenderClient,
     pub now: &'a mut Time,
 }
 
 impl PreemptingExtenders<'_> {
-    /// Asks those that have a say and are interested in the pod, one after the other, each about
-    /// what the one before left. An answer replaces the candidates, and puts them in the order of
-    /// the names of their nodes.
+    /// Calls the extenders that process preemptions and are interested in the pod, one after the other.
+    /// The result of each replaces the candidates, ordered by the names of their nodes.
     ///
     /// # Errors
-    /// An extender fails that is not ignorable, or names a node without victims.
+    /// An extender that is not ignorable fails or names a node without victims.
     pub(super) fn process_preemption(
         &mut self,
         pod: &Pod,
@@ -36,9 +35,9 @@ impl PreemptingExtenders<'_> {
             if !extender.preempt || !extender.is_interested(pod) {
                 continue;
             }
-            let answer = self.ask(place, pod, cluster, &candidates);
+            let answer = self.call(place, pod, cluster, &candidates);
             match answer.and_then(|answer| extender.candidates(answer, cluster)) {
-                Err(text) if extender.ignorable => self.outside.skipped(place, &text),
+                Err(text) if extender.ignorable => self.client.skipped(place, &text),
                 Err(text) => return Err(Status::error(text)),
                 Ok(accepted) => candidates = extender.with_victims(accepted, cluster)?,
             }
@@ -46,7 +45,7 @@ impl PreemptingExtenders<'_> {
         Ok(candidates)
     }
 
-    fn ask(
+    fn call(
         &mut self,
         extender: usize,
         pod: &Pod,
@@ -59,7 +58,7 @@ impl PreemptingExtenders<'_> {
             (&**cluster.node_name(*node), ports::Victims { pods, num_pdb_violations })
         });
         let call = PreemptionCall { extender, pod, victims: victims.collect() };
-        let (answer, now) = self.outside.process_preemption(&call, *self.now);
+        let (answer, now) = self.client.process_preemption(&call, *self.now);
         *self.now = now;
         answer
     }

@@ -1,13 +1,16 @@
 //! The scheduling cycle of one pod: which nodes can take it, and which of them is best.
 //!
-//! `Cycle::run` reads the cluster and changes nothing but its own `CycleState`; assuming,
-//! reserving and failing are the engine's.
+//! A [`Cycle`] reads the [`View`] and changes nothing but its own `CycleState`. [`PostFilter`] finds out
+//! how a pod that fits nowhere could be helped, and [`Placement`] runs Reserve and Permit on the chosen
+//! node.
 
 mod diagnosis;
 mod dry_run;
 mod extender;
 mod extender_preemption;
 mod filter;
+mod placement;
+mod post_filter;
 mod sampling;
 mod score;
 
@@ -15,36 +18,70 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    Code, CycleState, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod, Status, Time, Verdicts,
+    Code, CycleState, ExtensionPoint, Handle, NodeBits, NodeIx, PluginName, Pod, Status, Verdicts,
 };
 
 pub use self::diagnosis::{Diagnosis, FitError};
 pub(crate) use self::dry_run::{NodeFilters, Panics, ProfileDryRun};
 pub use self::extender::Extender;
 pub(crate) use self::extender_preemption::PreemptingExtenders;
+pub(crate) use self::placement::Placement;
+pub(crate) use self::post_filter::PostFilter;
 pub use self::sampling::{Sampling, num_feasible_nodes_to_find};
 pub use self::score::NodeScores;
 
-use crate::cache::Cache;
-use crate::guard::{HasCode, ask};
-use crate::ports::{Ports, Span};
+use crate::context::Context;
+use crate::plugin_call::{HasCode, call_plugin};
+use crate::ports::Span;
 use crate::profile::Profile;
-use crate::queue::Nominator;
+use crate::world::View;
 
-/// Which form of Filter and Score is run. The decision is the same.
+/// How one of several best nodes is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TieBreak {
+    /// By the seeded generator.
+    #[default]
+    Random,
+    /// The first by name; for tests.
+    FirstByName,
+}
+
+/// The settings that every cycle shares.
+pub(crate) struct Settings {
+    /// Percentage of nodes to score; 0 means all.
+    pub(crate) percentage_of_nodes_to_score: i32,
+    /// Gives a percentage of 0 the meaning it has in kube-scheduler.
+    pub(crate) adaptive_sampling: bool,
+    /// The extenders, the ignorable ones last.
+    pub(crate) extenders: Arc<[Extender]>,
+    pub(crate) tie_break: TieBreak,
+    pub(crate) form: Form,
+}
+
+impl Settings {
+    pub(crate) fn sampling(&self, profile: &Profile) -> Sampling {
+        Sampling::of(
+            profile.percentage_of_nodes_to_score,
+            self.percentage_of_nodes_to_score,
+            self.adaptive_sampling,
+        )
+    }
+}
+
+/// Which form of Filter and Score runs. The decision is the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// All nodes at once.
+    /// The set form: all nodes at once.
     #[default]
     Set,
-    /// Node by node: the reference the set form is held to.
+    /// The one-node form: the reference for the set form.
     OneNode,
 }
 
-/// How far an attempt looks.
+/// How much a cycle finds out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// As far as the decision needs.
+    /// What the decision needs.
     #[default]
     Decide,
     /// Every verdict on every node and every score, for explanations.
@@ -54,11 +91,11 @@ pub(crate) enum Depth {
 /// Why an attempt found no node.
 #[derive(Debug, Clone)]
 pub enum ScheduleError {
-    /// There is no node at all.
+    /// The cluster has no node.
     NoNodes,
     /// No node can take the pod.
     Fit(Box<FitError>),
-    /// Something failed that says nothing about the pod.
+    /// A plugin or an extender failed.
     Error(Status),
 }
 
@@ -75,98 +112,152 @@ impl HasCode for ScheduleError {
     }
 }
 
-/// Reason of a pod that waits for the first node.
+/// Message for a pod in a cluster without nodes.
 pub const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// The outcome of an attempt that found nodes.
+/// The nodes that a cycle found.
 #[derive(Debug, Default)]
 pub(crate) struct Feasible {
-    /// The nodes in question, ascending by id where all were looked at.
+    /// The feasible nodes; ascending by id unless the search was sampled.
     pub nodes: Vec<NodeIx>,
-    /// Total score of `nodes[i]`; empty where a single node made scoring idle.
+    /// Total score of `nodes[i]`; empty for a single node, which needs no score.
     pub totals: Vec<i64>,
 }
 
-/// Buffers that attempts take turns to use, so that a decision allocates nothing per node.
+/// Buffers that cycles reuse, so that a decision allocates nothing per node.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     candidates: NodeBits,
-    /// What was left after each filter plugin, by its place in the profile.
+    /// The nodes left after each filter plugin, by its index in the profile.
     passed: Vec<NodeBits>,
     feasible: Feasible,
     scores: Vec<i64>,
 }
 
 impl Scratch {
-    /// Nodes and totals of the last successful attempt.
+    /// Returns nodes and totals of the last successful cycle.
     pub(crate) const fn feasible(&self) -> &Feasible {
         &self.feasible
     }
 }
 
-/// One attempt to find a node for one pod.
-pub(crate) struct Cycle<'a, 'p> {
-    pub profile: &'a Profile,
-    pub cache: &'a Cache,
-    pub nominator: &'a Nominator,
-    pub extenders: &'a [Extender],
-    pub sampling: Sampling,
-    /// Where a sampled search starts in the node order; moved on by the search.
-    pub next_start: &'a mut usize,
-    pub form: Form,
-    pub depth: Depth,
-    pub pod: &'a Arc<Pod>,
-    pub now: &'a mut Time,
-    pub state: &'a mut CycleState,
-    pub ports: &'a mut Ports<'p>,
-    pub scratch: &'a mut Scratch,
-    /// Filled where an explanation was asked for.
-    pub report: Report,
+/// The buffers of a search, and where a sampled search starts in the node order.
+pub(crate) struct Search<'a> {
+    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) next_start: &'a mut usize,
 }
 
-/// Everything an explanation shows of an attempt.
+/// The pod of a cycle, the profile that decides about it, and the state of its plugins.
+pub(crate) struct Subject<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) pod: &'a Arc<Pod>,
+    pub(crate) state: &'a mut CycleState,
+}
+
+/// One attempt to find a node for one pod.
+pub(crate) struct Cycle<'a, 'c> {
+    view: &'a View,
+    settings: &'a Settings,
+    profile: &'a Profile,
+    pod: &'a Arc<Pod>,
+    sampling: Sampling,
+    form: Form,
+    depth: Depth,
+    /// Moved on by a sampled search.
+    next_start: &'a mut usize,
+    state: &'a mut CycleState,
+    scratch: &'a mut Scratch,
+    cx: &'a mut Context<'c>,
+    /// Filled for explanations.
+    report: Report,
+}
+
+/// The details of a cycle that an explanation shows.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// The verdict on every node, absent for those that can take the pod.
+    /// The verdict on every node that cannot take the pod.
     pub verdicts: Verdicts,
-    /// The nodes that can take the pod, also when it is nominated to one of them.
+    /// The nodes that can take the pod, also those beside the node that it is nominated to.
     pub passed: NodeBits,
-    /// Plugins that turned some node down, as far as it was in question.
+    /// Plugins that rejected some candidate.
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin, in profile order.
     pub scores: Vec<NodeScores>,
 }
 
-/// What PreFilter left to do.
+/// The result of PreFilter.
 struct PreFiltered {
-    /// Names of the nodes PreFilter narrowed the search to, and the plugins that did.
+    /// The nodes to which PreFilter plugins restrict the search, by name, and these plugins.
     restriction: Option<(BTreeSet<Arc<str>>, Vec<PluginName>)>,
 }
 
-/// What came of trying the node a pod is nominated to.
+/// The result of filtering the node that the pod is nominated to.
 #[derive(Default)]
-enum Tried {
-    /// There is none, or nothing can be said of it.
+enum NominatedNode {
+    /// The pod is not nominated to a node of the cluster, or an extender gave no reason.
     #[default]
-    Nothing,
-    /// It cannot take the pod.
-    TurnedDown(NodeIx, Status),
-    /// It can take the pod.
-    Passed(NodeIx),
+    Unknown,
+    Rejected(NodeIx, Status),
+    Feasible(NodeIx),
+}
+
+impl<'a, 'c> Cycle<'a, 'c> {
+    pub(crate) fn new(
+        view: &'a View,
+        settings: &'a Settings,
+        subject: Subject<'a>,
+        search: Search<'a>,
+        cx: &'a mut Context<'c>,
+    ) -> Self {
+        Self {
+            view,
+            settings,
+            profile: subject.profile,
+            pod: subject.pod,
+            sampling: settings.sampling(subject.profile),
+            form: settings.form,
+            depth: Depth::Decide,
+            next_start: search.next_start,
+            state: subject.state,
+            scratch: search.scratch,
+            cx,
+            report: Report::default(),
+        }
+    }
+
+    /// Finds out everything that an explanation shows, by this form of the plugins.
+    pub(crate) fn explain(mut self, form: Form) -> (Result<(), ScheduleError>, Report) {
+        (self.form, self.depth) = (form, Depth::Explain);
+        let outcome = self.run();
+        (outcome, self.report)
+    }
+
+    /// The handle for the plugins of this cycle.
+    fn handle(&self) -> Handle<'a> {
+        self.view.handle(self.cx.now)
+    }
+
+    fn start(&mut self, point: ExtensionPoint) {
+        self.cx.probe.start(Span::Point(point, &self.profile.scheduler_name));
+    }
+
+    fn stop(&mut self, point: ExtensionPoint, code: Code) {
+        self.cx.probe.stop(Span::Point(point, &self.profile.scheduler_name), code);
+    }
 }
 
 impl Cycle<'_, '_> {
-    /// Finds the nodes that can take the pod and rates them; the outcome is left in the scratch.
+    /// Finds the nodes that can take the pod and scores them, into the scratch.
     ///
     /// # Errors
-    /// No node can take the pod, or something failed.
+    /// No node can take the pod, or a plugin or extender failed.
     pub(crate) fn run(&mut self) -> Result<(), ScheduleError> {
         self.scratch.feasible.nodes.clear();
         self.scratch.feasible.totals.clear();
-        if self.cache.cluster().node_count() == 0 {
+        if self.view.cluster().node_count() == 0 {
             return Err(ScheduleError::NoNodes);
         }
-        self.refuse_unreadable_pod()?;
+        self.reject_invalid_pod()?;
         self.find_feasible_nodes()?;
         if self.scratch.feasible.nodes.len() > 1 {
             self.score().map_err(ScheduleError::Error)?;
@@ -174,8 +265,8 @@ impl Cycle<'_, '_> {
         Ok(())
     }
 
-    /// A pod that could not be read in full is not placed on half of what it asks for.
-    fn refuse_unreadable_pod(&self) -> Result<(), ScheduleError> {
+    /// Rejects a pod that could not be decoded in full: some of its requirements are unknown.
+    fn reject_invalid_pod(&self) -> Result<(), ScheduleError> {
         let Some(problems) = &self.pod.problems else { return Ok(()) };
         let reasons = problems.iter().map(|problem| format!("invalid pod: {problem}").into());
         let status = Status::with_reasons(Code::UnschedulableAndUnresolvable, reasons.collect());
@@ -185,8 +276,8 @@ impl Cycle<'_, '_> {
     fn find_feasible_nodes(&mut self) -> Result<(), ScheduleError> {
         let pre_filtered = self.pre_filter()?;
         // An error over the nominated node leaves it to the full search, as in kube-scheduler.
-        match self.try_nominated_node().unwrap_or_default() {
-            Tried::Passed(node) => {
+        match self.filter_nominated_node().unwrap_or_default() {
+            NominatedNode::Feasible(node) => {
                 if self.depth == Depth::Explain {
                     self.explain_others(node, &pre_filtered);
                 }
@@ -194,12 +285,15 @@ impl Cycle<'_, '_> {
                 self.scratch.feasible.nodes.push(node);
                 Ok(())
             }
-            Tried::TurnedDown(node, status) => self.filter(&pre_filtered, Some((node, status))),
-            Tried::Nothing => self.filter(&pre_filtered, None),
+            NominatedNode::Rejected(node, status) => {
+                self.filter(&pre_filtered, Some((node, status)))
+            }
+            NominatedNode::Unknown => self.filter(&pre_filtered, None),
         }
     }
 
-    /// Reports on all nodes, although `chosen` alone is in question and the search stays where it is.
+    /// Reports on all nodes, although the nominated node `chosen` decides. A sampled search does not move
+    /// on.
     fn explain_others(&mut self, chosen: NodeIx, pre_filtered: &PreFiltered) {
         let start = *self.next_start;
         if let Err(ScheduleError::Fit(fit)) = self.filter(pre_filtered, None) {
@@ -213,20 +307,16 @@ impl Cycle<'_, '_> {
 
     fn rejected(&self, diagnosis: Diagnosis) -> ScheduleError {
         ScheduleError::Fit(Box::new(FitError {
-            num_all_nodes: self.cache.cluster().node_count(),
+            num_all_nodes: self.view.cluster().node_count(),
             diagnosis,
         }))
     }
 
     fn pre_filter(&mut self) -> Result<PreFiltered, ScheduleError> {
-        self.ports
-            .probe
-            .start(Span::Point(ExtensionPoint::PreFilter, &self.profile.scheduler_name));
+        self.start(ExtensionPoint::PreFilter);
         let outcome = self.run_pre_filter();
         let code = outcome.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
-        self.ports
-            .probe
-            .stop(Span::Point(ExtensionPoint::PreFilter, &self.profile.scheduler_name), code);
+        self.stop(ExtensionPoint::PreFilter, code);
         outcome
     }
 
@@ -235,11 +325,12 @@ impl Cycle<'_, '_> {
         let mut outcome = PreFiltered { restriction: None };
         let (mut rejection, mut skipped) = (None, BTreeSet::new());
         for plugin in &profile.pre_filter {
-            let cluster = self.cache.cluster();
+            let handle = self.handle();
             let (state, pod) = (&mut *self.state, self.pod);
-            let answer = ask(ExtensionPoint::PreFilter, &plugin.name, self.ports.probe, || {
-                plugin.plugin.pre_filter(state, pod, cluster)
-            });
+            let answer =
+                call_plugin(ExtensionPoint::PreFilter, &plugin.name, self.cx.probe, || {
+                    plugin.plugin.pre_filter(state, pod, &handle)
+                });
             let status = match answer.unwrap_or_else(Err) {
                 Ok(result) => {
                     self.narrow(&mut outcome, &plugin.name, result)?;
@@ -274,7 +365,7 @@ impl Cycle<'_, '_> {
         }
     }
 
-    /// Intersects the restriction of one plugin with those before it.
+    /// Intersects the restriction of one plugin with the earlier restrictions.
     fn narrow(
         &self,
         outcome: &mut PreFiltered,
@@ -295,22 +386,23 @@ impl Cycle<'_, '_> {
         Ok(())
     }
 
-    /// Tries the node the pod is nominated to. If it can take the pod it is the only one in question.
-    fn try_nominated_node(&mut self) -> Result<Tried, ScheduleError> {
+    /// Filters the node that the pod is nominated to. If it passes, no other node is considered.
+    fn filter_nominated_node(&mut self) -> Result<NominatedNode, ScheduleError> {
         let nominated = self.pod.nominated_node_name.as_ref();
-        let Some(node) = nominated.and_then(|name| self.cache.cluster().node_named(name)) else {
-            return Ok(Tried::Nothing);
+        let Some(node) = nominated.and_then(|name| self.view.cluster().node_named(name)) else {
+            return Ok(NominatedNode::Unknown);
         };
         let status = self.filter_one(node)?;
         if !status.is_success() {
-            return Ok(Tried::TurnedDown(node, status));
+            return Ok(NominatedNode::Rejected(node, status));
         }
         let (mut nodes, mut verdicts) = (vec![node], Verdicts::default());
         self.filter_by_extenders(&mut nodes, &mut verdicts).map_err(ScheduleError::Error)?;
         if nodes.is_empty() {
             let status = verdicts.explicit(node).cloned();
-            return Ok(status.map_or(Tried::Nothing, |status| Tried::TurnedDown(node, status)));
+            return Ok(status
+                .map_or(NominatedNode::Unknown, |status| NominatedNode::Rejected(node, status)));
         }
-        Ok(Tried::Passed(node))
+        Ok(NominatedNode::Feasible(node))
     }
 }

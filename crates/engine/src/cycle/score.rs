@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use framework::{Code, ExtensionPoint, NodeIx, PluginName, Status};
 
 use super::{Cycle, Depth, Form};
-use crate::guard::{HasCode, ask, guarded};
-use crate::ports::Span;
+use crate::plugin_call::{HasCode, call_plugin, catch_panic};
 use crate::profile::{MAX_NODE_SCORE, ScorePlugin};
 
-/// The scores one plugin gave.
+/// The scores of one plugin.
 #[derive(Debug, Clone)]
 pub struct NodeScores {
     /// The plugin.
@@ -21,7 +20,7 @@ pub struct NodeScores {
 }
 
 impl Cycle<'_, '_> {
-    /// Leaves in the scratch the total score of each feasible node.
+    /// Computes the total score of each feasible node, into the scratch.
     pub(super) fn score(&mut self) -> Result<(), Status> {
         let nodes = std::mem::take(&mut self.scratch.feasible.nodes);
         let mut totals = std::mem::take(&mut self.scratch.feasible.totals);
@@ -33,21 +32,19 @@ impl Cycle<'_, '_> {
     }
 
     fn score_nodes(&mut self, nodes: &[NodeIx], totals: &mut [i64]) -> Result<(), Status> {
-        if self.profile.score.is_empty() && self.extenders.is_empty() {
+        if self.profile.score.is_empty() && self.settings.extenders.is_empty() {
             totals.fill(1);
             return Ok(());
         }
-        self.ports.probe.start(Span::Point(ExtensionPoint::PreScore, &self.profile.scheduler_name));
+        self.start(ExtensionPoint::PreScore);
         let skip = self.pre_score(nodes);
         let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
-        self.ports
-            .probe
-            .stop(Span::Point(ExtensionPoint::PreScore, &self.profile.scheduler_name), code);
+        self.stop(ExtensionPoint::PreScore, code);
         let skip = skip?;
         let mut scores = std::mem::take(&mut self.scratch.scores);
         scores.resize(nodes.len(), 0);
         let profile = self.profile;
-        self.ports.probe.start(Span::Point(ExtensionPoint::Score, &self.profile.scheduler_name));
+        self.start(ExtensionPoint::Score);
         let mut outcome = Ok(());
         for plugin in profile.score.iter().filter(|plugin| !skip.contains(&plugin.name)) {
             outcome = self.score_by(plugin, nodes, &mut scores, totals);
@@ -56,22 +53,21 @@ impl Cycle<'_, '_> {
             }
         }
         self.scratch.scores = scores;
-        self.ports
-            .probe
-            .stop(Span::Point(ExtensionPoint::Score, &self.profile.scheduler_name), outcome.code());
+        self.stop(ExtensionPoint::Score, outcome.code());
         outcome?;
         self.prioritize_by_extenders(nodes, totals);
         Ok(())
     }
 
-    /// Returns the plugins whose Score has nothing to say.
+    /// Returns the plugins whose Score is skipped.
     fn pre_score(&mut self, nodes: &[NodeIx]) -> Result<BTreeSet<PluginName>, Status> {
         let profile = self.profile;
         let mut skip = BTreeSet::new();
         for plugin in &profile.pre_score {
-            let (state, pod, cluster) = (&mut *self.state, self.pod, self.cache.cluster());
-            let status = ask(ExtensionPoint::PreScore, &plugin.name, self.ports.probe, || {
-                plugin.plugin.pre_score(state, pod, cluster, nodes)
+            let handle = self.handle();
+            let (state, pod) = (&mut *self.state, self.pod);
+            let status = call_plugin(ExtensionPoint::PreScore, &plugin.name, self.cx.probe, || {
+                plugin.plugin.pre_score(state, pod, &handle, nodes)
             })
             .unwrap_or_else(|status| status);
             match status.code() {
@@ -121,11 +117,11 @@ impl Cycle<'_, '_> {
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let (state, pod, cluster, form) = (&*self.state, self.pod, self.cache.cluster(), self.form);
-        ask(ExtensionPoint::Score, &plugin.name, self.ports.probe, || match form {
-            Form::Set => plugin.plugin.score_set(state, pod, cluster, nodes, scores),
+        let (state, pod, handle, form) = (&*self.state, self.pod, self.handle(), self.form);
+        call_plugin(ExtensionPoint::Score, &plugin.name, self.cx.probe, || match form {
+            Form::Set => plugin.plugin.score_set(state, pod, &handle, nodes, scores),
             Form::OneNode => nodes.iter().zip(&mut *scores).try_for_each(|(node, score)| {
-                *score = plugin.plugin.score(state, pod, &cluster.node(*node))?;
+                *score = plugin.plugin.score(state, pod, &handle.cluster.node(*node), &handle)?;
                 Ok(())
             }),
         })
@@ -145,9 +141,9 @@ impl Cycle<'_, '_> {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let Some(normalize) = &plugin.normalize else { return Ok(()) };
-        let (state, pod) = (&*self.state, self.pod);
-        let status = guarded(&plugin.name, self.ports.probe, || {
-            normalize.normalize_score(state, pod, nodes, scores)
+        let (state, pod, handle) = (&*self.state, self.pod, self.handle());
+        let status = catch_panic(&plugin.name, self.cx.probe, || {
+            normalize.normalize_score(state, pod, nodes, scores, &handle)
         })
         .unwrap_or_else(|status| status);
         status.ok().map_err(|status| {

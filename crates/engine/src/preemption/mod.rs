@@ -1,302 +1,385 @@
-//! Evicting victims, step by step, while the pod that needs their room is held back.
+//! Evictions: the victims of a preemption go one after the other, while the preemptor is gated.
 //!
 //! ```text
 //!   lower nominations cleared ─▶ all victims but the last, at once ─▶ the last one ─▶ done
-//!                                          │ one cannot be evicted        │
+//!                                          │ an eviction fails            │
 //!                                          ▼                              ▼
-//!                        the preemptor is tried again after an error backoff
+//!                        the preemptor is retried after an error backoff
 //! ```
 //!
-//! A victim that is still on its way to the node, in Permit or PreBind, is turned back in memory.
-//! The last victim waits for the others, so that its end, which wakes the preemptor, finds all room
-//! free that was to be made. The preemptor is held back until that end is seen: before, it would find
-//! its victims still there and evict others, as it may in kube-scheduler.
+//! [`Preemptions`] owns the preemptions in progress. [`advance`](Preemptions::advance) emits the evictions
+//! that may go now and says what the engine has to do: cancel the binding cycle of a victim that is not
+//! bound yet, or nothing.
 //!
-//! Nobody is evicted twice: a victim that has been asked to go counts as ending, for whomever. Those
-//! who evict again and again without being bound are made to [pause](pauses).
+//! The last victim waits for the others, so that its end, which wakes the preemptor, finds all the room
+//! free. Until that end is seen the preemptor is gated (PreEnqueue of DefaultPreemption asks
+//! `Handle::is_preempting`): otherwise it would find its victims still there and evict others, as it may
+//! in kube-scheduler.
+//!
+//! No pod is evicted twice: a victim whose eviction has been requested counts as ending for every
+//! preemptor. Preemptors whose evictions lead to no binding again and again [pause](pauses).
 
 mod pauses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::preemption::Preemption;
-use framework::{Answer, NominatedPods, PluginName, Pod, Status, StatusPatch, Time, Uid};
-
-use crate::cache::Cache;
-use crate::effect::{EffectId, EffectKind, Event, EventType, Eviction, ObjectRef, note};
-use crate::engine::{Engine, cx};
-use crate::ports::{Count, Ports};
-use crate::queue::Place;
+use framework::preemption::{Pause, Preemption};
+use framework::{Answer, NominatedPods, PluginName, Pod, PodKey, StatusPatch, Time, Uid};
 
 use self::pauses::Pauses;
+use crate::binding::BindingCycles;
+use crate::context::{Context, PodEvent};
+use crate::effect::{EffectId, EffectKind, Eviction, ObjectRef};
+use crate::ports::Count;
+use crate::queue::Place;
+use crate::world::World;
 
-/// The preemptions under way.
+/// Identifies a preemption. Ids grow by one.
+type PreemptionId = u64;
+
+/// The preemptions in progress.
 #[derive(Default)]
 pub(crate) struct Preemptions {
-    /// In the order in which they began.
-    under_way: BTreeMap<u64, UnderWay>,
-    /// Which of them an eviction belongs to.
-    by_effect: BTreeMap<EffectId, u64>,
-    /// Counts preemptions.
-    begun: u64,
-    /// Victims whose eviction has been asked for and has not failed, until the watch shows their end.
+    in_progress: BTreeMap<PreemptionId, InProgress>,
+    /// The preemption that each eviction belongs to.
+    by_effect: BTreeMap<EffectId, PreemptionId>,
+    /// The preemptions by the UID of their last victim, and by the UID of their preemptor.
+    by_pod: BTreeSet<(Uid, PreemptionId)>,
+    last_id: PreemptionId,
+    /// Victims whose eviction was requested and has not failed, until the watch shows their end.
     ending: BTreeSet<Uid>,
     pauses: Pauses,
 }
 
-impl Preemptions {
-    /// When a pod may preempt again that was put off.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.pauses.next_end()
-    }
-}
-
 /// A preemption whose victims are being evicted.
-struct UnderWay {
-    number: u64,
-    /// The pod room is made for, as it was.
+struct InProgress {
+    /// The preemptor as it was.
     preemptor: Arc<Pod>,
-    /// The plugin that asked for it.
+    /// The plugin that asked for the preemption.
     plugin: PluginName,
     node: Arc<str>,
-    /// Victims whose eviction has been asked for.
+    /// Victims whose eviction was requested.
     evicting: BTreeMap<EffectId, Arc<Pod>>,
-    /// The last victim, until it is its turn.
-    kept: Option<Arc<Pod>>,
-    /// UID of the last victim.
+    /// Victims whose turn has not come; the one that goes last comes first.
+    waiting: Vec<Arc<Pod>>,
+    /// UID of the victim that goes last.
     last: Uid,
-    /// Whether the preemptor is held back.
-    holds_back: bool,
+    /// Whether the preemptor is gated.
+    gates_preemptor: bool,
     /// Whether a pod has been evicted.
     evicted: bool,
     failed: bool,
 }
 
-impl UnderWay {
-    /// The preemptor may be tried again.
-    fn release(&mut self, cache: &mut Cache) {
-        if std::mem::take(&mut self.holds_back) {
-            cache.end_preemption(&self.preemptor.uid);
+/// What has to be done before a preemption goes on.
+pub(crate) enum Next {
+    /// The preemption waits for an answer or for the end of its last victim, or is over.
+    Wait,
+    /// The victim is not bound yet: its binding cycle is cancelled, then the preemption
+    /// [goes on](Preemptions::binding_cancelled).
+    CancelBinding { victim: Arc<Pod>, plugin: PluginName },
+}
+
+impl InProgress {
+    /// Ends the gating of the preemptor.
+    fn release(&mut self, world: &mut World) {
+        if std::mem::take(&mut self.gates_preemptor) {
+            world.preemptions_mut().end(&self.preemptor.uid);
         }
     }
 
     fn is_over(&self) -> bool {
-        self.evicting.is_empty() && !self.holds_back
+        self.evicting.is_empty() && !self.gates_preemptor
     }
 }
 
-impl Engine {
-    /// Carries a preemption out. Victims that are ending already are left alone; if there are no
-    /// others nothing is to be done.
-    pub(crate) fn preempt(&mut self, mut preemption: Preemption, now: Time, ports: &mut Ports<'_>) {
-        let preemptor = self.pending.get(&preemption.preemptor).cloned();
-        let Some(preemptor) = preemptor.filter(|pod| pod.uid == preemption.uid) else { return };
+/// Inputs.
+impl Preemptions {
+    /// Starts a preemption. Victims that are ending already are left alone; if there are no others
+    /// there is nothing to do, and no id is returned.
+    pub(crate) fn start(
+        &mut self,
+        mut preemption: Preemption,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Option<PreemptionId> {
+        let preemptor = world.view().pending().get(&preemption.preemptor).cloned()?;
+        if preemptor.uid != preemption.uid {
+            return None;
+        }
         let count = Count::Victims(preemption.victims.len());
-        preemption.victims.retain(|victim| self.may_be_evicted(victim));
-        preemption.victims.iter().for_each(|victim| self.cache.begin_eviction(victim));
-        let Some(last) = preemption.victims.pop() else { return };
-        ports.probe.count(count);
-        self.clear_lower_nominations(&preemption.node, &preemptor);
-        self.cache.begin_preemption(&preemptor.uid);
-        self.cache.fruitless_preemptions_mut().begin(&preemptor, &preemption.node, now);
-        self.preemptions.begun += 1;
-        let mut step = UnderWay {
-            number: self.preemptions.begun,
+        preemption.victims.retain(|victim| self.may_be_evicted(victim, world));
+        preemption.victims.iter().for_each(|victim| world.begin_eviction(victim));
+        let last = preemption.victims.last()?.uid.clone();
+        cx.probe.count(count);
+        clear_lower_nominations(&preemption.node, &preemptor, world, cx);
+        world.preemptions_mut().begin(&preemptor.uid);
+        world.preemptions_mut().fruitless_mut().begin(&preemptor, &preemption.node, cx.now);
+        self.last_id += 1;
+        let mut waiting = preemption.victims;
+        waiting.reverse();
+        let step = InProgress {
             preemptor,
             plugin: preemption.plugin,
             node: preemption.node,
             evicting: BTreeMap::new(),
-            last: last.uid.clone(),
-            kept: Some(last),
-            holds_back: true,
+            waiting,
+            last,
+            gates_preemptor: true,
             evicted: false,
             failed: false,
         };
-        for victim in preemption.victims {
-            self.evict(&mut step, victim, now, ports);
+        self.insert(self.last_id, step);
+        Some(self.last_id)
+    }
+
+    /// Requests the evictions that may go now: all but the last at once, the last after the others have
+    /// succeeded.
+    pub(crate) fn advance(
+        &mut self,
+        id: PreemptionId,
+        world: &mut World,
+        binding: &BindingCycles,
+        cx: &mut Context<'_>,
+    ) -> Next {
+        let Some(mut step) = self.remove(id) else { return Next::Wait };
+        while let Some(victim) = self.next_victim(&mut step, world) {
+            if binding.is_before_bind(&victim.uid) {
+                let plugin = step.plugin.clone();
+                self.insert(id, step);
+                return Next::CancelBinding { victim, plugin };
+            }
+            self.evict(id, &mut step, victim, cx);
         }
-        self.go_on(step, now, ports);
-    }
-
-    fn may_be_evicted(&self, victim: &Pod) -> bool {
-        self.is_running(&victim.uid) && !self.preemptions.ending.contains(&victim.uid)
-    }
-
-    /// Pods of lower priority that are nominated to the node may not fit there any more: without
-    /// nomination they find another place sooner.
-    fn clear_lower_nominations(&mut self, node: &str, preemptor: &Pod) {
-        let nominated = self.queue.nominator().nominated_to(node);
-        for pod in nominated.iter().filter(|pod| pod.priority() < preemptor.priority()) {
-            self.queue.nominator_mut().delete(&pod.uid);
-            let patch = StatusPatch { nominated_node_name: Some("".into()), ..Default::default() };
-            self.patch_pod_status(pod, patch);
+        let may_go_on = !step.failed && world.view().is_pending(&step.preemptor);
+        let awaits_end = may_go_on && step.gates_preemptor && world.view().is_running(&step.last);
+        if !step.evicting.is_empty() || awaits_end {
+            self.insert(id, step);
+        } else {
+            finish(step, world, cx);
         }
+        Next::Wait
     }
 
-    /// Evicts a victim: in memory if it is not bound yet, else by an effect.
-    fn evict(&mut self, step: &mut UnderWay, victim: Arc<Pod>, now: Time, ports: &mut Ports<'_>) {
-        if self.turn_back(&victim.uid, &step.plugin, now, ports) {
-            self.cache.cancel_eviction(&victim.uid);
+    /// Takes in that the binding cycle of a victim was cancelled: it needs no eviction.
+    pub(crate) fn binding_cancelled(
+        &mut self,
+        id: PreemptionId,
+        victim: &Pod,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) {
+        world.cancel_eviction(&victim.uid);
+        if let Some(step) = self.in_progress.get_mut(&id) {
             step.evicted = true;
-            return self.tell_preempted(step, &victim, " (in kube-scheduler memory).");
+            record_preempted(step, victim, " (in kube-scheduler memory).", cx);
         }
+    }
+
+    /// Takes in the answer to an eviction. Returns the preemption that it belongs to, which goes on.
+    pub(crate) fn answer(
+        &mut self,
+        effect: EffectId,
+        answer: &Answer,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Option<PreemptionId> {
+        let id = self.by_effect.remove(&effect)?;
+        let mut step = self.remove(id)?;
+        match (step.evicting.remove(&effect), answer) {
+            (None, _) | (_, Answer::Gone(_)) => {}
+            (Some(victim), Answer::Ok(_)) => {
+                step.evicted = true;
+                record_preempted(&step, &victim, "", cx);
+            }
+            (Some(victim), _) => {
+                step.failed = true;
+                self.victim_ends(&victim.uid, world);
+                world.cancel_eviction(&victim.uid);
+            }
+        }
+        self.insert(id, step);
+        Some(id)
+    }
+
+    /// Takes in that a pod is ending or gone, or cannot be evicted: preemptors for which it is the last
+    /// victim may be tried again.
+    pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
+        self.ending.remove(victim);
+        self.release(victim, world, |step| step.last == *victim && step.waiting.is_empty());
+    }
+
+    /// Takes in that a pod is no longer pending. Unless it has a node now, its preemptions were
+    /// fruitless.
+    pub(crate) fn preemptor_leaves(&mut self, pod: &Uid, world: &mut World, now: Time) {
+        self.pauses.remove(pod);
+        self.release(pod, world, |step| step.preemptor.uid == *pod && step.evicting.is_empty());
+        let view = world.view();
+        let placed = view.cache().placed(pod);
+        let node = placed.map(|placed| view.cluster().node_name(placed.node).clone());
+        world.preemptions_mut().fruitless_mut().end(pod, node.as_deref(), now);
+    }
+
+    /// Pauses the preemptions of a pod, and reports it once.
+    pub(crate) fn pause(
+        &mut self,
+        preemptor: PodKey,
+        uid: &Uid,
+        pause: &Pause,
+        world: &World,
+        cx: &mut Context<'_>,
+    ) {
+        let pod = world.view().pending().get(&preemptor).filter(|pod| pod.uid == *uid);
+        let Some(pod) = pod else { return };
+        if !self.pauses.set(preemptor, uid, pause.until) {
+            return;
+        }
+        let paused = if pause.node.is_some() { "node" } else { "pod" };
+        cx.probe.count(Count::PreemptionPaused(paused));
+        let note = pause.to_string();
+        let event = PodEvent::warning("PreemptionPaused", "Preempting", &note);
+        cx.effects.record(pod, &pod.spec.scheduler_name, event);
+    }
+
+    /// Removes and returns a pod whose pause has ended.
+    pub(crate) fn pop_ended_pause(&mut self, now: Time) -> Option<PodKey> {
+        self.pauses.pop_ended(now)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.pauses.next_end()
+    }
+}
+
+/// Steps.
+impl Preemptions {
+    fn insert(&mut self, id: PreemptionId, step: InProgress) {
+        self.by_pod.insert((step.last.clone(), id));
+        self.by_pod.insert((step.preemptor.uid.clone(), id));
+        self.in_progress.insert(id, step);
+    }
+
+    fn remove(&mut self, id: PreemptionId) -> Option<InProgress> {
+        let step = self.in_progress.remove(&id)?;
+        self.by_pod.remove(&(step.last.clone(), id));
+        self.by_pod.remove(&(step.preemptor.uid.clone(), id));
+        Some(step)
+    }
+
+    fn may_be_evicted(&self, victim: &Pod, world: &World) -> bool {
+        world.view().is_running(&victim.uid) && !self.ending.contains(&victim.uid)
+    }
+
+    /// Returns the next victim that may go.
+    fn next_victim(&self, step: &mut InProgress, world: &mut World) -> Option<Arc<Pod>> {
+        if step.waiting.len() > 1 {
+            return step.waiting.pop();
+        }
+        let may_go =
+            step.evicting.is_empty() && !step.failed && world.view().is_pending(&step.preemptor);
+        let last = if may_go { step.waiting.pop()? } else { return None };
+        if !self.may_be_evicted(&last, world) {
+            return None;
+        }
+        if world.view().cache().is_assumed(&last.uid) {
+            // The end of its binding cycle wakes the preemptor at once.
+            step.release(world);
+        }
+        Some(last)
+    }
+
+    fn evict(
+        &mut self,
+        id: PreemptionId,
+        step: &mut InProgress,
+        victim: Arc<Pod>,
+        cx: &mut Context<'_>,
+    ) {
         let scheduler = &step.preemptor.spec.scheduler_name;
         let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
-        let effect = self.emit(EffectKind::Evict(Eviction {
+        let effect = cx.effects.emit(EffectKind::Evict(Eviction {
             pod: victim.key.clone(),
             uid: victim.uid.clone(),
             preemptor: step.preemptor.key.clone(),
             observed_generation: victim.generation,
             condition_message: (!victim.preempted).then_some(message),
         }));
-        self.preemptions.ending.insert(victim.uid.clone());
-        self.preemptions.by_effect.insert(effect, step.number);
+        self.ending.insert(victim.uid.clone());
+        self.by_effect.insert(effect, id);
         step.evicting.insert(effect, victim);
     }
 
-    /// Ends the binding cycle of a victim that is not being bound yet; returns whether there was one.
-    fn turn_back(
-        &mut self,
-        victim: &Uid,
-        plugin: &PluginName,
-        now: Time,
-        ports: &mut Ports<'_>,
-    ) -> bool {
-        let waiting = Status::error("waiting on permit for pod: preempted").by(plugin);
-        let in_pre_bind = Status::error(format!("preempted by {plugin}")).by(plugin);
-        self.reject_waiting(victim, waiting, now, ports)
-            || self.cancel_pre_bind(victim, in_pre_bind, now, ports)
-    }
-
-    /// Goes on with the last victim once the others are evicted, and ends after that.
-    fn go_on(&mut self, mut step: UnderWay, now: Time, ports: &mut Ports<'_>) {
-        let may_go_on = !step.failed && self.is_pending(&step.preemptor);
-        if step.evicting.is_empty()
-            && may_go_on
-            && let Some(last) = step.kept.take()
-            && self.may_be_evicted(&last)
-        {
-            if self.cache.is_assumed(&last.uid) {
-                // Turned back in memory it wakes the preemptor at once.
-                step.release(&mut self.cache);
-            }
-            self.evict(&mut step, last, now, ports);
-        }
-        let awaits_end = may_go_on && step.holds_back && self.is_running(&step.last);
-        if !step.evicting.is_empty() || awaits_end {
-            self.preemptions.under_way.insert(step.number, step);
-            return;
-        }
-        if let Some(spared) = &step.kept {
-            self.cache.cancel_eviction(&spared.uid);
-        }
-        step.release(&mut self.cache);
-        if step.failed {
-            if !step.evicted {
-                self.cache.fruitless_preemptions_mut().call_off(&step.preemptor.uid);
-            }
-            self.retry_preemptors(&step, now, ports);
-        } else if self.cache.placed(&step.last).is_none() {
-            self.wake_gated(&step.preemptor, now, ports);
-        }
-    }
-
-    /// Whether this victim is there and nothing has been seen yet of its end.
-    fn is_running(&self, victim: &Uid) -> bool {
-        self.cache.placed(victim).is_some_and(|placed| !placed.pod.terminating)
-    }
-
-    /// Preemptors are held back no longer, and preemptions that are over are forgotten.
-    fn release(&mut self, which: impl Fn(&UnderWay) -> bool) {
-        let cache = &mut self.cache;
-        self.preemptions.under_way.retain(|_, step| {
-            if which(step) {
-                step.release(cache);
-            }
-            !step.is_over()
-        });
-    }
-
-    /// A victim stays: the preemptor has to try again, and so has who is nominated to the node and may
-    /// have counted on the same victim. Those who are still held back keep their place, and their
-    /// rejectors, without whom the end of their own victims would not wake them.
-    fn retry_preemptors(&mut self, step: &UnderWay, now: Time, ports: &mut Ports<'_>) {
-        let others = self.queue.nominator().nominated_to(&step.node);
-        for pod in std::iter::once(&step.preemptor).chain(&others) {
-            if !self.cache.cluster().is_preempting(&pod.uid) {
-                self.queue.retry_after_error(pod, &mut cx!(self, now, ports.probe));
+    /// Ends the gating by the preemptions of a pod, as preemptor or last victim, to which `applies`;
+    /// forgets those that are over.
+    fn release(&mut self, pod: &Uid, world: &mut World, applies: impl Fn(&InProgress) -> bool) {
+        let from = (pod.clone(), 0);
+        let of_pod = self.by_pod.range(from..).take_while(|(uid, _)| uid == pod);
+        let ids: Vec<PreemptionId> = of_pod.map(|(_, id)| *id).collect();
+        for id in ids {
+            let Some(step) = self.in_progress.get_mut(&id).filter(|step| applies(step)) else {
+                continue;
+            };
+            step.release(world);
+            if step.is_over() {
+                self.remove(id);
             }
         }
     }
+}
 
-    /// All victims may have gone while the preemptor was held back; then no event is left to wake it.
-    fn wake_gated(&mut self, preemptor: &Pod, now: Time, ports: &mut Ports<'_>) {
-        let queued = self.queue.get(&preemptor.key);
-        if queued.is_some_and(|(place, _)| place == Place::Gated) {
-            let key = preemptor.key.clone();
-            self.queue.activate(&[key], &mut cx!(self, now, ports.probe));
+/// Pods of lower priority that are nominated to the node may no longer fit there. Without a nomination
+/// they find another node sooner.
+fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
+    let nominated = world.view().nominator().nominated_to(node);
+    for pod in nominated.iter().filter(|pod| pod.priority() < preemptor.priority()) {
+        world.clear_nomination(&pod.uid);
+        let patch = StatusPatch { nominated_node_name: Some("".into()), ..Default::default() };
+        cx.effects.patch_pod_status(pod, patch);
+    }
+}
+
+/// Ends a preemption: nothing is left to evict or to wait for.
+fn finish(mut step: InProgress, world: &mut World, cx: &mut Context<'_>) {
+    for spared in &step.waiting {
+        world.cancel_eviction(&spared.uid);
+    }
+    step.release(world);
+    if step.failed {
+        if !step.evicted {
+            world.preemptions_mut().fruitless_mut().call_off(&step.preemptor.uid);
+        }
+        retry_preemptors(&step, world, cx);
+    } else if world.view().cache().placed(&step.last).is_none() {
+        wake_gated(&step.preemptor, world, cx);
+    }
+}
+
+/// A victim stays: the preemptor is retried, and so is every pod that is nominated to the node, which
+/// may have counted on the same victim. Pods that are still gated keep their place and their rejectors,
+/// without which the end of their own victims would not wake them.
+fn retry_preemptors(step: &InProgress, world: &mut World, cx: &mut Context<'_>) {
+    let others = world.view().nominator().nominated_to(&step.node);
+    for pod in std::iter::once(&step.preemptor).chain(&others) {
+        if !world.view().preemptions().is_running(&pod.uid) {
+            world.retry_after_error(pod, cx);
         }
     }
+}
 
-    fn is_pending(&self, pod: &Pod) -> bool {
-        self.pending.get(&pod.key).is_some_and(|known| known.uid == pod.uid)
+/// All victims may have gone while the preemptor was gated; then no event is left to wake it.
+fn wake_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
+    let queued = world.queue().get(&preemptor.key);
+    if queued.is_some_and(|(place, _)| place == Place::Gated) {
+        world.activate(std::slice::from_ref(&preemptor.key), cx);
     }
+}
 
-    /// Takes the answer to an eviction. A victim that is gone needs none.
-    pub(crate) fn answer_eviction(
-        &mut self,
-        effect: EffectId,
-        answer: &Answer,
-        now: Time,
-        ports: &mut Ports<'_>,
-    ) {
-        let Some(number) = self.preemptions.by_effect.remove(&effect) else { return };
-        let Some(mut step) = self.preemptions.under_way.remove(&number) else { return };
-        if let Some(victim) = step.evicting.remove(&effect) {
-            match answer {
-                Answer::Ok(_) => {
-                    step.evicted = true;
-                    self.tell_preempted(&step, &victim, "");
-                }
-                Answer::Gone(_) => {}
-                _ => {
-                    step.failed = true;
-                    self.victim_settled(&victim.uid);
-                    self.cache.cancel_eviction(&victim.uid);
-                }
-            }
-        }
-        self.go_on(step, now, ports);
-    }
-
-    /// A pod is ending or gone, or cannot be evicted. Whose last victim it is may be tried again.
-    pub(crate) fn victim_settled(&mut self, uid: &Uid) {
-        self.preemptions.ending.remove(uid);
-        self.release(|step| step.kept.is_none() && step.last == *uid);
-    }
-
-    /// A pod is not pending any more. Unless it has a node now, what was evicted for it was so in vain.
-    pub(crate) fn preemptor_leaves(&mut self, uid: &Uid, now: Time) {
-        self.preemptions.pauses.remove(uid);
-        self.release(|step| step.preemptor.uid == *uid && step.evicting.is_empty());
-        let placed = self.cache.placed(uid);
-        let node = placed.map(|placed| self.cache.cluster().node_name(placed.node).clone());
-        self.cache.fruitless_preemptions_mut().end(uid, node.as_deref(), now);
-    }
-
-    fn tell_preempted(&mut self, step: &UnderWay, victim: &Pod, suffix: &str) {
-        let UnderWay { preemptor, node, .. } = step;
-        let text = format!("Preempted by pod {} on node {node}", preemptor.uid);
-        self.emit(EffectKind::Event(Event {
-            regarding: victim.key.clone(),
-            uid: victim.uid.clone(),
-            related: Some(ObjectRef { pod: preemptor.key.clone(), uid: preemptor.uid.clone() }),
-            event_type: EventType::Normal,
-            reason: "Preempted",
-            action: "Preempting",
-            note: note(&format!("{text}{suffix}")),
-            reporting_controller: preemptor.spec.scheduler_name.clone(),
-        }));
-    }
+fn record_preempted(step: &InProgress, victim: &Pod, suffix: &str, cx: &mut Context<'_>) {
+    let InProgress { preemptor, node, .. } = step;
+    let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
+    let related = ObjectRef { pod: preemptor.key.clone(), uid: preemptor.uid.clone() };
+    let event =
+        PodEvent { related: Some(related), ..PodEvent::normal("Preempted", "Preempting", &note) };
+    cx.effects.record(victim, &preemptor.spec.scheduler_name, event);
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Bind, ClusterEvent, EventRegistration, EventResource, ExtensionPoint, ExtraFields,
-    Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, Registry, Reserve, Score,
-    StandingQueries,
+    Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PodDeleted, PostBind,
+    PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, Registry,
+    Reserve, Score, StandingQueries, Timer,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -70,6 +70,10 @@ pub struct Profile {
     pub score: Vec<ScorePlugin>,
     /// Plugins at any point that name the pods they are going to count.
     pub standing_queries: Vec<Named<dyn StandingQueries>>,
+    /// Plugins at any point that have timers.
+    pub timers: Vec<Named<dyn Timer>>,
+    /// Plugins at any point that are notified of deleted pods.
+    pub pod_deleted: Vec<Named<dyn PodDeleted>>,
     pub reserve: Vec<Named<dyn Reserve>>,
     pub permit: Vec<Named<dyn Permit>>,
     pub pre_bind: Vec<Named<dyn PreBind>>,
@@ -161,11 +165,9 @@ impl Profile {
             post_filter: made(P::PostFilter).map(|p| named(p, |p| p.post_filter.clone())).collect(),
             pre_score: made(P::PreScore).map(|p| named(p, |p| p.pre_score.clone())).collect(),
             score: score.collect(),
-            standing_queries: plugins
-                .values()
-                .filter(|plugin| plugin.standing_queries.is_some())
-                .map(|plugin| named(plugin, |p| p.standing_queries.clone()))
-                .collect(),
+            standing_queries: everywhere(&plugins, |p| p.standing_queries.clone()),
+            timers: everywhere(&plugins, |p| p.timer.clone()),
+            pod_deleted: everywhere(&plugins, |p| p.pod_deleted.clone()),
             reserve: made(P::Reserve).map(|p| named(p, |p| p.reserve.clone())).collect(),
             permit: made(P::Permit).map(|p| named(p, |p| p.permit.clone())).collect(),
             pre_bind: made(P::PreBind).map(|p| named(p, |p| p.pre_bind.clone())).collect(),
@@ -224,6 +226,15 @@ fn make_plugins(
 fn named<T: ?Sized>(plugin: &Plugin, point: impl Fn(&Plugin) -> Option<Arc<T>>) -> Named<T> {
     let plugin_at = point(plugin).expect("expansion keeps plugins that extend the point");
     Named { name: plugin.name.clone(), plugin: plugin_at }
+}
+
+/// Returns the plugins, enabled at whatever point, that implement what `point` returns.
+fn everywhere<T: ?Sized>(
+    plugins: &BTreeMap<PluginName, Plugin>,
+    point: impl Fn(&Plugin) -> Option<Arc<T>>,
+) -> Vec<Named<T>> {
+    let implement = plugins.values().filter(|plugin| point(plugin).is_some());
+    implement.map(|plugin| named(plugin, &point)).collect()
 }
 
 fn pre_filter(plugin: &Plugin) -> PreFilterPlugin {

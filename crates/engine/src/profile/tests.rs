@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use framework::{
-    Bind, BindStep, Cluster, CycleState, Filter, NodeView, Plugin, Pod, PreFilter, PreFilterResult,
+    Bind, BindStep, CycleState, Filter, Handle, NodeView, Plugin, Pod, PreFilter, PreFilterResult,
     QueueSort, QueuedPod, Score, Status,
 };
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::*;
 struct Fake;
 
 impl QueueSort for Fake {
-    fn less(&self, _: &QueuedPod, _: &QueuedPod) -> bool {
+    fn less(&self, _: &QueuedPod, _: &QueuedPod, _: &Handle<'_>) -> bool {
         false
     }
 }
@@ -24,26 +24,32 @@ impl PreFilter for Fake {
         &self,
         _: &mut CycleState,
         _: &Pod,
-        _: &Cluster,
+        _: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for Fake {
-    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
         Status::success()
     }
 }
 
 impl Score for Fake {
-    fn score(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _: &CycleState,
+        _: &Pod,
+        _: &NodeView<'_>,
+        _: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(0)
     }
 }
 
 impl Bind for Fake {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str) -> BindStep {
+    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
         BindStep::Skip
     }
 }

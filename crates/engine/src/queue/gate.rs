@@ -2,8 +2,8 @@
 
 use framework::{Code, ExtensionPoint, Pod, PreEnqueue, QueuedPod};
 
-use super::Cx;
-use crate::guard::ask;
+use super::Context;
+use crate::plugin_call::call_plugin;
 use crate::ports::Span;
 use crate::profile::Named;
 
@@ -11,7 +11,7 @@ use crate::profile::Named;
 ///
 /// The plugin that gated it last is asked first, then the others in the order of the profile. The
 /// first that fails gates the pod and joins its rejectors; a pod that passes keeps its rejectors.
-pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Cx<'_>) -> bool {
+pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
     let last_gate = queued.gating_plugin.take();
     let Some(profile) = cx.profiles.get(&queued.pod.spec.scheduler_name) else { return true };
     if profile.pre_enqueue.is_empty() {
@@ -34,10 +34,10 @@ pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Cx<'_>) -> bool {
 }
 
 /// A plugin that panics gates the pod like one that fails.
-fn passes(plugin: &Named<dyn PreEnqueue>, pod: &Pod, cx: &mut Cx<'_>) -> bool {
-    let cluster = cx.cluster;
-    let status = ask(ExtensionPoint::PreEnqueue, &plugin.name, cx.probe, || {
-        plugin.plugin.pre_enqueue(pod, cluster)
+fn passes(plugin: &Named<dyn PreEnqueue>, pod: &Pod, cx: &mut Context<'_>) -> bool {
+    let handle = cx.handle;
+    let status = call_plugin(ExtensionPoint::PreEnqueue, &plugin.name, cx.probe, || {
+        plugin.plugin.pre_enqueue(pod, &handle)
     });
     status.is_ok_and(|status| status.is_success())
 }

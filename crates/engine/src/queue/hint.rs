@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use framework::{ClusterEvent, Code, EventRegistration, PluginName, QueuedPod, QueueingHint};
 
-use super::Cx;
+use super::Context;
 use super::unschedulable::Group;
-use crate::guard::guarded;
-use crate::occurrence::{Objects, Occurrence};
+
+use crate::object_event::{ObjectEvent, Objects};
+use crate::plugin_call::catch_panic;
 use crate::ports::Span;
 use crate::profile::Profiles;
 
@@ -88,22 +89,22 @@ pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
     pod.unschedulable_plugins.union(&pod.pending_plugins)
 }
 
-/// Returns the effect of `occurrence` on `pod`. Asks the hints of `registered` that match the event;
+/// Returns the effect of `event` on `pod`. Asks the hints of `registered` that match the event;
 /// `registered` holds registrations of plugins that rejected the pod.
 ///
 /// A Queue from a Pending plugin decides at once. A Queue from another plugin decides only if the pod
 /// has no Pending plugin. An error of a hint, or a panic, counts as Queue.
 pub(super) fn strategy<'p>(
     pod: &QueuedPod,
-    occurrence: &Occurrence,
+    event: &ObjectEvent,
     registered: impl IntoIterator<Item = Registered<'p>>,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
 ) -> Strategy {
     if pod.has_no_rejector() {
         return Strategy::AfterBackoff;
     }
-    if occurrence.event.is_wildcard() {
-        return of_wildcard(pod, occurrence);
+    if event.event.is_wildcard() {
+        return of_wildcard(pod, event);
     }
     if cx.profiles.get(&pod.pod.spec.scheduler_name).is_none() {
         return Strategy::AfterBackoff;
@@ -113,8 +114,8 @@ pub(super) fn strategy<'p>(
         let pending = pod.pending_plugins.contains(plugin);
         let improves = pending || strategy == Strategy::Skip;
         if !improves
-            || !registration.event.matches(&occurrence.event)
-            || !may_help(pod, plugin, registration, occurrence, cx)
+            || !registration.event.matches(&event.event)
+            || !may_help(pod, plugin, registration, event, cx)
         {
             continue;
         }
@@ -130,8 +131,8 @@ pub(super) fn strategy<'p>(
 }
 
 /// A wildcard event with an object is meant for that pod alone.
-fn of_wildcard(pod: &QueuedPod, occurrence: &Occurrence) -> Strategy {
-    let meant = match &occurrence.objects {
+fn of_wildcard(pod: &QueuedPod, event: &ObjectEvent) -> Strategy {
+    let meant = match &event.objects {
         Objects::Pod(_, Some(new)) => new.uid == pod.pod.uid,
         Objects::Node(_, Some(_)) | Objects::Other(_, Some(_)) => false,
         Objects::Pod(_, None)
@@ -147,18 +148,18 @@ fn may_help(
     pod: &QueuedPod,
     plugin: &PluginName,
     registration: &EventRegistration,
-    occurrence: &Occurrence,
-    cx: &mut Cx<'_>,
+    event: &ObjectEvent,
+    cx: &mut Context<'_>,
 ) -> bool {
     let Some(hint) = &registration.hint else { return true };
-    let cluster = cx.cluster;
-    cx.probe.start(Span::Hint(plugin, &occurrence.event));
-    let answer = guarded(plugin, cx.probe, || hint(&pod.pod, &occurrence.objects(), cluster));
+    let handle = cx.handle;
+    cx.probe.start(Span::Hint(plugin, &event.event));
+    let answer = catch_panic(plugin, cx.probe, || hint(&pod.pod, &event.objects(), &handle));
     let (helps, code) = match answer {
         Ok(Ok(QueueingHint::Queue)) => (true, Code::Success),
         Ok(Ok(QueueingHint::Skip)) => (false, Code::Skip),
         Ok(Err(_)) | Err(_) => (true, Code::Error),
     };
-    cx.probe.stop(Span::Hint(plugin, &occurrence.event), code);
+    cx.probe.stop(Span::Hint(plugin, &event.event), code);
     helps
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{Pod, PodKey, Uid};
 
-use crate::occurrence::Occurrence;
+use crate::object_event::ObjectEvent;
 
 /// Pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since
 /// the earliest of these pops: a pod that comes back must not miss what happened while it was away.
@@ -21,7 +21,7 @@ pub(super) struct InFlight {
     /// How many pods wait for the events from each position on.
     starts: BTreeMap<u64, usize>,
     /// Positions count on from `dropped`.
-    events: VecDeque<Occurrence>,
+    events: VecDeque<ObjectEvent>,
     /// Number of events dropped so far: the position of the first one kept.
     dropped: u64,
 }
@@ -41,7 +41,7 @@ impl InFlight {
     }
 
     /// The events kept, oldest first.
-    pub(super) fn events(&self) -> impl ExactSizeIterator<Item = &Occurrence> {
+    pub(super) fn events(&self) -> impl ExactSizeIterator<Item = &ObjectEvent> {
         self.events.iter()
     }
 
@@ -68,15 +68,15 @@ impl InFlight {
     }
 
     /// Keeps an event, if any pod is in flight.
-    pub(super) fn record(&mut self, occurrence: &Occurrence) {
+    pub(super) fn record(&mut self, event: &ObjectEvent) {
         if !self.pods.is_empty() {
-            self.events.push_back(occurrence.clone());
+            self.events.push_back(event.clone());
         }
     }
 
     /// What happened since the pod was popped, whoever it was meant for; `None` if the pod is not
     /// in flight.
-    pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &Occurrence>> {
+    pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &ObjectEvent>> {
         let start = self.pods.get(uid)?.start - self.dropped;
         let start = usize::try_from(start).expect("a position kept is an index");
         Some(self.events.range(start..))
@@ -112,14 +112,14 @@ mod tests {
     use framework::{ClusterEvent, EventResource};
 
     use super::*;
-    use crate::occurrence::Objects;
+    use crate::object_event::Objects;
 
-    fn event(label: &'static str) -> Occurrence {
-        Occurrence { event: ClusterEvent::wildcard(label), objects: Objects::None }
+    fn event(label: &'static str) -> ObjectEvent {
+        ObjectEvent { event: ClusterEvent::wildcard(label), objects: Objects::None }
     }
 
     fn seen(in_flight: &InFlight, uid: &Uid) -> Option<Vec<String>> {
-        Some(in_flight.since(uid)?.map(|occurrence| occurrence.event.to_string()).collect())
+        Some(in_flight.since(uid)?.map(|event| event.event.to_string()).collect())
     }
 
     #[test]
@@ -161,12 +161,12 @@ mod tests {
     fn memory_is_bounded_by_the_slowest_attempt() {
         let mut in_flight = InFlight::default();
         let node = ClusterEvent::new(EventResource::Node, framework::ActionType::ADD);
-        let occurrence = Occurrence { event: node, objects: Objects::None };
+        let event = ObjectEvent { event: node, objects: Objects::None };
         for round in 0..100 {
             let pod = Arc::new(pod(&round.to_string()).build());
             in_flight.start(&pod);
-            in_flight.record(&occurrence);
-            in_flight.record(&occurrence);
+            in_flight.record(&event);
+            in_flight.record(&event);
             in_flight.done(&pod.uid);
             assert_eq!(in_flight.events().len(), 0);
         }

@@ -27,19 +27,16 @@ mod gate;
 mod heap;
 mod hint;
 mod in_flight;
-mod nominator;
 mod order;
 mod unschedulable;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{
-    Cluster, ClusterEvent, EventResource, NominatingInfo, Pod, PodKey, QueuedPod, Time, Uid,
-};
+use framework::{ClusterEvent, EventResource, Handle, Pod, PodKey, QueuedPod, Time, Uid};
 
 use crate::classify::pod_updates;
-use crate::occurrence::{Objects, Occurrence};
+use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::{Count, Probe};
 use crate::profile::Profiles;
 
@@ -51,7 +48,6 @@ use order::SortPlugin;
 use unschedulable::{Slot, UnschedulablePods};
 
 pub use backoff::{Backoff, is_backing_off};
-pub use nominator::Nominator;
 
 /// What brings a pod into a queue when it is no cluster event, as label of `Count::Incoming`.
 mod label {
@@ -95,16 +91,25 @@ impl Default for QueueConfig {
     }
 }
 
-/// What the queue needs to know of the world during a call.
-pub struct Cx<'a> {
-    /// Profiles; each queued pod names one of them.
+/// What the queue reads during a call.
+pub struct Context<'a> {
+    /// The profiles; each queued pod names one of them.
     pub profiles: &'a Profiles,
-    /// Nodes and the pods placed on them, for PreEnqueue plugins and hints.
-    pub cluster: &'a Cluster,
-    /// The time of the call.
-    pub now: Time,
+    /// The views for PreEnqueue and QueueSort plugins and hints; also has the time of the call.
+    pub handle: Handle<'a>,
     /// Measurements.
     pub probe: &'a mut dyn Probe,
+}
+
+/// What adding or updating a pod has done to the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Updated {
+    /// The pod entered the queue and is active.
+    EnteredActive,
+    /// The pod entered the queue and is gated.
+    EnteredGated,
+    /// The pod was queued or in flight already.
+    Known,
 }
 
 /// Where in the queue a pod is.
@@ -156,7 +161,6 @@ pub struct Queue {
     backoff: BackoffQueue,
     unschedulable: UnschedulablePods,
     in_flight: InFlight,
-    nominator: Nominator,
     /// The last multiple of [`LEFTOVER_INTERVAL`] at which overdue pods were looked for.
     last_leftover_flush: Option<Time>,
 }
@@ -171,15 +175,14 @@ impl Queue {
             backoff: BackoffQueue::default(),
             unschedulable: UnschedulablePods::default(),
             in_flight: InFlight::default(),
-            nominator: Nominator::default(),
             last_leftover_flush: None,
         }
     }
 
     /// Takes in a pod that has no node yet. A pod of the same name is replaced.
-    pub fn add(&mut self, pod: Arc<Pod>, cx: &mut Cx<'_>) {
+    pub fn add(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
         self.remove(&pod.key, cx);
-        self.enter_new(pod, label::ADD, cx);
+        self.enter_new(pod, label::ADD, cx)
     }
 
     /// Follows an update of a pod that has no node yet.
@@ -187,29 +190,26 @@ impl Queue {
     /// In flight, the update is kept for its return; active or in backoff, the new object replaces
     /// the old one; unschedulable, the update is also an event that may help. A pod that is nowhere
     /// is taken in. A pod with another UID is another pod.
-    pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Cx<'_>) {
+    pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
         if old.uid != new.uid {
             self.delete(old, cx);
-            self.add(new, cx);
-        } else if self.in_flight.contains(&new.uid) {
-            self.nominator.refresh(&new);
-            for occurrence in own_updates(old, &new) {
-                self.in_flight.record(&occurrence);
-            }
-        } else if self.update_ready(&new, cx) {
-            self.nominator.update(old, new);
-        } else if self.unschedulable.update(&new) {
-            self.nominator.update(old, new.clone());
-            self.requeue_updated(old, &new, cx);
-        } else {
-            self.enter_new(new, label::UPDATE, cx);
+            return self.add(new, cx);
         }
+        if self.in_flight.contains(&new.uid) {
+            for event in own_updates(old, &new) {
+                self.in_flight.record(&event);
+            }
+        } else if self.unschedulable.update(&new) {
+            self.requeue_updated(old, &new, cx);
+        } else if !self.update_ready(&new, cx) {
+            return self.enter_new(new, label::UPDATE, cx);
+        }
+        Updated::Known
     }
 
-    /// Forgets a pod that is gone or has a node now: its nomination, and its place in the queue
-    /// unless that belongs to another pod of the same name. An attempt in flight goes on.
-    pub fn delete(&mut self, pod: &Pod, cx: &mut Cx<'_>) {
-        self.nominator.delete(&pod.uid);
+    /// Forgets a pod that is gone or has a node now, unless its place in the queue belongs to another
+    /// pod of the same name. An attempt in flight goes on.
+    pub fn delete(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
             self.remove(&pod.key, cx);
         }
@@ -222,20 +222,20 @@ impl Queue {
     /// `may_move` excludes pods up front; it does not restrict what pods in flight hear.
     pub fn move_all(
         &mut self,
-        occurrence: &Occurrence,
+        event: &ObjectEvent,
         may_move: &dyn Fn(&Pod) -> bool,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
     ) {
-        let listeners = Listeners::of(cx.profiles, &occurrence.event);
+        let listeners = Listeners::of(cx.profiles, &event.event);
         if !listeners.is_empty() {
-            self.move_pods(occurrence, &listeners, None, may_move, cx);
+            self.move_pods(event, &listeners, None, may_move, cx);
         }
     }
 
     /// Moves pods to the active queue whether or not they back off or wait for an event; only a
     /// gate holds them back. A pod in flight will at least not become unschedulable when it
     /// returns.
-    pub fn activate(&mut self, pods: &[PodKey], cx: &mut Cx<'_>) {
+    pub fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
         for key in pods {
             if let Some(pod) = self.unschedulable.remove(key) {
                 self.make_active(pod, label::FORCE_ACTIVATE, cx);
@@ -251,7 +251,7 @@ impl Queue {
     /// elsewhere, or another of its name, stays where it is.
     ///
     /// Each attempt before ended in a rejection, so it is their number that makes the pauses longer.
-    pub fn retry_after_error(&mut self, pod: &Pod, cx: &mut Cx<'_>) {
+    pub fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         let known = self.unschedulable.get(&pod.key).map(|(_, queued)| &queued.pod.uid);
         if known != Some(&pod.uid) {
             return;
@@ -260,7 +260,7 @@ impl Queue {
         queued.unschedulable_plugins.clear();
         queued.pending_plugins.clear();
         queued.consecutive_errors = queued.unschedulable_count.saturating_sub(1);
-        note_failure(&mut queued, cx.now);
+        note_failure(&mut queued, cx.handle.now);
         self.requeue(queued, Strategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
     }
 
@@ -268,7 +268,7 @@ impl Queue {
         if let Some(pod) = self.in_flight.named(key).cloned() {
             let event = ClusterEvent::wildcard(label::FORCE_ACTIVATE);
             let objects = Objects::Pod(None, Some(pod));
-            self.in_flight.record(&Occurrence { event, objects });
+            self.in_flight.record(&ObjectEvent { event, objects });
         }
     }
 }
@@ -285,7 +285,7 @@ impl Queue {
     /// attempt.
     ///
     /// A pod whose earlier attempt is still in flight is dropped; it comes back with that attempt.
-    pub fn pop(&mut self, cx: &mut Cx<'_>) -> Option<QueuedPod> {
+    pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
         loop {
             let mut pod = self.take_next(cx)?;
             if self.in_flight.start(&pod.pod) {
@@ -307,10 +307,10 @@ impl Queue {
     /// It becomes unschedulable, unless something happened during the attempt that may help; after
     /// an error, or when it was not in flight any more, it backs off. If a pod of its name is
     /// queued already the record is dropped.
-    pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Cx<'_>) {
+    pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
         let uid = pod.pod.uid.clone();
         if self.get(&pod.pod.key).is_none() {
-            note_failure(&mut pod, cx.now);
+            note_failure(&mut pod, cx.handle.now);
             let strategy = self.strategy_on_return(&pod, cx);
             self.requeue(pod, strategy, label::ATTEMPT_FAILED, cx);
         }
@@ -322,8 +322,8 @@ impl Queue {
 impl Queue {
     /// Does what has become due: backoffs that are over, and every 30 s pods that have been
     /// unschedulable for too long. Calling it late or twice changes nothing.
-    pub fn tick(&mut self, cx: &mut Cx<'_>) {
-        while let Some(pod) = self.backoff.pop_complete(cx.now, &mut SortPlugin::of(cx)) {
+    pub fn tick(&mut self, cx: &mut Context<'_>) {
+        while let Some(pod) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
             self.push_active(pod, label::BACKOFF_COMPLETE, cx);
         }
         self.flush_leftovers(cx);
@@ -336,8 +336,8 @@ impl Queue {
 
     /// Gives pods another try that no event has helped in a long time. Like kube-scheduler, the
     /// attempts in flight hear of it too, also if all the overdue pods are gated and stay.
-    fn flush_leftovers(&mut self, cx: &mut Cx<'_>) {
-        let flush = floor_to_leftover_interval(cx.now);
+    fn flush_leftovers(&mut self, cx: &mut Context<'_>) {
+        let flush = floor_to_leftover_interval(cx.handle.now);
         if self.last_leftover_flush >= Some(flush) {
             return;
         }
@@ -348,8 +348,8 @@ impl Queue {
         }
         let event = ClusterEvent::wildcard(label::UNSCHEDULABLE_TIMEOUT);
         let listeners = Listeners::of(cx.profiles, &event);
-        let occurrence = Occurrence { event, objects: Objects::None };
-        self.move_pods(&occurrence, &listeners, Some(flush), &|_| true, cx);
+        let event = ObjectEvent { event, objects: Objects::None };
+        self.move_pods(&event, &listeners, Some(flush), &|_| true, cx);
     }
 
     /// When the next rejected pod will have been unschedulable for too long.
@@ -363,16 +363,6 @@ impl Queue {
 
 /// Looking in.
 impl Queue {
-    /// The nominations.
-    pub const fn nominator(&self) -> &Nominator {
-        &self.nominator
-    }
-
-    /// The nominations, to change them.
-    pub const fn nominator_mut(&mut self) -> &mut Nominator {
-        &mut self.nominator
-    }
-
     /// How many pods are where.
     pub fn counts(&self) -> PendingPods {
         PendingPods {
@@ -403,21 +393,21 @@ impl Queue {
 
     /// The events kept for pods in flight, oldest first (`inflight_events`).
     pub fn in_flight_events(&self) -> impl ExactSizeIterator<Item = &ClusterEvent> {
-        self.in_flight.events().map(|occurrence| &occurrence.event)
+        self.in_flight.events().map(|event| &event.event)
     }
 }
 
 /// Moving between places.
 impl Queue {
     /// Takes in a pod that is in no place yet.
-    fn enter_new(&mut self, pod: Arc<Pod>, label: &str, cx: &mut Cx<'_>) {
-        let place = self.make_active(QueuedPod::new(pod.clone(), cx.now), label, cx);
-        if place == Place::Active {
-            self.nominator.add(pod, &NominatingInfo::Noop);
+    fn enter_new(&mut self, pod: Arc<Pod>, label: &str, cx: &mut Context<'_>) -> Updated {
+        match self.make_active(QueuedPod::new(pod, cx.handle.now), label, cx) {
+            Place::Active => Updated::EnteredActive,
+            _ => Updated::EnteredGated,
         }
     }
 
-    fn remove(&mut self, key: &PodKey, cx: &mut Cx<'_>) {
+    fn remove(&mut self, key: &PodKey, cx: &mut Context<'_>) {
         let sort = &mut SortPlugin::of(cx);
         if self.active.remove(key, sort).is_none() && self.backoff.remove(key, sort).is_none() {
             self.unschedulable.remove(key);
@@ -425,26 +415,26 @@ impl Queue {
     }
 
     /// Replaces the object of an active pod or one in backoff; `false` if it is neither.
-    fn update_ready(&mut self, pod: &Arc<Pod>, cx: &mut Cx<'_>) -> bool {
+    fn update_ready(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) -> bool {
         let sort = &mut SortPlugin::of(cx);
         self.active.update(&pod.key, sort, |queued| queued.pod = pod.clone())
             || self.backoff.update(pod, sort)
     }
 
     /// Lets an unschedulable pod go if what was updated of it may help.
-    fn requeue_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, cx: &mut Cx<'_>) {
-        for occurrence in own_updates(old, new) {
+    fn requeue_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, cx: &mut Context<'_>) {
+        for event in own_updates(old, new) {
             let Some((_, queued)) = self.unschedulable.get(&new.key) else { return };
             let registered = hint::registered_by_rejectors(queued, cx.profiles);
-            let strategy = hint::strategy(queued, &occurrence, registered, cx);
+            let strategy = hint::strategy(queued, &event, registered, cx);
             if strategy != Strategy::Skip {
                 let queued = self.unschedulable.remove(&new.key).expect("it was there just now");
-                self.requeue(queued, strategy, &occurrence.event.to_string(), cx);
+                self.requeue(queued, strategy, &event.event.to_string(), cx);
             }
         }
     }
 
-    fn take_next(&mut self, cx: &mut Cx<'_>) -> Option<QueuedPod> {
+    fn take_next(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
         if let Some(pod) = self.active.pop(&mut SortPlugin::of(cx)) {
             return Some(pod);
         }
@@ -459,11 +449,11 @@ impl Queue {
     /// Groups of pods whose rejectors did not register for the event are not looked at.
     fn move_pods(
         &mut self,
-        occurrence: &Occurrence,
+        event: &ObjectEvent,
         listeners: &Listeners<'_>,
         overdue_at: Option<Time>,
         may_move: &dyn Fn(&Pod) -> bool,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
     ) {
         let patience = self.config.max_in_unschedulable;
         let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, patience));
@@ -472,23 +462,23 @@ impl Queue {
             let Some(registered) = listeners.among_rejectors(group) else { continue };
             let due = pods.iter().take_while(|(slot, _)| is_due(slot));
             for (slot, queued) in due.filter(|(_, queued)| may_move(&queued.pod)) {
-                match hint::strategy(queued, occurrence, registered.iter().copied(), cx) {
+                match hint::strategy(queued, event, registered.iter().copied(), cx) {
                     Strategy::Skip => {}
                     strategy => helped.push((*slot, queued.pod.key.clone(), strategy)),
                 }
             }
         }
         helped.sort_unstable_by_key(|(slot, ..)| *slot);
-        let label = occurrence.event.to_string();
+        let label = event.event.to_string();
         for (_, key, strategy) in helped {
             let queued = self.unschedulable.remove(&key).expect("moving a pod moves no other");
             self.requeue(queued, strategy, &label, cx);
         }
-        self.in_flight.record(occurrence);
+        self.in_flight.record(event);
     }
 
     /// What the events during its attempt mean for a pod that comes back.
-    fn strategy_on_return(&self, pod: &QueuedPod, cx: &mut Cx<'_>) -> Strategy {
+    fn strategy_on_return(&self, pod: &QueuedPod, cx: &mut Context<'_>) -> Strategy {
         if pod.has_no_rejector() {
             return Strategy::AfterBackoff;
         }
@@ -497,8 +487,8 @@ impl Queue {
         };
         let registered = hint::registered_by_rejectors(pod, cx.profiles);
         let mut best = Strategy::Skip;
-        for occurrence in events {
-            match hint::strategy(pod, occurrence, registered.iter().copied(), cx) {
+        for event in events {
+            match hint::strategy(pod, event, registered.iter().copied(), cx) {
                 Strategy::Skip => {}
                 Strategy::AfterBackoff if !pod.pending_plugins.is_empty() => {
                     best = Strategy::AfterBackoff;
@@ -515,12 +505,12 @@ impl Queue {
         mut pod: QueuedPod,
         strategy: Strategy,
         label: &str,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
     ) -> Place {
         pod.flushed = label == label::UNSCHEDULABLE_TIMEOUT;
         match strategy {
             Strategy::Skip => self.park(pod, label, cx),
-            Strategy::AfterBackoff if self.is_backing_off(&mut pod, cx.now) => {
+            Strategy::AfterBackoff if self.is_backing_off(&mut pod, cx.handle.now) => {
                 self.back_off(pod, label, cx)
             }
             Strategy::AfterBackoff | Strategy::Immediately => self.make_active(pod, label, cx),
@@ -536,7 +526,7 @@ impl Queue {
     }
 
     /// Makes a pod active, unless a PreEnqueue plugin gates it.
-    fn make_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Cx<'_>) -> Place {
+    fn make_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
         if gate::opens(&mut pod, cx) {
             self.push_active(pod, label, cx)
         } else {
@@ -545,14 +535,14 @@ impl Queue {
     }
 
     /// Makes a pod active that has passed PreEnqueue.
-    fn push_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Cx<'_>) -> Place {
-        pod.initial_attempt.get_or_insert(cx.now);
+    fn push_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
+        pod.initial_attempt.get_or_insert(cx.handle.now);
         self.active.push(pod, &mut SortPlugin::of(cx));
         count(Place::Active, label, cx)
     }
 
     /// Lets a pod back off, unless a PreEnqueue plugin gates it.
-    fn back_off(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Cx<'_>) -> Place {
+    fn back_off(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
         if gate::opens(&mut pod, cx) {
             let place = self.backoff.push(pod, &mut SortPlugin::of(cx));
             count(place, label, cx)
@@ -561,14 +551,14 @@ impl Queue {
         }
     }
 
-    fn park(&mut self, pod: QueuedPod, label: &str, cx: &mut Cx<'_>) -> Place {
+    fn park(&mut self, pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
         let place = self.unschedulable.insert(pod);
         count(place, label, cx)
     }
 }
 
 /// Counts a pod that has come to `place`.
-fn count(place: Place, event: &str, cx: &mut Cx<'_>) -> Place {
+fn count(place: Place, event: &str, cx: &mut Context<'_>) -> Place {
     cx.probe.count(Count::Incoming { queue: place.queue(), event });
     place
 }
@@ -586,9 +576,9 @@ fn note_failure(pod: &mut QueuedPod, now: Time) {
 }
 
 /// The events that an update of a waiting pod is to the pod itself.
-fn own_updates(old: &Arc<Pod>, new: &Arc<Pod>) -> impl Iterator<Item = Occurrence> {
+fn own_updates(old: &Arc<Pod>, new: &Arc<Pod>) -> impl Iterator<Item = ObjectEvent> {
     let (old, new) = (old.clone(), new.clone());
-    pod_updates(&old, &new).into_iter().map(move |action| Occurrence {
+    pod_updates(&old, &new).into_iter().map(move |action| ObjectEvent {
         event: ClusterEvent::new(EventResource::UnschedulablePod, action),
         objects: Objects::Pod(Some(old.clone()), Some(new.clone())),
     })
@@ -601,4 +591,4 @@ fn floor_to_leftover_interval(time: Time) -> Time {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,31 +2,33 @@
 
 use std::cmp::Ordering;
 
-use framework::{QueueSort, QueuedPod};
+use framework::{Handle, QueueSort, QueuedPod};
 
-use super::Cx;
+use super::Context;
 use super::heap::Order;
-use crate::guard::guarded;
+use crate::plugin_call::catch_panic;
 use crate::ports::Probe;
 use crate::profile::Named;
 
 /// The order of the active queue: the QueueSort plugin of the profiles.
 pub(super) struct SortPlugin<'a> {
     sort: &'a Named<dyn QueueSort>,
+    handle: Handle<'a>,
     probe: &'a mut dyn Probe,
 }
 
 impl<'a> SortPlugin<'a> {
     /// The order of the profiles at hand.
-    pub(super) fn of(cx: &'a mut Cx<'_>) -> Self {
-        Self { sort: cx.profiles.queue_sort(), probe: &mut *cx.probe }
+    pub(super) fn of(cx: &'a mut Context<'_>) -> Self {
+        Self { sort: cx.profiles.queue_sort(), handle: cx.handle, probe: &mut *cx.probe }
     }
 }
 
 impl Order for SortPlugin<'_> {
     /// A comparison that panics is made by priority and time instead, so that the queue moves on.
     fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        let answer = guarded(&self.sort.name, self.probe, || self.sort.plugin.less(a, b));
+        let answer =
+            catch_panic(&self.sort.name, self.probe, || self.sort.plugin.less(a, b, &self.handle));
         answer.unwrap_or_else(|_| (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp))
     }
 }

@@ -3,3 +3,5 @@
 mod kit;
 mod model;
 mod story;
+
+pub(crate) use self::kit::profiles;

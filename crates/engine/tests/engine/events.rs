@@ -91,7 +91,7 @@ fn unassigned_pods_of_other_schedulers_are_passed_over() {
     check_moves(|world| world.pod(pod("x").scheduler("foreign").nominated("a")), &[]);
     let mut world = parked();
     world.pod(pod("x").scheduler("foreign").nominated("a"));
-    assert_eq!((world.place("x"), world.engine.queue().nominator().len()), ("nowhere", 0));
+    assert_eq!((world.place("x"), world.engine.nominator().len()), ("nowhere", 0));
     world.delete("x");
     assert_eq!(moved(&world), [""; 0]);
 }
@@ -258,11 +258,11 @@ fn a_heartbeat_of_a_node_that_offers_none_of_a_resource_moves_nothing() {
 fn the_deletion_of_a_node_is_told_while_it_is_still_there() {
     let watcher = fake("Watcher").filter(|_, _| no("waiting")).on_with_hint(
         node_event(ActionType::DELETE),
-        |_, _, objects, cluster| {
+        |_, _, objects, handle| {
             let framework::EventObjects::Node { old: Some(old), new: None } = objects else {
                 return Err("a deletion carries the old node".to_owned());
             };
-            assert!(cluster.node_named(&old.name).is_some());
+            assert!(handle.cluster.node_named(&old.name).is_some());
             Ok(framework::QueueingHint::Queue)
         },
     );

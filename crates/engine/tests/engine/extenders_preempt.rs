@@ -71,7 +71,7 @@ fn preempted(world: &mut World) -> (Option<String>, Vec<String>) {
         world.answer(effect, &Answer::ok());
         victims.push(name);
     }
-    let nominator = world.engine.queue().nominator();
+    let nominator = world.engine.nominator();
     (nominator.node_of(&"uid-p".into()).map(ToString::to_string), victims)
 }
 

@@ -368,7 +368,7 @@ impl Sim {
         let Some(Attempt { pod, outcome: Outcome::Assumed(node) }) = attempt else { return };
         let cluster = self.world.engine.cache().cluster();
         let view = cluster.node(cluster.node_named(&node).expect("a pod goes to a node there is"));
-        let kept = self.world.engine.queue().nominator().nominated_to(&node);
+        let kept = self.world.engine.nominator().nominated_to(&node);
         let kept = kept.iter().filter(|other| other.priority() >= pod.priority());
         let kept: i64 = kept.map(|pod| pod.requests.fit.milli_cpu).sum();
         let (taken, room) = (view.requested().milli_cpu, view.allocatable().milli_cpu);
@@ -627,8 +627,8 @@ impl Sim {
         });
         let restless: Vec<_> = restless.map(|(place, queued)| (place, &queued.pod.key)).collect();
         assert_eq!(restless, [], "nothing is left to retry");
-        let cluster = self.world.engine.cache().cluster();
-        let held_back = self.world.engine.pending().filter(|pod| cluster.is_preempting(&pod.uid));
+        let held_back =
+            self.world.engine.pending().filter(|pod| self.world.engine.is_preempting(&pod.uid));
         assert_eq!(held_back.count(), 0, "a preemptor is stranded");
         assert!(self.world.probe.open().is_empty());
     }

@@ -1,4 +1,4 @@
-//! The engine from outside: changes go in, effects come out, plugins are scripted.
+//! The engine from extenders: changes go in, effects come out, plugins are scripted.
 //!
 //! Each module tells one part of the reference (kube-scheduler 1.36) as a story; [`harness`] is the
 //! world around the engine, [`invariants`] is what must hold whatever happens.

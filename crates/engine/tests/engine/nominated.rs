@@ -61,7 +61,7 @@ impl PreFilter for Counting {
         &self,
         state: &mut CycleState,
         _: &Pod,
-        _: &framework::Cluster,
+        _: &framework::Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         state.write(Guests(0));
         Ok(PreFilterResult::default())
@@ -80,7 +80,13 @@ impl framework::PreFilterExtensions for Counting {
 }
 
 impl Filter for Counting {
-    fn filter(&self, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+        _: &framework::Handle<'_>,
+    ) -> Status {
         let guests = state.read::<Guests>().unwrap().0;
         assert_eq!(node.pod_count(), i64::try_from(guests).unwrap(), "on {}", node.name());
         if guests > 1 { no("crowded") } else { yes() }

@@ -71,7 +71,7 @@ fn a_victim_hears_who_needs_its_room() {
     let (effect, _) = world.take_eviction("v1");
     world.answer(effect, &Answer::ok());
     let [event] = &preempted_events(&world)[..] else { panic!("one event") };
-    assert_eq!((event.regarding.clone(), event.action), (key("v1"), "Preempting"));
+    assert_eq!((event.regarding.clone(), &*event.action), (key("v1"), "Preempting"));
     assert_eq!(event.note, "Preempted by pod uid-p on node n");
     let preemptor = ObjectRef { pod: key("p"), uid: "uid-p".into() };
     assert_eq!(event.related, Some(preemptor));
@@ -231,7 +231,7 @@ fn victims_that_are_ending_are_waited_for_and_not_evicted_again() {
         "{outcome:?}"
     );
     assert_eq!(world.open_evictions(), [""; 0]);
-    let nominator = world.engine.queue().nominator();
+    let nominator = world.engine.nominator();
     assert_eq!(nominator.node_of(&"uid-p".into()).map(|node| &**node), Some("n"));
 }
 
@@ -261,7 +261,7 @@ fn lower_nominations_to_the_node_end() {
         patches.iter().any(|patch| patch.nominated_node_name.as_deref() == Some(""))
     };
     assert_eq!((cleared("lower"), cleared("higher")), (true, false));
-    let nominator = world.engine.queue().nominator();
+    let nominator = world.engine.nominator();
     assert_eq!(nominator.node_of(&"uid-lower".into()), None);
     assert!(nominator.node_of(&"uid-higher".into()).is_some());
 }

@@ -78,7 +78,7 @@ impl ImageIndex {
     }
 
     /// Whether these images are the ones behind `ids`, in that order, and none has a new size.
-    fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
+    pub(super) fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
         let mut ids = ids.iter();
         let same = named(images).all(|(name, size)| {
             ids.next().is_some_and(|id| {

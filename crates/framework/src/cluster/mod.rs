@@ -14,6 +14,7 @@ mod chunked_map;
 mod classes;
 mod columns;
 mod csi_volumes;
+mod decoders;
 mod free_volumes;
 mod images;
 mod labels;
@@ -28,10 +29,11 @@ mod selector_index;
 mod short_set;
 mod slab;
 mod storage;
+mod sums;
 mod terms;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -43,14 +45,17 @@ pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
 pub use self::csi_volumes::{CsiVolume, UncountableVolume};
+pub use self::decoders::Decoders;
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::node_change::NodeChange;
+pub use self::objects::ObjectName;
 pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
 pub use self::queries::PodCount;
+pub use self::sums::PodSums;
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
@@ -67,10 +72,9 @@ use self::queries::Queries;
 use self::related::Related;
 use self::storage::Storage;
 use self::terms::Terms;
-use crate::preemption::FruitlessPreemptions;
 use crate::storage::InTreePlugin;
 use crate::{
-    EventResource, Extra, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Taint, Uid,
+    EventResource, Extra, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Taint,
 };
 
 /// The dense id of a node. Ids of nodes that are gone are used again.
@@ -141,8 +145,6 @@ pub struct Cluster {
     storage: Storage,
     attached: AttachedVolumes,
     disruption_budgets: DisruptionBudgets,
-    preempting: BTreeSet<Uid>,
-    fruitless_preemptions: FruitlessPreemptions,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
@@ -299,27 +301,6 @@ impl Cluster {
         self.pods.get(pod)
     }
 
-    /// Whether victims of this pod are still to be evicted: until then another attempt is in vain.
-    pub fn is_preempting(&self, preemptor: &Uid) -> bool {
-        self.preempting.contains(preemptor)
-    }
-
-    /// Preemptions that have led to no binding, and the pauses that follow them.
-    pub const fn fruitless_preemptions(&self) -> &FruitlessPreemptions {
-        &self.fruitless_preemptions
-    }
-
-    /// The objects of a custom kind that some plugin watches, by namespace and name.
-    pub fn objects(&self, kind: &EventResource) -> impl Iterator<Item = &Arc<Value>> {
-        self.objects.of_kind(kind)
-    }
-
-    /// One object of a custom kind that some plugin watches; the namespace is empty for
-    /// cluster-scoped ones.
-    pub fn object(&self, kind: &EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {
-        self.objects.get(kind, namespace, name)
-    }
-
     /// A node as an object of its own, for comparing with an update. Its images are known to the
     /// cluster only by name and first size, so they are left out.
     pub fn to_node(&self, node: NodeIx) -> Node {
@@ -446,21 +427,6 @@ impl Cluster {
         }
         self.drop_if_empty_ghost(placed.node);
         placed
-    }
-
-    /// Notes that the evictions of victims of this pod begin.
-    pub fn begin_preemption(&mut self, preemptor: &Uid) {
-        self.preempting.insert(preemptor.clone());
-    }
-
-    /// Notes that the last victim of this pod is being evicted, or none will be.
-    pub fn end_preemption(&mut self, preemptor: &Uid) {
-        self.preempting.remove(preemptor);
-    }
-
-    /// Preemptions that have led to no binding, to change them.
-    pub const fn fruitless_preemptions_mut(&mut self) -> &mut FruitlessPreemptions {
-        &mut self.fruitless_preemptions
     }
 
     /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.

@@ -88,10 +88,34 @@ impl Cluster {
         (ix, change)
     }
 
+    /// Whether the node of this name is known exactly so, and [`set_node`](Self::set_node) would change
+    /// nothing. Allocates nothing: most updates of a node are heartbeats.
+    pub fn has_node(&self, node: &Node) -> bool {
+        let Some(ix) = self.node_named(&node.name) else { return false };
+        let row = &self.rows[ix.index()];
+        let numbers = Resources { scalars: Box::default(), ..node.allocatable };
+        let offered = node.allocatable.scalars.iter().filter(|(_, amount)| *amount != 0);
+        let known = row
+            .scalars
+            .iter()
+            .map(|name| (name, self.scalar(name).map_or(0, |column| column.get(ix).allocatable)));
+        row.conditions == node.conditions
+            && row.annotations == node.annotations
+            && row.taints == node.taints
+            && row.declared_features == node.declared_features
+            && row.extra == node.extra
+            && self.unschedulable.contains(ix) == node.unschedulable
+            && self.allowed_pods[ix.index()] == node.allowed_pods
+            && self.allocatable.get(ix) == numbers
+            && row.labels.len() == node.labels.len()
+            && node.labels.iter().all(|(key, value)| self.label(ix, key) == Some(value))
+            && known.eq(offered.map(|(name, amount)| (name, *amount)))
+            && self.images.are(&row.images, &node.images)
+    }
+
     /// Removes the node called `name`; its pods stay on a ghost. Returns whether it existed.
     pub fn remove_node(&mut self, name: &str) -> bool {
         let Some(ix) = self.node_named(name) else { return false };
-        self.fruitless_preemptions.forget_node(name);
         self.replace_node(ix, &Node::default());
         self.nodes.remove(ix);
         self.node_count -= 1;

@@ -1,27 +1,69 @@
 //! Objects of kinds other than nodes and pods, as the API server showed them last.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::Cluster;
+use super::decoders::{Decoded, Decoder, Decoders};
 use crate::EventResource;
+
+/// Namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectName {
+    /// Its namespace; empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
 
 /// Namespace and name; the namespace is empty for cluster-scoped objects.
 type Key = (Arc<str>, Arc<str>);
 
+/// An object of a custom kind.
+#[derive(Debug, Clone)]
+struct CustomObject {
+    name: ObjectName,
+    json: Arc<Value>,
+    /// New with every version of any object.
+    generation: u64,
+    /// The object as each type its kind is decoded as, or why it cannot be.
+    decoded: Box<[Result<Decoded, Box<str>>]>,
+}
+
+impl CustomObject {
+    fn decode(&mut self, decoders: &[Decoder]) {
+        self.decoded = decoders.iter().map(|decoder| decoder.decode(&self.json)).collect();
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.decoded.iter().find_map(|decoded| decoded.as_ref().err()).map(AsRef::as_ref)
+    }
+
+    fn get<T: Any>(&self, place: usize) -> Option<&T> {
+        self.decoded.get(place)?.as_ref().ok()?.downcast_ref()
+    }
+}
+
+/// The objects of one custom kind, by namespace and name.
+type CustomObjects = BTreeMap<Arc<str>, BTreeMap<Arc<str>, CustomObject>>;
+
 /// The objects of all kinds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Objects {
-    /// Objects that plugins read as they are.
-    custom: BTreeMap<EventResource, BTreeMap<Key, Arc<Value>>>,
-    /// Objects that are kept in compact form elsewhere. All they are needed for here is to be
-    /// compared with their next version, so they are text: a tree takes several times as much.
+    decoders: Decoders,
+    /// Objects that plugins read.
+    custom: BTreeMap<Arc<str>, CustomObjects>,
+    last_generation: u64,
+    /// Objects that are kept in compact form elsewhere. They are kept here to be compared with their
+    /// next version, as text: a tree takes several times as much.
     built_in: HashMap<EventResource, HashMap<Key, Box<str>>>,
 }
 
 impl Objects {
-    /// Adds, replaces or (with `None`) removes an object; returns the one before.
+    /// Adds, replaces or (with `None`) removes an object; returns the one it replaces.
     pub(super) fn set(
         &mut self,
         kind: &EventResource,
@@ -29,47 +71,138 @@ impl Objects {
         name: &str,
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
-        let key = (namespace.into(), name.into());
-        if matches!(kind, EventResource::Custom(_)) {
-            let objects = self.custom.entry(kind.clone()).or_default();
+        if let EventResource::Custom(kind) = kind {
             return match object {
-                Some(object) => objects.insert(key, object),
-                None => objects.remove(&key),
+                Some(object) => self.set_custom(kind, namespace, name, object),
+                None => self.remove_custom(kind, namespace, name),
             };
         }
+        let key = (namespace.into(), name.into());
         let objects = self.built_in.entry(kind.clone()).or_default();
-        let before = match object {
+        let replaced = match object {
             Some(object) => objects.insert(key, object.to_string().into()),
             None => objects.remove(&key),
         };
         // What was written as JSON can be read as such.
-        before.and_then(|text| serde_json::from_str(&text).ok())
+        replaced.and_then(|text| serde_json::from_str(&text).ok())
     }
 
-    /// The objects of a custom kind, by namespace and name.
-    pub(super) fn of_kind(&self, kind: &EventResource) -> impl Iterator<Item = &Arc<Value>> {
-        self.custom.get(kind).into_iter().flat_map(BTreeMap::values)
-    }
-
-    /// One object of a custom kind.
-    pub(super) fn get(
-        &self,
-        kind: &EventResource,
+    fn set_custom(
+        &mut self,
+        kind: &Arc<str>,
         namespace: &str,
         name: &str,
-    ) -> Option<&Arc<Value>> {
-        self.custom.get(kind)?.get(&(namespace.into(), name.into()))
+        json: Arc<Value>,
+    ) -> Option<Arc<Value>> {
+        let replaced = self.custom(kind, namespace, name).map(|object| object.json.clone());
+        if replaced.as_ref() == Some(&json) {
+            return replaced;
+        }
+        self.last_generation += 1;
+        let name = ObjectName { namespace: namespace.into(), name: name.into() };
+        let generation = self.last_generation;
+        let mut object =
+            CustomObject { name: name.clone(), json, generation, decoded: Box::default() };
+        object.decode(self.decoders.of_kind(kind));
+        let objects = self.custom.entry(kind.clone()).or_default();
+        objects.entry(name.namespace).or_default().insert(name.name, object);
+        replaced
+    }
+
+    fn remove_custom(&mut self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let objects = self.custom.get_mut(kind)?;
+        let in_namespace = objects.get_mut(namespace)?;
+        let removed = in_namespace.remove(name);
+        if in_namespace.is_empty() {
+            objects.remove(namespace);
+        }
+        removed.map(|object| object.json)
+    }
+
+    /// Returns the objects of a custom kind, by namespace and name.
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &CustomObject> {
+        self.custom.get(kind).into_iter().flat_map(all)
+    }
+
+    fn custom(&self, kind: &str, namespace: &str, name: &str) -> Option<&CustomObject> {
+        self.custom.get(kind)?.get(namespace)?.get(name)
+    }
+
+    fn set_decoders(&mut self, decoders: Decoders) {
+        self.decoders = decoders;
+        for (kind, objects) in &mut self.custom {
+            let decoders = self.decoders.of_kind(kind);
+            let objects = objects.values_mut().flat_map(BTreeMap::values_mut);
+            objects.for_each(|object| object.decode(decoders));
+        }
+    }
+}
+
+fn all(objects: &CustomObjects) -> impl Iterator<Item = &CustomObject> {
+    objects.values().flat_map(BTreeMap::values)
+}
+
+/// Objects of custom kinds that some plugin watches. A kind is named `<plural>.<version>.<group>`; the
+/// namespace is empty for cluster-scoped objects.
+impl Cluster {
+    /// Returns the objects of a kind, by namespace and name.
+    pub fn objects(&self, kind: &str) -> impl Iterator<Item = &Arc<Value>> {
+        self.objects.of_kind(kind).map(|object| &object.json)
+    }
+
+    /// Returns one object.
+    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.objects.custom(kind, namespace, name).map(|object| &object.json)
+    }
+
+    /// Returns one object, decoded as `T`. `None` if there is no such object, if it
+    /// [cannot be decoded](Self::decode_problem), or if no plugin [asked](crate::PluginBuilder::watch_as)
+    /// for the kind as `T`.
+    pub fn decoded<T: Any>(&self, kind: &str, namespace: &str, name: &str) -> Option<&T> {
+        let place = self.objects.decoders.place::<T>(kind)?;
+        self.objects.custom(kind, namespace, name)?.get(place)
+    }
+
+    /// Returns the objects of a kind, decoded as `T`, by namespace and name. Objects that cannot be
+    /// decoded are left out.
+    pub fn all_decoded<T: Any>(&self, kind: &str) -> impl Iterator<Item = (&ObjectName, &T)> {
+        let place = self.objects.decoders.place::<T>(kind);
+        let objects = place.into_iter().flat_map(|_| self.objects.of_kind(kind));
+        objects.filter_map(move |object| Some((&object.name, object.get(place?)?)))
+    }
+
+    /// Returns a number that is new whenever the object changes, and that no other object or version
+    /// ever has.
+    pub fn object_generation(&self, kind: &str, namespace: &str, name: &str) -> Option<u64> {
+        self.objects.custom(kind, namespace, name).map(|object| object.generation)
+    }
+
+    /// Returns why an object cannot be decoded as a type that some plugin asked for.
+    pub fn decode_problem(&self, kind: &str, namespace: &str, name: &str) -> Option<&str> {
+        self.objects.custom(kind, namespace, name)?.problem()
+    }
+
+    /// Returns the objects of a kind that cannot be decoded, each with the reason.
+    pub fn decode_problems(&self, kind: &str) -> impl Iterator<Item = (&ObjectName, &str)> {
+        self.objects.of_kind(kind).filter_map(|object| Some((&object.name, object.problem()?)))
+    }
+
+    /// Sets the types that objects of custom kinds are decoded as, and decodes the objects that are
+    /// there; for the engine and for tests.
+    pub fn set_decoders(&mut self, decoders: Decoders) {
+        self.objects.set_decoders(decoders);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn the_version_before_is_returned_whatever_the_kind() {
+    fn set_returns_the_replaced_version_of_every_kind() {
         let kinds = [EventResource::PersistentVolume, EventResource::Custom("a.v1.b".into())];
         for kind in kinds {
             let mut objects = Objects::default();
@@ -83,5 +216,106 @@ mod tests {
             assert_eq!(objects.set(&kind, "", "x", None), before);
             assert_eq!(objects.set(&kind, "", "x", None), None);
         }
+    }
+
+    const KIND: &str = "quotas.v1.example.com";
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Quota {
+        limit: u32,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Loose {
+        #[serde(default)]
+        limit: Value,
+    }
+
+    fn set(cluster: &mut Cluster, name: &str, object: Option<Value>) {
+        let kind = EventResource::Custom(KIND.into());
+        cluster.set_object(&kind, "default", name, object.map(Arc::new));
+    }
+
+    fn quotas() -> Decoders {
+        let mut decoders = Decoders::default();
+        decoders.add::<Quota>(KIND);
+        decoders
+    }
+
+    #[test]
+    fn object_is_decoded_once_per_version() {
+        let mut cluster = Cluster::default();
+        cluster.set_decoders(quotas());
+        set(&mut cluster, "a", Some(json!({"limit": 1})));
+        let first: *const Quota = cluster.decoded(KIND, "default", "a").unwrap();
+        let generation = cluster.object_generation(KIND, "default", "a");
+        set(&mut cluster, "a", Some(json!({"limit": 1})));
+        assert!(std::ptr::eq(first, cluster.decoded(KIND, "default", "a").unwrap()));
+        assert_eq!(cluster.object_generation(KIND, "default", "a"), generation);
+        set(&mut cluster, "a", Some(json!({"limit": 2})));
+        assert_eq!(cluster.decoded(KIND, "default", "a"), Some(&Quota { limit: 2 }));
+        assert!(cluster.object_generation(KIND, "default", "a") > generation);
+        let last = cluster.object_generation(KIND, "default", "a");
+        set(&mut cluster, "a", None);
+        assert_eq!(cluster.decoded::<Quota>(KIND, "default", "a"), None);
+        set(&mut cluster, "a", Some(json!({"limit": 2})));
+        assert!(cluster.object_generation(KIND, "default", "a") > last);
+    }
+
+    #[test]
+    fn object_that_cannot_be_decoded_is_kept_as_json() {
+        let mut cluster = Cluster::default();
+        cluster.set_decoders(quotas());
+        set(&mut cluster, "a", Some(json!({"limit": 1})));
+        set(&mut cluster, "b", Some(json!({"limit": "much"})));
+        assert_eq!(cluster.decoded::<Quota>(KIND, "default", "b"), None);
+        assert_eq!(cluster.object(KIND, "default", "b").unwrap()["limit"], "much");
+        assert_eq!(cluster.decode_problem(KIND, "default", "a"), None);
+        let problem = cluster.decode_problem(KIND, "default", "b").unwrap();
+        assert!(
+            problem.ends_with("Quota: invalid type: string \"much\", expected u32"),
+            "{problem}"
+        );
+        let names: Vec<_> = cluster.decode_problems(KIND).map(|(name, _)| &*name.name).collect();
+        assert_eq!(names, ["b"]);
+        let decoded: Vec<_> = cluster
+            .all_decoded::<Quota>(KIND)
+            .map(|(name, quota)| (&*name.namespace, &*name.name, quota.limit))
+            .collect();
+        assert_eq!(decoded, [("default", "a", 1)]);
+    }
+
+    #[test]
+    fn kind_can_be_decoded_as_several_types() {
+        let mut cluster = Cluster::default();
+        set(&mut cluster, "a", Some(json!({"limit": "much"})));
+        assert_eq!(cluster.all_decoded::<Loose>(KIND).count(), 0);
+        let mut loose = Decoders::default();
+        loose.add::<Loose>(KIND);
+        let mut decoders = quotas();
+        decoders.extend(&loose);
+        decoders.extend(&loose);
+        assert_eq!(decoders.of_kind(KIND).len(), 2);
+        cluster.set_decoders(decoders);
+        assert_eq!(cluster.decoded(KIND, "default", "a"), Some(&Loose { limit: "much".into() }));
+        assert_eq!(cluster.decoded::<Quota>(KIND, "default", "a"), None);
+        assert!(cluster.decode_problem(KIND, "default", "a").is_some());
+    }
+
+    #[test]
+    fn decoder_that_panics_leaves_a_problem() {
+        struct Touchy;
+        impl<'de> Deserialize<'de> for Touchy {
+            fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                panic!("no")
+            }
+        }
+        let mut decoders = Decoders::default();
+        decoders.add::<Touchy>(KIND);
+        let mut cluster = Cluster::default();
+        cluster.set_decoders(decoders);
+        set(&mut cluster, "a", Some(json!({})));
+        let problem = cluster.decode_problem(KIND, "default", "a").unwrap();
+        assert!(problem.ends_with("the decoder panicked"), "{problem}");
     }
 }

@@ -1,6 +1,7 @@
-//! Standing queries: which placed pods a selector means, counted per node as they come and go.
+//! Standing queries: the placed pods that a selector matches, counted per node, and their requests,
+//! summed over the cluster, as pods come and go.
 //!
-//! The answer to a query that does not stand is the same, only counted when it is asked for.
+//! A query that is not standing has the same answer, worked out when it is asked for.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,14 +11,15 @@ use super::classes::{Class, ClassIx, Classes};
 use super::pods::Pods;
 use super::selector_index::SelectorIndex;
 use super::slab::Slab;
-use super::{Cluster, NodeColumn, NodeIx};
+use super::sums::RunningSums;
+use super::{Cluster, NodeColumn, NodeIx, PodSums};
 use crate::{Namespaces, Pod, PodQuery};
 
 /// The dense id of a standing query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct QueryIx(u32);
 
-/// How many pods of a node a query means.
+/// The number of pods on a node that a query matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PodCount {
     /// Pods that are not being deleted.
@@ -27,7 +29,7 @@ pub struct PodCount {
 }
 
 impl PodCount {
-    /// All of them.
+    /// Returns the number of all of them.
     pub const fn total(self) -> u32 {
         self.live + self.terminating
     }
@@ -41,12 +43,11 @@ impl PodCount {
 struct Standing {
     query: Arc<PodQuery>,
     counts: NodeColumn<PodCount>,
-    /// Number of pods counted.
-    pods: usize,
+    sums: RunningSums,
     last_asked: u64,
 }
 
-/// All standing queries.
+/// The standing queries.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queries {
     table: Slab<Standing>,
@@ -56,7 +57,7 @@ pub(super) struct Queries {
     clock: u64,
 }
 
-/// So many stand at most. For one more, the half that has not been asked for longest is forgotten.
+/// Maximum number of standing queries. A further one replaces the half that was asked for least recently.
 const MOST: usize = 4096;
 
 fn scope(query: &PodQuery) -> Option<&[Arc<str>]> {
@@ -66,38 +67,46 @@ fn scope(query: &PodQuery) -> Option<&[Arc<str>]> {
     }
 }
 
-/// Counts the pods of `classes` by node.
-fn count(classes: &Classes, meant: &[ClassIx], pods: &Pods) -> NodeColumn<PodCount> {
+/// Counts the pods of the `matched` classes by node.
+fn count(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> NodeColumn<PodCount> {
     let mut counts = NodeColumn::default();
-    for pod in meant.iter().flat_map(|class| &classes.get(*class).pods) {
+    for pod in matched.iter().flat_map(|class| &classes.get(*class).pods) {
         let placed = pods.get(*pod);
         counts.change(placed.node, |count: &mut PodCount| *count.of(&placed.pod) += 1);
     }
     counts
 }
 
+/// Sums what the pods of the `matched` classes request.
+fn sum(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> RunningSums {
+    let mut sums = RunningSums::default();
+    let matched = matched.iter().flat_map(|class| &classes.get(*class).pods);
+    matched.for_each(|pod| sums.add(&pods.get(*pod).pod));
+    sums
+}
+
 impl Queries {
-    /// The standing queries that mean the pods of a class.
+    /// Returns the standing queries that match the pods of a class.
     pub(super) fn meaning(&self, class: &Class) -> impl Iterator<Item = QueryIx> {
         let candidates = self.index.may_mean(class.namespace(), class.labels());
         candidates.filter(|query| class.is_meant_by(&self.table.get(query.0).query))
     }
 
-    /// Counts in a pod that `queries` mean.
+    /// Counts in a pod that `queries` match.
     pub(super) fn count_in(&mut self, queries: &[QueryIx], pod: &Pod, node: NodeIx) {
         for query in queries {
             let standing = self.table.get_mut(query.0);
-            standing.pods += 1;
+            standing.sums.add(pod);
             standing.counts.change(node, |count| *count.of(pod) += 1);
         }
     }
 
-    /// Counts out a pod that `queries` mean.
+    /// Counts out a pod that `queries` match.
     pub(super) fn count_out(&mut self, queries: &[QueryIx], pod: &Pod, node: NodeIx) {
         for query in queries {
             let standing = self.table.get_mut(query.0);
-            standing.pods -= 1;
-            match standing.pods {
+            standing.sums.subtract(pod);
+            match standing.sums.pods() {
                 0 => standing.counts = NodeColumn::default(),
                 _ => standing.counts.change(node, |count| *count.of(pod) -= 1),
             }
@@ -113,18 +122,18 @@ impl Queries {
         if self.table.len() == MOST {
             self.forget_half(classes);
         }
-        let meant = classes.meant_by(query);
+        let matched = classes.meant_by(query);
         let query = Arc::new(query.clone());
         let standing = Standing {
             query: query.clone(),
-            counts: count(classes, &meant, pods),
-            pods: meant.iter().map(|class| classes.get(*class).pods.len()).sum(),
+            counts: count(classes, &matched, pods),
+            sums: sum(classes, &matched, pods),
             last_asked: self.clock,
         };
         let id = QueryIx(self.table.insert(standing));
         self.index.insert(scope(&query), &query.selector, id);
         self.ids.insert(query, id);
-        for class in meant {
+        for class in matched {
             classes.get_mut(class).queries.push(id);
         }
     }
@@ -143,8 +152,9 @@ impl Queries {
 }
 
 impl Cluster {
-    /// The placed pods that `query` means, by node; nodes that are not known (any more) among them.
-    /// Kept up to date where the query [stands](Self::stand), counted now where it does not.
+    /// Returns the number of placed pods that `query` matches, by node, including nodes that are not
+    /// known or no longer known. The counts follow every pod if the query [stands](Self::stand);
+    /// otherwise this call counts.
     pub fn matching_pods(&self, query: &PodQuery) -> Cow<'_, NodeColumn<PodCount>> {
         match self.queries.ids.get(query) {
             Some(id) => Cow::Borrowed(&self.queries.table.get(id.0).counts),
@@ -152,8 +162,17 @@ impl Cluster {
         }
     }
 
-    /// Keeps the answer to `query` up to date from now on, until thousands of others have been asked for
-    /// since it was last.
+    /// Returns how many placed pods `query` matches in the whole cluster, and what they request. The sums
+    /// follow every pod if the query [stands](Self::stand); otherwise this call sums.
+    pub fn requested_by(&self, query: &PodQuery) -> PodSums {
+        match self.queries.ids.get(query) {
+            Some(id) => self.queries.table.get(id.0).sums.totals(),
+            None => sum(&self.classes, &self.classes.meant_by(query), &self.pods).totals(),
+        }
+    }
+
+    /// Keeps the answers to `query` up to date, until thousands of other queries are asked for more
+    /// recently.
     pub fn stand(&mut self, query: &PodQuery) {
         self.queries.stand(query, &mut self.classes, &self.pods);
     }
@@ -185,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_the_same_whether_the_query_stands_or_not() {
+    fn standing_query_has_the_answer_of_a_fresh_count() {
         let mut cluster = Cluster::default();
         cluster.set_node(&node("n0").build());
         cluster.place_pod(Arc::new(app("a", "web").build()), "n0");
@@ -202,7 +221,38 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_starts_terminating_changes_sides() {
+    fn requests_are_summed_over_all_nodes() {
+        let mut cluster = Cluster::default();
+        let gpu =
+            |name| app(name, "web").cpu("1500m").memory("1Gi").request("example.com/gpu", "2");
+        cluster.place_pod(Arc::new(gpu("a").build()), "n0");
+        let placed = cluster.place_pod(Arc::new(terminating(gpu("b")).build()), "n1");
+        cluster.place_pod(Arc::new(app("c", "db").cpu("1").build()), "n1");
+        let web = with_label("app", "web");
+        let both = cluster.requested_by(&web);
+        assert_eq!((both.pods, both.requests.milli_cpu, both.requests.memory), (2, 3000, 2 << 30));
+        assert_eq!(both.requests.scalar("example.com/gpu"), 4);
+        cluster.stand(&web);
+        assert_eq!(cluster.requested_by(&web), both);
+        cluster.remove_pod(placed);
+        assert_eq!(cluster.requested_by(&web).requests.scalar("example.com/gpu"), 2);
+    }
+
+    #[test]
+    fn sums_recover_from_absurd_requests() {
+        let mut cluster = Cluster::default();
+        let web = with_label("app", "web");
+        cluster.stand(&web);
+        let absurd = |name| Arc::new(app(name, "web").memory("9e18").build());
+        let placed = ["a", "b", "c"].map(|name| cluster.place_pod(absurd(name), "n0"));
+        assert_eq!(cluster.requested_by(&web).requests.memory, i64::MAX);
+        cluster.remove_pod(placed[0]);
+        cluster.remove_pod(placed[1]);
+        assert_eq!(cluster.requested_by(&web).requests.memory, 9_000_000_000_000_000_000);
+    }
+
+    #[test]
+    fn terminating_pod_is_counted_apart() {
         let mut cluster = Cluster::default();
         let web = with_label("app", "web");
         cluster.stand(&web);
@@ -216,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_came_to_nothing_take_no_room() {
+    fn query_without_pods_takes_no_room_per_node() {
         let mut cluster = Cluster::default();
         let web = with_label("app", "web");
         cluster.stand(&web);
@@ -229,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_nobody_asks_for_are_forgotten() {
+    fn least_recently_asked_queries_are_forgotten() {
         let mut cluster = Cluster::default();
         let named = |number: usize| with_label("name", &format!("p{number}"));
         let often = with_label("app", "web");

@@ -1,18 +1,23 @@
-//! Fields of pods and nodes that only some plugin reads, kept because it asked for them.
+//! Parts of pods and nodes that only some plugins read, kept because a plugin asked for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Which further fields to keep of pods and of nodes, as JSON pointers (RFC 6901), for example
+use super::containers::ContainerResources;
+use crate::api;
+
+/// The further parts of pods and nodes to keep. Fields are JSON pointers (RFC 6901), for example
 /// `/metadata/annotations/example.com~1tier`. The empty pointer keeps the whole object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraFields {
-    /// Of pods.
+    /// Fields of pods.
     pub pod: BTreeSet<Arc<str>>,
-    /// Of nodes.
+    /// Fields of nodes.
     pub node: BTreeSet<Arc<str>>,
+    /// Whether to keep what each container of a pod requests and is limited to.
+    pub containers: bool,
 }
 
 impl ExtraFields {
@@ -20,34 +25,71 @@ impl ExtraFields {
     pub fn extend(&mut self, other: &Self) {
         self.pod.extend(other.pod.iter().cloned());
         self.node.extend(other.node.iter().cloned());
+        self.containers |= other.containers;
     }
 
-    /// Whether nothing but what scheduling itself reads is kept.
+    /// Whether only the parts are kept that scheduling itself reads.
     pub fn is_empty(&self) -> bool {
-        self.pod.is_empty() && self.node.is_empty()
+        self.pod.is_empty() && self.node.is_empty() && !self.containers
     }
 }
 
-/// The further fields of one object, by pointer.
+/// The further parts of one object. An object without any costs one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Extra(Option<Arc<Fields>>);
+pub struct Extra(Option<Arc<Kept>>);
 
-type Fields = Box<[(Arc<str>, Value)]>;
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Kept {
+    /// By pointer, sorted.
+    fields: Box<[(Arc<str>, Value)]>,
+    containers: Arc<[ContainerResources]>,
+}
 
 impl Extra {
-    /// The wanted fields that `object` has.
+    /// Returns the wanted fields that `object` has.
     pub fn of(object: &Value, wanted: &BTreeSet<Arc<str>>) -> Self {
-        let present =
-            |pointer: &Arc<str>| Some((pointer.clone(), object.pointer(pointer)?.clone()));
-        let fields: Fields = wanted.iter().filter_map(present).collect();
-        Self((!fields.is_empty()).then(|| Arc::new(fields)))
+        Self::with(object, wanted, Arc::default())
     }
 
-    /// The field at `pointer`, if some plugin asked for it and the object has it.
+    /// Returns the wanted parts of a pod. `json` is only read if fields are wanted.
+    pub fn of_pod(pod: &api::Pod, json: &Value, wanted: &ExtraFields) -> Self {
+        let containers = match wanted.containers {
+            true => ContainerResources::of_pod(&pod.spec),
+            false => Arc::default(),
+        };
+        Self::with(json, &wanted.pod, containers)
+    }
+
+    fn with(
+        object: &Value,
+        wanted: &BTreeSet<Arc<str>>,
+        containers: Arc<[ContainerResources]>,
+    ) -> Self {
+        let present =
+            |pointer: &Arc<str>| Some((pointer.clone(), object.pointer(pointer)?.clone()));
+        let fields: Box<[_]> = wanted.iter().filter_map(present).collect();
+        if fields.is_empty() && containers.is_empty() {
+            return Self(None);
+        }
+        Self(Some(Arc::new(Kept { fields, containers })))
+    }
+
+    /// Returns the field at `pointer`, if some plugin asked for it and the object has it.
     pub fn get(&self, pointer: &str) -> Option<&Value> {
-        let fields = self.0.as_deref()?;
+        let fields = &self.0.as_deref()?.fields;
         let place = fields.binary_search_by(|(known, _)| (**known).cmp(pointer)).ok()?;
         Some(&fields[place].1)
+    }
+
+    pub(super) fn containers(&self) -> &[ContainerResources] {
+        self.0.as_deref().map_or(&[], |kept| &kept.containers)
+    }
+
+    /// The list of containers, to share it with other pods. `None` if there is none, or if this value
+    /// is shared itself.
+    pub(super) fn containers_mut(&mut self) -> Option<&mut Arc<[ContainerResources]>> {
+        let kept = Arc::get_mut(self.0.as_mut()?)?;
+        (!kept.containers.is_empty()).then_some(&mut kept.containers)
     }
 }
 
@@ -67,5 +109,6 @@ mod tests {
         assert_eq!(extra.get("/spec/absent"), None);
         assert_eq!(extra.get("/metadata/annotations/c"), None);
         assert_eq!(Extra::of(&object, &BTreeSet::new()), Extra::default());
+        assert_eq!(size_of::<Extra>(), size_of::<usize>());
     }
 }

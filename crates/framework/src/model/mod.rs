@@ -4,6 +4,7 @@
 //! quantities, selectors and taints parsed once.
 
 pub mod api;
+mod containers;
 mod event_resource;
 mod extra;
 mod labels;
@@ -22,6 +23,7 @@ mod taint;
 mod time;
 mod topology_selector;
 
+pub use self::containers::{ContainerKind, ContainerResources};
 pub use self::event_resource::EventResource;
 pub use self::extra::{Extra, ExtraFields};
 pub use self::labels::{Labels, label_key_faults};

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::node::digest;
 use crate::{
-    Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume, PreferredSchedulingTerms,
-    Problem, RequiredNodeAffinity, SelectorError, Time, Toleration, api,
+    ContainerResources, Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume,
+    PreferredSchedulingTerms, Problem, RequiredNodeAffinity, SelectorError, Time, Toleration, api,
 };
 
 /// The UID of an object: 16 bytes where it is a UUID, text otherwise.
@@ -147,7 +147,7 @@ pub struct Pod {
     pub generated_claims: u64,
     /// What of the object could not be read; a pod with problems is not scheduled.
     pub problems: Option<Box<[Problem]>>,
-    /// Further fields that some plugin asked for.
+    /// Further parts that some plugin asked for.
     pub extra: Extra,
 }
 
@@ -444,13 +444,20 @@ impl Pod {
         }
     }
 
-    /// Decodes and converts the API object, and keeps the further fields in `wanted`.
+    /// Decodes and converts the API object, and keeps the further parts in `wanted`.
     ///
     /// # Errors
     /// The object is not of the shape of a Pod.
     pub fn from_json(pod: &Value, wanted: &ExtraFields) -> Result<Self, serde_json::Error> {
-        let compact = Self::from_api(&api::Pod::deserialize(pod)?);
-        Ok(Self { extra: Extra::of(pod, &wanted.pod), ..compact })
+        let object = api::Pod::deserialize(pod)?;
+        Ok(Self { extra: Extra::of_pod(&object, pod, wanted), ..Self::from_api(&object) })
+    }
+
+    /// Returns what each container requests and is limited to, in the order in which the containers
+    /// start. Empty unless some plugin asked for it with
+    /// [`keep_containers`](crate::PluginBuilder::keep_containers).
+    pub fn containers(&self) -> &[ContainerResources] {
+        self.extra.containers()
     }
 
     /// Priority; absent counts as 0.

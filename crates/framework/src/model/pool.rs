@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::{Controller, Labels, Pod, PodRequests, PodSpec};
+use crate::{ContainerResources, Controller, Labels, Pod, PodRequests, PodSpec};
 
 /// Shares equal parts between pods, so that the pods of one template cost little more than their names.
 #[derive(Debug, Default)]
@@ -13,6 +13,7 @@ pub struct PodPool {
     requests: Shared<PodRequests>,
     labels: Shared<Labels>,
     controllers: Shared<Controller>,
+    containers: Shared<[ContainerResources]>,
     texts: Shared<str>,
 }
 
@@ -25,6 +26,9 @@ impl PodPool {
         self.texts.share(&mut pod.key.namespace);
         if let Some(controller) = &mut pod.controller {
             self.controllers.share(controller);
+        }
+        if let Some(containers) = pod.extra.containers_mut() {
+            self.containers.share(containers);
         }
         if let Some(node) = &mut pod.node_name {
             self.texts.share(node);

@@ -488,7 +488,7 @@ impl<'a> Containers<'a> {
     }
 }
 
-fn is_sidecar(container: &api::Container) -> bool {
+pub(super) fn is_sidecar(container: &api::Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 

@@ -24,6 +24,32 @@ pub struct StatusPatch {
     pub nominated_node_name: Option<Arc<str>>,
 }
 
+/// The type of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// Expected behaviour.
+    Normal,
+    /// A problem.
+    Warning,
+}
+
+/// An event about a pod, recorded on behalf of a plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodEvent {
+    /// Namespace and name of the pod.
+    pub pod: PodKey,
+    /// UID of the pod.
+    pub uid: Uid,
+    /// Normal or Warning.
+    pub event_type: EventType,
+    /// Machine-readable reason in CamelCase, for example `Scheduled`; at most 128 bytes.
+    pub reason: Arc<str>,
+    /// What was being done, for example `Binding`; at most 128 bytes.
+    pub action: Arc<str>,
+    /// Text for people; the engine cuts it to 1024 bytes.
+    pub note: String,
+}
+
 /// A merge patch that a plugin wants written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {

@@ -1,55 +1,59 @@
-//! The extension points: one trait each.
+//! The extension points: one trait each, named as in the Kubernetes scheduling framework.
 //!
-//! Plugins take `&self`; what one point hands to the next goes through the [`CycleState`]. Between
-//! attempts they keep nothing but metrics and, for [`Reserve`], books about pods under way.
+//! Plugins take `&self` and hand data from one point to the next in the [`CycleState`]. Between
+//! attempts a plugin keeps no state of its own, except metrics, caches of values it can compute again,
+//! and what [`Reserve`] records about pods that are being bound.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, Cluster, CycleState, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey,
-    Pod, PodQuery, QueuedPod, Status, Verdicts, Write,
+    Answer, Binding, CycleState, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey, Pod,
+    PodQuery, QueuedPod, Status, Verdicts, Write,
 };
 
-/// Holds pods back before they enter the active queue.
+/// Decides whether a pod may enter the active queue.
 pub trait PreEnqueue: Send + Sync {
-    /// Any failing status gates the pod until an event this plugin registered passes its hint.
-    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status;
+    /// Returns success to admit the pod. Any other status gates it, until the hint of an event that
+    /// this plugin registered answers Queue.
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status;
 }
 
-/// Orders the active queue.
+/// Orders the active queue. All profiles of a scheduler use the same QueueSort plugin.
 pub trait QueueSort: Send + Sync {
-    /// Whether `a` leaves the queue before `b`.
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
+    /// Whether `a` leaves the queue before `b`. The answer for two pods must stay the same while they
+    /// are queued: the queue does not sort again when the cluster changes.
+    fn less(&self, a: &QueuedPod, b: &QueuedPod, handle: &Handle<'_>) -> bool;
 }
 
-/// What PreFilter may narrow the search to.
+/// The answer of a PreFilter plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PreFilterResult {
-    /// Only these nodes can take the pod; `None` for no restriction.
+    /// The only nodes that can take the pod; `None` for no restriction.
     pub node_names: Option<BTreeSet<Arc<str>>>,
 }
 
-/// Prepares the filters of a cycle, or rejects the pod at once.
+/// Prepares the filters of a cycle, or rejects the pod before any node is filtered.
 pub trait PreFilter: Send + Sync {
-    /// Runs once a cycle over the whole cluster.
+    /// Runs once per cycle.
     ///
     /// # Errors
-    /// The status that keeps the pod from being filtered: [`Status::skip`] leaves this plugin's Filter
-    /// out, UnschedulableAndUnresolvable ends the attempt at once, Unschedulable after the remaining
-    /// plugins; everything else is an error.
+    /// - [`Status::skip`] leaves out this plugin's Filter for the cycle.
+    /// - UnschedulableAndUnresolvable ends the attempt at once, Unschedulable ends it after the
+    ///   remaining PreFilter plugins.
+    /// - Any other status fails the attempt with an error.
     fn pre_filter(
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status>;
 }
 
-/// Keeps the data of a PreFilter right for a what-if with pods added to or removed from a node.
+/// Updates the data of a PreFilter when a dry run adds pods to a node or removes pods from it.
 pub trait PreFilterExtensions: Send + Sync {
-    /// `other` is taken to run on `node`.
+    /// Takes `other` to run on `node`. Any status but success ends the dry run on this node.
     fn add_pod(
         &self,
         state: &mut CycleState,
@@ -58,7 +62,7 @@ pub trait PreFilterExtensions: Send + Sync {
         node: &NodeView<'_>,
     ) -> Status;
 
-    /// `other` is taken to be gone from `node`.
+    /// Takes `other` to be removed from `node`. Any status but success ends the dry run on this node.
     fn remove_pod(
         &self,
         state: &mut CycleState,
@@ -68,41 +72,47 @@ pub trait PreFilterExtensions: Send + Sync {
     ) -> Status;
 }
 
-/// Tells whether a node can take the pod.
+/// Decides which nodes can take the pod.
 pub trait Filter: Send + Sync {
-    /// One-node form: the verdict on `node`.
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status;
+    /// One-node form: returns the verdict on `node`.
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        handle: &Handle<'_>,
+    ) -> Status;
 
-    /// Set form: keeps in `nodes` those that pass. By default [loops](Self::filter_each) over the
+    /// Set form: keeps in `nodes` the nodes that pass. The default [loops](Self::filter_each) over the
     /// one-node form.
     ///
     /// # Errors
-    /// A status that is no rejection ends the attempt.
+    /// A status that is not a rejection. It ends the attempt.
     fn filter_set(
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        self.filter_each(state, pod, cluster, nodes)
+        self.filter_each(state, pod, handle, nodes)
     }
 
-    /// Keeps in `nodes` those that pass the one-node form, for set forms that have no better way;
-    /// not to be replaced.
+    /// Keeps in `nodes` the nodes that pass the one-node form. Set forms call it where they have no
+    /// better algorithm; do not replace it.
     ///
     /// # Errors
-    /// The one-node form gave a status that is no rejection.
+    /// The first status of the one-node form that is neither success nor a rejection.
     fn filter_each(
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         let mut failed = Ok(());
         nodes.retain(|node| {
-            let status = self.filter(state, pod, &cluster.node(node));
+            let status = self.filter(state, pod, &handle.cluster.node(node), handle);
             if !status.is_success() && !status.is_rejection() && failed.is_ok() {
                 failed = Err(status);
                 return false;
@@ -112,60 +122,64 @@ pub trait Filter: Send + Sync {
         failed
     }
 
-    /// Whether the verdict on a node may change when pods come to it or leave it. Where it cannot, a
-    /// dry run asks once per node.
+    /// Whether the verdict on a node can change when pods are added to it or removed from it. If not,
+    /// a dry run filters each node once.
     fn depends_on_pods(&self) -> bool {
         true
     }
 
-    /// The status of every rejection, where there is only one: then nobody asks node by node.
+    /// Returns the status of every rejection if there is only one. Explanations then need no pass over
+    /// the rejected nodes.
     fn only_rejection(&self) -> Option<Status> {
         None
     }
 
-    /// Says why the set form turned `rejected` down; asked only when reasons are wanted. By default
-    /// gives the [only rejection](Self::only_rejection), or asks the one-node form again.
+    /// Records in `verdicts` why the set form rejected each of `rejected`. It runs only when reasons
+    /// are needed. The default records the [only rejection](Self::only_rejection), or runs the
+    /// one-node form again.
     fn explain_set(
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
         match self.only_rejection() {
             Some(status) => verdicts.record_all(rejected, status),
             None => rejected.iter().for_each(|node| {
-                verdicts.record(node, self.filter(state, pod, &cluster.node(node)));
+                let status = self.filter(state, pod, &handle.cluster.node(node), handle);
+                verdicts.record(node, status);
             }),
         }
     }
 }
 
-/// Names the placed pods a plugin is going to count, so that the cluster counts them as they come and
-/// go instead of when they are asked for.
+/// Names the placed pods that a plugin counts, so that the cluster updates the counts as pods come and
+/// go instead of on each request.
 pub trait StandingQueries: Send + Sync {
-    /// Runs before a cycle of `pod`; the answers are read with [`Cluster::matching_pods`]. Queries
-    /// not asked for in a long time are forgotten.
-    fn queries(&self, pod: &Pod, cluster: &Cluster) -> Vec<PodQuery>;
+    /// Returns the queries that a cycle of `pod` uses. It runs before the cycle; the plugin reads the
+    /// counts with [`Cluster::matching_pods`](crate::Cluster::matching_pods). The cluster drops
+    /// queries that have not been used for a long time.
+    fn queries(&self, pod: &Pod, handle: &Handle<'_>) -> Vec<PodQuery>;
 }
 
-/// How to change `status.nominatedNodeName` of a pod.
+/// A change of `status.nominatedNodeName` of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NominatingInfo {
-    /// Leave it as it is.
+    /// Leaves the field as it is (`ModeNoop`).
     #[default]
     Noop,
-    /// Set it; an empty name clears it.
+    /// Sets the field; an empty name clears it (`ModeOverride`).
     Override(Arc<str>),
 }
 
-/// Answer of a PostFilter plugin.
+/// The answer of a PostFilter plugin.
 #[derive(Debug, Clone, Default)]
 pub struct PostFilterResult {
     /// The nomination to apply.
     pub nominating: NominatingInfo,
-    /// Success when the pod was made schedulable, else why not.
+    /// Success if the pod can become schedulable, otherwise the reason it cannot.
     pub status: Status,
 }
 
@@ -176,42 +190,51 @@ impl From<Status> for PostFilterResult {
     }
 }
 
-/// Tries to make room for a pod that fits nowhere.
+/// Tries to make room for a pod that no node can take.
 pub trait PostFilter: Send + Sync {
-    /// `verdicts` tells for every node why it was turned down; with `dry_run` nodes are tried out
-    /// with other pods on them. What is to be evicted is asked for through `handle`.
+    /// Runs after every node was rejected. `verdicts` holds the rejection of each node, and `dry_run`
+    /// filters nodes with other pods on them. The plugin requests evictions through `handle`, with
+    /// [`Command::Preempt`](crate::Command::Preempt).
     fn post_filter(
         &self,
         state: &mut CycleState,
         pod: &Pod,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PostFilterResult;
 }
 
 /// Prepares the scores of a cycle.
 pub trait PreScore: Send + Sync {
-    /// Runs once over the feasible nodes. [`Status::skip`] leaves this plugin's Score out, any other
-    /// failure ends the attempt.
+    /// Runs once per cycle with the feasible nodes. [`Status::skip`] leaves out this plugin's Score,
+    /// any other failure ends the attempt.
     fn pre_score(
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
     ) -> Status;
 }
 
-/// Rates feasible nodes.
+/// Scores feasible nodes.
 pub trait Score: Send + Sync {
-    /// One-node form: the score of `node`, after normalising within 0 to 100.
+    /// One-node form: returns the score of `node`. After [`NormalizeScore`] it must be within
+    /// [`MIN_NODE_SCORE`](crate::MIN_NODE_SCORE) and [`MAX_NODE_SCORE`](crate::MAX_NODE_SCORE).
     ///
     /// # Errors
     /// Any status ends the attempt.
-    fn score(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status>;
+    fn score(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        handle: &Handle<'_>,
+    ) -> Result<i64, Status>;
 
-    /// Set form: writes the score of `nodes[i]` to `scores[i]`. By default loops over the one-node form.
+    /// Set form: writes the score of `nodes[i]` to `scores[i]`. The default loops over the one-node
+    /// form.
     ///
     /// # Errors
     /// Any status ends the attempt.
@@ -219,156 +242,179 @@ pub trait Score: Send + Sync {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
         for (node, score) in nodes.iter().zip(scores) {
-            *score = self.score(state, pod, &cluster.node(*node))?;
+            *score = self.score(state, pod, &handle.cluster.node(*node), handle)?;
         }
         Ok(())
     }
 }
 
-/// Brings the scores of one plugin into 0 to 100.
+/// Scales the scores of one plugin to 0 to 100.
 pub trait NormalizeScore: Send + Sync {
-    /// Rewrites `scores[i]`, the score of `nodes[i]`.
+    /// Rewrites `scores[i]`, the score of `nodes[i]`. Any status but success ends the attempt.
     fn normalize_score(
         &self,
         state: &CycleState,
         pod: &Pod,
         nodes: &[NodeIx],
         scores: &mut [i64],
+        handle: &Handle<'_>,
     ) -> Status;
 }
 
-/// Keeps books of its own about pods that are about to be bound.
+/// Reserves what the pod needs beyond the node, until the pod is bound.
 pub trait Reserve: Send + Sync {
-    /// The pod is assumed on `node`. A failure undoes the attempt.
-    fn reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, cluster: &Cluster) -> Status;
+    /// Runs when the pod is assumed on `node`. Any status but success fails the attempt, and
+    /// [`unreserve`](Self::unreserve) runs for all Reserve plugins.
+    fn reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>)
+    -> Status;
 
-    /// The attempt failed; may be called without an earlier Reserve and more than once. The node may
-    /// be gone by now. Through `handle` waiting pods that depend on this one can be rejected.
-    fn unreserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &mut Handle<'_>);
+    /// Releases what [`reserve`](Self::reserve) took, because the attempt failed. It must be
+    /// idempotent: it may run without an earlier reserve, and more than once. The node may not exist
+    /// any more.
+    fn unreserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>);
 }
 
-/// Answer of a Permit plugin.
+/// The answer of a Permit plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermitVerdict {
-    /// Go on.
+    /// Continues the attempt.
     Allow,
-    /// Wait until allowed, rejected, or `timeout` (at most 15 minutes) is over.
+    /// Waits until the pod is allowed or rejected, or until the timeout, which rejects it.
     Wait {
-        /// How long to wait at most.
+        /// Longest wait; the engine cuts it to 15 minutes.
         timeout: Duration,
-        /// Text for people.
+        /// The reason, shown to people.
         reason: String,
     },
-    /// Undo the attempt.
+    /// Fails the attempt.
     Reject(Status),
 }
 
-/// Has the last word before the binding cycle.
+/// Allows, delays or rejects the binding of a pod.
 pub trait Permit: Send + Sync {
-    /// Through `handle` other waiting pods can be allowed or rejected.
+    /// Runs after Reserve. The plugin can allow or reject other waiting pods through `handle`, with
+    /// [`Command::Allow`](crate::Command::Allow) and [`Command::Reject`](crate::Command::Reject).
     fn permit(
         &self,
         state: &mut CycleState,
         pod: &Pod,
         node: &str,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PermitVerdict;
 }
 
-/// What a PreBind plugin says before anything is written.
+/// The answer of a PreBind plugin before anything is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreBindPreFlight {
     /// Its PreBind has nothing to do for this pod.
     Skip {
-        /// Whether it may run beside its neighbours.
+        /// Whether it may run in parallel with its neighbours.
         allow_parallel: bool,
     },
-    /// Its PreBind will write.
+    /// Its PreBind is to run.
     Run {
-        /// Whether it may run beside its neighbours.
+        /// Whether it may run in parallel with its neighbours.
         allow_parallel: bool,
     },
     /// The pod cannot be bound.
     Fail(Status),
 }
 
-/// What makes a PreBind continue.
+/// The reason for a call of PreBind.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PreBindInput<'a> {
     /// The first call.
     Start,
-    /// The answer to the write it asked for.
+    /// The answer to the write of the last step.
     Answer(&'a Answer),
-    /// Something that it waits for changed.
+    /// An object of the last step's wait changed.
     Changed,
-    /// The deadline of its wait is over.
+    /// The wait of the last step timed out.
     Deadline,
 }
 
-/// What a PreBind wants next.
+/// The next step of a PreBind.
 #[derive(Debug)]
 pub enum PreBindStep {
-    /// It is done, well or not.
+    /// Ends the PreBind of this plugin, with success or a failure.
     Done(Status),
-    /// Perform this write and come back with the answer.
+    /// Performs a write, then calls again with [`PreBindInput::Answer`].
     Write(Write),
-    /// Come back after a change, or after `timeout` from now. Waiting on after a change ends no later
-    /// than the wait before.
+    /// Waits for a change of an object, then calls again with [`PreBindInput::Changed`], or with
+    /// [`PreBindInput::Deadline`] after `timeout`. A plugin that keeps waiting after a change keeps its
+    /// first deadline; otherwise repeated changes could postpone it forever.
     Wait {
-        /// How long to wait at most.
+        /// Longest wait, from now.
         timeout: Duration,
-        /// The objects that may change, come or go; any object at all if none is named.
+        /// The objects whose addition, change or deletion ends the wait; any object if the list is
+        /// empty.
         objects: Vec<ObjectKey>,
     },
 }
 
-/// Writes what must be there before the pod is bound.
+/// Writes the objects that must be in place before the pod is bound.
 pub trait PreBind: Send + Sync {
-    /// Looks at the pod before anything is written.
+    /// Decides, before anything is written, whether PreBind has work to do.
     fn pre_flight(
         &self,
         state: &CycleState,
         pod: &Pod,
         node: &str,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> PreBindPreFlight;
 
-    /// One step; called again with the outcome of the step before until it is done.
+    /// Performs one step. The engine calls it again with the outcome of the step, until it returns
+    /// [`PreBindStep::Done`].
     fn pre_bind(
         &self,
         state: &mut CycleState,
         pod: &Pod,
         node: &str,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep;
 }
 
-/// What a Bind plugin does.
+/// The answer of a Bind plugin.
 #[derive(Debug)]
 pub enum BindStep {
-    /// Leave the pod to the next plugin.
+    /// Leaves the pod to the next plugin.
     Skip,
-    /// Post this Binding; its answer is the answer of the plugin.
+    /// Posts this Binding. Its answer is the outcome of the plugin.
     Bind(Binding),
-    /// It failed, or has bound the pod by itself.
+    /// Reports a failure, or success if the plugin bound the pod by itself.
     Done(Status),
 }
 
-/// Binds the pod.
+/// Binds the pod to its node.
 pub trait Bind: Send + Sync {
-    /// The first plugin that does not skip decides.
-    fn bind(&self, state: &CycleState, pod: &Pod, node: &str) -> BindStep;
+    /// Runs plugin by plugin, until one does not skip.
+    fn bind(&self, state: &CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) -> BindStep;
 }
 
-/// Hears of bound pods.
+/// Is notified of bound pods.
 pub trait PostBind: Send + Sync {
-    /// The pod is bound.
-    fn post_bind(&self, state: &CycleState, pod: &Pod, node: &str);
+    /// Runs after the pod is bound.
+    fn post_bind(&self, state: &CycleState, pod: &Pod, node: &str, handle: &Handle<'_>);
+}
+
+/// Runs at times the plugin sets. Not an extension point of a profile: it runs wherever the plugin is
+/// enabled.
+pub trait Timer: Send + Sync {
+    /// Runs at the time of a [`Command::SetTimer`](crate::Command::SetTimer) with this token.
+    fn fire(&self, token: u64, handle: &Handle<'_>);
+}
+
+/// Is notified of pods that are gone. Not an extension point of a profile: it runs wherever the plugin
+/// is enabled.
+pub trait PodDeleted: Send + Sync {
+    /// Runs once per pod, pending or placed, after the scheduler learned of its deletion. `pod` is its
+    /// last known state.
+    fn pod_deleted(&self, pod: &Pod, handle: &Handle<'_>);
 }

@@ -1,117 +1,152 @@
-//! What plugins may look at and ask for beyond the node at hand.
+//! The views of the scheduler that every plugin call receives, and the commands it may give.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::preemption::{Pause, Preemption};
-use crate::{Cluster, NodeIx, PluginName, Pod, PodKey, Time, Uid};
+use crate::preemption::{Pause, Preemption, PreemptionProgress};
+use crate::{Cluster, NodeIx, PluginName, Pod, PodEvent, PodKey, Time, Uid};
 
-/// A pod that waits in Permit.
+/// A pod waiting in Permit.
 #[derive(Debug, Clone)]
 pub struct WaitingPod {
     /// The pod.
     pub pod: Arc<Pod>,
     /// The node it is assumed on.
     pub node: NodeIx,
-    /// When it began to wait.
+    /// When the wait began.
     pub since: Time,
-    /// Plugins that have not yet allowed it, with the end of their patience.
+    /// Plugins that have not yet allowed the pod, each with the time at which its wait times out.
     pub pending: BTreeMap<PluginName, Time>,
 }
 
-/// The pods that wait in Permit, by UID.
+/// The pods waiting in Permit, by UID.
 pub type WaitingPods = BTreeMap<Uid, WaitingPod>;
 
-/// The pods that some profile is responsible for and that have no node yet, as last seen. Pods that
-/// wait in Permit or are being bound are among them until the API server shows them bound.
+/// The pods without a node that belong to a profile of this scheduler, as last seen. A pod that waits
+/// in Permit or is being bound stays in this map until the API server reports it as bound.
 pub type PendingPods = BTreeMap<PodKey, Arc<Pod>>;
 
-/// Looks up pods that are nominated to a node.
+/// The nominated pods of each node (`PodNominator` in Kubernetes).
 pub trait NominatedPods {
-    /// Pods nominated to `node`, in the order of their nomination.
+    /// Returns the pods nominated to `node`, in the order of their nomination.
     fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>>;
 }
 
-/// Nothing is nominated; for tests.
+/// No nominated pods, for tests.
 impl NominatedPods for () {
     fn nominated_to(&self, _node: &str) -> Vec<Arc<Pod>> {
         Vec::new()
     }
 }
 
-/// Something a plugin asks for; applied after its call.
+/// A request of a plugin. The engine applies it after the call that made it has returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Command {
-    /// Allow a waiting pod on behalf of `plugin`.
+    /// Allows a waiting pod on behalf of `plugin`.
     Allow {
         /// The waiting pod.
         pod: Uid,
-        /// The plugin whose wait ends.
+        /// The plugin that no longer waits.
         plugin: PluginName,
     },
-    /// Reject a waiting pod on behalf of `plugin`.
+    /// Rejects a waiting pod on behalf of `plugin`.
     Reject {
         /// The waiting pod.
         pod: Uid,
-        /// The plugin that rejects.
+        /// The plugin that rejects it.
         plugin: PluginName,
-        /// Text for people.
+        /// The reason, shown to people.
         message: String,
     },
-    /// Move pods to the active queue, whatever keeps them elsewhere but a gate.
+    /// Moves pods to the active queue at once, even out of backoff. Gated pods stay gated.
     Activate(Vec<PodKey>),
-    /// Evict pods to make room.
+    /// Evicts pods to make room for another.
     Preempt(Preemption),
-    /// Tell that a pod may not have others evicted now, and try it again when the pause is over.
-    PutOffPreemption {
+    /// Reports that a pod may not preempt others for now, and retries the pod when the pause is over.
+    PausePreemption {
         /// The pod.
         preemptor: PodKey,
         /// Its UID.
         uid: Uid,
-        /// Why not, and until when.
+        /// The reason and the end of the pause.
         pause: Pause,
     },
+    /// Calls [`Timer::fire`](crate::Timer::fire) of `plugin` with `token` at `at`, or right away if
+    /// `at` is past. A plugin has one timer per token: a later command replaces the earlier one.
+    SetTimer {
+        /// The plugin whose timer it is.
+        plugin: PluginName,
+        /// When the timer fires.
+        at: Time,
+        /// A number that tells the timers of one plugin apart.
+        token: u64,
+    },
+    /// Records an event about a pod.
+    Event(PodEvent),
 }
 
-/// Views of the scheduler and a place for commands, for the duration of one call.
+/// The commands given during one call, in order.
+#[derive(Debug, Default)]
+pub struct Commands(RefCell<Vec<Command>>);
+
+impl Commands {
+    /// Adds a command behind the others.
+    pub fn push(&self, command: Command) {
+        self.0.borrow_mut().push(command);
+    }
+
+    /// Removes and returns all commands, the first given first.
+    pub fn take(&self) -> Vec<Command> {
+        self.0.take()
+    }
+
+    /// Whether there are no commands.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+}
+
+/// Read-only views of the scheduler for the duration of one call, and a place for commands.
+///
+/// Every extension point and every hint receives one. The views do not change during the call:
+/// commands take effect after it.
+#[derive(Clone, Copy)]
 pub struct Handle<'a> {
-    /// Nodes and the pods placed on them.
+    /// Nodes, the pods placed on them, and the objects of the kinds a plugin watches.
     pub cluster: &'a Cluster,
-    /// Pods that wait in Permit.
+    /// Pods waiting in Permit.
     pub waiting: &'a WaitingPods,
     /// Pods without a node.
     pub pending: &'a PendingPods,
-    /// Nominations.
+    /// Pods nominated to a node by an earlier preemption.
     pub nominated: &'a dyn NominatedPods,
+    /// Preemptions in progress, and those that led to no binding.
+    pub preemptions: &'a PreemptionProgress,
     /// The time of the call.
     pub now: Time,
-    commands: &'a mut Vec<Command>,
+    /// The commands of the call; see [`command`](Self::command).
+    pub commands: &'a Commands,
 }
 
 impl<'a> Handle<'a> {
-    /// A handle that collects into `commands`.
-    pub fn new(
-        cluster: &'a Cluster,
-        waiting: &'a WaitingPods,
-        pending: &'a PendingPods,
-        nominated: &'a dyn NominatedPods,
-        now: Time,
-        commands: &'a mut Vec<Command>,
-    ) -> Self {
-        Self { cluster, waiting, pending, nominated, now, commands }
-    }
-
-    /// The pending pods of one namespace, by name.
+    /// Returns the pending pods of one namespace, in the order of their names.
     pub fn pending_in(&self, namespace: &str) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
         let namespace: Arc<str> = namespace.into();
         let first = PodKey { namespace: namespace.clone(), name: "".into() };
-        let own =
+        let of_namespace =
             self.pending.range(first..).take_while(move |(key, _)| key.namespace == namespace);
-        own.map(|(_, pod)| pod)
+        of_namespace.map(|(_, pod)| pod)
     }
 
-    /// Queues a command; it takes effect when the call is over.
-    pub fn command(&mut self, command: Command) {
+    /// Whether victims of this pod are still to be evicted. Until they are, another attempt fails.
+    pub fn is_preempting(&self, preemptor: &Uid) -> bool {
+        self.preemptions.is_running(preemptor)
+    }
+
+    /// Gives a command. It takes effect after the call.
+    pub fn command(&self, command: Command) {
         self.commands.push(command);
     }
 }

@@ -6,6 +6,7 @@ mod dry_run;
 mod effect;
 mod event;
 mod extension;
+mod feed;
 mod handle;
 mod metrics;
 mod queued;
@@ -17,16 +18,22 @@ mod verdicts;
 
 pub use self::cycle_state::{CycleState, StateData};
 pub use self::dry_run::{DryRun, Trial};
-pub use self::effect::{Answer, Binding, StatusPatch, Write};
+pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write};
 pub use self::event::{ActionType, ClusterEvent, EventObjects, QueueingHint};
 pub use self::extension::{
-    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PostBind,
-    PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue,
-    PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score,
-    StandingQueries,
+    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PodDeleted,
+    PostBind, PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep,
+    PreEnqueue, PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve,
+    Score, StandingQueries, Timer,
 };
-pub use self::handle::{Command, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods};
-pub use self::metrics::{Counter, Gauge, Metric};
+pub use self::feed::{Feed, FeedFuture, FeedSink};
+pub use self::handle::{
+    Command, Commands, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods,
+};
+pub use self::metrics::{
+    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
+    MetricKind, MetricVec, Sample, SampleValue,
+};
 pub use self::queued::QueuedPod;
 pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginName, Registry, RegistryError};

@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::{
-    Bind, Cluster, ClusterEvent, EventObjects, EventResource, ExtraFields, Filter, Metric,
-    NormalizeScore, Permit, PluginName, Pod, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreScore, QueueSort, QueueingHint, Reserve, Score, StandingQueries,
+    Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtraFields, Feed, Filter, Handle,
+    Metric, NormalizeScore, Permit, PluginName, Pod, PodDeleted, PostBind, PostFilter, PreBind,
+    PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint, Reserve, Score,
+    StandingQueries, Timer,
 };
 
 /// The extension points a profile can configure.
@@ -115,7 +117,7 @@ impl fmt::Display for ExtensionPoint {
 ///
 /// An error counts as [`QueueingHint::Queue`].
 pub type HintFn =
-    dyn Fn(&Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String> + Send + Sync;
+    dyn Fn(&Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String> + Send + Sync;
 
 /// An event a plugin wants to hear of, for pods it rejected.
 #[derive(Clone)]
@@ -156,17 +158,23 @@ pub struct Plugin {
     pub pre_bind: Option<Arc<dyn PreBind>>,
     pub bind: Option<Arc<dyn Bind>>,
     pub post_bind: Option<Arc<dyn PostBind>>,
+    pub timer: Option<Arc<dyn Timer>>,
+    pub pod_deleted: Option<Arc<dyn PodDeleted>>,
     /// Points of pod groups it has in Kubernetes: there are no traits for them yet.
     pub group_points: BTreeSet<ExtensionPoint>,
     /// Arguments in effect, defaults included, for people to read.
     pub args: Option<serde_json::Value>,
     /// Numbers the plugin counts by itself.
     pub metrics: Vec<Metric>,
+    /// Sources of objects beside the watches of the API server.
+    pub feeds: Vec<Feed>,
     /// Fields of pods and nodes that are kept for it.
     pub extra_fields: ExtraFields,
     /// Kinds it reads or hears of, as `<plural>.<version>.<group>`.
     pub watched_kinds: BTreeSet<Arc<str>>,
-    /// Kinds of Kubernetes itself that it reads without hearing of them.
+    /// Types that objects of watched kinds are decoded as.
+    pub decoders: Decoders,
+    /// Kinds of Kubernetes itself that it reads without being notified of changes.
     pub read_kinds: BTreeSet<EventResource>,
     /// Events that may help pods this plugin rejected. `None`: not declared, every event counts. An
     /// empty list: no event ever helps.
@@ -197,11 +205,15 @@ impl Plugin {
                 pre_bind: None,
                 bind: None,
                 post_bind: None,
+                timer: None,
+                pod_deleted: None,
                 group_points: BTreeSet::new(),
                 args: None,
                 metrics: Vec::new(),
+                feeds: Vec::new(),
                 extra_fields: ExtraFields::default(),
                 watched_kinds: BTreeSet::new(),
+                decoders: Decoders::default(),
                 read_kinds: BTreeSet::new(),
                 events: None,
             },
@@ -276,6 +288,8 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         pre_bind: PreBind,
         bind: Bind,
         post_bind: PostBind,
+        timer: Timer,
+        pod_deleted: PodDeleted,
     }
 
     /// Shows `args` as the arguments in effect; give them with their defaults filled in.
@@ -292,11 +306,27 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
+    /// Adds a source of objects beside the watches of the API server. The plugin reads the objects with
+    /// [`Cluster::objects`](crate::Cluster::objects).
+    #[must_use]
+    pub fn feed(mut self, feed: Feed) -> Self {
+        self.built.feeds.push(feed);
+        self
+    }
+
     /// Keeps the field of pods at this JSON pointer, to be read with
     /// [`pod.extra`](crate::Pod::extra).
     #[must_use]
     pub fn keep_pod_field(mut self, pointer: &str) -> Self {
         self.built.extra_fields.pod.insert(pointer.into());
+        self
+    }
+
+    /// Keeps what each container of a pod requests and is limited to, to be read with
+    /// [`pod.containers`](crate::Pod::containers).
+    #[must_use]
+    pub const fn keep_containers(mut self) -> Self {
+        self.built.extra_fields.containers = true;
         self
     }
 
@@ -309,14 +339,26 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     }
 
     /// Watches a kind, named `<plural>.<version>.<group>`, to be read with
-    /// [`Cluster::objects`]. Kinds that an event is registered on are watched anyway.
+    /// [`Cluster::objects`](crate::Cluster::objects). Kinds that an event is registered on are watched
+    /// anyway; kinds that a [`Feed`] brings are not.
     #[must_use]
     pub fn watch(mut self, kind: &str) -> Self {
         self.built.watched_kinds.insert(kind.into());
         self
     }
 
-    /// Reads objects of a kind of Kubernetes itself, without hearing of it.
+    /// [Watches](Self::watch) a kind and decodes each version of an object once as `T`, to be read with
+    /// [`Cluster::decoded`](crate::Cluster::decoded) and
+    /// [`Cluster::all_decoded`](crate::Cluster::all_decoded). `T` sees the whole object, `metadata`
+    /// included. An object that does not decode is kept as JSON only;
+    /// [`Cluster::decode_problem`](crate::Cluster::decode_problem) has the reason.
+    #[must_use]
+    pub fn watch_as<T: DeserializeOwned + Send + Sync + 'static>(mut self, kind: &str) -> Self {
+        self.built.decoders.add::<T>(kind);
+        self.watch(kind)
+    }
+
+    /// Reads objects of a kind of Kubernetes itself without being notified of changes.
     #[must_use]
     pub fn read(mut self, kind: EventResource) -> Self {
         self.built.read_kinds.insert(kind);
@@ -343,12 +385,12 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     pub fn on_with_hint(
         mut self,
         event: ClusterEvent,
-        hint: fn(&P, &Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String>,
+        hint: fn(&P, &Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String>,
     ) -> Self {
         self.watch_kind_of(&event);
         let plugin = self.plugin.clone();
         let hint: Arc<HintFn> =
-            Arc::new(move |pod, objects, cluster| hint(&plugin, pod, objects, cluster));
+            Arc::new(move |pod, objects, handle| hint(&plugin, pod, objects, handle));
         self.built
             .events
             .get_or_insert_default()

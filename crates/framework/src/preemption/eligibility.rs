@@ -11,7 +11,8 @@ use crate::Code;
 /// # Errors
 /// Why not.
 pub fn pod_eligible_to_preempt_others(attempt: &Attempt<'_>) -> Result<(), Cow<'static, str>> {
-    let Attempt { pod, verdicts, cluster, .. } = attempt;
+    let Attempt { pod, verdicts, .. } = attempt;
+    let cluster = attempt.cluster();
     if !pod.spec.may_preempt {
         return Err("not eligible due to preemptionPolicy=Never.".into());
     }

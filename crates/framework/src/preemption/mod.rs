@@ -2,12 +2,13 @@
 //!
 //! The steps are those of kube-scheduler's preemption package. A PostFilter plugin implements
 //! [`Evaluator`], whose steps behave like DefaultPreemption unless they are replaced, and calls
-//! [`preempt`]. Nothing is changed by it: candidates are found in dry runs, and what is to be evicted
-//! is asked for with [`Command::Preempt`].
+//! [`preempt`]. [`preempt`] finds candidates in dry runs, which change nothing, and requests the
+//! evictions with [`Command::Preempt`].
 
 mod candidate;
 mod eligibility;
 mod fruitless;
+mod progress;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -19,54 +20,63 @@ use std::sync::Arc;
 pub use self::candidate::{Candidate, ORDERED_SCORE_FUNCTIONS, ScoreFunction, Victims};
 pub use self::eligibility::pod_eligible_to_preempt_others;
 pub use self::fruitless::{FruitlessPreemptions, Pause};
+pub use self::progress::PreemptionProgress;
 pub use self::victims::select_victims_on_node;
 
 use self::candidate::best;
 use self::search::Search;
 use crate::{
     Cluster, Command, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PluginName, Pod, PodKey,
-    PostFilterResult, Status, Time, Trial, Uid, Verdicts,
+    PostFilterResult, Status, Trial, Uid, Verdicts,
 };
 
-/// Evictions that make room for a pod.
+/// The evictions that make room for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preemption {
-    /// The pod room is made for.
+    /// The pod that gets the room.
     pub preemptor: PodKey,
     /// Its UID.
     pub uid: Uid,
-    /// The plugin that asks for it.
+    /// The plugin that requests the evictions.
     pub plugin: PluginName,
-    /// The node on which room is made.
+    /// The node of the victims.
     pub node: Arc<str>,
     /// The pods to evict, the most important first.
     pub victims: Vec<Arc<Pod>>,
 }
 
-/// The attempt that failed, as the steps of an evaluator see it.
-#[derive(Clone, Copy)]
+/// The failed attempt for which [`preempt`] makes room.
 pub struct Attempt<'a> {
-    /// The pod that fits nowhere.
+    /// The pod that no node can take.
     pub pod: &'a Pod,
-    /// What PreFilter left.
-    pub state: &'a CycleState,
-    /// Why each node was turned down.
+    /// The state that PreFilter left. [`preempt`] adds its [`Candidates`].
+    pub state: &'a mut CycleState,
+    /// The rejection of each node.
     pub verdicts: &'a Verdicts,
-    /// Nodes and the pods placed on them.
-    pub cluster: &'a Cluster,
-    /// The time of the attempt. A pod without start time counts as started now.
-    pub now: Time,
+    /// The views of the call. A pod without start time counts as started at its time.
+    pub handle: Handle<'a>,
+}
+
+impl<'a> Attempt<'a> {
+    /// The nodes and the pods placed on them.
+    pub const fn cluster(&self) -> &'a Cluster {
+        self.handle.cluster
+    }
 }
 
 /// The steps of a preemption (`preemption.Interface`).
 pub trait Evaluator {
-    /// How many candidates suffice if `nodes` nodes are worth a dry run.
+    /// The name of the plugin that preempts.
+    fn plugin(&self) -> &PluginName;
+
+    /// Returns how many candidates are enough if dry runs may help on `nodes` nodes
+    /// (`GetOffsetAndNumCandidates`).
     fn candidates_wanted(&self, nodes: usize) -> usize;
 
-    /// Whether the pod may evict others now.
+    /// Decides whether the pod may preempt others now.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason it may not.
     fn pod_eligible_to_preempt_others(
         &self,
         attempt: &Attempt<'_>,
@@ -74,10 +84,10 @@ pub trait Evaluator {
         pod_eligible_to_preempt_others(attempt)
     }
 
-    /// The pods of `node` to evict so that the pod fits, found with `trial`.
+    /// Returns the pods of `node` to evict so that the pod fits, found with `trial`.
     ///
     /// # Errors
-    /// Why evicting pods does not help on this node.
+    /// The reason evictions do not help on this node.
     fn select_victims_on_node(
         &self,
         attempt: &Attempt<'_>,
@@ -87,81 +97,75 @@ pub trait Evaluator {
         select_victims_on_node(attempt, node, trial)
     }
 
-    /// What makes one candidate better than another, the most important first.
+    /// Returns the criteria that choose among candidates, the most important first.
     fn ordered_score_functions(&self) -> &[ScoreFunction] {
         &ORDERED_SCORE_FUNCTIONS
     }
 }
 
-/// What a preemption had to choose from; [`preempt`] leaves it in the [`CycleState`] for explanations.
+/// The candidates of a preemption. [`preempt`] leaves them in the [`CycleState`] for explanations.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates(pub Vec<Candidate>);
 
-/// Finds the best node on which evicting pods makes room, nominates the pod to it and asks for the
-/// evictions on behalf of `plugin`. Where too many [preemptions](FruitlessPreemptions) led to no binding
-/// it asks for a pause instead.
+/// Finds the best node on which evictions make room, nominates the pod to it and requests the
+/// evictions. After too many [preemptions without a binding](FruitlessPreemptions) it requests a pause
+/// instead.
 pub fn preempt(
     evaluator: &dyn Evaluator,
-    plugin: &PluginName,
-    state: &mut CycleState,
-    pod: &Pod,
-    verdicts: &Verdicts,
+    attempt: &mut Attempt<'_>,
     dry_run: &mut dyn DryRun,
-    handle: &mut Handle<'_>,
 ) -> PostFilterResult {
-    let (cluster, now) = (handle.cluster, handle.now);
-    let attempt = Attempt { pod, state, verdicts, cluster, now };
-    if let Err(reason) = evaluator.pod_eligible_to_preempt_others(&attempt) {
+    let (pod, handle) = (attempt.pod, attempt.handle);
+    if let Err(reason) = evaluator.pod_eligible_to_preempt_others(attempt) {
         return Status::unschedulable(reason).into();
     }
-    if let Some(pause) = cluster.fruitless_preemptions().pause_of(&pod.uid, now) {
+    if let Some(pause) = handle.preemptions.fruitless().pause_of(&pod.uid, handle.now) {
         let reason = format!("not eligible because {pause}.");
-        put_off(pod, pause, handle);
+        pause_preemption(pod, pause, &handle);
         return Status::unschedulable(reason).into();
     }
-    let mut search = Search::over(&attempt, evaluator, dry_run);
+    let mut search = Search::over(attempt, evaluator, dry_run);
     let pause = search.take_pause();
-    let (chosen, candidates) = match choose(search, evaluator, dry_run, cluster, now) {
+    let (chosen, candidates) = match choose(search, evaluator, dry_run, &handle) {
         Ok(choice) => choice,
         Err(result) => {
             if let Some(pause) = pause {
-                put_off(pod, pause, handle);
+                pause_preemption(pod, pause, &handle);
             }
             return result;
         }
     };
-    let node = cluster.node_name(chosen.node).clone();
+    let node = handle.cluster.node_name(chosen.node).clone();
     handle.command(Command::Preempt(Preemption {
         preemptor: pod.key.clone(),
         uid: pod.uid.clone(),
-        plugin: plugin.clone(),
+        plugin: evaluator.plugin().clone(),
         node: node.clone(),
         victims: chosen.victims.pods,
     }));
-    state.write(Candidates(candidates));
+    attempt.state.write(Candidates(candidates));
     PostFilterResult { nominating: NominatingInfo::Override(node), status: Status::success() }
 }
 
-/// The best candidate, and all there are after extenders had their say.
+/// Returns the best candidate, and all candidates that the extenders left.
 ///
 /// # Errors
-/// There are none: what PostFilter says then.
+/// The result of PostFilter if there is no candidate.
 fn choose(
     search: Search,
     evaluator: &dyn Evaluator,
     dry_run: &mut dyn DryRun,
-    cluster: &Cluster,
-    now: Time,
+    handle: &Handle<'_>,
 ) -> Result<(Candidate, Vec<Candidate>), PostFilterResult> {
-    let candidates = search.into_candidates(cluster)?;
+    let candidates = search.into_candidates(handle.cluster)?;
     let candidates = dry_run.process_preemption(candidates)?;
-    match best(&candidates, evaluator.ordered_score_functions(), now) {
+    match best(&candidates, evaluator.ordered_score_functions(), handle.now) {
         Some(chosen) => Ok((chosen.clone(), candidates)),
         None => Err(Status::unschedulable("no candidate node for preemption").into()),
     }
 }
 
-fn put_off(pod: &Pod, pause: Pause, handle: &mut Handle<'_>) {
+fn pause_preemption(pod: &Pod, pause: Pause, handle: &Handle<'_>) {
     let (preemptor, uid) = (pod.key.clone(), pod.uid.clone());
-    handle.command(Command::PutOffPreemption { preemptor, uid, pause });
+    handle.command(Command::PausePreemption { preemptor, uid, pause });
 }

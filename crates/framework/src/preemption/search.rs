@@ -1,7 +1,9 @@
 //! Dry runs over the nodes on which evicting pods might help.
 
 use super::{Attempt, Candidate, Evaluator, Pause};
-use crate::{Cluster, Code, DryRun, NodeIx, NominatingInfo, PostFilterResult, Status, Verdicts};
+use crate::{
+    Cluster, Code, DryRun, Handle, NodeIx, NominatingInfo, PostFilterResult, Status, Verdicts,
+};
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const PAUSED: &str = "Preemption is paused since it led to no binding";
@@ -53,8 +55,8 @@ impl Search {
 
     /// Takes out of `nodes`, which ascend, those on which too many preemptions have led to no binding.
     fn leave_out_paused(&mut self, attempt: &Attempt<'_>, nodes: &mut Vec<NodeIx>) {
-        let Attempt { pod, cluster, now, .. } = *attempt;
-        for (name, pause) in cluster.fruitless_preemptions().paused_nodes(pod, now) {
+        let Handle { cluster, preemptions, now, .. } = attempt.handle;
+        for (name, pause) in preemptions.fruitless().paused_nodes(attempt.pod, now) {
             let Some(node) = cluster.node_named(name) else { continue };
             let Ok(place) = nodes.binary_search(&node) else { continue };
             nodes.remove(place);
@@ -83,7 +85,7 @@ impl Search {
                 return self.keep(Candidate { node, victims });
             }
             Ok(_) => {
-                let name = attempt.cluster.node_name(node);
+                let name = attempt.cluster().node_name(node);
                 Status::error(format!("expected at least one victim pod on node {name:?}"))
             }
             Err(status) => status,
@@ -134,7 +136,7 @@ impl Search {
 
 /// The nodes that turned the pod down in a way that evicting pods may change.
 fn potential_nodes(attempt: &Attempt<'_>) -> Vec<NodeIx> {
-    let nodes = attempt.cluster.nodes().iter();
+    let nodes = attempt.cluster().nodes().iter();
     nodes.filter(|node| attempt.verdicts.get(*node).code() == Code::Unschedulable).collect()
 }
 

@@ -1,14 +1,25 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{FakeDryRun, PodBuilder, cluster, node, pod};
-use crate::{Code, EventResource, NodeView, PendingPods, WaitingPods};
+use crate::testing::{FakeDryRun, HandleParts, PodBuilder, cluster, node, pod};
+use crate::{Code, EventResource, NodeView, Time};
 
-/// Looks for so many candidates, and for the rest does as DefaultPreemption.
+fn plugin_name() -> &'static PluginName {
+    static NAME: LazyLock<PluginName> = LazyLock::new(|| "P".into());
+    &NAME
+}
+
+/// DefaultPreemption with this number of candidates.
 struct Wanting(usize);
 
 impl Evaluator for Wanting {
+    fn plugin(&self) -> &PluginName {
+        plugin_name()
+    }
+
     fn candidates_wanted(&self, _nodes: usize) -> usize {
         self.0
     }
@@ -43,16 +54,15 @@ struct Outcome {
 }
 
 fn run(evaluator: &dyn Evaluator, pod: &Pod, cluster: &Cluster, verdicts: &Verdicts) -> Outcome {
-    let (waiting, pending, mut commands) = (WaitingPods::new(), PendingPods::new(), Vec::new());
-    let now = Time::from_secs(1000);
-    let mut handle = Handle::new(cluster, &waiting, &pending, &(), now, &mut commands);
+    let parts = HandleParts { now: Time::from_secs(1000), ..HandleParts::default() };
+    let handle = parts.handle(cluster);
     let mut dry_run = FakeDryRun::new(cluster, |node| fits(pod, node));
     let mut state = CycleState::new();
-    let plugin = "P".into();
-    let result = preempt(evaluator, &plugin, &mut state, pod, verdicts, &mut dry_run, &mut handle);
-    let victims = match &commands[..] {
-        [Command::Preempt(preemption)] => &preemption.victims[..],
-        _ => &[],
+    let mut attempt = Attempt { pod, state: &mut state, verdicts, handle };
+    let result = preempt(evaluator, &mut attempt, &mut dry_run);
+    let victims = match &parts.commands.take()[..] {
+        [Command::Preempt(preemption)] => preemption.victims.clone(),
+        _ => Vec::new(),
     };
     let candidates = state.read::<Candidates>().into_iter().flat_map(|candidates| &candidates.0);
     let name = |node| cluster.node_name(node).to_string();
@@ -251,6 +261,10 @@ fn without_candidate_the_text_counts_why_and_the_nomination_ends() {
 fn an_error_counts_only_if_there_is_no_candidate() {
     struct Failing;
     impl Evaluator for Failing {
+        fn plugin(&self) -> &PluginName {
+            plugin_name()
+        }
+
         fn candidates_wanted(&self, nodes: usize) -> usize {
             nodes
         }
@@ -261,8 +275,8 @@ fn an_error_counts_only_if_there_is_no_candidate() {
             node: NodeIx,
             _trial: &mut dyn Trial,
         ) -> Result<Victims, Status> {
-            let pods: Vec<_> = attempt.cluster.node(node).pods().cloned().collect();
-            match &**attempt.cluster.node_name(node) {
+            let pods: Vec<_> = attempt.cluster().node(node).pods().cloned().collect();
+            match &**attempt.cluster().node_name(node) {
                 "a" => Err(Status::error("boom")),
                 _ => Ok(Victims { pods, pdb_violations: 0 }),
             }

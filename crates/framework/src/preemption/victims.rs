@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{Attempt, Victims};
-use crate::{BudgetIx, Cluster, NodeIx, Pod, PodIx, Status, Time, Trial};
+use crate::{BudgetIx, Cluster, Handle, NodeIx, Pod, PodIx, Status, Time, Trial};
 
 /// A pod that may be evicted.
 struct Potential<'a> {
@@ -28,7 +28,7 @@ pub fn select_victims_on_node(
     node: NodeIx,
     trial: &mut dyn Trial,
 ) -> Result<Victims, Status> {
-    let Attempt { pod, cluster, now, .. } = *attempt;
+    let (pod, Handle { cluster, now, .. }) = (attempt.pod, attempt.handle);
     let placed = cluster.node(node).placed();
     let mut potential: Vec<Potential<'_>> = Vec::with_capacity(placed.len());
     for (ix, other) in placed {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Harness;
-use crate::{Cluster, Command, CycleState, Handle, PermitVerdict, Pod, Status, Time, WaitingPod};
+use crate::{Cluster, Command, CycleState, PermitVerdict, Pod, Status, Time, WaitingPod};
 
 /// What a plugin said about a pod on its way to a node.
 pub struct Commit {
@@ -21,14 +21,14 @@ impl Harness {
     /// Lets time pass until `now`.
     #[must_use]
     pub fn at(mut self, now: Time) -> Self {
-        self.now = now;
+        self.parts.now = now;
         self
     }
 
     /// Adds a pod that has no node yet.
     #[must_use]
     pub fn pending(mut self, pod: Pod) -> Self {
-        self.pending.insert(pod.key.clone(), Arc::new(pod));
+        self.parts.pending.insert(pod.key.clone(), Arc::new(pod));
         self
     }
 
@@ -41,14 +41,14 @@ impl Harness {
         let unassigned = Pod { node_name: None, ..pod.clone() };
         let node = pod.node_name.as_deref().and_then(|name| self.cluster.node_named(name));
         let node = node.expect("a waiting pod names a node: use `.on(\"node\")`");
-        let until = self.now + Duration::from_mins(15);
+        let until = self.parts.now + Duration::from_mins(15);
         let waiting = WaitingPod {
             pod: Arc::new(pod.clone()),
             node,
-            since: self.now,
+            since: self.parts.now,
             pending: [(self.plugin.name.clone(), until)].into(),
         };
-        self.waiting.insert(pod.uid.clone(), waiting);
+        self.parts.waiting.insert(pod.uid.clone(), waiting);
         self.pending(unassigned).pod(pod)
     }
 
@@ -61,11 +61,13 @@ impl Harness {
     pub fn commit(&self, pod: &Pod, node: &str) -> Commit {
         let mut state = CycleState::new();
         if let Some(plugin) = &self.plugin.pre_filter
-            && let Err(status) = plugin.pre_filter(&mut state, pod, &self.cluster)
+            && let Err(status) = plugin.pre_filter(&mut state, pod, &self.handle())
         {
             assert!(status.is_skip(), "PreFilter turns the pod down: {}", status.message());
         }
+        self.parts.commands.take();
         let (cluster, assumed) = self.assume(pod, node);
+        let handle = self.parts.handle(&cluster);
         let mut commit = Commit {
             reserve: Status::success(),
             permit: PermitVerdict::Allow,
@@ -73,25 +75,25 @@ impl Harness {
             state,
         };
         if let Some(plugin) = &self.plugin.reserve {
-            commit.reserve = plugin.reserve(&mut commit.state, &assumed, node, &cluster);
+            commit.reserve = plugin.reserve(&mut commit.state, &assumed, node, &handle);
         }
         if let Some(plugin) = self.plugin.permit.as_ref().filter(|_| commit.reserve.is_success()) {
-            let mut handle = self.handle(&cluster, &mut commit.commands);
-            commit.permit = plugin.permit(&mut commit.state, &assumed, node, &mut handle);
+            commit.permit = plugin.permit(&mut commit.state, &assumed, node, &handle);
         }
+        commit.commands = self.parts.commands.take();
         commit
     }
 
     /// Runs Unreserve for a pod that [`commit`](Self::commit) has brought on its way to `node`; returns
     /// what the plugin asks for.
     pub fn undo(&self, pod: &Pod, node: &str, mut commit: Commit) -> Vec<Command> {
-        let mut commands = Vec::new();
+        self.parts.commands.take();
         if let Some(plugin) = &self.plugin.reserve {
             let (cluster, assumed) = self.assume(pod, node);
-            let mut handle = self.handle(&cluster, &mut commands);
-            plugin.unreserve(&mut commit.state, &assumed, node, &mut handle);
+            let handle = self.parts.handle(&cluster);
+            plugin.unreserve(&mut commit.state, &assumed, node, &handle);
         }
-        commands
+        self.parts.commands.take()
     }
 
     /// The pod on its node, and the cluster with it.
@@ -101,17 +103,13 @@ impl Harness {
         cluster.place_pod(assumed.clone(), node);
         (cluster, assumed)
     }
-
-    fn handle<'a>(&'a self, cluster: &'a Cluster, commands: &'a mut Vec<Command>) -> Handle<'a> {
-        Handle::new(cluster, &self.waiting, &self.pending, &(), self.now, commands)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{node, pod};
-    use crate::{Permit, Plugin, Reserve};
+    use crate::{Handle, Permit, Plugin, Reserve};
 
     /// Lets a pod pass when another waits, and takes that one along both ways.
     struct Pair;
@@ -123,12 +121,12 @@ mod tests {
     }
 
     impl Reserve for Pair {
-        fn reserve(&self, state: &mut CycleState, _: &Pod, _: &str, _: &Cluster) -> Status {
+        fn reserve(&self, state: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
             state.write("reserved");
             Status::success()
         }
 
-        fn unreserve(&self, state: &mut CycleState, _: &Pod, _: &str, handle: &mut Handle<'_>) {
+        fn unreserve(&self, state: &mut CycleState, _: &Pod, _: &str, handle: &Handle<'_>) {
             assert_eq!(state.read(), Some(&"reserved"));
             let (plugin, message) = ("Pair".into(), format!("at {}", handle.now.as_nanos()));
             if let Some(pod) = Self::other(handle) {
@@ -143,7 +141,7 @@ mod tests {
             _: &mut CycleState,
             pod: &Pod,
             node: &str,
-            handle: &mut Handle<'_>,
+            handle: &Handle<'_>,
         ) -> PermitVerdict {
             assert_eq!(handle.cluster.pods().last().map(|placed| &placed.pod.key), Some(&pod.key));
             assert_eq!(pod.node_name.as_deref(), Some(node));

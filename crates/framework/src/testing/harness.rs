@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::StorageObject;
+use super::{HandleParts, StorageObject};
 use crate::{
-    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, MAX_NODE_SCORE, MIN_NODE_SCORE,
-    Node, NodeBits, NodeIx, PendingPods, Plugin, Pod, QueueingHint, Status, Time, Verdicts,
-    WaitingPods,
+    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle, MAX_NODE_SCORE,
+    MIN_NODE_SCORE, Node, NodeBits, NodeIx, Plugin, Pod, QueueingHint, Status, Verdicts,
 };
 
 /// A plugin and a small cluster to run it against.
@@ -18,12 +17,12 @@ use crate::{
 /// ```
 /// # use loadmaster_framework as framework;
 /// use framework::testing::{Harness, node, pod};
-/// use framework::{CycleState, Filter, NodeView, Plugin, Pod, Status};
+/// use framework::{CycleState, Filter, Handle, NodeView, Plugin, Pod, Status};
 ///
 /// struct OnlySsd;
 ///
 /// impl Filter for OnlySsd {
-///     fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+///     fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
 ///         match node.label("disk") {
 ///             Some("ssd") => Status::success(),
 ///             _ => Status::unresolvable("node(s) had no ssd"),
@@ -41,9 +40,7 @@ use crate::{
 pub struct Harness {
     pub(super) plugin: Plugin,
     pub(super) cluster: Cluster,
-    pub(super) waiting: WaitingPods,
-    pub(super) pending: PendingPods,
-    pub(super) now: Time,
+    pub(super) parts: HandleParts,
 }
 
 /// What a plugin said about one pod.
@@ -99,13 +96,9 @@ enum Form {
 impl Harness {
     /// A harness with an empty cluster.
     pub fn new(plugin: Plugin) -> Self {
-        Self {
-            plugin,
-            cluster: Cluster::default(),
-            waiting: WaitingPods::new(),
-            pending: PendingPods::new(),
-            now: Time::ZERO,
-        }
+        let mut cluster = Cluster::default();
+        cluster.set_decoders(plugin.decoders.clone());
+        Self { plugin, cluster, parts: HandleParts::default() }
     }
 
     /// Adds or replaces a node.
@@ -166,9 +159,14 @@ impl Harness {
         self
     }
 
-    /// The cluster as it is.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Returns the handle that calls into the plugin receive.
+    pub fn handle(&self) -> Handle<'_> {
+        self.parts.handle(&self.cluster)
     }
 
     /// Runs PreFilter, Filter, PreScore, Score and NormalizeScore in their set form, after checking
@@ -196,7 +194,7 @@ impl Harness {
         let hints = registered.iter().filter(|registered| registered.event.matches(event));
         let answers = hints.map(|registered| match &registered.hint {
             None => QueueingHint::Queue,
-            Some(hint) => hint(pod, objects, &self.cluster).unwrap_or(QueueingHint::Queue),
+            Some(hint) => hint(pod, objects, &self.handle()).unwrap_or(QueueingHint::Queue),
         });
         answers.reduce(|a, b| if a == QueueingHint::Queue { a } else { b })
     }
@@ -206,7 +204,7 @@ impl Harness {
         let mut state = CycleState::new();
         let mut skip_filter = false;
         if let Some(plugin) = &self.plugin.pre_filter {
-            match plugin.pre_filter(&mut state, pod, &self.cluster) {
+            match plugin.pre_filter(&mut state, pod, &self.handle()) {
                 Ok(result) => run.narrowed_to = result.node_names,
                 Err(status) if status.is_skip() => skip_filter = true,
                 Err(status) => return Run { pre_filter: status, ..run },
@@ -230,13 +228,14 @@ impl Harness {
         form: Form,
         run: &mut Run,
     ) -> Vec<NodeIx> {
+        let handle = self.handle();
         let mut passed = candidates.clone();
         let mut verdicts = Verdicts::with_len(self.cluster.table_len());
         if let Some(plugin) = self.plugin.filter.as_ref().filter(|_| !skip) {
             match form {
                 Form::OneNode => {
                     for ix in candidates.iter() {
-                        let status = plugin.filter(state, pod, &self.cluster.node(ix));
+                        let status = plugin.filter(state, pod, &self.cluster.node(ix), &handle);
                         if !status.is_success() {
                             passed.remove(ix);
                             verdicts.record(ix, status);
@@ -244,10 +243,10 @@ impl Harness {
                     }
                 }
                 Form::Set => {
-                    let outcome = plugin.filter_set(state, pod, &self.cluster, &mut passed);
+                    let outcome = plugin.filter_set(state, pod, &handle, &mut passed);
                     let mut rejected = candidates.clone();
                     rejected.subtract(&passed);
-                    plugin.explain_set(state, pod, &self.cluster, &rejected, &mut verdicts);
+                    plugin.explain_set(state, pod, &handle, &rejected, &mut verdicts);
                     if let Err(status) = outcome {
                         verdicts.set_absent(status);
                     }
@@ -268,17 +267,18 @@ impl Harness {
         form: Form,
         run: &mut Run,
     ) {
+        let handle = self.handle();
         if let Some(plugin) = &self.plugin.pre_score {
-            run.pre_score = plugin.pre_score(state, pod, &self.cluster, nodes);
+            run.pre_score = plugin.pre_score(state, pod, &handle, nodes);
         }
         let Some(plugin) = self.plugin.score.as_ref().filter(|_| run.pre_score.is_success()) else {
             return;
         };
         let mut scores = vec![0; nodes.len()];
         let outcome = match form {
-            Form::Set => plugin.score_set(state, pod, &self.cluster, nodes, &mut scores),
+            Form::Set => plugin.score_set(state, pod, &handle, nodes, &mut scores),
             Form::OneNode => nodes.iter().zip(&mut scores).try_for_each(|(ix, score)| {
-                *score = plugin.score(state, pod, &self.cluster.node(*ix))?;
+                *score = plugin.score(state, pod, &self.cluster.node(*ix), &handle)?;
                 Ok(())
             }),
         };
@@ -291,7 +291,7 @@ impl Harness {
         };
         run.raw_scores = by_name(&scores);
         if let Some(plugin) = &self.plugin.normalize_score {
-            let status = plugin.normalize_score(state, pod, nodes, &mut scores);
+            let status = plugin.normalize_score(state, pod, nodes, &mut scores, &handle);
             if !status.is_success() {
                 run.pre_score = status;
             }
@@ -318,7 +318,7 @@ mod tests {
     struct Forgetful;
 
     impl Filter for Forgetful {
-        fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
             match node.label("keep") {
                 Some(_) => Status::success(),
                 None => Status::unschedulable("no"),
@@ -329,7 +329,7 @@ mod tests {
             &self,
             _: &CycleState,
             _: &Pod,
-            _: &Cluster,
+            _: &Handle<'_>,
             _: &mut NodeBits,
         ) -> Result<(), Status> {
             Ok(())
@@ -337,7 +337,13 @@ mod tests {
     }
 
     impl Score for Forgetful {
-        fn score(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+        fn score(
+            &self,
+            _: &CycleState,
+            _: &Pod,
+            node: &NodeView<'_>,
+            _: &Handle<'_>,
+        ) -> Result<i64, Status> {
             Ok(node.pod_count())
         }
     }
@@ -353,7 +359,7 @@ mod tests {
     struct Extra;
 
     impl Filter for Extra {
-        fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
             match pod.extra.get("/spec/tier") == node.extra("/metadata/annotations/tier") {
                 true => Status::success(),
                 false => Status::unresolvable("another tier"),

@@ -2,6 +2,7 @@
 
 mod commit;
 mod dry_run;
+mod handle;
 mod harness;
 mod node;
 mod pod;
@@ -9,6 +10,7 @@ mod storage;
 
 pub use commit::Commit;
 pub use dry_run::FakeDryRun;
+pub use handle::{HandleParts, handle};
 pub use harness::{Harness, Run};
 pub use node::{NodeBuilder, node};
 pub use pod::{PodBuilder, pod};

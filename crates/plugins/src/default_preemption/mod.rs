@@ -2,11 +2,11 @@
 
 mod args;
 
-use framework::preemption::{Evaluator, preempt};
+use framework::preemption::{Attempt, Evaluator, preempt};
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, DryRun, EventObjects, EventResource, Handle,
-    Plugin, PluginArgs, PluginName, Pod, PostFilter, PostFilterResult, PreEnqueue, QueueingHint,
-    Status, Verdicts,
+    ActionType, ClusterEvent, CycleState, DryRun, EventObjects, EventResource, Handle, Plugin,
+    PluginArgs, PluginName, Pod, PostFilter, PostFilterResult, PreEnqueue, QueueingHint, Status,
+    Verdicts,
 };
 
 use self::args::Args;
@@ -46,15 +46,15 @@ impl DefaultPreemption {
         &self,
         _pod: &Pod,
         _objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         Ok(QueueingHint::Skip)
     }
 }
 
 impl PreEnqueue for DefaultPreemption {
-    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
-        match cluster.is_preempting(&pod.uid) {
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
+        match handle.is_preempting(&pod.uid) {
             true => Status::unresolvable(GATED),
             false => Status::success(),
         }
@@ -62,6 +62,10 @@ impl PreEnqueue for DefaultPreemption {
 }
 
 impl Evaluator for DefaultPreemption {
+    fn plugin(&self) -> &PluginName {
+        &self.name
+    }
+
     fn candidates_wanted(&self, nodes: usize) -> usize {
         self.args.candidates_wanted(nodes)
     }
@@ -74,10 +78,10 @@ impl PostFilter for DefaultPreemption {
         pod: &Pod,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        let PostFilterResult { nominating, status } =
-            preempt(self, &self.name, state, pod, verdicts, dry_run, handle);
+        let mut attempt = Attempt { pod, state, verdicts, handle: *handle };
+        let PostFilterResult { nominating, status } = preempt(self, &mut attempt, dry_run);
         let message = status.message();
         let status = match message.is_empty() {
             true => status,
@@ -89,7 +93,8 @@ impl PostFilter for DefaultPreemption {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use framework::Cluster;
+    use framework::testing::{HandleParts, pod};
 
     use super::*;
 
@@ -97,11 +102,13 @@ mod tests {
     fn a_pod_is_gated_while_its_victims_are_being_evicted() {
         let plugin = plugin(&PluginArgs::default()).unwrap();
         let gate = plugin.pre_enqueue.unwrap();
-        let (mut cluster, pod) = (Cluster::default(), pod("p").build());
-        assert!(gate.pre_enqueue(&pod, &cluster).is_success());
-        cluster.begin_preemption(&pod.uid);
-        assert_eq!(gate.pre_enqueue(&pod, &cluster), Status::unresolvable(GATED));
-        cluster.end_preemption(&pod.uid);
-        assert!(gate.pre_enqueue(&pod, &cluster).is_success());
+        let (cluster, pod) = (Cluster::default(), pod("p").build());
+        let mut parts = HandleParts::default();
+        assert!(gate.pre_enqueue(&pod, &parts.handle(&cluster)).is_success());
+        parts.preemptions.begin(&pod.uid);
+        let gated = gate.pre_enqueue(&pod, &parts.handle(&cluster));
+        assert_eq!(gated, Status::unresolvable(GATED));
+        parts.preemptions.end(&pod.uid);
+        assert!(gate.pre_enqueue(&pod, &parts.handle(&cluster)).is_success());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, NodeBits, NodeView, Pod,
+    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, Handle, NodeBits, NodeView, Pod,
     PodAffinityTerm, PodQuery, PreFilter, PreFilterExtensions, PreFilterResult, StandingQueries,
     Status, Verdicts,
 };
@@ -189,12 +189,12 @@ fn retain_unoccupied(counts: &TopologyCounts, cluster: &Cluster, nodes: &mut Nod
 }
 
 impl StandingQueries for InterPodAffinity {
-    fn queries(&self, pod: &Pod, cluster: &Cluster) -> Vec<PodQuery> {
+    fn queries(&self, pod: &Pod, handle: &Handle<'_>) -> Vec<PodQuery> {
         let terms = Terms::of(pod);
         let anti_affinity = terms.required_anti_affinity.iter();
         let each = anti_affinity.chain(terms.preferred().map(|(term, _)| term));
-        let each = each.map(|term| query(term, cluster));
-        query_of_all(terms.required_affinity, cluster).into_iter().chain(each).collect()
+        let each = each.map(|term| query(term, handle.cluster));
+        query_of_all(terms.required_affinity, handle.cluster).into_iter().chain(each).collect()
     }
 }
 
@@ -203,10 +203,10 @@ impl PreFilter for InterPodAffinity {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         let terms = Terms::parse(pod).map_err(Status::unresolvable)?;
-        let counts = PreFilterState::new(pod, terms, cluster);
+        let counts = PreFilterState::new(pod, terms, handle.cluster);
         if terms.required_affinity.is_empty()
             && terms.required_anti_affinity.is_empty()
             && counts.existing_anti_affinity.is_empty()
@@ -259,7 +259,13 @@ fn change(
 }
 
 impl Filter for InterPodAffinity {
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let counts = match PreFilterState::of_cycle(state) {
             Ok(counts) => counts,
             Err(status) => return status,
@@ -280,9 +286,10 @@ impl Filter for InterPodAffinity {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
+        let cluster = handle.cluster;
         let counts = PreFilterState::of_cycle(state)?;
         counts.retain_affinity(pod, cluster, nodes);
         counts.retain_anti_affinity(cluster, nodes);
@@ -294,10 +301,11 @@ impl Filter for InterPodAffinity {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
+        let cluster = handle.cluster;
         let counts = match PreFilterState::of_cycle(state) {
             Ok(counts) => counts,
             Err(status) => return verdicts.record_all(rejected, status),

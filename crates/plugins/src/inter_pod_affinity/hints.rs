@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use framework::{
-    Cluster, EventObjects, Labels, Node, Pod, PodAffinityTerm, QueueingHint, Topology,
+    Cluster, EventObjects, Handle, Labels, Node, Pod, PodAffinityTerm, QueueingHint, Topology,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,7 +24,7 @@ impl InterPodAffinity {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         if hint::update_of(pod, objects)?.is_some() {
             return Ok(QueueingHint::Queue);
@@ -35,16 +35,16 @@ impl InterPodAffinity {
         if old.is_some_and(is_idle) || new.is_some_and(is_idle) {
             return Ok(QueueingHint::Skip);
         }
-        Ok(hint::queue_if(Waiting::new(pod, cluster)?.is_helped_by_pod(old, new)))
+        Ok(hint::queue_if(Waiting::new(pod, handle.cluster)?.is_helped_by_pod(old, new)))
     }
 
     pub(super) fn after_node_change(
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let waiting = Waiting::new(pod, cluster)?;
+        let waiting = Waiting::new(pod, handle.cluster)?;
         Ok(hint::queue_if(match hint::nodes(objects)? {
             (None, Some(new)) => waiting.is_helped_by_added(new),
             (Some(old), Some(new)) => waiting.is_helped_by_relabelled(old, new),
@@ -59,14 +59,14 @@ impl InterPodAffinity {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = objects.others()?;
         let name = new.or(old).and_then(|object| object["metadata"]["name"].as_str());
         let name = name.ok_or("the namespace has no name")?;
         let (before, after) = (labels_of(old), labels_of(new));
         let own = *pod.key.namespace == *name && before != after;
-        let waiting = Waiting::new(pod, cluster)?;
+        let waiting = Waiting::new(pod, handle.cluster)?;
         Ok(hint::queue_if(own || waiting.is_helped_by_namespace(name, &before, &after)))
     }
 }

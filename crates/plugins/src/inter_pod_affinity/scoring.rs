@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, Cluster, CycleState, MAX_NODE_SCORE, NodeIx, NodeView, NormalizeScore, Pod,
-    PreScore, Score, Status,
+    AffinityTermKind, Cluster, CycleState, Handle, MAX_NODE_SCORE, NodeIx, NodeView,
+    NormalizeScore, Pod, PreScore, Score, Status,
 };
 
 use super::InterPodAffinity;
@@ -59,7 +59,7 @@ impl PreScore for InterPodAffinity {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         let terms = match Terms::parse(pod) {
@@ -69,7 +69,7 @@ impl PreScore for InterPodAffinity {
         if self.ignore_preferred_terms_of_existing_pods && terms.preferred().next().is_none() {
             return Status::skip();
         }
-        let sums = self.weigh(pod, terms, cluster);
+        let sums = self.weigh(pod, terms, handle.cluster);
         if sums.is_empty() {
             return Status::skip();
         }
@@ -79,7 +79,13 @@ impl PreScore for InterPodAffinity {
 }
 
 impl Score for InterPodAffinity {
-    fn score(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         let keys = PreScoreState::of_cycle(state)?.by_key(node.cluster());
         let sums = keys.filter_map(|(topology, sums)| {
             topology.domain_of(node.ix()).map(|domain| sums[domain.index()])
@@ -91,12 +97,12 @@ impl Score for InterPodAffinity {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let mut by_node = vec![0_i64; cluster.table_len()];
-        for (topology, sums) in PreScoreState::of_cycle(state)?.by_key(cluster) {
+        let mut by_node = vec![0_i64; handle.cluster.table_len()];
+        for (topology, sums) in PreScoreState::of_cycle(state)?.by_key(handle.cluster) {
             topology.column().iter().for_each(|(node, domain)| {
                 let sum = domain.map_or(0, |domain| sums[domain.index()]);
                 let score = &mut by_node[node.index()];
@@ -118,6 +124,7 @@ impl NormalizeScore for InterPodAffinity {
         _pod: &Pod,
         _nodes: &[NodeIx],
         scores: &mut [i64],
+        _handle: &Handle<'_>,
     ) -> Status {
         let lowest = scores.iter().copied().min().unwrap_or(0);
         let highest = scores.iter().copied().max().unwrap_or(0);

@@ -1,5 +1,5 @@
-use framework::testing::{NodeBuilder, PodBuilder, cluster, node, pod};
-use framework::{Code, Node};
+use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
+use framework::{Cluster, Code, Node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn added_zone(zone: &str) -> Value {
 fn filter(plugin: &NodeAffinity, pod: PodBuilder, node: NodeBuilder) -> Status {
     let cluster = cluster([node.build()], []);
     let view = cluster.node(cluster.nodes().iter().next().unwrap());
-    plugin.filter(&CycleState::new(), &pod.build(), &view)
+    plugin.filter(&CycleState::new(), &pod.build(), &view, &handle(view.cluster()))
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn added_affinity_is_told_apart_and_comes_first() {
 fn pre_filter_narrows_to_names_or_steps_aside() {
     let pre_filter = |plugin: &NodeAffinity, pod: PodBuilder| {
         let mut state = CycleState::new();
-        plugin.pre_filter(&mut state, &pod.build(), &Cluster::default())
+        plugin.pre_filter(&mut state, &pod.build(), &handle(&Cluster::default()))
     };
     let plain = NodeAffinity::default();
     let anywhere = PreFilterResult::default();
@@ -141,9 +141,9 @@ fn weights_of_matching_preferences_add_up() {
     let score = |plugin: &NodeAffinity, pod: PodBuilder| {
         let cluster = cluster([node("n").label("zone", "a").build()], []);
         let (pod, mut state) = (pod.build(), CycleState::new());
-        let status = plugin.pre_score(&mut state, &pod, &cluster, &[]);
+        let status = plugin.pre_score(&mut state, &pod, &handle(&cluster), &[]);
         let view = cluster.node(cluster.node_named("n").unwrap());
-        (status.code(), plugin.score(&state, &pod, &view).ok())
+        (status.code(), plugin.score(&state, &pod, &view, &handle(view.cluster())).ok())
     };
     let plain = NodeAffinity::default();
     let zone = on_label("zone", "Exists", &[]);

@@ -7,7 +7,7 @@
 //! balances come out.
 
 use framework::{
-    Cluster, CycleState, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, Status,
+    CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, Status,
 };
 
 use super::args::BalancedAllocationArgs;
@@ -37,7 +37,7 @@ impl PreScore for BalancedAllocation {
         &self,
         _state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         if self.rated.are_unrequested(&pod.requests.placed) {
@@ -49,7 +49,13 @@ impl PreScore for BalancedAllocation {
 }
 
 impl Score for BalancedAllocation {
-    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         let requests = &pod.requests.placed;
         if self.rated.are_unrequested(requests) {
             return Ok(0);
@@ -61,7 +67,7 @@ impl Score for BalancedAllocation {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
@@ -70,7 +76,7 @@ impl Score for BalancedAllocation {
             scores.fill(0);
             return Ok(());
         }
-        let lanes = self.rated.lanes(cluster, requests);
+        let lanes = self.rated.lanes(handle.cluster, requests);
         let mut kernel = Kernel::for_lanes(&lanes);
         kernels::for_each_block(
             nodes,

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter, Node,
-    NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, PreScore,
-    QueueingHint, Resources, Score, Status, VerdictId, Verdicts, is_extended_resource_name,
+    ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
+    Handle, Node, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
+    PreScore, QueueingHint, Resources, Score, Status, VerdictId, Verdicts,
+    is_extended_resource_name,
 };
 
 use super::args::FitArgs;
@@ -170,7 +171,7 @@ impl PreFilter for Fit {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         state.write(Needs(self.needs(pod).collect()));
         Ok(PreFilterResult::default())
@@ -178,7 +179,13 @@ impl PreFilter for Fit {
 }
 
 impl Filter for Fit {
-    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let needs = match Needs::of_cycle(state) {
             Ok(needs) => needs,
             Err(status) => return status,
@@ -192,12 +199,12 @@ impl Filter for Fit {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         let needs = Needs::of_cycle(state)?;
         let mut dense = Vec::with_capacity(needs.0.len());
-        for (need, column) in needs.0.iter().zip(needs.columns(cluster)) {
+        for (need, column) in needs.0.iter().zip(needs.columns(handle.cluster)) {
             match column {
                 Some(Column::Dense(column)) => dense.push((column, need.amount)),
                 Some(Column::Scalar(column)) => {
@@ -214,7 +221,7 @@ impl Filter for Fit {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
@@ -222,7 +229,7 @@ impl Filter for Fit {
             Ok(needs) => needs,
             Err(status) => return verdicts.record_all(rejected, status),
         };
-        let columns = needs.columns(cluster);
+        let columns = needs.columns(handle.cluster);
         let mut known: BTreeMap<Shortages, VerdictId> = BTreeMap::new();
         let mut shortages = Shortages::default();
         for node in rejected.iter() {
@@ -249,7 +256,7 @@ impl PreScore for Fit {
         &self,
         _state: &mut CycleState,
         _pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         Status::success()
@@ -257,7 +264,13 @@ impl PreScore for Fit {
 }
 
 impl Score for Fit {
-    fn score(&self, _state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(self.strategy.score(self.rated.shares(node, &pod.requests.score)))
     }
 
@@ -265,11 +278,11 @@ impl Score for Fit {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let lanes = self.rated.lanes(cluster, &pod.requests.score);
+        let lanes = self.rated.lanes(handle.cluster, &pod.requests.score);
         let mut block = Block::new();
         kernels::for_each_block(
             nodes,
@@ -288,7 +301,7 @@ impl Fit {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let helps = match hint::pods(objects)? {
             (Some(gone), None) => gone.node_name.is_some() || gone.nominated_node_name.is_some(),
@@ -311,7 +324,7 @@ impl Fit {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, Some(new)) = hint::nodes(objects)? else {
             return Err("not an added or changed node".to_owned());
@@ -329,7 +342,7 @@ impl Fit {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let EventObjects::Other { old, new: Some(new) } = objects else {
             return Err("not an added or changed DeviceClass".to_owned());

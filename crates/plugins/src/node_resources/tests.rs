@@ -1,6 +1,6 @@
 //! Worked examples of both plugins, and both against the rule on random clusters.
 
-use framework::testing::{NodeBuilder, PodBuilder, cluster, node, pod};
+use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{
     ActionType, Cluster, Code, CpuMemory, CycleState, EventObjects, EventResource, Node, NodeIx,
     Plugin, PluginArgs, Pod, PodRequests, QueueingHint, Resources, Status, Verdicts, api,
@@ -50,14 +50,14 @@ fn pod_with(amounts: &[(&str, &str)]) -> PodBuilder {
 fn verdict(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> (Code, String) {
     let cluster = cluster([node.build()], placed.iter().cloned());
     let mut state = CycleState::new();
-    plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, &cluster).unwrap();
+    plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, &handle(&cluster)).unwrap();
     let (ix, filter) = (NodeIx::new(0), plugin.filter.as_ref().unwrap());
-    let status = filter.filter(&state, pod, &cluster.node(ix));
+    let status = filter.filter(&state, pod, &cluster.node(ix), &handle(&cluster));
     let mut nodes = cluster.nodes().clone();
-    filter.filter_set(&state, pod, &cluster, &mut nodes).unwrap();
+    filter.filter_set(&state, pod, &handle(&cluster), &mut nodes).unwrap();
     assert_eq!(nodes.contains(ix), status.is_success());
     let mut verdicts = Verdicts::with_len(1);
-    filter.explain_set(&state, pod, &cluster, cluster.nodes(), &mut verdicts);
+    filter.explain_set(&state, pod, &handle(&cluster), cluster.nodes(), &mut verdicts);
     assert_eq!(*verdicts.get(ix), status);
     (status.code(), status.message())
 }
@@ -68,9 +68,9 @@ fn score(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> i64 {
     let cluster = cluster([node.build()], placed.iter().cloned());
     let (nodes, state) = ([NodeIx::new(0)], CycleState::new());
     let plugin = plugin.score.as_ref().unwrap();
-    let score = plugin.score(&state, pod, &cluster.node(nodes[0])).unwrap();
+    let score = plugin.score(&state, pod, &cluster.node(nodes[0]), &handle(&cluster)).unwrap();
     let mut scores = [-1];
-    plugin.score_set(&state, pod, &cluster, &nodes, &mut scores).unwrap();
+    plugin.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
     assert_eq!(scores, [score]);
     score
 }
@@ -145,10 +145,14 @@ fn filters_need_the_data_of_pre_filter() {
     let (plugin, pod) = (fit(json!({})), pod("p").build());
     let cluster = cluster([node("n").build()], []);
     let filter = plugin.filter.as_ref().unwrap();
-    let status = filter.filter(&CycleState::new(), &pod, &cluster.node(NodeIx::new(0)));
+    let status =
+        filter.filter(&CycleState::new(), &pod, &cluster.node(NodeIx::new(0)), &handle(&cluster));
     assert_eq!(status.code(), Code::Error);
     let mut nodes = cluster.nodes().clone();
-    assert_eq!(filter.filter_set(&CycleState::new(), &pod, &cluster, &mut nodes), Err(status));
+    assert_eq!(
+        filter.filter_set(&CycleState::new(), &pod, &handle(&cluster), &mut nodes),
+        Err(status)
+    );
 }
 
 #[test]
@@ -214,7 +218,12 @@ fn balance_is_not_asked_about_pods_that_request_nothing_rated() {
     let cluster = cluster([node("n").build()], []);
     let pre_score = |pod: PodBuilder| {
         let mut state = CycleState::new();
-        plugin.pre_score.as_ref().unwrap().pre_score(&mut state, &pod.build(), &cluster, &[])
+        plugin.pre_score.as_ref().unwrap().pre_score(
+            &mut state,
+            &pod.build(),
+            &handle(&cluster),
+            &[],
+        )
     };
     assert!(pre_score(pod_with(&[("memory", "1Gi"), ("cpu", "0")])).is_skip());
     assert!(pre_score(pod_with(&[(GPU, "1")])).is_success());
@@ -575,12 +584,12 @@ proptest! {
         let (cluster, pod) = (cluster_of(&rows), pod_of(&requests));
         let mut state = CycleState::new();
         let filtering = fit(json!({}));
-        filtering.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
+        filtering.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
         let (filter, mut fitting) = (filtering.filter.unwrap(), cluster.nodes().clone());
-        filter.filter_set(&state, &pod, &cluster, &mut fitting).unwrap();
+        filter.filter_set(&state, &pod, &handle(&cluster), &mut fitting).unwrap();
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         for node in &nodes {
-            let status = filter.filter(&state, &pod, &cluster.node(*node));
+            let status = filter.filter(&state, &pod, &cluster.node(*node), &handle(&cluster));
             prop_assert_eq!(fitting.contains(*node), status.is_success());
         }
         let specs = specs(&resources);
@@ -592,9 +601,9 @@ proptest! {
         ] {
             let score = plugin.score.unwrap();
             let mut scores = vec![-1; nodes.len()];
-            score.score_set(&state, &pod, &cluster, &nodes, &mut scores).unwrap();
+            score.score_set(&state, &pod, &handle(&cluster), &nodes, &mut scores).unwrap();
             for (node, from_set) in nodes.iter().zip(scores) {
-                let from_node = score.score(&state, &pod, &cluster.node(*node)).unwrap();
+                let from_node = score.score(&state, &pod, &cluster.node(*node), &handle(&cluster)).unwrap();
                 prop_assert_eq!(from_set, from_node, "{} on {:?}", plugin.name, rows[node.index()]);
                 prop_assert!((0..=100).contains(&from_set));
             }

@@ -1,7 +1,7 @@
 //! Which events may help pods that the plugin rejected.
 
 use framework::storage::{CsiNode, VolumeAttachment};
-use framework::{Cluster, EventObjects, Pod, PodVolume, PodVolumeSource, QueueingHint};
+use framework::{EventObjects, Handle, Pod, PodVolume, PodVolumeSource, QueueingHint};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ impl NodeVolumeLimits {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = objects.others()?;
         let [old, new] = [old, new].map(|node| CsiNode::from_api(&read(node)));
@@ -34,7 +34,7 @@ impl NodeVolumeLimits {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
         let held_room = |old: &Pod| old.node_name.is_some() || old.nominated_node_name.is_some();
@@ -45,7 +45,7 @@ impl NodeVolumeLimits {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         hint::queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
     }
@@ -55,20 +55,20 @@ impl NodeVolumeLimits {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = objects.others()?;
         let metadata = old.map_or(&Value::Null, |claim| &claim["metadata"]);
         let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str());
         let [namespace, name] = [namespace, name].map(Option::unwrap_or_default);
-        Ok(hint::queue_if(cluster.pods_with_claim(namespace, name).next().is_some()))
+        Ok(hint::queue_if(handle.cluster.pods_with_claim(namespace, name).next().is_some()))
     }
 
     pub(super) fn after_detachment(
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = objects.others()?;
         let attacher = VolumeAttachment::from_api(&read(old)).attacher;

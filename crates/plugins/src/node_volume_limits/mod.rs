@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use framework::storage::csi_translation::Migration;
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
+    ActionType, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits, NodeView,
     Plugin, PluginArgs, Pod, PodVolume, PodVolumeSource, PreFilter, PreFilterExtensions,
     PreFilterResult, Status, Verdicts,
 };
@@ -116,13 +116,13 @@ impl PreFilter for NodeVolumeLimits {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         if !may_be_limited(pod) {
             return Err(Status::skip());
         }
         // As in Kubernetes, a volume that cannot be counted is told of by Filter.
-        if let Ok(wanted) = WantedVolumes::of(pod, cluster, true) {
+        if let Ok(wanted) = WantedVolumes::of(pod, handle.cluster, true) {
             let changes = VolumeChanges::default();
             state.write(PreFilterState { wanted: wanted.into(), changes });
         }
@@ -154,7 +154,13 @@ fn count(state: &mut CycleState, other: &Pod, sign: i64, node: &NodeView<'_>) ->
 }
 
 impl Filter for NodeVolumeLimits {
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let found = match PreFilterState::of_cycle(state, pod, node) {
             Ok(found) => found,
             Err(status) => return status,
@@ -170,13 +176,13 @@ impl Filter for NodeVolumeLimits {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         let Some(PreFilterState { wanted, changes }) = state.read() else {
-            return self.filter_each(state, pod, cluster, nodes);
+            return self.filter_each(state, pod, handle, nodes);
         };
-        for room in wanted.rooms(cluster) {
+        for room in wanted.rooms(handle.cluster) {
             nodes.retain(|node| room.suffices(node, changes));
         }
         Ok(())
@@ -186,14 +192,14 @@ impl Filter for NodeVolumeLimits {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
         match state.read::<PreFilterState>() {
             Some(_) => verdicts.record_all(rejected, Status::unschedulable(REASON)),
             None => rejected.iter().for_each(|node| {
-                verdicts.record(node, self.filter(state, pod, &cluster.node(node)));
+                verdicts.record(node, self.filter(state, pod, &handle.cluster.node(node), handle));
             }),
         }
     }

@@ -2,10 +2,10 @@ use std::collections::BTreeSet;
 
 use framework::storage::MIGRATED_PLUGINS;
 use framework::testing::{
-    Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, node, pod, storage_class,
-    volume, volume_attachment,
+    Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, handle, node, pod,
+    storage_class, volume, volume_attachment,
 };
-use framework::{EventObjects, NodeIx, Overlay, QueueingHint, api};
+use framework::{Cluster, EventObjects, NodeIx, Overlay, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -234,9 +234,9 @@ fn what_is_wrong_with_the_pod_is_told() {
         let pod = pod.build();
         let (filter, cluster) = (built().filter.unwrap(), harness.cluster());
         let (state, node) = (CycleState::new(), cluster.node_named("n").unwrap());
-        assert_eq!(filter.filter(&state, &pod, &cluster.node(node)), expected);
+        assert_eq!(filter.filter(&state, &pod, &cluster.node(node), &handle(cluster)), expected);
         let mut nodes = cluster.nodes().clone();
-        let answer = filter.filter_set(&state, &pod, cluster, &mut nodes);
+        let answer = filter.filter_set(&state, &pod, &handle(cluster), &mut nodes);
         let rejected = expected.is_rejection();
         assert_eq!(answer.err(), (!rejected).then_some(expected));
         assert!(nodes.is_empty());
@@ -256,7 +256,8 @@ fn pods_without_volumes_of_drivers_are_left_alone() {
         (json!({ "azureFile": {} }), true),
     ] {
         let pod = pod("p").volume(source.clone()).build();
-        let result = pre_filter.pre_filter(&mut CycleState::new(), &pod, &Cluster::default());
+        let result =
+            pre_filter.pre_filter(&mut CycleState::new(), &pod, &handle(&Cluster::default()));
         assert_eq!(result.is_ok(), counts, "{source}");
     }
 }
@@ -564,9 +565,9 @@ proptest! {
             let what_if = WhatIf::of(&cluster, node, &pod, &added, restored);
             let filter = built().filter.unwrap();
             let view = cluster.node(node).with(&what_if.overlay);
-            let expected = filter.filter(&CycleState::new(), &pod, &what_if.cluster.node(node));
-            prop_assert_eq!(filter.filter(&what_if.state, &pod, &view), expected.clone());
-            prop_assert_eq!(filter.filter(&CycleState::new(), &pod, &view), expected);
+            let expected = filter.filter(&CycleState::new(), &pod, &what_if.cluster.node(node), &handle(&what_if.cluster));
+            prop_assert_eq!(filter.filter(&what_if.state, &pod, &view, &handle(view.cluster())), expected.clone());
+            prop_assert_eq!(filter.filter(&CycleState::new(), &pod, &view, &handle(view.cluster())), expected);
         }
     }
 }
@@ -584,7 +585,7 @@ impl WhatIf {
     fn of(cluster: &Cluster, node: NodeIx, pod: &Pod, added: &[Arc<Pod>], restored: u64) -> Self {
         let (mut state, mut overlay) = (CycleState::new(), Overlay::default());
         // Where the pod is skipped, the plugin is told of nothing.
-        let _ = built().pre_filter.unwrap().pre_filter(&mut state, pod, cluster);
+        let _ = built().pre_filter.unwrap().pre_filter(&mut state, pod, &handle(cluster));
         let extensions = built().pre_filter_extensions.unwrap();
         let mut after = cluster.clone();
         let view = cluster.node(node);

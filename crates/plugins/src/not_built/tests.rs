@@ -1,5 +1,5 @@
-use framework::testing::{FakeDryRun, PodBuilder, cluster, node, pod};
-use framework::{Code, NominatingInfo, PendingPods, Time, WaitingPods};
+use framework::testing::{FakeDryRun, PodBuilder, cluster, handle, node, pod};
+use framework::{Cluster, Code, NominatingInfo};
 use serde_json::{Value, json};
 
 use super::*;
@@ -20,7 +20,7 @@ fn with_spec(name: &str, fields: &Value) -> PodBuilder {
 
 fn pre_filter(plugin: &Plugin, pod: &Pod, cluster: &Cluster) -> Status {
     let point = plugin.pre_filter.as_ref().unwrap();
-    point.pre_filter(&mut CycleState::new(), pod, cluster).unwrap_err()
+    point.pre_filter(&mut CycleState::new(), pod, &handle(cluster)).unwrap_err()
 }
 
 #[test]
@@ -55,23 +55,25 @@ fn a_filter_without_its_pre_filter_is_as_strict() {
     let state = CycleState::new();
     for (pod, passes) in [(claiming, false), (pod("p").build(), true)] {
         let mut nodes = cluster.nodes().clone();
-        filter.filter_set(&state, &pod, &cluster, &mut nodes).unwrap();
+        filter.filter_set(&state, &pod, &handle(&cluster), &mut nodes).unwrap();
         assert_eq!(!nodes.is_empty(), passes);
         let view = cluster.node(cluster.node_named("n").unwrap());
-        assert_eq!(filter.filter(&state, &pod, &view).is_success(), passes);
+        assert_eq!(
+            filter.filter(&state, &pod, &view, &handle(view.cluster())).is_success(),
+            passes
+        );
     }
 }
 
 #[test]
 fn post_filter_has_nothing_to_say() {
-    let (cluster, mut commands) = (Cluster::default(), Vec::new());
-    let (waiting, pending) = (WaitingPods::new(), PendingPods::new());
-    let mut handle = Handle::new(&cluster, &waiting, &pending, &(), Time::ZERO, &mut commands);
+    let cluster = Cluster::default();
     let mut dry_run = FakeDryRun::new(&cluster, |_| Status::success());
     let point = stand_in("DynamicResources").post_filter.unwrap();
     let (mut state, pod) = (CycleState::new(), pod("p").build());
     let verdicts = Verdicts::default();
-    let result = point.post_filter(&mut state, &pod, &verdicts, &mut dry_run, &mut handle);
+    let handle = handle(&cluster);
+    let result = point.post_filter(&mut state, &pod, &verdicts, &mut dry_run, &handle);
     assert_eq!((result.status.code(), result.status.message()), (Code::Unschedulable, "".into()));
     assert_eq!(result.nominating, NominatingInfo::Noop);
 }

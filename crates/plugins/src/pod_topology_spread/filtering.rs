@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, DomainIx, Filter, LabelKeyIx, NodeBits, NodeIx, NodeView, Pod, PreFilter,
-    PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
+    Cluster, CycleState, DomainIx, Filter, Handle, LabelKeyIx, NodeBits, NodeIx, NodeView, Pod,
+    PreFilter, PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
 };
 
 use super::PodTopologySpread;
@@ -118,9 +118,9 @@ impl PreFilter for PodTopologySpread {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
-        let constraints = self.hard_constraints(pod, cluster).map_err(|error| {
+        let constraints = self.hard_constraints(pod, handle.cluster).map_err(|error| {
             Status::error(format!(
                 "get constraints from pod: obtaining pod's hard topology spread constraints: \
                  {error}"
@@ -130,7 +130,10 @@ impl PreFilter for PodTopologySpread {
             return Err(Status::skip());
         }
         let changes = vec![Changes::default(); constraints.len()].into();
-        state.write_for_search(PreFiltered { counted: count(constraints, pod, cluster), changes });
+        state.write_for_search(PreFiltered {
+            counted: count(constraints, pod, handle.cluster),
+            changes,
+        });
         Ok(PreFilterResult::default())
     }
 }
@@ -203,7 +206,13 @@ impl Limit<'_> {
 }
 
 impl Filter for PodTopologySpread {
-    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let pre_filtered = match PreFiltered::of_cycle(state) {
             Ok(pre_filtered) => pre_filtered,
             Err(status) => return status,
@@ -225,10 +234,10 @@ impl Filter for PodTopologySpread {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        for limit in PreFiltered::of_cycle(state)?.limits(cluster) {
+        for limit in PreFiltered::of_cycle(state)?.limits(handle.cluster) {
             nodes.retain(|node| limit.verdict(node) == Verdict::Fits);
         }
         Ok(())
@@ -240,12 +249,12 @@ impl Filter for PodTopologySpread {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
         let limits: Vec<_> = match PreFiltered::of_cycle(state) {
-            Ok(pre_filtered) => pre_filtered.limits(cluster).collect(),
+            Ok(pre_filtered) => pre_filtered.limits(handle.cluster).collect(),
             Err(status) => return verdicts.record_all(rejected, status),
         };
         let lacks_label = verdicts.intern(Status::unresolvable(REASON_LABEL));

@@ -1,8 +1,8 @@
 //! Queueing hints: which changes may help a pod that a hard constraint turned down.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, ControllerKind, EventObjects, EventResource, LabelSelector,
-    Node, PluginBuilder, Pod, QueueingHint,
+    ActionType, Cluster, ClusterEvent, ControllerKind, EventObjects, EventResource, Handle,
+    LabelSelector, Node, PluginBuilder, Pod, QueueingHint,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -57,13 +57,15 @@ impl PodTopologySpread {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let some_constraint = |holds: &dyn Fn(&Constraint) -> bool| {
-            Ok::<_, String>(self.constraints_of(pod, cluster)?.iter().any(holds))
+            Ok::<_, String>(self.constraints_of(pod, handle.cluster)?.iter().any(holds))
         };
         let helps = match hint::pods(objects)? {
-            (Some(old), Some(new)) if new.uid == pod.uid => self.is_freed(old, new, cluster)?,
+            (Some(old), Some(new)) if new.uid == pod.uid => {
+                self.is_freed(old, new, handle.cluster)?
+            }
             (Some(old), Some(new)) if has_place(new) && may_count_otherwise(old, new) => {
                 some_constraint(&|own| counts_otherwise(own, old, new))?
             }
@@ -100,10 +102,10 @@ impl PodTopologySpread {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let nodes = hint::nodes(objects)?;
-        let constraints = self.constraints_of(pod, cluster)?;
+        let constraints = self.constraints_of(pod, handle.cluster)?;
         let is_complete = |node: &Node| has_all_keys(&constraints, node);
         let helps = match nodes {
             (Some(old), Some(new)) => match (is_complete(old), is_complete(new)) {

@@ -12,7 +12,7 @@ mod hints;
 mod scoring;
 
 use framework::{
-    Cluster, EventResource, Plugin, PluginArgs, PluginBuilder, Pod, PodQuery, StandingQueries,
+    EventResource, Handle, Plugin, PluginArgs, PluginBuilder, Pod, PodQuery, StandingQueries,
 };
 
 use self::args::DefaultConstraints;
@@ -60,8 +60,11 @@ const SELECTING: [EventResource; 4] = [
 ];
 
 impl StandingQueries for PodTopologySpread {
-    fn queries(&self, pod: &Pod, cluster: &Cluster) -> Vec<PodQuery> {
-        let both = [self.hard_constraints(pod, cluster), self.soft_constraints(pod, cluster)];
+    fn queries(&self, pod: &Pod, handle: &Handle<'_>) -> Vec<PodQuery> {
+        let both = [
+            self.hard_constraints(pod, handle.cluster),
+            self.soft_constraints(pod, handle.cluster),
+        ];
         both.into_iter().flatten().flatten().filter_map(Constraint::standing_query).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, DomainIx, MAX_NODE_SCORE, NodeBits, NodeColumn, NodeIx, NodeView,
+    Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeBits, NodeColumn, NodeIx, NodeView,
     NormalizeScore, Pod, PodCount, PreScore, Score, Status, Topology,
 };
 
@@ -56,9 +56,10 @@ impl PreScore for PodTopologySpread {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
     ) -> Status {
+        let cluster = handle.cluster;
         let constraints = match self.soft_constraints(pod, cluster) {
             Ok(constraints) if constraints.is_empty() => return Status::skip(),
             Ok(constraints) => constraints,
@@ -113,7 +114,13 @@ fn rounded(score: f64) -> i64 {
 }
 
 impl Score for PodTopologySpread {
-    fn score(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         let PreScored { weighted, ignored } = PreScored::of_cycle(state)?;
         if ignored.contains(node.ix()) {
             return Ok(0);
@@ -137,10 +144,11 @@ impl Score for PodTopologySpread {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
+        let cluster = handle.cluster;
         let PreScored { weighted, ignored } = PreScored::of_cycle(state)?;
         let mut sums = vec![0.0; nodes.len()];
         for own in &**weighted {
@@ -197,6 +205,7 @@ impl NormalizeScore for PodTopologySpread {
         _pod: &Pod,
         nodes: &[NodeIx],
         scores: &mut [i64],
+        _handle: &Handle<'_>,
     ) -> Status {
         let ignored = match PreScored::of_cycle(state) {
             Ok(pre_scored) => &pre_scored.ignored,

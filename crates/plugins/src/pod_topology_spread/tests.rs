@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use framework::testing::{Harness, NodeBuilder, PodBuilder, node, pod};
-use framework::{Code, CycleState, NodeIx, Overlay, Status};
+use framework::testing::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
+use framework::{Cluster, Code, CycleState, NodeIx, Overlay, Status};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -174,9 +174,16 @@ fn filter_and_score_need_what_was_counted() {
     let harness = zones(&[("a", 0)]);
     let (plugin, pod) = (built(json!({})), spread(&[hard("zone", 1)]).build());
     let view = harness.cluster().node(NodeIx::new(0));
-    let status = plugin.filter.unwrap().filter(&CycleState::new(), &pod, &view);
+    let status =
+        plugin.filter.unwrap().filter(&CycleState::new(), &pod, &view, &handle(view.cluster()));
     assert_eq!(status.code(), Code::Error);
-    assert!(plugin.score.unwrap().score(&CycleState::new(), &pod, &view).is_err());
+    assert!(
+        plugin
+            .score
+            .unwrap()
+            .score(&CycleState::new(), &pod, &view, &handle(view.cluster()))
+            .is_err()
+    );
 }
 
 /// A pod more or less on each of these nodes.
@@ -188,7 +195,7 @@ fn after_changes(harness: &Harness, pod: &Pod, other: &Pod, changes: Changes<'_>
     let extensions = plugin.pre_filter_extensions.unwrap();
     let cluster = harness.cluster();
     let mut state = CycleState::new();
-    plugin.pre_filter.unwrap().pre_filter(&mut state, pod, cluster).unwrap();
+    plugin.pre_filter.unwrap().pre_filter(&mut state, pod, &handle(cluster)).unwrap();
     for (node, pods) in changes {
         let mut overlay = Overlay::default();
         overlay.add(Arc::new(other.clone()));
@@ -200,7 +207,8 @@ fn after_changes(harness: &Harness, pod: &Pod, other: &Pod, changes: Changes<'_>
         assert!(status.is_success());
     }
     let filter = plugin.filter.unwrap();
-    let passes = |node| filter.filter(&state, pod, &cluster.node(node)).is_success();
+    let passes =
+        |node| filter.filter(&state, pod, &cluster.node(node), &handle(cluster)).is_success();
     cluster.nodes().iter().map(passes).collect()
 }
 
@@ -284,11 +292,11 @@ fn system_constraints_spread_pods_of_a_service_and_put_up_with_nodes_without_a_z
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         let (mut state, mut scores) = (CycleState::new(), vec![0; nodes.len()]);
         let pre_score = plugin.pre_score.as_ref().unwrap();
-        if !pre_score.pre_score(&mut state, pod, &cluster, &nodes).is_success() {
+        if !pre_score.pre_score(&mut state, pod, &handle(&cluster), &nodes).is_success() {
             return None;
         }
         let score = plugin.score.as_ref().unwrap();
-        score.score_set(&state, pod, &cluster, &nodes, &mut scores).unwrap();
+        score.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
         Some(scores)
     };
     // Three zones with the missing one, three nodes: ln 5 a pod; 2 and 4 for the skews.
@@ -302,7 +310,7 @@ fn what_is_counted_stands() {
     let (plugin, cluster) = with_service(json!({}), json!({"app": "web"}));
     let standing = plugin.standing_queries.unwrap();
     let selectors = |pod: PodBuilder| {
-        let queries = standing.queries(&pod.build(), &cluster);
+        let queries = standing.queries(&pod.build(), &handle(&cluster));
         queries.iter().map(|query| query.selector.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(selectors(pod("p").label("app", "web")), ["app=web", "app=web"]);

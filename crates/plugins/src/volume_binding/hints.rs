@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::storage::{CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, PersistentVolumeClaim};
 use framework::{
-    ActionType, Cluster, ClusterEvent, EventObjects, EventResource, PluginBuilder, Pod,
+    ActionType, Cluster, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod,
     PodVolumeSource, QueueingHint, api,
 };
 use serde::de::DeserializeOwned;
@@ -42,7 +42,7 @@ fn after_class_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
     objects: &EventObjects<'_>,
-    _cluster: &Cluster,
+    _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (old, new) = decoded::<api::StorageClass>(objects)?;
     Ok(queue_if(old.is_none_or(|old| old.allowed_topologies != new.allowed_topologies)))
@@ -53,7 +53,7 @@ fn after_claim_change(
     _plugin: &VolumeBinding,
     pod: &Pod,
     objects: &EventObjects<'_>,
-    _cluster: &Cluster,
+    _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
 }
@@ -64,7 +64,7 @@ fn after_volume_deletion(
     _plugin: &VolumeBinding,
     pod: &Pod,
     objects: &EventObjects<'_>,
-    _cluster: &Cluster,
+    _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (old, _) = objects.others()?;
     let claim = read_any::<api::PersistentVolume>(old)?.and_then(|volume| volume.spec.claim_ref);
@@ -81,7 +81,7 @@ fn after_csi_node_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
     objects: &EventObjects<'_>,
-    _cluster: &Cluster,
+    _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (old, new) = objects.others()?;
     let (old, new) = (read_any::<api::CsiNode>(old)?, read_any::<api::CsiNode>(new)?);
@@ -95,14 +95,14 @@ fn after_driver_change(
     _plugin: &VolumeBinding,
     pod: &Pod,
     objects: &EventObjects<'_>,
-    cluster: &Cluster,
+    handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (old, new) = objects.others()?;
     let (old, new) = (read_any(old)?, read_any(new)?);
     let reports = |driver: &api::CsiDriver| CsiDriver::from_api(driver).storage_capacity;
     let Some(old) = old.filter(reports) else { return Ok(QueueingHint::Skip) };
     let stops = !new.is_some_and(|new| reports(&new));
-    Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, cluster)))
+    Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, handle.cluster)))
 }
 
 /// Difference volume-binding-driver-hint: volumes that the driver is to make count, not only inline
@@ -124,10 +124,10 @@ fn after_pod_deletion(
     _plugin: &VolumeBinding,
     pod: &Pod,
     objects: &EventObjects<'_>,
-    cluster: &Cluster,
+    handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (gone, _) = objects.pods()?;
-    let has_unbound = |pod: &Pod| unbound_claims(pod, cluster).next().is_some();
+    let has_unbound = |pod: &Pod| unbound_claims(pod, handle.cluster).next().is_some();
     Ok(queue_if(gone.is_some_and(has_unbound) && has_unbound(pod)))
 }
 
@@ -146,7 +146,7 @@ fn after_capacity_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
     objects: &EventObjects<'_>,
-    _cluster: &Cluster,
+    _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (old, new) = decoded::<api::CsiStorageCapacity>(objects)?;
     let Some(old) = old else { return Ok(QueueingHint::Queue) };

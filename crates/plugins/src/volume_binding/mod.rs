@@ -107,13 +107,13 @@ impl PreFilter for VolumeBinding {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         if pod.spec.volumes.is_empty() {
             state.write(Claims(None));
             return Err(Status::skip());
         }
-        let claims = PodVolumeClaims::of(pod, cluster, &self.caches.lock())?;
+        let claims = PodVolumeClaims::of(pod, handle.cluster, &self.caches.lock())?;
         let is_skipped = claims.is_none();
         state.write(Claims(claims.map(Arc::new)));
         if is_skipped { Err(Status::skip()) } else { Ok(PreFilterResult::default()) }
@@ -139,7 +139,13 @@ impl Filter for VolumeBinding {
         false
     }
 
-    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let claims = match claims_in(state) {
             Ok(Some(claims)) => claims,
             Ok(None) => return Status::success(),
@@ -156,10 +162,10 @@ impl Filter for VolumeBinding {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        self.conflicts(state, cluster, nodes)?.remove_from(nodes);
+        self.conflicts(state, handle.cluster, nodes)?.remove_from(nodes);
         Ok(())
     }
 
@@ -167,11 +173,11 @@ impl Filter for VolumeBinding {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
-        match self.conflicts(state, cluster, rejected) {
+        match self.conflicts(state, handle.cluster, rejected) {
             Ok(conflicts) => conflicts.record(verdicts),
             Err(status) => verdicts.record_all(rejected, status),
         }
@@ -184,7 +190,7 @@ impl PreScore for VolumeBinding {
         &self,
         _state: &mut CycleState,
         _pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
         _nodes: &[NodeIx],
     ) -> Status {
         if self.ratings.is_some() { Status::success() } else { Status::skip() }
@@ -192,7 +198,13 @@ impl PreScore for VolumeBinding {
 }
 
 impl Score for VolumeBinding {
-    fn score(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         let (Some(claims), Some(ratings)) = (claims_in(state)?, &self.ratings) else {
             return Ok(0);
         };
@@ -225,9 +237,15 @@ impl VolumeBinding {
 }
 
 impl Reserve for VolumeBinding {
-    fn reserve(&self, state: &mut CycleState, _pod: &Pod, node: &str, cluster: &Cluster) -> Status {
+    fn reserve(
+        &self,
+        state: &mut CycleState,
+        _pod: &Pod,
+        node: &str,
+        handle: &Handle<'_>,
+    ) -> Status {
         let reserved = match claims_in(state) {
-            Ok(Some(claims)) => self.assume(claims, node, cluster),
+            Ok(Some(claims)) => self.assume(claims, node, handle.cluster),
             Ok(None) => Ok(Reserved::AllBound),
             Err(status) => Err(status),
         };
@@ -240,7 +258,7 @@ impl Reserve for VolumeBinding {
         }
     }
 
-    fn unreserve(&self, state: &mut CycleState, _pod: &Pod, _node: &str, _handle: &mut Handle<'_>) {
+    fn unreserve(&self, state: &mut CycleState, _pod: &Pod, _node: &str, _handle: &Handle<'_>) {
         if let Some(Reserved::Binding(binder)) = state.read() {
             binder.revert(&mut self.caches.lock());
         }
@@ -253,7 +271,7 @@ impl PreBind for VolumeBinding {
         state: &CycleState,
         _pod: &Pod,
         node: &str,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> PreBindPreFlight {
         match (claims_in(state), state.read()) {
             (Err(status), _) => PreBindPreFlight::Fail(status),
@@ -268,7 +286,7 @@ impl PreBind for VolumeBinding {
         state: &mut CycleState,
         pod: &Pod,
         node: &str,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
         let binder = match state.read_mut() {
@@ -276,7 +294,7 @@ impl PreBind for VolumeBinding {
             Some(Reserved::AllBound) => return PreBindStep::Done(Status::success()),
             None => return PreBindStep::Done(no_volumes(node)),
         };
-        let step = binder.step(pod, cluster, self.bind_timeout, &input);
+        let step = binder.step(pod, handle.cluster, self.bind_timeout, &input);
         if matches!(&step, PreBindStep::Done(status) if status.is_success()) {
             binder.forget(&mut self.caches.lock());
         }

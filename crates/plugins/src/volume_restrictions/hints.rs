@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::{Cluster, EventObjects, Pod, PodVolume, QueueingHint};
+use framework::{EventObjects, Handle, Pod, PodVolume, QueueingHint};
 
 use super::{VolumeRestrictions, disks};
 use crate::hint;
@@ -12,7 +12,7 @@ impl VolumeRestrictions {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
         // Difference volume-restrictions-disk-hint: disks know no namespaces.
@@ -24,7 +24,7 @@ impl VolumeRestrictions {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         hint::queue_on_claim(pod, objects, PodVolume::named_claim)
     }

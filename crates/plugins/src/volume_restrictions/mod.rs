@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
-    Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterExtensions, PreFilterResult, Status,
-    Verdicts,
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits,
+    NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterExtensions, PreFilterResult,
+    Status, Verdicts,
 };
 
 use crate::lookup;
@@ -98,9 +98,9 @@ impl PreFilter for VolumeRestrictions {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
-        let claims = PreFilterState::new(pod, cluster)?;
+        let claims = PreFilterState::new(pod, handle.cluster)?;
         let has_disks = pod.spec.volumes.iter().any(|volume| volume.disk().is_some());
         if !has_disks && claims.in_use == 0 {
             return Err(Status::skip());
@@ -131,7 +131,13 @@ fn change(state: &mut CycleState, change: impl FnOnce(&mut PreFilterState)) -> S
 }
 
 impl Filter for VolumeRestrictions {
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         if node.pods().any(|other| disks::conflict(pod, other)) {
             return Status::unschedulable(REASON_DISK);
         }
@@ -146,12 +152,12 @@ impl Filter for VolumeRestrictions {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         match PreFilterState::of_cycle(state)?.in_use > 0 {
             true => nodes.clear(),
-            false => disks::retain_free(pod, cluster, nodes),
+            false => disks::retain_free(pod, handle.cluster, nodes),
         }
         Ok(())
     }
@@ -160,12 +166,12 @@ impl Filter for VolumeRestrictions {
         &self,
         _state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
         let mut free = rejected.clone();
-        disks::retain_free(pod, cluster, &mut free);
+        disks::retain_free(pod, handle.cluster, &mut free);
         let mut conflicting = rejected.clone();
         conflicting.subtract(&free);
         verdicts.record_all(&conflicting, Status::unschedulable(REASON_DISK));

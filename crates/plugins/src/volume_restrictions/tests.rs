@@ -1,4 +1,4 @@
-use framework::testing::{Harness, PodBuilder, claim, node, pod};
+use framework::testing::{Harness, PodBuilder, claim, handle, node, pod};
 use framework::{Code, EventObjects, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -114,7 +114,8 @@ fn pods_without_anything_exclusive_are_left_alone() {
         (pod("p").volume(json!({ "rbd": {} })), false),
     ] {
         let pod = pod.build();
-        let result = pre_filter.pre_filter(&mut CycleState::new(), &pod, harness.cluster());
+        let result =
+            pre_filter.pre_filter(&mut CycleState::new(), &pod, &handle(harness.cluster()));
         assert_eq!(result.is_err_and(|status| status.is_skip()), skipped, "{:?}", pod.spec.volumes);
     }
 }
@@ -135,7 +136,7 @@ fn what_ifs_count_the_users_of_the_claims() {
     let (plugin, cluster) = (built(), harness.cluster());
     let wanting = pod("p").claim("data").claim("more").build();
     let mut state = CycleState::new();
-    plugin.pre_filter.unwrap().pre_filter(&mut state, &wanting, cluster).unwrap();
+    plugin.pre_filter.unwrap().pre_filter(&mut state, &wanting, &handle(cluster)).unwrap();
     let (extensions, filter) = (plugin.pre_filter_extensions.unwrap(), plugin.filter.unwrap());
     let view = cluster.node(cluster.node_named("m").unwrap());
     let mut fits_with = |added: &[&Pod], removed: &[&Pod]| {
@@ -145,7 +146,7 @@ fn what_ifs_count_the_users_of_the_claims() {
         for other in removed {
             assert!(extensions.remove_pod(&mut state, &wanting, other, &view).is_success());
         }
-        filter.filter(&state, &wanting, &view).is_success()
+        filter.filter(&state, &wanting, &view, &handle(view.cluster())).is_success()
     };
     let user = pod("q").claim("data").on("n").build();
     let other = pod("r").claim("more").claim("unrelated").on("n").build();
@@ -165,9 +166,12 @@ fn filtering_needs_pre_filter() {
     let (state, pod) = (CycleState::new(), pod("p").build());
     let view = cluster.node(cluster.node_named("n").unwrap());
     let expected = Status::error("cannot read \"PreFilterVolumeRestrictions\" from cycleState");
-    assert_eq!(filter.filter(&state, &pod, &view), expected);
+    assert_eq!(filter.filter(&state, &pod, &view, &handle(view.cluster())), expected);
     let mut nodes = cluster.nodes().clone();
-    assert_eq!(filter.filter_set(&state, &pod, cluster, &mut nodes), Err(expected.clone()));
+    assert_eq!(
+        filter.filter_set(&state, &pod, &handle(cluster), &mut nodes),
+        Err(expected.clone())
+    );
     let extensions = built().pre_filter_extensions.unwrap();
     assert_eq!(extensions.add_pod(&mut CycleState::new(), &pod, &pod, &view), expected);
     assert_eq!(expected.code(), Code::Error);

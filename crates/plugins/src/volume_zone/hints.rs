@@ -1,6 +1,6 @@
 //! Which events may help pods that the plugin rejected.
 
-use framework::{Cluster, EventObjects, Pod, PodVolume, QueueingHint};
+use framework::{EventObjects, Handle, Pod, PodVolume, QueueingHint};
 use serde_json::Value;
 
 use super::VolumeZone;
@@ -13,7 +13,7 @@ impl VolumeZone {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (_, new) = objects.others()?;
         let waits = |class: &Value| class["volumeBindingMode"] == "WaitForFirstConsumer";
@@ -24,7 +24,7 @@ impl VolumeZone {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         hint::queue_on_claim(pod, objects, PodVolume::named_claim)
     }
@@ -33,7 +33,7 @@ impl VolumeZone {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = objects.others()?;
         let moved = |old| new.is_some_and(|new| topologies(old) != topologies(new));

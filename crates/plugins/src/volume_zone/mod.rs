@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, NodeBits, NodeView,
-    Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterResult, Status, Verdicts,
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits,
+    NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterResult, Status, Verdicts,
 };
 
 use self::topology::{LABELS, VolumeTopology};
@@ -104,9 +104,9 @@ impl PreFilter for VolumeZone {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
-        let topologies = PreFilterState::new(pod, cluster)?;
+        let topologies = PreFilterState::new(pod, handle.cluster)?;
         if topologies.0.is_empty() {
             return Err(Status::skip());
         }
@@ -120,7 +120,13 @@ impl Filter for VolumeZone {
         false
     }
 
-    fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         let topologies = match PreFilterState::of_cycle(state, pod, node.cluster()) {
             Ok(topologies) => topologies,
             Err(status) => return status,
@@ -138,11 +144,11 @@ impl Filter for VolumeZone {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        match PreFilterState::of_cycle(state, pod, cluster) {
-            Ok(topologies) => topology::retain_inside(&topologies.0, cluster, nodes),
+        match PreFilterState::of_cycle(state, pod, handle.cluster) {
+            Ok(topologies) => topology::retain_inside(&topologies.0, handle.cluster, nodes),
             Err(_missing_volumes) => nodes.clear(),
         }
         Ok(())
@@ -152,11 +158,11 @@ impl Filter for VolumeZone {
         &self,
         state: &CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         rejected: &NodeBits,
         verdicts: &mut Verdicts,
     ) {
-        let missing_volumes = PreFilterState::of_cycle(state, pod, cluster).err();
+        let missing_volumes = PreFilterState::of_cycle(state, pod, handle.cluster).err();
         verdicts.record_all(rejected, missing_volumes.unwrap_or(Status::unresolvable(REASON)));
     }
 }

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
 use framework::testing::{
-    Harness, PodBuilder, StorageObject, bound_claim, claim, node, pod, storage_class, volume,
+    Harness, PodBuilder, StorageObject, bound_claim, claim, handle, node, pod, storage_class,
+    volume,
 };
 use framework::{EventObjects, QueueingHint, api};
 use proptest::prelude::*;
@@ -75,7 +76,7 @@ fn every_claim_of_the_pod_counts() {
 
 fn pre_filter(harness: &Harness, pod: PodBuilder) -> Status {
     let point = built().pre_filter.unwrap();
-    let result = point.pre_filter(&mut CycleState::new(), &pod.build(), harness.cluster());
+    let result = point.pre_filter(&mut CycleState::new(), &pod.build(), &handle(harness.cluster()));
     result.err().unwrap_or_default()
 }
 
@@ -123,13 +124,13 @@ fn filtering_without_pre_filter_is_as_strict() {
     let rejected_on_b = |claim: &str| {
         let pod = pod("p").claim(claim).build();
         let node = cluster.node_named("b").unwrap();
-        let status = filter.filter(&state, &pod, &cluster.node(node));
+        let status = filter.filter(&state, &pod, &cluster.node(node), &handle(cluster));
         let mut nodes: NodeBits = [node].into_iter().collect();
-        filter.filter_set(&state, &pod, cluster, &mut nodes).unwrap();
+        filter.filter_set(&state, &pod, &handle(cluster), &mut nodes).unwrap();
         assert!(nodes.is_empty());
         let mut verdicts = Verdicts::with_len(cluster.table_len());
         let rejected = [node].into_iter().collect();
-        filter.explain_set(&state, &pod, cluster, &rejected, &mut verdicts);
+        filter.explain_set(&state, &pod, &handle(cluster), &rejected, &mut verdicts);
         assert_eq!(verdicts.explicit(node), Some(&status));
         status.message()
     };

@@ -25,8 +25,8 @@
 //!
 //! # What it does not do
 //!
-//! - It does not turn a gang away before Filter has run: PreFilter and PreEnqueue see nodes and the pods
-//!   on them, not the pods that have no node yet. Permit is the first to see those, through its handle.
+//! - It does not reject a gang that lacks members before Filter has run. The check is in Permit, where a
+//!   member that finds a node brings the others back.
 //! - It does not reject the waiting members as soon as one of them finds no node (as coscheduling does in
 //!   PostFilter). The rejected ones would leave room that the next member finds at once, and so on, round
 //!   and round without a pause; coscheduling needs a backoff per gang, hence a clock and a memory, to
@@ -42,9 +42,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, Command, Counter, CycleState, EventObjects, EventResource,
-    Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
-    QueueingHint, Registry, RegistryError, Reserve, Status, Time, Uid,
+    ActionType, ClusterEvent, Command, Counter, CycleState, EventObjects, EventResource, Handle,
+    Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint,
+    Registry, RegistryError, Reserve, Status, Time, Uid,
 };
 use serde::{Deserialize, Serialize};
 
@@ -125,7 +125,7 @@ impl Gang {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (_, Some(new)) = objects.pods()? else { return Ok(QueueingHint::Skip) };
         let is_placed_sibling = || {
@@ -141,7 +141,7 @@ impl PreFilter for Gang {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        _cluster: &Cluster,
+        _handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         match Membership::of(pod) {
             Ok(None) => Err(Status::skip()),
@@ -160,7 +160,7 @@ impl Permit for Gang {
         state: &mut CycleState,
         _pod: &Pod,
         _node: &str,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PermitVerdict {
         let Some(own) = state.read::<Membership>() else { return PermitVerdict::Allow };
         let waiting = own.waiting(handle);
@@ -184,7 +184,7 @@ impl Permit for Gang {
 }
 
 impl Reserve for Gang {
-    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Cluster) -> Status {
+    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
         Status::success()
     }
 
@@ -193,7 +193,7 @@ impl Reserve for Gang {
     /// A member that fails in the very call in which it began to wait, because another plugin rejects
     /// it, takes nobody along: the others may still become enough without it, and if it did, members
     /// that activate and reject one another could go on forever at one point in time.
-    fn unreserve(&self, state: &mut CycleState, pod: &Pod, _: &str, handle: &mut Handle<'_>) {
+    fn unreserve(&self, state: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
         let waited = state.read().is_some_and(|WaitsSince(since)| *since < handle.now);
         let Some(own) = state.read::<Membership>().filter(|_| waited) else { return };
         self.given_up.inc();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Gauge,
-    NodeBits, NodeFields, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
+    Handle, NodeBits, NodeFields, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
     QueueingHint, Registry, RegistryError, Status,
 };
 
@@ -38,7 +38,6 @@ pub const KIND: &str = "maintenancewindows.v1.example.com";
 /// The plugin.
 #[derive(Debug)]
 pub struct MaintenanceWindow {
-    kind: EventResource,
     unreadable: Arc<Gauge>,
 }
 
@@ -72,7 +71,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         "maintenance_window_unreadable",
         "MaintenanceWindows that could not be read and are passed over.",
     );
-    let plugin = MaintenanceWindow { kind: kind.clone(), unreadable: unreadable.clone() };
+    let plugin = MaintenanceWindow { unreadable: unreadable.clone() };
     Ok(Plugin::new(NAME, plugin)
         .pre_filter()
         .filter()
@@ -89,7 +88,7 @@ impl MaintenanceWindow {
     /// The open windows, by name, and how many objects could not be read.
     fn open_windows(&self, cluster: &Cluster) -> (Vec<Window>, usize) {
         let (mut open, mut unreadable) = (Vec::new(), 0);
-        for object in cluster.objects(&self.kind) {
+        for object in cluster.objects(KIND) {
             match Window::read(object) {
                 Ok(window) if window.is_open() => open.push(window),
                 Ok(_) => {}
@@ -106,8 +105,9 @@ impl MaintenanceWindow {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
+        let cluster = handle.cluster;
         let (old, _) = objects.others()?;
         let old = old.and_then(|old| Window::read(old).ok()).filter(Window::is_open);
         let Some(old) = old else { return Ok(QueueingHint::Skip) };
@@ -126,10 +126,10 @@ impl MaintenanceWindow {
         &self,
         _pod: &Pod,
         objects: &EventObjects<'_>,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, Some(new)) = objects.nodes()? else { return Ok(QueueingHint::Skip) };
-        let (open, _) = self.open_windows(cluster);
+        let (open, _) = self.open_windows(handle.cluster);
         let was_held = old.is_none_or(|old| holder(&open, old).is_some());
         Ok(QueueingHint::queue_if(was_held && holder(&open, new).is_none()))
     }
@@ -141,9 +141,9 @@ impl PreFilter for MaintenanceWindow {
         &self,
         state: &mut CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
-        let (open, unreadable) = self.open_windows(cluster);
+        let (open, unreadable) = self.open_windows(handle.cluster);
         self.unreadable.set(i64::try_from(unreadable).unwrap_or(i64::MAX));
         if open.is_empty() {
             return Err(Status::skip());
@@ -155,7 +155,13 @@ impl PreFilter for MaintenanceWindow {
 
 impl Filter for MaintenanceWindow {
     /// Evicting pods would not help, so the rejection is not to be resolved by preemption.
-    fn filter(&self, state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Status {
         match state.read::<OpenWindows>() {
             None => missing_state(),
             Some(OpenWindows(open)) => holder(open, node).map_or(Status::success(), |window| {
@@ -170,11 +176,11 @@ impl Filter for MaintenanceWindow {
         &self,
         state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
         let OpenWindows(open) = state.read().ok_or_else(missing_state)?;
-        open.iter().for_each(|window| window.remove_nodes(cluster, nodes));
+        open.iter().for_each(|window| window.remove_nodes(handle.cluster, nodes));
         Ok(())
     }
 }

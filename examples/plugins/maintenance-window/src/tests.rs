@@ -46,7 +46,7 @@ fn open_windows_keep_pods_off_their_nodes() {
 fn without_an_open_window_there_is_nothing_to_filter() {
     let state = &mut CycleState::new();
     let closed = harness(&[window("one", "Closed", &["a"])]);
-    let status = made().pre_filter.unwrap().pre_filter(state, &pod("p").build(), closed.cluster());
+    let status = made().pre_filter.unwrap().pre_filter(state, &pod("p").build(), &closed.handle());
     assert_eq!(status, Err(Status::skip()));
     assert_eq!(closed.run(&pod("p").build()).feasible(), ["a", "b", "c"]);
 }
@@ -67,7 +67,12 @@ fn an_unreadable_window_is_passed_over_and_shows_in_the_metric() {
 fn the_filter_needs_its_pre_filter() {
     let harness = harness([]);
     let view = harness.cluster().node(harness.cluster().node_named("a").unwrap());
-    let status = made().filter.unwrap().filter(&CycleState::new(), &pod("p").build(), &view);
+    let status = made().filter.unwrap().filter(
+        &CycleState::new(),
+        &pod("p").build(),
+        &view,
+        &harness.handle(),
+    );
     assert_eq!(status.message(), "PreFilter of MaintenanceWindow did not run");
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Cluster, Counter, CycleState, MAX_NODE_SCORE, NodeIx, NodeView, NormalizeScore, Plugin,
+    Cluster, Counter, CycleState, Handle, MAX_NODE_SCORE, NodeIx, NodeView, NormalizeScore, Plugin,
     PluginArgs, Pod, Registry, RegistryError, Score, Status,
 };
 use serde::{Deserialize, Serialize};
@@ -148,7 +148,13 @@ impl ZoneCost {
 
 impl Score for ZoneCost {
     /// The price: [`NormalizeScore`] turns it round.
-    fn score(&self, _state: &CycleState, _pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
         Ok(self.or_default(self.price(node)))
     }
 
@@ -157,11 +163,11 @@ impl Score for ZoneCost {
         &self,
         _state: &CycleState,
         _pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let column = self.price_column(cluster);
+        let column = self.price_column(handle.cluster);
         for (node, score) in nodes.iter().zip(scores) {
             *score = self.or_default(column[node.index()]);
         }
@@ -177,6 +183,7 @@ impl NormalizeScore for ZoneCost {
         _pod: &Pod,
         _nodes: &[NodeIx],
         scores: &mut [i64],
+        _handle: &Handle<'_>,
     ) -> Status {
         let lowest = scores.iter().copied().min().unwrap_or(0);
         let highest = scores.iter().copied().max().unwrap_or(0);

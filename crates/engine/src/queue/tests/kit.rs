@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::testing::{cluster, node, pod};
+use framework::testing::{HandleParts, cluster, node, pod};
 use framework::{
     ActionType, Bind, BindStep, Cluster, ClusterEvent, CycleState, EventObjects, EventResource,
-    Filter, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedPod, QueueingHint,
+    Filter, Handle, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedPod, QueueingHint,
     Registry, Status, Time,
 };
 
-use crate::occurrence::{Objects, Occurrence};
+use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::{Count, Probe, Span};
 use crate::profile::{PluginRef, Profiles, SchedulerProfile};
-use crate::queue::{Cx, Place, Queue, QueueConfig};
+use crate::queue::{Context, Place, Queue, QueueConfig};
 
 type Hint = Result<QueueingHint, String>;
 
@@ -21,7 +21,7 @@ type Hint = Result<QueueingHint, String>;
 struct Sort;
 
 impl QueueSort for Sort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
         for pod in [a, b] {
             assert_ne!(pod.pod.labels.get("sort"), Some("trap"), "the trap snaps");
         }
@@ -33,7 +33,7 @@ impl QueueSort for Sort {
 struct Gates;
 
 impl PreEnqueue for Gates {
-    fn pre_enqueue(&self, pod: &Pod, _: &Cluster) -> Status {
+    fn pre_enqueue(&self, pod: &Pod, _: &Handle<'_>) -> Status {
         match pod.spec.scheduling_gates.is_empty() {
             true => Status::success(),
             false => Status::unresolvable("gates"),
@@ -42,7 +42,7 @@ impl PreEnqueue for Gates {
 }
 
 impl Gates {
-    fn own_update(&self, pod: &Pod, objects: &EventObjects<'_>, _: &Cluster) -> Hint {
+    fn own_update(&self, pod: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
         let own = matches!(objects, EventObjects::Pod { new: Some(new), .. } if new.uid == pod.uid);
         Ok(if own { QueueingHint::Queue } else { QueueingHint::Skip })
     }
@@ -53,9 +53,9 @@ impl Gates {
 struct Quota;
 
 impl PreEnqueue for Quota {
-    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
         match pod.labels.get("quota") {
-            Some("wanted") if cluster.node_named("bank").is_none() => {
+            Some("wanted") if handle.cluster.node_named("bank").is_none() => {
                 Status::unschedulable("quota")
             }
             Some("trap") => panic!("the trap snaps"),
@@ -68,14 +68,14 @@ impl PreEnqueue for Quota {
 struct Rejector;
 
 impl Filter for Rejector {
-    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
         Status::success()
     }
 }
 
 impl Rejector {
     /// Pods labelled `frees=yes` make room when they go.
-    fn room(&self, _: &Pod, objects: &EventObjects<'_>, _: &Cluster) -> Hint {
+    fn room(&self, _: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
         let EventObjects::Pod { old: Some(old), .. } = objects else {
             return Err("a deletion without the pod".to_owned());
         };
@@ -83,11 +83,11 @@ impl Rejector {
         Ok(if frees { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
-    fn fails(&self, _: &Pod, _: &EventObjects<'_>, _: &Cluster) -> Hint {
+    fn fails(&self, _: &Pod, _: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
         Err("no idea".to_owned())
     }
 
-    fn panics(&self, _: &Pod, _: &EventObjects<'_>, _: &Cluster) -> Hint {
+    fn panics(&self, _: &Pod, _: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
         panic!("the trap snaps")
     }
 }
@@ -95,7 +95,7 @@ impl Rejector {
 struct Binder;
 
 impl Bind for Binder {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str) -> BindStep {
+    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
         BindStep::Skip
     }
 }
@@ -126,7 +126,7 @@ fn plugins() -> [Plugin; 8] {
     ]
 }
 
-fn profiles() -> Profiles {
+pub(crate) fn profiles() -> Profiles {
     let mut registry = Registry::new();
     let mut defaults = Vec::new();
     for plugin in plugins() {
@@ -186,9 +186,11 @@ impl World {
     }
 
     /// Calls into the queue.
-    pub(super) fn on<T>(&mut self, call: impl FnOnce(&mut Queue, &mut Cx<'_>) -> T) -> T {
+    pub(super) fn on<T>(&mut self, call: impl FnOnce(&mut Queue, &mut Context<'_>) -> T) -> T {
         let Self { queue, cluster, now, log, profiles } = self;
-        call(queue, &mut Cx { profiles, cluster, now: *now, probe: log })
+        let parts = HandleParts { now: *now, ..HandleParts::default() };
+        let handle = parts.handle(cluster);
+        call(queue, &mut Context { profiles, handle, probe: log })
     }
 
     pub(super) fn add(&mut self, pod: &Arc<Pod>) {
@@ -216,8 +218,8 @@ impl World {
         self.on(|queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
     }
 
-    pub(super) fn happens(&mut self, occurrence: &Occurrence) {
-        self.on(|queue, cx| queue.move_all(occurrence, &|_| true, cx));
+    pub(super) fn happens(&mut self, event: &ObjectEvent) {
+        self.on(|queue, cx| queue.move_all(event, &|_| true, cx));
     }
 
     /// Lets time pass, then ticks.
@@ -239,19 +241,19 @@ pub(super) fn plain(name: &str) -> Arc<Pod> {
     Arc::new(pod(name).build())
 }
 
-pub(super) fn node_event(action: ActionType) -> Occurrence {
+pub(super) fn node_event(action: ActionType) -> ObjectEvent {
     let new = (action != ActionType::DELETE).then(|| Arc::new(node("other").build()));
-    Occurrence { event: ClusterEvent::new(NODE, action), objects: Objects::Node(None, new) }
+    ObjectEvent { event: ClusterEvent::new(NODE, action), objects: Objects::Node(None, new) }
 }
 
-pub(super) fn claim_event() -> Occurrence {
+pub(super) fn claim_event() -> ObjectEvent {
     let event = ClusterEvent::new(EventResource::ResourceClaim, ActionType::UPDATE);
-    Occurrence { event, objects: Objects::Other(None, Some(Arc::default())) }
+    ObjectEvent { event, objects: Objects::Other(None, Some(Arc::default())) }
 }
 
 /// An assigned pod is deleted, which helps or not.
-pub(super) fn pod_deleted(frees: bool) -> Occurrence {
+pub(super) fn pod_deleted(frees: bool) -> ObjectEvent {
     let gone = pod("gone").on("n").label("frees", if frees { "yes" } else { "no" }).build();
     let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
-    Occurrence { event, objects: Objects::Pod(Some(Arc::new(gone)), None) }
+    ObjectEvent { event, objects: Objects::Pod(Some(Arc::new(gone)), None) }
 }

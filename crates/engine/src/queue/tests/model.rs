@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 use super::kit::{World, claim_event, key, node_event, pod_deleted};
-use crate::occurrence::Occurrence;
+use crate::object_event::ObjectEvent;
 use crate::queue::{PendingPods, Place, Queue};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -431,8 +431,8 @@ impl Pair {
                 }
             }
             Step::Happens(event) => {
-                let occurrence = self.occurrence(event);
-                self.world.happens(&occurrence);
+                let object_event = self.object_event(event);
+                self.world.happens(&object_event);
                 self.model.happens(event, |_| true);
             }
             Step::Activate(names) => {
@@ -483,7 +483,7 @@ impl Pair {
         self.model.fail(which, rejectors, pending);
     }
 
-    fn occurrence(&mut self, event: Event) -> Occurrence {
+    fn object_event(&mut self, event: Event) -> ObjectEvent {
         match event {
             Event::NodeAdd { bank } => {
                 if bank {

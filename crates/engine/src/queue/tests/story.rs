@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::testing::{node, pod};
-use framework::{ActionType, NominatingInfo, PluginName, Pod, Time};
+use framework::{ActionType, PluginName, Time};
 
 use super::kit::{World, claim_event, key, node_event, plain, pod_deleted};
 use crate::queue::{PendingPods, Place, QueueConfig};
@@ -151,7 +151,6 @@ fn a_gated_pod_hears_only_of_what_opens_its_gate() {
     let old = Arc::new(pod("p").gate("example.com/hold").nominated("n").build());
     world.add(&old);
     assert_eq!(world.place("p"), Some(Place::Gated));
-    assert!(world.queue.nominator().is_empty());
     world.happens(&node_event(ActionType::ADD));
     world.on(|queue, cx| queue.activate(&[key("p")], cx));
     world.wait(600_000);
@@ -384,32 +383,6 @@ fn an_event_is_put_only_to_pods_it_is_registered_for() {
     world.on(|queue, cx| queue.move_all(&pod_deleted(true), &|pod| &*pod.key.name != "fit", cx));
     assert_eq!(world.place("fit"), Some(Place::Unschedulable), "excluded up front");
     assert_eq!(world.queue.in_flight_events().len(), 1, "attempts hear of it all the same");
-}
-
-#[test]
-fn nominations_follow_the_queue() {
-    let mut world = World::new();
-    let nominated = |pod: &Arc<Pod>, world: &World| {
-        world.queue.nominator().node_of(&pod.uid).map(|node| node.to_string())
-    };
-    let old = Arc::new(pod("p").nominated("n").build());
-    world.add(&old);
-    assert_eq!(nominated(&old, &world).as_deref(), Some("n"));
-    let new = Arc::new(pod("p").nominated("m").build());
-    world.update(&old, &new);
-    assert_eq!(nominated(&new, &world).as_deref(), Some("m"));
-
-    let queued = world.pop();
-    world.update(&new, &plain("p"));
-    assert_eq!(nominated(&new, &world).as_deref(), Some("m"), "settled when it returns");
-    let node = NominatingInfo::Override("o".into());
-    world.fail(queued, &["Deaf"]);
-    world.queue.nominator_mut().add(plain("p"), &node);
-    let relabelled = Arc::new(pod("p").label("app", "web").build());
-    world.update(&plain("p"), &relabelled);
-    assert_eq!(nominated(&new, &world).as_deref(), Some("o"), "not written yet, but kept");
-    world.on(|queue, cx| queue.delete(&relabelled, cx));
-    assert!(world.queue.nominator().is_empty());
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Log {
     }
 }
 
-type Hint = fn(&Fake, &Pod, &EventObjects<'_>, &Cluster) -> Result<QueueingHint, String>;
+type Hint = fn(&Fake, &Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String>;
 
 /// What points that only listen answer.
 type Nothing = ();
@@ -60,17 +60,17 @@ macro_rules! scripts {
 
 scripts! {
     queue_sort: fn(&QueuedPod, &QueuedPod) -> bool;
-    pre_enqueue: fn(&Pod, &Cluster) -> Status;
+    pre_enqueue: fn(&Pod, &Handle<'_>) -> Status;
     pre_filter: fn(&Pod) -> Result<PreFilterResult, Status>;
     add_pod: fn(&mut CycleState, &Pod, &NodeView<'_>) -> Status;
     filter: fn(&Pod, &NodeView<'_>) -> Status;
-    post_filter: fn(&Pod, &Verdicts, &mut Handle<'_>) -> PostFilterResult;
+    post_filter: fn(&Pod, &Verdicts, &Handle<'_>) -> PostFilterResult;
     pre_score: fn(&Pod) -> Status;
     score: fn(&Pod, &NodeView<'_>) -> Result<i64, Status>;
     normalize: fn(&mut [i64]) -> Status;
     reserve: fn(&Pod, &str) -> Status;
     unreserve: fn(&Pod, &str) -> Nothing;
-    permit: fn(&Pod, &mut Handle<'_>) -> PermitVerdict;
+    permit: fn(&Pod, &Handle<'_>) -> PermitVerdict;
     pre_flight: fn(&Pod) -> PreBindPreFlight;
     pre_bind: fn(&Pod, PreBindInput<'_>) -> PreBindStep;
     bind: fn(&Pod, &str) -> BindStep;
@@ -177,22 +177,22 @@ impl Fake {
 }
 
 /// Calls the script of a point that has one.
-macro_rules! ask {
+macro_rules! script {
     ($fake:ident.$point:ident($($arg:expr),*)) => {
         ($fake.$point.as_ref().expect("a point is implemented where it has a script"))($($arg),*)
     };
 }
 
 impl QueueSort for Fake {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        ask!(self.queue_sort(a, b))
+    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
+        script!(self.queue_sort(a, b))
     }
 }
 
 impl PreEnqueue for Fake {
-    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
         self.note("PreEnqueue", &pod.key.name);
-        ask!(self.pre_enqueue(pod, cluster))
+        script!(self.pre_enqueue(pod, handle))
     }
 }
 
@@ -201,17 +201,17 @@ impl PreFilter for Fake {
         &self,
         _: &mut CycleState,
         pod: &Pod,
-        _: &Cluster,
+        _: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         self.note("PreFilter", &pod.key.name);
-        ask!(self.pre_filter(pod))
+        script!(self.pre_filter(pod))
     }
 }
 
 impl PreFilterExtensions for Fake {
     fn add_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, node: &NodeView<'_>) -> Status {
         self.note("AddPod", format!("{} on {}", other.key.name, node.name()));
-        ask!(self.add_pod(state, other, node))
+        script!(self.add_pod(state, other, node))
     }
 
     fn remove_pod(&self, _: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
@@ -220,9 +220,9 @@ impl PreFilterExtensions for Fake {
 }
 
 impl Filter for Fake {
-    fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
         self.note("Filter", format!("{} on {}", pod.key.name, node.name()));
-        ask!(self.filter(pod, node))
+        script!(self.filter(pod, node))
     }
 }
 
@@ -233,10 +233,10 @@ impl PostFilter for Fake {
         pod: &Pod,
         verdicts: &Verdicts,
         _: &mut dyn DryRun,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PostFilterResult {
         self.note("PostFilter", &pod.key.name);
-        ask!(self.post_filter(pod, verdicts, handle))
+        script!(self.post_filter(pod, verdicts, handle))
     }
 }
 
@@ -245,19 +245,26 @@ impl PreScore for Fake {
         &self,
         _: &mut CycleState,
         pod: &Pod,
-        cluster: &Cluster,
+        handle: &Handle<'_>,
         nodes: &[NodeIx],
     ) -> Status {
-        let names: Vec<&str> = nodes.iter().map(|node| &**cluster.node_name(*node)).collect();
+        let names: Vec<&str> =
+            nodes.iter().map(|node| &**handle.cluster.node_name(*node)).collect();
         self.note("PreScore", names.join(","));
-        ask!(self.pre_score(pod))
+        script!(self.pre_score(pod))
     }
 }
 
 impl Score for Fake {
-    fn score(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _: &Handle<'_>,
+    ) -> Result<i64, Status> {
         self.note("Score", format!("{} on {}", pod.key.name, node.name()));
-        ask!(self.score(pod, node))
+        script!(self.score(pod, node))
     }
 }
 
@@ -268,19 +275,20 @@ impl NormalizeScore for Fake {
         pod: &Pod,
         _: &[NodeIx],
         scores: &mut [i64],
+        _: &Handle<'_>,
     ) -> Status {
         self.note("Normalize", &pod.key.name);
-        ask!(self.normalize(scores))
+        script!(self.normalize(scores))
     }
 }
 
 impl Reserve for Fake {
-    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &Cluster) -> Status {
+    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &Handle<'_>) -> Status {
         self.note("Reserve", format!("{} on {node}", pod.key.name));
         self.reserve.as_ref().map_or(yes(), |reserve| reserve(pod, node))
     }
 
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &mut Handle<'_>) {
+    fn unreserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &Handle<'_>) {
         self.note("Unreserve", format!("{} on {node}", pod.key.name));
         if let Some(unreserve) = &self.unreserve {
             unreserve(pod, node);
@@ -294,16 +302,16 @@ impl Permit for Fake {
         _: &mut CycleState,
         pod: &Pod,
         node: &str,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PermitVerdict {
         self.note("Permit", format!("{} on {node}", pod.key.name));
-        ask!(self.permit(pod, handle))
+        script!(self.permit(pod, handle))
     }
 }
 
 impl PreBind for Fake {
     /// Without a script there is something to do, alone.
-    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Cluster) -> PreBindPreFlight {
+    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
         self.note("PreFlight", &pod.key.name);
         let run = PreBindPreFlight::Run { allow_parallel: false };
         self.pre_flight.as_ref().map_or(run, |pre_flight| pre_flight(pod))
@@ -314,25 +322,25 @@ impl PreBind for Fake {
         _: &mut CycleState,
         pod: &Pod,
         _: &str,
-        _: &Cluster,
+        _: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
         self.note("PreBind", format!("{} {input:?}", pod.key.name));
-        ask!(self.pre_bind(pod, input))
+        script!(self.pre_bind(pod, input))
     }
 }
 
 impl Bind for Fake {
-    fn bind(&self, _: &CycleState, pod: &Pod, node: &str) -> BindStep {
+    fn bind(&self, _: &CycleState, pod: &Pod, node: &str, _: &Handle<'_>) -> BindStep {
         self.note("Bind", format!("{} to {node}", pod.key.name));
-        ask!(self.bind(pod, node))
+        script!(self.bind(pod, node))
     }
 }
 
 impl PostBind for Fake {
-    fn post_bind(&self, _: &CycleState, pod: &Pod, node: &str) {
+    fn post_bind(&self, _: &CycleState, pod: &Pod, node: &str, _: &Handle<'_>) {
         self.note("PostBind", format!("{} to {node}", pod.key.name));
-        ask!(self.post_bind(pod, node));
+        script!(self.post_bind(pod, node));
     }
 }
 

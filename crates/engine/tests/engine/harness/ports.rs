@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::ports::{
-    Count, ExtenderCall, Filtered, HostPriorities, MetaVictims, Outside, PreemptionCall, Probe,
-    Span,
+    Count, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall,
+    Probe, Span,
 };
 use framework::{Code, Time};
 
@@ -47,7 +47,7 @@ impl Extenders {
     }
 }
 
-impl Outside for Extenders {
+impl ExtenderClient for Extenders {
     fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
         self.note("filter", call);
         ((self.filter)(call), now + self.latency)

@@ -1,14 +1,18 @@
 //! A plugin that preempts.
 
-use framework::preemption::{Evaluator, preempt};
+use framework::preemption::{Attempt, Evaluator, preempt};
 use framework::*;
 
 use super::{never, pod_event, yes};
 
 /// DefaultPreemption in a few lines.
-struct Preempting;
+struct Preempting(PluginName);
 
 impl Evaluator for Preempting {
+    fn plugin(&self) -> &PluginName {
+        &self.0
+    }
+
     fn candidates_wanted(&self, nodes: usize) -> usize {
         nodes
     }
@@ -21,23 +25,24 @@ impl PostFilter for Preempting {
         pod: &Pod,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &mut Handle<'_>,
+        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        preempt(self, &"Preempting".into(), state, pod, verdicts, dry_run, handle)
+        let mut attempt = Attempt { pod, state, verdicts, handle: *handle };
+        preempt(self, &mut attempt, dry_run)
     }
 }
 
 impl PreEnqueue for Preempting {
-    fn pre_enqueue(&self, pod: &Pod, cluster: &Cluster) -> Status {
-        if cluster.is_preempting(&pod.uid) { never("preempting") } else { yes() }
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
+        if handle.is_preempting(&pod.uid) { never("preempting") } else { yes() }
     }
 }
 
 /// The plugin, which is no fake.
 pub(crate) fn preempting() -> Plugin {
-    let skip: fn(&Preempting, &Pod, &EventObjects<'_>, &Cluster) -> _ =
+    let skip: fn(&Preempting, &Pod, &EventObjects<'_>, &Handle<'_>) -> _ =
         |_, _, _, _| Ok(QueueingHint::Skip);
-    Plugin::new("Preempting", Preempting)
+    Plugin::new("Preempting", Preempting("Preempting".into()))
         .post_filter()
         .pre_enqueue()
         .on_with_hint(pod_event(ActionType::DELETE), skip)

@@ -28,7 +28,7 @@ pub(crate) fn world(plugins: impl IntoIterator<Item = Fake>) -> World {
 struct Sort;
 
 impl QueueSort for Sort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
         (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp)
     }
 }
@@ -36,7 +36,7 @@ impl QueueSort for Sort {
 struct DefaultBinder;
 
 impl Bind for DefaultBinder {
-    fn bind(&self, _: &CycleState, pod: &Pod, node: &str) -> BindStep {
+    fn bind(&self, _: &CycleState, pod: &Pod, node: &str, _: &Handle<'_>) -> BindStep {
         BindStep::Bind(Binding { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.into() })
     }
 }
@@ -153,7 +153,7 @@ pub(crate) struct World {
 impl World {
     /// Calls into the engine and collects what it wants done.
     pub(crate) fn on<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
-        let ports = &mut Ports { outside: &mut self.extenders, probe: &mut self.probe };
+        let ports = &mut Ports { extenders: &mut self.extenders, probe: &mut self.probe };
         let answer = call(&mut self.engine, self.now, ports);
         let effects = self.engine.take_effects();
         self.history.extend(effects.iter().cloned());

@@ -215,6 +215,10 @@ fn a_pod(number: usize, shape: &PodShape) -> Arc<Pod> {
     if shape.named {
         builder = builder.label(POD_NAME, &name);
     }
+    builder = builder.cpu(&format!("{}m", 100 * (number % 7))).memory("64Mi");
+    if !number.is_multiple_of(3) {
+        builder = builder.request(["example.com/gpu", "example.com/nic"][number % 2], "2");
+    }
     let built = builder.with(|pod| {
         pod.metadata.deletion_timestamp =
             shape.terminating.then(|| "2026-01-01T00:00:00Z".to_owned());
@@ -416,9 +420,12 @@ impl World {
 
     fn check_query(&self, query: &PodQuery) -> TestCaseResult {
         let mut expected: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+        let mut sums = PodSums::default();
         for (_, pod, node) in &self.pods {
             if query.namespaces.contains(&pod.key.namespace) && query.selector.matches(&pod.labels)
             {
+                sums.pods += 1;
+                sums.requests.add(&pod.requests.placed);
                 let (live, terminating) = expected.entry(node).or_default();
                 *(if pod.terminating { terminating } else { live }) += 1;
             }
@@ -428,6 +435,7 @@ impl World {
             .map(|(node, count)| (self.name_of(node), (count.live, count.terminating)))
             .collect();
         prop_assert_eq!(counted, expected, "{:?}", query);
+        prop_assert_eq!(self.cluster.requested_by(query), sums, "{:?}", query);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use framework::testing::handle;
 use framework::{
     Cluster, CycleState, NodeBits, NodeIx, NodeView, Overlay, Plugin, Pod, PodIx, Status, api,
 };
@@ -26,10 +27,10 @@ fn verdicts(
     let filter = plugin.filter.as_ref().unwrap();
     let mut kept: NodeBits = cluster.nodes().clone();
     if let Some(state) = state {
-        filter.filter_set(state, pod, cluster, &mut kept).unwrap();
+        filter.filter_set(state, pod, &handle(cluster), &mut kept).unwrap();
     }
     let verdict = |node| match state {
-        Some(state) => filter.filter(state, pod, &cluster.node(node)),
+        Some(state) => filter.filter(state, pod, &cluster.node(node), &handle(cluster)),
         None => Status::success(),
     };
     let verdicts: Vec<_> = cluster.nodes().iter().map(|node| (node, verdict(node))).collect();
@@ -42,7 +43,7 @@ fn verdicts(
 /// The state after PreFilter, `None` if that leaves the plugin out.
 fn prepared(plugin: &Plugin, cluster: &Cluster, pod: &Pod) -> Option<CycleState> {
     let mut state = CycleState::new();
-    match plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, cluster) {
+    match plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, &handle(cluster)) {
         Ok(_) => Some(state),
         Err(status) => {
             assert!(status.is_skip(), "{status:?}");
@@ -148,6 +149,6 @@ fn without_terms(mut pod: api::Pod) -> api::Pod {
 }
 
 fn stand(plugin: &Plugin, cluster: &mut Cluster, pod: &Pod) {
-    let queries = plugin.standing_queries.as_ref().unwrap().queries(pod, cluster);
+    let queries = plugin.standing_queries.as_ref().unwrap().queries(pod, &handle(cluster));
     queries.iter().for_each(|query| cluster.stand(query));
 }

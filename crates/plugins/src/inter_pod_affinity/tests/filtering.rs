@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::testing::{PodBuilder, cluster, node, pod};
+use framework::testing::{PodBuilder, cluster, handle, node, pod};
 use framework::{Cluster, Code, CycleState, EventResource, Node, Overlay, Pod, Status};
 
 use super::*;
@@ -33,11 +33,11 @@ fn add_namespace(cluster: &mut Cluster, name: &str, env: &str) {
 /// Why n1 to n4 cannot take the pod, in that order; empty for those that can.
 fn reasons(cluster: &Cluster, pod: PodBuilder) -> Vec<String> {
     let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
-    let pre_filter = plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, cluster);
+    let pre_filter = plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(cluster));
     let skipped = pre_filter.is_err_and(|status| status.is_skip());
     let filter = plugin.filter.unwrap();
     let nodes = ["n1", "n2", "n3", "n4"].map(|name| cluster.node_named(name).unwrap());
-    let verdict = |node| filter.filter(&state, &pod, &cluster.node(node));
+    let verdict = |node| filter.filter(&state, &pod, &cluster.node(node), &handle(cluster));
     nodes.map(|node| if skipped { String::new() } else { verdict(node).message() }).into()
 }
 
@@ -137,11 +137,16 @@ fn only_missing_company_cannot_be_resolved_by_eviction() {
     let cluster = with([app("web").on("n1").apart(on_app("p", HOST)), app("db").on("n2")]);
     let code = |pod: PodBuilder| {
         let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
-        plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
+        plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
         plugin
             .filter
             .unwrap()
-            .filter(&state, &pod, &cluster.node(cluster.node_named("n1").unwrap()))
+            .filter(
+                &state,
+                &pod,
+                &cluster.node(cluster.node_named("n1").unwrap()),
+                &handle(&cluster),
+            )
             .code()
     };
     assert_eq!(code(app("p").near(on_app("db", HOST))), Code::UnschedulableAndUnresolvable);
@@ -200,7 +205,10 @@ fn pods_being_deleted_count_and_pods_on_unknown_nodes_do_not() {
 
 fn pre_filter(cluster: &Cluster, pod: PodBuilder) -> Status {
     let plugin = default_plugin().pre_filter.unwrap();
-    plugin.pre_filter(&mut CycleState::new(), &pod.build(), cluster).err().unwrap_or_default()
+    plugin
+        .pre_filter(&mut CycleState::new(), &pod.build(), &handle(cluster))
+        .err()
+        .unwrap_or_default()
 }
 
 #[test]
@@ -252,25 +260,25 @@ fn the_exception_for_the_first_pod_comes_back_with_the_last_pod_taken_away() {
     let cluster = with([app("p").on("n3")]);
     let plugin = default_plugin();
     let (pod, mut state) = (app("p").near(on_app("p", ZONE)).build(), CycleState::new());
-    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
+    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
     let filter = plugin.filter.unwrap();
     let extensions = plugin.pre_filter_extensions.unwrap();
     let n1 = cluster.node(cluster.node_named("n1").unwrap());
     let n3 = cluster.node(cluster.node_named("n3").unwrap());
     let there: &Pod = &cluster.pods().next().unwrap().pod;
-    assert_eq!(filter.filter(&state, &pod, &n1).message(), AFFINITY);
+    assert_eq!(filter.filter(&state, &pod, &n1, &handle(n1.cluster())).message(), AFFINITY);
 
     let copy = state.clone();
     let mut overlay = Overlay::default();
     let placed = Arc::new(there.clone());
     assert!(extensions.remove_pod(&mut state, &pod, there, &n3).is_success());
-    assert!(filter.filter(&state, &pod, &n1).is_success());
-    assert_eq!(filter.filter(&copy, &pod, &n1).message(), AFFINITY);
+    assert!(filter.filter(&state, &pod, &n1, &handle(n1.cluster())).is_success());
+    assert_eq!(filter.filter(&copy, &pod, &n1, &handle(n1.cluster())).message(), AFFINITY);
 
     overlay.add(placed.clone());
     assert!(extensions.add_pod(&mut state, &pod, &placed, &n1.with(&overlay)).is_success());
-    assert!(filter.filter(&state, &pod, &n1.with(&overlay)).is_success());
-    assert_eq!(filter.filter(&state, &pod, &n3).message(), AFFINITY);
+    assert!(filter.filter(&state, &pod, &n1.with(&overlay), &handle(n1.cluster())).is_success());
+    assert_eq!(filter.filter(&state, &pod, &n3, &handle(n3.cluster())).message(), AFFINITY);
 }
 
 #[test]
@@ -278,8 +286,14 @@ fn without_pre_filter_there_are_no_verdicts() {
     let (plugin, cluster, pod) = (default_plugin(), with([]), app("p").build());
     let n1 = cluster.node(cluster.node_named("n1").unwrap());
     let state = &mut CycleState::new();
-    assert_eq!(plugin.filter.unwrap().filter(state, &pod, &n1).code(), Code::Error);
+    assert_eq!(
+        plugin.filter.unwrap().filter(state, &pod, &n1, &handle(n1.cluster())).code(),
+        Code::Error
+    );
     let extensions = plugin.pre_filter_extensions.unwrap();
     assert_eq!(extensions.add_pod(state, &pod, &pod, &n1).code(), Code::Error);
-    assert_eq!(plugin.score.unwrap().score(state, &pod, &n1).unwrap_err().code(), Code::Error);
+    assert_eq!(
+        plugin.score.unwrap().score(state, &pod, &n1, &handle(n1.cluster())).unwrap_err().code(),
+        Code::Error
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use framework::testing::{NodeBuilder, PodBuilder, cluster, node, pod};
+use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{Cluster, EventObjects, Node, Pod, QueueingHint};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -22,7 +22,7 @@ fn ask(
     let incoming = ClusterEvent::new(resource, action);
     let events = default_plugin().events.unwrap();
     let registered = events.iter().find(|registered| registered.event.matches(&incoming)).unwrap();
-    registered.hint.as_ref().unwrap()(pod, objects, cluster).unwrap_or(QueueingHint::Queue)
+    registered.hint.as_ref().unwrap()(pod, objects, &handle(cluster)).unwrap_or(QueueingHint::Queue)
 }
 
 fn action<T>(old: Option<&T>, new: Option<&T>, update: ActionType) -> ActionType {

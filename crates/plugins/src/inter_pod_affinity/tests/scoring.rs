@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{Harness, PodBuilder, Run, node, pod};
+use framework::testing::{Harness, PodBuilder, Run, handle, node, pod};
 use framework::{Cluster, Code, CycleState};
 
 use super::*;
@@ -133,7 +133,9 @@ fn a_share_is_divided_before_it_is_multiplied() {
     ] {
         let (pod, state, mut scores) = (app("p").build(), CycleState::new(), raw.clone());
         let point = default_plugin().normalize_score.unwrap();
-        assert!(point.normalize_score(&state, &pod, &[], &mut scores).is_success());
+        let cluster = Cluster::default();
+        let status = point.normalize_score(&state, &pod, &[], &mut scores, &handle(&cluster));
+        assert!(status.is_success());
         assert_eq!(scores, expected, "{raw:?}");
     }
 }
@@ -143,7 +145,7 @@ fn malformed_terms_are_an_error() {
     let pod = app("p").rather_near(1, malformed()).build();
     let mut state = CycleState::new();
     let point = default_plugin().pre_score.unwrap();
-    let status = point.pre_score(&mut state, &pod, &Cluster::default(), &[]);
+    let status = point.pre_score(&mut state, &pod, &handle(&Cluster::default()), &[]);
     assert_eq!(status.code(), Code::Error);
     assert!(status.message().starts_with("parsing pod: preferredAffinityTerms: "), "{status:?}");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use framework::testing::handle;
 use framework::{CycleState, EventResource, NodeBits, Overlay, Pod, api};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -206,20 +207,20 @@ proptest! {
         let (plugin, mut world, pod) = (built(json!({})), setup.world(), Pod::from_api(&pod));
         let (pre_filter, filter) = (plugin.pre_filter.unwrap(), plugin.filter.unwrap());
         let mut state = CycleState::new();
-        if pre_filter.pre_filter(&mut state, &pod, &world.cluster).is_ok() {
+        if pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).is_ok() {
             let mut changed = state.clone();
             what_if(&mut world, &mut changed, &pod, &changes);
-            pre_filter.pre_filter(&mut state, &pod, &world.cluster).unwrap();
+            pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).unwrap();
             let passing = |state: &CycleState| {
                 let mut nodes: NodeBits = world.cluster.nodes().clone();
-                filter.filter_set(state, &pod, &world.cluster, &mut nodes).unwrap();
+                filter.filter_set(state, &pod, &handle(&world.cluster), &mut nodes).unwrap();
                 nodes
             };
             prop_assert_eq!(passing(&changed), passing(&state));
             for node in world.cluster.nodes().iter() {
                 let view = world.cluster.node(node);
-                let status = filter.filter(&changed, &pod, &view);
-                prop_assert_eq!(status, filter.filter(&state, &pod, &view));
+                let status = filter.filter(&changed, &pod, &view, &handle(view.cluster()));
+                prop_assert_eq!(status, filter.filter(&state, &pod, &view, &handle(view.cluster())));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use framework::api;
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
-use framework::testing::{bound_claim, csi_node, pod, storage_class};
+use framework::testing::{bound_claim, csi_node, handle, pod, storage_class};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -144,17 +144,21 @@ fn reserve(plugin: &Plugin, world: &World, claims: &[&str]) {
     let pod = claims.iter().fold(pod("other"), |pod, claim| pod.claim(claim)).build();
     let mut state = CycleState::new();
     let (pre_filter, filter) = points(plugin);
-    if pre_filter.pre_filter(&mut state, &pod, &world.cluster).is_err() {
+    if pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).is_err() {
         return;
     }
-    let fits = |node: &NodeIx| filter.filter(&state, &pod, &world.cluster.node(*node)).is_success();
+    let fits = |node: &NodeIx| {
+        filter
+            .filter(&state, &pod, &world.cluster.node(*node), &handle(&world.cluster))
+            .is_success()
+    };
     if let Some(node) = world.cluster.nodes().iter().find(fits) {
         let node = world.cluster.node_name(node);
         plugin
             .reserve
             .as_ref()
             .unwrap()
-            .reserve(&mut state, &pod, node, &world.cluster)
+            .reserve(&mut state, &pod, node, &handle(&world.cluster))
             .ok()
             .unwrap();
     }
@@ -180,10 +184,10 @@ proptest! {
         let compact = Pod::from_api(&pod);
         let mut state = CycleState::new();
         let (pre_filter, filter) = points(&plugin);
-        pre_filter.pre_filter(&mut state, &compact, &world.cluster).unwrap();
+        pre_filter.pre_filter(&mut state, &compact, &handle(&world.cluster)).unwrap();
         let one_node = |node: &api::Node| {
             let node = world.cluster.node_named(&node.metadata.name).unwrap();
-            filter.filter(&state, &compact, &world.cluster.node(node))
+            filter.filter(&state, &compact, &world.cluster.node(node), &handle(&world.cluster))
         };
         forms::check_filter(&plugin, &world, &pod, choice, one_node);
     }

@@ -1,6 +1,6 @@
 use framework::Registry;
 use framework::storage::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE};
-use framework::testing::{node, pod, storage_class};
+use framework::testing::{handle, node, pod, storage_class};
 
 use super::super::assumed::AssumedObjects;
 use super::world::World;
@@ -193,13 +193,14 @@ fn objects_without_versions_and_uids_can_be_assumed() {
     let caches = Arc::<AssumeCaches>::default();
     let plugin = plugin_with(&PluginArgs::default(), &caches).unwrap();
     let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
-    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &cluster).unwrap();
-    let reserved = plugin.reserve.unwrap().reserve(&mut state, &pod, "a", &cluster);
+    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
+    let reserved = plugin.reserve.unwrap().reserve(&mut state, &pod, "a", &handle(&cluster));
     assert_eq!(reserved, Status::success());
     let volume = caches.lock().volumes.latest(cluster.volume("pv").unwrap());
     assert!(volume.is_for(cluster.claim("default", "data").unwrap()));
     let (pre_bind, start) = (plugin.pre_bind.unwrap(), PreBindInput::Start);
-    let PreBindStep::Write(write) = pre_bind.pre_bind(&mut state, &pod, "a", &cluster, start)
+    let PreBindStep::Write(write) =
+        pre_bind.pre_bind(&mut state, &pod, "a", &handle(&cluster), start)
     else {
         panic!("the volume is to be written");
     };

@@ -1,5 +1,5 @@
 use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, SELECTED_NODE};
-use framework::testing::{bound_claim, csi_node, pod, storage_class};
+use framework::testing::{bound_claim, csi_node, handle, pod, storage_class};
 use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
 
 use super::world::{Attempt, World};
@@ -95,12 +95,12 @@ fn nothing_is_bound_for_a_pod_that_was_not_reserved() {
     let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
     let point = world.plugin.pre_bind.as_ref().unwrap();
     let fail = |text: &str| PreBindPreFlight::Fail(failed(text));
-    assert_eq!(point.pre_flight(&state, &pod, "a", &world.cluster), fail("not found"));
+    assert_eq!(point.pre_flight(&state, &pod, "a", &handle(&world.cluster)), fail("not found"));
     let pre_filter = world.plugin.pre_filter.as_ref().unwrap();
-    pre_filter.pre_filter(&mut state, &pod, &world.cluster).unwrap();
+    pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).unwrap();
     let text = "no pod volume found for node \"a\"";
-    assert_eq!(point.pre_flight(&state, &pod, "a", &world.cluster), fail(text));
-    let step = point.pre_bind(&mut state, &pod, "a", &world.cluster, PreBindInput::Start);
+    assert_eq!(point.pre_flight(&state, &pod, "a", &handle(&world.cluster)), fail(text));
+    let step = point.pre_bind(&mut state, &pod, "a", &handle(&world.cluster), PreBindInput::Start);
     assert_eq!(expect_done(step), failed(text));
 }
 
@@ -584,9 +584,9 @@ fn a_node_that_is_gone_cannot_be_reserved() {
     let pod = pod("p").claim("data").build();
     let mut state = CycleState::new();
     let pre_filter = world.plugin.pre_filter.as_ref().unwrap();
-    pre_filter.pre_filter(&mut state, &pod, &world.cluster).unwrap();
+    pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).unwrap();
     world.cluster.remove_node("a");
     let reserve = world.plugin.reserve.as_ref().unwrap();
-    let status = reserve.reserve(&mut state, &pod, "a", &world.cluster);
+    let status = reserve.reserve(&mut state, &pod, "a", &handle(&world.cluster));
     assert_eq!(status, failed("node \"a\" not found"));
 }

@@ -1,5 +1,5 @@
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
-use framework::testing::{Harness, bound_claim, csi_node, node, pod, storage_class};
+use framework::testing::{Harness, bound_claim, csi_node, handle, node, pod, storage_class};
 
 use super::*;
 
@@ -637,8 +637,11 @@ fn a_filter_without_its_pre_filter_is_an_error() {
     let (filter, state) = (plugin_of(json!({})).filter.unwrap(), CycleState::new());
     let (cluster, pod) = (harness.cluster(), pod("p").build());
     let node = cluster.node(cluster.node_named("a").unwrap());
-    assert_eq!(filter.filter(&state, &pod, &node), Status::error("not found"));
+    assert_eq!(
+        filter.filter(&state, &pod, &node, &handle(node.cluster())),
+        Status::error("not found")
+    );
     let mut nodes = cluster.nodes().clone();
-    let failed = filter.filter_set(&state, &pod, cluster, &mut nodes);
+    let failed = filter.filter_set(&state, &pod, &handle(cluster), &mut nodes);
     assert_eq!(failed, Err(Status::error("not found")));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{PodBuilder, cluster, node};
+use framework::testing::{PodBuilder, cluster, handle, node};
 use framework::{Answer, Write, merge_patch};
 
 use super::*;
@@ -121,7 +121,11 @@ impl World {
         node: &'static str,
     ) -> Result<Attempt, Status> {
         let (pod, mut state) = (pod.build(), CycleState::new());
-        match self.plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &pod, &self.cluster) {
+        match self.plugin.pre_filter.as_ref().unwrap().pre_filter(
+            &mut state,
+            &pod,
+            &handle(&self.cluster),
+        ) {
             Err(status) if status.is_skip() => {}
             Err(status) => return Err(status),
             Ok(_) => {
@@ -132,7 +136,7 @@ impl World {
         let pod = Arc::new(Pod { node_name: Some(node.into()), ..pod });
         self.cluster.place_pod(pod.clone(), node);
         let reserve = self.plugin.reserve.as_ref().unwrap();
-        reserve.reserve(&mut state, &pod, node, &self.cluster).ok()?;
+        reserve.reserve(&mut state, &pod, node, &handle(&self.cluster)).ok()?;
         Ok(Attempt { state, pod, node })
     }
 
@@ -140,10 +144,10 @@ impl World {
     fn filter(&self, state: &CycleState, pod: &Pod, node: &str) -> Status {
         let filter = self.plugin.filter.as_ref().unwrap();
         let ix = self.cluster.node_named(node).unwrap();
-        let status = filter.filter(state, pod, &self.cluster.node(ix));
+        let status = filter.filter(state, pod, &self.cluster.node(ix), &handle(&self.cluster));
         let mut kept = NodeBits::with_len(self.cluster.table_len());
         kept.insert(ix);
-        filter.filter_set(state, pod, &self.cluster, &mut kept).unwrap();
+        filter.filter_set(state, pod, &handle(&self.cluster), &mut kept).unwrap();
         assert_eq!(kept.contains(ix), status.is_success(), "{status:?}");
         status
     }
@@ -152,20 +156,25 @@ impl World {
     pub(super) fn score(&self, pod: PodBuilder, node: &str) -> i64 {
         let (pod, mut state) = (pod.build(), CycleState::new());
         let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
-        pre_filter.pre_filter(&mut state, &pod, &self.cluster).unwrap();
+        pre_filter.pre_filter(&mut state, &pod, &handle(&self.cluster)).unwrap();
         let node = self.cluster.node(self.cluster.node_named(node).unwrap());
-        self.plugin.score.as_ref().unwrap().score(&state, &pod, &node).unwrap()
+        self.plugin
+            .score
+            .as_ref()
+            .unwrap()
+            .score(&state, &pod, &node, &handle(node.cluster()))
+            .unwrap()
     }
 
     pub(super) fn pre_flight(&self, attempt: &Attempt) -> PreBindPreFlight {
         let point = self.plugin.pre_bind.as_ref().unwrap();
-        point.pre_flight(&attempt.state, &attempt.pod, attempt.node, &self.cluster)
+        point.pre_flight(&attempt.state, &attempt.pod, attempt.node, &handle(&self.cluster))
     }
 
     pub(super) fn step(&self, attempt: &mut Attempt, input: PreBindInput<'_>) -> PreBindStep {
         let Attempt { state, pod, node } = attempt;
         let point = self.plugin.pre_bind.as_ref().unwrap();
-        point.pre_bind(state, pod, node, &self.cluster, input)
+        point.pre_bind(state, pod, node, &handle(&self.cluster), input)
     }
 
     /// Writes everything and shows it to the scheduler; returns the step after that.
@@ -180,12 +189,9 @@ impl World {
     }
 
     pub(super) fn unreserve(&self, attempt: &mut Attempt) {
-        let mut commands = Vec::new();
-        let (waiting, pending) = (framework::WaitingPods::new(), framework::PendingPods::new());
-        let now = framework::Time::ZERO;
-        let mut handle = Handle::new(&self.cluster, &waiting, &pending, &(), now, &mut commands);
         let point = self.plugin.reserve.as_ref().unwrap();
-        point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &mut handle);
+        let handle = handle(&self.cluster);
+        point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &handle);
     }
 
     /// The claim that the volume of this name is taken to be for.

@@ -1,4 +1,4 @@
-//! Nominations: room on a node that is kept for a pod which is not there yet.
+//! Nominations: room on a node that is kept for a pending pod.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

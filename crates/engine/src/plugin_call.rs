@@ -1,4 +1,4 @@
-//! Calls into plugins: a panic costs the attempt at hand, not the engine.
+//! Calls into plugins. A panic fails the attempt at hand; the engine goes on.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,22 +10,23 @@ use framework::{
 
 use crate::ports::{Count, Probe, Span};
 
-/// Asks the plugin called `name` at an extension point: [`guarded`], and measured.
-pub(crate) fn ask<T: HasCode>(
+/// Calls the plugin called `name` at an extension point, measures the call and
+/// [catches](catch_panic) a panic.
+pub(crate) fn call_plugin<T: HasCode>(
     point: ExtensionPoint,
     name: &PluginName,
     probe: &mut dyn Probe,
     call: impl FnOnce() -> T,
 ) -> Result<T, Status> {
     probe.start(Span::Plugin(point, name));
-    let answer = guarded(name, probe, call);
+    let answer = catch_panic(name, probe, call);
     probe.stop(Span::Plugin(point, name), answer.code());
     answer
 }
 
-/// An answer of a plugin, as a status code for metrics.
+/// The status code under which metrics count an answer.
 pub(crate) trait HasCode {
-    /// The code.
+    /// Returns the status code.
     fn code(&self) -> Code;
 }
 
@@ -104,19 +105,19 @@ impl HasCode for BindStep {
 /// Runs `call`, which enters the plugin called `name`. A panic is counted and becomes an Error status
 /// that names the plugin.
 ///
-/// State the plugin was changing may be left half-changed; it belongs to the attempt, which fails.
-pub(crate) fn guarded<T>(
+/// The plugin may leave state half-changed; that state belongs to the attempt, which fails.
+pub(crate) fn catch_panic<T>(
     name: &PluginName,
     probe: &mut dyn Probe,
     call: impl FnOnce() -> T,
 ) -> Result<T, Status> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
         probe.count(Count::Panic { plugin: name });
-        Status::error(format!("plugin {name:?} panicked: {}", text(&*payload))).by(name)
+        Status::error(format!("plugin {name:?} panicked: {}", panic_message(&*payload))).by(name)
     })
 }
 
-fn text(payload: &(dyn Any + Send)) -> &str {
+fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
@@ -142,7 +143,7 @@ mod tests {
     fn a_panic_is_counted_and_named() {
         let mut probe = Panics::default();
         let status =
-            guarded::<()>(&"Careless".into(), &mut probe, || panic!("index 7")).unwrap_err();
+            catch_panic::<()>(&"Careless".into(), &mut probe, || panic!("index 7")).unwrap_err();
         assert_eq!(status.code(), Code::Error);
         assert_eq!(status.message(), "plugin \"Careless\" panicked: index 7");
         assert_eq!(probe.0, ["Careless"]);

@@ -1,15 +1,15 @@
-//! Pods whose PreBind waits for a change.
+//! The waits of PreBind plugins for a change of an object.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use framework::{ObjectKey, Time, Uid};
 
-/// What a pod waits for.
+/// The wait of a pod for a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// The end of its patience.
+    /// The deadline.
     pub(super) until: Time,
-    /// The objects whose change it waits for; none if any will do.
+    /// The objects whose change ends the wait; empty if any change does.
     pub(super) objects: BTreeSet<ObjectKey>,
 }
 
@@ -18,8 +18,8 @@ impl Wait {
         self.objects.is_empty() || self.objects.contains(object)
     }
 
-    /// Both waits at once.
-    pub(super) fn or(mut self, mut other: Self) -> Self {
+    /// Combines two waits: the objects of both, until the earlier deadline.
+    pub(super) fn join(mut self, mut other: Self) -> Self {
         if self.objects.is_empty() || other.objects.is_empty() {
             self.objects.clear();
         } else {
@@ -29,22 +29,22 @@ impl Wait {
     }
 }
 
-/// The pods that wait, to be found by what they wait for.
+/// The pods that wait, indexed by object and by deadline.
 #[derive(Debug, Default)]
-pub(super) struct Parked {
+pub(super) struct PreBindWaits {
     waits: BTreeMap<Uid, Wait>,
-    by_end: BTreeSet<(Time, Uid)>,
+    by_deadline: BTreeSet<(Time, Uid)>,
     by_object: HashMap<ObjectKey, BTreeSet<Uid>>,
-    for_anything: BTreeSet<Uid>,
+    for_any_object: BTreeSet<Uid>,
 }
 
-impl Parked {
-    /// The pod waits for this from now on, and for nothing else.
+impl PreBindWaits {
+    /// Replaces the wait of a pod.
     pub(super) fn insert(&mut self, uid: Uid, wait: Wait) {
         self.remove(&uid);
-        self.by_end.insert((wait.until, uid.clone()));
+        self.by_deadline.insert((wait.until, uid.clone()));
         if wait.objects.is_empty() {
-            self.for_anything.insert(uid.clone());
+            self.for_any_object.insert(uid.clone());
         }
         for object in &wait.objects {
             self.by_object.entry(object.clone()).or_default().insert(uid.clone());
@@ -52,11 +52,11 @@ impl Parked {
         self.waits.insert(uid, wait);
     }
 
-    /// The pod waits no more.
+    /// Ends the wait of a pod.
     pub(super) fn remove(&mut self, uid: &Uid) {
         let Some(wait) = self.waits.remove(uid) else { return };
-        self.by_end.remove(&(wait.until, uid.clone()));
-        self.for_anything.remove(uid);
+        self.by_deadline.remove(&(wait.until, uid.clone()));
+        self.for_any_object.remove(uid);
         for object in wait.objects {
             if let Some(uids) = self.by_object.get_mut(&object) {
                 uids.remove(uid);
@@ -67,21 +67,21 @@ impl Parked {
         }
     }
 
-    /// The pods that wait for a change of this object, or of any.
+    /// Returns the pods that wait for a change of this object or of any object.
     pub(super) fn waiting_for(&self, object: &ObjectKey) -> Vec<Uid> {
         let named = self.by_object.get(object).into_iter().flatten();
-        named.chain(&self.for_anything).cloned().collect()
+        named.chain(&self.for_any_object).cloned().collect()
     }
 
-    /// The pods whose patience is over.
+    /// Returns the pods whose deadline has passed.
     pub(super) fn expired(&self, now: Time) -> Vec<Uid> {
-        let expired = self.by_end.iter().take_while(|(until, _)| *until <= now);
+        let expired = self.by_deadline.iter().take_while(|(until, _)| *until <= now);
         expired.map(|(_, uid)| uid.clone()).collect()
     }
 
-    /// When the first patience ends.
+    /// Returns the earliest deadline.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.by_end.first().map(|(until, _)| *until)
+        self.by_deadline.first().map(|(until, _)| *until)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -107,22 +107,22 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_found_by_what_they_wait_for_and_until_when() {
+    fn waits_are_found_by_object_and_by_deadline() {
         let [a, b, c] = ["a", "b", "c"].map(Uid::from);
-        let mut parked = Parked::default();
-        parked.insert(a.clone(), wait(9, &["pv-1", "pv-2"]));
-        parked.insert(b.clone(), wait(5, &["pv-2"]));
-        parked.insert(c.clone(), wait(7, &[]));
-        assert_eq!(parked.waiting_for(&volume("pv-1")), [a.clone(), c.clone()]);
-        assert_eq!(parked.waiting_for(&volume("pv-2")), [a.clone(), b.clone(), c.clone()]);
-        assert_eq!(parked.waiting_for(&volume("pv-3")), std::slice::from_ref(&c));
-        assert_eq!(parked.expired(wait(7, &[]).until), [b.clone(), c.clone()]);
+        let mut waits = PreBindWaits::default();
+        waits.insert(a.clone(), wait(9, &["pv-1", "pv-2"]));
+        waits.insert(b.clone(), wait(5, &["pv-2"]));
+        waits.insert(c.clone(), wait(7, &[]));
+        assert_eq!(waits.waiting_for(&volume("pv-1")), [a.clone(), c.clone()]);
+        assert_eq!(waits.waiting_for(&volume("pv-2")), [a.clone(), b.clone(), c.clone()]);
+        assert_eq!(waits.waiting_for(&volume("pv-3")), std::slice::from_ref(&c));
+        assert_eq!(waits.expired(wait(7, &[]).until), [b.clone(), c.clone()]);
 
-        parked.insert(b.clone(), wait(8, &["pv-3"]));
-        assert_eq!(parked.waiting_for(&volume("pv-2")), [a.clone(), c.clone()]);
-        assert_eq!(parked.next_deadline(), Some(wait(7, &[]).until));
-        [a, b, c].iter().for_each(|uid| parked.remove(uid));
-        assert!(parked.is_empty() && parked.by_object.is_empty());
-        assert_eq!((parked.next_deadline(), parked.for_anything.len()), (None, 0));
+        waits.insert(b.clone(), wait(8, &["pv-3"]));
+        assert_eq!(waits.waiting_for(&volume("pv-2")), [a.clone(), c.clone()]);
+        assert_eq!(waits.next_deadline(), Some(wait(7, &[]).until));
+        [a, b, c].iter().for_each(|uid| waits.remove(uid));
+        assert!(waits.is_empty() && waits.by_object.is_empty());
+        assert_eq!((waits.next_deadline(), waits.for_any_object.len()), (None, 0));
     }
 }

@@ -1,0 +1,241 @@
+//! One binding cycle: its data, and the plugins that it runs.
+
+use std::sync::Arc;
+
+use framework::{
+    BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName, Pod, PreBindInput,
+    PreBindPreFlight, PreBindStep, QueuedPod, Status, Time,
+};
+
+use super::waits::Wait;
+use crate::context::Context;
+use crate::effect::{EffectId, EffectKind};
+use crate::plugin_call::{call_plugin, catch_panic};
+use crate::profile::Profile;
+use crate::world::View;
+
+/// An assumed pod on its way to its node.
+pub(crate) struct BindingCycle {
+    pub(crate) queued: QueuedPod,
+    pub(crate) profile: Arc<Profile>,
+    /// The pod as assumed, with its node.
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) node: Arc<str>,
+    pub(crate) state: CycleState,
+    /// The nomination that PreBind or Permit asked to write.
+    pub(crate) nominated: Option<Arc<str>>,
+    /// Start of the attempt.
+    pub(crate) since: Time,
+    pub(super) phase: Phase,
+    /// PreBind plugins by index in the profile; the plugins of one group run side by side.
+    pub(super) groups: Vec<Vec<usize>>,
+    /// The Bind plugin that binds the pod; `None` while an extender does.
+    pub(super) binder: Option<PluginName>,
+}
+
+pub(super) enum Phase {
+    WaitOnPermit,
+    /// The plugins of the running group, and what each waits for.
+    PreBind {
+        group: usize,
+        running: Vec<(usize, Waiting)>,
+    },
+    Bind {
+        effect: EffectId,
+        extender: Option<usize>,
+        /// An earlier request to bind may still reach the server.
+        repeated: bool,
+        since: Time,
+    },
+    /// The outcome of the bind is unknown: the pod is read.
+    ReadPod {
+        effect: EffectId,
+        if_unbound: IfUnbound,
+    },
+}
+
+/// What to do with a pod that turns out not to be bound.
+#[derive(Debug, Clone)]
+pub(super) enum IfUnbound {
+    /// Bind it, by the first interested extender from this index on or by the Bind plugins.
+    Bind { extender: usize },
+    /// Fail with this message: the binder has refused.
+    Fail(String),
+}
+
+/// What a PreBind plugin waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Answer(EffectId),
+    Change(Wait),
+}
+
+impl Waiting {
+    /// Returns this wait, ended at the latest by the deadline of the wait before it.
+    pub(super) fn within(mut self, before: &Self) -> Self {
+        if let (Self::Change(wait), Self::Change(before)) = (&mut self, before) {
+            wait.until = wait.until.min(before.until);
+        }
+        self
+    }
+}
+
+/// What a step of a cycle has led to.
+pub(super) enum Next {
+    Wait,
+    Bound,
+    Failed(Status),
+}
+
+impl BindingCycle {
+    pub(crate) fn new(
+        queued: QueuedPod,
+        profile: Arc<Profile>,
+        pod: Arc<Pod>,
+        state: CycleState,
+        now: Time,
+    ) -> Self {
+        Self {
+            queued,
+            profile,
+            node: pod.node_name.clone().unwrap_or_default(),
+            pod,
+            state,
+            nominated: None,
+            since: now,
+            phase: Phase::WaitOnPermit,
+            groups: Vec::new(),
+            binder: None,
+        }
+    }
+
+    /// Whether no request to bind has been made.
+    pub(super) const fn is_before_bind(&self) -> bool {
+        matches!(self.phase, Phase::WaitOnPermit | Phase::PreBind { .. })
+    }
+
+    /// Returns what the running PreBind plugins wait for together.
+    pub(super) fn wait_for_change(&self) -> Option<Wait> {
+        let Phase::PreBind { running, .. } = &self.phase else { return None };
+        let waits = running.iter().filter_map(|(_, waiting)| match waiting {
+            Waiting::Change(wait) => Some(wait.clone()),
+            Waiting::Answer(_) => None,
+        });
+        waits.reduce(Wait::join)
+    }
+
+    /// Runs PreBindPreFlight of every PreBind plugin, and groups the plugins that have work to do.
+    /// Returns whether there is one.
+    pub(super) fn pre_flight(&mut self, view: &View, cx: &mut Context<'_>) -> Result<bool, Status> {
+        let handle = view.handle(cx.now);
+        let mut joins_last = false;
+        for (place, plugin) in self.profile.pre_bind.iter().enumerate() {
+            let answer = catch_panic(&plugin.name, cx.probe, || {
+                plugin.plugin.pre_flight(&self.state, &self.pod, &self.node, &handle)
+            });
+            match answer.unwrap_or_else(PreBindPreFlight::Fail) {
+                PreBindPreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
+                PreBindPreFlight::Run { allow_parallel } => {
+                    match self.groups.last_mut() {
+                        Some(group) if joins_last && allow_parallel => group.push(place),
+                        _ => self.groups.push(vec![place]),
+                    }
+                    joins_last = allow_parallel;
+                }
+                PreBindPreFlight::Fail(status) => {
+                    return Err(pre_flight_error(&plugin.name, &status));
+                }
+            }
+        }
+        Ok(!self.groups.is_empty())
+    }
+
+    /// Runs one step of one PreBind plugin. Returns `None` when the plugin is done.
+    pub(super) fn step_pre_bind(
+        &mut self,
+        plugin: usize,
+        input: PreBindInput<'_>,
+        view: &View,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Waiting>, Status> {
+        let plugin = &self.profile.pre_bind[plugin];
+        let handle = view.handle(cx.now);
+        let step = call_plugin(ExtensionPoint::PreBind, &plugin.name, cx.probe, || {
+            plugin.plugin.pre_bind(&mut self.state, &self.pod, &self.node, &handle, input)
+        });
+        match step.unwrap_or_else(PreBindStep::Done) {
+            PreBindStep::Done(status) if status.is_success() => Ok(None),
+            PreBindStep::Done(status) if status.is_rejection() => Err(status.by(&plugin.name)),
+            PreBindStep::Done(status) => {
+                let name = &plugin.name;
+                let text = format!("running PreBind plugin {name:?}: {}", status.message());
+                Err(Status::error(text).by(name))
+            }
+            PreBindStep::Write(write) => {
+                Ok(Some(Waiting::Answer(cx.effects.emit(EffectKind::Write(write)))))
+            }
+            PreBindStep::Wait { timeout, objects } => {
+                let (until, objects) = (cx.now + timeout, objects.into_iter().collect());
+                Ok(Some(Waiting::Change(Wait { until, objects })))
+            }
+        }
+    }
+
+    /// Runs the Bind plugins until one does not skip. Returns the binding to post, or `None` if the
+    /// plugin has bound the pod itself.
+    pub(super) fn bind_by_plugin(
+        &mut self,
+        view: &View,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Binding>, Status> {
+        let handle = view.handle(cx.now);
+        for plugin in &self.profile.bind {
+            let step = call_plugin(ExtensionPoint::Bind, &plugin.name, cx.probe, || {
+                plugin.plugin.bind(&self.state, &self.pod, &self.node, &handle)
+            });
+            match step.unwrap_or_else(BindStep::Done) {
+                BindStep::Skip => {}
+                BindStep::Bind(binding) => {
+                    self.binder = Some(plugin.name.clone());
+                    return Ok(Some(binding));
+                }
+                BindStep::Done(status) if status.is_success() => return Ok(None),
+                BindStep::Done(status) if status.is_rejection() => {
+                    return Err(status.by(&plugin.name));
+                }
+                BindStep::Done(status) => {
+                    let name = &plugin.name;
+                    let text = format!("running Bind plugin {name:?}: {}", status.message());
+                    return Err(Status::error(text).by(name));
+                }
+            }
+        }
+        Err(Status::skip())
+    }
+
+    /// Returns what it means that the pod is bound to `node`.
+    pub(super) fn bound_to(&self, node: &str) -> Next {
+        match *node == *self.node {
+            true => Next::Bound,
+            false => Next::Failed(self.bind_error(&format!("the pod is bound to node {node}"))),
+        }
+    }
+
+    pub(super) fn bind_error(&self, text: &str) -> Status {
+        Status::error(match &self.binder {
+            Some(plugin) => format!("running Bind plugin {plugin:?}: {text}"),
+            None => text.to_owned(),
+        })
+    }
+}
+
+fn pre_flight_error(plugin: &PluginName, status: &Status) -> Status {
+    let text = match status.code() {
+        Code::Error => format!("running PreBindPreFlight {plugin:?}: {}", status.message()),
+        code => format!(
+            "PreBindPreFlight {plugin} returned \"{code}\", which is unsupported. It is supposed to \
+             return Success, Skip, or Error status"
+        ),
+    };
+    Status::error(text).by(plugin)
+}

@@ -1,0 +1,83 @@
+//! What one call into the engine carries along.
+
+use std::sync::Arc;
+
+use framework::{EventType, Pod, StatusPatch, Time};
+
+use crate::effect::{Effect, EffectId, EffectKind, Event, ObjectRef, note};
+use crate::ports::{ExtenderClient, Probe};
+
+/// The time, the ports and the effects of one call into the engine.
+pub(crate) struct Context<'a> {
+    /// The time of the call; an extender that is slow moves it on.
+    pub(crate) now: Time,
+    pub(crate) extenders: &'a mut dyn ExtenderClient,
+    pub(crate) probe: &'a mut dyn Probe,
+    pub(crate) effects: Effects,
+}
+
+/// The effects that the caller has not taken yet.
+#[derive(Default)]
+pub(crate) struct Effects {
+    list: Vec<Effect>,
+    next_id: u64,
+}
+
+impl Effects {
+    pub(crate) fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.list)
+    }
+
+    pub(crate) fn emit(&mut self, kind: EffectKind) -> EffectId {
+        let id = EffectId(self.next_id);
+        self.next_id += 1;
+        self.list.push(Effect { id, kind });
+        id
+    }
+
+    /// Patches the status of a pod, unless the patch is empty.
+    pub(crate) fn patch_pod_status(&mut self, pod: &Pod, patch: StatusPatch) {
+        if patch == StatusPatch::default() {
+            return;
+        }
+        self.emit(EffectKind::PatchPodStatus {
+            pod: pod.key.clone(),
+            uid: pod.uid.clone(),
+            observed_generation: pod.generation,
+            patch,
+        });
+    }
+
+    /// Records an event about `pod` in the name of the scheduler called `reporter`.
+    pub(crate) fn record(&mut self, pod: &Pod, reporter: &Arc<str>, event: PodEvent<'_>) {
+        self.emit(EffectKind::Event(Event {
+            regarding: pod.key.clone(),
+            uid: pod.uid.clone(),
+            related: event.related,
+            event_type: event.event_type,
+            reason: event.reason.into(),
+            action: event.action.into(),
+            note: note(event.note),
+            reporting_controller: reporter.clone(),
+        }));
+    }
+}
+
+/// The part of an event that its place in the engine decides.
+pub(crate) struct PodEvent<'a> {
+    pub(crate) event_type: EventType,
+    pub(crate) reason: &'static str,
+    pub(crate) action: &'static str,
+    pub(crate) note: &'a str,
+    pub(crate) related: Option<ObjectRef>,
+}
+
+impl<'a> PodEvent<'a> {
+    pub(crate) const fn warning(reason: &'static str, action: &'static str, note: &'a str) -> Self {
+        Self { event_type: EventType::Warning, reason, action, note, related: None }
+    }
+
+    pub(crate) const fn normal(reason: &'static str, action: &'static str, note: &'a str) -> Self {
+        Self { event_type: EventType::Normal, reason, action, note, related: None }
+    }
+}

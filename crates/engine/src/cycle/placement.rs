@@ -1,0 +1,114 @@
+//! Reserve, Permit and Unreserve for a pod on its chosen node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::{Code, CycleState, ExtensionPoint, PermitVerdict, Pod, Status, WaitingPod};
+
+use crate::context::Context;
+use crate::plugin_call::{HasCode, call_plugin, catch_panic};
+use crate::ports::Span;
+use crate::profile::Profile;
+use crate::world::View;
+
+/// Longest wait in Permit, whatever a plugin asks for.
+const MAX_PERMIT_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// An assumed pod and its node.
+pub(crate) struct Placement<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) profile: &'a Profile,
+    pub(crate) pod: &'a Arc<Pod>,
+    pub(crate) node: &'a str,
+    pub(crate) state: &'a mut CycleState,
+}
+
+impl Placement<'_> {
+    /// Runs Reserve and Permit. Returns the waiting pod if some plugin asks to wait.
+    ///
+    /// # Errors
+    /// A plugin rejects the pod or fails.
+    pub(crate) fn reserve_and_permit(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<WaitingPod>, Status> {
+        let span = |point| Span::Point(point, &self.profile.scheduler_name);
+        let (reserve, permit) = (span(ExtensionPoint::Reserve), span(ExtensionPoint::Permit));
+        cx.probe.start(reserve);
+        let reserved = self.reserve(cx);
+        cx.probe.stop(reserve, reserved.code());
+        reserved?;
+        cx.probe.start(permit);
+        let permitted = self.permit(cx);
+        let code = match &permitted {
+            Ok(None) => Code::Success,
+            Ok(Some(_)) => Code::Wait,
+            Err(status) => status.code(),
+        };
+        cx.probe.stop(permit, code);
+        permitted
+    }
+
+    fn reserve(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let handle = self.view.handle(cx.now);
+        for plugin in &self.profile.reserve {
+            let status = call_plugin(ExtensionPoint::Reserve, &plugin.name, cx.probe, || {
+                plugin.plugin.reserve(self.state, self.pod, self.node, &handle)
+            })
+            .unwrap_or_else(|status| status);
+            if status.is_rejection() {
+                return Err(status.by(&plugin.name));
+            }
+            if !status.is_success() {
+                let name = &plugin.name;
+                let text = format!("running Reserve plugin {name:?}: {}", status.message());
+                return Err(Status::error(text).by(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs Unreserve in reverse order, also of plugins whose Reserve did not run.
+    pub(crate) fn unreserve(&mut self, cx: &mut Context<'_>) {
+        let handle = self.view.handle(cx.now);
+        for plugin in self.profile.reserve.iter().rev() {
+            // A panic is counted; there is nothing left to undo.
+            let _ = catch_panic(&plugin.name, cx.probe, || {
+                plugin.plugin.unreserve(self.state, self.pod, self.node, &handle);
+            });
+        }
+    }
+
+    fn permit(&mut self, cx: &mut Context<'_>) -> Result<Option<WaitingPod>, Status> {
+        let handle = self.view.handle(cx.now);
+        let mut pending = BTreeMap::new();
+        for plugin in &self.profile.permit {
+            let verdict = call_plugin(ExtensionPoint::Permit, &plugin.name, cx.probe, || {
+                plugin.plugin.permit(self.state, self.pod, self.node, &handle)
+            })
+            .unwrap_or_else(PermitVerdict::Reject);
+            match verdict {
+                PermitVerdict::Allow => {}
+                PermitVerdict::Wait { timeout, .. } => {
+                    pending.insert(plugin.name.clone(), cx.now + timeout.min(MAX_PERMIT_TIMEOUT));
+                }
+                PermitVerdict::Reject(status) if status.is_rejection() => {
+                    return Err(status.by(&plugin.name));
+                }
+                PermitVerdict::Reject(status) => {
+                    let name = &plugin.name;
+                    let text = format!("running Permit plugin {name:?}: {}", status.message());
+                    return Err(Status::error(text).by(name));
+                }
+            }
+        }
+        let node = self.view.cache().placed(&self.pod.uid).map(|placed| placed.node);
+        Ok(node.filter(|_| !pending.is_empty()).map(|node| WaitingPod {
+            pod: self.pod.clone(),
+            node,
+            since: cx.now,
+            pending,
+        }))
+    }
+}

@@ -1,0 +1,52 @@
+//! The timers of plugins.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use framework::{PluginName, Time};
+
+/// One timer per plugin and token, in the order in which they fire.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    by_name: BTreeMap<(PluginName, u64), Time>,
+    by_time: BTreeSet<(Time, PluginName, u64)>,
+}
+
+impl Timers {
+    /// Sets a timer, in place of an earlier one of the same plugin and token.
+    pub(crate) fn set(&mut self, plugin: PluginName, token: u64, at: Time) {
+        if let Some(before) = self.by_name.insert((plugin.clone(), token), at) {
+            self.by_time.remove(&(before, plugin.clone(), token));
+        }
+        self.by_time.insert((at, plugin, token));
+    }
+
+    /// Removes and returns the first timer that is due.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<(PluginName, u64)> {
+        self.by_time.first().filter(|(at, ..)| *at <= now)?;
+        let (_, plugin, token) = self.by_time.pop_first()?;
+        self.by_name.remove(&(plugin.clone(), token));
+        Some((plugin, token))
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.by_time.first().map(|(at, ..)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_command_replaces_the_timer_of_its_token() {
+        let (mut timers, at) = (Timers::default(), Time::from_secs);
+        timers.set("A".into(), 1, at(9));
+        timers.set("A".into(), 2, at(5));
+        timers.set("A".into(), 1, at(3));
+        assert_eq!(timers.next_deadline(), Some(at(3)));
+        assert_eq!(timers.pop_due(at(2)), None);
+        assert_eq!(timers.pop_due(at(5)), Some(("A".into(), 1)));
+        assert_eq!(timers.pop_due(at(5)), Some(("A".into(), 2)));
+        assert_eq!((timers.pop_due(at(99)), timers.next_deadline()), (None, None));
+    }
+}

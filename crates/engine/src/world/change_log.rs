@@ -1,0 +1,77 @@
+//! The change log: what changed about which node, entry by entry.
+
+use std::collections::VecDeque;
+
+use framework::{NodeChange, NodeIx, PodIx};
+
+/// Number of entries that are kept. A reader that is further behind looks at every node.
+const CAPACITY: usize = 16_384;
+
+/// One change of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The node.
+    pub node: NodeIx,
+    /// What changed about it.
+    pub change: LoggedChange,
+}
+
+/// What changed about a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoggedChange {
+    /// The node object.
+    Node(NodeChange),
+    /// A pod was placed on the node.
+    PodPlaced(PodIx),
+    /// A pod left the node. Its id may belong to another pod by now.
+    PodGone(PodIx),
+}
+
+/// The latest changes of nodes and placed pods. An update that changes nothing leaves no entry.
+#[derive(Debug, Default)]
+pub struct ChangeLog {
+    entries: VecDeque<LogEntry>,
+    /// State number of the first entry that is kept.
+    first: u64,
+}
+
+impl ChangeLog {
+    /// Returns the number of changes since the start: the number of the present state.
+    pub fn state(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Returns the changes that led from `state` to the present state, or `None` if some of them are no
+    /// longer kept.
+    pub fn since(&self, state: u64) -> Option<impl ExactSizeIterator<Item = LogEntry>> {
+        let start = usize::try_from(state.checked_sub(self.first)?).ok()?;
+        (start <= self.entries.len()).then(|| self.entries.range(start..).copied())
+    }
+
+    pub(super) fn push(&mut self, node: NodeIx, change: LoggedChange) {
+        if self.entries.len() == CAPACITY {
+            self.entries.pop_front();
+            self.first += 1;
+        }
+        self.entries.push_back(LogEntry { node, change });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reader_that_is_too_far_behind_gets_no_changes() {
+        let mut log = ChangeLog::default();
+        assert_eq!(log.since(0).unwrap().len(), 0);
+        for index in 0..CAPACITY + 2 {
+            log.push(NodeIx::new(index), LoggedChange::Node(NodeChange::LABELS));
+        }
+        assert_eq!(log.state(), CAPACITY as u64 + 2);
+        assert!(log.since(1).is_none() && log.since(log.state() + 1).is_none());
+        let nodes: Vec<_> = log.since(log.state() - 2).unwrap().map(|entry| entry.node).collect();
+        assert_eq!(nodes, [NodeIx::new(CAPACITY), NodeIx::new(CAPACITY + 1)]);
+        assert_eq!(log.since(2).unwrap().len(), CAPACITY);
+    }
+}

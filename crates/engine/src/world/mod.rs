@@ -1,0 +1,236 @@
+//! The world as the scheduler knows it, and the one door through which it changes.
+//!
+//! [`View`] is what decisions and plugins read. [`World`] owns it together with the queue and the
+//! change log; every mutation is a method of `World`, so the log is complete.
+
+mod change_log;
+mod event_handlers;
+mod view;
+mod waiting_pods;
+
+use std::sync::Arc;
+
+use framework::preemption::PreemptionProgress;
+use framework::{
+    ActionType, Code, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod,
+};
+
+pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
+pub(crate) use self::event_handlers::Changed;
+pub(crate) use self::view::View;
+pub(crate) use self::waiting_pods::ExpiredWait;
+
+use crate::cache::CacheError;
+use crate::context::Context;
+use crate::object_event::ObjectEvent;
+use crate::ports::Span;
+use crate::profile::Profiles;
+use crate::queue::{self, Queue, QueueConfig};
+
+/// Cache, queue, nominations, pending and waiting pods, and the log of what changed.
+pub(crate) struct World {
+    view: View,
+    queue: Queue,
+    log: ChangeLog,
+}
+
+impl World {
+    pub(crate) fn new(profiles: Profiles, queue: QueueConfig) -> Self {
+        Self { view: View::new(profiles), queue: Queue::new(queue), log: ChangeLog::default() }
+    }
+
+    pub(crate) const fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(crate) const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(crate) const fn log(&self) -> &ChangeLog {
+        &self.log
+    }
+
+    /// Returns the queue, and what the queue needs from the rest of the world.
+    fn queue_and_context<'a>(
+        &'a mut self,
+        cx: &'a mut Context<'_>,
+    ) -> (&'a mut Queue, queue::Context<'a>) {
+        let Self { queue, view, .. } = self;
+        let handle = view.handle(cx.now);
+        (queue, queue::Context { profiles: &view.profiles, handle, probe: &mut *cx.probe })
+    }
+}
+
+/// Placing pods.
+impl World {
+    /// Places a pod on a node before the API server knows; its nomination ends.
+    pub(crate) fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
+        let assumed = self.view.cache.assume(pod, node)?;
+        self.log_placed(&assumed.uid);
+        self.view.nominator.delete(&assumed.uid);
+        Ok(assumed)
+    }
+
+    /// Takes an assumed pod off its node. A pod that is gone, or that the watch shows on a node, is
+    /// left as it is.
+    pub(crate) fn forget(&mut self, uid: &Uid) {
+        if self.view.cache.is_assumed(uid) {
+            self.take_off(uid);
+        }
+    }
+
+    fn take_off(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
+        let (pod, placed) = self.view.cache.remove(uid)?;
+        self.log.push(placed.node, LoggedChange::PodGone(placed.ix));
+        Some(pod)
+    }
+
+    fn log_placed(&mut self, uid: &Uid) {
+        if let Some(placed) = self.view.cache.placement(uid) {
+            self.log.push(placed.node, LoggedChange::PodPlaced(placed.ix));
+        }
+    }
+
+    /// Keeps the answer to `query` up to date, see [`framework::Cluster::stand`].
+    pub(crate) fn stand(&mut self, query: &PodQuery) {
+        self.view.cache.stand(query);
+    }
+
+    /// Brings the node order of sampled searches up to date.
+    pub(crate) fn refresh_node_order(&mut self) {
+        self.view.cache.refresh_order();
+    }
+}
+
+/// Waiting in Permit.
+impl World {
+    pub(crate) fn wait_on_permit(&mut self, pod: WaitingPod) {
+        self.view.waiting.insert(pod);
+    }
+
+    /// Ends the wait of one plugin. Returns the pod once no plugin is left to wait for.
+    pub(crate) fn allow(&mut self, uid: &Uid, plugin: &str) -> Option<WaitingPod> {
+        self.view.waiting.allow(uid, &plugin.into())
+    }
+
+    pub(crate) fn remove_waiting(&mut self, uid: &Uid) -> Option<WaitingPod> {
+        self.view.waiting.remove(uid)
+    }
+
+    /// Returns the earliest Permit timeout that has passed.
+    pub(crate) fn first_expired_wait(&self, cx: &Context<'_>) -> Option<ExpiredWait> {
+        self.view.waiting.first_expired(cx.now)
+    }
+
+    pub(crate) fn next_permit_deadline(&self) -> Option<framework::Time> {
+        self.view.waiting.next_deadline()
+    }
+}
+
+/// Nominations and preemptions.
+impl World {
+    pub(crate) fn clear_nomination(&mut self, uid: &Uid) {
+        self.view.nominator.delete(uid);
+    }
+
+    pub(crate) const fn preemptions_mut(&mut self) -> &mut PreemptionProgress {
+        &mut self.view.preemptions
+    }
+
+    /// Counts the eviction of `victim` against its PodDisruptionBudgets from now on.
+    pub(crate) fn begin_eviction(&mut self, victim: &Pod) {
+        self.view.cache.begin_eviction(victim);
+    }
+
+    /// Stops counting the eviction of a pod that is not evicted after all.
+    pub(crate) fn cancel_eviction(&mut self, victim: &Uid) {
+        self.view.cache.cancel_eviction(victim);
+    }
+}
+
+/// The queue.
+impl World {
+    /// Takes the next pod; it is in flight from then on.
+    pub(crate) fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
+        let (queue, mut cx) = self.queue_and_context(cx);
+        queue.pop(&mut cx)
+    }
+
+    /// Ends the flight of a pod: events no longer concern it.
+    pub(crate) fn done(&mut self, uid: &Uid) {
+        self.queue.done(uid);
+    }
+
+    /// Takes back a pod whose attempt failed, and nominates it as the attempt asks. Returns the pod as
+    /// last seen, or `None` if another pod of its name has replaced it.
+    pub(crate) fn take_back(
+        &mut self,
+        mut queued: QueuedPod,
+        nominating: &NominatingInfo,
+        cx: &mut Context<'_>,
+    ) -> Option<Arc<Pod>> {
+        let Some(known) = self.view.pending.get(&queued.pod.key).cloned() else {
+            self.queue.done(&queued.pod.uid);
+            return Some(queued.pod);
+        };
+        if known.uid != queued.pod.uid {
+            self.queue.done(&queued.pod.uid);
+            return None;
+        }
+        queued.pod = known.clone();
+        let (queue, mut queue_cx) = self.queue_and_context(cx);
+        queue.add_unschedulable_if_not_present(queued, &mut queue_cx);
+        self.view.nominator.add(known.clone(), nominating);
+        Some(known)
+    }
+
+    /// Moves pods to the active queue, whatever keeps them elsewhere but a gate.
+    pub(crate) fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
+        let (queue, mut cx) = self.queue_and_context(cx);
+        queue.activate(pods, &mut cx);
+    }
+
+    /// Lets a rejected pod back off as after an error.
+    pub(crate) fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
+        let (queue, mut cx) = self.queue_and_context(cx);
+        queue.retry_after_error(pod, &mut cx);
+    }
+
+    /// Ends backoffs that are over, and flushes pods that have been unschedulable for too long.
+    pub(crate) fn flush_queue(&mut self, cx: &mut Context<'_>) {
+        let (queue, mut cx) = self.queue_and_context(cx);
+        queue.tick(&mut cx);
+    }
+
+    /// Moves the unschedulable pods that an event may help.
+    pub(crate) fn move_pods(&mut self, event: &ObjectEvent, cx: &mut Context<'_>) {
+        self.move_pods_if(event, &|_| true, cx);
+    }
+
+    fn move_pods_if(
+        &mut self,
+        event: &ObjectEvent,
+        may_move: &dyn Fn(&Pod) -> bool,
+        cx: &mut Context<'_>,
+    ) {
+        cx.probe.start(Span::Event(&event.event));
+        let (queue, mut queue_cx) = self.queue_and_context(cx);
+        queue.move_all(event, may_move, &mut queue_cx);
+        cx.probe.stop(Span::Event(&event.event), Code::Success);
+    }
+
+    /// Moves pods other than `pod`, whose room on a node is free again.
+    pub(crate) fn move_others(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
+        let uid = pod.uid.clone();
+        let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod), None);
+        self.move_pods_if(&event, &|other| other.uid != uid, cx);
+    }
+
+    /// Moves pods of at most the priority of `pod`, whose nomination has ended.
+    fn move_after_nomination(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
+        let priority = pod.priority();
+        let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod), None);
+        self.move_pods_if(&event, &|other| other.priority() <= priority, cx);
+    }
+}

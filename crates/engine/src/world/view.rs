@@ -1,0 +1,105 @@
+//! What decisions and plugins read.
+
+use std::sync::Arc;
+
+use framework::preemption::PreemptionProgress;
+use framework::{Cluster, Commands, Handle, PendingPods, Pod, Time, Uid, WaitingPods};
+
+use super::waiting_pods::WaitingPodsMap;
+use crate::cache::Cache;
+use crate::nominator::Nominator;
+use crate::profile::{Profile, Profiles};
+
+/// Nodes, placed, pending, waiting and nominated pods, and the profiles that decide about them.
+///
+/// Everyone below the engine reads it; only [`World`](super::World) changes it.
+pub(crate) struct View {
+    pub(super) profiles: Profiles,
+    pub(super) cache: Cache,
+    pub(super) nominator: Nominator,
+    /// Pods without a node that a profile is responsible for, as last seen.
+    pub(super) pending: PendingPods,
+    pub(super) waiting: WaitingPodsMap,
+    pub(super) preemptions: PreemptionProgress,
+    pub(super) commands: Commands,
+}
+
+impl View {
+    pub(super) fn new(profiles: Profiles) -> Self {
+        Self {
+            profiles,
+            cache: Cache::default(),
+            nominator: Nominator::default(),
+            pending: PendingPods::new(),
+            waiting: WaitingPodsMap::default(),
+            preemptions: PreemptionProgress::default(),
+            commands: Commands::default(),
+        }
+    }
+
+    /// Returns the handle that plugins get at `now`.
+    pub(crate) fn handle(&self, now: Time) -> Handle<'_> {
+        Handle {
+            cluster: self.cache.cluster(),
+            waiting: self.waiting.pods(),
+            pending: &self.pending,
+            nominated: &self.nominator,
+            preemptions: &self.preemptions,
+            now,
+            commands: &self.commands,
+        }
+    }
+
+    pub(crate) const fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    /// Returns the profile that is responsible for `pod`.
+    pub(crate) fn profile_of(&self, pod: &Pod) -> Option<&Arc<Profile>> {
+        self.profiles.get(&pod.spec.scheduler_name)
+    }
+
+    pub(crate) const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(crate) const fn cluster(&self) -> &Cluster {
+        self.cache.cluster()
+    }
+
+    pub(crate) const fn nominator(&self) -> &Nominator {
+        &self.nominator
+    }
+
+    pub(crate) const fn pending(&self) -> &PendingPods {
+        &self.pending
+    }
+
+    pub(crate) const fn waiting_pods(&self) -> &WaitingPods {
+        self.waiting.pods()
+    }
+
+    pub(crate) const fn preemptions(&self) -> &PreemptionProgress {
+        &self.preemptions
+    }
+
+    pub(crate) const fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// Whether this very pod is still pending.
+    pub(crate) fn is_pending(&self, pod: &Pod) -> bool {
+        self.pending.get(&pod.key).is_some_and(|known| known.uid == pod.uid)
+    }
+
+    /// Whether the pod is placed and not terminating.
+    pub(crate) fn is_running(&self, uid: &Uid) -> bool {
+        self.cache.placed(uid).is_some_and(|placed| !placed.pod.terminating)
+    }
+
+    /// Returns the node on which the watch shows the pod.
+    pub(crate) fn confirmed_node(&self, uid: &Uid) -> Option<&Arc<str>> {
+        let placed = self.cache.placed(uid).filter(|_| !self.cache.is_assumed(uid))?;
+        Some(self.cluster().node_name(placed.node))
+    }
+}
