@@ -4,21 +4,27 @@
 //!
 //! - [`cli`]: the command line; [`config`]: `KubeSchedulerConfiguration`.
 //! - [`wire`]: Kubernetes objects in files, and back.
-//! - [`drive`]: the engine against an API server; [`extender`]: extenders over HTTP.
-//! - [`watchdog`]: which plugins misbehaved.
+//! - [`runtime`]: the wiring of the daemon; [`scheduling_loop`]: the thread that owns the engine.
+//! - [`informer`]: watches of the API server; [`api_client`]: requests to it; [`extender`]: scheduler
+//!   extenders over HTTP.
+//! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
+//! - [`observer`]: updates metrics and health; [`plugin_watchdog`]: detects faulty plugins.
 //!
-//! Whoever writes plugins registers them and hands over to [`run_with`].
+//! Plugin authors register their plugins and call [`run_with`].
 
+pub mod api_client;
 pub mod cli;
+pub mod clock;
 pub mod config;
-pub mod drive;
 pub mod extender;
 pub mod http;
-pub mod instruments;
+pub mod informer;
 pub mod logs;
 pub mod metrics;
+pub mod observer;
+pub mod plugin_watchdog;
 pub mod runtime;
-pub mod watchdog;
+pub mod scheduling_loop;
 pub mod wire;
 
 use std::process::ExitCode;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use framework::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_client::Credentials;
 use crate::config::{self, Configuration, Gates, Profile};
-use crate::drive::Credentials;
 use crate::http::Health;
-use crate::instruments::Instruments;
 use crate::metrics::Metrics;
+use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
@@ -30,13 +30,13 @@ pub(super) async fn schedule(
         unschedulable_timeout: config.queue().max_in_unschedulable,
         config,
         registry,
-        credentials: Credentials::of(&kubeconfig).await?,
+        credentials: Credentials::parse(&kubeconfig).await?,
         request_rate: None,
         adaptive_sampling: false,
         metrics: metrics.clone(),
     };
-    let instruments = Instruments::new(metrics, Arc::new(Health::default()));
-    runtime::schedule(setup, instruments, &stop).await
+    let observer = MetricsObserver::new(metrics, Arc::new(Health::default()));
+    runtime::run_scheduler(setup, observer, &stop).await
 }
 
 fn config() -> Configuration {

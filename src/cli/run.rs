@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::flags::Flags;
+use crate::api_client::Credentials;
 use crate::config::{self, ConfigError, Configuration, Gates, Loaded};
-use crate::drive::Credentials;
 use crate::http::{self, App, Health};
-use crate::instruments::Instruments;
 use crate::logs::{self, Verbosity};
 use crate::metrics::Metrics;
+use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 
 /// Number of threads for I/O and decoding.
@@ -59,7 +59,7 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
     runtime.block_on(async {
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
-        let credentials = Credentials::find(kubeconfig, flags.master.as_deref()).await?;
+        let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         metrics.set_features(&gates);
         let app = App {
@@ -93,7 +93,8 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
             answered
         };
         let scheduling = async {
-            let outcome = runtime::schedule(setup, Instruments::new(metrics, health), &stop).await;
+            let observer = MetricsObserver::new(metrics, health);
+            let outcome = runtime::run_scheduler(setup, observer, &stop).await;
             ended.cancel();
             outcome
         };
@@ -147,7 +148,7 @@ fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Resu
     tokio::spawn(async move {
         next_of(&mut interrupt, &mut terminate).await;
         debug!("Asked to end: no more pods are taken up");
-        health.is_shutting_down();
+        health.set_shutting_down();
         stop.cancel();
         next_of(&mut interrupt, &mut terminate).await;
         std::process::exit(1);

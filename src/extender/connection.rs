@@ -1,4 +1,4 @@
-//! The way to one extender: its address, TLS, time limit.
+//! The connection to one extender: address, TLS and timeout.
 
 use std::fmt;
 use std::fs;
@@ -22,51 +22,51 @@ use rustls::pki_types::pem::PemObject;
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
+use crate::api_client::{error_chain, https_connector};
 use crate::config::Base64;
 use crate::config::v1::{self, TlsConfig};
-use crate::drive::{https_connector, reasons};
 
-/// How long a call may take where the configuration does not say.
+/// Timeout of a call if the configuration sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer that is read: many times what a large cluster needs.
-const LONGEST_ANSWER: usize = 1 << 30;
+/// Maximum size of a response in bytes, many times the size needed in a large cluster.
+const MAX_RESPONSE: usize = 1 << 30;
 
-/// An extender that cannot be used as it is configured.
+/// An error in the configuration of an extender.
 #[derive(Debug, Error)]
 pub enum ExtenderError {
-    /// There is no calling this address. It is not shown if it has a password in it.
+    /// The address is invalid. It is hidden if it may contain a password.
     #[error("urlPrefix {0:?} is not the address of a server, like http://extender.example.com/v1")]
     Address(String),
-    /// The address names a user.
-    #[error("urlPrefix: a user in the address is not supported: take it out of the one for {0}")]
+    /// The address contains a user.
+    #[error("urlPrefix: a user in the address is not supported: remove it from the address of {0}")]
     User(String),
     /// A file cannot be read.
     #[error("open {}: {error}", file.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// There is no certificate of an authority in what should have one.
+    /// The field for root certificates contains none.
     #[error("tlsConfig: unable to load root certificates: no PEM certificate in {0}")]
-    NoAuthority(&'static str),
-    /// It makes no sense to name authorities and not to ask them.
+    NoRootCertificate(&'static str),
+    /// Root certificates are set although the server is not verified.
     #[error("specifying a root certificates file with the insecure flag is not allowed")]
-    InsecureAuthority,
-    /// The certificates, the key or the server name are no good.
+    InsecureWithRoots,
+    /// The certificate, the key or the server name is invalid.
     #[error("tlsConfig: {0}")]
     Tls(String),
 }
 
-/// The way to one extender. The connection is made when it is needed, and kept.
+/// A connection to one extender. It is established with the first call and then reused.
 pub(super) struct Connection {
     address: String,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     timeout: Duration,
 }
 
-/// Without the client, which knows the key.
+/// Formats without the client, which contains the private key.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, timeout, .. } = self;
@@ -79,7 +79,7 @@ impl Connection {
         let address = extender.url_prefix.trim_end_matches('/').to_owned();
         let config = tls(&address, extender)?;
         let connector = https_connector(&config);
-        let connector = connector.map_err(|error| ExtenderError::Tls(reasons(&error)))?;
+        let connector = connector.map_err(|error| ExtenderError::Tls(error_chain(&error)))?;
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -93,7 +93,7 @@ impl Connection {
         &self.address
     }
 
-    /// Posts a question once. Only 200 counts as an answer.
+    /// Posts a call once. A status other than 200 is an error.
     pub(super) async fn post(&self, verb: &str, body: Bytes) -> Reply {
         let url = format!("{}/{verb}", self.address);
         let request = Request::post(&url).header(CONTENT_TYPE, "application/json");
@@ -103,9 +103,9 @@ impl Connection {
         };
         let deadline = Instant::now() + self.timeout;
         let response = match timeout_at(deadline, self.client.request(request)).await {
-            Err(_) => return late(&url, "Client.Timeout exceeded while awaiting headers"),
+            Err(_) => return timed_out(&url, "Client.Timeout exceeded while awaiting headers"),
             Ok(Err(error)) => {
-                let text = format!("Post {url:?}: {}", reasons(&error));
+                let text = format!("Post {url:?}: {}", error_chain(&error));
                 return if error.is_connect() { Reply::NotSent(text) } else { Reply::Lost(text) };
             }
             Ok(Ok(response)) => response,
@@ -113,12 +113,12 @@ impl Connection {
         if response.status() != StatusCode::OK {
             let code = response.status().as_u16();
             let text = format!("failed {verb} with extender at URL {url}, code {code}");
-            return Reply::Refused(text);
+            return Reply::Rejected(text);
         }
-        let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect();
         match timeout_at(deadline, body).await {
-            Err(_) => late(&url, "Client.Timeout or context cancellation while reading body"),
-            Ok(Err(error)) => Reply::Lost(format!("Post {url:?}: {}", reasons(&*error))),
+            Err(_) => timed_out(&url, "Client.Timeout or context cancellation while reading body"),
+            Ok(Err(error)) => Reply::Lost(format!("Post {url:?}: {}", error_chain(&*error))),
             Ok(Ok(body)) => {
                 let body = body.to_bytes().into();
                 Reply::Answered(Response { status: 200, retry_after: None, body })
@@ -127,26 +127,26 @@ impl Connection {
     }
 }
 
-/// In the words of Go.
-fn late(url: &str, what: &str) -> Reply {
+/// Returns the reply for a timeout, with the message of Go.
+fn timed_out(url: &str, what: &str) -> Reply {
     Reply::Lost(format!("Post {url:?}: context deadline exceeded ({what})"))
 }
 
-/// Address and TLS settings in the form in which those of API servers are kept.
+/// Converts address and TLS settings to a client configuration.
 fn tls(address: &str, extender: &v1::Extender) -> Result<kube::Config, ExtenderError> {
     let uri = server(address)?;
     let is_plain = uri.scheme_str() == Some("http");
     let mut config = kube::Config::new(uri);
     let tls = extender.tls_config.clone().unwrap_or_default();
-    let authorities = authorities(&tls)?;
-    if tls.insecure && authorities.is_some() {
-        return Err(ExtenderError::InsecureAuthority);
+    let roots = root_certificates(&tls)?;
+    if tls.insecure && roots.is_some() {
+        return Err(ExtenderError::InsecureWithRoots);
     }
-    // As in kube-scheduler: whoever turns TLS on and names no authority does not check the server.
-    config.accept_invalid_certs = tls.insecure || (extender.enable_https && authorities.is_none());
-    let is_checked_by_system = !config.accept_invalid_certs && !is_plain;
-    // Those of the system are not even looked for where nobody asks them: there may be none.
-    config.root_cert = authorities.or_else(|| (!is_checked_by_system).then(Vec::new));
+    // As in kube-scheduler, `enableHTTPS` without root certificates disables the verification.
+    config.accept_invalid_certs = tls.insecure || (extender.enable_https && roots.is_none());
+    let uses_system_roots = !config.accept_invalid_certs && !is_plain;
+    // The root certificates of the system are only loaded if they are used, because there may be none.
+    config.root_cert = roots.or_else(|| (!uses_system_roots).then(Vec::new));
     config.tls_server_name = Some(tls.server_name.clone()).filter(|name| !name.is_empty());
     let certificate = bytes(&tls.cert_data, &tls.cert_file)?;
     let key = bytes(&tls.key_data, &tls.key_file)?;
@@ -170,14 +170,14 @@ fn server(address: &str) -> Result<Uri, ExtenderError> {
     }
 }
 
-fn authorities(tls: &TlsConfig) -> Result<Option<Vec<Vec<u8>>>, ExtenderError> {
+fn root_certificates(tls: &TlsConfig) -> Result<Option<Vec<Vec<u8>>>, ExtenderError> {
     let Some(pem) = bytes(&tls.ca_data, &tls.ca_file)? else { return Ok(None) };
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {
         Ok(found) if !found.is_empty() => {
             Ok(Some(found.into_iter().map(|authority| authority.to_vec()).collect()))
         }
-        _ => Err(ExtenderError::NoAuthority(if tls.ca_data.is_empty() {
+        _ => Err(ExtenderError::NoRootCertificate(if tls.ca_data.is_empty() {
             "caFile"
         } else {
             "caData"
@@ -185,7 +185,7 @@ fn authorities(tls: &TlsConfig) -> Result<Option<Vec<Vec<u8>>>, ExtenderError> {
     }
 }
 
-/// What is given as data or in a file; data goes first.
+/// Returns the content of a field that is set as data or as a file. Data takes precedence.
 fn bytes(data: &Base64, file: &str) -> Result<Option<Vec<u8>>, ExtenderError> {
     if !data.is_empty() {
         let bytes = BASE64_STANDARD.decode(data.as_str());
@@ -194,6 +194,6 @@ fn bytes(data: &Base64, file: &str) -> Result<Option<Vec<u8>>, ExtenderError> {
     if file.is_empty() {
         return Ok(None);
     }
-    let fault = |error| ExtenderError::Read { file: file.into(), error };
-    fs::read(file).map(Some).map_err(fault)
+    let read_error = |error| ExtenderError::Read { file: file.into(), error };
+    fs::read(file).map(Some).map_err(read_error)
 }

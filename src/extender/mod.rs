@@ -1,8 +1,8 @@
 //! Scheduler extenders over HTTP.
 //!
-//! The engine asks through its port [`ExtenderClient`], on the scheduling loop's own thread, which blocks until
-//! the answer is there or late; binds are requests like any other and block nobody. What is said
-//! stands in [`client::extender`].
+//! The engine calls extenders through a port, [`ExtenderClient`], which blocks the scheduling loop until the
+//! response arrives or the timeout ends. Binds are ordinary requests and do not block the loop. The
+//! messages are those of [`client::extender`].
 
 mod connection;
 mod objects;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::Reply;
-use client::extender::{self as wire, Candidates, Nodes, WholeVictims};
+use client::extender::{self as messages, Candidates, Nodes, WholeVictims};
 use engine::Change;
 use engine::ports::{
     ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall, Victims,
@@ -24,15 +24,15 @@ use tracing::{debug, info};
 
 use self::connection::Connection;
 use self::objects::Objects;
+use crate::clock::Clock;
 use crate::config::Configuration;
 use crate::config::v1;
-use crate::drive::Clock;
 use crate::metrics::Metrics;
 use crate::wire::{Update, Whole};
 
 pub use self::connection::ExtenderError;
 
-/// A configured extender, with the way to it.
+/// A configured extender and its connection.
 #[derive(Debug)]
 pub struct HttpExtender {
     config: v1::Extender,
@@ -45,26 +45,26 @@ impl HttpExtender {
         Ok(Self { config, connection })
     }
 
-    /// Sends a question, and reads the answer with `read`.
-    async fn ask<T>(
+    /// Sends a call and decodes the result.
+    async fn call<T>(
         &self,
         verb: &str,
         body: Vec<u8>,
-        read: impl FnOnce(&[u8]) -> Result<T, String>,
+        decode: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T, String> {
         match self.connection.post(verb, body.into()).await {
-            Reply::Answered(response) => read(&response.body),
-            Reply::Refused(text) | Reply::NotSent(text) | Reply::Lost(text) => Err(text),
+            Reply::Answered(response) => decode(&response.body),
+            Reply::Rejected(error) | Reply::NotSent(error) | Reply::Lost(error) => Err(error),
         }
     }
 
-    /// Orders it to bind a pod, with the body of [`wire::binding_args`].
+    /// Asks the extender to bind a pod. The body is that of [`messages::binding_args`].
     pub async fn bind(&self, body: Vec<u8>) -> Reply {
         self.connection.post(&self.config.bind_verb, Bytes::from(body)).await
     }
 }
 
-/// The extenders in the order in which they are asked, and what they have to be told.
+/// All extenders in the order in which they are called, and the objects sent to them.
 pub struct Extenders {
     all: Arc<[HttpExtender]>,
     objects: Objects,
@@ -74,11 +74,11 @@ pub struct Extenders {
 }
 
 impl Extenders {
-    /// The extenders of a configuration; connections are made when first used. Questions are sent by
+    /// Creates the extenders of a configuration. Each one connects with its first call, in a task of
     /// `runtime`.
     ///
     /// # Errors
-    /// An address or the TLS settings of one of them cannot be used.
+    /// The address or the TLS settings of an extender are invalid.
     pub fn new(
         config: &Configuration,
         runtime: Handle,
@@ -90,30 +90,31 @@ impl Extenders {
         Ok(Self { all, objects: Objects::default(), runtime, clock, metrics })
     }
 
-    /// The extenders, for whoever orders them to bind.
+    /// Returns the extenders, for binds.
     pub fn all(&self) -> Arc<[HttpExtender]> {
         self.all.clone()
     }
 
-    /// The objects that have to be kept whole for them.
+    /// Returns the objects whose JSON the extenders need.
     pub fn needs(&self) -> Whole {
         let mut needs = Whole::default();
         for config in self.all.iter().map(|extender| &extender.config) {
             let preempts = !config.preempt_verb.is_empty();
-            let rates = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
-            needs.pending_pods |= rates || preempts;
-            needs.nodes |= rates && !config.node_cache_capable;
+            let filters_or_prioritizes =
+                !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
+            needs.pending_pods |= filters_or_prioritizes || preempts;
+            needs.nodes |= filters_or_prioritizes && !config.node_cache_capable;
             needs.placed_pods |= preempts && !config.node_cache_capable;
         }
         needs
     }
 
-    /// Takes in what an update says for the extenders, and gives what it says for the engine.
-    pub fn take(&mut self, update: Update) -> Change {
-        self.objects.take(update)
+    /// Stores the object of an update and returns the change for the engine.
+    pub fn store(&mut self, update: Update) -> Change {
+        self.objects.store(update)
     }
 
-    /// The body of a question about nodes.
+    /// Returns the body of a filter or prioritize call.
     fn args(&self, call: &ExtenderCall<'_>) -> Result<Vec<u8>, String> {
         let pod = self.objects.pod(call.pod)?;
         let nodes = match self.all[call.extender].config.node_cache_capable {
@@ -123,31 +124,31 @@ impl Extenders {
                 Nodes::Whole(nodes.collect::<Result<_, _>>()?)
             }
         };
-        Ok(wire::args(pod, nodes))
+        Ok(messages::args(pod, nodes))
     }
 
-    async fn filter_by(&self, call: &ExtenderCall<'_>) -> Result<Filtered, String> {
+    async fn send_filter(&self, call: &ExtenderCall<'_>) -> Result<Filtered, String> {
         let extender = &self.all[call.extender];
-        let capable = extender.config.node_cache_capable;
-        let read = |body: &[u8]| wire::filter_result(body, capable);
-        extender.ask(&extender.config.filter_verb, self.args(call)?, read).await
+        let node_cache_capable = extender.config.node_cache_capable;
+        let decode = |body: &[u8]| messages::filter_result(body, node_cache_capable);
+        extender.call(&extender.config.filter_verb, self.args(call)?, decode).await
     }
 
-    async fn prioritize_by(&self, call: &ExtenderCall<'_>) -> Result<HostPriorities, String> {
+    async fn send_prioritize(&self, call: &ExtenderCall<'_>) -> Result<HostPriorities, String> {
         let extender = &self.all[call.extender];
         let verb = &extender.config.prioritize_verb;
-        let answer = extender.ask(verb, self.args(call)?, wire::host_priorities).await;
-        if let Err(err) = &answer {
+        let result = extender.call(verb, self.args(call)?, messages::host_priorities).await;
+        if let Err(err) = &result {
             let (extender, pod) = (extender.connection.address(), &call.pod.key);
             debug!(
                 extender,
                 err, %pod, "Failed to run extender's priority function. No score given by this extender."
             );
         }
-        answer
+        result
     }
 
-    async fn preempt_by(
+    async fn send_preempt(
         &self,
         call: &PreemptionCall<'_>,
     ) -> Result<BTreeMap<String, MetaVictims>, String> {
@@ -156,15 +157,16 @@ impl Extenders {
             true => Candidates::Meta(&call.victims),
             false => {
                 let victims = call.victims.iter();
-                let victims = victims.map(|(node, victims)| Ok((*node, self.whole(victims)?)));
+                let victims =
+                    victims.map(|(node, victims)| Ok((*node, self.victim_objects(victims)?)));
                 Candidates::Whole(victims.collect::<Result<_, String>>()?)
             }
         };
-        let body = wire::preemption_args(self.objects.pod(call.pod)?, candidates);
-        extender.ask(&extender.config.preempt_verb, body, wire::preemption_result).await
+        let body = messages::preemption_args(self.objects.pod(call.pod)?, candidates);
+        extender.call(&extender.config.preempt_verb, body, messages::preemption_result).await
     }
 
-    fn whole(&self, victims: &Victims<'_>) -> Result<WholeVictims<'_>, String> {
+    fn victim_objects(&self, victims: &Victims<'_>) -> Result<WholeVictims<'_>, String> {
         let pods = victims.pods.iter().map(|pod| self.objects.pod(pod));
         let pods = pods.collect::<Result<_, _>>()?;
         Ok(WholeVictims { pods, num_pdb_violations: victims.num_pdb_violations })
@@ -173,8 +175,8 @@ impl Extenders {
 
 impl ExtenderClient for Extenders {
     fn filter(&mut self, call: &ExtenderCall<'_>, _: Time) -> (Result<Filtered, String>, Time) {
-        let answer = self.runtime.block_on(self.filter_by(call));
-        (answer, self.clock.now())
+        let result = self.runtime.block_on(self.send_filter(call));
+        (result, self.clock.now())
     }
 
     fn prioritize(
@@ -183,10 +185,10 @@ impl ExtenderClient for Extenders {
         _: Time,
     ) -> (Vec<Result<HostPriorities, String>>, Time) {
         self.metrics.set_prioritizing(calls.len());
-        let asked = calls.iter().map(|call| self.prioritize_by(call));
-        let answers = self.runtime.block_on(join_all(asked));
+        let pending = calls.iter().map(|call| self.send_prioritize(call));
+        let results = self.runtime.block_on(join_all(pending));
         self.metrics.set_prioritizing(0);
-        (answers, self.clock.now())
+        (results, self.clock.now())
     }
 
     fn process_preemption(
@@ -194,8 +196,8 @@ impl ExtenderClient for Extenders {
         call: &PreemptionCall<'_>,
         _: Time,
     ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
-        let answer = self.runtime.block_on(self.preempt_by(call));
-        (answer, self.clock.now())
+        let result = self.runtime.block_on(self.send_preempt(call));
+        (result, self.clock.now())
     }
 
     fn skipped(&mut self, extender: usize, err: &str) {

@@ -1,4 +1,4 @@
-//! The objects extenders are sent, as the API server has them.
+//! The pod and node objects that are sent to extenders.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::wire::Update;
 
-/// Pods and nodes in JSON, as far as they are kept. They are what the engine knows, in the same
-/// versions, because both take in the same updates.
+/// The JSON of pods and nodes, if extenders need it. Objects have the same versions as in the engine,
+/// because both receive the same updates.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pods: HashMap<PodKey, Box<RawValue>>,
@@ -18,8 +18,8 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Takes the object out of an update, and gives the rest.
-    pub(super) fn take(&mut self, update: Update) -> Change {
+    /// Stores the object of an update and returns its change.
+    pub(super) fn store(&mut self, update: Update) -> Change {
         let Update { change, object } = update;
         match (&change, object) {
             (Change::Pod(pod), Some(object)) => {
@@ -42,13 +42,21 @@ impl Objects {
         change
     }
 
+    /// Returns the JSON of a pod.
+    ///
+    /// # Errors
+    /// The pod was deleted.
     pub(super) fn pod(&self, pod: &Pod) -> Result<&RawValue, String> {
         let object = self.pods.get(&pod.key);
-        object.map(|object| &**object).ok_or_else(|| format!("pod {} is gone", pod.key))
+        object.map(|object| &**object).ok_or_else(|| format!("pod {} does not exist", pod.key))
     }
 
+    /// Returns the JSON of a node.
+    ///
+    /// # Errors
+    /// The node was deleted.
     pub(super) fn node(&self, name: &str) -> Result<&RawValue, String> {
         let object = self.nodes.get(name);
-        object.map(|object| &**object).ok_or_else(|| format!("node {name:?} is gone"))
+        object.map(|object| &**object).ok_or_else(|| format!("node {name:?} does not exist"))
     }
 }

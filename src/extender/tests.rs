@@ -1,4 +1,4 @@
-//! Extenders over HTTP, each verb of which a small server answers in its own way.
+//! Tests of extenders against small HTTP servers.
 
 use std::future::pending;
 use std::net::TcpListener;
@@ -28,13 +28,13 @@ use tokio::sync::{Barrier, mpsc};
 use super::*;
 use crate::config::{self, Gates};
 
-/// Somebody who runs servers, and asks extenders as the scheduling loop does: outside of tasks.
-struct Rig {
+/// A runtime for the servers. The tests call extenders outside of it, like the scheduling loop.
+struct Harness {
     runtime: Runtime,
 }
 
-fn rig() -> Rig {
-    Rig { runtime: Runtime::new().unwrap() }
+fn harness() -> Harness {
+    Harness { runtime: Runtime::new().unwrap() }
 }
 
 fn listener() -> (TcpListener, String) {
@@ -44,8 +44,8 @@ fn listener() -> (TcpListener, String) {
     (listener, address)
 }
 
-impl Rig {
-    /// The address of a server.
+impl Harness {
+    /// Starts a server and returns its URL.
     fn serve(&self, router: Router) -> String {
         let (listener, address) = listener();
         self.runtime.spawn(async move {
@@ -65,7 +65,7 @@ impl Rig {
         format!("https://{address}")
     }
 
-    /// The extenders of this configuration, that know of two nodes and the pod [`asked`] for.
+    /// Creates the extenders of this configuration and stores two nodes and the pod of [`new_pod`].
     fn extenders(&self, extenders: &Value) -> Result<Extenders, ExtenderError> {
         let text = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -79,40 +79,40 @@ impl Rig {
         let object = |name: &str| Some(to_raw_value(&json!({"metadata": {"name": name}})).unwrap());
         for name in ["a", "b"] {
             let change = Change::Node(node(name).build());
-            extenders.take(Update { change, object: object(name) });
+            extenders.store(Update { change, object: object(name) });
         }
-        let change = Change::Pod(Box::new(asked()));
-        extenders.take(Update { change, object: object("p") });
+        let change = Change::Pod(Box::new(new_pod()));
+        extenders.store(Update { change, object: object("p") });
         Ok(extenders)
     }
 
     fn filter(&self, extender: &Value) -> Result<Filtered, String> {
         let mut extenders = self.extenders(&json!([extender])).unwrap();
-        extenders.filter(&about(&asked(), 0), Time::ZERO).0
+        extenders.filter(&call(&new_pod(), 0), Time::ZERO).0
     }
 }
 
-fn asked() -> Pod {
+fn new_pod() -> Pod {
     pod("p").build()
 }
 
-fn about(pod: &Pod, extender: usize) -> ExtenderCall<'_> {
+fn call(pod: &Pod, extender: usize) -> ExtenderCall<'_> {
     ExtenderCall { extender, pod, nodes: vec!["a", "b"] }
 }
 
-/// A server that passes on what it is sent and answers everything with this.
+/// A server that forwards the bodies it receives and always sends this response.
 fn echo(answer: &Value) -> (Router, mpsc::UnboundedReceiver<Value>) {
-    let (sender, asked) = mpsc::unbounded_channel();
+    let (sender, received) = mpsc::unbounded_channel();
     let answer = answer.to_string();
-    let note = async move |State(sender): State<mpsc::UnboundedSender<Value>>, body: String| {
+    let record = async move |State(sender): State<mpsc::UnboundedSender<Value>>, body: String| {
         sender.send(serde_json::from_str(&body).unwrap()).unwrap();
         answer
     };
-    (Router::new().route("/v1/{verb}", post(note)).with_state(sender), asked)
+    (Router::new().route("/v1/{verb}", post(record)).with_state(sender), received)
 }
 
 #[test]
-fn nodes_are_sent_whole_or_by_name() {
+fn filter_call_sends_node_objects_or_names() {
     let pod = json!({"metadata": {"name": "p"}});
     let items = ["a", "b"].map(|name| json!({"metadata": {"name": name}}));
     let rows = [
@@ -120,21 +120,21 @@ fn nodes_are_sent_whole_or_by_name() {
         (true, Value::Null, json!(["a", "b"])),
     ];
     for (node_cache_capable, nodes, names) in rows {
-        let rig = rig();
-        let (router, mut asked) = echo(&json!({"Nodes": {"items": [items[1]]}}));
+        let harness = harness();
+        let (router, mut received) = echo(&json!({"Nodes": {"items": [items[1]]}}));
         let extender = json!({
-            "urlPrefix": format!("{}/v1/", rig.serve(router)),
+            "urlPrefix": format!("{}/v1/", harness.serve(router)),
             "filterVerb": "filter",
             "nodeCacheCapable": node_cache_capable,
         });
-        assert_eq!(rig.filter(&extender).unwrap().nodes, ["b"]);
+        assert_eq!(harness.filter(&extender).unwrap().nodes, ["b"]);
         let expected = json!({"Pod": pod, "Nodes": nodes, "NodeNames": names});
-        assert_eq!(asked.try_recv(), Ok(expected));
+        assert_eq!(received.try_recv(), Ok(expected));
     }
 }
 
 #[test]
-fn only_what_extenders_are_sent_is_kept() {
+fn only_objects_sent_to_extenders_are_kept() {
     let none = Whole::NONE;
     let pods = Whole { pending_pods: true, ..none };
     let rows = [
@@ -147,28 +147,28 @@ fn only_what_extenders_are_sent_is_kept() {
     ];
     for (mut extender, expected) in rows {
         extender["urlPrefix"] = json!("http://extender");
-        let extenders = rig().extenders(&json!([extender])).unwrap();
+        let extenders = harness().extenders(&json!([extender])).unwrap();
         assert_eq!(extenders.needs(), expected, "{extender}");
     }
 }
 
 #[test]
-fn what_is_gone_is_not_sent() {
-    let rig = rig();
+fn deleted_objects_fail_the_call() {
+    let harness = harness();
     let extender = json!({"urlPrefix": "http://extender", "filterVerb": "filter"});
-    let mut extenders = rig.extenders(&json!([extender])).unwrap();
-    extenders.take(Change::NodeDeleted("b".into()).into());
-    let (answer, _) = extenders.filter(&about(&asked(), 0), Time::ZERO);
-    assert_eq!(answer, Err("node \"b\" is gone".to_owned()));
-    let pod = asked();
+    let mut extenders = harness.extenders(&json!([extender])).unwrap();
+    extenders.store(Change::NodeDeleted("b".into()).into());
+    let (answer, _) = extenders.filter(&call(&new_pod(), 0), Time::ZERO);
+    assert_eq!(answer, Err("node \"b\" does not exist".to_owned()));
+    let pod = new_pod();
     let deleted = Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() };
-    extenders.take(deleted.into());
-    let (answer, _) = extenders.filter(&about(&pod, 0), Time::ZERO);
-    assert_eq!(answer, Err("pod default/p is gone".to_owned()));
+    extenders.store(deleted.into());
+    let (answer, _) = extenders.filter(&call(&pod, 0), Time::ZERO);
+    assert_eq!(answer, Err("pod default/p does not exist".to_owned()));
 }
 
 #[test]
-fn who_hangs_or_answers_nonsense_is_told_of_in_one_line() {
+fn timeouts_and_invalid_responses_are_described() {
     let endless = || {
         let start = stream::once(async { Ok::<_, std::io::Error>("{\"NodeNames\":") });
         Body::from_stream(start.chain(stream::pending()))
@@ -180,8 +180,8 @@ fn who_hangs_or_answers_nonsense_is_told_of_in_one_line() {
         .route("/moved", post(async || Redirect::temporary("/broken")))
         .route("/garbage", post(async || "<html>"))
         .route("/silent", post(async || ""));
-    let rig = rig();
-    let url = rig.serve(router);
+    let harness = harness();
+    let url = harness.serve(router);
     let late = format!("Post \"{url}/hang\": context deadline exceeded");
     let failed = |verb: &str, code: u16| {
         format!("failed {verb} with extender at URL {url}/{verb}, code {code}")
@@ -192,50 +192,50 @@ fn who_hangs_or_answers_nonsense_is_told_of_in_one_line() {
         ("broken", "0s", failed("broken", 500)),
         ("moved", "0s", failed("moved", 307)),
         ("nowhere", "0s", failed("nowhere", 404)),
-        ("garbage", "0s", "the answer is no ExtenderFilterResult: expected value".to_owned()),
-        ("silent", "0s", "the answer is no ExtenderFilterResult: EOF".to_owned()),
+        ("garbage", "0s", "cannot decode ExtenderFilterResult: expected value".to_owned()),
+        ("silent", "0s", "cannot decode ExtenderFilterResult: EOF".to_owned()),
     ];
     for (verb, timeout, expected) in rows {
         let extender = json!({"urlPrefix": url, "filterVerb": verb, "httpTimeout": timeout});
-        let text = rig.filter(&extender).unwrap_err();
+        let text = harness.filter(&extender).unwrap_err();
         assert!(text.contains(&expected), "{verb}: {text}");
     }
 }
 
 #[test]
-fn who_is_not_there_has_bound_nothing() {
-    let rig = rig();
+fn bind_without_connection_is_not_sent() {
+    let harness = harness();
     let (closed, address) = listener();
     drop(closed);
     let extender = json!({"urlPrefix": format!("http://{address}"), "bindVerb": "bind"});
-    let extenders = rig.extenders(&json!([extender])).unwrap();
-    let reply = rig.runtime.block_on(extenders.all()[0].bind(b"{}".to_vec()));
+    let extenders = harness.extenders(&json!([extender])).unwrap();
+    let reply = harness.runtime.block_on(extenders.all()[0].bind(b"{}".to_vec()));
     let Reply::NotSent(text) = reply else { panic!("{reply:?}") };
     assert!(text.starts_with(&format!("Post \"http://{address}/bind\": ")), "{text}");
     assert!(text.contains("Connection refused"), "{text}");
 }
 
 #[test]
-fn extenders_rate_nodes_at_the_same_time() {
+fn extenders_prioritize_concurrently() {
     let both = Arc::new(Barrier::new(2));
     let rate = async |State(both): State<Arc<Barrier>>| {
         both.wait().await;
         r#"[{"Host":"a","Score":3}]"#
     };
-    let rig = rig();
-    let url = rig.serve(Router::new().route("/rate", post(rate)).with_state(both));
+    let harness = harness();
+    let url = harness.serve(Router::new().route("/rate", post(rate)).with_state(both));
     let extender = json!({
         "urlPrefix": url, "prioritizeVerb": "rate", "weight": 1, "httpTimeout": "1m",
     });
-    let mut extenders = rig.extenders(&json!([extender, extender])).unwrap();
-    let pod = asked();
-    let (answers, _) = extenders.prioritize(&[about(&pod, 0), about(&pod, 1)], Time::ZERO);
+    let mut extenders = harness.extenders(&json!([extender, extender])).unwrap();
+    let pod = new_pod();
+    let (answers, _) = extenders.prioritize(&[call(&pod, 0), call(&pod, 1)], Time::ZERO);
     let scores = || Ok(vec![("a".to_owned(), 3)]);
     assert_eq!(answers, [scores(), scores()]);
 }
 
 #[test]
-fn victims_are_sent_whole_or_by_uid() {
+fn preempt_call_sends_pod_objects_or_uids() {
     let victim = pod("victim").on("a").build();
     let uid = victim.uid.to_string();
     let whole = json!({"metadata": {"name": "victim"}});
@@ -244,31 +244,31 @@ fn victims_are_sent_whole_or_by_uid() {
         (true, "NodeNameToMetaVictims", json!({"Pods": [{"UID": uid}], "NumPDBViolations": 1})),
     ];
     for (node_cache_capable, field, expected) in rows {
-        let rig = rig();
+        let harness = harness();
         let accepted = json!({"b": {"Pods": [{"UID": "other"}], "NumPDBViolations": 0}});
-        let (router, mut questions) = echo(&json!({"NodeNameToMetaVictims": accepted}));
-        let mut extenders = rig
+        let (router, mut received) = echo(&json!({"NodeNameToMetaVictims": accepted}));
+        let mut extenders = harness
             .extenders(&json!([{
-                "urlPrefix": format!("{}/v1", rig.serve(router)),
+                "urlPrefix": format!("{}/v1", harness.serve(router)),
                 "preemptVerb": "preempt",
                 "nodeCacheCapable": node_cache_capable,
             }]))
             .unwrap();
         let change = Change::Pod(Box::new(victim.clone()));
         let object = to_raw_value(&whole).unwrap();
-        extenders.take(Update { change, object: Some(object) });
+        extenders.store(Update { change, object: Some(object) });
         let (preemptor, victims) =
-            (asked(), Victims { pods: vec![&victim], num_pdb_violations: 1 });
+            (new_pod(), Victims { pods: vec![&victim], num_pdb_violations: 1 });
         let call =
             PreemptionCall { extender: 0, pod: &preemptor, victims: [("a", victims)].into() };
         let (answer, _) = extenders.process_preemption(&call, Time::ZERO);
         let left = MetaVictims { pods: vec![Uid::from("other")], num_pdb_violations: 0 };
         assert_eq!(answer, Ok([("b".to_owned(), left)].into()));
-        assert_eq!(questions.try_recv().unwrap()[field], json!({"a": expected}));
+        assert_eq!(received.try_recv().unwrap()[field], json!({"a": expected}));
     }
 }
 
-/// An authority, and a certificate with its key that it has signed.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -288,8 +288,9 @@ impl Authority {
         BASE64_STANDARD.encode(self.0.pem())
     }
 
-    /// A server with a certificate for `extender.test` that asks for one of this authority.
-    fn server(&self, asks: bool) -> ServerConfig {
+    /// The TLS settings of a server with a certificate for `extender.test`, which may require a client
+    /// certificate of this authority.
+    fn server(&self, verifies_clients: bool) -> ServerConfig {
         let (certificate, key) = self.sign("extender.test");
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
@@ -298,7 +299,7 @@ impl Authority {
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().unwrap();
-        let builder = match asks {
+        let builder = match verifies_clients {
             true => builder.with_client_cert_verifier(callers.build().unwrap()),
             false => builder.with_no_client_auth(),
         };
@@ -307,7 +308,7 @@ impl Authority {
 }
 
 #[test]
-fn tls_is_spoken_as_the_configuration_says() {
+fn tls_follows_the_configuration() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (certificate, key) = authority.sign("loadmaster");
     let own = json!({
@@ -317,7 +318,8 @@ fn tls_is_spoken_as_the_configuration_says() {
     });
     let named =
         |authority: &Authority| json!({"caData": authority.data(), "serverName": "extender.test"});
-    // Whether the server asks who is calling, `enableHTTPS`, `tlsConfig`, and whether it works.
+    // Whether the server requires a client certificate, `enableHTTPS`, `tlsConfig`, and whether the call
+    // succeeds.
     let rows = [
         (false, false, named(&authority), true),
         (false, true, named(&authority), true),
@@ -328,25 +330,25 @@ fn tls_is_spoken_as_the_configuration_says() {
         (true, false, json!({"insecure": true}), false),
         (true, false, own, true),
     ];
-    for (asks, enable_https, tls, works) in rows {
-        let rig = rig();
-        let (router, _asked) = echo(&json!({}));
-        let url = rig.serve_tls(router, authority.server(asks));
+    for (verifies_clients, enable_https, tls, works) in rows {
+        let harness = harness();
+        let (router, _received) = echo(&json!({}));
+        let url = harness.serve_tls(router, authority.server(verifies_clients));
         let extender = json!({
             "urlPrefix": format!("{url}/v1"), "filterVerb": "filter", "nodeCacheCapable": true,
             "enableHTTPS": enable_https, "tlsConfig": tls,
         });
-        let answer = rig.filter(&extender);
-        assert_eq!(answer.is_ok(), works, "{asks} {enable_https} {tls}: {answer:?}");
+        let answer = harness.filter(&extender);
+        assert_eq!(answer.is_ok(), works, "{verifies_clients} {enable_https} {tls}: {answer:?}");
     }
 }
 
 #[test]
-fn extenders_that_cannot_be_used_are_refused_at_once() {
+fn invalid_extenders_are_rejected_at_the_start() {
     let rows = [
         (json!({"urlPrefix": ""}), "urlPrefix \"\" is not the address of a server"),
         (json!({"urlPrefix": "extender:80"}), "urlPrefix \"extender:80\" is not the address"),
-        (json!({"urlPrefix": "http://me:secret@host/"}), "take it out of the one for host"),
+        (json!({"urlPrefix": "http://me:secret@host/"}), "remove it from the address of host"),
         (json!({"urlPrefix": "me:secret@host"}), "urlPrefix \"(not shown)\" is not"),
         (json!({"tlsConfig": {"caFile": "/nonexistent/ca.crt"}}), "open /nonexistent/ca.crt: "),
         (json!({"tlsConfig": {"caData": "AAAA"}}), "no PEM certificate in caData"),
@@ -364,7 +366,7 @@ fn extenders_that_cannot_be_used_are_refused_at_once() {
         if extender.get("urlPrefix").is_none() {
             extender["urlPrefix"] = json!("https://extender");
         }
-        let refused = rig().extenders(&json!([extender]));
+        let refused = harness().extenders(&json!([extender]));
         let text = refused.map(|_| ()).unwrap_err().to_string();
         assert!(text.contains(expected), "{extender}: {text}");
         assert!(!text.contains("secret"), "{text}");
@@ -372,7 +374,7 @@ fn extenders_that_cannot_be_used_are_refused_at_once() {
 }
 
 #[test]
-fn keys_do_not_show() {
+fn debug_output_hides_keys() {
     let (certificate, key) = Authority::new().sign("loadmaster");
     let key_data = BASE64_STANDARD.encode(key.serialize_pem());
     let certificate = BASE64_STANDARD.encode(certificate.pem());
@@ -380,7 +382,7 @@ fn keys_do_not_show() {
         "urlPrefix": "https://extender",
         "tlsConfig": {"insecure": true, "certData": certificate, "keyData": key_data},
     });
-    let extenders = rig().extenders(&json!([extender])).unwrap();
+    let extenders = harness().extenders(&json!([extender])).unwrap();
     let shown = format!("{:?}", extenders.all());
     assert!(shown.contains("https://extender") && !shown.contains(&key_data), "{shown}");
 }

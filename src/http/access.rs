@@ -1,5 +1,5 @@
-//! Access rules, in place of authentication: callers from this host may read every path, callers
-//! from other hosts only the allowed paths.
+//! Authorization by the address of the client: clients on this host may access all paths, others those
+//! of `--authorization-always-allow-paths`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// Paths that callers from every host may read (`--authorization-always-allow-paths`).
+/// The paths that every client may access (`--authorization-always-allow-paths`).
 #[derive(Debug, Clone)]
 pub(super) struct AlwaysAllow(Arc<[String]>);
 
@@ -19,7 +19,7 @@ impl AlwaysAllow {
         Self(paths.iter().map(|path| path.trim_start_matches('/').to_owned()).collect())
     }
 
-    /// Whether a path is allowed; an entry that ends in `*` stands for all paths with that prefix.
+    /// Returns whether the path is allowed. An entry that ends with `*` allows all paths with that prefix.
     pub(super) fn allows(&self, path: &str) -> bool {
         let path = path.trim_start_matches('/');
         self.0.iter().any(|allowed| match allowed.strip_suffix('*') {
@@ -29,15 +29,15 @@ impl AlwaysAllow {
     }
 }
 
-/// Passes a request on, or refuses it as an API server refuses an anonymous user.
+/// Passes a request on, or rejects it like an API server rejects an anonymous user.
 pub(super) async fn authorize(
     State(always_allow): State<AlwaysAllow>,
-    ConnectInfo(caller): ConnectInfo<SocketAddr>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
     let path = request.uri().path();
-    if caller.ip().to_canonical().is_loopback() || always_allow.allows(path) {
+    if client.ip().to_canonical().is_loopback() || always_allow.allows(path) {
         next.run(request).await
     } else {
         forbidden(&request.method().as_str().to_lowercase(), path)

@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/healthz`: the checks and their text.
+//! The health checks behind `/livez`, `/readyz` and `/healthz`.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::StatusCode;
 use tracing::debug;
 
-/// State of the scheduler; set by the daemon, read by probes.
+/// The health of the scheduler, which the daemon updates and probes read.
 #[derive(Debug, Default)]
 pub struct Health {
     handlers_synced: AtomicBool,
@@ -14,13 +14,13 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether every watch has synced.
-    pub fn handlers_are_synced(&self) {
+    /// Records that all informers have synced.
+    pub fn set_handlers_synced(&self) {
         self.handlers_synced.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process was asked to end.
-    pub fn is_shutting_down(&self) {
+    /// Records that the process is shutting down.
+    pub fn set_shutting_down(&self) {
         self.shutting_down.store(true, Ordering::Relaxed);
     }
 }
@@ -28,7 +28,7 @@ impl Health {
 /// A health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Check {
-    /// Always passes: a process that answers is alive.
+    /// Always succeeds.
     Ping,
     Shutdown,
     SchedHandlerSync,
@@ -43,8 +43,8 @@ impl Check {
         }
     }
 
-    /// Runs the check. The text of an error appears in the log, and in the answer of a single
-    /// check.
+    /// Runs the check. The error is the reason, which only the log and the endpoint of a single check
+    /// show.
     fn run(self, health: &Health) -> Result<(), &'static str> {
         match self {
             Self::Shutdown if health.shutting_down.load(Ordering::Relaxed) => {
@@ -82,8 +82,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs all checks but the excluded ones. The text of success is `ok` unless `verbose`; the
-    /// text of a failure names the failed check.
+    /// Runs all checks except those in `exclude`. The text is `ok` on success without `verbose`, and
+    /// otherwise lists the checks.
     pub(super) fn report(
         self,
         health: &Health,
@@ -104,7 +104,7 @@ impl Endpoint {
             };
             push(&mut text, &line);
         }
-        if let Some(warning) = self.not_excluded(exclude) {
+        if let Some(warning) = self.unknown_exclusions(exclude) {
             push(&mut text, &warning);
         }
         let name = self.name();
@@ -121,8 +121,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns a warning about excluded names that are no checks.
-    fn not_excluded(self, exclude: &[String]) -> Option<String> {
+    /// Returns a warning about excluded names that match no check.
+    fn unknown_exclusions(self, exclude: &[String]) -> Option<String> {
         let known = |name: &str| self.checks().iter().any(|check| check.name() == name);
         let mut unknown: Vec<_> =
             exclude.iter().filter(|name| !known(name)).map(|name| format!("{name:?}")).collect();
@@ -132,7 +132,7 @@ impl Endpoint {
             .then(|| format!("warn: some health checks cannot be excluded: no matches for {list}"))
     }
 
-    /// Runs one check; none if the check does not exist.
+    /// Runs a single check. Returns `None` if the endpoint has no such check.
     pub(super) fn report_one(self, health: &Health, name: &str) -> Option<(StatusCode, String)> {
         let check = self.checks().iter().find(|check| check.name() == name)?;
         Some(match check.run(health) {

@@ -1,9 +1,9 @@
 //! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, log level.
 //!
-//! [`bind`] opens the port and loads the certificate before anything else starts; [`serve`] answers
-//! requests. `/metrics/resources`, `/metrics/slis`, `/statusz`, `/flagz` and `/debug/pprof` are not
-//! built and answer 404; `DELETE /metrics` answers 405. Callers are not authenticated, so callers
-//! from other hosts may read only the allowed paths.
+//! [`bind`] binds the port and loads the certificate before the daemon starts anything else. [`serve`]
+//! then serves requests. `/metrics/resources`, `/metrics/slis`, `/statusz`, `/flagz` and `/debug/pprof`
+//! do not exist (404), and `DELETE /metrics` is not allowed (405). There is no authentication: clients
+//! on other hosts can only access the paths of `--authorization-always-allow-paths`.
 
 mod access;
 mod health;
@@ -22,16 +22,16 @@ pub use tls::{Certificate, TlsError, TlsVersion, UnknownTlsVersion};
 use crate::logs::Verbosity;
 use crate::metrics::Metrics;
 
-/// The state that the endpoints show and change.
+/// The state behind the endpoints.
 #[derive(Debug, Clone)]
 pub struct App {
-    /// Metrics, for `/metrics`.
+    /// Served at `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Health, for `/livez`, `/readyz` and `/healthz`.
+    /// Served at `/livez`, `/readyz` and `/healthz`.
     pub health: Arc<Health>,
-    /// The configuration in effect, for `/configz`.
+    /// The configuration with defaults, served at `/configz`.
     pub configz: Value,
-    /// Verbosity, for `PUT /debug/flags/v`; none if `enableProfiling` is off.
+    /// Changed by `PUT /debug/flags/v`; `None` if `enableProfiling` is off.
     pub verbosity: Option<Verbosity>,
 }
 

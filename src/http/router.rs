@@ -1,4 +1,4 @@
-//! The paths of the endpoints.
+//! The routes of the endpoints.
 
 use axum::Router;
 use axum::extract::{Path, Query, Request, State};
@@ -15,7 +15,7 @@ use super::health::Endpoint;
 use crate::logs::Verbosity;
 use crate::metrics;
 
-/// Returns all endpoints, with the access rules.
+/// Creates the router of all endpoints, with authorization.
 pub(super) fn router(app: App, always_allow: &[String]) -> Router {
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
@@ -34,7 +34,7 @@ pub(super) fn router(app: App, always_allow: &[String]) -> Router {
         .with_state(app)
 }
 
-/// Returns a health endpoint with a path for each of its checks.
+/// Adds a health endpoint and the paths of its checks.
 fn with_health(router: Router<App>, endpoint: Endpoint) -> Router<App> {
     let all = move |State(app): State<App>, Query(query): Query<Vec<(String, String)>>| async move {
         let verbose = query.iter().any(|(key, _)| key == "verbose");
@@ -58,7 +58,7 @@ async fn show_configuration(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// Parses a verbosity like klog.
+/// Sets the verbosity to a number, like klog.
 fn set_verbosity(verbosity: &Verbosity, text: &str) -> Response {
     match text.parse::<u8>() {
         Ok(level) => {

@@ -1,4 +1,4 @@
-//! The port: opened first, served later, shut down gracefully.
+//! Listening, serving and shutting down.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,39 +14,39 @@ use super::App;
 use super::router::router;
 use super::tls::{Certificate, TlsError, TlsVersion};
 
-/// Settings of the endpoints.
+/// The settings of the server.
 #[derive(Debug, Clone)]
 pub struct Serving {
     /// `--bind-address` and `--secure-port`.
     pub address: SocketAddr,
-    /// The certificate.
+    /// Serving certificate.
     pub certificate: Certificate,
-    /// Oldest supported version of TLS.
-    pub oldest_tls: TlsVersion,
-    /// Paths that callers from other hosts may read.
+    /// Minimum version of TLS (`--tls-min-version`).
+    pub min_tls_version: TlsVersion,
+    /// Paths that clients on other hosts may access.
     pub always_allow: Vec<String>,
 }
 
-/// An error of the endpoints at start.
+/// An error of starting the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// The port cannot be opened.
+    /// The server cannot listen on the address.
     #[error(
         "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {}",
         reason(error)
     )]
     Listen {
-        /// The requested address.
+        /// The configured address.
         address: SocketAddr,
         /// The reason.
         error: io::Error,
     },
-    /// The certificate cannot be used.
+    /// The certificate is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
-/// The reason in the words of Go, if they are known.
+/// Formats the reason like Go, where the message is known.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "address already in use".to_owned(),
@@ -56,7 +56,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// An open port that is not served yet.
+/// A bound port that does not serve requests yet.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
@@ -65,22 +65,22 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Returns the address, with the port that the system chose for port 0.
+    /// Returns the address. If the configured port is 0, the system has chosen one.
     ///
     /// # Errors
-    /// The system does not report the address.
+    /// The system does not return the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 }
 
-/// Opens the port and loads the certificate.
+/// Binds the port and loads the certificate.
 ///
 /// # Errors
 /// The port is in use, or the certificate is invalid.
 pub fn bind(serving: Serving) -> Result<Listener, ServingError> {
-    let Serving { address, certificate, oldest_tls, .. } = &serving;
-    let config = certificate.load(address.ip(), *oldest_tls)?;
+    let Serving { address, certificate, min_tls_version, .. } = &serving;
+    let config = certificate.load(address.ip(), *min_tls_version)?;
     if *certificate == Certificate::SelfSigned {
         info!("Generated self-signed cert in-memory");
     }
@@ -93,16 +93,16 @@ pub fn bind(serving: Serving) -> Result<Listener, ServingError> {
     Ok(Listener { tcp, tls: RustlsConfig::from_config(config), serving })
 }
 
-/// Time limit for the head of a request.
+/// Maximum time to receive the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// Time for requests in progress during shutdown.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time for requests in flight to end after the shutdown.
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Serves until `shutdown` completes, and requests in progress for one more second.
+/// Serves requests until `shutdown` completes. Requests in flight then have another second.
 ///
 /// # Errors
-/// The port fails.
+/// The listener failed.
 pub async fn serve(
     listener: Listener,
     app: App,
@@ -119,30 +119,30 @@ pub async fn serve(
     let served = server.serve(router.into_make_service_with_connect_info::<SocketAddr>());
     let stop = async {
         shutdown.await;
-        handle.graceful_shutdown(Some(GRACE));
+        handle.graceful_shutdown(Some(SHUTDOWN_GRACE_PERIOD));
     };
     tokio::select! {
         served = served => served,
-        // The second future never completes, so this one does not either.
-        _ = async { tokio::join!(stop, follow_files(&serving, &tls)) } => Ok(()),
+        // `reload_certificate` never ends, so this branch does not end before the other one.
+        _ = async { tokio::join!(stop, reload_certificate(&serving, &tls)) } => Ok(()),
     }
 }
 
-/// Interval at which the files of the certificate are checked.
-const FILES_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval between checks of the certificate files.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Reloads the certificate when its files change; never completes. An invalid new certificate
-/// leaves the old one in use.
-async fn follow_files(serving: &Serving, tls: &RustlsConfig) {
-    let mut seen = serving.certificate.changed();
-    let mut ticks = interval(FILES_INTERVAL);
+/// Reloads the certificate when its files change; never ends. An invalid certificate is logged, and the
+/// old one stays in use.
+async fn reload_certificate(serving: &Serving, tls: &RustlsConfig) {
+    let mut loaded = serving.certificate.modified();
+    let mut ticks = interval(RELOAD_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let changed = serving.certificate.changed();
-        if changed.is_some() && changed != seen {
-            seen = changed;
-            match serving.certificate.load(serving.address.ip(), serving.oldest_tls) {
+        let changed = serving.certificate.modified();
+        if changed.is_some() && changed != loaded {
+            loaded = changed;
+            match serving.certificate.load(serving.address.ip(), serving.min_tls_version) {
                 Ok(config) => {
                     tls.reload_from_config(config);
                     info!("Reloaded the serving certificate");

@@ -1,4 +1,4 @@
-//! Answers of the endpoints, compared with those of kube-scheduler.
+//! Tests of the responses, which equal those of kube-scheduler.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,12 +18,12 @@ use crate::logs;
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 const REMOTE: [u8; 4] = [10, 0, 0, 7];
 
-/// Returns the endpoints of a scheduler that has just started.
+/// The endpoints of a scheduler that has just started.
 struct Server {
     router: Router,
     health: Arc<Health>,
     verbosity: logs::Verbosity,
-    /// Keeps the log alive; without it the verbosity cannot be changed.
+    /// Keeps the log layer, without which the verbosity cannot be changed.
     _logs: Box<dyn Layer<Registry>>,
 }
 
@@ -45,17 +45,17 @@ impl Server {
         Self { router: router::router(app, &allowed), health, verbosity, _logs: Box::new(logs) }
     }
 
-    async fn ask(
+    async fn request(
         &self,
         method: Method,
         path: &str,
-        caller: [u8; 4],
+        client: [u8; 4],
         body: &str,
     ) -> (StatusCode, HeaderMap, String) {
         let mut request = Request::new(Body::from(body.to_owned()));
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().unwrap();
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((caller, 4711))));
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((client, 4711))));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -63,23 +63,23 @@ impl Server {
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
-        let (status, headers, body) = self.ask(Method::GET, path, LOCAL, "").await;
+        let (status, headers, body) = self.request(Method::GET, path, LOCAL, "").await;
         assert_eq!(headers[header::CACHE_CONTROL], "no-cache, private", "{path}");
         (status.as_u16(), body)
     }
 }
 
 #[tokio::test]
-async fn live_from_the_start_and_ready_once_synced() {
+async fn scheduler_is_live_at_the_start_and_ready_once_synced() {
     let server = Server::new();
     let not_synced = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n\
                       readyz check failed\n";
     assert_eq!(server.get("/livez").await, (200, "ok".into()));
     assert_eq!(server.get("/healthz").await, (200, "ok".into()));
     assert_eq!(server.get("/readyz").await, (500, not_synced.into()));
-    server.health.handlers_are_synced();
+    server.health.set_handlers_synced();
     assert_eq!(server.get("/readyz").await, (200, "ok".into()));
-    server.health.is_shutting_down();
+    server.health.set_shutting_down();
     let shutdown = "[-]shutdown failed: reason withheld\n[+]sched-handler-sync ok\n\
                     readyz check failed\n";
     assert_eq!(server.get("/readyz").await, (500, shutdown.into()));
@@ -87,7 +87,7 @@ async fn live_from_the_start_and_ready_once_synced() {
 }
 
 #[tokio::test]
-async fn health_checks_can_be_listed_and_excluded() {
+async fn health_endpoints_list_and_exclude_checks() {
     let server = Server::new();
     for (path, status, body) in [
         ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
@@ -117,14 +117,14 @@ async fn health_checks_can_be_listed_and_excluded() {
 }
 
 #[tokio::test]
-async fn metrics_and_configuration_are_served() {
+async fn metrics_and_configz_are_served() {
     let server = Server::new();
-    let (status, headers, body) = server.ask(Method::GET, "/metrics", LOCAL, "").await;
+    let (status, headers, body) = server.request(Method::GET, "/metrics", LOCAL, "").await;
     assert_eq!(status, StatusCode::OK);
     let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     assert_eq!(headers[header::CONTENT_TYPE], content_type);
     assert!(body.contains("\nscheduler_pending_pods{queue=\"active\"} 0\n"));
-    let (status, headers, body) = server.ask(Method::GET, "/configz", LOCAL, "").await;
+    let (status, headers, body) = server.request(Method::GET, "/configz", LOCAL, "").await;
     assert_eq!(
         (status, &headers[header::CONTENT_TYPE].to_str().unwrap()),
         (StatusCode::OK, &"application/json")
@@ -133,15 +133,15 @@ async fn metrics_and_configuration_are_served() {
 }
 
 #[tokio::test]
-async fn other_hosts_may_read_only_allowed_paths() {
+async fn remote_clients_can_only_access_always_allowed_paths() {
     let server = Server::new();
-    server.health.handlers_are_synced();
+    server.health.set_handlers_synced();
     for path in ["/healthz", "/livez?verbose", "/readyz"] {
-        let (status, ..) = server.ask(Method::GET, path, REMOTE, "").await;
+        let (status, ..) = server.request(Method::GET, path, REMOTE, "").await;
         assert_eq!(status, StatusCode::OK, "{path}");
     }
     for path in ["/metrics", "/readyz/shutdown", "/configz", "/nope", "/debug/flags/v"] {
-        let (status, headers, body) = server.ask(Method::GET, path, REMOTE, "").await;
+        let (status, headers, body) = server.request(Method::GET, path, REMOTE, "").await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
         assert_eq!(headers[header::CONTENT_TYPE], "application/json");
         let body: Value = serde_json::from_str(&body).unwrap();
@@ -149,13 +149,13 @@ async fn other_hosts_may_read_only_allowed_paths() {
         assert_eq!(body["message"], message.as_str());
         assert_eq!((&body["kind"], &body["code"]), (&json!("Status"), &json!(403)));
     }
-    let (status, _, body) = server.ask(Method::PUT, "/debug/flags/v", REMOTE, "5").await;
+    let (status, _, body) = server.request(Method::PUT, "/debug/flags/v", REMOTE, "5").await;
     assert_eq!((status, server.verbosity.get()), (StatusCode::FORBIDDEN, 0));
     assert!(body.contains("cannot put path"), "{body}");
 }
 
 #[test]
-fn allowed_path_with_a_star_is_a_prefix() {
+fn path_with_a_star_allows_its_prefix() {
     let allow = access::AlwaysAllow::new(&["/healthz".into(), "metrics/*".into()]);
     let allowed = ["/healthz", "/metrics/", "/metrics/slis"];
     allowed.into_iter().for_each(|path| assert!(allow.allows(path), "{path}"));
@@ -164,10 +164,10 @@ fn allowed_path_with_a_star_is_a_prefix() {
 }
 
 #[tokio::test]
-async fn log_verbosity_can_be_changed() {
+async fn put_changes_the_log_level() {
     let server = Server::new();
     let put = async |body| {
-        let (status, _, text) = server.ask(Method::PUT, "/debug/flags/v", LOCAL, body).await;
+        let (status, _, text) = server.request(Method::PUT, "/debug/flags/v", LOCAL, body).await;
         (status.as_u16(), text, server.verbosity.get())
     };
     let done = "successfully set klog.logging.verbosity to 5";
@@ -181,11 +181,11 @@ async fn log_verbosity_can_be_changed() {
 }
 
 fn serving(address: SocketAddr, certificate: Certificate) -> Serving {
-    Serving { address, certificate, oldest_tls: TlsVersion::V12, always_allow: Vec::new() }
+    Serving { address, certificate, min_tls_version: TlsVersion::V12, always_allow: Vec::new() }
 }
 
 #[test]
-fn port_in_use_is_named_in_the_error() {
+fn port_in_use_is_reported() {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let first = bind(serving(any, Certificate::SelfSigned)).unwrap();
     let address = first.address().unwrap();

@@ -1,4 +1,4 @@
-//! The certificate of the endpoints: from files, or generated at every start.
+//! The serving certificate: loaded from files, or generated at the start.
 
 use std::fs;
 use std::io;
@@ -18,31 +18,31 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
 
-/// Source of the certificate.
+/// The source of the serving certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
-    /// Generated in memory at every start and signed by a temporary authority.
+    /// Generated in memory at the start and signed by an authority that is discarded.
     SelfSigned,
-    /// Loaded from PEM files, and again when they change.
+    /// Loaded from PEM files, and reloaded when they change.
     Files {
-        /// The certificate with its chain (`--tls-cert-file`).
+        /// File with the certificate chain (`--tls-cert-file`).
         certificate: PathBuf,
-        /// The private key (`--tls-private-key-file`).
+        /// File with the private key (`--tls-private-key-file`).
         key: PathBuf,
     },
 }
 
-/// The oldest supported version of TLS (`--tls-min-version`).
+/// The minimum version of TLS (`--tls-min-version`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// TLS 1.2; also for settings that name an older version.
+    /// TLS 1.2. The flag values for older versions select it too.
     #[default]
     V12,
     /// TLS 1.3.
     V13,
 }
 
-/// An unknown version of TLS.
+/// An error for an unknown version of TLS.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown tls version {0:?}")]
 pub struct UnknownTlsVersion(String);
@@ -59,45 +59,45 @@ impl FromStr for TlsVersion {
     }
 }
 
-/// An invalid certificate.
+/// An error of loading or generating the certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("open {}: {error}", file.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// The reason.
         error: io::Error,
     },
-    /// A file contains no certificate or key in PEM.
+    /// A file contains no PEM certificate or key.
     #[error("{}: no usable PEM block: {error}", file.display())]
     Pem {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// The reason.
         error: rustls::pki_types::pem::Error,
     },
-    /// Certificate and key do not match, or their type is not supported.
+    /// Certificate and key do not match, or their kind is not supported.
     #[error("the certificate cannot be served: {0}")]
     Unusable(#[from] rustls::Error),
-    /// No certificate can be generated.
-    #[error("cannot make a self-signed certificate: {0}")]
+    /// The certificate cannot be generated.
+    #[error("cannot generate a self-signed certificate: {0}")]
     SelfSigned(#[from] rcgen::Error),
 }
 
 impl Certificate {
-    /// Returns the TLS settings with this certificate for that address.
+    /// Returns the TLS settings of a server with this certificate on the address.
     pub(super) fn load(
         &self,
         address: IpAddr,
-        oldest: TlsVersion,
+        min_version: TlsVersion,
     ) -> Result<Arc<ServerConfig>, TlsError> {
         let (chain, key) = match self {
             Self::SelfSigned => self_signed(address)?,
             Self::Files { certificate, key } => (read_chain(certificate)?, read_key(key)?),
         };
-        let versions: &[_] = match oldest {
+        let versions: &[_] = match min_version {
             TlsVersion::V12 => &[&TLS13, &TLS12],
             TlsVersion::V13 => &[&TLS13],
         };
@@ -109,11 +109,11 @@ impl Certificate {
         Ok(Arc::new(config))
     }
 
-    /// Returns the time of the last change of the files; none for a generated certificate.
-    pub(super) fn changed(&self) -> Option<[SystemTime; 2]> {
+    /// Returns the modification times of the files, if the certificate has files.
+    pub(super) fn modified(&self) -> Option<[SystemTime; 2]> {
         let Self::Files { certificate, key } = self else { return None };
-        let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
-        Some([changed(certificate)?, changed(key)?])
+        let modified = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
+        Some([modified(certificate)?, modified(key)?])
     }
 }
 
@@ -135,8 +135,8 @@ fn read_key(file: &PathBuf) -> Result<PrivateKeyDer<'static>, TlsError> {
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Generates a certificate for localhost and the address, and the authority that signs it. Both are
-/// valid from an hour ago, for clocks that are behind, and for a year.
+/// Generates a certificate for localhost and the address, with the authority that signed it. Both are
+/// valid for a year, starting an hour ago for clients whose clocks are behind.
 fn self_signed(
     address: IpAddr,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
@@ -173,7 +173,10 @@ fn params(
     Ok(params)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a certificate is valid from now on")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the validity of a certificate starts at the wall time"
+)]
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

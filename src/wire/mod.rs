@@ -28,7 +28,7 @@ pub use kinds::{WatchedKind, watched_kinds};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, read_objects};
-pub use watch::{Decoder, Update, refusal};
+pub use watch::{Decoder, Update, status_error};
 pub use watched_object::WatchedObject;
 pub use whole::Whole;
 pub use yaml::to_string as to_yaml;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::session::{Frame, Meta, ObjectId, Page, Refusal};
+use client::reflector::{NamespacedName, ObjectMeta, Page, StatusError, WatchEvent};
 use engine::Change;
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api};
 use serde::Deserialize;
@@ -71,7 +71,7 @@ struct Identified<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct WatchEvent<'a> {
+struct RawEvent<'a> {
     #[serde(rename = "type", borrow)]
     type_: Cow<'a, str>,
     #[serde(borrow)]
@@ -110,7 +110,7 @@ struct Details {
 }
 
 /// An object, and what could be read of it in the other case.
-type Decoded = Result<(Meta, Update), (Option<Meta>, String)>;
+type Decoded = Result<(ObjectMeta, Update), (Option<ObjectMeta>, String)>;
 
 impl Decoder {
     /// Decodes objects of this kind, with the further `fields` that plugins read.
@@ -123,36 +123,39 @@ impl Decoder {
         Self { whole, ..self }
     }
 
-    /// One line of a watch stream.
-    pub fn frame(&self, line: &[u8]) -> Frame<Update> {
-        let event: WatchEvent<'_> = match serde_json::from_slice(line) {
+    /// Decodes one line of a watch.
+    pub fn watch_event(&self, line: &[u8]) -> WatchEvent<Update> {
+        let event: RawEvent<'_> = match serde_json::from_slice(line) {
             Ok(event) => event,
             Err(error) => {
-                return Frame::Undecodable { meta: None, message: format!("not a frame: {error}") };
+                return WatchEvent::Undecodable {
+                    meta: None,
+                    message: format!("not a watch event: {error}"),
+                };
             }
         };
         match &*event.type_ {
             "ADDED" | "MODIFIED" => match self.object(event.object) {
-                Ok((meta, update)) => Frame::Changed(meta, update),
-                Err((meta, message)) => Frame::Undecodable { meta, message },
+                Ok((meta, update)) => WatchEvent::Updated(meta, update),
+                Err((meta, message)) => WatchEvent::Undecodable { meta, message },
             },
             "DELETED" => match identity(event.object) {
-                Ok(found) => Frame::Deleted(found.meta()),
-                Err(message) => Frame::Undecodable { meta: None, message },
+                Ok(found) => WatchEvent::Deleted(found.meta()),
+                Err(message) => WatchEvent::Undecodable { meta: None, message },
             },
             "BOOKMARK" => bookmark(event.object),
-            "ERROR" => Frame::Error(refusal(0, None, event.object.get().as_bytes())),
-            other => Frame::Undecodable {
+            "ERROR" => WatchEvent::Error(status_error(0, None, event.object.get().as_bytes())),
+            other => WatchEvent::Undecodable {
                 meta: None,
-                message: format!("a frame of the unknown type {other:?}"),
+                message: format!("an event of the unknown type {other:?}"),
             },
         }
     }
 
-    /// A page of a list.
+    /// Decodes a page of a list.
     ///
     /// # Errors
-    /// The body is no list.
+    /// The body is not a list.
     pub fn page(&self, body: &[u8]) -> Result<Page<Update>, String> {
         let list: List<'_> =
             serde_json::from_slice(body).map_err(|error| format!("not a list: {error}"))?;
@@ -160,7 +163,7 @@ impl Decoder {
             items: Vec::new(),
             undecodable: Vec::new(),
             resource_version: list.metadata.resource_version.into(),
-            next: Some(list.metadata.next).filter(|token| !token.is_empty()),
+            continue_token: Some(list.metadata.next).filter(|token| !token.is_empty()),
         };
         for item in list.items.unwrap_or_default() {
             match self.object(item) {
@@ -171,9 +174,9 @@ impl Decoder {
         Ok(page)
     }
 
-    /// The change that takes an object out of the world.
-    pub fn deletion(&self, meta: Meta) -> Change {
-        let ObjectId { namespace, name } = meta.id;
+    /// Returns the change that deletes an object.
+    pub fn deletion(&self, meta: ObjectMeta) -> Change {
+        let NamespacedName { namespace, name } = meta.key;
         match &self.resource {
             EventResource::Node => Change::NodeDeleted(name),
             EventResource::Pod => {
@@ -194,7 +197,7 @@ impl Decoder {
         })
     }
 
-    fn node(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
+    fn node(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
         let object: api::Node = serde_json::from_str(raw.get())?;
         let mut node = Node::from_api(&object).0;
         if !self.fields.node.is_empty() {
@@ -205,7 +208,7 @@ impl Decoder {
         Ok((meta, Update { change: Change::Node(node), object }))
     }
 
-    fn pod(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
+    fn pod(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
         let object: api::Pod = serde_json::from_str(raw.get())?;
         let mut pod = Pod::from_api(&object);
         let json = match self.fields.pod.is_empty() {
@@ -222,13 +225,13 @@ impl Decoder {
         Ok((meta, Update { change: Change::Pod(Box::new(pod)), object }))
     }
 
-    fn other(&self, raw: &RawValue) -> Result<(Meta, Update), serde_json::Error> {
+    fn other(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
         let meta = serde_json::from_str::<Identified<'_>>(raw.get())?.metadata.meta();
         let object = reduced(&self.resource, serde_json::from_str(raw.get())?);
         let change = Change::Object {
             kind: self.resource.clone(),
-            namespace: meta.id.namespace.clone(),
-            name: meta.id.name.clone(),
+            namespace: meta.key.namespace.clone(),
+            name: meta.key.name.clone(),
             object: Some(Arc::new(object.map_err(serde_json::Error::custom)?)),
         };
         Ok((meta, change.into()))
@@ -236,18 +239,21 @@ impl Decoder {
 }
 
 impl Identity<'_> {
-    fn meta(&self) -> Meta {
-        Meta {
-            id: ObjectId { namespace: (&*self.namespace).into(), name: (&*self.name).into() },
+    fn meta(&self) -> ObjectMeta {
+        ObjectMeta {
+            key: NamespacedName {
+                namespace: (&*self.namespace).into(),
+                name: (&*self.name).into(),
+            },
             uid: Uid::from(&*self.uid),
             resource_version: (&*self.resource_version).into(),
         }
     }
 }
 
-fn meta(namespace: Arc<str>, name: Arc<str>, metadata: &api::ObjectMeta) -> Meta {
-    Meta {
-        id: ObjectId { namespace, name },
+fn meta(namespace: Arc<str>, name: Arc<str>, metadata: &api::ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        key: NamespacedName { namespace, name },
         uid: Uid::from(metadata.uid.as_str()),
         resource_version: metadata.resource_version.as_str().into(),
     }
@@ -259,29 +265,29 @@ fn identity(raw: &RawValue) -> Result<Identity<'_>, String> {
         .map_err(|error| format!("has no readable metadata: {error}"))
 }
 
-fn bookmark(raw: &RawValue) -> Frame<Update> {
+fn bookmark(raw: &RawValue) -> WatchEvent<Update> {
     match identity(raw) {
-        Ok(found) => Frame::Bookmark {
+        Ok(found) => WatchEvent::Bookmark {
             resource_version: (&*found.resource_version).into(),
             initial_events_end: found
                 .annotations
                 .and_then(|annotations| annotations.initial_events_end)
                 .is_some_and(|value| value == "true"),
         },
-        Err(message) => Frame::Undecodable { meta: None, message },
+        Err(message) => WatchEvent::Undecodable { meta: None, message },
     }
 }
 
-/// Why the server refuses: its Status if the body is one, else what can be said. A `code` of 0 stands
-/// for the one in the Status.
-pub fn refusal(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Refusal {
+/// Returns the error of a response: the `Status` in the body or, if the body is not one, the start of the
+/// body. A `code` of 0 stands for the code of the `Status`.
+pub fn status_error(code: u16, retry_after: Option<Duration>, body: &[u8]) -> StatusError {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let message = match status.message.is_empty() {
         false => status.message,
         true => shown(body),
     };
     let in_body = status.details.map(|details| Duration::from_secs(details.retry_after_seconds));
-    Refusal {
+    StatusError {
         code: if code == 0 { status.code } else { code },
         reason: status.reason,
         message,
@@ -304,8 +310,8 @@ mod tests {
         Decoder::new(resource, ExtraFields::default())
     }
 
-    fn frame(decoder: &Decoder, type_: &str, object: &Value) -> Frame<Update> {
-        decoder.frame(json!({"type": type_, "object": object}).to_string().as_bytes())
+    fn event(decoder: &Decoder, type_: &str, object: &Value) -> WatchEvent<Update> {
+        decoder.watch_event(json!({"type": type_, "object": object}).to_string().as_bytes())
     }
 
     fn pod() -> Value {
@@ -317,12 +323,12 @@ mod tests {
 
     #[test]
     fn an_object_comes_compact_and_with_its_identity() {
-        let Frame::Changed(meta, Update { change: Change::Pod(pod), object: None }) =
-            frame(&decoder(EventResource::Pod), "ADDED", &pod())
+        let WatchEvent::Updated(meta, Update { change: Change::Pod(pod), object: None }) =
+            event(&decoder(EventResource::Pod), "ADDED", &pod())
         else {
             panic!("a changed pod is expected");
         };
-        assert_eq!(meta.id.to_string(), "shop/web");
+        assert_eq!(meta.key.to_string(), "shop/web");
         assert_eq!((&*meta.uid.to_string(), &*meta.resource_version), ("u1", "7"));
         assert_eq!(pod.node_name.as_deref(), Some("n1"));
     }
@@ -330,7 +336,7 @@ mod tests {
     #[test]
     fn what_is_deleted_is_known_by_name_and_uid() {
         let decoder = decoder(EventResource::Pod);
-        let Frame::Deleted(meta) = frame(&decoder, "DELETED", &pod()) else {
+        let WatchEvent::Deleted(meta) = event(&decoder, "DELETED", &pod()) else {
             panic!("a deletion is expected");
         };
         let Change::PodDeleted { key, uid } = decoder.deletion(meta) else {
@@ -343,9 +349,9 @@ mod tests {
     fn an_object_of_another_shape_is_named() {
         let mut odd = pod();
         odd["spec"]["nodeName"] = json!(7);
-        match frame(&decoder(EventResource::Pod), "MODIFIED", &odd) {
-            Frame::Undecodable { meta: Some(meta), message } => {
-                assert_eq!(meta.id.to_string(), "shop/web");
+        match event(&decoder(EventResource::Pod), "MODIFIED", &odd) {
+            WatchEvent::Undecodable { meta: Some(meta), message } => {
+                assert_eq!(meta.key.to_string(), "shop/web");
                 assert!(message.contains("expected a string"), "{message}");
             }
             other => panic!("an undecodable object is expected, not {other:?}"),
@@ -365,8 +371,10 @@ mod tests {
         let decoder = decoder(EventResource::ReplicaSet);
         let object_of = |ready| {
             let object = replica_set(json!({"matchLabels": {"app": "web"}}), ready);
-            match frame(&decoder, "MODIFIED", &object) {
-                Frame::Changed(_, Update { change: Change::Object { object, .. }, .. }) => object,
+            match event(&decoder, "MODIFIED", &object) {
+                WatchEvent::Updated(_, Update { change: Change::Object { object, .. }, .. }) => {
+                    object
+                }
                 other => panic!("a changed object is expected, not {other:?}"),
             }
         };
@@ -376,9 +384,9 @@ mod tests {
     #[test]
     fn a_controller_whose_selector_cannot_be_read_is_told_of() {
         let odd = replica_set(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), 1);
-        match frame(&decoder(EventResource::ReplicaSet), "ADDED", &odd) {
-            Frame::Undecodable { meta: Some(meta), message } => {
-                assert_eq!(meta.id.to_string(), "shop/web");
+        match event(&decoder(EventResource::ReplicaSet), "ADDED", &odd) {
+            WatchEvent::Undecodable { meta: Some(meta), message } => {
+                assert_eq!(meta.key.to_string(), "shop/web");
                 assert!(message.starts_with("cannot be decoded: spec.selector: "), "{message}");
             }
             other => panic!("an undecodable object is expected, not {other:?}"),
@@ -389,8 +397,8 @@ mod tests {
     fn the_last_initial_event_is_a_marked_bookmark() {
         let decoder = decoder(EventResource::Node);
         let mut object = json!({"kind": "Node", "metadata": {"resourceVersion": "12"}});
-        let ends = |object: &Value| match frame(&decoder, "BOOKMARK", object) {
-            Frame::Bookmark { resource_version, initial_events_end } => {
+        let ends = |object: &Value| match event(&decoder, "BOOKMARK", object) {
+            WatchEvent::Bookmark { resource_version, initial_events_end } => {
                 assert_eq!(&*resource_version, "12");
                 initial_events_end
             }
@@ -402,10 +410,12 @@ mod tests {
     }
 
     #[test]
-    fn an_error_frame_is_a_refusal() {
+    fn error_event_has_code_and_message_of_the_status() {
         let status = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "old"});
-        match frame(&decoder(EventResource::Pod), "ERROR", &status) {
-            Frame::Error(refusal) => assert_eq!((refusal.code, &*refusal.message), (410, "old")),
+        match event(&decoder(EventResource::Pod), "ERROR", &status) {
+            WatchEvent::Error(status_error) => {
+                assert_eq!((status_error.code, &*status_error.message), (410, "old"))
+            }
             other => panic!("an error is expected, not {other:?}"),
         }
     }
@@ -418,24 +428,24 @@ mod tests {
         });
         let page = decoder(EventResource::Pod).page(list.to_string().as_bytes()).unwrap();
         assert_eq!((page.items.len(), page.undecodable.len()), (1, 1));
-        assert_eq!((&*page.resource_version, page.next.as_deref()), ("9", Some("more")));
+        assert_eq!((&*page.resource_version, page.continue_token.as_deref()), ("9", Some("more")));
         let nothing = json!({"metadata": {"resourceVersion": "9"}, "items": null});
         let page = decoder(EventResource::Pod).page(nothing.to_string().as_bytes()).unwrap();
-        assert!(page.items.is_empty() && page.next.is_none());
+        assert!(page.items.is_empty() && page.continue_token.is_none());
     }
 
     #[test]
     fn a_refusal_without_a_status_shows_the_body() {
-        let refusal = refusal(502, None, b"<html>Bad Gateway</html>\n");
-        assert_eq!((refusal.code, &*refusal.message), (502, "<html>Bad Gateway</html>"));
+        let status_error = status_error(502, None, b"<html>Bad Gateway</html>\n");
+        assert_eq!((status_error.code, &*status_error.message), (502, "<html>Bad Gateway</html>"));
     }
 
     #[test]
     fn objects_that_are_kept_come_whole() {
         let whole = Whole { pending_pods: true, ..Whole::NONE };
         let decoder = decoder(EventResource::Pod).keeping(whole);
-        let kept = |object: &Value| match frame(&decoder, "ADDED", object) {
-            Frame::Changed(_, update) => update.object.map(|object| object.to_string()),
+        let kept = |object: &Value| match event(&decoder, "ADDED", object) {
+            WatchEvent::Updated(_, update) => update.object.map(|object| object.to_string()),
             other => panic!("a changed object is expected, not {other:?}"),
         };
         let mut pod = pod();

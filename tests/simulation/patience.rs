@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use framework::{
-    Cluster, Command, CycleState, Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreBind,
+    Command, CycleState, Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreBind,
     PreBindInput, PreBindPreFlight, PreBindStep, Reserve, Status, Uid, Write,
 };
 use serde_json::json;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use client::executor::{Executor, Limits};
-use client::recorder::{self, Recorder};
-use client::scheduler::{Scheduler, Sender};
-use client::session::{CallId, Options, Output, Session, Target};
+use client::api_dispatcher::{ApiDispatcher, Limits};
+use client::event_recorder::{self, EventRecorder};
+use client::reflector::{CallId, ListWatch, Options, Output, Reflector};
+use client::scheduler::{RequestSource, Scheduler};
 use client::{Reply, RequestId};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig};
@@ -37,8 +37,8 @@ pub(crate) struct Replica {
     pub(crate) life: u32,
     /// The scheduler.
     pub(crate) scheduler: Scheduler,
-    /// Its watches.
-    pub(crate) watchers: Vec<Watcher>,
+    /// Its informers.
+    pub(crate) informers: Vec<Informer>,
     /// UIDs of the pods that had a node when it started, until it has taken its first decision.
     pub(crate) found: Vec<Uid>,
     /// The namespaces, Services and controllers it was told of.
@@ -64,13 +64,13 @@ pub(crate) struct Decided {
     pub(crate) preemption: Option<Preemption>,
 }
 
-/// A watch of one kind.
-pub(crate) struct Watcher {
-    /// The session that keeps it.
-    pub(crate) session: Session<Update>,
-    /// What reads its objects.
+/// The informer of one kind.
+pub(crate) struct Informer {
+    /// The reflector of the kind.
+    pub(crate) reflector: Reflector<Update>,
+    /// The decoder of its objects.
     pub(crate) decoder: Decoder,
-    /// What it has told.
+    /// The objects it has reported.
     pub(crate) view: View,
     /// The stream that is open, if one is.
     pub(crate) stream: Option<Stream>,
@@ -95,27 +95,28 @@ impl Replica {
         let engine = new_engine(seed);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
-        let executor = Executor::new(limits(&mut rng), seed);
-        let in_flight = rng.usize(1..5);
-        let recorder = recorder::Options { in_flight, ..recorder::Options::default() };
-        let recorder = Recorder::new(recorder, seed);
-        let mut watchers = Vec::new();
+        let api_dispatcher = ApiDispatcher::new(limits(&mut rng), seed);
+        let max_in_flight = rng.usize(1..5);
+        let recorder_options =
+            event_recorder::Options { max_in_flight, ..event_recorder::Options::default() };
+        let event_recorder = EventRecorder::new(recorder_options, seed);
+        let mut informers = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
-            let target = Target {
+            let target = ListWatch {
                 path: kind.path.to_string(),
                 field_selector: kind.field_selector.map(str::to_owned),
             };
-            let mut session = Session::new(target, options(&mut rng), seed ^ number);
-            session.start(now);
+            let mut reflector = Reflector::new(target, options(&mut rng), seed ^ number);
+            reflector.start(now);
             let decoder = Decoder::new(kind.resource.clone(), Default::default());
-            watchers.push(Watcher { session, decoder, view: View::default(), stream: None });
+            informers.push(Informer { reflector, decoder, view: View::default(), stream: None });
         }
-        let scheduler = Scheduler::new(engine, executor, recorder);
+        let scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         Self {
             life,
             scheduler,
-            unsynced: watchers.len(),
-            watchers,
+            unsynced: informers.len(),
+            informers,
             found,
             related: Related::default(),
             wake_ups: WakeUps::default(),
@@ -128,8 +129,9 @@ impl Replica {
 
     /// When it has something to do next.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let sessions = self.watchers.iter().filter_map(|watcher| watcher.session.next_deadline());
-        sessions.chain(self.scheduler.next_deadline()).min()
+        let reflectors =
+            self.informers.iter().filter_map(|informer| informer.reflector.next_deadline());
+        reflectors.chain(self.scheduler.next_deadline()).min()
     }
 
     /// Does what is due.
@@ -137,8 +139,8 @@ impl Replica {
     /// # Errors
     /// A pod oversleeps.
     pub(crate) fn tick(&mut self, now: Time) -> Checked {
-        for watcher in &mut self.watchers {
-            watcher.session.tick(now);
+        for informer in &mut self.informers {
+            informer.reflector.tick(now);
         }
         self.scheduler.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
         self.nobody_oversleeps(now, || "time passes".to_owned())
@@ -150,14 +152,14 @@ impl Replica {
     /// A pod oversleeps.
     pub(crate) fn reply(
         &mut self,
-        sender: Sender,
+        source: RequestSource,
         id: RequestId,
         reply: Reply,
         now: Time,
     ) -> Checked {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.scheduler.reply(sender, id, reply, now, ports);
-        self.nobody_oversleeps(now, || format!("a request of the {sender:?} is replied to"))
+        self.scheduler.handle_reply(source, id, reply, now, ports);
+        self.nobody_oversleeps(now, || format!("a request of the {source:?} is replied to"))
     }
 
     /// Tries the pod whose turn it is, if one may be taken up now.
@@ -234,36 +236,38 @@ impl Replica {
         decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, &self.related, now)
     }
 
-    /// Whether every watch has told the whole state it found.
+    /// Returns whether all informers have synced.
     pub(crate) const fn is_synced(&self) -> bool {
         self.unsynced == 0
     }
 
-    /// Tells the scheduler what its watches have learned. What is to be opened and closed goes to
+    /// Passes the changes that informers report to the scheduler. Calls to open and close go to
     /// `calls`.
     pub(crate) fn learn(&mut self, calls: &mut Vec<(usize, Output<Update>)>, now: Time) -> Checked {
-        for number in 0..self.watchers.len() {
-            let outputs: Vec<_> = self.watchers[number].session.outputs().collect();
+        for number in 0..self.informers.len() {
+            let outputs: Vec<_> = self.informers[number].reflector.take_outputs().collect();
             for output in outputs {
-                let watcher = &mut self.watchers[number];
+                let informer = &mut self.informers[number];
                 match output {
-                    Output::Changed(meta, Update { change, .. }) => {
-                        watcher.view.changed(&meta)?;
+                    Output::Updated(meta, Update { change, .. }) => {
+                        informer.view.changed(&meta)?;
                         self.take_in(change, now)?;
                     }
                     Output::Deleted(meta) => {
-                        watcher.view.deleted(&meta)?;
-                        let change = watcher.decoder.deletion(meta);
+                        informer.view.deleted(&meta)?;
+                        let change = informer.decoder.deletion(meta);
                         self.take_in(change, now)?;
                     }
                     Output::Synced => self.unsynced -= 1,
-                    Output::Skipped { message, .. } => panic!("an object was skipped: {message}"),
+                    Output::Undecodable { message, .. } => {
+                        panic!("an object was skipped: {message}")
+                    }
                     call => calls.push((number, call)),
                 }
             }
         }
         if self.is_synced() {
-            self.scheduler.synced();
+            self.scheduler.set_synced();
         }
         Ok(())
     }
@@ -341,10 +345,10 @@ fn patience_for_volumes(seconds: u32) -> Value {
 /// Limits that are felt, unlike the defaults.
 fn limits(rng: &mut Rng) -> Limits {
     let qps = rng.bool().then_some(20.0);
-    Limits { in_flight: rng.usize(1..20), qps, burst: 5, ..Limits::default() }
+    Limits { max_in_flight: rng.usize(1..20), qps, burst: 5, ..Limits::default() }
 }
 
 /// Streaming lists or paged ones, of small pages.
 fn options(rng: &mut Rng) -> Options {
-    Options { streaming_lists: rng.bool(), page_size: rng.u32(1..8), ..Options::default() }
+    Options { watch_list: rng.bool(), page_size: rng.u32(1..8), ..Options::default() }
 }

@@ -158,8 +158,8 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
 
 /// What was begun has come to its end, and nothing of it is kept.
 fn nothing_is_left(replica: &mut Replica) -> Checked {
-    let effects = replica.scheduler.executor().unfinished();
-    let events = replica.scheduler.recorder().unfinished();
+    let effects = replica.scheduler.api_dispatcher().unfinished();
+    let events = replica.scheduler.event_recorder().unfinished();
     let dropped = replica.scheduler.events_dropped();
     let related = &replica.related;
     let engine = replica.scheduler.engine();

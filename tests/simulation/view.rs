@@ -1,44 +1,44 @@
-//! What a session has told of its kind, and what it must never tell.
+//! The objects that a reflector has reported, and the rules for its reports.
 
 use std::collections::BTreeMap;
 
-use client::session::{Meta, ObjectId};
+use client::reflector::{NamespacedName, ObjectMeta};
 use framework::Uid;
 
 use super::rules::{Checked, rule};
 
-/// The objects that a session has told of, as whoever listens to it sees them.
+/// The objects according to the reports of a reflector.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    objects: BTreeMap<ObjectId, (Uid, u64)>,
+    objects: BTreeMap<NamespacedName, (Uid, u64)>,
 }
 
 impl View {
-    /// An object is told to be there: in a version newer than the last one told, and under a name
-    /// that no other object has.
+    /// Applies a reported update. The version must be newer than the reported one, and no other object
+    /// may have the name.
     ///
     /// # Errors
-    /// It is not so.
-    pub(crate) fn changed(&mut self, meta: &Meta) -> Checked {
-        let Meta { id, uid, resource_version } = meta;
+    /// The report breaks a rule.
+    pub(crate) fn changed(&mut self, meta: &ObjectMeta) -> Checked {
+        let ObjectMeta { key, uid, resource_version } = meta;
         let version: u64 = resource_version.parse().expect("versions are numbers");
-        match self.objects.insert(id.clone(), (uid.clone(), version)) {
+        match self.objects.insert(key.clone(), (uid.clone(), version)) {
             Some((before, _)) if before != *uid => {
-                Err(format!("{id} is told of while another {id} is there"))
+                Err(format!("{key} is reported while another {key} exists"))
             }
             Some((_, before)) => rule(before < version, || {
-                format!("{id} is told of in version {version}, after version {before}")
+                format!("{key} is reported in version {version} after version {before}")
             }),
             None => Ok(()),
         }
     }
 
-    /// An object is told to be gone: one that was there.
+    /// Applies a reported deletion. The object must have been reported.
     ///
     /// # Errors
-    /// It is not so.
-    pub(crate) fn deleted(&mut self, meta: &Meta) -> Checked {
-        let known = self.objects.remove(&meta.id).is_some_and(|(uid, _)| uid == meta.uid);
-        rule(known, || format!("{} is told to be gone and was not there", meta.id))
+    /// The report breaks a rule.
+    pub(crate) fn deleted(&mut self, meta: &ObjectMeta) -> Checked {
+        let known = self.objects.remove(&meta.key).is_some_and(|(uid, _)| uid == meta.uid);
+        rule(known, || format!("{} is reported as deleted but was not known", meta.key))
     }
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use client::scheduler::Sender;
-use client::session::{Call, Input};
+use client::reflector::{Call, Input};
+use client::scheduler::RequestSource;
 use client::{Reply, Request, RequestId};
 use fastrand::Rng;
 use framework::Time;
@@ -47,13 +47,13 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// requests on their way are not.
 enum Event {
     /// A request reaches the server.
-    Arrive { life: u32, sender: Sender, request: Request, fate: Fate },
+    Arrive { life: u32, source: RequestSource, request: Request, fate: Fate },
     /// What became of a request reaches the scheduler.
-    Learn { life: u32, sender: Sender, id: RequestId, reply: Reply },
-    /// A call of a session reaches the server.
-    Call { life: u32, watcher: usize, call: Call },
-    /// What came of it reaches the session.
-    Inputs { life: u32, watcher: usize, inputs: Vec<Input<Update>> },
+    Learn { life: u32, source: RequestSource, id: RequestId, reply: Reply },
+    /// A call of a reflector reaches the server.
+    Call { life: u32, informer: usize, call: Call },
+    /// Inputs about a call reach the reflector.
+    Inputs { life: u32, informer: usize, inputs: Vec<Input<Update>> },
     /// The scheduler takes up its next pod.
     Decide { life: u32 },
     /// Somebody does something.
@@ -137,10 +137,10 @@ struct Trace {
 impl Activity {
     /// Since `before`, at most the conditions of the pods that are `waiting` were brought up to
     /// date, and watches that ended were opened once more.
-    fn is_over(self, before: Self, waiting: usize, watchers: usize) -> rules::Checked {
+    fn is_over(self, before: Self, waiting: usize, informers: usize) -> rules::Checked {
         let (writes, calls) = (self.writes - before.writes, self.calls - before.calls);
         rules::rule(writes <= waiting, || format!("{writes} writes in {QUIET:?} of quiet"))?;
-        rules::rule(calls <= 2 * watchers, || format!("{calls} calls in {QUIET:?} of quiet"))
+        rules::rule(calls <= 2 * informers, || format!("{calls} calls in {QUIET:?} of quiet"))
     }
 }
 
@@ -246,13 +246,13 @@ impl World {
         let before = self.activity;
         self.run_until(self.now + QUIET)?;
         let replica = self.replica.as_mut().expect("it has been started again by now");
-        let watchers = replica.watchers.len();
+        let informers = replica.informers.len();
         self.writes
             .are_announced()
             .and_then(|()| replica.counts_are_right(self.now))
             .and_then(|()| rules::at_rest(&self.server, replica, self.now))
             .and_then(|waiting| {
-                self.activity.is_over(before, waiting, watchers)?;
+                self.activity.is_over(before, waiting, informers)?;
                 Ok(waiting)
             })
             .map_err(|text| self.violation(&text))
@@ -319,15 +319,15 @@ impl World {
                 self.say(|| done);
             }
             Event::Heartbeat => self.at(HEARTBEAT, Event::Heartbeat),
-            Event::Arrive { life, sender, request, fate } => {
-                self.arrive(life, sender, &request, fate)?;
+            Event::Arrive { life, source, request, fate } => {
+                self.arrive(life, source, &request, fate)?;
             }
-            Event::Learn { life, sender, id, reply } => self.learn(life, sender, id, reply)?,
-            Event::Call { life, watcher, call } => self.call(life, watcher, &call),
-            Event::Inputs { life, watcher, inputs } => {
+            Event::Learn { life, source, id, reply } => self.learn(life, source, id, reply)?,
+            Event::Call { life, informer, call } => self.call(life, informer, &call),
+            Event::Inputs { life, informer, inputs } => {
                 if let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) {
-                    let session = &mut replica.watchers[watcher].session;
-                    inputs.into_iter().for_each(|input| session.step(input, self.now));
+                    let reflector = &mut replica.informers[informer].reflector;
+                    inputs.into_iter().for_each(|input| reflector.step(input, self.now));
                 }
             }
             Event::Decide { life } => self.decide(life)?,
@@ -354,7 +354,7 @@ impl World {
         self.say(|| "crash".to_owned());
         self.summary.crashes += 1;
         self.summary.wake_ups += replica.wake_ups;
-        for stream in replica.watchers.into_iter().filter_map(|watcher| watcher.stream) {
+        for stream in replica.informers.into_iter().filter_map(|informer| informer.stream) {
             self.server.store.close(stream.watch);
         }
         let arrivals = self.events.iter().filter_map(|((time, _), event)| {
@@ -370,21 +370,21 @@ impl World {
         let Some(mut replica) = self.replica.take() else { return Ok(()) };
         let mut calls = Vec::new();
         replica.learn(&mut calls, self.now)?;
-        for (watcher, call) in calls {
-            self.answer_session(&mut replica, watcher, call);
+        for (informer, call) in calls {
+            self.handle_output(&mut replica, informer, call);
         }
         for event in replica.scheduler.take_events() {
             self.writes.announced(&self.server, &event)?;
         }
-        let requests: Vec<_> = replica.scheduler.requests().collect();
-        for (sender, request) in requests {
-            self.send(&replica, sender, request)?;
+        let requests: Vec<_> = replica.scheduler.take_requests().collect();
+        for (source, request) in requests {
+            self.send(&replica, source, request)?;
         }
-        for watcher in 0..replica.watchers.len() {
-            self.deliver(&mut replica, watcher);
+        for informer in 0..replica.informers.len() {
+            self.deliver(&mut replica, informer);
         }
         let has_ready = replica.scheduler.engine().queue().has_ready();
-        if !self.deciding && has_ready && replica.scheduler.takes_pods(self.now) {
+        if !self.deciding && has_ready && replica.scheduler.can_schedule(self.now) {
             self.deciding = true;
             let life = replica.life;
             let pause = Duration::from_micros(self.rng.u64(..2000));

@@ -1,6 +1,6 @@
 //! What worlds in virtual time ask of the store of the sandbox.
 
-use client::session::Frame;
+use client::reflector::WatchEvent;
 use engine::Change;
 use framework::Time;
 use loadmaster::wire::{Decoder, WatchedKind};
@@ -19,9 +19,9 @@ pub(crate) fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchI
 
 /// What a line of a watch tells the scheduler.
 pub(crate) fn change(decoder: &Decoder, line: &[u8]) -> Change {
-    match decoder.frame(line) {
-        Frame::Changed(_, update) => update.change,
-        Frame::Deleted(meta) => decoder.deletion(meta),
+    match decoder.watch_event(line) {
+        WatchEvent::Updated(_, update) => update.change,
+        WatchEvent::Deleted(meta) => decoder.deletion(meta),
         other => panic!("not a change: {other:?}"),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use client::executor::{Executor, Limits};
-use client::recorder::{self, Recorder};
+use client::api_dispatcher::{ApiDispatcher, Limits};
+use client::event_recorder::{self, EventRecorder};
 use client::scheduler::Scheduler;
 use client::{Method, Reply, Response};
 use engine::ports::{Ports, Probe, Span};
@@ -104,15 +104,15 @@ impl World {
             extenders: config.engine_extenders(),
             ..EngineConfig::new(profiles)
         });
-        let recorder = Recorder::new(recorder::Options::default(), SEED);
-        let executor = Executor::new(Limits::default(), SEED);
-        let scheduler = Scheduler::new(engine, executor, recorder);
+        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
+        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
+        let scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         let heard = Heard::default();
         let tried = Vec::new();
         let mut world = Self { store, watches, scheduler, deletions, now, tried, heard };
         given.into_iter().for_each(|step| world.carry_out(step));
         world.learn();
-        world.scheduler.synced();
+        world.scheduler.set_synced();
         world.settle();
         world
     }
@@ -230,8 +230,8 @@ impl World {
 
     /// Has requests of the scheduler carried out, and whether there were any.
     fn send(&mut self) -> bool {
-        let requests: Vec<_> = self.scheduler.requests().collect();
-        for (sender, request) in &requests {
+        let requests: Vec<_> = self.scheduler.take_requests().collect();
+        for (source, request) in &requests {
             let mut served =
                 Request::new(request.method.as_str(), &request.path, request.body.clone());
             request.content_type.clone_into(&mut served.content_type);
@@ -246,7 +246,7 @@ impl World {
             };
             let reply = Reply::Answered(Response { status, retry_after: None, body });
             self.on_scheduler(|scheduler, now, ports| {
-                scheduler.reply(*sender, request.id, reply, now, ports);
+                scheduler.handle_reply(*source, request.id, reply, now, ports);
             });
         }
         !requests.is_empty()

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::executor::{Executor, Limits};
-use client::recorder::{self, Recorder};
+use client::api_dispatcher::{ApiDispatcher, Limits};
+use client::event_recorder::{self, EventRecorder};
 use client::scheduler::Scheduler;
 use client::{Reply, Response};
 use engine::ports::Ports;
@@ -64,15 +64,15 @@ impl World {
         let profiles = config.config.build_profiles(&plugins::registry()).unwrap();
         let kinds = watched_kinds(&profiles);
         let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
-        let executor = Executor::new(Limits::default(), SEED);
-        let recorder = Recorder::new(recorder::Options::default(), SEED);
+        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
+        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
         let mut world = Self {
             now,
             store: Store::new(SEED, now),
             controllers: Controllers::new(),
             kubelets: Kubelets::with_settings(kubelets()),
             watches: Vec::new(),
-            scheduler: Scheduler::new(engine, executor, recorder),
+            scheduler: Scheduler::new(engine, api_dispatcher, event_recorder),
             deleted: Vec::new(),
             uncounted: Vec::new(),
             preemptions: Vec::new(),
@@ -82,7 +82,7 @@ impl World {
         world.fill(nodes);
         world.watches = kinds.iter().map(|kind| watch(&mut world.store, kind, now)).collect();
         world.exchange();
-        world.scheduler.synced();
+        world.scheduler.set_synced();
         world.until_quiet();
         world
     }
@@ -134,7 +134,7 @@ impl World {
     fn is_idle(&mut self) -> bool {
         let counts = self.scheduler.engine().queue().counts();
         counts.active + counts.backoff + counts.in_flight == 0
-            && self.scheduler.executor().unfinished() == 0
+            && self.scheduler.api_dispatcher().unfinished() == 0
             && self.store.objects(PODS).all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
     }
 
@@ -232,8 +232,8 @@ impl World {
     }
 
     fn send(&mut self) -> bool {
-        let requests: Vec<_> = self.scheduler.requests().collect();
-        for (sender, request) in &requests {
+        let requests: Vec<_> = self.scheduler.take_requests().collect();
+        for (source, request) in &requests {
             let mut served =
                 Request::new(request.method.as_str(), &request.path, request.body.clone());
             request.content_type.clone_into(&mut served.content_type);
@@ -242,7 +242,13 @@ impl World {
             assert!(status < 300, "{} {}: {status}", served.method, served.path);
             let response = Response { status, retry_after: None, body: body.to_vec() };
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            self.scheduler.reply(*sender, request.id, Reply::Answered(response), self.now, ports);
+            self.scheduler.handle_reply(
+                *source,
+                request.id,
+                Reply::Answered(response),
+                self.now,
+                ports,
+            );
         }
         !requests.is_empty()
     }

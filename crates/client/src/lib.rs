@@ -1,24 +1,26 @@
-//! What Loadmaster says to an API server and to extenders, as state machines without I/O.
+//! The protocols of an API client and of scheduler extenders, as state machines without I/O.
 //!
-//! Inputs and the time go in, outputs come out; whoever drives a machine opens the connections, sends the
-//! requests and tells it what came back. The daemon does so over HTTP, the fault simulation against an
-//! in-memory store under a virtual clock.
+//! A machine takes inputs together with the current time and returns outputs. Its driver opens the
+//! connections, sends the requests and passes the replies back: the daemon over HTTP, the fault
+//! simulation against an in-memory store under a virtual clock.
 //!
-//! - [`session`]: lists and watches one kind, and tells what changed.
-//! - [`executor`]: carries out the effects of the engine, in order, with retries that are safe.
-//! - [`recorder`]: writes events.
-//! - [`extender`]: what is said to extenders.
-//! - [`scheduler`]: the engine with executor and recorder: everything of the daemon but I/O.
-//! - [`backoff`]: how long to wait before the next try.
+//! - [`reflector`]: lists and watches one kind and reports what changed.
+//! - [`api_dispatcher`]: turns effects of the engine into API calls, in order per object, with safe
+//!   retries.
+//! - [`event_recorder`]: writes events and their series.
+//! - [`extender`]: the JSON messages of scheduler extenders.
+//! - [`scheduler`]: the engine together with its API dispatcher and event recorder.
+//! - [`backoff`]: delays between retries.
 
+pub mod api_dispatcher;
 pub mod backoff;
-pub mod executor;
+pub mod event_recorder;
 pub mod extender;
-mod failure;
-mod gate;
-pub mod recorder;
+mod failed_call;
+pub mod reflector;
 mod request;
+mod request_limiter;
 pub mod scheduler;
-pub mod session;
 
-pub use request::{Method, Recipient, Reply, Request, RequestId, Response};
+pub use failed_call::FailedCall;
+pub use request::{Destination, Method, Reply, Request, RequestId, Response};

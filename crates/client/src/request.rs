@@ -1,4 +1,4 @@
-//! Requests to the API server and to extenders, and what became of them.
+//! Requests to the API server and to extenders, and the replies to them.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-/// Names a request in its reply; unique within the machine that made it.
+/// The id by which a reply names its request; unique within the machine that made the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
 
-/// Hands out request ids.
+/// A generator of request ids.
 #[derive(Debug, Default)]
 pub(crate) struct RequestIds(u64);
 
@@ -37,7 +37,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method as it stands in a request.
+    /// Returns the method as an HTTP request spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -49,49 +49,49 @@ impl Method {
     }
 }
 
-/// Who a request is for.
+/// The server that a request goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recipient {
+pub enum Destination {
     /// The API server.
     ApiServer,
-    /// The configured extender at this place; its connection knows address, verb and timeout, so the
-    /// request is no more than a body.
+    /// The configured extender with this index. Its connection supplies address, verb and timeout, so
+    /// only the body of the request counts.
     Extender(usize),
 }
 
-/// A request that is ready to be sent, once.
+/// A request to be sent once. The sender does not retry it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Its name.
+    /// The id that the reply has to name.
     pub id: RequestId,
-    /// Who it is for.
-    pub to: Recipient,
-    /// Its method.
+    /// The server to send it to.
+    pub destination: Destination,
+    /// HTTP method.
     pub method: Method,
     /// Path and query.
     pub path: String,
-    /// Media type of the body; without meaning where the body is empty.
+    /// Media type of the body; unused if the body is empty.
     pub content_type: &'static str,
-    /// The body.
+    /// Body.
     pub body: Vec<u8>,
-    /// How long to wait for the reply before it counts as [`Reply::Lost`].
+    /// Time to wait for the response before the reply is [`Reply::Lost`].
     pub timeout: Duration,
 }
 
-/// What became of a request.
+/// The result of sending a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// The server answered; an extender, with 200.
+    /// The server responded. An extender responded with status 200.
     Answered(Response),
-    /// An extender answered anything but 200; in words.
-    Refused(String),
-    /// The server never saw it, for certain: no connection could be made.
+    /// An extender responded with a status other than 200; the text says so.
+    Rejected(String),
+    /// The server did not receive the request, because no connection could be made.
     NotSent(String),
-    /// The server may have seen it and may have acted on it; its answer did not come.
+    /// The response did not arrive. The server may have processed the request.
     Lost(String),
 }
 
-/// The answer of the server.
+/// A response of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// HTTP status.
@@ -102,15 +102,15 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Pause where a server that wants one does not say how long.
+/// Pause after a response that asks for one without saying how long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
-/// Most bytes of a body that is no `Status` that are worth showing.
-const SHOWN: usize = 200;
+/// Maximum number of bytes of a body that error messages quote.
+const MAX_QUOTED: usize = 200;
 
-/// What is read of a `Status`.
+/// The fields of a `Status` that are read.
 #[derive(Debug, Default, Deserialize)]
 struct Status {
     #[serde(default)]
@@ -131,13 +131,13 @@ struct Cause {
 }
 
 impl Response {
-    /// Whether the request was carried out.
+    /// Returns whether the server carried out the request.
     pub(crate) const fn is_success(&self) -> bool {
         matches!(self.status, 200..=299)
     }
 
-    /// How long a server that wants a pause is left alone: what it asks for, within reason.
-    pub(crate) fn pause(&self) -> Duration {
+    /// Returns the pause that the server asks for, limited to between 100 ms and one minute.
+    pub(crate) fn retry_delay(&self) -> Duration {
         self.retry_after.unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 
@@ -145,31 +145,31 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// What a refusal says to people: the message of the `Status`, or the code and the start of
-    /// what came instead of one.
-    pub(crate) fn text(&self) -> String {
+    /// Returns the message of the `Status` in the body, or, if there is none, the HTTP status and the
+    /// start of the body.
+    pub(crate) fn error_message(&self) -> String {
         let message = self.as_status().message;
         if !message.is_empty() {
             return message;
         }
-        let start = String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN)]);
+        let start = String::from_utf8_lossy(&self.body[..self.body.len().min(MAX_QUOTED)]);
         match start.trim() {
-            "" => format!("the server answered {}", self.status),
-            start => format!("the server answered {}: {start}", self.status),
+            "" => format!("the server responded with status {}", self.status),
+            start => format!("the server responded with status {}: {start}", self.status),
         }
     }
 
-    /// Whether the `Status` names this cause, for example `NamespaceTerminating`.
+    /// Returns whether the `Status` names this cause, for example `NamespaceTerminating`.
     pub(crate) fn has_cause(&self, reason: &str) -> bool {
         let details = self.as_status().details.unwrap_or_default();
         details.causes.iter().any(|cause| cause.reason == reason)
     }
 }
 
-/// What stands in a segment of a path as it is (RFC 3986, unreserved).
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The characters of a path segment that are escaped: all but the unreserved ones of RFC 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Path of the objects of a resource; an empty namespace means cluster-scoped.
+/// Returns the path of the objects of a resource. An empty namespace stands for a cluster-scoped resource.
 pub(crate) fn collection_path(api_version: &str, namespace: &str, resource: &str) -> String {
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
     let mut path = format!("{root}/{api_version}");
@@ -181,9 +181,9 @@ pub(crate) fn collection_path(api_version: &str, namespace: &str, resource: &str
     path
 }
 
-/// Adds a segment, such as the name of an object, to a path.
+/// Appends a segment, such as the name of an object, to a path.
 pub(crate) fn push_segment(path: &mut String, segment: &str) {
-    let segment = utf8_percent_encode(segment, UNRESERVED);
+    let segment = utf8_percent_encode(segment, ESCAPED);
     write!(path, "/{segment}").expect("a String takes everything");
 }
 
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_the_api() {
+    fn paths_follow_the_kubernetes_api() {
         assert_eq!(collection_path("v1", "a", "pods"), "/api/v1/namespaces/a/pods");
         assert_eq!(
             collection_path("storage.k8s.io/v1", "", "csinodes"),
@@ -204,32 +204,36 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_as_long_as_it_asks_within_reason() {
-        let pause = |seconds: Option<u64>| {
+    fn retry_delay_is_limited() {
+        let retry_delay = |seconds: Option<u64>| {
             let retry_after = seconds.map(Duration::from_secs);
-            Response { status: 429, retry_after, body: Vec::new() }.pause().as_millis()
+            Response { status: 429, retry_after, body: Vec::new() }.retry_delay().as_millis()
         };
-        assert_eq!([None, Some(0), Some(7)].map(pause), [1000, 100, 7000]);
-        assert_eq!(pause(Some(u64::MAX)), 60_000);
+        assert_eq!([None, Some(0), Some(7)].map(retry_delay), [1000, 100, 7000]);
+        assert_eq!(retry_delay(Some(u64::MAX)), 60_000);
     }
 
     #[test]
-    fn a_refusal_speaks_through_its_status_or_its_body() {
+    fn error_message_comes_from_the_status_or_the_body() {
         let long = "é".repeat(500);
         let cases = [
             (
                 r#"{"kind":"Status","message":"pods \"a\" not found","code":404}"#,
                 "pods \"a\" not found",
             ),
-            ("", "the server answered 502"),
-            ("<h1>Bad Gateway</h1>\n", "the server answered 502: <h1>Bad Gateway</h1>"),
-            (r#"{"message":7}"#, r#"the server answered 502: {"message":7}"#),
+            ("", "the server responded with status 502"),
+            (
+                "<h1>Bad Gateway</h1>\n",
+                "the server responded with status 502: <h1>Bad Gateway</h1>",
+            ),
+            (r#"{"message":7}"#, r#"the server responded with status 502: {"message":7}"#),
         ];
-        let text =
-            |body: &str| Response { status: 502, retry_after: None, body: body.into() }.text();
+        let message = |body: &str| {
+            Response { status: 502, retry_after: None, body: body.into() }.error_message()
+        };
         for (body, expected) in cases {
-            assert_eq!(text(body), expected);
+            assert_eq!(message(body), expected);
         }
-        assert!(text(&long).len() < 300);
+        assert!(message(&long).len() < 300);
     }
 }

@@ -1,178 +1,189 @@
-//! The engine with what it needs to act on the world: everything of the daemon but I/O.
+//! The engine together with the machines that carry out its effects: the daemon without its I/O.
 
 use engine::ports::Ports;
 use engine::{Attempt, Change, Effect, EffectKind, Engine, Event};
 use framework::Time;
 
-use crate::executor::{Executor, Failure};
-use crate::recorder::Recorder;
+use crate::api_dispatcher::ApiDispatcher;
+use crate::event_recorder::EventRecorder;
+use crate::failed_call::FailedCall;
 use crate::request::{Reply, Request, RequestId};
 
-/// Pods are not taken up while this many effects wait for their answers: the API server is the
-/// bottleneck then, and what is decided later is decided on fresher state.
-const MAX_UNFINISHED: usize = 2048;
+/// Maximum number of effects without an answer at which pods are scheduled. Above it the API server
+/// is the bottleneck, and a later decision can use fresher state.
+const MAX_UNFINISHED_EFFECTS: usize = 2048;
 
-/// Which machine a request belongs to.
+/// The machine that made a request and takes the reply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sender {
-    /// The effect executor.
-    Executor,
-    /// The event recorder.
-    Recorder,
+pub enum RequestSource {
+    /// The [API dispatcher](ApiDispatcher).
+    ApiDispatcher,
+    /// The [event recorder](EventRecorder).
+    EventRecorder,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The state of the cluster is not known in full: no decision is taken.
+    /// Some informers have not synced. No pod is scheduled.
     Syncing,
     Running,
-    /// No pod is taken up any more; what is under way comes to its end.
+    /// No pod is scheduled any more. Requests in flight are completed.
     Stopping,
 }
 
-/// A scheduler: changes and replies go in, requests come out.
+/// A scheduler that takes changes and replies and returns requests.
 ///
-/// It takes no decision before [`synced`](Self::synced), and none after [`stop`](Self::stop).
+/// It schedules no pod before [`set_synced`](Self::set_synced) or after [`stop`](Self::stop).
 pub struct Scheduler {
     engine: Engine,
-    executor: Executor,
-    recorder: Recorder,
+    api_dispatcher: ApiDispatcher,
+    event_recorder: EventRecorder,
     phase: Phase,
-    /// Events since somebody last asked.
+    /// Events that have not been taken for the log.
     events: Vec<Event>,
 }
 
 impl Scheduler {
-    /// A scheduler that knows of nothing yet.
-    pub const fn new(engine: Engine, executor: Executor, recorder: Recorder) -> Self {
-        Self { engine, executor, recorder, phase: Phase::Syncing, events: Vec::new() }
+    /// Creates a scheduler whose caches are empty.
+    pub const fn new(
+        engine: Engine,
+        api_dispatcher: ApiDispatcher,
+        event_recorder: EventRecorder,
+    ) -> Self {
+        let phase = Phase::Syncing;
+        Self { engine, api_dispatcher, event_recorder, phase, events: Vec::new() }
     }
 
-    /// The engine, to look into.
+    /// Returns the engine.
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The engine, for questions that need its buffers.
+    /// Returns the engine for queries that use its buffers.
     pub const fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The effect executor, to look into.
-    pub const fn executor(&mut self) -> &mut Executor {
-        &mut self.executor
+    /// Returns the API dispatcher.
+    pub const fn api_dispatcher(&self) -> &ApiDispatcher {
+        &self.api_dispatcher
     }
 
-    /// The event recorder, to look into.
-    pub const fn recorder(&mut self) -> &mut Recorder {
-        &mut self.recorder
+    /// Returns the event recorder.
+    pub const fn event_recorder(&self) -> &EventRecorder {
+        &self.event_recorder
     }
 
-    /// Takes in a change of the world.
+    /// Applies a change that an informer reported.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
         self.engine.apply(change, now, ports);
-        self.carry_out_effects(now, ports);
+        self.dispatch_effects(now, ports);
     }
 
-    /// Every watch has told the whole state it found: decisions may begin.
-    pub fn synced(&mut self) {
+    /// Allows scheduling to begin, once every informer has synced.
+    pub fn set_synced(&mut self) {
         if self.phase == Phase::Syncing {
             self.phase = Phase::Running;
         }
     }
 
-    /// Takes the reply to a request of one of the machines.
-    pub fn reply(
+    /// Passes the reply to a request to the machine that made the request.
+    pub fn handle_reply(
         &mut self,
-        sender: Sender,
+        source: RequestSource,
         id: RequestId,
         reply: Reply,
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        match sender {
-            Sender::Executor => self.executor.reply(id, reply, now),
-            Sender::Recorder => self.recorder.reply(id, reply, now),
+        match source {
+            RequestSource::ApiDispatcher => self.api_dispatcher.handle_reply(id, reply, now),
+            RequestSource::EventRecorder => self.event_recorder.handle_reply(id, reply, now),
         }
-        self.carry_out_effects(now, ports);
+        self.dispatch_effects(now, ports);
     }
 
-    /// Does what has become due.
+    /// Runs the timers that are due.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
         self.engine.tick(now, ports);
-        self.executor.tick(now);
-        self.recorder.tick(now);
-        self.carry_out_effects(now, ports);
+        self.api_dispatcher.tick(now);
+        self.event_recorder.tick(now);
+        self.dispatch_effects(now, ports);
     }
 
-    /// When [`tick`](Self::tick) has something to do next.
+    /// Returns the time at which [`tick`](Self::tick) is due next.
     pub fn next_deadline(&self) -> Option<Time> {
-        let engine = self.engine.next_deadline();
-        let machines = [self.executor.next_deadline(), self.recorder.next_deadline()];
-        engine.into_iter().chain(machines.into_iter().flatten()).min()
+        let deadlines = [
+            self.engine.next_deadline(),
+            self.api_dispatcher.next_deadline(),
+            self.event_recorder.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
-    /// Whether a pod may be taken up now.
-    pub fn takes_pods(&self, now: Time) -> bool {
+    /// Returns whether a pod may be scheduled now.
+    pub fn can_schedule(&self, now: Time) -> bool {
         self.phase == Phase::Running
-            && self.executor.unfinished() < MAX_UNFINISHED
-            && !self.executor.is_throttled(now)
+            && self.api_dispatcher.unfinished() < MAX_UNFINISHED_EFFECTS
+            && !self.api_dispatcher.is_throttled(now)
     }
 
-    /// Tries the pod whose turn it is, unless none may be taken up now.
+    /// Runs the scheduling cycle of the next pod in the queue, if [one may be
+    /// scheduled](Self::can_schedule) now.
     pub fn schedule_one(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<Attempt> {
-        if !self.takes_pods(now) {
+        if !self.can_schedule(now) {
             return None;
         }
         let attempt = self.engine.schedule_one(now, ports);
-        self.carry_out_effects(now, ports);
+        self.dispatch_effects(now, ports);
         attempt
     }
 
-    /// The requests to send now.
-    pub fn requests(&mut self) -> impl Iterator<Item = (Sender, Request)> {
-        let effects = self.executor.requests().into_iter();
-        let events = self.recorder.requests().into_iter();
-        let effects = effects.map(|request| (Sender::Executor, request));
-        effects.chain(events.map(|request| (Sender::Recorder, request)))
+    /// Takes the requests to send now.
+    pub fn take_requests(&mut self) -> impl Iterator<Item = (RequestSource, Request)> {
+        let api_calls = self.api_dispatcher.take_requests().into_iter();
+        let events = self.event_recorder.take_requests().into_iter();
+        let api_calls = api_calls.map(|request| (RequestSource::ApiDispatcher, request));
+        api_calls.chain(events.map(|request| (RequestSource::EventRecorder, request)))
     }
 
-    /// The events recorded since the last call, for the log.
+    /// Takes the events recorded since the last call, for the log.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Events that were not written because too many were waiting.
+    /// Returns the number of events that were dropped because too many were waiting.
     pub const fn events_dropped(&self) -> u64 {
-        self.recorder.dropped()
+        self.event_recorder.dropped()
     }
 
-    /// What failed for good since the last call and has nobody else to tell of it.
-    pub fn take_failures(&mut self) -> impl Iterator<Item = Failure> {
-        self.executor.failures().into_iter().chain(self.recorder.failures())
+    /// Takes the API calls that failed since the last call, for the log.
+    pub fn take_failed_calls(&mut self) -> impl Iterator<Item = FailedCall> {
+        let api_calls = self.api_dispatcher.take_failed_calls().into_iter();
+        api_calls.chain(self.event_recorder.take_failed_calls())
     }
 
-    /// Takes up no more pods. What was not sent yet is dropped: its pods are pending still, for
-    /// whoever schedules next.
-    pub fn stop(&mut self, now: Time) {
+    /// Stops scheduling and drops the API calls that were not sent. Their pods stay pending and are
+    /// scheduled by the next scheduler that starts.
+    pub fn stop(&mut self) {
         self.phase = Phase::Stopping;
-        self.executor.stop(now);
-        self.recorder.stop(now);
+        self.api_dispatcher.stop();
+        self.event_recorder.stop();
     }
 
-    /// Whether all that was sent has been answered.
-    pub fn is_drained(&self) -> bool {
-        self.executor.unfinished() == 0
+    /// Returns whether all API calls of effects have finished.
+    pub const fn is_drained(&self) -> bool {
+        self.api_dispatcher.unfinished() == 0
     }
 
-    /// Hands effects to the machines and answers to the engine, until neither has more.
-    fn carry_out_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
+    /// Passes effects to the machines and answers to the engine until there are no more of either.
+    fn dispatch_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
         loop {
             let effects = self.engine.take_effects();
             for effect in effects {
-                self.carry_out(effect, now);
+                self.dispatch(effect, now);
             }
-            let answers = self.executor.answers();
+            let answers = self.api_dispatcher.take_answers();
             if answers.is_empty() {
                 return;
             }
@@ -182,13 +193,13 @@ impl Scheduler {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect, now: Time) {
+    fn dispatch(&mut self, effect: Effect, now: Time) {
         match effect.kind {
             EffectKind::Event(event) => {
                 self.events.push(event.clone());
-                self.recorder.record(event, now);
+                self.event_recorder.record(event, now);
             }
-            kind => self.executor.submit(Effect { id: effect.id, kind }, now),
+            kind => self.api_dispatcher.add(Effect { id: effect.id, kind }, now),
         }
     }
 }

@@ -50,7 +50,7 @@ impl ServingFlags {
             certificate: files.map_or(Certificate::SelfSigned, |(certificate, key)| {
                 Certificate::Files { certificate, key }
             }),
-            oldest_tls: self.tls_min_version,
+            min_tls_version: self.tls_min_version,
             always_allow: self.authorization_always_allow_paths.clone(),
         })
     }

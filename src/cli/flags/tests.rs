@@ -176,7 +176,7 @@ fn port_zero_disables_serving_and_certificates_can_be_given() {
     let flags = parse("--tls-cert-file=c --tls-private-key-file=k --tls-min-version=VersionTLS13");
     let serving = flags.serving.serving().unwrap();
     let files = Certificate::Files { certificate: "c".into(), key: "k".into() };
-    assert_eq!((serving.certificate, serving.oldest_tls), (files, TlsVersion::V13));
+    assert_eq!((serving.certificate, serving.min_tls_version), (files, TlsVersion::V13));
 }
 
 #[test]

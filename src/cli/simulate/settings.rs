@@ -12,7 +12,7 @@ use super::Args;
 use crate::cli::complain;
 use crate::cli::config::read as read_config;
 use crate::config::{self, BuildError, Configuration, Gates};
-use crate::watchdog::Watchdog;
+use crate::plugin_watchdog::PluginWatchdog;
 use crate::wire::{Input, PodObject, Wanted, WatchedObject};
 
 /// A configuration in effect and the plugins that it can enable.
@@ -73,14 +73,14 @@ impl Setup {
             queue: config.queue(),
             profiles: config.scheduler_profiles(),
             registry: self.registry.clone(),
-            monitor: || Box::new(Watchdog::default()),
+            monitor: || Box::new(PluginWatchdog::default()),
         })
     }
 }
 
-impl PluginMonitor for Watchdog {
+impl PluginMonitor for PluginWatchdog {
     fn warnings(&self) -> Vec<String> {
-        self.offences().map(|(plugin, seen)| format!("plugin {plugin} {seen}")).collect()
+        self.faults().map(|(plugin, faults)| format!("plugin {plugin} {faults}")).collect()
     }
 }
 

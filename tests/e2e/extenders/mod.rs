@@ -156,7 +156,7 @@ fn rejections_and_errors_of_an_extender_are_reported_and_retried() {
         );
         cluster.told("web", &unknown).await;
         extender.asked("filter").await.answer(json!("what?"));
-        cluster.told("web", "the answer is no ExtenderFilterResult").await;
+        cluster.told("web", "cannot decode ExtenderFilterResult").await;
         drop(extender.asked("filter").await);
         cluster.told("web", "failed filter with extender at URL").await;
 

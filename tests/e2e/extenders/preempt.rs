@@ -100,7 +100,7 @@ fn invalid_answer_of_an_extender_evicts_no_pod() {
             ("lying", json!({"NodeNameToMetaVictims": stranger}), "nodeinfo not found for node"),
             ("mistaken", full.accept(0, 1), "but the pod is not found on that node"),
             ("sparing", json!({"NodeNameToMetaVictims": empty}), "expected at least one victim"),
-            ("babbling", json!("what?"), "the answer is no ExtenderPreemptionResult"),
+            ("babbling", json!("what?"), "cannot decode ExtenderPreemptionResult"),
             ("refusing", json!({}), "preemption: no candidate node for preemption"),
         ];
         for (name, answer, text) in wrong {

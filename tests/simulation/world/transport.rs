@@ -1,9 +1,9 @@
 //! Requests, replies and watch streams on their way, and what the rules say of those that arrive.
 
-use client::scheduler::Sender;
-use client::session::{Call, Input, Output};
+use client::reflector::{Call, Input, Output};
+use client::scheduler::RequestSource;
 use client::{Reply, Request, RequestId, Response};
-use loadmaster::wire::{Update, refusal};
+use loadmaster::wire::{Update, status_error};
 
 use super::super::network::{Fate, Piece};
 use super::super::replica::{Replica, Stream};
@@ -13,50 +13,50 @@ use super::super::volumes;
 use super::{Event, World};
 
 impl World {
-    pub(super) fn answer_session(
+    pub(super) fn handle_output(
         &mut self,
         replica: &mut Replica,
-        watcher: usize,
+        informer: usize,
         call: Output<Update>,
     ) {
-        if let Some(stream) = replica.watchers[watcher].stream.take() {
+        if let Some(stream) = replica.informers[informer].stream.take() {
             self.server.store.close(stream.watch);
         }
         if let Output::Open(call) = call {
             self.activity.calls += 1;
             let (life, delay) = (replica.life, self.delay());
             match self.network.fate(&mut self.rng) {
-                Fate::Served => self.at(delay, Event::Call { life, watcher, call }),
+                Fate::Served => self.at(delay, Event::Call { life, informer, call }),
                 Fate::NotSent => {
                     let failed = Input::Failed(call.id, "connection refused".to_owned());
-                    self.at(delay, Event::Inputs { life, watcher, inputs: vec![failed] });
+                    self.at(delay, Event::Inputs { life, informer, inputs: vec![failed] });
                 }
                 Fate::Refused(status) | Fate::Garbled(status) => {
-                    let refused = Input::Refused(call.id, refusal(status, None, b"no"));
-                    self.at(delay, Event::Inputs { life, watcher, inputs: vec![refused] });
+                    let refused = Input::Error(call.id, status_error(status, None, b"no"));
+                    self.at(delay, Event::Inputs { life, informer, inputs: vec![refused] });
                 }
-                // The session has a deadline of its own.
+                // The reflector itself times out.
                 Fate::Vanishes | Fate::AnswerLost | Fate::Lingers(_) => self.summary.faults += 1,
             }
         }
     }
 
     /// A call reaches the server.
-    pub(super) fn call(&mut self, life: u32, watcher: usize, call: &Call) {
+    pub(super) fn call(&mut self, life: u32, informer: usize, call: &Call) {
         let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else { return };
-        let decoder = &replica.watchers[watcher].decoder;
-        let input = if call.stream {
+        let decoder = &replica.informers[informer].decoder;
+        let input = if call.is_watch {
             let back = self.network.repeats(&mut self.rng);
             match self.server.watch(&call.path, back, self.now) {
                 Ok(watch) => {
                     let stream = Stream { call: call.id, watch, last: self.now, stalled: false };
-                    if let Some(old) = replica.watchers[watcher].stream.replace(stream) {
+                    if let Some(old) = replica.informers[informer].stream.replace(stream) {
                         self.server.store.close(old.watch);
                     }
                     Input::Opened(call.id)
                 }
                 Err(response) => {
-                    Input::Refused(call.id, refusal(response.status, None, &response.body))
+                    Input::Error(call.id, status_error(response.status, None, &response.body))
                 }
             }
         } else {
@@ -66,23 +66,23 @@ impl World {
                     let page = decoder.page(&response.body);
                     Input::Page(call.id, page.expect("the server answers lists with lists"))
                 }
-                status => Input::Refused(call.id, refusal(status, None, &response.body)),
+                status => Input::Error(call.id, status_error(status, None, &response.body)),
             }
         };
         let delay = self.delay();
         if let Some(replica) = &mut self.replica
-            && let Some(stream) = &mut replica.watchers[watcher].stream
+            && let Some(stream) = &mut replica.informers[informer].stream
         {
             stream.last = self.now + delay;
         }
-        self.at(delay, Event::Inputs { life, watcher, inputs: vec![input] });
+        self.at(delay, Event::Inputs { life, informer, inputs: vec![input] });
     }
 
-    /// What the open stream of a watcher has to say sets out for it, in two parts: nobody promises
-    /// that it comes at once.
-    pub(super) fn deliver(&mut self, replica: &mut Replica, watcher: usize) {
+    /// Sends the waiting events of the open watch of an informer, in two parts, because events may arrive
+    /// separately.
+    pub(super) fn deliver(&mut self, replica: &mut Replica, informer: usize) {
         let life = replica.life;
-        let Some(stream) = &mut replica.watchers[watcher].stream else { return };
+        let Some(stream) = &mut replica.informers[informer].stream else { return };
         let frames = self.server.frames(stream.watch, self.now);
         if (frames.lines.is_empty() && !frames.ended) || stream.stalled {
             return;
@@ -105,17 +105,17 @@ impl World {
             }
         }
         let over = end.is_some().then_some(stream.watch);
-        let decoder = &replica.watchers[watcher].decoder;
+        let decoder = &replica.informers[informer].decoder;
         let lines = frames.lines.iter().take(kept);
-        let frames = lines.map(|line| Input::Frame(call, decoder.frame(line)));
+        let frames = lines.map(|line| Input::Event(call, decoder.watch_event(line)));
         let mut inputs: Vec<_> = frames.chain(end).collect();
         if let Some(watch) = over {
             self.server.store.close(watch);
-            replica.watchers[watcher].stream = None;
+            replica.informers[informer].stream = None;
         }
         let rest = inputs.split_off(self.rng.usize(..=inputs.len()));
         for (time, inputs) in [(due, inputs), (later, rest)] {
-            self.at(time.since(self.now), Event::Inputs { life, watcher, inputs });
+            self.at(time.since(self.now), Event::Inputs { life, informer, inputs });
         }
     }
 
@@ -123,12 +123,12 @@ impl World {
     pub(super) fn send(
         &mut self,
         replica: &Replica,
-        sender: Sender,
+        source: RequestSource,
         request: Request,
     ) -> Result<(), String> {
         let life = replica.life;
         let fate = self.network.fate(&mut self.rng);
-        if sender == Sender::Executor {
+        if source == RequestSource::ApiDispatcher {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             self.writes.sent(&self.server, &request)?;
             self.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
@@ -138,7 +138,7 @@ impl World {
             self.summary.faults += 1;
         }
         let (id, timeout, delay) = (request.id, request.timeout, self.delay());
-        let learn = |reply| Event::Learn { life, sender, id, reply };
+        let learn = |reply| Event::Learn { life, source, id, reply };
         let lost = || Reply::Lost("timeout".to_owned());
         match fate {
             Fate::NotSent => {
@@ -148,10 +148,10 @@ impl World {
             Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
             Fate::Lingers(late) => {
                 self.at(delay, learn(lost()));
-                self.at(delay + late, Event::Arrive { life, sender, request, fate });
+                self.at(delay + late, Event::Arrive { life, source, request, fate });
             }
             Fate::Served | Fate::AnswerLost | Fate::Garbled(_) => {
-                self.at(delay, Event::Arrive { life, sender, request, fate });
+                self.at(delay, Event::Arrive { life, source, request, fate });
             }
         }
         Ok(())
@@ -161,7 +161,7 @@ impl World {
     pub(super) fn arrive(
         &mut self,
         life: u32,
-        sender: Sender,
+        source: RequestSource,
         request: &Request,
         fate: Fate,
     ) -> Result<(), String> {
@@ -177,7 +177,7 @@ impl World {
             self.summary.given += 1;
             volumes::after_change(&self.server, &request.path, &before, &after)?;
         }
-        if life == self.life && sender == Sender::Executor {
+        if life == self.life && source == RequestSource::ApiDispatcher {
             self.writes.is_over(request.id);
         }
         self.say(|| format!("{} for {}", response.status, request.path));
@@ -198,7 +198,7 @@ impl World {
             _ => answered(response.status, response.body.to_vec()),
         };
         let delay = self.delay();
-        self.at(delay, Event::Learn { life, sender, id: request.id, reply });
+        self.at(delay, Event::Learn { life, source, id: request.id, reply });
         Ok(())
     }
 
@@ -206,14 +206,14 @@ impl World {
     pub(super) fn learn(
         &mut self,
         life: u32,
-        sender: Sender,
+        source: RequestSource,
         id: RequestId,
         reply: Reply,
     ) -> rules::Checked {
         let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else {
             return Ok(());
         };
-        if sender == Sender::Executor {
+        if source == RequestSource::ApiDispatcher {
             self.writes.replied(id, &reply);
             if let Some(object) = self.volumes.replied(replica.scheduler.engine(), id, &reply) {
                 replica.related.was_written(&object);
@@ -222,7 +222,7 @@ impl World {
                 self.writes.is_over(id);
             }
         }
-        replica.reply(sender, id, reply, self.now)
+        replica.reply(source, id, reply, self.now)
     }
 }
 

@@ -1,11 +1,10 @@
-//! What is said to a scheduler extender and what it answers: the JSON of `extender/v1` of
-//! k8s.io/kube-scheduler, without I/O.
+//! The messages of scheduler extenders: the JSON of `extender/v1` of k8s.io/kube-scheduler.
 //!
-//! The fields have the names of the Go structs, `Pod` and `NodeNames`; the Kubernetes objects within are
-//! written as everywhere.
+//! Field names are those of the Go structs (`Pod`, `NodeNames`). The Kubernetes objects within the
+//! messages have their usual JSON form.
 
-mod answers;
-mod questions;
+mod args;
+mod results;
 
-pub use answers::{binding_result, filter_result, host_priorities, preemption_result};
-pub use questions::{Candidates, Nodes, WholeVictims, args, binding_args, preemption_args};
+pub use args::{Candidates, Nodes, WholeVictims, args, binding_args, preemption_args};
+pub use results::{binding_result, filter_result, host_priorities, preemption_result};

@@ -1,0 +1,317 @@
+//! One API call: the requests it sends and the effect of each reply.
+
+use std::time::Duration;
+
+use engine::{EffectId, Eviction};
+use framework::{Answer, Binding, PodKey, StatusPatch, Time, Uid, Write};
+use serde_json::Value;
+
+use super::object_key::ObjectKey;
+use super::outcome::{Outcome, rejection};
+use super::read_backoff;
+use super::requests::{self, RequestParts};
+use crate::backoff::Backoff;
+use crate::extender;
+
+/// Maximum number of tries of a status patch and of each step of an eviction.
+const MAX_TRIES: u32 = 4;
+
+/// Delay before a pod is read again after 401 or 403: an administrator has to fix the permissions.
+const FORBIDDEN_DELAY: Duration = Duration::from_secs(30);
+
+/// The delays of one call never start over.
+const NEVER: Duration = Duration::MAX;
+
+/// The operation of an API call.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Bind(Binding),
+    ExtenderBind {
+        extender: usize,
+        binding: Binding,
+    },
+    Write(Write),
+    ReadPod(PodKey),
+    PatchPodStatus(PodStatusPatch),
+    /// Patches the condition of the pod, then deletes the pod.
+    Evict(Eviction),
+}
+
+/// A patch of the status of a pod.
+#[derive(Debug)]
+pub(super) struct PodStatusPatch {
+    pub(super) pod: PodKey,
+    pub(super) uid: Uid,
+    pub(super) observed_generation: i64,
+    pub(super) patch: StatusPatch,
+}
+
+/// The next step of a call after a reply.
+#[derive(Debug, PartialEq)]
+pub(super) enum NextStep {
+    /// The call has finished with this answer.
+    Finish(Answer),
+    /// The call sends its next request.
+    Continue,
+    /// The call sends the same request again after the delay.
+    Retry { delay: Duration, error: String },
+}
+
+/// An API call that has not finished.
+#[derive(Debug)]
+pub(super) struct ApiCall {
+    pub(super) id: EffectId,
+    pub(super) operation: Operation,
+    /// The time of the next try, while the call backs off.
+    pub(super) not_before: Option<Time>,
+    tries: u32,
+    backoff: Backoff,
+    /// The time after which a write that was throttled or not sent is not retried.
+    retry_until: Option<Time>,
+}
+
+impl ApiCall {
+    pub(super) const fn new(id: EffectId, operation: Operation) -> Self {
+        let backoff = match &operation {
+            // The backoff of kube-scheduler.
+            Operation::PatchPodStatus(_) | Operation::Evict(_) => {
+                Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
+            }
+            Operation::Bind(_) | Operation::ExtenderBind { .. } | Operation::Write(_) => {
+                Backoff::new(Duration::from_millis(100), 2.0, Duration::from_secs(5), 0.5, NEVER)
+            }
+            Operation::ReadPod(_) => read_backoff::backoff(),
+        };
+        Self { id, operation, not_before: None, tries: 0, backoff, retry_until: None }
+    }
+
+    pub(super) fn object_key(&self) -> ObjectKey {
+        match &self.operation {
+            Operation::Bind(Binding { pod, .. })
+            | Operation::ExtenderBind { binding: Binding { pod, .. }, .. }
+            | Operation::ReadPod(pod)
+            | Operation::Evict(Eviction { pod, .. })
+            | Operation::PatchPodStatus(PodStatusPatch { pod, .. }) => ObjectKey::Pod(pod.clone()),
+            Operation::Write(write) => ObjectKey::of_write(write),
+        }
+    }
+
+    /// Returns what the call does, for the log.
+    pub(super) const fn action(&self) -> &'static str {
+        match &self.operation {
+            Operation::Bind(_) => "binding",
+            Operation::ExtenderBind { .. } => "binding through an extender",
+            Operation::Write(_) => "patching",
+            Operation::ReadPod(_) => "reading",
+            Operation::PatchPodStatus(_) => "patching the status",
+            Operation::Evict(_) => "evicting",
+        }
+    }
+
+    /// Returns whether the call is retried until it succeeds.
+    pub(super) const fn is_retried_forever(&self) -> bool {
+        matches!(self.operation, Operation::ReadPod(_))
+    }
+
+    /// Returns whether the call counts against the limits of requests to the API server. Calls to
+    /// extenders do not, because an extender that hangs must not block calls to the API server.
+    pub(super) const fn is_limited(&self) -> bool {
+        !matches!(self.operation, Operation::ExtenderBind { .. })
+    }
+
+    pub(super) const fn is_status_patch(&self) -> bool {
+        matches!(self.operation, Operation::PatchPodStatus(_))
+    }
+
+    /// Returns whether a deleted pod makes the call unnecessary instead of failed.
+    pub(super) const fn is_moot_without_pod(&self) -> bool {
+        matches!(self.operation, Operation::PatchPodStatus(_) | Operation::Evict(_))
+    }
+
+    /// Merges a later status patch of the same pod into this status patch. Returns any other call.
+    pub(super) fn merge(&mut self, later: Self) -> Option<Self> {
+        match (&mut self.operation, later.operation) {
+            (Operation::PatchPodStatus(patch), Operation::PatchPodStatus(later))
+                if patch.uid == later.uid =>
+            {
+                patch.merge(later);
+                self.tries = 0;
+                None
+            }
+            (_, operation) => Some(Self { operation, ..later }),
+        }
+    }
+
+    /// Returns the next request of the call.
+    pub(super) fn request(&self, now: Time) -> RequestParts {
+        match &self.operation {
+            Operation::Bind(binding) => requests::bind(binding),
+            Operation::ExtenderBind { extender, binding } => {
+                requests::bind_by_extender(*extender, binding)
+            }
+            Operation::Write(write) => requests::write(write),
+            Operation::ReadPod(pod) => requests::read(pod),
+            Operation::PatchPodStatus(patch) => requests::patch_status(patch, now),
+            Operation::Evict(eviction) => match &eviction.condition_message {
+                Some(message) => requests::patch_disruption_target(eviction, message, now),
+                None => requests::delete(eviction),
+            },
+        }
+    }
+
+    /// Handles the outcome of the last request.
+    pub(super) fn handle_outcome(
+        &mut self,
+        outcome: Outcome,
+        retry_period: Duration,
+        now: Time,
+        rng: &mut fastrand::Rng,
+    ) -> NextStep {
+        self.tries += 1;
+        match &self.operation {
+            Operation::Bind(_) => self.after_write(outcome, |_| None, retry_period, now, rng),
+            Operation::ExtenderBind { .. } => NextStep::Finish(extender_bind_answer(outcome)),
+            Operation::Write(_) => self.after_write(outcome, parse, retry_period, now, rng),
+            Operation::PatchPodStatus(_) => self.after_idempotent_write(outcome, now, rng),
+            Operation::Evict(_) => self.after_eviction_step(outcome, now, rng),
+            Operation::ReadPod(_) => self.after_read(outcome, now, rng),
+        }
+    }
+
+    /// Handles the outcome of a write that must not be carried out twice. The write is only retried
+    /// if the server certainly did not carry it out.
+    fn after_write(
+        &mut self,
+        outcome: Outcome,
+        object: impl FnOnce(&[u8]) -> Option<Value>,
+        retry_period: Duration,
+        now: Time,
+        rng: &mut fastrand::Rng,
+    ) -> NextStep {
+        let (retry_after, error, final_answer): (_, _, fn(String) -> Answer) = match outcome {
+            Outcome::Succeeded(body) => return NextStep::Finish(Answer::Ok(object(&body))),
+            Outcome::Rejected { status, message } => {
+                return NextStep::Finish(rejection(status, message));
+            }
+            Outcome::Unknown(message) => return NextStep::Finish(Answer::Unknown(message)),
+            Outcome::Throttled { retry_after, message } => {
+                (retry_after, message, Answer::Throttled)
+            }
+            Outcome::NotSent(message) => (Duration::ZERO, message, Answer::Error),
+        };
+        let delay = retry_after.max(self.backoff.next(now, rng));
+        match now + delay <= *self.retry_until.get_or_insert(now + retry_period) {
+            true => NextStep::Retry { delay, error },
+            false => NextStep::Finish(final_answer(error)),
+        }
+    }
+
+    /// Handles the outcome of a read. Only the pod, or its absence, is an answer: the engine has to
+    /// know whether the pod uses resources of its node. The read is retried until one of them comes.
+    fn after_read(&mut self, outcome: Outcome, now: Time, rng: &mut fastrand::Rng) -> NextStep {
+        let (retry_after, error) = match outcome {
+            Outcome::Succeeded(body) => match parse(&body) {
+                Some(pod) => return NextStep::Finish(Answer::Ok(Some(pod))),
+                None => (Duration::ZERO, "the response is not JSON".to_owned()),
+            },
+            Outcome::Rejected { status: 404, message } => {
+                return NextStep::Finish(Answer::Gone(message));
+            }
+            Outcome::Rejected { status: 401 | 403, message } => (FORBIDDEN_DELAY, message),
+            Outcome::Throttled { retry_after, message } => (retry_after, message),
+            Outcome::Rejected { message, .. }
+            | Outcome::NotSent(message)
+            | Outcome::Unknown(message) => (Duration::ZERO, message),
+        };
+        NextStep::Retry { delay: retry_after.max(self.backoff.next(now, rng)), error }
+    }
+
+    /// Handles the outcome of a step of an eviction. Both steps name the UID of the pod and may be
+    /// carried out twice.
+    fn after_eviction_step(
+        &mut self,
+        outcome: Outcome,
+        now: Time,
+        rng: &mut fastrand::Rng,
+    ) -> NextStep {
+        let step = self.after_idempotent_write(outcome, now, rng);
+        if let (NextStep::Finish(Answer::Ok(_)), Operation::Evict(eviction)) =
+            (&step, &mut self.operation)
+            && eviction.condition_message.take().is_some()
+        {
+            self.tries = 0;
+            return NextStep::Continue;
+        }
+        step
+    }
+
+    /// Handles the outcome of a write that may be carried out twice. It is tried [`MAX_TRIES`] times,
+    /// also if the outcome is unknown.
+    fn after_idempotent_write(
+        &mut self,
+        outcome: Outcome,
+        now: Time,
+        rng: &mut fastrand::Rng,
+    ) -> NextStep {
+        let (retry_after, error) = match outcome {
+            Outcome::Succeeded(_) => return NextStep::Finish(Answer::ok()),
+            Outcome::Rejected { status, message } if is_pod_gone(status, &message) => {
+                return NextStep::Finish(Answer::Gone(message));
+            }
+            Outcome::Rejected { status, message } if status != 409 => {
+                return NextStep::Finish(rejection(status, message));
+            }
+            Outcome::Throttled { retry_after, message } => (retry_after, message),
+            Outcome::Rejected { message, .. }
+            | Outcome::NotSent(message)
+            | Outcome::Unknown(message) => (Duration::ZERO, message),
+        };
+        match self.tries < MAX_TRIES {
+            true => NextStep::Retry { delay: retry_after.max(self.backoff.next(now, rng)), error },
+            false => NextStep::Finish(Answer::Error(error)),
+        }
+    }
+}
+
+impl PodStatusPatch {
+    /// Merges a later patch into this one. The fields of the later patch win.
+    fn merge(&mut self, later: Self) {
+        self.observed_generation = later.observed_generation;
+        let (patch, later) = (&mut self.patch, later.patch);
+        patch.condition = later.condition.or(patch.condition.take());
+        patch.nominated_node_name = later.nominated_node_name.or(patch.nominated_node_name.take());
+    }
+}
+
+/// Returns the answer to a bind by an extender. As in kube-scheduler, the bind is not retried: the
+/// pod is scheduled again. The outcome is unknown only if the extender may still be binding the pod.
+fn extender_bind_answer(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Succeeded(body) => match extender::binding_result(&body) {
+            Ok(()) => Answer::ok(),
+            Err(message) => Answer::Error(message),
+        },
+        Outcome::Unknown(message) => Answer::Unknown(message),
+        Outcome::Rejected { message, .. }
+        | Outcome::Throttled { message, .. }
+        | Outcome::NotSent(message) => Answer::Error(message),
+    }
+}
+
+/// Returns whether the pod does not exist or another pod has its name. A UID in a request is a
+/// precondition. If it fails, the API server reports a conflict, with different messages for a patch
+/// and a deletion, or an invalid change of the UID.
+fn is_pod_gone(status: u16, message: &str) -> bool {
+    match status {
+        404 => true,
+        409 => {
+            message.contains("UID in precondition") || message.contains("UID in the precondition")
+        }
+        422 => message.contains("metadata.uid"),
+        _ => false,
+    }
+}
+
+fn parse(body: &[u8]) -> Option<Value> {
+    serde_json::from_slice(body).ok()
+}

@@ -1,0 +1,317 @@
+//! Carries out the effects of the engine as API calls, like the API dispatcher of kube-scheduler.
+//!
+//! Calls on one object run one at a time, in the order of their effects. Calls on different objects
+//! run concurrently. A call that was certainly not carried out is retried. A write that may have been
+//! carried out is not: its answer is [`Answer::Unknown`], and the engine then reads the pod.
+
+mod api_call;
+mod object_key;
+mod object_queue;
+mod outcome;
+mod read_backoff;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{Effect, EffectId, EffectKind};
+use framework::{Answer, Time};
+
+use self::api_call::{ApiCall, NextStep, Operation, PodStatusPatch};
+use self::object_key::ObjectKey;
+use self::object_queue::ObjectQueue;
+use self::outcome::Outcome;
+use self::read_backoff::ReadBackoff;
+use self::requests::RequestParts;
+use crate::failed_call::{FailedCall, FailedCalls};
+use crate::request::{Reply, Request, RequestId, RequestIds};
+use crate::request_limiter::RequestLimiter;
+
+/// The limits of an API dispatcher.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Maximum number of requests in flight.
+    pub max_in_flight: usize,
+    /// Maximum rate of requests per second. `None`, or a value that is not positive, means no limit.
+    pub qps: Option<f32>,
+    /// Maximum number of requests at once after idle time, where `qps` is set.
+    pub burst: u32,
+    /// Time to wait for the reply to a request.
+    pub request_timeout: Duration,
+    /// How long a write that is throttled or cannot be sent is retried.
+    pub retry_period: Duration,
+    /// Number of waiting calls above which [`ApiDispatcher::is_throttled`] holds.
+    pub max_waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_in_flight: 256,
+            qps: None,
+            burst: 100,
+            request_timeout: Duration::from_secs(30),
+            retry_period: Duration::from_secs(30),
+            max_waiting: 1024,
+        }
+    }
+}
+
+/// The order in which waiting calls are sent: status patches last, then by age.
+type SendOrder = (bool, EffectId);
+
+/// An API dispatcher: it takes effects and replies and returns requests and answers.
+///
+/// It answers every effect that needs an answer (see [`EffectKind`]) once, unless
+/// [`stop`](Self::stop) drops the effect.
+#[derive(Debug)]
+pub struct ApiDispatcher {
+    limits: Limits,
+    limiter: RequestLimiter,
+    rng: fastrand::Rng,
+    ids: RequestIds,
+    queues: BTreeMap<ObjectKey, ObjectQueue>,
+    /// Number of calls in all queues.
+    unfinished: usize,
+    /// Queues whose first call can be sent.
+    ready: BTreeMap<SendOrder, ObjectKey>,
+    /// Queues whose first call backs off.
+    backing_off: BTreeMap<(Time, EffectId), ObjectKey>,
+    /// Queues whose first call has a request in flight.
+    in_flight: BTreeMap<RequestId, ObjectKey>,
+    read_backoff: ReadBackoff,
+    requests: Vec<Request>,
+    answers: Vec<(EffectId, Answer)>,
+    failed_calls: FailedCalls,
+    is_stopped: bool,
+}
+
+impl ApiDispatcher {
+    /// Creates a dispatcher without calls. The seed determines the jitter of delays.
+    pub fn new(limits: Limits, seed: u64) -> Self {
+        Self {
+            limiter: RequestLimiter::new(limits.max_in_flight, limits.qps, limits.burst),
+            limits,
+            rng: fastrand::Rng::with_seed(seed),
+            ids: RequestIds::default(),
+            queues: BTreeMap::new(),
+            unfinished: 0,
+            ready: BTreeMap::new(),
+            backing_off: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            read_backoff: ReadBackoff::default(),
+            requests: Vec::new(),
+            answers: Vec::new(),
+            failed_calls: FailedCalls::default(),
+            is_stopped: false,
+        }
+    }
+
+    /// Adds the API call of an effect. Ignores events, which the
+    /// [event recorder](crate::event_recorder) writes.
+    pub fn add(&mut self, effect: Effect, now: Time) {
+        if self.is_stopped {
+            return;
+        }
+        let Some(call) = self.new_call(effect, now) else { return };
+        let key = call.object_key();
+        self.dequeue(&key);
+        let queue = self.queues.entry(key.clone()).or_default();
+        let length = queue.len();
+        queue.push(call);
+        self.unfinished = self.unfinished + queue.len() - length;
+        self.enqueue(key);
+        self.send_ready(now);
+    }
+
+    /// Handles the reply to a request. Ignores requests that are unknown or already have a reply.
+    pub fn handle_reply(&mut self, id: RequestId, reply: Reply, now: Time) {
+        let Some(key) = self.in_flight.remove(&id) else { return };
+        let Some(queue) = self.queues.get_mut(&key) else { return };
+        let Some(call) = queue.first_mut() else { return };
+        if call.is_limited() {
+            self.limiter.release();
+        }
+        let outcome = Outcome::of(reply);
+        if let Outcome::Throttled { retry_after, .. } = &outcome {
+            self.limiter.pause(*retry_after, now);
+        }
+        match call.handle_outcome(outcome, self.limits.retry_period, now, &mut self.rng) {
+            NextStep::Retry { delay, error } => {
+                call.not_before = Some(now + delay);
+                if call.is_retried_forever() {
+                    self.failed_calls.add(call.action(), key.to_string(), error);
+                }
+            }
+            NextStep::Continue => {}
+            NextStep::Finish(answer) => {
+                let call = queue.pop();
+                self.finish(call, answer);
+            }
+        }
+        if self.is_stopped {
+            self.drop_waiting();
+        }
+        self.enqueue(key);
+        self.tick(now);
+    }
+
+    /// Sends the calls that are due.
+    pub fn tick(&mut self, now: Time) {
+        while let Some(entry) = self.backing_off.first_entry()
+            && entry.key().0 <= now
+        {
+            let key = entry.remove();
+            self.end_backoff(key);
+        }
+        self.send_ready(now);
+    }
+
+    /// Takes the requests to send now.
+    pub fn take_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Takes the answers to effects.
+    pub fn take_answers(&mut self) -> Vec<(EffectId, Answer)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Takes the failed calls, for the log; at most the first hundred since the last call.
+    pub fn take_failed_calls(&mut self) -> Vec<FailedCall> {
+        self.failed_calls.take()
+    }
+
+    /// Returns the time at which [`tick`](Self::tick) is due next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let backoff_ends = self.backing_off.first_key_value().map(|((until, _), _)| *until);
+        let next_accept = self.limiter.next_accept().filter(|_| !self.ready.is_empty());
+        backoff_ends.into_iter().chain(next_accept).min()
+    }
+
+    /// Returns the number of calls that have not finished.
+    pub const fn unfinished(&self) -> usize {
+        self.unfinished
+    }
+
+    /// Returns whether the engine should hold back effects: the API server asks for a pause, or too
+    /// many calls are waiting.
+    pub fn is_throttled(&self, now: Time) -> bool {
+        self.limiter.is_paused(now)
+            || self.unfinished - self.in_flight.len() > self.limits.max_waiting
+    }
+
+    /// Stops sending requests and taking effects. Waiting calls are dropped without an answer: they
+    /// have changed nothing, and their pods stay pending for the next scheduler. Replies to requests in
+    /// flight are still handled.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+        self.drop_waiting();
+    }
+
+    fn drop_waiting(&mut self) {
+        self.ready.clear();
+        self.backing_off.clear();
+        self.queues.retain(|_, queue| {
+            queue.drop_waiting();
+            queue.len() > 0
+        });
+        self.unfinished = self.in_flight.len();
+    }
+
+    /// Returns the API call of an effect; `None` for events.
+    fn new_call(&mut self, effect: Effect, now: Time) -> Option<ApiCall> {
+        let operation = match effect.kind {
+            EffectKind::Bind(binding) => Operation::Bind(binding),
+            EffectKind::ExtenderBind { extender, binding } => {
+                Operation::ExtenderBind { extender, binding }
+            }
+            EffectKind::Write(write) => Operation::Write(write),
+            EffectKind::Evict(eviction) => Operation::Evict(eviction),
+            EffectKind::ReadPod { pod, uid } => {
+                let delay = self.read_backoff.next(&uid, now, &mut self.rng);
+                let mut call = ApiCall::new(effect.id, Operation::ReadPod(pod));
+                call.not_before = delay.map(|delay| now + delay);
+                return Some(call);
+            }
+            EffectKind::PatchPodStatus { pod, uid, observed_generation, patch } => {
+                Operation::PatchPodStatus(PodStatusPatch { pod, uid, observed_generation, patch })
+            }
+            EffectKind::Event(_) => return None,
+        };
+        Some(ApiCall::new(effect.id, operation))
+    }
+
+    /// Records the answer of a finished call.
+    fn finish(&mut self, call: Option<ApiCall>, answer: Answer) {
+        let Some(call) = call else { return };
+        self.unfinished -= 1;
+        let is_moot = call.is_moot_without_pod() && matches!(answer, Answer::Gone(_));
+        if let Some(error) = answer.failure().filter(|_| !is_moot) {
+            let object = call.object_key().to_string();
+            self.failed_calls.add(call.action(), object, error.to_owned());
+        }
+        if !call.is_status_patch() {
+            self.answers.push((call.id, answer));
+        }
+    }
+
+    /// Removes a queue from `ready` or `backing_off`, before its first call changes.
+    fn dequeue(&mut self, key: &ObjectKey) {
+        let Some(call) = self.queues.get(key).and_then(ObjectQueue::waiting) else { return };
+        match call.not_before {
+            Some(until) => self.backing_off.remove(&(until, call.id)),
+            None => self.ready.remove(&send_order(call)),
+        };
+    }
+
+    /// Adds a queue to `ready` or `backing_off`, unless its first call is in flight. Removes an empty
+    /// queue.
+    fn enqueue(&mut self, key: ObjectKey) {
+        let Some(queue) = self.queues.get(&key) else { return };
+        if queue.len() == 0 {
+            self.queues.remove(&key);
+            return;
+        }
+        let Some(call) = queue.waiting() else { return };
+        match call.not_before {
+            Some(until) => self.backing_off.insert((until, call.id), key),
+            None => self.ready.insert(send_order(call), key),
+        };
+    }
+
+    /// Makes the first call of a queue ready after its backoff.
+    fn end_backoff(&mut self, key: ObjectKey) {
+        if let Some(call) = self.queues.get_mut(&key).and_then(ObjectQueue::first_mut) {
+            call.not_before = None;
+        }
+        self.enqueue(key);
+    }
+
+    /// Returns whether the first call of a queue counts against the limits.
+    fn is_limited(&self, key: &ObjectKey) -> bool {
+        self.queues.get(key).and_then(ObjectQueue::waiting).is_some_and(ApiCall::is_limited)
+    }
+
+    /// Sends the ready calls that the limits allow.
+    fn send_ready(&mut self, now: Time) {
+        while let Some((&order, key)) = self.ready.first_key_value()
+            && (!self.is_limited(key) || self.limiter.try_accept(now))
+        {
+            let Some(key) = self.ready.remove(&order) else { return };
+            let queue = self.queues.get_mut(&key);
+            let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
+            let RequestParts { destination, method, path, content_type, body } = call.request(now);
+            let (id, timeout) = (self.ids.next(), self.limits.request_timeout);
+            let request = Request { id, destination, method, path, content_type, body, timeout };
+            self.requests.push(request);
+            self.in_flight.insert(id, key);
+        }
+    }
+}
+
+fn send_order(call: &ApiCall) -> SendOrder {
+    (call.is_status_patch(), call.id)
+}

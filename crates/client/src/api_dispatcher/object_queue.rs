@@ -1,0 +1,82 @@
+//! The queue of API calls on one object.
+
+use std::collections::VecDeque;
+
+use framework::Uid;
+
+use super::api_call::{ApiCall, Operation};
+
+/// The API calls on one object in the order in which they run. Only the first call is sent; the
+/// others wait until it has finished.
+#[derive(Debug, Default)]
+pub(super) struct ObjectQueue {
+    calls: VecDeque<ApiCall>,
+    /// Whether a request of the first call is in flight.
+    in_flight: bool,
+}
+
+impl ObjectQueue {
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the first call, unless a request of it is in flight.
+    pub(super) fn waiting(&self) -> Option<&ApiCall> {
+        self.calls.front().filter(|_| !self.in_flight)
+    }
+
+    /// Adds a call. A status patch is merged into a status patch before it. A bind replaces the
+    /// waiting status patches of its pod, because the API server sets the condition and clears the
+    /// nomination of a pod that it binds.
+    pub(super) fn push(&mut self, call: ApiCall) {
+        if let Operation::Bind(binding) | Operation::ExtenderBind { binding, .. } = &call.operation
+        {
+            self.drop_status_patches(&binding.uid);
+        }
+        if let Some(call) = self.merge(call) {
+            self.calls.push_back(call);
+        }
+    }
+
+    fn drop_status_patches(&mut self, pod: &Uid) {
+        let in_flight = usize::from(self.in_flight);
+        let mut index = 0;
+        self.calls.retain(|call| {
+            let is_in_flight = index < in_flight;
+            index += 1;
+            is_in_flight
+                || !matches!(&call.operation, Operation::PatchPodStatus(patch) if patch.uid == *pod)
+        });
+    }
+
+    /// Merges the call into the last one. Returns it if that is not possible.
+    fn merge(&mut self, call: ApiCall) -> Option<ApiCall> {
+        let last_is_in_flight = self.in_flight && self.calls.len() == 1;
+        match self.calls.back_mut().filter(|_| !last_is_in_flight) {
+            Some(last) => last.merge(call),
+            None => Some(call),
+        }
+    }
+
+    /// Marks the first call as in flight and returns it.
+    pub(super) fn start_first(&mut self) -> Option<&ApiCall> {
+        self.in_flight = true;
+        self.calls.front()
+    }
+
+    /// Marks the first call as not in flight and returns it.
+    pub(super) fn first_mut(&mut self) -> Option<&mut ApiCall> {
+        self.in_flight = false;
+        self.calls.front_mut()
+    }
+
+    /// Removes the first call.
+    pub(super) fn pop(&mut self) -> Option<ApiCall> {
+        self.calls.pop_front()
+    }
+
+    /// Drops all calls but the one in flight.
+    pub(super) fn drop_waiting(&mut self) {
+        self.calls.truncate(usize::from(self.in_flight));
+    }
+}

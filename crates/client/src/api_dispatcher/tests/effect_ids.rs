@@ -1,0 +1,45 @@
+//! Effect ids. Only an engine creates them, so this one fails to schedule pods.
+
+use engine::ports::Ports;
+use engine::profile::{PluginRef, Profiles, SchedulerProfile};
+use engine::{Change, EffectId, Engine, EngineConfig};
+use framework::testing::pod;
+use framework::{
+    Bind, BindStep, CycleState, Handle, Plugin, Pod, QueueSort, QueuedPod, Registry, Time,
+};
+
+struct Minimal;
+
+impl QueueSort for Minimal {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
+        a.timestamp < b.timestamp
+    }
+}
+
+impl Bind for Minimal {
+    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
+        BindStep::Skip
+    }
+}
+
+fn engine() -> Engine {
+    let mut registry = Registry::new();
+    let minimal = |_: &_| Ok(Plugin::new("Minimal", Minimal).queue_sort().bind().build());
+    registry.register("Minimal", minimal).unwrap();
+    let profile =
+        SchedulerProfile { scheduler_name: "default-scheduler".into(), ..Default::default() };
+    let plugins = [PluginRef::new("Minimal", 0)];
+    Engine::new(EngineConfig::new(Profiles::build(&[profile], &plugins, &registry, false).unwrap()))
+}
+
+/// Returns at least `count` effect ids in ascending order.
+pub(super) fn effect_ids(count: usize) -> impl Iterator<Item = EffectId> {
+    let (mut engine, extenders, probe) = (engine(), &mut (), &mut ());
+    let ports = &mut Ports { extenders, probe };
+    for number in 0..count {
+        let pod = pod(&format!("p{number}")).build();
+        engine.apply(Change::Pod(Box::new(pod)), Time::ZERO, ports);
+        engine.schedule_one(Time::ZERO, ports);
+    }
+    engine.take_effects().into_iter().map(|effect| effect.id)
+}

@@ -1,0 +1,617 @@
+//! Tests of the requests that the dispatcher sends and the answers it returns.
+
+mod effect_ids;
+mod eviction;
+mod properties;
+
+use std::time::Duration;
+
+use engine::{Effect, EffectId, EffectKind};
+use framework::{Answer, Binding, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
+use serde_json::{Value, json};
+
+use self::effect_ids::effect_ids;
+use super::{ApiDispatcher, Limits};
+use crate::failed_call::FailedCall;
+use crate::request::{Destination, Reply, Request, Response};
+
+const UID: &str = "6a0f2f1e-3f2b-4c9e-9d43-0d2c5f1e7a11";
+
+struct Harness {
+    dispatcher: ApiDispatcher,
+    ids: Box<dyn Iterator<Item = EffectId>>,
+    now: Time,
+}
+
+fn harness() -> Harness {
+    with(Limits::default())
+}
+
+fn with(limits: Limits) -> Harness {
+    let now = Time::parse_rfc3339("2026-01-01T00:00:00.7Z").unwrap();
+    Harness { dispatcher: ApiDispatcher::new(limits, 7), ids: Box::new(effect_ids(100)), now }
+}
+
+impl Harness {
+    fn add(&mut self, kind: EffectKind) -> EffectId {
+        let id = self.ids.next().unwrap();
+        self.dispatcher.add(Effect { id, kind }, self.now);
+        id
+    }
+
+    /// Takes the requests to send and checks that there is one.
+    fn request(&mut self) -> Request {
+        let mut requests = self.dispatcher.take_requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests.remove(0)
+    }
+
+    /// Takes the requests to send, as `METHOD path`.
+    fn lines(&mut self) -> Vec<String> {
+        self.dispatcher.take_requests().iter().map(line).collect()
+    }
+
+    fn reply(&mut self, request: &Request, reply: Reply) {
+        self.dispatcher.handle_reply(request.id, reply, self.now);
+    }
+
+    /// Takes the one request to send and replies to it. Returns the answers of the dispatcher.
+    fn exchange(&mut self, reply: Reply) -> Vec<Answer> {
+        let request = self.request();
+        self.reply(&request, reply);
+        self.answers()
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        self.dispatcher.take_answers().into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    fn failed_calls(&mut self) -> Vec<FailedCall> {
+        self.dispatcher.take_failed_calls()
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.dispatcher.tick(self.now);
+    }
+
+    /// Advances the time to the next deadline. Returns how long that took.
+    fn wait_for_deadline(&mut self) -> Duration {
+        let pause = self.dispatcher.next_deadline().unwrap().since(self.now);
+        self.wait(pause);
+        pause
+    }
+}
+
+fn line(request: &Request) -> String {
+    format!("{} {}", request.method.as_str(), request.path)
+}
+
+fn body(request: &Request) -> Value {
+    serde_json::from_slice(&request.body).unwrap()
+}
+
+fn bind_to(pod: &str, node: &str) -> EffectKind {
+    let (pod, uid) = (PodKey::new("ns", pod), UID.into());
+    EffectKind::Bind(Binding { pod, uid, node: node.into() })
+}
+
+fn bind(pod: &str) -> EffectKind {
+    bind_to(pod, "n1")
+}
+
+fn read(pod: &str) -> EffectKind {
+    EffectKind::ReadPod { pod: PodKey::new("ns", pod), uid: UID.into() }
+}
+
+fn patch_of(pod: &str, uid: &str, generation: i64, patch: StatusPatch) -> EffectKind {
+    let (pod, uid) = (PodKey::new("ns", pod), Uid::from(uid));
+    EffectKind::PatchPodStatus { pod, uid, observed_generation: generation, patch }
+}
+
+fn condition(message: &str) -> StatusPatch {
+    let condition = ScheduledCondition {
+        status: false,
+        reason: "Unschedulable".into(),
+        message: message.into(),
+    };
+    StatusPatch { condition: Some(condition), nominated_node_name: None }
+}
+
+fn nomination(node: &str) -> StatusPatch {
+    StatusPatch { condition: None, nominated_node_name: Some(node.into()) }
+}
+
+fn patch(pod: &str) -> EffectKind {
+    patch_of(pod, UID, 1, condition("no room"))
+}
+
+fn write(api_version: &str, resource: &str, namespace: &str, name: &str) -> EffectKind {
+    EffectKind::Write(Write {
+        api_version: api_version.into(),
+        resource: resource.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        subresource: None,
+        patch: json!({ "metadata": { "uid": UID } }),
+    })
+}
+
+fn answered(status: u16, body: &Value) -> Reply {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
+    Reply::Answered(Response { status, retry_after: None, body })
+}
+
+fn ok() -> Reply {
+    answered(201, &json!({ "kind": "Status", "status": "Success" }))
+}
+
+fn rejected(status: u16, message: &str) -> Reply {
+    answered(status, &json!({ "kind": "Status", "message": message }))
+}
+
+fn throttled(seconds: u64) -> Reply {
+    let retry_after = Some(Duration::from_secs(seconds));
+    Reply::Answered(Response { status: 429, retry_after, body: b"slow down".into() })
+}
+
+fn lost() -> Reply {
+    Reply::Lost("connection reset".into())
+}
+
+fn not_sent() -> Reply {
+    Reply::NotSent("connection refused".into())
+}
+
+fn pod_on(node: Option<&str>) -> Reply {
+    answered(200, &json!({ "metadata": { "uid": UID }, "spec": { "nodeName": node } }))
+}
+
+fn repeat(times: usize, reply: &Reply, harness: &mut Harness) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for _ in 0..times {
+        answers.extend(harness.exchange(reply.clone()));
+        if answers.is_empty() {
+            harness.wait_for_deadline();
+        }
+    }
+    answers
+}
+
+#[test]
+fn bind_posts_a_binding_with_the_uid() {
+    let mut harness = harness();
+    harness.add(bind("a"));
+    let request = harness.request();
+    assert_eq!(line(&request), "POST /api/v1/namespaces/ns/pods/a/binding");
+    assert_eq!(request.content_type, "application/json");
+    let expected = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": { "name": "a", "namespace": "ns", "uid": UID },
+        "target": { "kind": "Node", "name": "n1" },
+    });
+    assert_eq!(body(&request), expected);
+    harness.reply(&request, ok());
+    harness.reply(&request, ok());
+    assert_eq!(harness.answers(), [Answer::ok()], "a second reply is ignored");
+    assert_eq!((harness.dispatcher.unfinished(), harness.dispatcher.next_deadline()), (0, None));
+}
+
+#[test]
+fn status_patch_has_condition_and_nomination() {
+    let mut harness = harness();
+    let patch = StatusPatch { nominated_node_name: Some("n1".into()), ..condition("no room") };
+    harness.add(patch_of("a", UID, 3, patch));
+    let request = harness.request();
+    assert_eq!(line(&request), "PATCH /api/v1/namespaces/ns/pods/a/status");
+    assert_eq!(request.content_type, "application/strategic-merge-patch+json");
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no room",
+        "observedGeneration": 3,
+        "lastProbeTime": null,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({ "conditions": [condition], "nominatedNodeName": "n1" });
+    assert_eq!(body(&request), json!({ "metadata": { "uid": UID }, "status": status }));
+}
+
+#[test]
+fn empty_nomination_removes_the_field() {
+    let mut harness = harness();
+    harness.add(patch_of("a", UID, 3, nomination("")));
+    assert_eq!(body(&harness.request())["status"], json!({ "nominatedNodeName": null }));
+}
+
+#[test]
+fn write_goes_to_the_path_of_its_object() {
+    let mut harness = harness();
+    let EffectKind::Write(claim) = write("resource.k8s.io/v1", "resourceclaims", "ns", "c") else {
+        unreachable!()
+    };
+    harness.add(write("v1", "persistentvolumes", "", "pv"));
+    harness.add(write("v1", "persistentvolumeclaims", "ns", "a:b"));
+    harness.add(EffectKind::Write(Write { subresource: Some("status".into()), ..claim }));
+    assert_eq!(
+        harness.lines(),
+        [
+            "PATCH /api/v1/persistentvolumes/pv",
+            "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/a%3Ab",
+            "PATCH /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c/status",
+        ]
+    );
+}
+
+#[test]
+fn write_is_a_merge_patch_answered_with_the_object() {
+    let mut harness = harness();
+    harness.add(write("v1", "persistentvolumes", "", "pv"));
+    let request = harness.request();
+    assert_eq!(request.content_type, "application/merge-patch+json");
+    assert_eq!(body(&request), json!({ "metadata": { "uid": UID } }));
+    harness.reply(&request, answered(200, &json!({ "kind": "PersistentVolume" })));
+    assert_eq!(harness.answers(), [Answer::Ok(Some(json!({ "kind": "PersistentVolume" })))]);
+}
+
+#[test]
+fn rejected_write_is_answered_by_status_and_message() {
+    let credentials = "no (check the credentials of the scheduler)";
+    let cases = [
+        (400, Answer::Error("no".into())),
+        (401, Answer::Forbidden(credentials.into())),
+        (403, Answer::Forbidden("no".into())),
+        (404, Answer::Gone("no".into())),
+        (409, Answer::Conflict("no".into())),
+        (422, Answer::Error("no".into())),
+        (500, Answer::Unknown("no".into())),
+        (502, Answer::Unknown("no".into())),
+        (503, Answer::Unknown("no".into())),
+        (504, Answer::Unknown("no".into())),
+    ];
+    for (status, expected) in cases {
+        for kind in [bind("a"), write("v1", "persistentvolumes", "", "pv")] {
+            let mut harness = harness();
+            harness.add(kind);
+            assert_eq!(harness.exchange(rejected(status, "no")).pop().as_ref(), Some(&expected));
+            assert_eq!(harness.failed_calls().len(), 1, "{status} is logged");
+        }
+    }
+}
+
+#[test]
+fn write_without_response_is_not_retried() {
+    for kind in [bind("a"), write("v1", "persistentvolumes", "", "pv")] {
+        let mut harness = harness();
+        harness.add(kind);
+        assert_eq!(harness.exchange(lost()), [Answer::Unknown("connection reset".into())]);
+        assert_eq!((harness.lines().len(), harness.dispatcher.next_deadline()), (0, None));
+    }
+}
+
+#[test]
+fn unsent_write_is_retried_until_the_retry_period_ends() {
+    let mut harness = harness();
+    harness.add(bind("a"));
+    let start = harness.now;
+    let mut answers = Vec::new();
+    while answers.is_empty() {
+        answers = harness.exchange(not_sent());
+        if answers.is_empty() {
+            harness.wait_for_deadline();
+        }
+    }
+    assert_eq!(answers, [Answer::Error("connection refused".into())]);
+    let took = harness.now.since(start);
+    let period = Limits::default().retry_period;
+    assert!(took <= period && took > period / 2, "retried for {took:?}");
+}
+
+#[test]
+fn throttled_request_pauses_all_requests() {
+    let mut harness = harness();
+    harness.add(bind("a"));
+    assert_eq!(harness.exchange(throttled(3)), []);
+    harness.add(bind("b"));
+    assert!(harness.dispatcher.is_throttled(harness.now));
+    assert_eq!(harness.lines(), [""; 0]);
+    assert_eq!(harness.wait_for_deadline(), Duration::from_secs(3));
+    assert!(!harness.dispatcher.is_throttled(harness.now));
+    assert_eq!(harness.lines().len(), 2);
+}
+
+#[test]
+fn write_that_stays_throttled_is_answered_as_throttled() {
+    let mut harness = harness();
+    harness.add(bind("a"));
+    let answers = repeat(4, &throttled(9), &mut harness);
+    assert_eq!(
+        answers,
+        [Answer::Throttled("the server responded with status 429: slow down".into())]
+    );
+}
+
+#[test]
+fn read_is_retried_until_it_succeeds_or_the_pod_is_gone() {
+    let mut harness = harness();
+    harness.add(read("a"));
+    let nonsense = answered(200, &Value::Null);
+    let mut before = Duration::ZERO;
+    for reply in [lost(), not_sent(), rejected(500, "no"), rejected(418, "tea"), nonsense] {
+        assert_eq!(harness.exchange(reply), []);
+        let pause = harness.wait_for_deadline();
+        assert!(pause > before, "delays grow");
+        before = pause;
+    }
+    assert_eq!(harness.exchange(rejected(403, "no")), []);
+    assert!(harness.wait_for_deadline() >= Duration::from_secs(30), "delay after 403");
+    let request = harness.request();
+    assert_eq!(
+        line(&request),
+        "GET /api/v1/namespaces/ns/pods/a",
+        "a path without resourceVersion reads from the store"
+    );
+    harness.reply(&request, rejected(404, "gone"));
+    assert_eq!(harness.answers(), [Answer::Gone("gone".into())]);
+    assert_eq!(harness.failed_calls().len(), 7, "each failed try is logged");
+}
+
+#[test]
+fn repeated_reads_after_unknown_binds_back_off() {
+    let mut harness = harness();
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        harness.add(bind("a"));
+        harness.exchange(rejected(500, "failed calling webhook"));
+        harness.add(read("a"));
+        pauses.push(harness.dispatcher.next_deadline().map(|due| due.since(harness.now)));
+        if harness.dispatcher.next_deadline().is_some() {
+            harness.wait_for_deadline();
+        }
+        assert_eq!(harness.exchange(pod_on(None)).len(), 1);
+    }
+    assert_eq!(pauses[0], None, "the first read has no delay");
+    assert!(pauses[1] < pauses[2] && pauses[2] < pauses[3], "{pauses:?}");
+    assert!(pauses[11] >= Some(Duration::from_secs(30)), "{pauses:?}");
+}
+
+#[test]
+fn status_patch_is_tried_four_times() {
+    for reply in [lost(), not_sent(), rejected(500, "no"), rejected(409, "changed"), throttled(1)] {
+        let mut harness = harness();
+        harness.add(patch("a"));
+        for _ in 0..3 {
+            harness.exchange(reply.clone());
+            harness.wait_for_deadline();
+        }
+        assert_eq!(harness.exchange(reply.clone()), [], "status patches have no answer");
+        assert_eq!(harness.dispatcher.unfinished(), 0, "{reply:?}");
+        let failures = harness.failed_calls();
+        assert_eq!((failures.len(), failures[0].action), (1, "patching the status"));
+        assert_eq!(failures[0].object, "ns/a");
+    }
+}
+
+#[test]
+fn status_patches_use_the_backoff_of_kube_scheduler() {
+    let mut harness = harness();
+    harness.add(patch("a"));
+    for millis in [10, 50, 250] {
+        harness.exchange(lost());
+        let pause = harness.wait_for_deadline().as_micros();
+        assert!((millis * 1000..=millis * 1100).contains(&pause), "{pause} µs");
+    }
+}
+
+#[test]
+fn status_patch_of_a_deleted_pod_is_not_a_failure() {
+    let uid = "Precondition failed: UID in precondition: x, UID in object meta: y";
+    for (status, text) in [(404, "not found"), (409, uid), (422, "metadata.uid: immutable")] {
+        let mut harness = harness();
+        harness.add(patch("a"));
+        assert_eq!(harness.exchange(rejected(status, text)), []);
+        assert_eq!(
+            (harness.dispatcher.unfinished(), harness.failed_calls()),
+            (0, vec![]),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn calls_on_one_object_run_in_order_and_others_concurrently() {
+    let mut harness = harness();
+    harness.add(patch("a"));
+    harness.add(bind("a"));
+    harness.add(write("v1", "pods", "ns", "a"));
+    harness.add(patch("b"));
+    let requests = harness.dispatcher.take_requests();
+    let lines: Vec<String> = requests.iter().map(line).collect();
+    let [a, b] = ["a", "b"].map(|pod| format!("PATCH /api/v1/namespaces/ns/pods/{pod}/status"));
+    assert_eq!(lines, [a, b]);
+    harness.reply(&requests[0], ok());
+    let request = harness.request();
+    assert_eq!(line(&request), "POST /api/v1/namespaces/ns/pods/a/binding");
+    harness.reply(&request, ok());
+    assert_eq!(harness.lines(), ["PATCH /api/v1/namespaces/ns/pods/a"]);
+}
+
+#[test]
+fn waiting_status_patches_are_merged() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("other"));
+    harness.add(patch_of("a", UID, 1, condition("first")));
+    harness.add(patch_of("a", UID, 2, nomination("n1")));
+    harness.add(patch_of("a", UID, 3, condition("last")));
+    assert_eq!(harness.dispatcher.unfinished(), 2);
+    harness.exchange(ok());
+    let status = &body(&harness.request())["status"];
+    assert_eq!(status["nominatedNodeName"], "n1");
+    assert_eq!(status["conditions"][0]["message"], "last");
+    assert_eq!(status["conditions"][0]["observedGeneration"], 3);
+}
+
+#[test]
+fn status_patch_in_flight_is_not_merged() {
+    let mut harness = harness();
+    harness.add(patch_of("a", UID, 1, condition("first")));
+    harness.add(patch_of("a", UID, 1, nomination("n1")));
+    let first = harness.request();
+    assert_eq!(body(&first)["status"]["conditions"][0]["message"], "first");
+    harness.reply(&first, ok());
+    assert_eq!(body(&harness.request())["status"], json!({ "nominatedNodeName": "n1" }));
+}
+
+#[test]
+fn status_patches_of_pods_with_the_same_name_are_not_merged() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("other"));
+    harness.add(patch_of("a", "old", 1, condition("first")));
+    harness.add(patch_of("a", "new", 1, condition("last")));
+    harness.exchange(ok());
+    let first = harness.request();
+    assert_eq!(body(&first)["metadata"]["uid"], "old");
+    harness.reply(&first, rejected(404, "gone"));
+    assert_eq!(body(&harness.request())["metadata"]["uid"], "new");
+}
+
+#[test]
+fn bind_replaces_waiting_status_patches_of_its_pod() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("other"));
+    harness.add(patch_of("a", UID, 1, nomination("n1")));
+    harness.add(patch_of("a", "old", 1, condition("another pod")));
+    harness.add(patch_of("a", UID, 1, condition("no room")));
+    harness.add(bind("a"));
+    assert_eq!(harness.dispatcher.unfinished(), 3);
+    harness.exchange(ok());
+    let patch = harness.request();
+    assert_eq!(body(&patch)["metadata"]["uid"], "old");
+    harness.reply(&patch, ok());
+    assert_eq!(harness.lines(), ["POST /api/v1/namespaces/ns/pods/a/binding"]);
+}
+
+#[test]
+fn bind_replaces_a_status_patch_that_backs_off() {
+    let mut harness = harness();
+    harness.add(patch("a"));
+    harness.exchange(not_sent());
+    harness.add(bind("a"));
+    harness.exchange(ok());
+    assert_eq!((harness.dispatcher.unfinished(), harness.dispatcher.next_deadline()), (0, None));
+}
+
+#[test]
+fn binds_are_sent_before_status_patches_and_oldest_first() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("first"));
+    for kind in [patch("a"), patch("b"), bind("c"), bind("d")] {
+        harness.add(kind);
+    }
+    let mut order = Vec::new();
+    for _ in 0..5 {
+        let request = harness.request();
+        order.push(request.path.split('/').nth(6).unwrap().to_owned());
+        harness.reply(&request, ok());
+    }
+    assert_eq!(order, ["first", "c", "d", "a", "b"]);
+}
+
+#[test]
+fn rate_limit_holds_and_many_waiting_calls_throttle() {
+    let limits = Limits { qps: Some(10.0), burst: 2, max_waiting: 3, ..Limits::default() };
+    let mut harness = with(limits);
+    for number in 0..6 {
+        harness.add(bind(&format!("p{number}")));
+    }
+    assert_eq!(harness.lines().len(), 2);
+    assert!(harness.dispatcher.is_throttled(harness.now), "4 calls wait");
+    assert_eq!(harness.wait_for_deadline(), Duration::from_millis(100));
+    assert_eq!(harness.lines().len(), 1);
+    assert!(!harness.dispatcher.is_throttled(harness.now), "3 calls wait");
+}
+
+fn bind_by(extender: usize) -> EffectKind {
+    let EffectKind::Bind(binding) = bind("a") else { unreachable!() };
+    EffectKind::ExtenderBind { extender, binding }
+}
+
+#[test]
+fn extender_bind_is_sent_to_the_extender() {
+    let mut harness = harness();
+    harness.add(bind_by(3));
+    let request = harness.request();
+    assert_eq!(request.destination, Destination::Extender(3));
+    let binding = json!({"PodName": "a", "PodNamespace": "ns", "PodUID": UID, "Node": "n1"});
+    assert_eq!(body(&request), binding);
+}
+
+#[test]
+fn extender_bind_is_not_retried() {
+    let rows = [
+        (answered(200, &json!({})), Answer::ok()),
+        (answered(200, &json!({"Error": "no licence"})), Answer::Error("no licence".into())),
+        (Reply::Rejected("code 500".into()), Answer::Error("code 500".into())),
+        (not_sent(), Answer::Error("connection refused".into())),
+        (lost(), Answer::Unknown("connection reset".into())),
+    ];
+    for (reply, expected) in rows {
+        let mut harness = harness();
+        harness.add(bind_by(0));
+        assert_eq!(harness.exchange(reply), [expected]);
+        assert_eq!(
+            (harness.dispatcher.unfinished(), harness.dispatcher.next_deadline()),
+            (0, None)
+        );
+    }
+    let mut harness = harness();
+    harness.add(bind_by(0));
+    let answers = harness.exchange(answered(200, &json!("done")));
+    let [Answer::Error(text)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(text.starts_with("cannot decode ExtenderBindingResult: "), "{text}");
+}
+
+#[test]
+fn extender_bind_is_ordered_and_replaces_status_patches() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("other"));
+    let other = harness.request();
+    harness.add(patch("a"));
+    harness.add(bind_by(0));
+    harness.reply(&other, ok());
+    assert_eq!(harness.request().destination, Destination::Extender(0));
+    assert_eq!(harness.dispatcher.unfinished(), 1);
+}
+
+#[test]
+fn hanging_extender_does_not_block_the_api_server() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind_by(0));
+    let hanging = harness.request();
+    harness.add(bind("b"));
+    let out = harness.request();
+    harness.add(bind("c"));
+    harness.reply(&hanging, lost());
+    assert_eq!(harness.lines(), [""; 0], "one request is in flight");
+    harness.reply(&out, ok());
+    assert_eq!(harness.lines().len(), 1);
+}
+
+#[test]
+fn stopped_dispatcher_drops_waiting_calls_and_finishes_those_in_flight() {
+    let mut harness = with(Limits { max_in_flight: 2, ..Limits::default() });
+    for kind in [bind("a"), patch("b"), bind("c"), patch("a"), bind("d")] {
+        harness.add(kind);
+    }
+    let requests = harness.dispatcher.take_requests();
+    harness.dispatcher.stop();
+    assert_eq!(harness.dispatcher.unfinished(), 2);
+    harness.add(bind("e"));
+    harness.reply(&requests[0], ok());
+    harness.reply(&requests[1], not_sent());
+    harness.wait(Duration::from_secs(60));
+    assert_eq!((harness.answers(), harness.lines()), (vec![Answer::ok()], vec![]));
+    assert_eq!((harness.dispatcher.unfinished(), harness.dispatcher.next_deadline()), (0, None));
+}

@@ -1,0 +1,172 @@
+//! The API object of an event.
+
+use engine::{Event, EventType, ObjectRef};
+use framework::{PodKey, Time, Uid};
+use serde::Serialize;
+
+use crate::request::{collection_path, push_segment};
+
+const API_VERSION: &str = "events.k8s.io/v1";
+
+/// Maximum length of the name of an object, in bytes.
+const MAX_NAME: usize = 253;
+
+/// Maximum length of `reportingInstance`, in bytes.
+const MAX_INSTANCE: usize = 128;
+
+/// The first occurrence of an event, and the object that is created for it.
+#[derive(Debug)]
+pub(super) struct EventObject {
+    pub(super) event: Event,
+    /// A number that makes the name of the object unique.
+    pub(super) stamp: i64,
+    pub(super) time: Time,
+}
+
+/// The number of occurrences of an event and the time of the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventSeries {
+    pub(super) count: u32,
+    pub(super) last_observed: Time,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Metadata<'a>,
+    event_time: String,
+    reporting_controller: &'a str,
+    reporting_instance: &'a str,
+    action: &'a str,
+    reason: &'a str,
+    regarding: Reference<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    related: Option<Reference<'a>>,
+    note: &'a str,
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<SeriesBody>,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    name: &'a str,
+    namespace: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+    uid: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SeriesBody {
+    count: u32,
+    last_observed_time: String,
+}
+
+#[derive(Serialize)]
+struct Patch {
+    series: SeriesBody,
+}
+
+impl<'a> Reference<'a> {
+    fn to_pod(pod: &'a PodKey, uid: &Uid) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: &pod.namespace,
+            name: &pod.name,
+            uid: uid.to_string(),
+        }
+    }
+}
+
+impl EventObject {
+    pub(super) const fn new(event: Event, stamp: i64, time: Time) -> Self {
+        Self { event, stamp, time }
+    }
+
+    /// Returns whether the event can occur again for the same pod. A pod is bound only once.
+    pub(super) fn can_repeat(&self) -> bool {
+        self.event.reason != "Scheduled"
+    }
+
+    /// Returns the name `<pod>.<stamp in hex>`. The name of the pod is truncated if the result would be
+    /// too long.
+    pub(super) fn name(&self) -> String {
+        let stamp = format!(".{:x}", self.stamp);
+        let pod = &*self.event.regarding.name;
+        let kept = pod.floor_char_boundary(MAX_NAME - stamp.len());
+        // A label of a DNS name ends with a letter or a digit.
+        format!("{}{stamp}", pod[..kept].trim_end_matches(['.', '-']))
+    }
+
+    /// Returns the path of the events in the namespace of the pod.
+    pub(super) fn collection_path(&self) -> String {
+        collection_path(API_VERSION, &self.event.regarding.namespace, "events")
+    }
+
+    /// Returns the path of the object.
+    pub(super) fn path(&self) -> String {
+        let mut path = self.collection_path();
+        push_segment(&mut path, &self.name());
+        path
+    }
+
+    /// Returns the JSON of the object.
+    pub(super) fn to_json(&self, hostname: &str, series: Option<EventSeries>) -> Vec<u8> {
+        let event = &self.event;
+        let pod = &event.regarding;
+        let instance = format!("{}-{hostname}", event.reporting_controller);
+        to_json(&Body {
+            api_version: API_VERSION,
+            kind: "Event",
+            metadata: Metadata { name: &self.name(), namespace: &pod.namespace },
+            event_time: micro_time(self.time),
+            reporting_controller: &event.reporting_controller,
+            reporting_instance: &instance[..instance.floor_char_boundary(MAX_INSTANCE)],
+            action: &event.action,
+            reason: &event.reason,
+            regarding: Reference::to_pod(pod, &event.uid),
+            related: event
+                .related
+                .as_ref()
+                .map(|ObjectRef { pod, uid }| Reference::to_pod(pod, uid)),
+            note: &event.note,
+            r#type: match event.event_type {
+                EventType::Normal => "Normal",
+                EventType::Warning => "Warning",
+            },
+            series: series.map(EventSeries::to_body),
+        })
+    }
+}
+
+impl EventSeries {
+    fn to_body(self) -> SeriesBody {
+        SeriesBody { count: self.count, last_observed_time: micro_time(self.last_observed) }
+    }
+
+    /// Returns the strategic merge patch that sets the series.
+    pub(super) fn to_patch(self) -> Vec<u8> {
+        to_json(&Patch { series: self.to_body() })
+    }
+}
+
+/// Formats a `MicroTime`.
+fn micro_time(time: Time) -> String {
+    format!("{time:.6}")
+}
+
+fn to_json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("strings and numbers have a JSON form")
+}

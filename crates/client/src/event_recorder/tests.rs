@@ -1,0 +1,433 @@
+//! Tests of the requests that the recorder sends and the events it drops.
+
+use std::collections::BTreeSet;
+
+use engine::{EventType, ObjectRef};
+use framework::PodKey;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const UID: &str = "6a0f2f1e-3f2b-4c9e-9d43-0d2c5f1e7a11";
+
+struct Harness {
+    recorder: EventRecorder,
+    now: Time,
+}
+
+fn harness() -> Harness {
+    with(Options::default())
+}
+
+fn with(options: Options) -> Harness {
+    let now = Time::parse_rfc3339("2026-01-01T00:00:00.123456789Z").unwrap();
+    let options = Options { hostname: "host".into(), ..options };
+    Harness { recorder: EventRecorder::new(options, 7), now }
+}
+
+impl Harness {
+    fn record(&mut self, event: Event) {
+        self.recorder.record(event, self.now);
+    }
+
+    /// Takes the requests to send and checks that there is one.
+    fn request(&mut self) -> Request {
+        let mut requests = self.recorder.take_requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests.remove(0)
+    }
+
+    fn reply(&mut self, request: &Request, reply: Reply) {
+        self.recorder.handle_reply(request.id, reply, self.now);
+    }
+
+    /// Takes the one request to send and replies to it.
+    fn exchange(&mut self, reply: Reply) -> Request {
+        let request = self.request();
+        self.reply(&request, reply);
+        request
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.recorder.tick(self.now);
+    }
+
+    fn wait_minutes(&mut self, minutes: u64) {
+        self.wait(Duration::from_mins(minutes));
+    }
+}
+
+fn failed(pod: &str) -> Event {
+    Event {
+        regarding: PodKey::new("ns", pod),
+        uid: UID.into(),
+        related: None,
+        event_type: EventType::Warning,
+        reason: "FailedScheduling".into(),
+        action: "Scheduling".into(),
+        note: "no room".into(),
+        reporting_controller: "loadmaster".into(),
+    }
+}
+
+fn scheduled(pod: &str) -> Event {
+    Event {
+        event_type: EventType::Normal,
+        reason: "Scheduled".into(),
+        action: "Binding".into(),
+        ..failed(pod)
+    }
+}
+
+fn answered(status: u16) -> Reply {
+    Reply::Answered(Response { status, retry_after: None, body: Vec::new() })
+}
+
+fn wants_pause(status: u16, seconds: u64) -> Reply {
+    let retry_after = Some(Duration::from_secs(seconds));
+    Reply::Answered(Response { status, retry_after, body: Vec::new() })
+}
+
+fn ok() -> Reply {
+    answered(201)
+}
+
+fn lost() -> Reply {
+    Reply::Lost("connection reset".into())
+}
+
+fn body(request: &Request) -> Value {
+    serde_json::from_slice(&request.body).unwrap()
+}
+
+fn name(request: &Request) -> String {
+    body(request)["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn event_is_created_in_the_namespace_of_its_pod() {
+    let mut harness = harness();
+    harness.record(scheduled("a"));
+    let request = harness.request();
+    assert_eq!(request.method, Method::Post);
+    assert_eq!(request.path, "/apis/events.k8s.io/v1/namespaces/ns/events");
+    let expected = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": { "name": format!("a.{:x}", harness.now.as_nanos()), "namespace": "ns" },
+        "eventTime": "2026-01-01T00:00:00.123456Z",
+        "reportingController": "loadmaster",
+        "reportingInstance": "loadmaster-host",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "regarding":
+            { "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "a", "uid": UID },
+        "note": "no room",
+        "type": "Normal",
+    });
+    assert_eq!(body(&request), expected);
+}
+
+#[test]
+fn event_can_have_a_related_pod() {
+    let mut harness = harness();
+    let related = ObjectRef { pod: PodKey::new("other", "p"), uid: "u-2".into() };
+    harness.record(Event { related: Some(related), ..failed("a") });
+    let expected = json!(
+        { "apiVersion": "v1", "kind": "Pod", "namespace": "other", "name": "p", "uid": "u-2" }
+    );
+    assert_eq!(body(&harness.request())["related"], expected);
+}
+
+#[test]
+fn second_occurrence_is_patched_and_later_ones_are_counted() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    let first = harness.exchange(ok());
+    harness.wait(Duration::from_secs(1));
+    harness.record(Event { note: "another note".into(), ..failed("a") });
+    let second = harness.exchange(ok());
+    assert_eq!(second.method, Method::Patch);
+    assert_eq!(second.path, format!("{}/{}", first.path, name(&first)));
+    assert_eq!(second.content_type, "application/strategic-merge-patch+json");
+    let series = json!({ "count": 2, "lastObservedTime": "2026-01-01T00:00:01.123456Z" });
+    assert_eq!(body(&second), json!({ "series": series }));
+    harness.record(failed("a"));
+    assert_eq!(harness.recorder.take_requests(), []);
+}
+
+#[test]
+fn events_that_differ_in_more_than_the_note_are_separate() {
+    let others = [
+        failed("b"),
+        Event { uid: "other".into(), ..failed("a") },
+        Event { event_type: EventType::Normal, ..failed("a") },
+        Event { reason: "Other".into(), ..failed("a") },
+        Event { action: "Other".into(), ..failed("a") },
+        Event { reporting_controller: "other".into(), ..failed("a") },
+    ];
+    let mut harness = harness();
+    harness.record(failed("a"));
+    let mut names = BTreeSet::from([name(&harness.exchange(ok()))]);
+    for event in others {
+        harness.record(event);
+        let request = harness.exchange(ok());
+        assert_eq!(request.method, Method::Post);
+        assert!(names.insert(name(&request)), "names are unique within a nanosecond");
+    }
+}
+
+#[test]
+fn series_is_refreshed_every_half_hour() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    harness.exchange(ok());
+    for minute in 1..=30 {
+        assert_eq!(
+            harness.recorder.take_requests().len(),
+            usize::from(minute == 2),
+            "minute {minute}"
+        );
+        harness.wait_minutes(1);
+        harness.record(failed("a"));
+    }
+    assert_eq!(body(&harness.request())["series"]["count"], 30);
+}
+
+#[test]
+fn finished_series_is_patched_and_removed_from_the_cache() {
+    let mut harness = harness();
+    for _ in 0..5 {
+        harness.record(failed("a"));
+    }
+    assert_eq!(harness.recorder.take_requests().len(), 2);
+    harness.wait_minutes(6);
+    assert_eq!(harness.recorder.take_requests(), [], "not idle for more than 6 minutes");
+    harness.wait_minutes(6);
+    assert_eq!(body(&harness.request())["series"]["count"], 5);
+    assert_eq!(harness.recorder.next_deadline(), None, "the cache is empty");
+    harness.record(failed("a"));
+    assert_eq!(harness.request().method, Method::Post);
+}
+
+#[test]
+fn finished_single_event_is_removed_without_a_patch() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    harness.exchange(ok());
+    harness.wait_minutes(6);
+    harness.wait_minutes(6);
+    assert_eq!(
+        (harness.recorder.take_requests(), harness.recorder.next_deadline()),
+        (vec![], None)
+    );
+    harness.record(failed("a"));
+    assert_eq!(harness.request().method, Method::Post);
+}
+
+#[test]
+fn scheduled_event_is_not_cached() {
+    let mut harness = harness();
+    harness.record(scheduled("a"));
+    harness.exchange(ok());
+    assert_eq!(harness.recorder.next_deadline(), None);
+}
+
+#[test]
+fn full_cache_evicts_the_oldest_event() {
+    let mut harness = with(Options { max_cached: 2, ..Options::default() });
+    for pod in ["a", "b", "a", "c"] {
+        harness.wait(Duration::from_secs(1));
+        harness.record(failed(pod));
+    }
+    harness.recorder.take_requests();
+    harness.record(failed("a"));
+    assert_eq!(harness.recorder.take_requests(), [], "a is still cached");
+    harness.record(failed("b"));
+    assert_eq!(harness.request().method, Method::Post);
+}
+
+#[test]
+fn deleted_event_of_a_series_is_created_again() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    let first = harness.exchange(ok());
+    harness.record(failed("a"));
+    harness.exchange(answered(404));
+    let again = harness.exchange(ok());
+    assert_eq!((again.method, name(&again)), (Method::Post, name(&first)));
+    assert_eq!(body(&again)["series"]["count"], 2);
+}
+
+#[test]
+fn write_without_response_is_tried_twelve_times() {
+    for reply in [lost(), Reply::NotSent("connection refused".into())] {
+        let mut harness = harness();
+        harness.record(scheduled("a"));
+        for _ in 0..11 {
+            harness.exchange(reply.clone());
+            harness.wait(Duration::from_millis(9_999));
+            assert_eq!(harness.recorder.take_requests(), [], "too early");
+            harness.wait(Duration::from_millis(2_501));
+        }
+        assert_eq!(harness.recorder.take_failed_calls(), []);
+        harness.exchange(reply);
+        assert_eq!(
+            (harness.recorder.unfinished(), harness.recorder.take_failed_calls().len()),
+            (0, 1)
+        );
+    }
+}
+
+#[test]
+fn conflict_after_a_retry_counts_as_success() {
+    let mut harness = harness();
+    harness.record(scheduled("a"));
+    harness.exchange(lost());
+    harness.wait(Duration::from_secs(13));
+    harness.exchange(answered(409));
+    assert_eq!((harness.recorder.unfinished(), harness.recorder.take_failed_calls()), (0, vec![]));
+}
+
+#[test]
+fn retry_after_of_the_server_is_respected() {
+    for status in [429, 503] {
+        let mut harness = harness();
+        harness.record(scheduled("a"));
+        harness.exchange(wants_pause(status, 3));
+        assert_eq!(harness.recorder.next_deadline(), Some(harness.now + Duration::from_secs(3)));
+        harness.wait(Duration::from_secs(3));
+        harness.exchange(ok());
+        assert_eq!(harness.recorder.unfinished(), 0, "{status}");
+    }
+}
+
+#[test]
+fn rejected_event_is_dropped() {
+    for status in [400, 403, 404, 422, 500, 503] {
+        let mut harness = harness();
+        harness.record(scheduled("a"));
+        harness.exchange(answered(status));
+        let failures = harness.recorder.take_failed_calls();
+        assert_eq!((harness.recorder.unfinished(), failures.len()), (0, 1), "{status}");
+        assert_eq!(failures[0].error, format!("the server responded with status {status}"));
+    }
+}
+
+#[test]
+fn event_in_a_terminating_namespace_is_not_a_failure() {
+    let status = json!({
+        "kind": "Status",
+        "message": "forbidden",
+        "details": { "causes": [{ "reason": "NamespaceTerminating" }] },
+    });
+    let body = status.to_string().into_bytes();
+    let mut harness = harness();
+    harness.record(scheduled("a"));
+    harness.exchange(Reply::Answered(Response { status: 403, retry_after: None, body }));
+    assert_eq!((harness.recorder.unfinished(), harness.recorder.take_failed_calls()), (0, vec![]));
+}
+
+#[test]
+fn event_is_dropped_and_counted_when_the_queue_is_full() {
+    let mut harness = with(Options { max_in_flight: 1, max_waiting: 2, ..Options::default() });
+    for pod in ["a", "b", "c", "d", "e"] {
+        harness.record(failed(pod));
+    }
+    assert_eq!((harness.recorder.unfinished(), harness.recorder.dropped()), (3, 2));
+    for _ in 0..3 {
+        harness.exchange(ok());
+    }
+    harness.record(failed("e"));
+    assert_eq!(harness.request().method, Method::Post, "a dropped event is not cached");
+}
+
+#[test]
+fn long_pod_name_is_truncated() {
+    let mut harness = harness();
+    harness.record(scheduled(&format!("{}.b{}", "a".repeat(235), "c".repeat(16))));
+    let name = name(&harness.request());
+    assert!(name.len() <= 253 && name.starts_with(&format!("{}.", "a".repeat(235))), "{name}");
+    assert!(!name.contains(".."), "{name}");
+}
+
+#[test]
+fn long_hostname_is_truncated() {
+    let mut recorder =
+        EventRecorder::new(Options { hostname: "h".repeat(200), ..Options::default() }, 7);
+    recorder.record(scheduled("a"), Time::ZERO);
+    let instance = &body(&recorder.take_requests()[0])["reportingInstance"];
+    assert_eq!(instance.as_str().unwrap().len(), 128);
+}
+
+#[test]
+fn stopped_recorder_sends_waiting_writes_and_ignores_new_events() {
+    let mut harness = with(Options { max_in_flight: 1, ..Options::default() });
+    harness.record(failed("a"));
+    harness.exchange(lost());
+    harness.record(scheduled("b"));
+    harness.record(scheduled("c"));
+    harness.recorder.stop();
+    harness.record(scheduled("d"));
+    harness.exchange(ok());
+    harness.exchange(lost());
+    assert_eq!((harness.recorder.unfinished(), harness.recorder.next_deadline()), (0, None));
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Record(u8),
+    Reply(usize, Reply),
+    Wait(u64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let statuses = [200, 403, 404, 409, 429, 500];
+    let reply = prop_oneof![
+        prop::sample::select(statuses.to_vec()).prop_map(answered),
+        Just(wants_pause(503, 2)),
+        Just(lost()),
+        Just(Reply::NotSent("connection refused".into())),
+    ];
+    prop_oneof![
+        4 => (0_u8..8).prop_map(Action::Record),
+        2 => (any::<usize>(), reply).prop_map(|(which, reply)| Action::Reply(which, reply)),
+        1 => (0_u64..400).prop_map(Action::Wait),
+    ]
+}
+
+proptest! {
+    /// For any events and replies, the limits hold and all writes finish.
+    #[test]
+    fn limits_hold_and_all_writes_finish(
+        actions in prop::collection::vec(action(), 0..200),
+    ) {
+        let options = Options { max_in_flight: 3, max_waiting: 5, max_cached: 4, ..Options::default() };
+        let (mut harness, mut in_flight) = (with(options), Vec::new());
+        for action in actions {
+            match action {
+                Action::Record(pod) => harness.record(failed(&format!("p{pod}"))),
+                Action::Reply(which, reply) if !in_flight.is_empty() => {
+                    let request: Request = in_flight.remove(which % in_flight.len());
+                    harness.reply(&request, reply);
+                }
+                Action::Reply(..) => {}
+                Action::Wait(seconds) => harness.wait(Duration::from_secs(seconds)),
+            }
+            in_flight.extend(harness.recorder.take_requests());
+            prop_assert!(in_flight.len() <= 3, "{} requests are in flight", in_flight.len());
+            // Requests in flight may have to be retried while the queue is full.
+            prop_assert!(harness.recorder.unfinished() <= 5 + 3);
+        }
+        while harness.recorder.next_deadline().is_some() || !in_flight.is_empty() {
+            match in_flight.pop() {
+                Some(request) => harness.reply(&request, ok()),
+                None => harness.wait_minutes(1),
+            }
+            in_flight.extend(harness.recorder.take_requests());
+        }
+        prop_assert_eq!(harness.recorder.unfinished(), 0);
+    }
+}

@@ -1,0 +1,34 @@
+//! The settings of a reflector.
+
+use std::time::Duration;
+
+/// Page size and timeouts of a reflector. The defaults are those of client-go where it has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Whether to try streaming lists (WatchList) before paged lists.
+    pub watch_list: bool,
+    /// Number of objects per page of a list.
+    pub page_size: u32,
+    /// Time to wait for a page, or for a watch to open. The server itself gives up after 60 s.
+    pub request_timeout: Duration,
+    /// Shortest watch timeout that is requested, in whole seconds. The requested timeout is random, up
+    /// to twice as long, so that watches do not all end at the same time.
+    pub min_watch_timeout: Duration,
+    /// Time that a watch may stay open after its timeout. After that its connection counts as dead.
+    pub watch_grace_period: Duration,
+    /// Time without events after which a streaming list counts as unsupported by the server.
+    pub watch_list_idle_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            watch_list: true,
+            page_size: 500,
+            request_timeout: Duration::from_secs(75),
+            min_watch_timeout: Duration::from_secs(300),
+            watch_grace_period: Duration::from_secs(30),
+            watch_list_idle_timeout: Duration::from_secs(60),
+        }
+    }
+}

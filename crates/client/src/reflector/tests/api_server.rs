@@ -1,0 +1,219 @@
+//! A simple API server of one kind with a history of changes and configurable quirks.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::super::Page;
+use super::*;
+
+/// The objects at one resource version, by name.
+pub(super) type Objects = BTreeMap<&'static str, Version>;
+
+/// One version of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) uid: u64,
+    pub(super) version: u64,
+    pub(super) decodable: bool,
+}
+
+/// Deviations from the ideal API server.
+#[derive(Debug, Clone)]
+pub(super) struct Quirks {
+    /// Streaming lists are rejected.
+    pub(super) rejects_watch_list: bool,
+    /// Streaming lists are treated as watches, without the bookmark at the end.
+    pub(super) ignores_send_initial_events: bool,
+    /// Number of versions by which the cache is behind.
+    pub(super) lag: u64,
+    /// Number of events before the requested version that a watch repeats.
+    pub(super) repeats: u64,
+    /// An expired version is reported by an ERROR event instead of status 410.
+    pub(super) expires_in_stream: bool,
+}
+
+/// The server. Each event has its own version; the first version is 1.
+#[derive(Debug)]
+pub(super) struct ApiServer {
+    quirks: Quirks,
+    /// The events: name, metadata and, unless it is a deletion, the new version of the object.
+    history: Vec<(&'static str, ObjectMeta, Option<Version>)>,
+    /// Events up to this version have expired.
+    compacted: u64,
+    uids: u64,
+}
+
+pub(super) enum Response {
+    Page(Page<Object>),
+    Watch(Watch),
+    Error(StatusError),
+}
+
+/// An open watch.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// Events to send before those of the history.
+    first: VecDeque<WatchEvent<Object>>,
+    /// The version of the last event sent.
+    sent: u64,
+}
+
+impl ApiServer {
+    pub(super) const fn new(quirks: Quirks) -> Self {
+        Self { quirks, history: Vec::new(), compacted: 0, uids: 0 }
+    }
+
+    pub(super) const fn version(&self) -> u64 {
+        self.history.len() as u64
+    }
+
+    pub(super) fn objects(&self, version: u64) -> Objects {
+        let mut objects = Objects::new();
+        for (name, _, state) in self.history.iter().take(version as usize) {
+            match state {
+                Some(state) => objects.insert(name, *state),
+                None => objects.remove(name),
+            };
+        }
+        objects
+    }
+
+    /// Creates or updates an object.
+    pub(super) fn put(&mut self, name: &'static str, decodable: bool) {
+        let known = self.objects(self.version()).get(name).map(|object| object.uid);
+        let uid = known.unwrap_or_else(|| {
+            self.uids += 1;
+            self.uids
+        });
+        let version = self.version() + 1;
+        let state = Version { uid, version, decodable };
+        self.history.push((name, identity(name, &state), Some(state)));
+    }
+
+    pub(super) fn delete(&mut self, name: &'static str) {
+        if let Some(mut object) = self.objects(self.version()).remove(name) {
+            object.version = self.version() + 1;
+            self.history.push((name, identity(name, &object), None));
+        }
+    }
+
+    pub(super) const fn compact(&mut self) {
+        self.compacted = self.version();
+    }
+
+    pub(super) fn respond(&self, call: &Call) -> Response {
+        let query = call.path.split_once('?').expect("a query").1;
+        let query: BTreeMap<&str, &str> =
+            query.split('&').map(|part| part.split_once('=').expect("a value")).collect();
+        let number = |key: &str| query[key].parse::<u64>().expect("a number");
+        if query.contains_key("sendInitialEvents") {
+            return self.initial_events();
+        }
+        if query.contains_key("watch") {
+            return self.watch(number("resourceVersion"));
+        }
+        let (version, after) = match query.get("continue") {
+            Some(token) => {
+                let (version, name) = token.split_once("-").expect("a token of this server");
+                (version.parse().expect("a version"), name)
+            }
+            None if query.get("resourceVersion") == Some(&"0") => {
+                (self.version().saturating_sub(self.quirks.lag), "")
+            }
+            None => (self.version(), ""),
+        };
+        if !after.is_empty() && version < self.compacted {
+            return Response::Error(status_error(
+                410,
+                "the provided continue parameter is too old",
+            ));
+        }
+        Response::Page(self.page(version, after, number("limit") as usize))
+    }
+
+    fn page(&self, version: u64, after: &str, limit: usize) -> Page<Object> {
+        let mut page = Page {
+            items: Vec::new(),
+            undecodable: Vec::new(),
+            resource_version: version.to_string().into(),
+            continue_token: None,
+        };
+        let objects = self.objects(version);
+        let rest: Vec<_> = objects.iter().filter(|(name, _)| **name > after).collect();
+        for (name, object) in rest.iter().take(limit) {
+            match object.decodable {
+                true => page.items.push((identity(name, object), ())),
+                false => page.undecodable.push((Some(identity(name, object)), "no".into())),
+            }
+        }
+        if rest.len() > limit {
+            page.continue_token = Some(format!("{version}-{}", rest[limit - 1].0));
+        }
+        page
+    }
+
+    fn initial_events(&self) -> Response {
+        if self.quirks.rejects_watch_list {
+            return Response::Error(status_error(422, "sendInitialEvents: Forbidden"));
+        }
+        let objects = self.objects(self.version());
+        let mut first: VecDeque<_> = objects.iter().map(|(name, it)| changed(name, it)).collect();
+        if !self.quirks.ignores_send_initial_events {
+            first.push_back(bookmark(self.version(), true));
+        }
+        Response::Watch(Watch { first, sent: self.version() })
+    }
+
+    fn watch(&self, version: u64) -> Response {
+        let expired = status_error(410, "too old resource version");
+        match version < self.compacted {
+            true if self.quirks.expires_in_stream => {
+                let first = VecDeque::from([WatchEvent::Error(expired)]);
+                Response::Watch(Watch { first, sent: version })
+            }
+            true => Response::Error(expired),
+            false => {
+                let sent = version.saturating_sub(self.quirks.repeats);
+                Response::Watch(Watch { first: VecDeque::new(), sent })
+            }
+        }
+    }
+
+    /// Returns the next event of a watch, if there is one.
+    pub(super) fn next_event(&self, watch: &mut Watch) -> Option<WatchEvent<Object>> {
+        if let Some(event) = watch.first.pop_front() {
+            return Some(event);
+        }
+        let (name, meta, state) = self.history.get(watch.sent as usize)?;
+        watch.sent += 1;
+        Some(match state {
+            Some(object) => changed(name, object),
+            None => WatchEvent::Deleted(meta.clone()),
+        })
+    }
+}
+
+impl Watch {
+    /// Returns whether all events have been sent.
+    pub(super) fn is_idle(&self, server: &ApiServer) -> bool {
+        self.first.is_empty() && self.sent == server.version()
+    }
+
+    /// Sends this many events again, unless initial events are still being sent.
+    pub(super) fn repeat(&mut self, events: u64) {
+        if self.first.is_empty() {
+            self.sent = self.sent.saturating_sub(events);
+        }
+    }
+}
+
+fn identity(name: &str, object: &Version) -> ObjectMeta {
+    meta(name, &format!("u{}", object.uid), object.version)
+}
+
+fn changed(name: &str, object: &Version) -> WatchEvent<Object> {
+    let meta = identity(name, object);
+    match object.decodable {
+        true => WatchEvent::Updated(meta, ()),
+        false => WatchEvent::Undecodable { meta: Some(meta), message: "no".into() },
+    }
+}

@@ -1,0 +1,490 @@
+//! Behaviour in single situations.
+
+use super::super::Page;
+use super::*;
+
+const STREAM: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+const CACHED: &str = "limit=500&resourceVersion=0";
+const LATEST: &str = "limit=500";
+
+fn added(name: &str, uid: &str, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Updated(meta(name, uid, version), ())
+}
+
+fn deleted(name: &str, uid: &str, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Deleted(meta(name, uid, version))
+}
+
+fn undecodable(name: &str, uid: &str, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Undecodable { meta: Some(meta(name, uid, version)), message: "no".into() }
+}
+
+fn page(objects: &[(&str, &str, u64)], version: u64, token: Option<&str>) -> Page<Object> {
+    Page {
+        items: objects.iter().map(|(name, uid, v)| (meta(name, uid, *v), ())).collect(),
+        undecodable: Vec::new(),
+        resource_version: version.to_string().into(),
+        continue_token: token.map(str::to_owned),
+    }
+}
+
+fn streaming() -> Driver {
+    Driver::start(Options::default(), 1)
+}
+
+fn paged() -> Driver {
+    Driver::start(Options { watch_list: false, ..Options::default() }, 1)
+}
+
+/// A reflector that has listed objects `a` (uid `u`, version 1) and `b` (uid `v`, version 2) and
+/// watches from 5.
+fn watching() -> Driver {
+    let mut driver = streaming();
+    driver.input(Input::Opened);
+    driver.event(added("a", "u", 1));
+    driver.event(added("b", "v", 2));
+    driver.event(bookmark(5, true));
+    assert_eq!(driver.reports(), ["+a u 1", "+b v 2", "synced"]);
+    driver
+}
+
+fn closed(driver: &mut Driver) {
+    driver.input(Input::Closed);
+}
+
+fn failed(driver: &mut Driver) {
+    driver.input(|id| Input::Failed(id, "connection reset".into()));
+}
+
+fn error_status(driver: &mut Driver, code: u16, message: &str) {
+    driver.input(|id| Input::Error(id, status_error(code, message)));
+}
+
+#[test]
+fn watch_list_reports_initial_objects_and_then_changes() {
+    let mut driver = streaming();
+    assert_eq!(driver.query(), STREAM);
+    driver.input(Input::Opened);
+    driver.event(added("a", "u", 4));
+    driver.event(bookmark(4, false));
+    assert!(!driver.reflector.has_synced());
+    driver.event(bookmark(5, true));
+    assert!(driver.reflector.has_synced());
+    driver.event(added("a", "u", 6));
+    assert_eq!(driver.reports(), ["+a u 4", "synced", "+a u 6"]);
+    assert_eq!(driver.query(), STREAM, "the same call is open");
+}
+
+#[test]
+fn unsupported_watch_list_falls_back_to_pages() {
+    for code in [400, 405, 422] {
+        let mut driver = streaming();
+        error_status(&mut driver, code, "sendInitialEvents is forbidden for watch");
+        assert_eq!(driver.query(), CACHED);
+        driver.input(|id| Input::Page(id, page(&[("a", "u", 1)], 5, Some("t/1"))));
+        assert_eq!(driver.query(), "limit=500&continue=t%2F1");
+        assert!(!driver.reflector.has_synced());
+        driver.input(|id| Input::Page(id, page(&[("b", "v", 2)], 5, None)));
+        assert_eq!(driver.query(), "resourceVersion=5");
+        assert_eq!(driver.reports(), ["+a u 1", "+b v 2", "synced"]);
+        driver.input(Input::Opened);
+        error_status(&mut driver, 410, "too old resource version");
+        assert_eq!(driver.query(), LATEST, "WatchList is not tried again");
+    }
+}
+
+#[test]
+fn watch_list_without_closing_bookmark_falls_back_to_pages() {
+    let mut silent = streaming();
+    silent.input(Input::Opened);
+    silent.now = silent.now + Duration::from_secs(50);
+    silent.event(added("a", "u", 1));
+    assert_eq!(silent.wait(), Duration::from_secs(60), "after the last event");
+    assert_eq!(silent.query(), LATEST, "a cached list could be older than the event");
+
+    let mut ended = streaming();
+    ended.input(Input::Opened);
+    closed(&mut ended);
+    assert_eq!(ended.query(), CACHED);
+
+    let mut endless = streaming();
+    endless.input(Input::Opened);
+    for version in 1.. {
+        if !endless.query().contains("sendInitialEvents") {
+            break;
+        }
+        endless.now = endless.now + Duration::from_secs(10);
+        endless.reflector.tick(endless.now);
+        endless.carry_out_outputs();
+        if endless.query() == STREAM {
+            endless.event(added("a", "u", version));
+        }
+    }
+    assert!(endless.now < Time::from_secs(650), "{}", endless.now);
+    assert_eq!(endless.query(), LATEST);
+}
+
+#[test]
+fn error_status_is_reported_and_retried() {
+    for (code, expected) in [
+        (401, "does not accept the credentials: oh"),
+        (403, "not allowed: oh; grant the verbs list and watch"),
+        (404, "does not know this kind: oh"),
+        (429, "asks to slow down: oh"),
+        (500, "responded with status 500"),
+    ] {
+        for mut driver in [streaming(), paged(), watching()] {
+            if driver.reflector.has_synced() {
+                closed(&mut driver);
+            }
+            let query = driver.query();
+            error_status(&mut driver, code, "oh");
+            let error = driver.reflector.watch_error().expect("a watch error");
+            assert!(error.to_string().starts_with("/api/v1/pods: "), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!((error.status, error.since), (Some(code), Time::ZERO));
+            let pause = driver.wait();
+            assert!((800..1600).contains(&pause.as_millis()), "{pause:?}");
+            assert_eq!(driver.query(), query, "the same call is retried");
+        }
+    }
+}
+
+#[test]
+fn watch_error_lasts_from_first_failure_to_next_success() {
+    let mut driver = watching();
+    driver.wait();
+    let begun = driver.now;
+    failed(&mut driver);
+    driver.wait();
+    error_status(&mut driver, 403, "no");
+    assert_eq!(driver.reflector.watch_error().map(|error| error.since), Some(begun));
+    driver.wait();
+    driver.input(Input::Opened);
+    assert_eq!(driver.reflector.watch_error(), None);
+
+    let mut paged = paged();
+    failed(&mut paged);
+    paged.wait();
+    paged.input(|id| Input::Page(id, page(&[], 1, None)));
+    assert_eq!(paged.reflector.watch_error(), None);
+}
+
+#[test]
+fn retry_after_of_the_server_is_respected() {
+    let mut driver = watching();
+    closed(&mut driver);
+    let retry_after = Some(Duration::from_secs(7));
+    driver.input(|id| {
+        Input::Error(id, StatusError { retry_after, ..status_error(429, "slow down") })
+    });
+    assert_eq!(driver.wait(), Duration::from_secs(7));
+    assert_eq!(driver.query(), "resourceVersion=5");
+}
+
+#[test]
+fn repeated_failures_back_off_exponentially() {
+    let mut driver = watching();
+    let mut least = 800;
+    for _ in 0..4 {
+        failed(&mut driver);
+        let pause = driver.wait();
+        assert!((least..=2 * least).contains(&pause.as_millis()), "{pause:?}");
+        assert_eq!(driver.query(), "resourceVersion=5");
+        least *= 2;
+    }
+}
+
+#[test]
+fn closed_watch_resumes_at_last_resource_version() {
+    let mut driver = watching();
+    for (event, version) in [
+        (added("a", "u", 6), 6),
+        (bookmark(9, false), 9),
+        (deleted("a", "u", 11), 11),
+        (undecodable("c", "w", 12), 12),
+    ] {
+        driver.event(event);
+        closed(&mut driver);
+        assert_eq!(driver.query(), format!("resourceVersion={version}"));
+        driver.input(Input::Opened);
+    }
+}
+
+#[test]
+fn older_bookmark_does_not_lower_the_resource_version() {
+    let mut driver = watching();
+    driver.event(bookmark(3, false));
+    closed(&mut driver);
+    assert_eq!(driver.query(), "resourceVersion=5");
+}
+
+#[test]
+fn watches_that_end_at_once_back_off() {
+    let mut driver = watching();
+    closed(&mut driver);
+    closed(&mut driver);
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        driver.input(Input::Opened);
+        driver.event(bookmark(5, false));
+        closed(&mut driver);
+        assert_eq!(driver.query(), "", "it backs off");
+        pauses.push(driver.wait());
+        assert_eq!(driver.query(), "resourceVersion=5");
+    }
+    assert!(pauses[2] > Duration::from_secs(3), "{pauses:?}");
+    driver.event(bookmark(6, false));
+    closed(&mut driver);
+    assert_eq!(driver.query(), "resourceVersion=6", "an event resets the counter");
+}
+
+#[test]
+fn expired_resource_version_relists_at_once() {
+    let reasons = [
+        status_error(410, "too old resource version: 5 (9)"),
+        StatusError { reason: "Expired".into(), ..status_error(0, "too old") },
+        status_error(504, "Timeout: Too large resource version: 5, current: 3"),
+    ];
+    for status_error in reasons {
+        let mut as_event = watching();
+        as_event.event(WatchEvent::Error(status_error.clone()));
+        assert_eq!(as_event.query(), STREAM);
+
+        let mut as_response = watching();
+        closed(&mut as_response);
+        as_response.input(|id| Input::Error(id, status_error));
+        assert_eq!(
+            (as_response.query().as_str(), as_response.reflector.watch_error()),
+            (STREAM, None)
+        );
+    }
+}
+
+#[test]
+fn lists_that_always_expire_back_off() {
+    let mut driver = watching();
+    for _ in 0..2 {
+        driver.event(WatchEvent::Error(status_error(410, "too old")));
+        assert_eq!(driver.query(), STREAM);
+        driver.input(Input::Opened);
+        driver.event(bookmark(7, true));
+    }
+    driver.event(WatchEvent::Error(status_error(410, "too old")));
+    assert_eq!(driver.query(), "", "it backs off");
+    driver.wait();
+    assert_eq!(driver.query(), STREAM);
+}
+
+#[test]
+fn expired_continue_token_restarts_the_list() {
+    for code in [400, 410] {
+        let mut driver = paged();
+        driver.input(|id| Input::Page(id, page(&[("a", "u", 1)], 5, Some("t"))));
+        error_status(&mut driver, code, "the provided continue parameter is too old");
+        if code == 400 {
+            driver.wait();
+        }
+        assert_eq!(driver.query(), LATEST);
+        driver.input(|id| Input::Page(id, page(&[("b", "v", 2)], 7, None)));
+        assert_eq!(driver.reports(), ["+a u 1", "+b v 2", "-a u 1", "synced"]);
+    }
+}
+
+#[test]
+fn failed_page_is_requested_again() {
+    let mut driver = paged();
+    driver.input(|id| Input::Page(id, page(&[("a", "u", 1)], 5, Some("t"))));
+    failed(&mut driver);
+    driver.wait();
+    assert_eq!(driver.query(), "limit=500&continue=t");
+    driver.input(|id| Input::Page(id, page(&[], 5, None)));
+    assert_eq!(driver.reports(), ["+a u 1", "synced"]);
+}
+
+#[test]
+fn invalid_resource_version_relists() {
+    let mut driver = watching();
+    closed(&mut driver);
+    error_status(&mut driver, 400, "Invalid value: resourceVersion");
+    driver.wait();
+    assert_eq!(driver.query(), STREAM);
+}
+
+#[test]
+fn relist_reports_the_difference() {
+    for streams in [true, false] {
+        let mut driver = watching();
+        driver.event(added("c", "w", 6));
+        driver.event(added("d", "x", 7));
+        driver.reflector.uses_watch_list = streams;
+        driver.event(WatchEvent::Error(status_error(410, "too old")));
+        driver.reports();
+        // `a` is unchanged, `b` replaced, `c` deleted, `d` updated, `e` new.
+        let now = [("a", "u", 1), ("b", "v2", 8), ("d", "x", 9), ("e", "y", 3)];
+        if streams {
+            driver.input(Input::Opened);
+            now.iter().for_each(|(name, uid, v)| driver.event(added(name, uid, *v)));
+            driver.event(bookmark(10, true));
+        } else {
+            driver.input(|id| Input::Page(id, page(&now, 10, None)));
+        }
+        assert_eq!(driver.reports(), ["-b v 2", "+b v2 8", "+d x 9", "+e y 3", "-c w 6"]);
+    }
+}
+
+#[test]
+fn deletions_are_reported_at_the_end_of_a_relist() {
+    let mut driver = watching();
+    driver.event(WatchEvent::Error(status_error(410, "too old")));
+    driver.input(Input::Opened);
+    driver.event(added("a", "u", 8));
+    failed(&mut driver);
+    driver.wait();
+    assert_eq!(driver.reports(), ["+a u 8"]);
+    assert_eq!(driver.query(), STREAM);
+    driver.input(Input::Opened);
+    driver.event(bookmark(9, true));
+    assert_eq!(driver.reports(), ["-a u 8", "-b v 2"]);
+}
+
+#[test]
+fn relist_accepts_older_versions_of_a_restored_server() {
+    let mut driver = watching();
+    driver.event(added("a", "u", 100));
+    driver.event(WatchEvent::Error(status_error(410, "too old")));
+    driver.input(Input::Opened);
+    driver.event(added("a", "u", 3));
+    driver.event(bookmark(4, true));
+    driver.event(added("b", "v", 6));
+    assert_eq!(driver.reports(), ["+a u 100", "+a u 3", "-b v 2", "+b v 6"]);
+}
+
+#[test]
+fn watch_reports_each_change_once() {
+    let mut driver = watching();
+    for (event, reports) in [
+        (added("a", "u", 6), vec!["+a u 6"]),
+        (added("a", "u", 6), vec![]),
+        (added("a", "u", 3), vec![]),
+        (added("a", "new", 7), vec!["-a u 6", "+a new 7"]),
+        (deleted("a", "u", 8), vec![]),
+        (deleted("unknown", "u", 9), vec![]),
+        (deleted("a", "new", 10), vec!["-a new 10"]),
+        (added("a", "new", 7), vec![]),
+        (deleted("b", "v", 4), vec![]),
+    ] {
+        let description = format!("{event:?}");
+        driver.event(event);
+        assert_eq!(driver.reports(), reports, "{description}");
+    }
+}
+
+#[test]
+fn non_numeric_versions_are_taken_in_watch_order() {
+    let mut driver = watching();
+    for version in ["f00", "a11", "b22"] {
+        let resource_version = version.into();
+        driver.event(WatchEvent::Updated(ObjectMeta { resource_version, ..meta("a", "u", 0) }, ()));
+    }
+    assert_eq!(driver.reports(), ["+a u f00", "+a u a11", "+a u b22"]);
+    closed(&mut driver);
+    assert_eq!(driver.query(), "resourceVersion=b22");
+}
+
+#[test]
+fn undecodable_version_is_reported_once_and_keeps_the_object() {
+    let mut driver = watching();
+    driver.event(undecodable("a", "u", 6));
+    driver.event(undecodable("a", "u", 6));
+    driver.event(undecodable("c", "w", 7));
+    assert_eq!(driver.reports(), ["?a u 6", "?c w 7"]);
+    driver.event(WatchEvent::Error(status_error(410, "too old")));
+    driver.input(Input::Opened);
+    driver.event(undecodable("a", "u", 6));
+    driver.event(bookmark(9, true));
+    assert_eq!(driver.reports(), ["-b v 2"], "an undecodable object is still present");
+    driver.event(undecodable("a", "new", 10));
+    assert_eq!(driver.reports(), ["-a u 1", "?a new 10"], "the replaced object is deleted");
+    driver.event(deleted("a", "new", 11));
+    assert_eq!(driver.reports(), [""; 0]);
+    driver.event(WatchEvent::Undecodable { meta: None, message: "not JSON".into() });
+    assert_eq!(driver.reports(), ["?"]);
+}
+
+#[test]
+fn page_with_undecodable_objects_is_accepted() {
+    let mut driver = paged();
+    let undecodable = vec![(Some(meta("b", "v", 2)), "no".into()), (None, "no".into())];
+    driver.input(|id| Input::Page(id, Page { undecodable, ..page(&[("a", "u", 1)], 5, None) }));
+    assert_eq!(driver.reports(), ["+a u 1", "?b v 2", "?", "synced"]);
+}
+
+#[test]
+fn call_without_response_times_out_and_is_retried() {
+    let mut resumed = watching();
+    closed(&mut resumed);
+    for mut driver in [streaming(), paged(), resumed] {
+        let query = driver.query();
+        assert_eq!(driver.wait(), Duration::from_secs(75));
+        assert_eq!(driver.query(), "", "it backs off");
+        let error = driver.reflector.watch_error().expect("a watch error");
+        assert_eq!(error.message, "/api/v1/pods: no response within 75 s");
+        driver.wait();
+        assert_eq!(driver.query(), query);
+    }
+}
+
+#[test]
+fn watch_past_its_timeout_is_closed_and_resumed() {
+    let mut driver = watching();
+    let path = driver.call.as_ref().map(|call| call.path.clone()).unwrap_or_default();
+    let requested = path.split("timeoutSeconds=").nth(1).and_then(|rest| rest.split('&').next());
+    let watch_timeout: u64 = requested.and_then(|seconds| seconds.parse().ok()).expect("a timeout");
+    assert!((300..=600).contains(&watch_timeout), "{watch_timeout}");
+    assert_eq!(driver.wait(), Duration::from_secs(watch_timeout + 30));
+    assert_eq!(driver.query(), "resourceVersion=5");
+    assert_eq!(driver.reflector.watch_error(), None);
+}
+
+#[test]
+fn inputs_about_earlier_calls_are_ignored() {
+    let mut driver = watching();
+    let old = driver.call.as_ref().map(|call| call.id).expect("a call");
+    failed(&mut driver);
+    let reopened = driver.reflector.next_deadline();
+    for input in [
+        Input::Opened(old),
+        Input::Event(old, added("z", "z", 99)),
+        Input::Page(old, page(&[], 99, None)),
+        Input::Error(old, status_error(410, "too old")),
+        Input::Closed(old),
+        Input::Failed(old, "again".into()),
+    ] {
+        driver.reflector.step(input, driver.now);
+        driver.carry_out_outputs();
+        assert_eq!(driver.reports(), [""; 0]);
+        assert_eq!(driver.reflector.next_deadline(), reopened);
+    }
+}
+
+#[test]
+fn inputs_that_do_not_fit_the_call_are_ignored() {
+    let mut driver = paged();
+    driver.reflector.step(Input::Opened(CallId(1)), driver.now);
+    driver.reflector.step(Input::Event(CallId(1), added("a", "u", 1)), driver.now);
+    driver.input(|id| Input::Page(id, page(&[], 5, None)));
+    driver.reflector.step(Input::Page(CallId(2), page(&[("a", "u", 1)], 9, None)), driver.now);
+    assert_eq!(driver.reports(), ["synced"]);
+    assert_eq!(driver.query(), "resourceVersion=5");
+}
+
+#[test]
+fn reflector_starts_once() {
+    let mut reflector: Reflector<Object> = Reflector::new(pods(), Options::default(), 1);
+    reflector.tick(Time::from_secs(1000));
+    assert_eq!((reflector.next_deadline(), reflector.take_outputs().count()), (None, 0));
+    reflector.start(Time::ZERO);
+    reflector.start(Time::ZERO);
+    assert_eq!(reflector.take_outputs().count(), 1);
+}

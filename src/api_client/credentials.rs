@@ -1,0 +1,100 @@
+//! The address of the API server and the credentials, from a kubeconfig or a service account.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use thiserror::Error;
+
+use super::transport::error_chain;
+
+/// An error in the address or the credentials of the API server.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// No kubeconfig is given, and the process does not run in a pod.
+    #[error(
+        "invalid configuration: no configuration has been provided: give --kubeconfig FILE (or \
+         clientConnection.kubeconfig in the configuration), or run in a pod with a service account"
+    )]
+    NoConfiguration,
+    /// The kubeconfig cannot be read or is invalid.
+    #[error("kubeconfig {path}: {}", error_chain(.error))]
+    Kubeconfig {
+        /// Path of the file.
+        path: PathBuf,
+        /// The reason. It is not the source of this error, because the message contains it.
+        error: Box<KubeconfigError>,
+    },
+    /// The service account of the pod cannot be used.
+    #[error("in-cluster credentials: {0}: does the pod have a service account token?")]
+    InCluster(#[from] kube::config::InClusterError),
+    /// The value of `--master` is not an address.
+    #[error("--master: {0:?} is not the address of a server, like https://10.0.0.1:6443")]
+    Master(String),
+    /// The kubeconfig sets a proxy.
+    #[error(
+        "proxy-url: connections through a proxy are not supported; remove it from the kubeconfig"
+    )]
+    Proxy,
+    /// A certificate, a key or other credentials are invalid.
+    #[error("credentials: {0}")]
+    Credentials(Box<kube::Error>),
+}
+
+/// The address of the API server and the credentials.
+#[derive(Debug, Clone)]
+pub struct Credentials(pub(super) kube::Config);
+
+impl Credentials {
+    /// Loads the credentials from a kubeconfig or, without one, from the service account of the pod.
+    /// `master` overrides the address.
+    ///
+    /// # Errors
+    /// There are no credentials, or they are invalid.
+    pub async fn load(
+        kubeconfig: Option<&Path>,
+        master: Option<&str>,
+    ) -> Result<Self, ConnectError> {
+        let mut config = match kubeconfig {
+            Some(path) => from_file(path).await?,
+            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
+                kube::Config::incluster()?
+            }
+            None => return Err(ConnectError::NoConfiguration),
+        };
+        if let Some(master) = master {
+            config.cluster_url =
+                master.parse().map_err(|_| ConnectError::Master(master.to_owned()))?;
+        }
+        if config.proxy_url.is_some() {
+            return Err(ConnectError::Proxy);
+        }
+        Ok(Self(config))
+    }
+
+    /// Parses the text of a kubeconfig.
+    ///
+    /// # Errors
+    /// The kubeconfig is invalid.
+    pub async fn parse(kubeconfig: &str) -> Result<Self, ConnectError> {
+        let invalid = |error| ConnectError::Kubeconfig {
+            path: PathBuf::from("(in memory)"),
+            error: Box::new(error),
+        };
+        let file = Kubeconfig::from_yaml(kubeconfig).map_err(invalid)?;
+        let options = KubeConfigOptions::default();
+        Ok(Self(kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)?))
+    }
+
+    /// Returns the address of the API server.
+    pub fn server(&self) -> String {
+        self.0.cluster_url.to_string()
+    }
+}
+
+async fn from_file(path: &Path) -> Result<kube::Config, ConnectError> {
+    let invalid =
+        |error| ConnectError::Kubeconfig { path: path.to_owned(), error: Box::new(error) };
+    let file = Kubeconfig::read_from(path).map_err(invalid)?;
+    let options = KubeConfigOptions::default();
+    kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)
+}

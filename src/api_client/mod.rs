@@ -1,0 +1,136 @@
+//! The client of the API server: credentials, transport and requests.
+
+mod credentials;
+mod transport;
+mod version;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{Method, Reply, Request, Response};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+
+use self::transport::{CONNECT_TIMEOUT, connect, was_not_sent};
+use crate::clock::Clock;
+use crate::metrics::RestClient;
+
+pub use self::credentials::{ConnectError, Credentials};
+pub(crate) use self::transport::{error_chain, https_connector};
+pub use self::version::{Version, VersionError};
+
+/// A client of the API server. Clones share its connection.
+#[derive(Clone)]
+pub struct ApiClient {
+    client: kube::Client,
+    host: Arc<str>,
+    metrics: RestClient,
+}
+
+impl ApiClient {
+    /// Creates a client. It connects with the first request. All requests share one connection if the
+    /// server speaks HTTP/2.
+    ///
+    /// # Errors
+    /// The credentials cannot be used.
+    pub fn new(credentials: &Credentials, metrics: RestClient) -> Result<Self, ConnectError> {
+        let config = &credentials.0;
+        let client = connect(config).map_err(|error| ConnectError::Credentials(Box::new(error)))?;
+        let host = config.cluster_url.authority().map_or("", |authority| authority.as_str());
+        Ok(Self { client, host: host.into(), metrics })
+    }
+
+    /// Sends a request once and waits for the reply.
+    pub async fn send(&self, request: Request) -> Reply {
+        let (timeout, method, sent) = (request.timeout, request.method, request.body.len());
+        let clock = Clock::start();
+        let reply = match tokio::time::timeout(timeout, self.exchange(request)).await {
+            Ok(Ok(response)) => Reply::Answered(response),
+            Ok(Err(error)) if was_not_sent(&error) => Reply::NotSent(error_chain(&error)),
+            Ok(Err(error)) => Reply::Lost(error_chain(&error)),
+            Err(_) => Reply::Lost(no_response(timeout)),
+        };
+        self.observe(method, &reply, sent, clock.elapsed());
+        reply
+    }
+
+    fn observe(&self, method: Method, reply: &Reply, sent: usize, took: Duration) {
+        let (status, received) = match reply {
+            Reply::Answered(response) => (Some(response.status), response.body.len()),
+            Reply::Rejected(_) | Reply::NotSent(_) | Reply::Lost(_) => (None, 0),
+        };
+        self.metrics.requested(method.as_str(), &self.host, status);
+        self.metrics.took(method.as_str(), &self.host, took, sent, received);
+    }
+
+    /// Sends a GET request for `path`. Returns the response, whose body is still being received.
+    ///
+    /// # Errors
+    /// The server did not respond.
+    pub async fn get(&self, path: &str) -> Result<http::Response<Body>, String> {
+        let request = get_request(path).map_err(|error| error_chain(&error))?;
+        let response = self.client.send(request).await;
+        let status = response.as_ref().ok().map(|response| response.status().as_u16());
+        self.metrics.requested("GET", &self.host, status);
+        response.map_err(|error| error_chain(&error))
+    }
+
+    /// Reads the version of the server.
+    ///
+    /// # Errors
+    /// The server did not respond with a version.
+    pub async fn version(&self) -> Result<Version, VersionError> {
+        let response = async {
+            let response = self.client.send(get_request("/version")?).await?;
+            Ok::<_, kube::Error>((response.status(), read_body(response.into_body()).await?))
+        };
+        let timed_out = |_| VersionError::Failed(no_response(CONNECT_TIMEOUT));
+        match tokio::time::timeout(CONNECT_TIMEOUT, response).await.map_err(timed_out)?? {
+            (StatusCode::UNAUTHORIZED, _) => Err(VersionError::Unauthorized),
+            (StatusCode::OK, body) => serde_json::from_slice(&body)
+                .map_err(|error| VersionError::Failed(format!("/version: {error}"))),
+            (status, _) => Err(VersionError::Failed(format!("/version: {status}"))),
+        }
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, kube::Error> {
+        let http = http::Request::builder()
+            .method(request.method.as_str())
+            .uri(&request.path)
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, request.content_type)
+            .body(Body::from(request.body))
+            .map_err(kube::Error::HttpError)?;
+        let response = self.client.send(http).await?;
+        let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
+        let body = read_body(response.into_body()).await?;
+        Ok(Response { status, retry_after, body: body.into() })
+    }
+}
+
+/// The error message for a timeout.
+pub(crate) fn no_response(timeout: Duration) -> String {
+    format!("no response within {timeout:?}")
+}
+
+fn get_request(path: &str) -> Result<http::Request<Body>, kube::Error> {
+    let request = http::Request::get(path).header(ACCEPT, "application/json");
+    request.body(Body::empty()).map_err(kube::Error::HttpError)
+}
+
+/// Reads a body to its end.
+///
+/// # Errors
+/// The connection failed.
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, kube::Error> {
+    Ok(body.collect().await?.to_bytes())
+}
+
+/// Returns the `Retry-After` header, which the API server sends in seconds.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}

@@ -1,0 +1,120 @@
+//! The HTTP stack: TLS, HTTP/2, keepalive, and the classification of its errors.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+
+/// Timeout of establishing a connection.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Idle time after which an HTTP/2 connection is pinged, as in client-go.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Time to wait for the response to a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Creates the HTTP client of a kubeconfig.
+///
+/// The stack of the kube crate is not used: it speaks only HTTP/1.1, where each concurrent request
+/// needs its own connection, and it retries requests, which must not happen to a binding.
+///
+/// # Errors
+/// The TLS settings or the credentials cannot be used.
+pub(super) fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
+    let client = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_adaptive_window(true)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .build(https_connector(config)?);
+    let agent = format!("loadmaster/{} (linux) scheduler", env!("CARGO_PKG_VERSION"));
+    let agent =
+        HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_request(move |mut request: http::Request<Body>| {
+            request.headers_mut().insert(USER_AGENT, agent.clone());
+            request
+        })
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(kube::Client::new(service.boxed(), config.default_namespace.clone()))
+}
+
+/// Creates a connector with the TLS settings of a kubeconfig.
+///
+/// # Errors
+/// The TLS settings cannot be used.
+pub(crate) fn https_connector(
+    config: &kube::Config,
+) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(|error| {
+            kube::Error::Service(format!("tls-server-name {name:?}: {error}").into())
+        })?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(https.enable_all_versions().wrap_connector(http))
+}
+
+/// Formats an error with its sources in one line.
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let error = match error.downcast_ref() {
+        // This variant only wraps the error of the service.
+        Some(kube::Error::Service(error)) => error.as_ref(),
+        _ => error,
+    };
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let reason = error.to_string();
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// Returns whether the server cannot have received the request.
+pub(super) fn was_not_sent(error: &kube::Error) -> bool {
+    let is_connect = |error: &(dyn Error + 'static)| {
+        error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
+    };
+    matches!(error, kube::Error::Auth(_)) || sources(error).any(is_connect)
+}
+
+/// Returns whether the certificate of the server is not trusted.
+pub(super) fn is_untrusted(error: &kube::Error) -> bool {
+    sources(error)
+        .any(|error| matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))))
+}
+
+/// Iterates over the error and its sources.
+fn sources(error: &kube::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    let first: &(dyn Error + 'static) = match error {
+        kube::Error::Service(error) => error.as_ref(),
+        error => error,
+    };
+    // `source` of an I/O error skips the error that it wraps.
+    std::iter::successors(Some(first), |&error| match error.downcast_ref::<std::io::Error>() {
+        Some(io) => io.get_ref().map(|inner| inner as &(dyn Error + 'static)),
+        None => error.source(),
+    })
+}

@@ -1,0 +1,182 @@
+//! Informers: each watches one kind and sends its changes to the scheduling loop.
+//!
+//! An informer drives a [`Reflector`]: it opens the list and watch calls, decodes the responses and
+//! forwards the reported changes.
+
+mod calls;
+mod lines;
+
+use std::sync::Arc;
+
+use client::reflector::{Call, ListWatch, ObjectMeta, Options, Output, Reflector, WatchError};
+use framework::Time;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+
+use self::calls::Inputs;
+use crate::api_client::ApiClient;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::wire::{Decoder, Update, WatchedKind};
+
+/// Number of batches of inputs that may wait for the reflector. The connection is not read while more
+/// are waiting.
+const MAX_WAITING_BATCHES: usize = 4;
+
+/// The parts that all informers share.
+#[derive(Clone)]
+pub struct InformerFactory {
+    /// Client for lists and watches.
+    pub client: ApiClient,
+    /// Channel to the scheduling loop.
+    pub events: EventSender,
+    /// Clock of the daemon.
+    pub clock: Clock,
+    /// Metrics, which count undecodable objects.
+    pub metrics: Arc<Metrics>,
+}
+
+impl InformerFactory {
+    /// Creates the informer of a kind. The seed determines the jitter of its delays and timeouts.
+    pub fn informer(&self, kind: WatchedKind, decoder: Decoder, seed: u64) -> Informer {
+        let list_watch = ListWatch {
+            path: kind.path.to_string(),
+            field_selector: kind.field_selector.map(str::to_owned),
+        };
+        let reflector = Reflector::new(list_watch, Options::default(), seed);
+        Informer {
+            shared: self.clone(),
+            kind,
+            decoder,
+            reflector,
+            logged_error: None,
+            has_synced: false,
+        }
+    }
+}
+
+/// An informer of one kind.
+pub struct Informer {
+    shared: InformerFactory,
+    kind: WatchedKind,
+    decoder: Decoder,
+    reflector: Reflector<Update>,
+    /// The last watch error in the log, until the watch recovers.
+    logged_error: Option<String>,
+    /// Whether the scheduling loop was notified that this informer has synced.
+    has_synced: bool,
+}
+
+impl Informer {
+    /// Lists and watches without end.
+    pub async fn run(mut self) {
+        let (sender, mut inputs) = mpsc::channel(MAX_WAITING_BATCHES);
+        let mut call = None;
+        let clock = self.shared.clock;
+        self.reflector.start(clock.now());
+        loop {
+            self.handle_outputs(&mut call, &sender).await;
+            self.log_watch_error();
+            self.skip_unknown_kind();
+            tokio::select! {
+                // Inputs that have arrived go before a deadline that has passed.
+                biased;
+                batch = inputs.recv() => {
+                    let now = clock.now();
+                    batch.into_iter().flatten().for_each(|input| self.reflector.step(input, now));
+                }
+                () = sleep_until(&clock, self.reflector.next_deadline()) => {
+                    self.reflector.tick(clock.now());
+                }
+            }
+        }
+    }
+
+    /// Carries out the outputs of the reflector.
+    async fn handle_outputs(&mut self, call: &mut Option<AbortOnDropHandle<()>>, inputs: &Inputs) {
+        let outputs: Vec<Output<Update>> = self.reflector.take_outputs().collect();
+        let mut updates = Vec::new();
+        let mut has_synced = false;
+        for output in outputs {
+            match output {
+                Output::Open(opened) => *call = Some(self.open(opened, inputs.clone())),
+                Output::Close(_) => *call = None,
+                Output::Updated(_, update) => updates.push(update),
+                Output::Deleted(meta) => updates.push(self.decoder.deletion(meta).into()),
+                Output::Undecodable { meta, message } => {
+                    self.report_undecodable(meta.as_ref(), &message);
+                }
+                Output::Synced => has_synced = true,
+            }
+        }
+        if !updates.is_empty() {
+            self.shared.events.send_updates(updates).await;
+        }
+        if has_synced {
+            info!(resource = &*self.kind.name, "Caches populated");
+            self.notify_synced();
+        }
+    }
+
+    fn open(&self, call: Call, inputs: Inputs) -> AbortOnDropHandle<()> {
+        debug!(resource = &*self.kind.name, path = call.path, "Listing and watching");
+        let (client, decoder) = (self.shared.client.clone(), self.decoder.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let last = match call.is_watch {
+                true => calls::watch(&client, &decoder, &call, &inputs).await,
+                false => calls::list(&client, &decoder, &call).await,
+            };
+            let _ = inputs.send(vec![last]).await;
+        }))
+    }
+
+    fn report_undecodable(&self, meta: Option<&ObjectMeta>, message: &str) {
+        let object = meta.map(|meta| meta.key.to_string()).unwrap_or_default();
+        let resource = &*self.kind.name;
+        warn!(resource, object, reason = message, "Skipped an object that cannot be decoded");
+        self.shared.metrics.undecodable(&self.kind.name);
+    }
+
+    /// Logs a new watch error once, and the recovery from it.
+    fn log_watch_error(&mut self) {
+        let error = self.reflector.watch_error().map(ToString::to_string);
+        if self.logged_error == error {
+            return;
+        }
+        match &error {
+            Some(err) => warn!(resource = &*self.kind.name, err, "Failed to watch"),
+            None => info!(resource = &*self.kind.name, "Watch recovered"),
+        }
+        self.logged_error = error;
+    }
+
+    /// Reports an optional kind as synced if the server does not know it, as older servers may not. The
+    /// reflector keeps retrying in case the server learns the kind later.
+    fn skip_unknown_kind(&mut self) {
+        let is_not_found = |error: &WatchError| error.status == Some(404);
+        let is_unknown = self.reflector.watch_error().is_some_and(is_not_found);
+        if is_unknown && !self.has_synced && self.kind.is_optional() {
+            warn!(
+                resource = &*self.kind.name,
+                "Continuing without a kind the server does not know"
+            );
+            self.notify_synced();
+        }
+    }
+
+    fn notify_synced(&mut self) {
+        if !std::mem::replace(&mut self.has_synced, true) {
+            self.shared.events.send(LoopEvent::Synced);
+        }
+    }
+}
+
+/// Sleeps until the deadline, or without end if there is none.
+async fn sleep_until(clock: &Clock, deadline: Option<Time>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep(clock.until(deadline)).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,143 @@
+//! The observer of the scheduling loop: it updates metrics and health and reports faulty plugins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::scheduler::Scheduler;
+use engine::ports::{Count, Probe, Span};
+use engine::queue::Queue;
+use framework::Code;
+use tracing::warn;
+
+use crate::http::Health;
+use crate::metrics::{CacheSize, EngineProbe, Metrics, Pending};
+use crate::plugin_watchdog::PluginWatchdog;
+use crate::scheduling_loop::Observer;
+
+/// Minimum interval between two scans of all queued pods and events.
+const SCAN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// An observer that feeds metrics and health checks and logs plugins that panic or are slow.
+pub struct MetricsObserver {
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    probe: EngineProbe,
+    watchdog: PluginWatchdog,
+    last_scan: Option<Instant>,
+    /// Number of plugin faults that were logged.
+    logged_faults: u64,
+    /// Number of dropped events that were counted.
+    counted_drops: u64,
+}
+
+impl MetricsObserver {
+    /// Creates an observer that updates these metrics and health checks.
+    pub fn new(metrics: Arc<Metrics>, health: Arc<Health>) -> Self {
+        Self {
+            probe: EngineProbe::new(metrics.clone()),
+            watchdog: PluginWatchdog::default(),
+            metrics,
+            health,
+            last_scan: None,
+            logged_faults: 0,
+            counted_drops: 0,
+        }
+    }
+
+    /// Scans queued pods and in-flight events, at most once in [`SCAN_INTERVAL`].
+    #[expect(clippy::disallowed_methods, reason = "the interval does not affect decisions")]
+    fn scan_queue(&mut self, queue: &Queue) {
+        let now = Instant::now();
+        if self.last_scan.is_none_or(|last| now - last >= SCAN_INTERVAL) {
+            self.last_scan = Some(now);
+            self.count_unschedulable_pods(queue);
+            self.count_in_flight_events(queue);
+        }
+    }
+
+    /// Counts the pods that each plugin rejects or gates.
+    fn count_unschedulable_pods(&self, queue: &Queue) {
+        let mut rejected: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (_, queued) in queue.iter() {
+            let profile = &*queued.pod.spec.scheduler_name;
+            let plugins = queued.unschedulable_plugins.union(&queued.pending_plugins);
+            plugins.for_each(|plugin| *rejected.entry((&**plugin, profile)).or_default() += 1);
+        }
+        let rejected =
+            rejected.into_iter().map(|((plugin, profile), pods)| (plugin, profile, pods));
+        self.metrics.set_unschedulable(rejected);
+    }
+
+    fn count_in_flight_events(&self, queue: &Queue) {
+        let mut events: BTreeMap<String, usize> = BTreeMap::new();
+        for event in queue.in_flight_events() {
+            *events.entry(event.to_string()).or_default() += 1;
+        }
+        let events = events.iter().map(|(event, count)| (event.as_str(), *count));
+        self.metrics.set_inflight_events(events);
+    }
+
+    fn count_dropped_events(&mut self, dropped: u64) {
+        for _ in self.counted_drops..dropped {
+            self.metrics.event_dropped();
+        }
+        self.counted_drops = dropped;
+    }
+
+    /// Logs all plugins with faults whenever there is a new fault.
+    fn log_plugin_faults(&mut self) {
+        let total = self.watchdog.total();
+        if total == self.logged_faults {
+            return;
+        }
+        self.logged_faults = total;
+        for (plugin, faults) in self.watchdog.faults() {
+            warn!(plugin = &**plugin, "Plugin {faults}");
+        }
+    }
+}
+
+impl Probe for MetricsObserver {
+    fn start(&mut self, span: Span<'_>) {
+        self.probe.start(span);
+        self.watchdog.start(span);
+    }
+
+    fn stop(&mut self, span: Span<'_>, code: Code) {
+        self.watchdog.stop(span, code);
+        self.probe.stop(span, code);
+    }
+
+    fn count(&mut self, count: Count<'_>) {
+        self.watchdog.count(count);
+        self.probe.count(count);
+    }
+}
+
+impl Observer for MetricsObserver {
+    fn observe(&mut self, scheduler: &Scheduler) {
+        let engine = scheduler.engine();
+        let counts = engine.queue().counts();
+        self.metrics.set_pending(Pending {
+            active: counts.active,
+            backoff: counts.backoff,
+            unschedulable: counts.unschedulable,
+            gated: counts.gated,
+        });
+        let cache = engine.cache();
+        self.metrics.set_cache_size(CacheSize {
+            nodes: cache.cluster().node_count(),
+            pods: cache.cluster().pod_count(),
+            assumed_pods: cache.assumed_count(),
+        });
+        self.metrics.set_bindings(engine.binding_count());
+        self.scan_queue(engine.queue());
+        self.count_dropped_events(scheduler.events_dropped());
+        self.log_plugin_faults();
+    }
+
+    fn synced(&mut self) {
+        self.health.set_handlers_synced();
+    }
+}

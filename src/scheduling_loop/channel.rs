@@ -1,0 +1,55 @@
+//! The channel of events for the scheduling loop.
+
+use std::sync::{Arc, mpsc};
+
+use client::scheduler::RequestSource;
+use client::{Reply, RequestId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::wire::Update;
+
+/// Maximum number of updates in the channel. Informers wait while it is full, and their connections
+/// are not read.
+const MAX_WAITING_UPDATES: u32 = 16_384;
+
+/// An event for the scheduling loop.
+#[derive(Debug)]
+pub enum LoopEvent {
+    /// Watched objects changed. Dropping the permit frees the space of the updates in the channel.
+    Updates(Vec<Update>, OwnedSemaphorePermit),
+    /// One informer has synced.
+    Synced,
+    /// A request has a reply.
+    Reply(RequestSource, RequestId, Reply),
+    /// The loop has to stop scheduling and to end when the requests in flight have ended.
+    Stop,
+}
+
+/// The sending end of the channel.
+#[derive(Debug, Clone)]
+pub struct EventSender {
+    sender: mpsc::Sender<LoopEvent>,
+    update_permits: Arc<Semaphore>,
+}
+
+/// Creates the channel.
+pub fn channel() -> (EventSender, mpsc::Receiver<LoopEvent>) {
+    let (sender, receiver) = mpsc::channel();
+    let update_permits = Arc::new(Semaphore::new(MAX_WAITING_UPDATES as usize));
+    (EventSender { sender, update_permits }, receiver)
+}
+
+impl EventSender {
+    /// Sends updates. Waits while the channel holds too many.
+    pub async fn send_updates(&self, updates: Vec<Update>) {
+        let count = u32::try_from(updates.len()).unwrap_or(u32::MAX).min(MAX_WAITING_UPDATES);
+        if let Ok(permit) = self.update_permits.clone().acquire_many_owned(count).await {
+            self.send(LoopEvent::Updates(updates, permit));
+        }
+    }
+
+    /// Sends any other event. Does nothing if the loop has ended.
+    pub fn send(&self, event: LoopEvent) {
+        let _ = self.sender.send(event);
+    }
+}

@@ -1,0 +1,211 @@
+//! The scheduling loop: the thread that owns the engine.
+//!
+//! ```text
+//!   API server ──▶ informers, one task per kind ──▶ channel ──▶ scheduling loop, one thread
+//!        ▲                                             ▲            │
+//!        └───────── one task per request ◀─────────────┼────────────┘ requests
+//!                          └───────────────────────────┘ replies
+//! ```
+
+mod channel;
+mod log;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use client::Request;
+use client::scheduler::{RequestSource, Scheduler};
+use engine::ports::{Ports, Probe};
+use framework::Time;
+use tokio::sync::mpsc::UnboundedSender;
+use tracing::info;
+
+pub use self::channel::{EventSender, LoopEvent, channel};
+use self::log::{log_attempt, log_event, log_failed_call};
+use crate::clock::Clock;
+use crate::extender::Extenders;
+
+/// Maximum number of events handled before the next pod is scheduled.
+const MAX_EVENTS_PER_ROUND: usize = 256;
+/// Shortest wait for an event. It prevents a busy loop when a deadline has just passed.
+const MIN_WAIT: Duration = Duration::from_millis(1);
+/// Interval between two calls of the observer while the loop does not wait.
+const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time to wait for the requests in flight after the loop was stopped.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A request to send, with the machine that takes the reply.
+#[derive(Debug)]
+pub struct OutgoingRequest {
+    /// The machine that made the request.
+    pub source: RequestSource,
+    /// The request.
+    pub request: Request,
+}
+
+/// An observer of the scheduling loop, which also receives the measurements of the engine.
+pub trait Observer: Probe {
+    /// Observes the scheduler. The loop calls this before each wait and otherwise about once a second.
+    fn observe(&mut self, scheduler: &Scheduler);
+
+    /// Notes that all informers have synced and scheduling begins.
+    fn synced(&mut self);
+}
+
+/// The parts of a scheduling loop.
+pub struct LoopParts<O> {
+    /// The scheduler.
+    pub scheduler: Scheduler,
+    /// The extenders.
+    pub extenders: Extenders,
+    /// The receiving end of the event channel.
+    pub events: Receiver<LoopEvent>,
+    /// The channel for requests.
+    pub requests: UnboundedSender<OutgoingRequest>,
+    /// The clock of the daemon.
+    pub clock: Clock,
+    /// The observer.
+    pub observer: O,
+    /// Number of informers that have to sync before the first pod is scheduled.
+    pub informers: usize,
+}
+
+/// A scheduling loop. [`run`](Self::run) blocks, so it needs a thread of its own.
+pub struct SchedulingLoop<O> {
+    scheduler: Scheduler,
+    environment: Environment<O>,
+    events: Receiver<LoopEvent>,
+    requests: UnboundedSender<OutgoingRequest>,
+    clock: Clock,
+    last_observed: Time,
+    /// Number of informers that have not synced.
+    unsynced_informers: usize,
+    /// Time at which the loop ends even if requests are in flight; set by [`LoopEvent::Stop`].
+    drain_deadline: Option<Time>,
+}
+
+/// The owners of the ports of the engine.
+struct Environment<O> {
+    extenders: Extenders,
+    observer: O,
+}
+
+impl<O: Observer> Environment<O> {
+    /// Borrows the ports for one call into the engine.
+    const fn ports(&mut self) -> Ports<'_> {
+        Ports { extenders: &mut self.extenders, probe: &mut self.observer }
+    }
+}
+
+impl<O: Observer> SchedulingLoop<O> {
+    /// Creates a loop.
+    pub fn new(parts: LoopParts<O>) -> Self {
+        let LoopParts { scheduler, extenders, events, requests, clock, observer, informers } =
+            parts;
+        Self {
+            scheduler,
+            environment: Environment { extenders, observer },
+            events,
+            requests,
+            clock,
+            last_observed: Time::ZERO,
+            unsynced_informers: informers,
+            drain_deadline: None,
+        }
+    }
+
+    /// Runs until the loop is stopped and the requests in flight have ended.
+    pub fn run(mut self) {
+        while !self.has_ended() {
+            self.handle_waiting_events();
+            let now = self.clock.now();
+            self.scheduler.tick(now, &mut self.environment.ports());
+            let attempt = self.scheduler.schedule_one(now, &mut self.environment.ports());
+            self.send_requests();
+            match attempt {
+                Some(attempt) => log_attempt(&attempt),
+                None => self.wait(),
+            }
+            if now.since(self.last_observed) >= OBSERVE_INTERVAL {
+                self.observe(now);
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.drain_deadline
+            .is_some_and(|deadline| self.scheduler.is_drained() || self.clock.now() >= deadline)
+    }
+
+    fn handle_waiting_events(&mut self) {
+        for _ in 0..MAX_EVENTS_PER_ROUND {
+            let Ok(event) = self.events.try_recv() else { return };
+            self.handle_event(event);
+        }
+    }
+
+    fn handle_event(&mut self, event: LoopEvent) {
+        let now = self.clock.now();
+        match event {
+            LoopEvent::Updates(updates, _permit) => {
+                for update in updates {
+                    let change = self.environment.extenders.store(update);
+                    self.scheduler.apply(change, now, &mut self.environment.ports());
+                }
+            }
+            LoopEvent::Synced => self.handle_synced(),
+            LoopEvent::Reply(source, id, reply) => {
+                let ports = &mut self.environment.ports();
+                self.scheduler.handle_reply(source, id, reply, now, ports);
+            }
+            LoopEvent::Stop => {
+                self.scheduler.stop();
+                self.drain_deadline = Some(now + DRAIN_TIMEOUT);
+            }
+        }
+    }
+
+    fn handle_synced(&mut self) {
+        self.unsynced_informers = self.unsynced_informers.saturating_sub(1);
+        if self.unsynced_informers == 0 {
+            self.scheduler.set_synced();
+            self.environment.observer.synced();
+            info!("Handlers synced");
+        }
+    }
+
+    fn send_requests(&mut self) {
+        for event in self.scheduler.take_events() {
+            log_event(&event);
+        }
+        for (source, request) in self.scheduler.take_requests() {
+            // The receiver is only dropped at the end of the process.
+            let _ = self.requests.send(OutgoingRequest { source, request });
+        }
+        for call in self.scheduler.take_failed_calls() {
+            log_failed_call(&call);
+        }
+    }
+
+    /// Waits for an event or the next deadline.
+    fn wait(&mut self) {
+        let now = self.clock.now();
+        self.observe(now);
+        let deadline = self.scheduler.next_deadline().into_iter().chain(self.drain_deadline).min();
+        let received = match deadline {
+            None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => self.events.recv_timeout(self.clock.until(deadline).max(MIN_WAIT)),
+        };
+        match received {
+            Ok(event) => self.handle_event(event),
+            Err(RecvTimeoutError::Timeout) => {}
+            // All senders are gone, so no event can arrive.
+            Err(RecvTimeoutError::Disconnected) => self.drain_deadline = Some(now),
+        }
+    }
+
+    fn observe(&mut self, now: Time) {
+        self.last_observed = now;
+        self.environment.observer.observe(&self.scheduler);
+    }
+}
