@@ -5,6 +5,7 @@ mod dry_run;
 mod handle;
 mod harness;
 mod node;
+mod notify;
 mod pod;
 mod storage;
 
