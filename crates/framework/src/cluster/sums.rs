@@ -8,6 +8,7 @@ use crate::{Pod, Resources};
 
 /// How many pods there are, and what they request together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PodSums {
     /// Number of pods, those being deleted included.
     pub pods: i64,

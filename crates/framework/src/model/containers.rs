@@ -18,6 +18,7 @@ pub enum ContainerKind {
 
 /// What one container requests and is limited to, as its spec has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ContainerResources {
     /// Name of the container.
     pub name: Arc<str>,
