@@ -1,4 +1,4 @@
-//! Scratch space of one scheduling attempt.
+//! The data that plugins share during one scheduling attempt.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeSet;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use crate::PluginName;
 
-/// What a plugin may keep in a [`CycleState`]; implemented for every clonable type.
+/// A value in a [`CycleState`]. Every type that is `Clone`, `Send` and `Sync` implements it.
 pub trait StateData: Any + Send + Sync {
-    /// A copy to be changed in a what-if on one node (nominated pods, preemption).
-    fn own_copy(&self) -> Arc<dyn StateData>;
-    /// As [`Any`], for reading.
+    /// Returns a copy, to be changed in a dry run on one node.
+    fn clone_data(&self) -> Arc<dyn StateData>;
+    /// Returns the value as [`Any`].
     fn as_any(&self) -> &dyn Any;
-    /// As [`Any`], for changing.
+    /// Returns the value as mutable [`Any`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
 impl<T: Any + Clone + Send + Sync> StateData for T {
-    fn own_copy(&self) -> Arc<dyn StateData> {
+    fn clone_data(&self) -> Arc<dyn StateData> {
         Arc::new(self.clone())
     }
 
@@ -30,11 +30,11 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
     }
 }
 
-/// Data that plugins hand from one extension point to the next, for one attempt of one pod.
+/// The data that plugins hand from one extension point to the next, for one attempt of one pod.
 ///
-/// The key is the type of the data, so a plugin declares a private struct of its own. The state lives
-/// through the binding cycle, except for what was [written for the search](Self::write_for_search).
-/// A clone shares the data until one of the two [changes](Self::read_mut) it.
+/// The key of a value is its type, so each plugin declares private types. Values are kept until the end
+/// of the binding cycle, except those [written for the search](Self::write_for_search). A clone shares
+/// its values with the original until one of the two [changes](Self::read_mut) them.
 #[derive(Clone, Default)]
 pub struct CycleState {
     entries: Vec<Entry>,
@@ -45,71 +45,70 @@ pub struct CycleState {
 struct Entry {
     id: TypeId,
     data: Arc<dyn StateData>,
-    lives: Lives,
+    lifetime: Lifetime,
 }
 
-/// How long data is kept.
+/// How long a value is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lives {
-    /// Until a node is chosen or the attempt has failed.
+enum Lifetime {
+    /// Until a node is chosen or the attempt fails.
     Search,
-    /// Until the pod is bound or the attempt has failed.
+    /// Until the pod is bound or the attempt fails.
     Attempt,
 }
 
 impl CycleState {
-    /// An empty state.
+    /// Creates an empty state.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stores `data`, replacing an earlier value of the same type.
+    /// Stores `data` and replaces an earlier value of the same type.
     pub fn write<T: Any + Clone + Send + Sync>(&mut self, data: T) {
-        self.store(data, Lives::Attempt);
+        self.store(data, Lifetime::Attempt);
     }
 
-    /// Stores `data` that only Filter, PostFilter and Score read: it is dropped once a node is
-    /// chosen, so that a pod which waits or is being bound does not keep what is as long as the list
-    /// of nodes.
+    /// Stores `data` that only Filter, PostFilter and Score read. It is dropped when a node is chosen,
+    /// so that a pod in Permit or in its binding cycle does not keep data as long as the list of nodes.
     pub fn write_for_search<T: Any + Clone + Send + Sync>(&mut self, data: T) {
-        self.store(data, Lives::Search);
+        self.store(data, Lifetime::Search);
     }
 
-    fn store<T: Any + Clone + Send + Sync>(&mut self, data: T, lives: Lives) {
+    fn store<T: Any + Clone + Send + Sync>(&mut self, data: T, lifetime: Lifetime) {
         let (id, data) = (TypeId::of::<T>(), Arc::new(data));
         match self.entries.iter_mut().find(|entry| entry.id == id) {
-            Some(entry) => *entry = Entry { id, data, lives },
-            None => self.entries.push(Entry { id, data, lives }),
+            Some(entry) => *entry = Entry { id, data, lifetime },
+            None => self.entries.push(Entry { id, data, lifetime }),
         }
     }
 
-    /// A node is chosen: what was written for the search is dropped.
+    /// Drops the values [written for the search](Self::write_for_search); the engine calls it when a
+    /// node is chosen.
     pub fn end_search(&mut self) {
-        self.entries.retain(|entry| entry.lives != Lives::Search);
+        self.entries.retain(|entry| entry.lifetime != Lifetime::Search);
     }
 
-    /// The value of this type, if one was written.
+    /// Returns the value of this type, if one was written.
     pub fn read<T: Any>(&self) -> Option<&T> {
         let entry = self.entries.iter().find(|entry| entry.id == TypeId::of::<T>())?;
         (*entry.data).as_any().downcast_ref()
     }
 
-    /// The value of this type for changing, if one was written.
+    /// Returns the value of this type, to be changed, if one was written.
     pub fn read_mut<T: Any>(&mut self) -> Option<&mut T> {
         let entry = self.entries.iter_mut().find(|entry| entry.id == TypeId::of::<T>())?;
         if Arc::get_mut(&mut entry.data).is_none() {
-            entry.data = (*entry.data).own_copy();
+            entry.data = (*entry.data).clone_data();
         }
         Arc::get_mut(&mut entry.data)?.as_any_mut().downcast_mut()
     }
 
-    /// Notes which filter plugins have nothing to say in this attempt, according to their PreFilter
-    /// (`SkipFilterPlugins`); for the engine.
+    /// Records the plugins whose PreFilter returned Skip (`SkipFilterPlugins`); the engine calls it.
     pub fn skip_filters(&mut self, plugins: BTreeSet<PluginName>) {
         self.skipped_filters = Arc::new(plugins);
     }
 
-    /// Whether the filter of this plugin has nothing to say in this attempt.
+    /// Whether the Filter of this plugin is left out in this attempt.
     pub fn skips_filter(&self, plugin: &PluginName) -> bool {
         self.skipped_filters.contains(plugin)
     }
@@ -123,7 +122,7 @@ mod tests {
     struct Wanted(Vec<u32>);
 
     #[test]
-    fn a_type_is_its_own_key() {
+    fn write_replaces_the_value_of_the_same_type() {
         let mut state = CycleState::new();
         assert_eq!(state.read::<Wanted>(), None);
         state.write(Wanted(vec![1]));
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_for_the_search_ends_with_it() {
+    fn end_search_drops_only_values_written_for_the_search() {
         let mut state = CycleState::new();
         state.write_for_search(Wanted(vec![1]));
         state.write(7_u8);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_shares_until_it_is_changed() {
+    fn clone_shares_values_until_one_is_changed() {
         let mut state = CycleState::new();
         state.write(Wanted(vec![1]));
         let mut copy = state.clone();

@@ -1,43 +1,43 @@
-//! Trying out a node with other pods on it.
+//! Dry runs: filtering a node as if other pods ran on it.
 
 use crate::preemption::Candidate;
 use crate::{CycleState, NodeIx, PodIx, Status};
 
-/// Tries out nodes for the pod of an attempt with the plugins of its profile. Nothing is changed by
-/// it, neither the cluster nor the state of the attempt.
+/// Filters nodes for the pod of an attempt, with the plugins of its profile and with other pods on the
+/// node. It changes neither the cluster nor the state of the attempt.
 pub trait DryRun {
-    /// Where in a list of `count` nodes a search is to begin, below `count`: at random, so that
-    /// preemptors do not all look at the same nodes.
+    /// Returns the index, below `count`, at which a search of `count` nodes begins. It is random, so
+    /// that preemptors do not all choose the same nodes.
     fn offset(&mut self, count: usize) -> usize;
 
-    /// A trial of `node` as it is, on a copy of the state of the attempt.
+    /// Begins a trial of `node`, with its pods as they are and a copy of the state of the attempt.
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a>;
 
-    /// What the extenders leave of the candidates: they may drop nodes and choose other victims. By
-    /// default there are no extenders.
+    /// Passes the candidates through the extenders, which may drop nodes and choose other victims. The
+    /// default has no extenders.
     ///
     /// # Errors
-    /// An extender fails that must not be ignored.
+    /// The failure of an extender that is not `ignorable`.
     fn process_preemption(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
         Ok(candidates)
     }
 }
 
-/// One node whose pods are taken away and put back.
+/// A dry run on one node: pods are removed and added again, then the node is filtered.
 pub trait Trial {
-    /// Takes a pod of the node to be gone.
+    /// Takes a pod of the node to be removed.
     ///
     /// # Errors
-    /// Some plugin cannot follow (`RemovePod` of its PreFilter extensions).
+    /// The failure of a PreFilter extension (`RemovePod`).
     fn remove_pod(&mut self, pod: PodIx) -> Result<(), Status>;
 
-    /// Takes a pod that was removed to be there again.
+    /// Takes a removed pod to be on the node again.
     ///
     /// # Errors
-    /// Some plugin cannot follow (`AddPod` of its PreFilter extensions).
+    /// The failure of a PreFilter extension (`AddPod`).
     fn add_pod(&mut self, pod: PodIx) -> Result<(), Status>;
 
-    /// Whether the node can take the pod of the attempt now: beside the pods of at least its priority
-    /// that are nominated to the node, and without them.
+    /// Filters the node for the pod of the attempt (`RunFilterPluginsWithNominatedPods`): it must pass
+    /// with the nominated pods of equal or higher priority, and without them.
     fn run_filters(&mut self) -> Status;
 }

@@ -1,21 +1,21 @@
-//! Writes a plugin asks for, and their answers.
+//! Writes to the API server that a plugin requests, and their answers.
 
 use std::sync::Arc;
 
 use crate::{PodKey, ScheduledCondition, Uid};
 
-/// A Binding of a pod to a node, with the UID of the pod as precondition.
+/// A Binding of a pod to a node. The UID of the pod is its precondition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     /// Namespace and name of the pod.
     pub pod: PodKey,
-    /// UID of the pod; the server refuses another pod of that name.
+    /// UID of the pod. The API server rejects the Binding if another pod has the name.
     pub uid: Uid,
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
 }
 
-/// A change to the status of a pod. What is `None` stays as it is.
+/// A change to the status of a pod. Fields that are `None` stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatusPatch {
     /// The `PodScheduled` condition.
@@ -50,50 +50,50 @@ pub struct PodEvent {
     pub note: String,
 }
 
-/// A merge patch that a plugin wants written.
+/// A JSON merge patch of an object, requested by a plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// API group and version, for example `v1` or `resource.k8s.io/v1`.
+    /// Group and version, for example `v1` or `resource.k8s.io/v1`.
     pub api_version: Arc<str>,
     /// Plural resource name, for example `persistentvolumeclaims`.
     pub resource: Arc<str>,
-    /// Namespace; empty for cluster-scoped objects.
+    /// Namespace, empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// Object name.
     pub name: Arc<str>,
     /// Subresource, if any.
     pub subresource: Option<Arc<str>>,
-    /// JSON merge patch; carries `metadata.uid` and `metadata.resourceVersion` as preconditions.
+    /// The patch. `metadata.uid` and `metadata.resourceVersion` in it are preconditions.
     pub patch: serde_json::Value,
 }
 
-/// How an effect ended.
+/// The outcome of a write.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Done; the object as the server returned it, where it did.
+    /// The write was carried out. Carries the object if the server returned it.
     Ok(Option<serde_json::Value>),
-    /// A precondition failed, or the object changed meanwhile.
+    /// A precondition failed (status 409).
     Conflict(String),
-    /// The object does not exist.
+    /// The object does not exist (status 404).
     Gone(String),
-    /// The server does not allow it.
+    /// The server does not allow the write (status 403).
     Forbidden(String),
-    /// The server asks to come back later.
+    /// The server asks for a later retry (status 429).
     Throttled(String),
-    /// It failed for certain.
+    /// The write failed and was not carried out.
     Error(String),
-    /// It may or may not have happened: the answer was lost.
+    /// The answer was lost: the write may have been carried out or not.
     Unknown(String),
 }
 
 impl Answer {
-    /// Success without an object.
+    /// Returns a success without an object.
     pub const fn ok() -> Self {
         Self::Ok(None)
     }
 
-    /// The text of a failure, `None` for success.
+    /// Returns the text of a failure, `None` for success.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Ok(_) => None,

@@ -1,4 +1,4 @@
-//! Cluster events: what changed, as plugins register for it.
+//! Cluster events, and the answers of queueing hints.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{EventResource, Node, Pod};
 
-/// What happened to the object: a set of actions, with the bit values of Kubernetes.
+/// A set of actions on an object, with the bit values of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionType(u16);
 
@@ -30,7 +30,7 @@ impl ActionType {
     pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 7);
     /// Labels of a pod changed.
     pub const UPDATE_POD_LABEL: Self = Self(1 << 8);
-    /// A pod requests less than before.
+    /// A pod requests less.
     pub const UPDATE_POD_SCALE_DOWN: Self = Self(1 << 9);
     /// Tolerations of a pod changed.
     pub const UPDATE_POD_TOLERATION: Self = Self(1 << 10);
@@ -40,7 +40,7 @@ impl ActionType {
     pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 12);
     /// Any update.
     pub const UPDATE: Self = Self(8188);
-    /// Anything.
+    /// Any action.
     pub const ALL: Self = Self(8191);
 
     /// Whether the two sets share an action.
@@ -48,7 +48,7 @@ impl ActionType {
         self.0 & other.0 != 0
     }
 
-    /// The name of a single named action; empty for a set without a name.
+    /// Returns the name of a named action, and an empty text for other sets.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ADD => "Add",
@@ -79,36 +79,36 @@ impl BitOr for ActionType {
     }
 }
 
-/// An event: a resource and what happened to it.
+/// A resource and an action on it (`ClusterEvent` in Kubernetes).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterEvent {
-    /// What the event is about.
+    /// The resource.
     pub resource: EventResource,
-    /// What happened.
+    /// The actions.
     pub action: ActionType,
     label: Option<&'static str>,
 }
 
 impl ClusterEvent {
-    /// An event with the label Kubernetes derives from resource and action.
+    /// Creates an event. Its label is that of Kubernetes: resource and action.
     pub const fn new(resource: EventResource, action: ActionType) -> Self {
         Self { resource, action, label: None }
     }
 
-    /// The wildcard under a label of its own, such as `UnschedulableTimeout`.
+    /// Creates a wildcard event with a label of its own, such as `UnschedulableTimeout`.
     pub const fn wildcard(label: &'static str) -> Self {
         Self { resource: EventResource::Any, action: ActionType::ALL, label: Some(label) }
     }
 
-    /// Whether this is the wildcard: everything may have changed.
+    /// Whether this is the wildcard event, which stands for any change of any resource.
     pub fn is_wildcard(&self) -> bool {
         self.resource == EventResource::Any && self.action == ActionType::ALL
     }
 
-    /// Whether a plugin that registered this event hears of `incoming`.
+    /// Whether a plugin that registered this event is notified of `incoming`.
     ///
-    /// A specific action does not match a general `Update`, the whole `Update` matches every
-    /// specific one.
+    /// A registered `Update` matches every specific update. A registered specific update does not match
+    /// an incoming `Update`.
     pub fn matches(&self, incoming: &Self) -> bool {
         self.is_wildcard()
             || (self.resource.covers(&incoming.resource)
@@ -126,7 +126,7 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-/// The objects of an event, before and after.
+/// The objects of an event, before and after the change.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum EventObjects<'a> {
@@ -144,19 +144,19 @@ pub enum EventObjects<'a> {
         /// After the change.
         new: Option<&'a Node>,
     },
-    /// An object of another kind, as JSON.
+    /// An object of another kind, as JSON: `old` is absent when it was added, `new` when it was deleted.
     Other {
         /// Before the change.
         old: Option<&'a Value>,
         /// After the change.
         new: Option<&'a Value>,
     },
-    /// No object: timeouts and forced activation.
+    /// An event without an object: a timeout or a forced activation.
     None,
 }
 
 impl<'a> EventObjects<'a> {
-    /// The pod, before and after.
+    /// Returns the pod, before and after the change.
     ///
     /// # Errors
     /// The event is not about a pod.
@@ -167,7 +167,7 @@ impl<'a> EventObjects<'a> {
         }
     }
 
-    /// The node, before and after.
+    /// Returns the node, before and after the change.
     ///
     /// # Errors
     /// The event is not about a node.
@@ -178,10 +178,10 @@ impl<'a> EventObjects<'a> {
         }
     }
 
-    /// The object of another kind, before and after.
+    /// Returns the object of another kind, before and after the change.
     ///
     /// # Errors
-    /// The event is about a pod or a node, or about nothing.
+    /// The event is about a pod or a node, or has no object.
     pub fn others(&self) -> Result<(Option<&'a Value>, Option<&'a Value>), String> {
         match *self {
             Self::Other { old, new } => Ok((old, new)),
@@ -190,17 +190,17 @@ impl<'a> EventObjects<'a> {
     }
 }
 
-/// What a plugin says about a pod it rejected, when an event comes in.
+/// The answer of a plugin to an event, about a pod it rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueingHint {
-    /// The event does not help this pod.
+    /// The event does not make the pod schedulable; the pod stays where it is.
     Skip,
-    /// The event may make this pod schedulable.
+    /// The event may make the pod schedulable; the pod is requeued.
     Queue,
 }
 
 impl QueueingHint {
-    /// Queue if the event `helps`, else Skip.
+    /// Returns Queue if the event `helps`, else Skip.
     pub const fn queue_if(helps: bool) -> Self {
         if helps { Self::Queue } else { Self::Skip }
     }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn matching_follows_resource_and_action() {
+    fn event_matches_by_resource_and_action() {
         use ActionType as A;
         use EventResource as R;
         let everything = event(R::Any, A::ALL);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_those_of_kubernetes() {
+    fn label_joins_resource_and_action() {
         let taint = event(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
         assert_eq!(taint.to_string(), "NodeUpdateNodeTaint");
         let delete = event(EventResource::AssignedPod, ActionType::DELETE);

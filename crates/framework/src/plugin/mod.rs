@@ -1,4 +1,4 @@
-//! The plugin interface: extension points, statuses, events and queueing hints, the [`Handle`], and the
+//! The plugin interface: extension points, statuses, events and queueing hints, the [`Handle`] and the
 //! [`Registry`].
 
 mod cycle_state;

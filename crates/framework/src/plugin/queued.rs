@@ -1,39 +1,39 @@
-//! A pod on its way through the scheduling queue.
+//! A pod in the scheduling queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::{PluginName, Pod, Time};
 
-/// The record the queue keeps of a pod (`QueuedPodInfo` in Kubernetes).
+/// A pod in the scheduling queue, with its history (`QueuedPodInfo` in Kubernetes).
 #[derive(Debug, Clone)]
 pub struct QueuedPod {
     /// The pod as last seen.
     pub pod: Arc<Pod>,
-    /// When it entered the queue, or came back after its last failed attempt.
+    /// When it was added to the queue, or requeued after its last failed attempt.
     pub timestamp: Time,
-    /// When it first entered the active queue.
+    /// When it first entered the active queue; `None` until then.
     pub initial_attempt: Option<Time>,
-    /// Attempts so far, the running one included.
+    /// Number of attempts, including the current one.
     pub attempts: u32,
-    /// How often it was found unschedulable; drives the backoff.
+    /// Number of attempts that found it unschedulable. It sets the backoff.
     pub unschedulable_count: u32,
-    /// Errors in a row; drives the backoff in place of the other count.
+    /// Number of consecutive attempts that ended in an error. It sets the backoff after an error.
     pub consecutive_errors: u32,
-    /// Plugins that rejected it in its last attempt, or gate it.
+    /// Plugins that rejected it in its last attempt, or that gate it.
     pub unschedulable_plugins: BTreeSet<PluginName>,
-    /// Those of them that answered Pending.
+    /// Plugins that answered Pending in its last attempt.
     pub pending_plugins: BTreeSet<PluginName>,
-    /// The plugin that gates it, if any.
+    /// The PreEnqueue plugin that gates it, if any.
     pub gating_plugin: Option<PluginName>,
-    /// When its backoff ends; computed once per failure.
+    /// End of its backoff, computed once per failure.
     pub backoff_expiration: Option<Time>,
-    /// Whether it is tried because it waited for too long, not because of an event.
+    /// Whether it was requeued because it was unschedulable for too long, not because of an event.
     pub flushed: bool,
 }
 
 impl QueuedPod {
-    /// The record of a pod that enters the queue at `now`.
+    /// Creates the record of a pod added to the queue at `now`.
     pub fn new(pod: Arc<Pod>, now: Time) -> Self {
         Self {
             pod,
@@ -50,7 +50,7 @@ impl QueuedPod {
         }
     }
 
-    /// Whether no plugin is on record as the reason of the last failure: it was an error.
+    /// Whether no plugin rejected it in its last attempt, because the attempt ended in an error.
     pub fn has_no_rejector(&self) -> bool {
         self.unschedulable_plugins.is_empty() && self.pending_plugins.is_empty()
     }

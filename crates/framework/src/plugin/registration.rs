@@ -14,41 +14,41 @@ use crate::{
     StandingQueries, Timer,
 };
 
-/// The extension points a profile can configure.
+/// The extension points that a profile can configure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExtensionPoint {
-    /// Holds pods back before the active queue.
+    /// Decides whether a pod may enter the active queue.
     PreEnqueue,
     /// Orders the active queue.
     QueueSort,
-    /// Prepares filters.
+    /// Prepares the filters.
     PreFilter,
-    /// Turns nodes down.
+    /// Decides which nodes can take the pod.
     Filter,
-    /// Makes room.
+    /// Tries to make room for a pod that no node can take.
     PostFilter,
-    /// Prepares scores.
+    /// Prepares the scores.
     PreScore,
-    /// Rates nodes.
+    /// Scores feasible nodes.
     Score,
-    /// Keeps books.
+    /// Reserves what the pod needs beyond the node.
     Reserve,
-    /// Has the last word.
+    /// Allows, delays or rejects the binding.
     Permit,
-    /// Writes before the bind.
+    /// Writes the objects that must be in place before the bind.
     PreBind,
-    /// Binds.
+    /// Binds the pod.
     Bind,
-    /// Hears of bound pods.
+    /// Is notified of bound pods.
     PostBind,
     /// Proposes sets of nodes for a pod group.
     PlacementGenerate,
-    /// Rates such sets.
+    /// Scores such sets.
     PlacementScore,
 }
 
 impl ExtensionPoint {
-    /// Every point, in the order in which kube-scheduler resolves a profile.
+    /// All points, in the order in which kube-scheduler resolves a profile.
     pub const ALL: [Self; 14] = [
         Self::PreFilter,
         Self::Filter,
@@ -66,7 +66,7 @@ impl ExtensionPoint {
         Self::PlacementScore,
     ];
 
-    /// The name in metric labels, for example `PreFilter`.
+    /// Returns the name in metric labels, for example `PreFilter`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PreEnqueue => "PreEnqueue",
@@ -86,7 +86,7 @@ impl ExtensionPoint {
         }
     }
 
-    /// The name of the set in `plugins` of a profile, for example `preFilter`.
+    /// Returns the name of the field of `plugins` in a profile, for example `preFilter`.
     pub const fn config_name(self) -> &'static str {
         match self {
             Self::PreEnqueue => "preEnqueue",
@@ -113,31 +113,32 @@ impl fmt::Display for ExtensionPoint {
     }
 }
 
-/// Tells whether an event may help a pod that the plugin rejected.
+/// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
+/// plugin rejected. The cluster of its handle includes the change.
 ///
 /// An error counts as [`QueueingHint::Queue`].
 pub type HintFn =
     dyn Fn(&Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String> + Send + Sync;
 
-/// An event a plugin wants to hear of, for pods it rejected.
+/// An event that may help pods that the plugin rejected (`ClusterEventWithHint`).
 #[derive(Clone)]
 pub struct EventRegistration {
     /// The event.
     pub event: ClusterEvent,
-    /// The hint; without one the answer is always Queue.
+    /// The hint. Without one the event always requeues.
     pub hint: Option<Arc<HintFn>>,
 }
 
 impl EventRegistration {
-    /// Requeues on every such event.
+    /// Creates a registration without a hint.
     pub const fn always(event: ClusterEvent) -> Self {
         Self { event, hint: None }
     }
 }
 
-/// A plugin, ready to run: built with [`Plugin::new`].
+/// A plugin: its extension points and what it registers. Build one with [`Plugin::new`].
 ///
-/// Each field is one extension point, `None` where the plugin does not implement it.
+/// The field of an extension point is `None` if the plugin does not implement it.
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each field is the extension point of its name")]
 #[non_exhaustive]
@@ -160,29 +161,29 @@ pub struct Plugin {
     pub post_bind: Option<Arc<dyn PostBind>>,
     pub timer: Option<Arc<dyn Timer>>,
     pub pod_deleted: Option<Arc<dyn PodDeleted>>,
-    /// Points of pod groups it has in Kubernetes: there are no traits for them yet.
+    /// Points for pod groups that the plugin has in Kubernetes. There are no traits for them.
     pub group_points: BTreeSet<ExtensionPoint>,
-    /// Arguments in effect, defaults included, for people to read.
+    /// Arguments in effect, with defaults filled in, shown to people.
     pub args: Option<serde_json::Value>,
-    /// Numbers the plugin counts by itself.
+    /// Metrics of the plugin.
     pub metrics: Vec<Metric>,
     /// Sources of objects beside the watches of the API server.
     pub feeds: Vec<Feed>,
-    /// Fields of pods and nodes that are kept for it.
+    /// Fields of pods and nodes that the cluster keeps for the plugin.
     pub extra_fields: ExtraFields,
-    /// Kinds it reads or hears of, as `<plural>.<version>.<group>`.
+    /// Custom kinds that the scheduler watches for the plugin, as `<plural>.<version>.<group>`.
     pub watched_kinds: BTreeSet<Arc<str>>,
     /// Types that objects of watched kinds are decoded as.
     pub decoders: Decoders,
-    /// Kinds of Kubernetes itself that it reads without being notified of changes.
+    /// Built-in kinds that the plugin reads without registering an event for them.
     pub read_kinds: BTreeSet<EventResource>,
-    /// Events that may help pods this plugin rejected. `None`: not declared, every event counts. An
-    /// empty list: no event ever helps.
+    /// Events that may help pods that the plugin rejected. `None`: the plugin declares none, so every
+    /// event requeues. An empty list: no event helps.
     pub events: Option<Vec<EventRegistration>>,
 }
 
 impl Plugin {
-    /// Starts a plugin called `name`; add each extension point it implements, then
+    /// Starts to build a plugin called `name`. Add the extension points that it implements, then call
     /// [`build`](PluginBuilder::build).
     #[expect(clippy::new_ret_no_self, reason = "the builder is the only way to a plugin")]
     pub fn new<P: Send + Sync + 'static>(name: &str, plugin: P) -> PluginBuilder<P> {
@@ -250,13 +251,13 @@ impl fmt::Debug for Plugin {
     }
 }
 
-/// Puts a [`Plugin`] together from one value that implements its extension points.
+/// A builder of a [`Plugin`], from one value that implements its extension points.
 pub struct PluginBuilder<P> {
     plugin: Arc<P>,
     built: Plugin,
 }
 
-/// One builder method per extension point.
+/// Defines one builder method per trait.
 macro_rules! points {
     ($($method:ident: $point:ident),* $(,)?) => {$(
         #[doc = concat!("The plugin implements [`", stringify!($point), "`].")]
@@ -292,14 +293,14 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         pod_deleted: PodDeleted,
     }
 
-    /// Shows `args` as the arguments in effect; give them with their defaults filled in.
+    /// Sets the arguments in effect, shown to people. Give them with their defaults filled in.
     #[must_use]
     pub fn args(mut self, args: &impl Serialize) -> Self {
         self.built.args = serde_json::to_value(args).ok();
         self
     }
 
-    /// Exports a metric of the plugin.
+    /// Exports a metric of the plugin on `/metrics`.
     #[must_use]
     pub fn metric(mut self, metric: impl Into<Metric>) -> Self {
         self.built.metrics.push(metric.into());
@@ -314,7 +315,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// Keeps the field of pods at this JSON pointer, to be read with
+    /// Keeps the field of pods at this JSON pointer. The plugin reads it with
     /// [`pod.extra`](crate::Pod::extra).
     #[must_use]
     pub fn keep_pod_field(mut self, pointer: &str) -> Self {
@@ -330,7 +331,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// Keeps the field of nodes at this JSON pointer, to be read with
+    /// Keeps the field of nodes at this JSON pointer. The plugin reads it with
     /// [`NodeView::extra`](crate::NodeView::extra).
     #[must_use]
     pub fn keep_node_field(mut self, pointer: &str) -> Self {
@@ -338,9 +339,9 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// Watches a kind, named `<plural>.<version>.<group>`, to be read with
-    /// [`Cluster::objects`](crate::Cluster::objects). Kinds that an event is registered on are watched
-    /// anyway; kinds that a [`Feed`] brings are not.
+    /// Watches a custom kind, named `<plural>.<version>.<group>`. The plugin reads its objects with
+    /// [`Cluster::objects`](crate::Cluster::objects).
+    /// A kind with a registered event is watched anyway; a kind that a [`Feed`] brings is not.
     #[must_use]
     pub fn watch(mut self, kind: &str) -> Self {
         self.built.watched_kinds.insert(kind.into());
@@ -358,21 +359,22 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self.watch(kind)
     }
 
-    /// Reads objects of a kind of Kubernetes itself without being notified of changes.
+    /// Watches a built-in kind that the plugin reads, without registering an event for it.
     #[must_use]
     pub fn read(mut self, kind: EventResource) -> Self {
         self.built.read_kinds.insert(kind);
         self
     }
 
-    /// Declares that no event helps pods this plugin rejects, until [`on`](Self::on) names one.
+    /// Declares that no event helps pods that this plugin rejects, except those added with
+    /// [`on`](Self::on).
     #[must_use]
     pub fn no_events(mut self) -> Self {
         self.built.events.get_or_insert_default();
         self
     }
 
-    /// Requeues rejected pods on `event`, whatever its objects.
+    /// Requeues rejected pods on every `event`.
     #[must_use]
     pub fn on(mut self, event: ClusterEvent) -> Self {
         self.watch_kind_of(&event);
@@ -380,7 +382,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// Requeues rejected pods on `event` when `hint` says so.
+    /// Requeues rejected pods on `event` if `hint` answers Queue. See [`HintFn`].
     #[must_use]
     pub fn on_with_hint(
         mut self,
@@ -404,7 +406,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         }
     }
 
-    /// The finished plugin.
+    /// Returns the plugin.
     pub fn build(self) -> Plugin {
         self.built
     }

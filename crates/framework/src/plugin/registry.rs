@@ -1,4 +1,4 @@
-//! Plugins by name.
+//! The registry: factories of plugins, by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,22 +11,21 @@ use crate::Plugin;
 /// The name of a plugin, as profiles, statuses and metrics use it.
 pub type PluginName = Arc<str>;
 
-/// Arguments of a plugin from `pluginConfig`, undecoded.
+/// The arguments of a plugin, as given in `pluginConfig`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PluginArgs(Option<serde_json::Value>);
 
 impl PluginArgs {
-    /// Arguments as given in the configuration.
+    /// Wraps the arguments given in the configuration.
     pub const fn new(args: serde_json::Value) -> Self {
         Self(Some(args))
     }
 
-    /// Decodes into `T`; absent arguments are `T::default()`. Declare `T` with
-    /// `#[serde(deny_unknown_fields)]` to refuse what it does not know; `apiVersion` and `kind` are
-    /// taken out before.
+    /// Decodes the arguments without `apiVersion` and `kind`; absent arguments give `T::default()`.
+    /// Declare `T` with `#[serde(deny_unknown_fields)]` to reject unknown fields.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// The message of the decoder, with the name of the field.
     pub fn decode<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
         let Some(args) = &self.0 else { return Ok(T::default()) };
         let mut args = args.clone();
@@ -38,13 +37,14 @@ impl PluginArgs {
     }
 }
 
-/// Makes a plugin from its arguments; once per profile that enables it.
+/// Makes a plugin from its arguments. It is called once per profile that enables the plugin, and its
+/// error names the argument at fault.
 pub type Factory = Arc<dyn Fn(&PluginArgs) -> Result<Plugin, String> + Send + Sync>;
 
 /// Makes the factory of a plugin for one scheduler.
 type Opener = Arc<dyn Fn() -> Factory + Send + Sync>;
 
-/// Factories by plugin name.
+/// The factories of plugins, by plugin name.
 #[derive(Clone, Default)]
 pub struct Registry {
     openers: BTreeMap<PluginName, Opener>,
@@ -56,13 +56,13 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// A name was registered before.
+/// The error for a name that is registered twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a plugin named {0} already exists")]
 pub struct RegistryError(pub PluginName);
 
 impl Registry {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -70,7 +70,7 @@ impl Registry {
     /// Adds a plugin under `name`.
     ///
     /// # Errors
-    /// The name is taken.
+    /// The name is already registered.
     pub fn register(
         &mut self,
         name: &str,
@@ -80,10 +80,10 @@ impl Registry {
         self.add(name.into(), Arc::new(move || factory.clone()))
     }
 
-    /// Adds a plugin under `name` of which the profiles of a scheduler share a `T`.
+    /// Adds a plugin under `name`. All profiles of one scheduler share one `T`, such as a cache.
     ///
     /// # Errors
-    /// The name is taken.
+    /// The name is already registered.
     pub fn register_shared<T: Default + Send + Sync + 'static>(
         &mut self,
         name: &str,
@@ -105,15 +105,15 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds every plugin of `other`.
+    /// Adds all plugins of `other`.
     ///
     /// # Errors
-    /// A name is in both.
+    /// A name is in both registries.
     pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
         other.openers.into_iter().try_for_each(|(name, opener)| self.add(name, opener))
     }
 
-    /// The same plugins for one scheduler, which shares nothing with others.
+    /// Returns a registry for one scheduler, which shares no state of plugins with other schedulers.
     pub fn for_scheduler(&self) -> Self {
         let open = |(name, opener): (&PluginName, &Opener)| {
             let factory = opener();
@@ -122,13 +122,13 @@ impl Registry {
         Self { openers: self.openers.iter().map(open).collect() }
     }
 
-    /// The factory of the plugin called `name`. What the profiles of a scheduler share, they share
-    /// only in the registry that was made [for it](Self::for_scheduler).
+    /// Returns the factory of the plugin called `name`. Profiles [share](Self::register_shared) state
+    /// only if their factories come from one registry made with [`for_scheduler`](Self::for_scheduler).
     pub fn get(&self, name: &str) -> Option<Factory> {
         self.openers.get(name).map(|open| open())
     }
 
-    /// All names, sorted.
+    /// Returns all names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &PluginName> {
         self.openers.keys()
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_decoded_strictly() {
+    fn unknown_argument_is_rejected() {
         let args = |value| PluginArgs::new(value).decode::<Args>();
         assert_eq!(PluginArgs::default().decode(), Ok(Args { weight: 0 }));
         assert_eq!(args(serde_json::json!({"kind": "XArgs", "weight": 2})), Ok(Args { weight: 2 }));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_registered_once() {
+    fn registering_a_name_twice_fails() {
         let mut registry = Registry::new();
         let factory = |_: &PluginArgs| Err("never made".to_owned());
         registry.register("A", factory).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_one_scheduler_share_and_schedulers_do_not() {
+    fn only_profiles_of_one_scheduler_share_state() {
         let mut registry = Registry::new();
         let counting = |_: &PluginArgs, made: &Arc<AtomicU32>| {
             Err(made.fetch_add(1, Ordering::Relaxed).to_string())

@@ -1,15 +1,15 @@
-//! Bringing scores into 0 to 100.
+//! The range of scores, and the default normalisation.
 
-/// Highest score a plugin may give a node, after normalising.
+/// Highest score of a node after normalisation.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// Lowest score a plugin may give a node, after normalising.
+/// Lowest score of a node after normalisation.
 pub const MIN_NODE_SCORE: i64 = 0;
 
-/// Scales scores so that the highest becomes 100, or 0 if `reverse` is set: then less is better.
+/// Scales scores so that the highest becomes 100, or 0 with `reverse` (`DefaultNormalizeScore`).
 ///
-/// Without any score above 0 they stay as they are, or all become 100. Scores below 0 are not meant
-/// to occur.
+/// If no score is above 0, the scores stay as they are, or all become 100 with `reverse`. Negative
+/// scores are not supported.
 pub fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or(0).max(0);
     if highest == 0 {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_highest_score_sets_the_scale() {
+    fn highest_score_becomes_100_or_0_in_reverse() {
         for (scores, reverse, expected) in [
             (vec![7, 3, 0], false, vec![100, 42, 0]),
             (vec![0, 1, 2], true, vec![100, 50, 0]),

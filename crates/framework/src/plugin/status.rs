@@ -1,4 +1,4 @@
-//! The answer of a plugin.
+//! The status that a plugin returns.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,24 +8,26 @@ use crate::PluginName;
 /// Status codes of the scheduling framework.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
-    /// All is well; also the meaning of an absent status.
+    /// The plugin agrees.
     Success,
-    /// Something failed that says nothing about the pod; it is retried after an error backoff.
+    /// An internal failure, unrelated to whether the pod fits. The pod is retried after its backoff.
     Error,
-    /// The pod does not fit now; evicting pods might help.
+    /// The pod does not fit now; preemption might help.
     Unschedulable,
-    /// The pod does not fit, and evicting pods would not help.
+    /// The pod does not fit, and preemption would not help.
     UnschedulableAndUnresolvable,
-    /// Permit only: the pod has to wait.
+    /// The pod has to wait (Permit only).
     Wait,
-    /// The plugin has nothing to say about this pod.
+    /// The plugin leaves out its next extension point for this pod, or leaves the pod to the next
+    /// plugin.
     Skip,
-    /// The plugin waits for something outside; its own hint requeues the pod at once.
+    /// The plugin waits for something outside the scheduler. A hint of the plugin requeues the pod
+    /// without backoff.
     Pending,
 }
 
 impl Code {
-    /// The name Kubernetes uses in statuses and metric labels.
+    /// Returns the name that Kubernetes uses in statuses and metric labels.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Success => "Success",
@@ -38,7 +40,7 @@ impl Code {
         }
     }
 
-    /// Whether the code turns the pod down: Unschedulable, UnschedulableAndUnresolvable or Pending.
+    /// Whether the code rejects the pod: Unschedulable, UnschedulableAndUnresolvable or Pending.
     pub const fn is_rejection(self) -> bool {
         matches!(self, Self::Unschedulable | Self::UnschedulableAndUnresolvable | Self::Pending)
     }
@@ -50,7 +52,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// A status: success, or a code with reasons and the plugin that gave it. Success costs one word.
+/// A status: success, or a code with reasons and the plugin that returned it. The size of a status is
+/// one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Status(Option<Box<Failure>>);
 
@@ -62,17 +65,17 @@ struct Failure {
 }
 
 impl Status {
-    /// The plugin agrees.
+    /// Returns success.
     pub const fn success() -> Self {
         Self(None)
     }
 
-    /// A status with one reason.
+    /// Creates a status with one reason.
     pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::with_reasons(code, vec![reason.into()])
     }
 
-    /// A status with any number of reasons; [`Code::Success`] drops them.
+    /// Creates a status with any number of reasons. [`Code::Success`] drops them.
     pub fn with_reasons(code: Code, reasons: Vec<Cow<'static, str>>) -> Self {
         match code {
             Code::Success => Self(None),
@@ -80,27 +83,27 @@ impl Status {
         }
     }
 
-    /// The pod does not fit now; evicting pods might help.
+    /// Creates an [`Unschedulable`](Code::Unschedulable) status.
     pub fn unschedulable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::Unschedulable, reason)
     }
 
-    /// The pod does not fit, and evicting pods would not help.
+    /// Creates an [`UnschedulableAndUnresolvable`](Code::UnschedulableAndUnresolvable) status.
     pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::UnschedulableAndUnresolvable, reason)
     }
 
-    /// Something failed that says nothing about the pod.
+    /// Creates an [`Error`](Code::Error) status.
     pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::Error, text)
     }
 
-    /// The plugin has nothing to say about this pod.
+    /// Creates a [`Skip`](Code::Skip) status.
     pub fn skip() -> Self {
         Self::with_reasons(Code::Skip, Vec::new())
     }
 
-    /// Names the plugin that gave this status; no effect on success.
+    /// Sets the plugin that returned this status. It has no effect on success.
     #[must_use]
     pub fn by(mut self, plugin: &PluginName) -> Self {
         if let Some(failure) = &mut self.0 {
@@ -109,7 +112,7 @@ impl Status {
         self
     }
 
-    /// This status with a further reason behind the others; no effect on success.
+    /// Adds a reason behind the others. It has no effect on success.
     #[must_use]
     pub fn and(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
         if let Some(failure) = &mut self.0 {
@@ -118,17 +121,17 @@ impl Status {
         self
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.0.as_ref().map_or(Code::Success, |failure| failure.code)
     }
 
-    /// The reasons, an error text first.
+    /// Returns the reasons, an error text first.
     pub fn reasons(&self) -> &[Cow<'static, str>] {
         self.0.as_ref().map_or(&[], |failure| &failure.reasons)
     }
 
-    /// The plugin that gave this status, absent where the framework itself did.
+    /// Returns the plugin that returned this status, `None` if the framework did.
     pub fn plugin(&self) -> Option<&PluginName> {
         self.0.as_ref()?.plugin.as_ref()
     }
@@ -143,20 +146,20 @@ impl Status {
         self.code() == Code::Skip
     }
 
-    /// Whether the pod is turned down: Unschedulable, UnschedulableAndUnresolvable or Pending.
+    /// Whether the pod is rejected: Unschedulable, UnschedulableAndUnresolvable or Pending.
     pub fn is_rejection(&self) -> bool {
         self.code().is_rejection()
     }
 
-    /// The reasons in one line.
+    /// Returns the reasons in one line, separated by commas.
     pub fn message(&self) -> String {
         self.reasons().join(", ")
     }
 
-    /// `Ok` for success, this status otherwise: lets plugins use `?`.
+    /// Converts to a `Result`, so that plugins can use `?`.
     ///
     /// # Errors
-    /// The status itself, unless it is a success.
+    /// The status itself, unless it is success.
     pub fn ok(self) -> Result<(), Self> {
         if self.is_success() { Ok(()) } else { Err(self) }
     }
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn success_is_one_word_and_carries_nothing() {
+    fn success_drops_reasons_and_takes_one_word() {
         assert_eq!(size_of::<Status>(), size_of::<usize>());
         let status = Status::with_reasons(Code::Success, vec!["lost".into()]);
         assert_eq!((status.code(), status.reasons().len()), (Code::Success, 0));
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_joins_the_reasons() {
+    fn message_joins_reasons_with_commas() {
         let status = Status::unschedulable("Too many pods").and("Insufficient cpu");
         assert_eq!(status.message(), "Too many pods, Insufficient cpu");
         assert!(status.is_rejection());

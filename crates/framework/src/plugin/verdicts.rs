@@ -1,14 +1,15 @@
-//! Why nodes were turned down, without a status per node.
+//! The rejections of nodes, without a status per node.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{NodeBits, NodeIx, PluginName, Status};
 
-/// A status kept once for all nodes that share it.
+/// The id of a status that several nodes share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VerdictId(u32);
 
-/// The verdicts of one attempt: a column of ids beside a small table of distinct statuses.
+/// The verdicts of one attempt (`NodeToStatus` in Kubernetes): a column of ids, and a small table of
+/// distinct statuses.
 #[derive(Debug, Clone, Default)]
 pub struct Verdicts {
     table: Vec<Status>,
@@ -19,17 +20,17 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// No verdicts, with room for ids below `len`.
+    /// Creates an empty collection, with capacity for node ids below `len`.
     pub fn with_len(len: usize) -> Self {
         Self { column: vec![0; len], ..Self::default() }
     }
 
-    /// From now on, statuses are taken to come from `plugin`.
+    /// Attributes the statuses that follow to `plugin`, unless they name a plugin.
     pub fn attribute_to(&mut self, plugin: &PluginName) {
         self.plugin = Some(plugin.clone());
     }
 
-    /// The id of `status`, kept once.
+    /// Returns the id of `status`. Equal statuses have one id.
     pub fn intern(&mut self, status: Status) -> VerdictId {
         let status = match &self.plugin {
             Some(plugin) if status.plugin().is_none() => status.by(plugin),
@@ -44,7 +45,7 @@ impl Verdicts {
         VerdictId(id)
     }
 
-    /// Gives `node` an interned verdict.
+    /// Sets the verdict on `node` to an interned status.
     #[inline]
     pub fn set(&mut self, node: NodeIx, verdict: VerdictId) {
         if node.index() >= self.column.len() {
@@ -53,13 +54,13 @@ impl Verdicts {
         self.column[node.index()] = verdict.0;
     }
 
-    /// Gives `node` this status.
+    /// Sets the verdict on `node`.
     pub fn record(&mut self, node: NodeIx, status: Status) {
         let verdict = self.intern(status);
         self.set(node, verdict);
     }
 
-    /// Gives all of `nodes` this status.
+    /// Sets the verdict on all of `nodes`.
     pub fn record_all(&mut self, nodes: &NodeBits, status: Status) {
         let verdict = self.intern(status);
         for node in nodes.iter() {
@@ -67,28 +68,29 @@ impl Verdicts {
         }
     }
 
-    /// Sets the verdict on nodes that have none of their own: those never looked at.
+    /// Sets the verdict on all nodes without one of their own, because they were not filtered
+    /// (`AbsentNodesStatus`).
     pub fn set_absent(&mut self, status: Status) {
         self.absent = status;
     }
 
-    /// The verdict on nodes that have none of their own.
+    /// Returns the verdict on nodes without one of their own.
     pub fn absent(&self) -> &Status {
         &self.absent
     }
 
-    /// The verdict on `node`, if it has one of its own.
+    /// Returns the verdict on `node`, if it has one of its own.
     pub fn explicit(&self, node: NodeIx) -> Option<&Status> {
         let id = *self.column.get(node.index())?;
         self.table.get((id as usize).checked_sub(1)?)
     }
 
-    /// The verdict on `node`, the one on absent nodes if it has none of its own.
+    /// Returns the verdict on `node`, or the one on absent nodes.
     pub fn get(&self, node: NodeIx) -> &Status {
         self.explicit(node).unwrap_or(&self.absent)
     }
 
-    /// Every distinct status with the number of nodes that have it, in the order of first use.
+    /// Returns each distinct status with its number of nodes, in the order of first use.
     pub fn counts(&self) -> Vec<(&Status, usize)> {
         let mut counts = vec![0; self.table.len() + 1];
         for id in &self.column {
@@ -97,7 +99,8 @@ impl Verdicts {
         self.table.iter().zip(counts.into_iter().skip(1)).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// How many of `nodes` nodes gave each reason. A node with several reasons counts for each.
+    /// Returns, for each reason, the number of nodes among `nodes` that it rejects. A node with several
+    /// reasons counts for each.
     pub fn reason_counts(&self, nodes: usize) -> BTreeMap<&str, usize> {
         let absent = nodes.saturating_sub(self.explicit_count());
         let absent = Some((&self.absent, absent)).filter(|(_, count)| *count > 0);
@@ -110,7 +113,7 @@ impl Verdicts {
         counts
     }
 
-    /// The text of a fit error over `nodes` nodes: `0/3 nodes are available: 1 x, 2 y.`
+    /// Returns the text of a fit error over `nodes` nodes: `0/3 nodes are available: 1 x, 2 y.`
     pub fn fit_error(&self, nodes: usize) -> String {
         let counts = self.reason_counts(nodes).into_iter();
         let mut parts: Vec<String> =
@@ -122,7 +125,7 @@ impl Verdicts {
         }
     }
 
-    /// Number of nodes with a verdict of their own.
+    /// Returns the number of nodes with a verdict of their own.
     pub fn explicit_count(&self) -> usize {
         self.column.iter().filter(|id| **id != 0).count()
     }
@@ -133,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_statuses_are_kept_once_and_counted() {
+    fn equal_statuses_share_an_entry_and_are_counted() {
         let mut verdicts = Verdicts::with_len(4);
         let nodes: NodeBits = [0, 2].into_iter().map(NodeIx::new).collect();
         verdicts.record_all(&nodes, Status::unschedulable("Too many pods"));
