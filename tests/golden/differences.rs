@@ -1,11 +1,11 @@
-//! Where Loadmaster decides otherwise than kube-scheduler on purpose: docs/differences.toml.
+//! The intended differences between Loadmaster and kube-scheduler 1.36: docs/differences.toml.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The file, as far as the runner reads it.
+/// The fields of the file that the runner reads.
 #[derive(Debug, Deserialize)]
 struct Differences {
     difference: Vec<Difference>,
@@ -16,12 +16,41 @@ struct Difference {
     id: String,
     area: String,
     plugin: String,
-    /// Arguments of the plugin without which it decides as kube-scheduler does.
+    reason: Reason,
+    /// Arguments of the plugin without which it decides like kube-scheduler.
     #[serde(default)]
     arguments: Vec<String>,
-    /// The events it is about, as `Resource/Action`; any if empty.
+    /// The events concerned, as `Resource/Action`; any event if empty.
     #[serde(default)]
     events: Vec<String>,
+}
+
+/// Why Loadmaster does not follow kube-scheduler 1.36.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+enum Reason {
+    LostWakeUp,
+    RoomCountedTwice,
+    Crash,
+    /// This minor release of Kubernetes 1 fixes the bug.
+    FixedUpstream(u32),
+}
+
+impl TryFrom<String> for Reason {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "lost wake-up" => Ok(Self::LostWakeUp),
+            "room counted twice" => Ok(Self::RoomCountedTwice),
+            "crash" => Ok(Self::Crash),
+            _ => {
+                let minor = text.strip_prefix("fixed upstream in 1.").map(str::parse);
+                let minor = minor.and_then(Result::ok).filter(|minor| *minor > 36);
+                minor.map(Self::FixedUpstream).ok_or_else(|| format!("unknown reason {text:?}"))
+            }
+        }
+    }
 }
 
 impl Difference {
@@ -44,8 +73,8 @@ fn of_hints(plugin: &str) -> impl Iterator<Item = &'static Difference> {
     hints.filter(move |own| own.plugin == plugin)
 }
 
-/// The difference that explains why a hint of `plugin` about an event is more generous than the one
-/// recorded, under a profile that gives the plugin these arguments.
+/// The difference that explains why a hint of `plugin` about an event says Queue where the recording
+/// says QueueSkip, under a profile that gives the plugin these arguments.
 pub(crate) fn of_hint(
     plugin: &str,
     arguments: &Value,
@@ -59,7 +88,15 @@ pub(crate) fn of_hint(
         .map(|own| own.id.as_str())
 }
 
-/// The difference that explains why `plugin` hears of an event that its namesake does not register.
+/// The entry with this id, if its reason is a fix of a later release.
+pub(crate) fn of_fix(id: &str) -> Option<&'static str> {
+    let mut all = DIFFERENCES.difference.iter();
+    let entry = all.find(|own| own.id == id)?;
+    matches!(entry.reason, Reason::FixedUpstream(_)).then_some(entry.id.as_str())
+}
+
+/// The difference that explains why `plugin` registers an event that the plugin of kube-scheduler does
+/// not.
 pub(crate) fn of_registration(plugin: &str, resource: &str, action: &str) -> Option<&'static str> {
     of_hints(plugin).find(|own| own.is_about(resource, action)).map(|own| own.id.as_str())
 }
@@ -76,6 +113,16 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), DIFFERENCES.difference.len());
+    }
+
+    #[test]
+    fn reasons_are_those_of_the_rule_or_a_later_release() {
+        let read = |text: &str| Reason::try_from(text.to_owned());
+        assert_eq!(read("lost wake-up"), Ok(Reason::LostWakeUp));
+        assert_eq!(read("fixed upstream in 1.37"), Ok(Reason::FixedUpstream(37)));
+        for text in ["fixed upstream in 1.36", "fixed upstream in 2.0", "taste"] {
+            assert_eq!(read(text), Err(format!("unknown reason {text:?}")));
+        }
     }
 
     #[test]

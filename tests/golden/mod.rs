@@ -13,6 +13,7 @@ mod config;
 mod corpus;
 mod decision;
 mod differences;
+mod fixes;
 mod hints;
 mod histories;
 mod queue_order;
@@ -64,7 +65,7 @@ pub(crate) fn run(
             continue;
         };
         let run = |case| {
-            let outcome = decide(case);
+            let outcome = fixes::run(decide, case);
             advance(total);
             outcome
         };

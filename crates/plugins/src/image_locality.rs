@@ -1,7 +1,9 @@
 //! ImageLocality: prefers nodes that already have the images of the pod, the larger the better.
 //!
 //! An image counts with its size times the share of nodes that have it, so that a rare image does
-//! not draw every pod to the same few nodes. What it counts is the same on every node that has it:
+//! not draw every pod to the same few nodes. The limits of the score grow with the number of containers
+//! and image volumes of the pod. Kubernetes 1.36 counts only the containers.
+//! What it counts is the same on every node that has it:
 //! the set form looks each image up once and visits only the nodes that have one.
 //!
 //! The number of nodes that have an image is the current one; kube-scheduler remembers it per node
@@ -26,10 +28,10 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 struct ImageLocality;
 
 const MEBIBYTE: i64 = 1 << 20;
-/// Up to this many bytes score 0.
+/// Number of bytes up to which the score is 0.
 const MIN_BYTES: i64 = 23 * MEBIBYTE;
-/// From this many bytes a container on the score is 100.
-const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MEBIBYTE;
+/// Number of bytes per image of the pod from which the score is 100.
+const MAX_BYTES_PER_IMAGE: i64 = 1000 * MEBIBYTE;
 
 impl Score for ImageLocality {
     fn score(
@@ -91,8 +93,8 @@ fn spread_bytes(image: &ImageState, cluster: &Cluster) -> i64 {
 
 /// Where `bytes` lies between the limits for this pod, from 0 to 100.
 fn score(bytes: i64, pod: &Pod) -> i64 {
-    let containers = i64::try_from(pod.spec.images.len()).unwrap_or(i64::MAX);
-    let max = MAX_BYTES_PER_CONTAINER.saturating_mul(containers);
+    let images = pod.spec.images.len() + pod.spec.image_volumes.len();
+    let max = MAX_BYTES_PER_IMAGE.saturating_mul(i64::try_from(images).unwrap_or(i64::MAX));
     let bytes = if bytes < MIN_BYTES { MIN_BYTES } else { bytes.min(max) };
     let hundredfold = bytes.saturating_sub(MIN_BYTES).saturating_mul(100);
     hundredfold / (max - MIN_BYTES)
@@ -152,7 +154,25 @@ mod tests {
             node("none"),
         ];
         let scores = scores(nodes.map(|node| node.build()), &with_volume.build());
-        assert_eq!(scores, [38, 24, 0]);
+        assert_eq!(scores, [19, 12, 0]);
+    }
+
+    #[test]
+    fn an_image_volume_scores_like_a_container_image() {
+        let volume = api::ImageVolumeSource { reference: "data:v1".to_owned() };
+        let volume = api::Volume { image: Some(volume), ..api::Volume::default() };
+        let in_volume = pod("p").image("app:v1").with(|pod| pod.spec.volumes.push(volume)).build();
+        let in_container = pod("p").image("app:v1").container(&[]).with(|pod| {
+            pod.spec.containers[1].image = "data:v1".to_owned();
+        });
+        let in_container = in_container.build();
+        let nodes = || {
+            let with = |name: &str, image: &str| node(name).image(image, 800 * MEBIBYTE).build();
+            [with("app", "app:v1"), with("data", "data:v1"), node("none").build()]
+        };
+        let expected = scores(nodes(), &in_container);
+        assert_eq!(scores(nodes(), &in_volume), expected);
+        assert!(expected[1] > 0, "{expected:?}");
     }
 
     #[test]
@@ -166,24 +186,24 @@ mod tests {
         if tagged { image.to_owned() } else { format!("{image}:latest") }
     }
 
-    /// The rule, but for the size: where nodes disagree on it, the first to report a name decides.
+    /// Computes the score from API objects. The size of an image is that of the cluster: where nodes
+    /// disagree on it, the first to report the name decides.
     fn oracle(world: &World, pod: &api::Pod, node: &api::Node) -> i64 {
         let has = |node: &api::Node, name: &String| {
             node.status.images.iter().any(|image| image.names.contains(name))
         };
-        let containers: Vec<_> =
-            pod.spec.init_containers.iter().chain(&pod.spec.containers).collect();
+        let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
         let volumes = pod.spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
-        let references = containers.iter().map(|container| &container.image);
-        let names =
-            references.chain(volumes.map(|image| &image.reference)).map(|name| tagged(name));
+        let references = containers.map(|container| &container.image);
+        let references = references.chain(volumes.map(|image| &image.reference));
+        let names: Vec<String> = references.map(|name| tagged(name)).collect();
         let mut sum = 0;
-        for name in names.filter(|name| has(node, name)) {
-            let having = world.nodes.values().filter(|node| has(node, &name)).count();
-            let size = world.cluster.image(&name).unwrap().size;
+        for name in names.iter().filter(|name| has(node, name)) {
+            let having = world.nodes.values().filter(|node| has(node, name)).count();
+            let size = world.cluster.image(name).unwrap().size;
             sum += (size as f64 * (having as f64 / world.nodes.len() as f64)) as i64;
         }
-        let (min, max) = (23 << 20, (1000 << 20) * containers.len() as i64);
+        let (min, max) = (23 << 20, (1000 << 20) * names.len() as i64);
         100 * (sum.clamp(min, max) - min) / (max - min)
     }
 

@@ -12,7 +12,7 @@ use super::slab::Slab;
 use super::{Cluster, PlacedPod, PodIx};
 use crate::{LabelSelector, Namespaces, Pod, PodQuery, Uid, api};
 
-/// The budgets that can mean a pod at all.
+/// The budgets that select any pod at all.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DisruptionBudgets {
     ids: HashMap<Name, BudgetIx>,
@@ -109,14 +109,14 @@ impl DisruptionBudgets {
 }
 
 impl DisruptionBudget {
-    /// `None` for a budget that means no pod: to preemption that is also one with an absent, empty or
-    /// invalid selector. A status that cannot be read allows nothing.
+    /// Reads a budget of policy/v1. An empty selector matches every pod of the namespace, those without
+    /// labels included. A budget with an absent or invalid selector protects no pod and gives `None`. A
+    /// status that does not decode allows no disruptions.
     fn of(namespace: &Arc<str>, object: &Value) -> Option<Self> {
         let spec = Spec::deserialize(&object["spec"]).ok()?;
         let selector = LabelSelector::compile(spec.selector.as_ref()).ok()?;
         let state = State::deserialize(&object["status"]).unwrap_or_default();
-        let means_some = !selector.is_nothing() && !selector.is_everything();
-        means_some.then(|| Self {
+        (!selector.is_nothing()).then(|| Self {
             pods: PodQuery { namespaces: Namespaces::one(namespace), selector },
             disruptions_allowed: state.disruptions_allowed,
             disrupted_pods: state.disrupted_pods.unwrap_or_default().into_keys().collect(),
@@ -138,19 +138,18 @@ impl DisruptionBudget {
 }
 
 impl Cluster {
-    /// The PodDisruptionBudgets that an eviction of a placed pod would use up, each once. A pod without
-    /// labels has none.
+    /// Returns the PodDisruptionBudgets that the eviction of a placed pod would use up, each once.
     ///
     /// # Panics
-    /// The id is none of this cluster.
+    /// The cluster has no pod with this id.
     pub fn disruption_budgets_of(
         &self,
         pod: PodIx,
     ) -> impl Iterator<Item = (BudgetIx, &DisruptionBudget)> {
         let PlacedPod { pod, membership, .. } = self.pod(pod);
         let class = self.classes.get(membership.class);
-        let budgets = if class.labels().is_empty() { &[][..] } else { &class.budgets };
-        let budgets = budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
+        let budgets =
+            class.budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
         budgets.filter(|(_, budget)| budget.pays_for(pod))
     }
 }
@@ -162,7 +161,7 @@ impl Cluster {
         let all = &mut self.disruption_budgets;
         for ix in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
             let budget = all.budgets.get_mut(ix.0);
-            if !pod.labels.is_empty() && budget.pods.matches(pod) && budget.pays_for(pod) {
+            if budget.pods.matches(pod) && budget.pays_for(pod) {
                 budget.evicting.insert(pod.uid.clone());
                 all.evicted.insert(pod.uid.clone());
             }
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_budget_that_selects_the_pod_by_labels_means_it() {
+    fn a_budget_protects_the_pods_its_selector_matches() {
         let web = || pod("p").label("app", "web");
         let status = json!({ "disruptionsAllowed": 2, "disruptedPods": { "q": "2026-01-01" } });
         let selecting =
@@ -235,10 +234,12 @@ mod tests {
         let rows = [
             (selecting(app()), web(), vec![2]),
             (selecting(json!({ "matchExpressions": not_db })), web(), vec![2]),
-            (selecting(json!({ "matchExpressions": not_db })), pod("p"), vec![]),
+            (selecting(json!({ "matchExpressions": not_db })), pod("p"), vec![2]),
             (selecting(app()), web().namespace("other"), vec![]),
             (selecting(app()), pod("q").label("app", "web"), vec![]),
-            (selecting(json!({})), web(), vec![]),
+            (selecting(json!({})), web(), vec![2]),
+            (selecting(json!({})), pod("p"), vec![2]),
+            (selecting(json!({})), pod("p").namespace("other"), vec![]),
             (selecting(json!(null)), web(), vec![]),
             (selecting(json!("app=web")), web(), vec![]),
             (selecting(json!({ "matchExpressions": odd })), web(), vec![]),

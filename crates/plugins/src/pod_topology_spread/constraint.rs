@@ -49,29 +49,21 @@ impl Constraint {
         self.pods.matches(pod)
     }
 
-    /// What to keep counting for the constraint; nothing where no pod counts.
+    /// The pods to keep counting for the constraint; `None` if its selector matches no pod.
     pub(super) fn standing_query(self) -> Option<PodQuery> {
-        (!self.counts_nothing()).then_some(self.pods)
+        (!self.pods.selector.is_nothing()).then_some(self.pods)
     }
 
-    /// kube-scheduler counts no pods at all where the selector means all of them.
-    pub(super) fn counts_nothing(&self) -> bool {
-        self.pods.selector.is_everything()
-    }
-
-    /// The pods that count, by node; those that are being deleted do not.
+    /// Returns how many pods count on each node. Terminating pods do not count.
     pub(super) fn pods_by_node<'a>(&self, cluster: &'a Cluster) -> Cow<'a, NodeColumn<PodCount>> {
-        match self.counts_nothing() {
+        match self.pods.selector.is_nothing() {
             true => Cow::Owned(NodeColumn::default()),
             false => cluster.matching_pods(&self.pods),
         }
     }
 
-    /// The same for one node, counted one by one.
+    /// Counts the pods of one node that [`pods_by_node`](Self::pods_by_node) counts.
     pub(super) fn pods_on(&self, node: &NodeView<'_>) -> u32 {
-        if self.counts_nothing() {
-            return 0;
-        }
         node.pods().map(|pod| u32::from(!pod.terminating && self.selects(pod))).sum()
     }
 }

@@ -86,10 +86,9 @@ impl PreFiltered {
         })
     }
 
-    /// Takes `pods` more pods like `other` to be on `node`, less if negative.
+    /// Counts `pods` more pods like `other` on `node`, or fewer if negative.
     ///
-    /// Unlike PreFilter, kube-scheduler does not care here whether they are being deleted, nor
-    /// whether the selector means all pods.
+    /// Terminating pods count here, as in kube-scheduler; PreFilter does not count them.
     fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, pods: i64) {
         if self.counted.iter().any(|counted| counted.domain_of(node).is_none()) {
             return;

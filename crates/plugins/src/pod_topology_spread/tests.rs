@@ -87,13 +87,26 @@ fn the_skew_must_not_exceed_the_allowed_one() {
             hard_with("zone", 2, json!({"minDomains": 3})),
             &["n0", "n1", "n2"],
         ),
-        // All pods count for nothing, no pods for nothing either.
-        (one_each, hard_with("zone", 1, json!({"labelSelector": {}})), &["n0", "n1", "n2", "n3"]),
+        // An empty selector matches every pod, a missing one no pod.
+        (one_each, hard_with("zone", 1, json!({"labelSelector": {}})), &["n2"]),
         (one_each, hard_with("zone", 1, json!({"labelSelector": null})), &["n0", "n1", "n2", "n3"]),
     ];
     for (cluster, constraint, expected) in rows {
         let run = zones(cluster).run(&spread(std::slice::from_ref(&constraint)).build());
         assert_eq!(run.feasible(), expected, "{constraint} on {cluster:?}\n{run}");
+    }
+}
+
+#[test]
+fn an_empty_selector_counts_all_pods_of_the_namespace() {
+    let other_app = |name: &str| pod(name).label("app", "db").on("n0");
+    let of_all = || spread(&[hard_with("zone", 1, json!({"labelSelector": {}}))]).build();
+    let harness = zones(&[("a", 0), ("b", 0)]);
+    let elsewhere = harness.pod(other_app("x").namespace("other").build());
+    assert_eq!(elsewhere.run(&of_all()).feasible(), ["n0", "n1"]);
+    for counted in [other_app("x"), pod("x").on("n0")] {
+        let harness = zones(&[("a", 0), ("b", 0)]).pod(counted.build());
+        assert_eq!(harness.run(&of_all()).feasible(), ["n1"]);
     }
 }
 
@@ -232,17 +245,15 @@ fn a_what_if_moves_counts_and_the_smallest_domain() {
     assert_eq!(unmoved, [true, true, true, false]);
 }
 
-/// Quirks of kube-scheduler: what was never counted may be taken away.
+/// A quirk of kube-scheduler: PreFilter does not count terminating pods, AddPod and RemovePod do.
 #[test]
-fn a_what_if_counts_pods_being_deleted_and_selectors_of_all_pods() {
+fn a_what_if_counts_terminating_pods() {
     let harness = zones(&[("a", 0), ("b", 0)]);
     let gone = |api: &mut framework::api::Pod| api.metadata.deletion_timestamp = Some("now".into());
     let terminating = web(0, 7).with(gone).build();
     let pod = spread(&[hard("zone", 1)]).build();
     assert_eq!(after_changes(&harness, &pod, &terminating, &[("n0", 1)]), [false, true]);
     assert_eq!(after_changes(&harness, &pod, &terminating, &[("n0", -1)]), [true, false]);
-    let of_all = spread(&[hard_with("zone", 1, json!({"labelSelector": {}}))]).build();
-    assert_eq!(after_changes(&harness, &of_all, &web(0, 7).build(), &[("n0", 1)]), [false, true]);
 }
 
 #[test]
@@ -263,7 +274,8 @@ fn fewer_pods_score_higher() {
         (&[("a", 1), ("", 0)], &[soft("zone", 1)], &[(1, 100), (0, 0)]),
         // Nothing to count.
         (&[("a", 0), ("b", 0)], &[soft("zone", 1)], &[(0, 100), (0, 100)]),
-        (&[("a", 3), ("b", 3)], &[of_all], &[(4, 100), (4, 100)]),
+        // Two zones: ln 4 a pod, and maxSkew - 1.
+        (&[("a", 3), ("b", 1)], &[of_all], &[(8, 62), (5, 100)]),
     ];
     for (cluster, constraints, expected) in rows {
         let run = zones(cluster).run(&spread(constraints).build());
@@ -316,8 +328,9 @@ fn what_is_counted_stands() {
     assert_eq!(selectors(pod("p").label("app", "web")), ["app=web", "app=web"]);
     assert!(selectors(pod("p").label("app", "db")).is_empty());
     assert_eq!(selectors(spread(&[soft("zone", 1), hard(HOSTNAME, 1)])).len(), 2);
-    let of_all = hard_with("zone", 1, json!({"labelSelector": {}}));
-    assert!(selectors(spread(&[of_all])).is_empty());
+    let with_selector = |selector| hard_with("zone", 1, json!({"labelSelector": selector}));
+    assert_eq!(selectors(spread(&[with_selector(json!({}))])), [""]);
+    assert!(selectors(spread(&[with_selector(Value::Null)])).is_empty());
 }
 
 #[test]

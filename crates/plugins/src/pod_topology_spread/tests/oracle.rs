@@ -73,9 +73,6 @@ impl<'a> Oracle<'a> {
     }
 
     fn pods_on(&self, constraint: &api::TopologySpreadConstraint, name: &str) -> i64 {
-        if constraint.label_selector == Some(api::LabelSelector::default()) {
-            return 0;
-        }
         let counts = |other: &&api::Pod| {
             other.metadata.namespace == self.pod.metadata.namespace
                 && other.metadata.deletion_timestamp.is_none()

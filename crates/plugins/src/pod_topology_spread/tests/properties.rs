@@ -128,13 +128,10 @@ fn what_if(world: &mut World, state: &mut CycleState, pod: &Pod, changes: &[(Pla
     }
 }
 
-/// What a what-if does not see: selectors of all pods, and pods that are being deleted.
+/// Keeps hard constraints and marks no pod as terminating: a what-if counts terminating pods, PreFilter
+/// does not.
 fn without_quirks(setup: &mut Setup, pod: &mut api::Pod, changes: &mut [(Placed, bool)]) {
-    let is_everything = |own: &api::TopologySpreadConstraint| {
-        own.label_selector == Some(api::LabelSelector::default())
-    };
-    let constraints = &mut pod.spec.topology_spread_constraints;
-    constraints.retain(|own| !is_everything(own) && own.when_unsatisfiable == HARD);
+    pod.spec.topology_spread_constraints.retain(|own| own.when_unsatisfiable == HARD);
     let pods = setup.pods.iter_mut().chain(changes.iter_mut().map(|(pod, _)| pod));
     pods.for_each(|pod| pod.terminating = false);
 }
