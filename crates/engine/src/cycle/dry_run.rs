@@ -236,6 +236,10 @@ impl DryRun for ProfileDryRun<'_> {
         })
     }
 
+    fn has_interested_preempting_extender(&self) -> bool {
+        self.extenders.has_interested(self.filters.pod)
+    }
+
     fn process_preemption(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
         let NodeFilters { pod, handle, .. } = &self.filters;
         self.extenders.process_preemption(pod, handle.cluster, candidates)

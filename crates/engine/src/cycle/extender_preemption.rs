@@ -17,11 +17,17 @@ pub(crate) struct PreemptingExtenders<'a> {
 }
 
 impl PreemptingExtenders<'_> {
-    /// Calls the extenders that process preemptions and are interested in the pod, one after the other.
-    /// The result of each replaces the candidates, ordered by the names of their nodes.
+    /// Whether an extender with the preempt verb is interested in the pod.
+    pub(super) fn has_interested(&self, pod: &Pod) -> bool {
+        self.all.iter().any(|extender| extender.preempt && extender.is_interested(pod))
+    }
+
+    /// Calls the extenders that have the preempt verb and are interested in the pod, one after the
+    /// other. The result of each replaces the candidates and puts them in
+    /// the order of the names of their nodes. A candidate that has no victims in the end is dropped.
     ///
     /// # Errors
-    /// An extender that is not ignorable fails or names a node without victims.
+    /// An extender that is not ignorable fails, or takes all victims of a node away.
     pub(super) fn process_preemption(
         &mut self,
         pod: &Pod,
@@ -39,9 +45,12 @@ impl PreemptingExtenders<'_> {
             match answer.and_then(|answer| extender.candidates(answer, cluster)) {
                 Err(text) if extender.ignorable => self.client.skipped(place, &text),
                 Err(text) => return Err(Status::error(text)),
-                Ok(accepted) => candidates = extender.with_victims(accepted, cluster)?,
+                Ok(accepted) => {
+                    candidates = extender.with_victims(accepted, &candidates, cluster)?;
+                }
             }
         }
+        candidates.retain(|candidate| !candidate.victims.pods.is_empty());
         Ok(candidates)
     }
 
@@ -97,18 +106,30 @@ impl Extender {
         })
     }
 
-    /// Leaves out nodes without victims, if the extender is ignorable.
+    /// Checks the nodes of an answer without victims. A node that had none before stays a candidate for
+    /// the next extender. Another one is left out if the extender is ignorable.
+    ///
+    /// # Errors
+    /// The extender is not ignorable and took all victims of a node away.
     fn with_victims(
         &self,
-        mut candidates: Vec<Candidate>,
+        mut accepted: Vec<Candidate>,
+        asked: &[Candidate],
         cluster: &Cluster,
     ) -> Result<Vec<Candidate>, Status> {
-        let is_empty = |candidate: &Candidate| candidate.victims.pods.is_empty();
+        let had_none: BTreeSet<NodeIx> = asked
+            .iter()
+            .filter(|candidate| candidate.victims.pods.is_empty())
+            .map(|candidate| candidate.node)
+            .collect();
+        let has_lost = |candidate: &Candidate| {
+            candidate.victims.pods.is_empty() && !had_none.contains(&candidate.node)
+        };
         if self.ignorable {
-            candidates.retain(|candidate| !is_empty(candidate));
+            accepted.retain(|candidate| !has_lost(candidate));
         }
-        match candidates.iter().find(|candidate| is_empty(candidate)) {
-            None => Ok(candidates),
+        match accepted.iter().find(|candidate| has_lost(candidate)) {
+            None => Ok(accepted),
             Some(Candidate { node, .. }) => {
                 let name = cluster.node_name(*node);
                 Err(Status::error(format!("expected at least one victim pod on node {name:?}")))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Outcome;
 use engine::cycle::Extender;
-use engine::ports::{MetaVictims, PreemptionCall};
+use engine::ports::{Filtered, MetaVictims, PreemptionCall};
 use framework::testing::{PodBuilder, node, pod};
 use framework::{Answer, Uid};
 
@@ -235,6 +235,52 @@ fn a_node_without_victims_is_an_error_or_left_out_if_the_extender_is_ignorable()
     world.extenders.preempt = Box::new(script);
     world.schedule(preemptor());
     check_preempted(&mut world, "b", &["b1"], "the other node");
+}
+
+/// The nodes of [`full`] with extenders of which the first rejects every node, for a resource that the
+/// scheduler does not count.
+fn rejected_by_extender(mut extenders: Vec<Extender>) -> World {
+    extenders.insert(0, Extender { filter: true, ..extenders[0].clone() });
+    let mut world = full(extenders);
+    world.extenders.filter = Box::new(|call| {
+        let failed = call.nodes.iter().map(|node| ((*node).to_string(), "no license".to_owned()));
+        Ok(Filtered { failed: failed.collect(), ..Filtered::default() })
+    });
+    world
+}
+
+#[test]
+fn extenders_choose_victims_on_nodes_where_the_pod_fits_without_evictions() {
+    let mut world = rejected_by_extender(vec![preempts()]);
+    world.extenders.preempt = Box::new(|call| match call.extender {
+        0 => accept(&[("a", &[], 0), ("b", &[], 0)]),
+        _ => accept(&[("a", &[], 0), ("b", &["b1"], 0)]),
+    });
+    world.schedule(preemptor().cpu("0"));
+    let calls = ["filter 0 a,b,c,d", "preempt 0 a=/0 b=/0 c=/0", "preempt 1 a=/0 b=/0"];
+    assert_eq!(world.extenders.calls, calls);
+    check_preempted(&mut world, "b", &["b1"], "no extender names a victim on a");
+}
+
+#[test]
+fn preemption_ends_if_no_extender_names_a_victim() {
+    for extender in [preempts(), ignorable()] {
+        let mut world = rejected_by_extender(vec![extender]);
+        world.extenders.preempt = Box::new(agree);
+        let outcome = world.schedule(preemptor().cpu("0").nominated("a"));
+        let Outcome::Unschedulable(message) = &outcome else { panic!("{outcome:?}") };
+        assert!(message.ends_with("no candidate node for preemption"), "{message}");
+    }
+}
+
+#[test]
+fn a_node_where_no_pod_must_be_evicted_is_no_candidate_without_a_preempting_extender() {
+    let filters = Extender { preempt: false, ..preempts() };
+    let mut world = rejected_by_extender(vec![filters]);
+    let outcome = world.schedule(preemptor().cpu("0"));
+    let Outcome::Unschedulable(message) = &outcome else { panic!("{outcome:?}") };
+    let reason = "4 No preemption victims found for incoming pod.";
+    assert!(message.ends_with(reason), "{message}");
 }
 
 #[test]

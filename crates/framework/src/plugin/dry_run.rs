@@ -13,11 +13,17 @@ pub trait DryRun {
     /// Begins a trial of `node`, with its pods as they are and a copy of the state of the attempt.
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a>;
 
-    /// Passes the candidates through the extenders, which may drop nodes and choose other victims. The
-    /// default has no extenders.
+    /// Whether an extender with the preempt verb is interested in the pod. Nodes on which the pod fits
+    /// without evictions are then candidates too: the extender may know which pods to evict there.
+    fn has_interested_preempting_extender(&self) -> bool {
+        false
+    }
+
+    /// Returns what the extenders leave of the candidates: they may drop nodes and choose other victims.
+    /// Every candidate that is returned has victims. By default there are no extenders.
     ///
     /// # Errors
-    /// The failure of an extender that is not `ignorable`.
+    /// An extender that is not ignorable fails.
     fn process_preemption(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
         Ok(candidates)
     }

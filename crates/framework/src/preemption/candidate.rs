@@ -18,7 +18,7 @@ pub struct Victims {
 pub struct Candidate {
     /// The node.
     pub node: NodeIx,
-    /// The pods to evict there, at least one.
+    /// The pods to evict there. Empty only for a node that extenders have not been asked about yet.
     pub victims: Victims,
 }
 

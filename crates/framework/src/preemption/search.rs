@@ -6,6 +6,7 @@ use crate::{
 };
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const PAUSED: &str = "Preemption is paused since it led to no binding";
 
 /// What dry runs came to.
@@ -15,6 +16,8 @@ pub(super) struct Search {
     violating: Vec<Candidate>,
     /// How many of either kind are kept.
     wanted: usize,
+    /// Whether a node on which no pod has to be evicted is a candidate.
+    keeps_without_victims: bool,
     /// Why evictions help on no other node.
     verdicts: Verdicts,
     errors: Vec<String>,
@@ -34,6 +37,7 @@ impl Search {
             non_violating: Vec::new(),
             violating: Vec::new(),
             wanted: 0,
+            keeps_without_victims: dry_run.has_interested_preempting_extender(),
             verdicts: Verdicts::default(),
             errors: Vec::new(),
             pause: None,
@@ -81,13 +85,10 @@ impl Search {
     ) {
         let mut trial = dry_run.trial(attempt.state, node);
         let status = match evaluator.select_victims_on_node(attempt, node, &mut *trial) {
-            Ok(victims) if !victims.pods.is_empty() => {
+            Ok(victims) if self.keeps_without_victims || !victims.pods.is_empty() => {
                 return self.keep(Candidate { node, victims });
             }
-            Ok(_) => {
-                let name = attempt.cluster().node_name(node);
-                Status::error(format!("expected at least one victim pod on node {name:?}"))
-            }
+            Ok(_) => Status::unresolvable(NO_VICTIMS),
             Err(status) => status,
         };
         if !status.is_rejection() {
