@@ -1,4 +1,4 @@
-//! The areas of the corpus: how each is run, and what it is about.
+//! The areas of the corpus, and the functions that run their cases.
 
 use plugins::catalogue;
 use serde_json::Value;
@@ -9,8 +9,8 @@ use super::{config, hints, histories, queue_order, sampling, scheduling, small};
 /// Runs one case.
 pub(crate) type Runner = fn(&Value) -> Outcome;
 
-/// An area: its name, how its cases are run, and the plugins (or whatever else) it was recorded
-/// for.
+/// An area: its name, the function that runs its cases, and the plugins (or other parts) it was
+/// recorded for.
 type Row = (&'static str, Runner, &'static [&'static str]);
 
 const AREAS: [Row; 19] = [
@@ -43,14 +43,13 @@ fn row(area: &str) -> Option<&'static Row> {
     AREAS.iter().find(|(name, ..)| *name == area)
 }
 
-/// How cases of `area` are run; `None` if nothing here can run them.
+/// Returns the function that runs the cases of `area`; `None` if there is none.
 pub(crate) fn runner(area: &str) -> Option<Runner> {
     row(area).map(|(_, runner, _)| *runner)
 }
 
-/// What `area` is about that is not built yet: plugins, and what is no plugin at all. As long as
-/// there are any, what the built plugins decide in it is compared, but the area does not count as
-/// passed.
+/// Returns the parts of `area` that are not built: plugins and others. If there are any, the
+/// decisions of the built plugins are compared, but the area does not count as passed.
 pub(crate) fn unbuilt_subjects(area: &str) -> Vec<&'static str> {
     let subjects = row(area).map_or(&[][..], |(.., subjects)| subjects);
     let is_built = |name: &str| catalogue::get(name).is_some_and(|entry| entry.is_built());

@@ -1,32 +1,32 @@
-//! Comparing what was computed with what was recorded.
+//! Compares computed with recorded values.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// A value that is not the one recorded.
+/// A value that differs from the recording.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Difference {
-    /// Where, for example `scores.node-1.total`.
+    /// Path, for example `scores.node-1.total`.
     pub(crate) path: String,
-    /// As recorded; null for what is absent.
+    /// Recorded value; null if absent.
     pub(crate) expected: Value,
-    /// As computed; null for what is absent.
+    /// Computed value; null if absent.
     pub(crate) actual: Value,
 }
 
-/// What came of one case.
+/// The outcome of one case.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// What was computed, in the shape of the recording, without what is deferred.
+    /// The computed values in the shape of the recording, without deferred entries.
     pub(crate) actual: Value,
-    /// Where it differs from the recording.
+    /// The deviations from the recording.
     pub(crate) differences: Vec<Difference>,
-    /// How many entries were compared.
+    /// Number of compared entries.
     pub(crate) compared: usize,
-    /// Plugins not built yet that have entries in the recording.
+    /// Plugins that are not built and have entries in the recording.
     pub(crate) deferred: BTreeSet<String>,
-    /// The differences on purpose that explain why the recording is not followed.
+    /// The deliberate differences that explain deviations.
     pub(crate) on_purpose: BTreeSet<&'static str>,
 }
 
@@ -43,7 +43,7 @@ impl Outcome {
         Self { deferred: BTreeSet::from([plugin.to_owned()]), ..Self::default() }
     }
 
-    /// `actual` held to `expected` as they are; nothing is compared where nothing is recorded.
+    /// Compares `actual` with `expected`; compares nothing if nothing is recorded.
     pub(crate) fn plain(expected: &Value, actual: Value) -> Self {
         let mut comparison = Comparison::default();
         if !expected.is_null() {
@@ -56,7 +56,7 @@ impl Outcome {
 /// The comparison of one case, entry by entry.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// What goes before every path.
+    /// Prefix of every path.
     prefix: String,
     differences: Vec<Difference>,
     compared: usize,
@@ -65,13 +65,13 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// From now on, paths begin with `prefix`.
+    /// Sets the prefix of paths.
     pub(crate) fn set_prefix(&mut self, prefix: impl Into<String>) {
         self.prefix = prefix.into();
     }
 
-    /// Holds `actual` to `expected`, part by part; returns whether they are equal. Where both are
-    /// absent there is nothing to compare.
+    /// Compares `actual` with `expected`, part by part; returns whether they are equal. If both are
+    /// absent, nothing is compared.
     pub(crate) fn equal(&mut self, path: &str, expected: &Value, actual: &Value) -> bool {
         if expected.is_null() && actual.is_null() {
             return true;
@@ -82,7 +82,7 @@ impl Comparison {
         self.differences.len() == before
     }
 
-    /// Notes a difference.
+    /// Records a deviation.
     pub(crate) fn difference(&mut self, path: &str, expected: Value, actual: Value) {
         let path = join(&self.prefix, path);
         self.differences.push(Difference { path, expected, actual });
@@ -106,13 +106,13 @@ impl Comparison {
         }
     }
 
-    /// Some entry is that of a plugin which is not built.
+    /// Records that an entry belongs to a plugin that is not built.
     pub(crate) fn defer(&mut self, plugin: &str) {
         self.deferred.insert(plugin.to_owned());
     }
 
-    /// Some entry depends on these plugins, which are not built; what was computed of it is left
-    /// out.
+    /// Records that an entry depends on these plugins, which are not built; the computed entry is
+    /// left out.
     pub(crate) fn defer_entry<'a>(
         &mut self,
         entry: &[&str],
@@ -122,7 +122,7 @@ impl Comparison {
         self.left_out.insert(entry.iter().map(|&step| step.to_owned()).collect());
     }
 
-    /// The outcome for `actual`, cleared of what is deferred.
+    /// Returns the outcome for `actual`, without deferred entries.
     pub(crate) fn finish(self, mut actual: Value) -> Outcome {
         for path in &self.left_out {
             remove(&mut actual, path);
@@ -132,7 +132,7 @@ impl Comparison {
     }
 }
 
-/// Removes what is at `path`; steps into a list are indexes.
+/// Removes the value at `path`; steps into a list are indexes.
 fn remove(value: &mut Value, path: &[String]) {
     match (path, value) {
         ([last], Value::Object(fields)) => drop(fields.remove(last)),
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_told_field_by_field() {
+    fn deviations_are_reported_per_field() {
         let mut comparison = Comparison::default();
         comparison.set_prefix("set form");
         let expected = json!({"a": {"x": 1, "y": [1]}, "b": "same"});
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deferred_is_not_told() {
+    fn deferred_entries_are_not_reported() {
         let mut comparison = Comparison::default();
         comparison.defer_entry(&["steps", "1", "best"], ["VolumeBinding"]);
         let outcome = comparison.finish(json!({"steps": [{"best": 1}, {"best": 2, "chosen": 3}]}));

@@ -1,4 +1,4 @@
-//! The area `config`: decoding, defaults, validation, and the profiles that come of it.
+//! The area `config`: decoding, defaults, validation, and the resulting profiles.
 
 use engine::profile::Profiles;
 use framework::ExtensionPoint;
@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
 
-/// Points of pod groups, which the recording does not have.
+/// Extension points of pod groups, which the recording lacks.
 const GROUP_POINTS: [ExtensionPoint; 2] =
     [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
 
-/// What a case may have beside its input.
+/// Fields of a case in addition to its input.
 const OUTPUTS: [&str; 7] =
     ["stage", "error", "errors", "config", "expandedProfiles", "extensionPoints", "frameworkError"];
 
@@ -58,7 +58,7 @@ fn completed(config: &Configuration) -> Value {
     json!({"config": written, "expandedProfiles": profiles, key: value})
 }
 
-/// The plugins of every point that has any, in order; of those that score, with weights.
+/// Returns the plugins of every non-empty extension point, in order; scoring plugins with weights.
 fn extension_points(built: &Profiles) -> Value {
     let mut expanded = Map::new();
     for profile in built.iter() {
@@ -79,8 +79,8 @@ fn extension_points(built: &Profiles) -> Value {
     expanded.into()
 }
 
-/// Whether a text that is Go's own is told in words that name the same: everything it has in
-/// quotes, and every path, must be in ours.
+/// Whether our text names the same things as a text of Go: it must contain all quoted parts and all
+/// paths of that text.
 fn names_the_same(recorded: &Value, actual: &Value) -> bool {
     let (Some(recorded), Some(actual)) = (recorded.as_str(), actual.as_str()) else { return false };
     let quoted = recorded.split('"').skip(1).step_by(2);
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_words_pass_if_they_name_the_same() {
+    fn texts_with_equal_names_are_accepted() {
         let recorded = json!("json: cannot unmarshal string into A.parallelism of type int32");
         assert!(names_the_same(&recorded, &json!("A.parallelism is no number")));
         assert!(!names_the_same(&recorded, &json!("A.qps is no number")));

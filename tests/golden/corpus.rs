@@ -1,4 +1,4 @@
-//! Reading a folder of cases.
+//! Reads a folder of cases.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// Why a corpus cannot be used.
+/// An error of a corpus.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CorpusError {
     #[error("cannot read {path}: {source}")]
@@ -29,13 +29,13 @@ pub(crate) enum CorpusError {
 
 /// One file of cases.
 pub(crate) struct Area {
-    /// Name of the file, without its extensions.
+    /// Name of the file, without extensions.
     pub(crate) name: String,
-    /// One JSON object a line, each with an `id`.
+    /// One JSON object per line, each with an `id`.
     pub(crate) cases: Vec<Value>,
 }
 
-/// Reads the areas of `folder` by name: those wanted, or all if none is.
+/// Reads the wanted areas of `folder`, or all if none is given.
 pub(crate) fn read(folder: &Path, wanted: &[String]) -> Result<Vec<Area>, CorpusError> {
     let files = list(folder)?;
     if let Some(area) = wanted.iter().find(|area| files.iter().all(|(name, _)| name != *area)) {
@@ -50,7 +50,7 @@ pub(crate) fn read(folder: &Path, wanted: &[String]) -> Result<Vec<Area>, Corpus
         .collect()
 }
 
-/// Areas and their files, sorted by area.
+/// Returns the areas and their files, sorted by area.
 fn list(folder: &Path) -> Result<Vec<(String, PathBuf)>, CorpusError> {
     let unreadable = |source| CorpusError::Read { path: folder.into(), source };
     let mut files = Vec::new();

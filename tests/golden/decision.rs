@@ -7,7 +7,7 @@ use framework::preemption::Candidate;
 use framework::{Cluster, NodeIx, Pod, Status};
 use serde_json::{Map, Value, json};
 
-/// Everything about the decision, in the shape of `expected` of the scheduling areas.
+/// Returns a decision in the shape of `expected` of the scheduling areas.
 pub(crate) fn describe(evaluation: &Evaluation, cluster: &Cluster) -> Value {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| drop(fields.insert(key.to_owned(), value));
@@ -47,9 +47,9 @@ pub(crate) fn describe(evaluation: &Evaluation, cluster: &Cluster) -> Value {
     fields.into()
 }
 
-/// What PostFilter would do.
-fn preemption(rescue: Option<&PostFilterEvaluation>, cluster: &Cluster) -> Value {
-    let Some(PostFilterEvaluation { result, preemption, candidates }) = rescue else {
+/// Returns the result of PostFilter.
+fn preemption(post_filter: Option<&PostFilterEvaluation>, cluster: &Cluster) -> Value {
+    let Some(PostFilterEvaluation { result, preemption, candidates }) = post_filter else {
         return json!({"ran": false, "nominated": "", "victims": [], "message": ""});
     };
     let victims = preemption.as_ref().map_or(&[][..], |preemption| &preemption.victims);
@@ -71,7 +71,7 @@ fn keys(pods: &[Arc<Pod>]) -> Value {
     sorted(pods.iter().map(|pod| pod.key.to_string()).collect())
 }
 
-/// A step of a sequence or history in the shape of its recording.
+/// Returns a step of a sequence or history in the shape of its recording.
 pub(crate) fn describe_step(pod: &str, evaluation: &Evaluation, cluster: &Cluster) -> Value {
     let mut step = json!({"pod": pod, "feasible": feasible(evaluation, cluster)});
     if evaluation.feasible.len() > 1 {
@@ -97,7 +97,7 @@ pub(crate) fn describe_step(pod: &str, evaluation: &Evaluation, cluster: &Cluste
     step
 }
 
-/// A status as recorded.
+/// Returns a status in the shape of the recording.
 pub(crate) fn verdict(status: &Status) -> Value {
     let mut reasons: Vec<&str> = status.reasons().iter().map(AsRef::as_ref).collect();
     reasons.sort_unstable();
@@ -111,12 +111,12 @@ pub(crate) fn verdict(status: &Status) -> Value {
     verdict
 }
 
-/// The names of the nodes, in their order.
+/// Returns the names of the nodes, in their order.
 pub(crate) fn names(nodes: impl IntoIterator<Item = NodeIx>, cluster: &Cluster) -> Value {
     nodes.into_iter().map(|node| cluster.node_name(node).to_string()).collect()
 }
 
-/// The best nodes, by name.
+/// Returns the best nodes, sorted by name.
 pub(crate) fn best(evaluation: &Evaluation, cluster: &Cluster) -> Value {
     sorted(names(evaluation.best(), cluster))
 }

@@ -1,4 +1,4 @@
-//! The intended differences between Loadmaster and kube-scheduler 1.36: docs/differences.toml.
+//! Deliberate differences from kube-scheduler: docs/differences.toml.
 
 use std::sync::LazyLock;
 
@@ -17,10 +17,10 @@ struct Difference {
     area: String,
     plugin: String,
     reason: Reason,
-    /// Arguments of the plugin without which it decides like kube-scheduler.
+    /// Arguments of the plugin; without one of them the rule does not apply.
     #[serde(default)]
     arguments: Vec<String>,
-    /// The events concerned, as `Resource/Action`; any event if empty.
+    /// The events of the rule, as `Resource/Action`; all events if empty.
     #[serde(default)]
     events: Vec<String>,
 }
@@ -73,8 +73,8 @@ fn of_hints(plugin: &str) -> impl Iterator<Item = &'static Difference> {
     hints.filter(move |own| own.plugin == plugin)
 }
 
-/// The difference that explains why a hint of `plugin` about an event says Queue where the recording
-/// says QueueSkip, under a profile that gives the plugin these arguments.
+/// Returns the rule that explains why a hint of `plugin` answers Queue where the recorded one
+/// answers QueueSkip, under a profile with these arguments of the plugin.
 pub(crate) fn of_hint(
     plugin: &str,
     arguments: &Value,
@@ -95,8 +95,8 @@ pub(crate) fn of_fix(id: &str) -> Option<&'static str> {
     matches!(entry.reason, Reason::FixedUpstream(_)).then_some(entry.id.as_str())
 }
 
-/// The difference that explains why `plugin` registers an event that the plugin of kube-scheduler does
-/// not.
+/// Returns the rule that explains why `plugin` registers an event that kube-scheduler does not
+/// register.
 pub(crate) fn of_registration(plugin: &str, resource: &str, action: &str) -> Option<&'static str> {
     of_hints(plugin).find(|own| own.is_about(resource, action)).map(|own| own.id.as_str())
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_explained_by_the_arguments_of_its_plugin() {
+    fn hint_rules_depend_on_the_arguments_of_the_plugin() {
         let of = |plugin, arguments| of_hint(plugin, &arguments, "Node", "UpdateNodeLabel");
         let explained = of("NodeAffinity", json!({"addedAffinity": {}}));
         assert_eq!(explained, Some("node-affinity-added-affinity-hint"));

@@ -1,4 +1,5 @@
-//! Queueing hints: which events plugins register, what their hints say, how updates are classified.
+//! Queueing hints: the events that plugins register, the answers of their hints, the classification
+//! of updates.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub(crate) fn run(case: &Value) -> Outcome {
     outcome.unwrap_or_else(Outcome::failed)
 }
 
-/// The hint of one plugin about one event.
+/// The hint of one plugin for one event.
 fn hint(case: &Value) -> Result<Outcome, String> {
     let name = case["plugin"].as_str().unwrap_or_default();
     if is_unbuilt(name) {
@@ -77,14 +78,14 @@ fn hint(case: &Value) -> Result<Outcome, String> {
     Ok(comparison.finish(actual.into()))
 }
 
-/// The difference on purpose that explains why the hint of a case says Queue.
+/// Returns the rule that explains why the hint of a case answers Queue.
 fn difference(plugin: &str, case: &Value) -> Option<&'static str> {
     let text = |key: &str| case["event"][key].as_str().unwrap_or_default();
     let arguments = arguments(plugin, &case["profile"]);
     differences::of_hint(plugin, arguments, text("resource"), text("action"))
 }
 
-/// The plugin as the profile configures it.
+/// Returns the plugin as the profile configures it.
 fn plugin(name: &str, profile: &Value) -> Result<Plugin, String> {
     let registry = plugins::registry();
     let factory = registry.get(name).ok_or_else(|| format!("there is no plugin {name}"))?;
@@ -94,13 +95,13 @@ fn plugin(name: &str, profile: &Value) -> Result<Plugin, String> {
     }
 }
 
-/// The arguments the profile gives the plugin; null for none.
+/// Returns the arguments in the profile; null if there are none.
 fn arguments<'a>(name: &str, profile: &'a Value) -> &'a Value {
     let mut configs = profile["pluginConfig"].as_array().into_iter().flatten();
     configs.find(|config| config["name"] == name).map_or(&Value::Null, |config| &config["args"])
 }
 
-/// The objects of an event, decoded.
+/// Decodes the objects of an event.
 enum Objects<'a> {
     Pod(Option<Pod>, Option<Pod>),
     Node(Option<Node>, Option<Node>),
@@ -145,7 +146,7 @@ fn event(event: &Value, objects: &Objects<'_>) -> Result<ClusterEvent, String> {
     }
 }
 
-/// What an update is told as.
+/// Returns the classification of an update.
 fn classify(case: &Value) -> Result<Outcome, String> {
     let (resource, updates) = match Objects::of(case)? {
         Objects::Pod(Some(old), Some(new)) => (pod_resource(&new), pod_updates(&old, &new)),
@@ -161,8 +162,8 @@ fn classify(case: &Value) -> Result<Outcome, String> {
     Ok(Outcome::plain(&expected, json!({"events": events})))
 }
 
-/// The table of registered events, for the plugins that are built: what kube-scheduler registers,
-/// and beyond that only what a difference on purpose explains.
+/// Compares the registered events of the built plugins: those of kube-scheduler, and additional
+/// ones only if a rule explains them.
 fn events_to_register(case: &Value) -> Result<Outcome, String> {
     let mut actual = Map::new();
     let mut comparison = Comparison::default();
@@ -194,7 +195,7 @@ fn events_to_register(case: &Value) -> Result<Outcome, String> {
     Ok(Outcome { on_purpose, ..outcome })
 }
 
-/// An event a plugin registers: resource, action, and whether it has a hint of its own for it.
+/// A registered event of a plugin: resource, action, and whether it has a hint.
 type Told = (String, String, bool);
 
 fn told(registered: &EventRegistration) -> Vec<Told> {
@@ -225,8 +226,8 @@ fn registration(registered: &EventRegistration) -> Value {
     })
 }
 
-/// Whether the table names an action for a resource: updates of nodes and pods are named by what
-/// changed, those of other kinds as a whole.
+/// Whether the table has an action for a resource: updates of nodes and pods are named by the
+/// change, those of other kinds as a whole.
 fn is_told(resource: &EventResource, action: &str) -> bool {
     match (resource, action) {
         (_, "Add" | "Delete") => true,
@@ -236,7 +237,7 @@ fn is_told(resource: &EventResource, action: &str) -> bool {
     }
 }
 
-/// The order of registrations has no meaning.
+/// The order of registrations is irrelevant.
 fn sorted(mut events: Vec<Value>) -> Value {
     events.sort_by_cached_key(Value::to_string);
     events.into()

@@ -1,4 +1,4 @@
-//! Sequences and histories: pods scheduled one after the other, while the cluster changes.
+//! Sequences and histories: pods scheduled one after the other in a changing cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::setting::Setting;
 use super::unbuilt;
 use super::world::{self, FORMS, World};
 
-/// Runs a case by every form.
+/// Runs a case with every form.
 pub(crate) fn run(case: &Value) -> Outcome {
     let mut comparison = Comparison::default();
     let mut steps = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn run(case: &Value) -> Outcome {
     comparison.finish(steps.swap_remove(0).into())
 }
 
-/// Carries out the steps; returns what was decided in each `schedule` step.
+/// Carries out the steps; returns the decision of each `schedule` step.
 fn replay(
     case: &Value,
     form: Form,
@@ -75,14 +75,14 @@ fn replay(
     Ok(decided)
 }
 
-/// Something that happens in a history.
+/// A step of a history.
 enum Step<'a> {
     Schedule(&'a Value),
     Delete(&'a Value),
     Apply(&'a Value),
 }
 
-/// The steps of a history, or the pods of a sequence, which is a history of nothing else.
+/// Returns the steps of a history, or of a sequence, which has only pods.
 fn steps(case: &Value) -> impl Iterator<Item = Step<'_>> {
     let list = |key: &str| case[key].as_array().into_iter().flatten();
     let pods = list("pods").map(Step::Schedule);
@@ -93,8 +93,8 @@ fn steps(case: &Value) -> impl Iterator<Item = Step<'_>> {
     }))
 }
 
-/// Compares a step. What differs is deferred where a plugin that is not built has a say; such a
-/// plugin can only turn down further nodes.
+/// Compares a step. A deviation is deferred if a plugin that is not built takes part; such a plugin
+/// can only reject additional nodes.
 fn compare(
     place: &str,
     expected: &Value,

@@ -1,11 +1,11 @@
-//! The golden runner: holds the engine and its plugins to decisions recorded from kube-scheduler
-//! 1.36.2.
+//! The golden runner: compares the engine and its plugins with decisions recorded from
+//! kube-scheduler 1.36.2.
 //!
-//! A case says what the cluster is like and what kube-scheduler made of it (see FORMAT.md of the
-//! corpus). Every case runs by every form of the plugins, each against the recording. What belongs
-//! to plugins that are not built yet is deferred by name and never made up: those plugins are taken
-//! out of the profile, so that the others decide in full, and the entries of the recording that
-//! depend on them are neither compared nor emitted.
+//! A case describes a cluster and the decision of kube-scheduler (see FORMAT.md of the corpus).
+//! Every case runs with every form of the plugins, each compared with the recording. Entries of
+//! plugins that are not built are deferred by name and not invented: those plugins are removed from
+//! the profile, so that the others decide in full, and recorded entries that depend on them are
+//! neither compared nor emitted.
 
 mod areas;
 mod compare;
@@ -38,18 +38,18 @@ use corpus::Area;
 pub(crate) use corpus::CorpusError;
 pub(crate) use report::Report;
 
-/// What is run, and what is written.
+/// Options of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// Areas to run; all if empty.
+    /// Areas to run; all areas if empty.
     pub(crate) areas: Vec<String>,
-    /// The one case to run.
+    /// The only case to run.
     pub(crate) case: Option<String>,
-    /// Where to write what was computed, one `{"id","actual"}` a line.
+    /// Output file for computed values, one `{"id","actual"}` per line.
     pub(crate) emit: Option<PathBuf>,
 }
 
-/// Runs the cases in `folder`. `advance` is called with the number of cases and after each of them.
+/// Runs the cases in `folder`. `advance` is called with the number of cases and after each case.
 pub(crate) fn run(
     folder: &Path,
     options: &Options,
@@ -83,7 +83,7 @@ pub(crate) fn run(
     Ok(report)
 }
 
-/// The areas that have the wanted case, with that case alone.
+/// Returns the areas that have the wanted case, with that case alone.
 fn select(areas: Vec<Area>, case: Option<&str>) -> Result<Vec<Area>, CorpusError> {
     let Some(wanted) = case else { return Ok(areas) };
     let mut selected = Vec::new();
@@ -96,7 +96,7 @@ fn select(areas: Vec<Area>, case: Option<&str>) -> Result<Vec<Area>, CorpusError
     if selected.is_empty() { Err(CorpusError::NoCase(wanted.to_owned())) } else { Ok(selected) }
 }
 
-/// Writes what was computed.
+/// Writes computed values.
 struct Emit {
     path: PathBuf,
     file: BufWriter<File>,
@@ -109,7 +109,7 @@ impl Emit {
         Ok(Self { path: path.into(), file: BufWriter::new(file) })
     }
 
-    /// Writes a case, unless nothing of it was computed.
+    /// Writes a case, unless it has no computed values.
     fn write(&mut self, case: &Value, outcome: &Outcome) -> Result<(), CorpusError> {
         if outcome.actual.is_null() {
             return Ok(());

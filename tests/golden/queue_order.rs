@@ -1,4 +1,4 @@
-//! The queue: orders, backoffs, gates.
+//! The queue: order, backoffs, gates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub(crate) fn run(case: &Value) -> Outcome {
     outcome.unwrap_or_else(Outcome::failed)
 }
 
-/// Holds `computed` to what is recorded under `key`. Only under `expected` is the key not part of
-/// the shape.
+/// Compares `computed` with the recording under `key`. The key is part of the shape, except under
+/// `expected`.
 fn against(case: &Value, key: &str, computed: Value) -> Outcome {
     match (key, &case[key]) {
         ("expected", expected) => Outcome::plain(expected, computed),
@@ -56,7 +56,7 @@ fn backoff_order(case: &Value) -> Result<Value, String> {
     for entry in list(&case["pods"]) {
         let timestamp = time(&entry["timestamp"])?;
         let mut queued = QueuedPod::new(pod(entry), timestamp);
-        // The queue counts the failure that brings the pod back.
+        // The queue counts the failure that requeues the pod.
         queued.unschedulable_count = count(&entry["unschedulableCount"]).saturating_sub(1);
         queued.unschedulable_plugins.insert("NodeResourcesFit".into());
         queue.at(timestamp, |queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
@@ -108,7 +108,7 @@ fn pre_enqueue(case: &Value) -> Result<Outcome, String> {
     Ok(comparison.finish(actual.into()))
 }
 
-/// A queue with what its calls need.
+/// A queue with the arguments of its calls.
 struct QueueOf<'a> {
     queue: Queue,
     profiles: &'a Profiles,
@@ -127,7 +127,7 @@ impl<'a> QueueOf<'a> {
         call(&mut self.queue, &mut Context { profiles, handle, probe: &mut () })
     }
 
-    /// The names of all pods, in the order in which they leave.
+    /// Returns the names of all pods in the order of popping.
     fn drain(mut self) -> Value {
         std::iter::from_fn(|| self.at(Time::ZERO, |queue, cx| queue.pop(cx)))
             .map(|queued| queued.pod.key.name.to_string())
@@ -139,7 +139,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A pod of the name and priority of an entry.
+/// Returns a pod with the name and priority of an entry.
 fn pod(entry: &Value) -> Arc<Pod> {
     let mut pod = api::Pod::default();
     pod.metadata.name = entry["name"].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Counting outcomes, and telling of them.
+//! Counts outcomes and prints them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,32 +8,32 @@ use serde_json::Value;
 use super::areas;
 use super::compare::{Difference, Outcome};
 
-/// How many failed cases of an area are shown, and how many differences of each.
+/// Number of failed cases shown per area, and of deviations shown per case.
 const SHOWN_CASES: usize = 5;
 const SHOWN_DIFFERENCES: usize = 10;
-/// Longest value that is shown in full.
+/// Length of the longest value that is printed in full.
 const SHOWN_CHARS: usize = 300;
 
-/// What came of all areas.
+/// The outcome of all areas.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     areas: BTreeMap<String, Tally>,
-    /// Differences on purpose, with the number of cases each explains.
+    /// Deliberate differences, with the number of cases that each explains.
     on_purpose: BTreeMap<&'static str, usize>,
 }
 
-/// What came of one area.
+/// The outcome of one area.
 #[derive(Debug, Default)]
 struct Tally {
     passed: usize,
     failed: Vec<Failure>,
-    /// Cases in which every entry belongs to plugins that are not built.
+    /// Cases with entries only of plugins that are not built.
     deferred: usize,
-    /// Cases with nothing recorded to compare with.
+    /// Cases without a recorded value to compare.
     unrecorded: usize,
-    /// Cases nothing here can run.
+    /// Cases that no function can run.
     skipped: usize,
-    /// Plugins not built, with the number of cases that have entries of theirs.
+    /// Plugins that are not built, with the number of cases with entries of theirs.
     plugins: BTreeMap<String, usize>,
 }
 
@@ -68,7 +68,7 @@ impl Report {
         }
     }
 
-    /// Counts an area that nothing here can run.
+    /// Counts an area that no function can run.
     pub(crate) fn skip(&mut self, area: &str, cases: usize) {
         self.areas.entry(area.to_owned()).or_default().skipped += cases;
     }
@@ -131,7 +131,7 @@ impl Tally {
         }
     }
 
-    /// What is deferred, the most first.
+    /// Returns the deferred plugins, the most frequent first.
     fn deferred_notes(&self) -> Vec<String> {
         let mut plugins: Vec<_> = self.plugins.iter().collect();
         plugins.sort_by_key(|(name, cases)| (std::cmp::Reverse(**cases), *name));

@@ -1,4 +1,4 @@
-//! Sampling: how many nodes are looked at, and which ones.
+//! Sampling: the number of nodes that a search visits, and which ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::setting::{DEFAULT_SCHEDULER, Setting};
 use super::unbuilt;
 use super::world::{self, FORMS, World};
 
-/// Runs a case by every form.
+/// Runs a case with every form.
 pub(crate) fn run(case: &Value) -> Outcome {
     let mut comparison = Comparison::default();
     let mut computed = Value::Null;

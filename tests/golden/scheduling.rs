@@ -14,7 +14,7 @@ use super::world::{self, FORMS, World};
 /// The plugin that allocates devices.
 pub(crate) const DEVICES: &str = "DynamicResources";
 
-/// Runs a case by every form.
+/// Runs a case with every form.
 pub(crate) fn run(case: &Value) -> Outcome {
     decide(case).unwrap_or_else(Outcome::failed)
 }
@@ -46,7 +46,7 @@ fn decide(case: &Value) -> Result<Outcome, String> {
     Ok(comparison.finish(set.clone()))
 }
 
-/// Whether NodeResourcesFit does not decide alone about some node.
+/// Whether NodeResourcesFit leaves a request of the pod to DynamicResources on some node.
 fn is_left_to_devices(pod: &Pod, world: &World) -> bool {
     let cluster = world.cluster();
     let mut nodes = cluster.nodes().iter().map(|node| cluster.node(node).allocatable());
@@ -69,24 +69,24 @@ fn compare(case: &Value, actual: &Value, setting: &Setting, comparison: &mut Com
     }
 }
 
-/// One decision held to its recording.
+/// The comparison of one decision.
 struct Held<'a> {
     expected: &'a Value,
     actual: &'a Value,
-    /// The node the pod is nominated to.
+    /// The nominated node.
     nominated: Option<&'a str>,
     setting: &'a Setting,
-    /// Nodes turned down by a plugin that is not built, with that plugin.
+    /// Nodes that a plugin rejected that is not built, with that plugin.
     deferred: BTreeMap<&'a str, &'a str>,
     comparison: &'a mut Comparison,
 }
 
-/// Entries that depend on which nodes can take the pod.
+/// Compares the entries that depend on the feasible nodes.
 const OUTCOME: [&str; 7] =
     ["feasible", "scores", "rawScores", "best", "unschedulablePlugins", "message", "error"];
 
 impl<'a> Held<'a> {
-    /// Returns whether there are verdicts on nodes to compare.
+    /// Returns whether there are verdicts to compare.
     fn pre_filter(&mut self) -> bool {
         let (expected, actual) = (&self.expected["preFilter"], &self.actual["preFilter"]);
         match expected["plugin"].as_str() {
@@ -118,7 +118,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// A plugin that is not built turns the node down: those before it must not.
+    /// A plugin that is not built rejects the node, so the plugins before it must accept it.
     fn deferred_node(&mut self, name: &'a str, plugin: &'a str, actual: &Value) {
         self.deferred.insert(name, plugin);
         self.comparison.defer_entry(&["nodes", name], [plugin]);
@@ -159,14 +159,14 @@ impl<'a> Held<'a> {
         self.texts(&plugins);
     }
 
-    /// The feasible nodes that a plugin which is not built would turn down.
+    /// Returns the feasible nodes that a plugin would reject that is not built.
     fn surplus(&self) -> BTreeSet<&'a str> {
         let feasible = self.actual["feasible"].as_array().into_iter().flatten();
         let names = feasible.filter_map(Value::as_str);
         names.filter(|name| self.deferred.contains_key(name)).collect()
     }
 
-    /// Over the same nodes, the scores of built plugins do not depend on the others.
+    /// Over equal nodes, the scores of built plugins do not depend on other plugins.
     fn scores(&mut self) {
         let (expected, actual) = (self.expected, self.actual);
         let mut extra: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
@@ -197,7 +197,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// The texts count the verdicts on all nodes.
+    /// The texts count the verdicts of all nodes.
     fn texts(&mut self, plugins: &BTreeSet<&str>) {
         let (expected, actual) = (self.expected, self.actual);
         if plugins.is_empty() {
@@ -211,7 +211,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// What PostFilter does and says, as far as plugins that are built decide about it.
+    /// Compares the result of PostFilter, if built plugins decide it.
     fn preemption(&mut self) {
         let (expected, actual) = (&self.expected["preemption"], self.actual);
         let unbuilt = self.setting.unbuilt_post_filter();
@@ -245,8 +245,8 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The recording with this message and, of several nominations that are as good, the one that was
-/// made.
+/// Returns the recording with this message and, of several equally good nominations, the computed
+/// one.
 fn settle_tie(recorded: &Value, message: &str, actual: &Value) -> Value {
     let mut expected = recorded.clone();
     let Some(fields) = expected.as_object_mut() else { return expected };
@@ -261,7 +261,7 @@ fn settle_tie(recorded: &Value, message: &str, actual: &Value) -> Value {
     expected
 }
 
-/// A verdict with its reasons in a fixed order.
+/// Returns a verdict with sorted reasons.
 fn normal(verdict: &Value) -> Value {
     let mut verdict = verdict.clone();
     if let Some(reasons) = verdict.get_mut("reasons").and_then(Value::as_array_mut) {
@@ -270,8 +270,8 @@ fn normal(verdict: &Value) -> Value {
     verdict
 }
 
-/// Scores by node and plugin without those of plugins that are not built; `extra` is taken off
-/// totals.
+/// Returns the scores by node and plugin without plugins that are not built; `extra` is subtracted
+/// from the totals.
 fn without_unbuilt(scores: &Value, extra: &BTreeMap<&str, BTreeMap<&str, i64>>) -> Value {
     let mut scores = scores.clone();
     let Some(nodes) = scores.as_object_mut() else { return scores };

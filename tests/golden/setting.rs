@@ -1,4 +1,4 @@
-//! The profile of a case, with and without the plugins that are not built yet.
+//! The profile of a case, with and without plugins that are not built.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use engine::profile::{PluginRef, PluginSet, Profile, Profiles, SchedulerProfile}
 use plugins::catalogue;
 use serde_json::Value;
 
-/// Name of the profile of pods that choose none.
+/// Name of the default profile.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Whether `plugin` is one of the catalogue that is not built yet.
+/// Whether `plugin` is in the catalogue and not built.
 pub(crate) fn is_unbuilt(plugin: &str) -> bool {
     catalogue::get(plugin).is_some_and(|entry| !entry.is_built())
 }
 
-/// The plugins a case runs with.
+/// The plugins of a case.
 pub(crate) struct Setting {
-    /// What decides: the profile without the plugins that are not built.
+    /// The deciding profile, without plugins that are not built.
     pub(crate) profiles: Profiles,
-    /// The profile as configured, with stand-ins for what is not built: names and order.
+    /// The configured profile, with placeholders for plugins that are not built: names and order.
     full: Arc<Profile>,
 }
 
 impl Setting {
-    /// The setting of a case with this `profile`; null means the default profile.
+    /// Returns the setting of a case with this `profile`; null means the default profile.
     pub(crate) fn of(profile: &Value) -> Result<Self, String> {
         let mut profile: SchedulerProfile = match profile {
             Value::Null => SchedulerProfile::default(),
@@ -44,19 +44,19 @@ impl Setting {
         Ok(Self { profiles: profiles.map_err(|error| error.to_string())?, full: Arc::new(full) })
     }
 
-    /// The profile as configured.
+    /// The configured profile.
     pub(crate) fn full(&self) -> &Profile {
         &self.full
     }
 
-    /// Whether filter plugin `later` runs behind `earlier`.
+    /// Whether filter plugin `later` runs after `earlier`.
     pub(crate) fn filters_later(&self, later: &str, earlier: &str) -> bool {
         let place =
             |name: &str| self.full.filter.iter().position(|plugin| plugin.name.as_ref() == name);
         place(later) > place(earlier)
     }
 
-    /// The first PostFilter plugin that is not built.
+    /// Returns the first PostFilter plugin that is not built.
     pub(crate) fn unbuilt_post_filter(&self) -> Option<&str> {
         let mut names = self.full.post_filter.iter().map(|plugin| &*plugin.name);
         names.find(|name| is_unbuilt(name))

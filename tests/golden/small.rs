@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::compare::Outcome;
 use super::world::{self, read};
 
-/// Parsing of a quantity.
+/// Runs a case about parsing a quantity.
 pub(crate) fn quantity(case: &Value) -> Outcome {
     let Some(text) = case["in"].as_str() else {
         return Outcome::failed("\"in\" is not a text".to_owned());
@@ -32,7 +32,7 @@ pub(crate) fn quantity(case: &Value) -> Outcome {
     held_to(case, actual)
 }
 
-/// What a pod asks for.
+/// Runs a case about the requests of a pod.
 pub(crate) fn pod_requests(case: &Value) -> Outcome {
     let pod = match world::pod(&case["pod"]) {
         Ok(pod) => pod,
@@ -47,7 +47,7 @@ pub(crate) fn pod_requests(case: &Value) -> Outcome {
     held_to(case, actual)
 }
 
-/// Amounts by name; those that always exist are left out when zero.
+/// Returns amounts by name, without native resources that are zero.
 fn amounts(resources: &Resources) -> Value {
     let fixed = [
         ("cpu", resources.milli_cpu),
@@ -63,7 +63,7 @@ fn amounts(resources: &Resources) -> Value {
         .into()
 }
 
-/// Whether a selector of one kind or another matches.
+/// Runs a case about whether a selector matches.
 pub(crate) fn label_selectors(case: &Value) -> Outcome {
     let actual = match case["kind"].as_str() {
         Some("LabelSelector") => label_selector(case),
@@ -120,7 +120,7 @@ fn failure(error: &SelectorError) -> Value {
     json!({"error": error.to_string()})
 }
 
-/// The node of a case: a name and labels.
+/// The node of a case: name and labels.
 fn node(case: &Value) -> Result<Node, String> {
     let name = case["node"]["name"].as_str().unwrap_or_default();
     Ok(Node { name: name.into(), labels: labels(&case["node"]["labels"])?, ..Node::default() })
@@ -131,7 +131,7 @@ fn labels(map: &Value) -> Result<Labels, String> {
     Ok(Labels::from(&map.unwrap_or_default()))
 }
 
-/// Every output field a case of these areas may have.
+/// The possible output fields of these areas.
 const OUTPUTS: [&str; 14] = [
     "value",
     "milliValue",
@@ -149,7 +149,7 @@ const OUTPUTS: [&str; 14] = [
     "tolerates",
 ];
 
-/// Compares with what is recorded beside the input, unless nothing is.
+/// Compares with the recorded output fields, if any.
 fn held_to(case: &Value, actual: Value) -> Outcome {
     let recorded: Map<String, Value> = OUTPUTS
         .into_iter()

@@ -1,6 +1,6 @@
-//! Which plugins that are not built would have a say about a pod.
+//! Plugins that are not built and would take part in the decision about a pod.
 //!
-//! Needed where a recording does not name the plugin behind each entry.
+//! Needed if a recording does not name the plugin of each entry.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use framework::{Code, CycleState, Pod};
 use super::setting::{Setting, is_unbuilt};
 use super::world::World;
 
-/// The unbuilt plugins that would have a say which nodes can take the pod: their stand-ins turn down
-/// the pods that need them. None of them would have a say which node is better.
+/// Returns the plugins that are not built and would reject nodes for the pod: those whose
+/// placeholders reject it. None of them would score nodes.
 pub(crate) fn filters(pod: &Pod, world: &World, setting: &Setting) -> BTreeSet<String> {
     let stand_ins = setting.full().pre_filter.iter().filter(|plugin| is_unbuilt(&plugin.name));
     stand_ins

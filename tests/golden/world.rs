@@ -1,4 +1,4 @@
-//! A cluster made of the objects of a case, inside an engine.
+//! An engine with the objects of a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::setting::{DEFAULT_SCHEDULER, Setting};
 
-/// Every form in which plugins decide, with the name it has in differences.
+/// The forms of plugins, with their names in deviations.
 pub(crate) const FORMS: [(Form, &str); 2] =
     [(Form::Set, "set form"), (Form::OneNode, "one-node form")];
 
-/// The kinds beside nodes and pods that built plugins read.
+/// The kinds other than nodes and pods that built plugins read.
 const OTHERS: [EventResource; 13] = [
     EventResource::Namespace,
     EventResource::Service,
@@ -33,27 +33,27 @@ const OTHERS: [EventResource; 13] = [
     EventResource::VolumeAttachment,
 ];
 
-/// The name of a kind without its group.
+/// Returns the name of a kind without its group.
 fn plain_name(kind: &EventResource) -> &str {
     kind.name().rsplit('/').next().unwrap_or_default()
 }
 
-/// A cluster in which pods can be looked at.
+/// An engine with a cluster.
 pub(crate) struct World {
     engine: Engine,
-    /// The pods known, to tell a pod from another of the same name.
+    /// The known pods, to distinguish pods of the same name.
     uids: BTreeMap<PodKey, Uid>,
-    /// Extended resources that device classes stand for.
+    /// Extended resources that DeviceClasses provide.
     device_resources: BTreeSet<String>,
 }
 
 impl World {
-    /// An empty cluster that looks at every node.
+    /// Creates an empty cluster without sampling.
     pub(crate) fn new(setting: &Setting) -> Self {
         Self::with(EngineConfig::new(setting.profiles.clone()))
     }
 
-    /// An empty cluster under an engine configured like this.
+    /// Creates an empty cluster with this engine configuration.
     pub(crate) fn with(config: EngineConfig) -> Self {
         let engine = Engine::new(EngineConfig { tie_break: TieBreak::FirstByName, ..config });
         Self { engine, uids: BTreeMap::new(), device_resources: BTreeSet::new() }
@@ -79,8 +79,8 @@ impl World {
         objects.as_array().into_iter().flatten().try_for_each(|object| self.apply(object))
     }
 
-    /// Adds an object, or puts it in the place of the one of its kind and name. Kinds that no built
-    /// plugin reads are passed over.
+    /// Adds an object, or replaces the one of its kind and name. Kinds that no built plugin reads
+    /// are ignored.
     pub(crate) fn apply(&mut self, object: &Value) -> Result<(), String> {
         match object["kind"].as_str() {
             Some("Node") => self.change(Change::Node(node(object)?)),
@@ -98,7 +98,8 @@ impl World {
         Ok(())
     }
 
-    /// An object of this kind, with the namespace and name of `of`, is now like this, or gone.
+    /// Applies a new state, or the deletion, of an object of this kind with namespace and name of
+    /// `of`.
     fn apply_other(&mut self, kind: &str, of: &Value, object: Option<&Value>) {
         let Some(kind) = OTHERS.iter().find(|known| plain_name(known) == kind) else { return };
         let metadata = if of["metadata"].is_null() { of } else { &of["metadata"] };
@@ -116,7 +117,7 @@ impl World {
         self.change(Change::Pod(Box::new(pod)));
     }
 
-    /// The object described by a `delete` step is gone.
+    /// Deletes the object of a `delete` step.
     pub(crate) fn delete(&mut self, step: &Value) {
         let key = key(&step["namespace"], &step["name"]);
         match step["kind"].as_str() {
@@ -131,16 +132,16 @@ impl World {
         }
     }
 
-    /// Whether NodeResourcesFit would leave a request of the pod to DynamicResources on a node that
-    /// offers these resources: a device class stands for the resource, and the node has none.
+    /// Whether NodeResourcesFit would leave a request of the pod to DynamicResources on a node with
+    /// these resources: a DeviceClass provides the resource, and the node lacks it.
     pub(crate) fn leaves_to_devices(&self, pod: &Pod, offered: &Resources) -> bool {
         pod.requests.fit.scalars.iter().any(|(name, amount)| {
             *amount > 0 && offered.scalar(name) == 0 && self.device_resources.contains(&**name)
         })
     }
 
-    /// What the engine would decide about the pod, by this form of the plugins; a sampled search
-    /// begins at `start`.
+    /// Returns the decision about the pod with this form of the plugins; a sampled search begins at
+    /// `start`.
     pub(crate) fn evaluate(
         &mut self,
         pod: &Arc<Pod>,
@@ -170,7 +171,7 @@ pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     T::deserialize(object).map_err(|error| format!("cannot read an object: {error}"))
 }
 
-/// Decodes a pod and applies the usual defaults to what the corpus leaves out.
+/// Decodes a pod and fills in the defaults that the corpus omits.
 pub(crate) fn pod(object: &Value) -> Result<Pod, String> {
     let mut pod: api::Pod = read(object)?;
     let or = |text: &mut String, default: &str| {

@@ -1,4 +1,4 @@
-//! What worlds in virtual time ask of the store of the sandbox.
+//! Requests of the tests in virtual time to the store of the sandbox.
 
 use client::reflector::WatchEvent;
 use engine::Change;
@@ -7,7 +7,7 @@ use loadmaster::wire::{Decoder, WatchedKind};
 use sandbox::api::{self, Answer, Request, WatchId};
 use sandbox::store::Store;
 
-/// Opens a watch as the daemon would, beginning with all there is. It lasts for a day.
+/// Opens a watch like the daemon, starting with the present objects. It lasts for a day.
 pub(crate) fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder) {
     let selector = kind.field_selector.unwrap_or_default();
     let target = format!("{}?watch=true&timeoutSeconds=86400&fieldSelector={selector}", kind.path);
@@ -17,7 +17,7 @@ pub(crate) fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchI
     }
 }
 
-/// What a line of a watch tells the scheduler.
+/// Decodes a line of a watch into changes for the scheduler.
 pub(crate) fn change(decoder: &Decoder, line: &[u8]) -> Change {
     match decoder.watch_event(line) {
         WatchEvent::Updated(_, update) => update.change,
@@ -26,7 +26,7 @@ pub(crate) fn change(decoder: &Decoder, line: &[u8]) -> Change {
     }
 }
 
-/// The answer to a request that is no watch.
+/// Returns the answer to a request that is no watch.
 pub(crate) fn serve(store: &mut Store, request: &Request, now: Time) -> api::Response {
     match store.serve(request, now) {
         Answer::Whole(response) => response,

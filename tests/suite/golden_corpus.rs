@@ -1,4 +1,4 @@
-//! The recorded decisions the project carries.
+//! The recorded decisions of the corpus in the repository.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The example plugins: crates of their own that decide beside the in-tree plugins.
+//! The example plugins, together with the in-tree plugins.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -15,7 +15,7 @@ use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, Binding, EventResource, Pod, PodKey, Registry, Time};
 use serde_json::{Value, json};
 
-/// The in-tree plugins and the examples.
+/// Returns the in-tree plugins and the examples.
 fn registry() -> Registry {
     let mut registry = plugins::registry();
     zone_cost::register(&mut registry).unwrap();
@@ -24,7 +24,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// The default profile, and in it the plugin called `name` with this weight and these arguments.
+/// Returns the default profile with the plugin `name`, with this weight and these arguments.
 fn profile_with(name: &str, weight: i32, args: Value) -> SchedulerProfile {
     let enabled = vec![PluginRef::new(name, weight)];
     let multi_point = PluginSet { enabled, ..PluginSet::default() };
@@ -42,12 +42,12 @@ fn default_profile() -> SchedulerProfile {
     }
 }
 
-/// An engine and the API server it talks to.
+/// An engine and its API server.
 struct World {
     engine: Engine,
     now: Time,
     pods: BTreeMap<PodKey, Pod>,
-    /// What the conditions of each pod have said, the latest last.
+    /// The messages of the conditions of each pod, oldest first.
     messages: BTreeMap<PodKey, Vec<String>>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         names.iter().for_each(|name| self.node(node(name)));
     }
 
-    /// Adds members of a gang of three, each of which takes half a node.
+    /// Adds members of a gang of three, each of which needs half a node.
     fn members(&mut self, names: &[&str]) {
         names.iter().for_each(|name| self.pod(member(name)));
     }
@@ -108,7 +108,7 @@ impl World {
         });
     }
 
-    /// Schedules until nothing is ready, and carries out what the engine asks for.
+    /// Schedules until no pod is ready, and carries out the effects.
     fn settle(&mut self) {
         for _ in 0..1000 {
             let attempt = self.on(|engine, now, ports| engine.schedule_one(now, ports));
@@ -134,7 +134,7 @@ impl World {
         panic!("the engine does not come to rest");
     }
 
-    /// The watch shows the pod with its node.
+    /// Reports the pod with its node, as the watch would.
     fn bound(&mut self, binding: &Binding) {
         let pod = self.pods.get_mut(&binding.pod).unwrap();
         pod.node_name = Some(binding.node.clone());
@@ -143,7 +143,7 @@ impl World {
         self.apply(Change::Pod(Box::new(pod)));
     }
 
-    /// Lets time pass, second by second.
+    /// Advances time second by second.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now = self.now + Duration::from_secs(1);
@@ -160,14 +160,14 @@ impl World {
         self.pods.values().filter(|pod| pod.node_name.is_some()).count()
     }
 
-    /// What the conditions of a pod have said, one a line.
+    /// Returns the messages of the conditions of a pod, one per line.
     fn messages(&self, name: &str) -> String {
         self.messages.get(&PodKey::new("default", name)).map_or(String::new(), |m| m.join("\n"))
     }
 }
 
 #[test]
-fn each_example_depends_on_the_framework_alone() {
+fn examples_depend_only_on_the_framework() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plugins");
     let mut examples = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -191,7 +191,7 @@ fn each_example_depends_on_the_framework_alone() {
     assert!(examples >= 3, "found {examples}");
 }
 
-/// Where a pod goes when the dear zone has more room than the cheap one.
+/// Returns the node of a pod when the expensive zone has more room than the cheap one.
 fn placed_by(profile: SchedulerProfile) -> String {
     let mut world = World::new(profile);
     world.node(node("cheap").zone("a"));
@@ -210,7 +210,7 @@ fn zone_cost_changes_the_placement() {
 }
 
 #[test]
-fn zone_cost_tells_what_is_wrong_with_its_arguments() {
+fn zone_cost_rejects_invalid_arguments() {
     let profile = profile_with(zone_cost::NAME, 1, json!({"zones": {"a": -1}}));
     let error = Profiles::build(&[profile], &[], &registry(), false).map(|_| ()).unwrap_err();
     let text = "initializing plugin \"ZoneCost\": zones[a]: must be from 0 to 1000000, got -1";
@@ -221,7 +221,7 @@ fn window(state: &str) -> Option<Value> {
     Some(json!({"metadata": {"name": "w"}, "spec": {"state": state, "nodes": ["a"]}}))
 }
 
-/// A world in which an open window keeps the pod `p` off the only node.
+/// Creates a world in which an open window keeps the pod `p` off the only node.
 fn under_maintenance() -> World {
     let mut world = World::new(profile_with(maintenance_window::NAME, 0, json!({})));
     world.node(node("a"));
@@ -232,7 +232,7 @@ fn under_maintenance() -> World {
 }
 
 #[test]
-fn maintenance_window_holds_a_pod() {
+fn maintenance_window_keeps_a_pod_pending() {
     let mut world = under_maintenance();
     assert!(world.engine.profiles().watched_kinds().contains(maintenance_window::KIND));
     let message = world.messages("p");
@@ -246,7 +246,7 @@ fn maintenance_window_holds_a_pod() {
 }
 
 #[test]
-fn a_window_that_closes_or_goes_releases_the_pod() {
+fn closed_or_deleted_window_releases_the_pod() {
     for change in [window("Closed"), None] {
         let mut world = under_maintenance();
         world.window("w", change);
@@ -255,7 +255,7 @@ fn a_window_that_closes_or_goes_releases_the_pod() {
     }
 }
 
-/// A member of a gang of three that takes half a node.
+/// A member of a gang of three that needs half a node.
 fn member(name: &str) -> PodBuilder {
     pod(name).cpu("4").label(gang::NAME_LABEL, "g").label(gang::MIN_AVAILABLE, "3")
 }
@@ -265,7 +265,7 @@ fn gangs() -> World {
 }
 
 #[test]
-fn a_gang_waits_for_its_last_member() {
+fn gang_waits_for_its_last_member() {
     let mut world = gangs();
     world.nodes(&["x", "y"]);
     world.members(&["a", "b"]);
@@ -278,7 +278,7 @@ fn a_gang_waits_for_its_last_member() {
 }
 
 #[test]
-fn a_gang_that_does_not_fit_gives_its_room_back_and_comes_again() {
+fn gang_that_does_not_fit_frees_its_room_and_is_retried() {
     let mut world = gangs();
     world.node(node("x"));
     world.members(&["a", "b", "c"]);
@@ -297,7 +297,7 @@ fn a_gang_that_does_not_fit_gives_its_room_back_and_comes_again() {
 }
 
 #[test]
-fn a_deleted_member_dissolves_the_waiting_gang() {
+fn deleted_member_rejects_the_waiting_gang() {
     let mut world = gangs();
     world.node(node("x"));
     world.members(&["a", "b", "c"]);
@@ -314,7 +314,7 @@ fn a_deleted_member_dissolves_the_waiting_gang() {
 }
 
 #[test]
-fn a_gang_is_bound_as_a_whole_or_not_at_all() {
+fn gang_is_bound_completely_or_not_at_all() {
     for nodes in 0..=3 {
         for members in 1..=6 {
             let mut world = gangs();
@@ -332,7 +332,7 @@ fn a_gang_is_bound_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn two_gangs_that_stand_in_each_others_way_get_through_one_by_one() {
+fn competing_gangs_are_bound_one_after_the_other() {
     let mut world = gangs();
     world.nodes(&["x", "y"]);
     for name in ["a1", "b1", "a2", "b2", "a3", "b3"] {

@@ -1,4 +1,4 @@
-//! Small random clusters that are full in one way or another.
+//! Small random clusters without room for the preemptor.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{EventResource, Node, Pod, api};
 use serde_json::json;
 
-/// Priority of the pod that needs room.
+/// Priority of the preemptor.
 const PRIORITY: i32 = 3;
 
-/// What is in a cluster.
+/// The objects of a cluster.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
-    /// Pods on nodes. Those labelled `app: web` have a PodDisruptionBudget.
+    /// Placed pods. Those labelled `app: web` have a PodDisruptionBudget.
     pub(crate) placed: Vec<Pod>,
-    /// Pods for which other nodes are about to make room.
+    /// Nominated pods that wait for room on other nodes.
     pub(crate) nominated: Vec<Pod>,
-    /// How many pods of the budget may be evicted.
+    /// Number of disruptions that the budget allows.
     pub(crate) disruptions_allowed: i32,
-    /// The pod that needs room.
+    /// The preemptor.
     pub(crate) preemptor: Arc<Pod>,
 }
 
 impl Cluster {
-    /// A cluster of up to three nodes.
+    /// Generates a cluster of up to three nodes.
     pub(crate) fn random(rng: &mut Rng) -> Self {
         let names = &["a", "b", "c"][..rng.usize(1..=3)];
         let mut placed = Vec::new();
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// What tells an engine of the budget.
+    /// Returns the PodDisruptionBudget as a change.
     pub(crate) fn budget(&self) -> Change {
         let budget = json!({
             "spec": {"selector": {"matchLabels": {"app": "web"}}},
@@ -62,14 +62,14 @@ impl Cluster {
         }
     }
 
-    /// The pods on a node that the preemptor may evict.
+    /// Returns the pods on a node that the preemptor may evict.
     pub(crate) fn evictable(&self, node: &str) -> Vec<&Pod> {
         let on_node = |pod: &&Pod| pod.node_name.as_deref() == Some(node);
         let evictable = |pod: &&Pod| pod.priority() < self.preemptor.priority();
         self.placed.iter().filter(on_node).filter(evictable).collect()
     }
 
-    /// Whether the budget lets nobody go, this pod among them.
+    /// Whether the budget allows no disruption, and selects this pod.
     pub(crate) fn is_protected(&self, pod: &Pod) -> bool {
         self.disruptions_allowed == 0 && pod.labels.get("app") == Some("web")
     }
@@ -83,7 +83,7 @@ fn random_node(name: &str, rng: &mut Rng) -> NodeBuilder {
     })
 }
 
-/// A pod that asks for what can run short: resources, host ports, a node without pods of its kind.
+/// Generates a pod that requests scarce resources, host ports, or anti-affinity to its application.
 fn random_pod(name: &str, rng: &mut Rng) -> PodBuilder {
     let pod = pod(name).cpu(&rng.i32(0..=3).to_string()).memory(&rng.i32(0..=3).to_string());
     let pod = if rng.bool() { pod.started(rng.i64(1..=9)) } else { pod };

@@ -1,6 +1,6 @@
-//! Whom DefaultPreemption evicts, held to brute force: the plugins of the default profile are asked
-//! what they make of every other choice, in small random clusters whose rules are monotone: the
-//! more pods go, the more room there is.
+//! Victims of DefaultPreemption, compared with brute force: the plugins of the default profile
+//! evaluate every other choice in small random clusters. The rules of these clusters are monotone:
+//! fewer pods leave more room.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -20,10 +20,10 @@ use loadmaster::config::{self, Gates};
 
 use self::cluster::Cluster;
 
-/// So many clusters are looked at.
+/// Number of generated clusters.
 const CLUSTERS: u64 = 200;
 
-/// The default profile, with these arguments of DefaultPreemption.
+/// Returns the default profile, with these arguments of DefaultPreemption.
 fn profiles(args: &str) -> Profiles {
     let text = format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
@@ -36,15 +36,15 @@ fn profiles(args: &str) -> Profiles {
 /// Names of pods, the most important first.
 type Names = Vec<String>;
 
-/// What an engine makes of the preemptor. Nodes go by their names.
+/// The result for the preemptor, by names of nodes.
 struct Decision {
-    /// Nodes that can take it as they are.
+    /// Nodes where the preemptor fits without preemption.
     passed: BTreeSet<String>,
-    /// Nodes that turn it down in a way that evictions may change.
+    /// Nodes with a rejection that evictions may resolve.
     potential: BTreeSet<String>,
-    /// Whom to evict there, and how many of them the budget would rather keep.
+    /// The victims on each node, and the number of them that the budget protects.
     candidates: BTreeMap<String, (Names, usize)>,
-    /// The candidate that was chosen.
+    /// The chosen candidate.
     chosen: Option<(String, Names)>,
 }
 
@@ -52,8 +52,8 @@ fn names(pods: &[Arc<Pod>]) -> Names {
     pods.iter().map(|pod| pod.key.name.to_string()).collect()
 }
 
-/// An engine that knows the cluster, but for pods that are gone. Its searches begin where this seed
-/// has them begin.
+/// Creates an engine with the cluster, without the removed pods. The seed decides where its
+/// searches begin.
 fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> Engine {
     let tie_break = TieBreak::Random;
     let mut engine =
@@ -68,7 +68,7 @@ fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> E
     engine
 }
 
-/// Asks such an engine.
+/// Evaluates the preemptor in such an engine.
 fn decide(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> Decision {
     let mut engine = engine(profiles, cluster, gone, seed);
     let (now, ports) = (Time::from_secs(1000), &mut Ports { extenders: &mut (), probe: &mut () });
@@ -90,7 +90,7 @@ fn decide(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> D
     }
 }
 
-/// A cluster that has no room for the preemptor, and what becomes of it.
+/// A cluster without room for the preemptor, and the result.
 struct Case {
     seed: u64,
     cluster: Cluster,
@@ -98,7 +98,7 @@ struct Case {
     decision: Decision,
 }
 
-/// The cases in which evictions might help.
+/// Returns the cases in which evictions may help.
 fn cases() -> impl Iterator<Item = Case> {
     let profiles = profiles("{}");
     (0..CLUSTERS).filter_map(move |seed| {
@@ -110,14 +110,14 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 impl Case {
-    /// Whether the preemptor fits on the node once these pods are gone.
+    /// Whether the preemptor fits on the node without these pods.
     fn makes_room(&self, node: &str, gone: &[&Pod]) -> bool {
         decide(&self.profiles, &self.cluster, gone, self.seed).passed.contains(node)
     }
 }
 
 #[test]
-fn no_proper_subset_of_the_victims_would_have_made_room() {
+fn no_proper_subset_of_the_victims_makes_room() {
     let mut searched = 0;
     for case in cases() {
         for (node, (names, _)) in &case.decision.candidates {
@@ -138,7 +138,7 @@ fn no_proper_subset_of_the_victims_would_have_made_room() {
 }
 
 #[test]
-fn a_node_is_a_candidate_if_and_only_if_evictions_make_room_there() {
+fn nodes_are_candidates_exactly_if_evictions_make_room() {
     let mut hopeless = 0;
     for case in cases() {
         for node in &case.cluster.nodes {
@@ -155,7 +155,7 @@ fn a_node_is_a_candidate_if_and_only_if_evictions_make_room_there() {
 }
 
 #[test]
-fn no_protected_pod_goes_where_others_would_do() {
+fn protected_pods_are_victims_only_without_alternatives() {
     let mut spared = 0;
     for case in cases() {
         for (node, (victims, _)) in &case.decision.candidates {
@@ -173,7 +173,7 @@ fn no_protected_pod_goes_where_others_would_do() {
 }
 
 #[test]
-fn no_other_candidate_violates_less_or_has_a_less_important_first_victim() {
+fn chosen_candidate_is_the_best_one() {
     for Case { seed, cluster, decision, .. } in cases() {
         let Some((node, _)) = &decision.chosen else { continue };
         let priority = |name: &String| {
@@ -187,7 +187,7 @@ fn no_other_candidate_violates_less_or_has_a_less_important_first_victim() {
 }
 
 #[test]
-fn wherever_the_search_begins_it_ends_with_one_of_the_candidates() {
+fn every_search_order_ends_with_a_candidate() {
     let first_found = profiles("{minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 1}");
     let mut differ = 0;
     for Case { seed, cluster, profiles, decision } in cases() {

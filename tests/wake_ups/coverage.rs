@@ -1,4 +1,4 @@
-//! Every event that a plugin has registered occurs in its scenarios, and its hint says yes and no.
+//! Every registered event of a plugin occurs in its scenarios, with both answers of its hint.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
     volume_zone,
 };
 
-/// The updates that plugins can hear of one by one.
+/// The single kinds of updates.
 const UPDATES: [ActionType; 11] = [
     ActionType::UPDATE_NODE_ALLOCATABLE,
     ActionType::UPDATE_NODE_LABEL,
@@ -28,26 +28,27 @@ const UPDATES: [ActionType; 11] = [
     ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
 ];
 
-/// What cannot become of a pod that the plugin has rejected: that this event has it tried, or left.
+/// Events of a plugin that cannot requeue a rejected pod (`true`), or cannot leave one (`false`).
 const IMPOSSIBLE: [(&str, &str, bool); 15] = [
-    // A pod that names its node has it, and waits for none.
+    // A pod that names its node is not queued.
     ("NodeName", "NodeAdd", true),
     ("NodeName", "NodeUpdateNodeTaint", true),
-    // Any new node may help, and any other features of a node.
+    // Any new node may help, and any change of features of a node.
     ("NodeDeclaredFeatures", "NodeAdd", false),
     ("NodeDeclaredFeatures", "NodeUpdateNodeDeclaredFeature", false),
-    // Room comes free with each pod that is deleted, or it is no event.
+    // Every deleted pod frees resources.
     ("NodeResourcesFit", "PodDelete", false),
-    // What decides on the features of a pod cannot be changed.
+    // The fields that decide on the features of a pod are immutable.
     ("NodeDeclaredFeatures", "PodUpdate", true),
-    // Only the pod itself hears of its gates, and they help if the last one is gone.
+    // SchedulingGates registers only updates of the pod itself; the event occurs when the last gate
+    // is removed.
     ("SchedulingGates", "PodUpdatePodSchedulingGatesEliminated", false),
-    // Their selectors cannot be changed, and nothing else of them is looked at.
+    // Their selectors are immutable, and no other field is read.
     ("PodTopologySpread", "apps/ReplicaSetUpdate", true),
     ("PodTopologySpread", "apps/ReplicaSetUpdate", false),
     ("PodTopologySpread", "apps/StatefulSetUpdate", true),
     ("PodTopologySpread", "apps/StatefulSetUpdate", false),
-    // These are always worth a try, as in Kubernetes.
+    // The hints always answer Queue, as in Kubernetes.
     ("VolumeBinding", "storage.k8s.io/CSINodeAdd", false),
     ("VolumeBinding", "storage.k8s.io/CSIStorageCapacityAdd", false),
     ("VolumeBinding", "storage.k8s.io/StorageClassAdd", false),
@@ -76,13 +77,13 @@ fn scenarios() -> Vec<Scenario> {
     of_plugins.into_iter().flat_map(|scenarios| scenarios()).collect()
 }
 
-/// What the plugins have registered, in the profile of this configuration.
+/// Returns the registered events of the plugins in the profile of this configuration.
 fn registered(config: &str) -> Vec<(PluginName, EventRegistration)> {
     let profiles = configuration(config).build_profiles(&registry()).unwrap();
     profiles.iter().flat_map(|profile| profile.events.clone()).collect()
 }
 
-/// The events of a registration. Of a plugin that hears of every update, one is asked for.
+/// Returns the events of a registration. If a plugin registers all updates, one is enough.
 fn events_of(registered: &ClusterEvent) -> Vec<ClusterEvent> {
     let event = |action: &ActionType| ClusterEvent::new(registered.resource.clone(), *action);
     let updates = match registered.matches(&event(&ActionType::UPDATE)) {
@@ -94,13 +95,13 @@ fn events_of(registered: &ClusterEvent) -> Vec<ClusterEvent> {
     all.filter(|event| registered.matches(event)).collect()
 }
 
-/// Whether its event has pods tried, and whether it leaves some: without a hint it leaves none.
+/// Returns which answers the events of a registration can have: without a hint only Queue.
 fn answers_of(registration: &EventRegistration) -> &'static [bool] {
     if registration.hint.is_some() { &[true, false] } else { &[true] }
 }
 
 #[test]
-fn every_registered_event_occurs_in_both_ways() {
+fn every_registered_event_occurs_with_both_answers() {
     let scenarios = scenarios();
     let occurs = |plugin: &str, event: &ClusterEvent, tried: bool| {
         let mut rows =

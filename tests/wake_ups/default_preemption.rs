@@ -1,4 +1,4 @@
-//! DefaultPreemption: pods that make room for themselves, and wait until it is there.
+//! DefaultPreemption: preemptors that evict pods and wait for their room.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use Expected::{Bound, Left};
 const CLUSTER_CRITICAL: &str = "system-cluster-critical";
 const NODE_CRITICAL: &str = "system-node-critical";
 
-/// A pod of this class that asks for so much CPU.
+/// A pod of this PriorityClass that requests this much CPU.
 fn classed(name: &str, class: &str, cpu: &str) -> Object {
     pod(name).requests("cpu", cpu).spec(serde_json::json!({ "priorityClassName": class }))
 }
@@ -27,7 +27,7 @@ fn victim(name: &str, cpu: &str) -> Object {
     pod(name).requests("cpu", cpu).on("n")
 }
 
-/// Rejected for want of room, held back when it would be tried again.
+/// The preemptor is rejected for lack of resources, and gated in PreEnqueue.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let given = [
         node("n"),
@@ -47,17 +47,17 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_is_held_back_while_its_victims_are_evicted() {
+fn preemptor_is_gated_until_its_victims_are_evicted() {
     scenarios().iter().for_each(Scenario::check);
 }
 
-/// A node full of `v` and `w`, of 2 CPUs each, and what else is given.
+/// Creates a node full of `v` and `w`, of 2 CPUs each, and the given objects.
 fn full_node(more: impl IntoIterator<Item = Object>) -> Vec<Step> {
     let given = [node("n"), victim("v", "2"), victim("w", "2")];
     given.into_iter().chain(more).map(create).collect()
 }
 
-/// The one of `v` and `w` that had to go, and the other.
+/// Returns the evicted one of `v` and `w`, and the other.
 fn victim_and_spared(world: &World) -> (&'static str, &'static str) {
     match (world.is_leaving("v"), world.is_leaving("w")) {
         (true, false) => ("v", "w"),
@@ -67,7 +67,7 @@ fn victim_and_spared(world: &World) -> (&'static str, &'static str) {
 }
 
 #[test]
-fn a_preemptor_takes_its_room_when_its_victim_has_gone() {
+fn preemptor_is_bound_when_its_victim_is_gone() {
     let mut world = World::new("", &full_node([preemptor("2")]));
     let (victim, spared) = victim_and_spared(&world);
     assert_eq!((world.nomination("p"), world.attempts("p")), (Some("n"), 1));
@@ -78,7 +78,7 @@ fn a_preemptor_takes_its_room_when_its_victim_has_gone() {
 }
 
 #[test]
-fn a_preemptor_whose_victim_ends_slowly_takes_other_room() {
+fn preemptor_uses_other_room_while_its_victim_terminates() {
     let mut world = World::new("", &full_node([preemptor("2")]));
     world.happens(&create(node("m")));
     world.settle();
@@ -86,7 +86,7 @@ fn a_preemptor_whose_victim_ends_slowly_takes_other_room() {
 }
 
 #[test]
-fn a_preemptor_tries_again_when_its_victim_could_not_be_deleted() {
+fn preemptor_retries_after_a_failed_eviction() {
     let given = full_node([preemptor("2")]);
     let mut world = World::with_deletions(Deletions::Forbidden, "", &given);
     assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
@@ -101,7 +101,7 @@ fn a_preemptor_tries_again_when_its_victim_could_not_be_deleted() {
 }
 
 #[test]
-fn a_preemptor_makes_room_elsewhere_when_its_node_has_gone() {
+fn preemptor_preempts_elsewhere_when_its_node_is_deleted() {
     let other = [node("m"), classed("x", NODE_CRITICAL, "2").on("m")];
     let y = pod("y").requests("cpu", "2").on("m");
     let mut world = World::new("", &full_node(other.into_iter().chain([y, preemptor("2")])));
@@ -119,7 +119,7 @@ fn a_preemptor_makes_room_elsewhere_when_its_node_has_gone() {
 }
 
 #[test]
-fn a_pod_that_has_lost_its_nomination_to_another_is_tried_again() {
+fn pod_without_its_cleared_nomination_is_tried_again() {
     let classes = [priority_class("high", 200), priority_class("low", 100)];
     let mut world =
         World::new("", &full_node(classes.into_iter().chain([classed("p", "low", "2")])));
@@ -138,7 +138,7 @@ fn a_pod_that_has_lost_its_nomination_to_another_is_tried_again() {
 }
 
 #[test]
-fn the_end_of_a_victim_leaves_a_preemptor_that_needs_more_where_it_is() {
+fn deleted_victim_does_not_requeue_a_preemptor_that_needs_more() {
     let mut world = World::new("", &full_node([preemptor("4")]));
     assert!(world.is_leaving("v") && world.is_leaving("w"));
     world.happens(&delete("pods/v"));

@@ -1,5 +1,5 @@
-//! PodTopologySpread, with hard default constraints: whom they count is up to Services and
-//! controllers.
+//! PodTopologySpread with hard default constraints: Services and controllers decide which pods
+//! count.
 
 use framework::ActionType as A;
 use framework::EventResource as R;
@@ -10,12 +10,12 @@ use super::pod_topology_spread::{web, with_unusable_zone};
 use super::scenario::{Expected, Scenario};
 use Expected::{Bound, Left};
 
-/// Pods are to be spread over zones, unless they say otherwise.
+/// A configuration that spreads pods over zones by default.
 const HARD_DEFAULTS: &str = "profiles: [{pluginConfig: [{name: PodTopologySpread, args: \
     {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: \
     DoNotSchedule}]}}]}]";
 
-/// A kind of controllers.
+/// A kind of controller.
 struct Kind {
     event: R,
     api_version: &'static str,
@@ -53,12 +53,13 @@ fn service(name: &str, key: &str, value: &str) -> Object {
     object("v1", "Service", name).spec(spec)
 }
 
-/// A pod of the front tier of the application, which tries to get a node.
+/// A pending pod of the front tier of the application.
 fn front() -> Object {
     web("p").label("tier", "front")
 }
 
-/// It is rejected where it is spread with all of the application, but not with its tier alone.
+/// The pod is rejected if it is spread with the whole application, and accepted with its tier
+/// alone.
 fn scenario(waiting: Object, beside: [Object; 2]) -> Scenario {
     let ([a, b, web], [first, second]) = (with_unusable_zone(), beside);
     Scenario::new("PodTopologySpread", waiting, [a, b, web, first, second])
@@ -115,7 +116,7 @@ fn controller(kind: &Kind, name: &str, key: &str, value: &str) -> Object {
     object(kind.api_version, kind.name, name).spec(spec)
 }
 
-/// The same pod, made by the controller called `web`.
+/// The pending pod, owned by the controller `web`.
 fn owned(kind: &Kind) -> Object {
     let owner = json!({"apiVersion": kind.api_version, "kind": kind.name, "name": "web",
         "uid": "8c1b7d52-3d0e-4b0c-9c0e-5d6f3f0b7a11", "controller": true});
@@ -148,7 +149,7 @@ fn without_controller(kind: &Kind) -> Scenario {
         )
 }
 
-/// Selectors of ReplicationControllers alone can be changed.
+/// Only the selector of a ReplicationController can be changed.
 fn with_another_selector() -> Scenario {
     let kind = &REPLICATION_CONTROLLER;
     let given = [controller(kind, "web", "app", "web"), controller(kind, "db", "app", "db")];
@@ -172,6 +173,6 @@ fn with_another_selector() -> Scenario {
 }
 
 #[test]
-fn a_pod_that_would_spread_badly_by_default() {
+fn default_spread_constraints_reject_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

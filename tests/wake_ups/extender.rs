@@ -1,4 +1,4 @@
-//! Extenders, which cannot say what they wait for: every event may help the pods they reject.
+//! Extenders, which cannot register events: every event may help the pods they reject.
 
 use engine::ports::{ExtenderCall, ExtenderClient, Filtered};
 use framework::ActionType as A;
@@ -13,11 +13,11 @@ use Expected::{Bound, Retried};
 const CONFIGURED: &str = "extenders: [{urlPrefix: \"http://choosy.example.com\", \
     filterVerb: filter, nodeCacheCapable: true}]";
 
-/// An extender that takes one node alone.
+/// An extender that accepts one node only.
 #[derive(Debug)]
 pub(crate) struct Choosy;
 
-/// The node it takes.
+/// The accepted node.
 const CHOSEN: &str = "chosen";
 
 impl ExtenderClient for Choosy {
@@ -66,6 +66,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_an_extender_rejected() {
+fn extender_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -1,7 +1,7 @@
-//! What happens while a pod is being tried counts as well.
+//! Events that occur during an attempt.
 //!
-//! An attempt of the engine takes no time, so the pod of these tests is held up by a plugin: it
-//! waits in Permit, in flight, until the patience of the plugin is over and it is rejected.
+//! An attempt of the engine takes no time, so a plugin delays the pod of these tests: it waits in
+//! Permit, in flight, until the plugin's timeout rejects it.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub(crate) const NAME: &str = "Turnstile";
 const ENABLED: &str = "profiles: [{plugins: {multiPoint: {enabled: [{name: Turnstile}]}}}]";
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Holds up the pod `p`, and rejects it when its patience is over. New nodes help the pod, and so
-/// do pods with a coin that go, and a coin of its own.
+/// Delays the pod `p` in Permit, and rejects it after a timeout. Registered events: new nodes,
+/// deleted pods with a coin, and a coin of the pod itself.
 struct Turnstile;
 
-/// Makes the plugin.
+/// Creates the plugin.
 ///
 /// # Errors
 /// None.
@@ -75,7 +75,7 @@ impl Permit for Turnstile {
 }
 
 #[test]
-fn a_pod_hears_when_it_comes_back_of_what_happened_meanwhile() {
+fn events_during_an_attempt_requeue_the_rejected_pod() {
     let given = [
         create(node("n")),
         create(pod("coin").label("coin", "1").on("n")),

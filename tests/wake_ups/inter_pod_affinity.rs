@@ -24,12 +24,12 @@ fn team(name: &str, team: &str) -> Object {
     object("v1", "Namespace", name).label("team", team)
 }
 
-/// A term about the zones of the pods of an application.
+/// A term by zone that selects the pods of an application.
 fn zone_of(app: &str) -> Value {
     json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}})
 }
 
-/// The same, about the pods of a team.
+/// A term by zone that selects the pods of a team.
 fn zone_of_team(app: &str) -> Value {
     let mut term = zone_of(app);
     term["namespaceSelector"] = json!({"matchLabels": {"team": "blue"}});
@@ -49,7 +49,7 @@ fn away_from(pod: Object, term: Value) -> Object {
     affinity(pod, "podAntiAffinity", term)
 }
 
-/// The pod has to be near a database, and there is none.
+/// The pod requires affinity to a database, and there is none.
 fn near() -> Scenario {
     let given = [in_zone("a", "a"), node("nowhere"), of("cache", "cache").on("a")];
     Scenario::new("InterPodAffinity", near_to(of("p", "web"), zone_of("db")), given)
@@ -101,8 +101,8 @@ fn near() -> Scenario {
         )
 }
 
-/// The pod has to be near its like, which is where it cannot go. It may be the first one once there
-/// is no other.
+/// The pod requires affinity to its own kind, which runs where the pod does not fit. It may be the
+/// first of its kind once there is no other.
 fn first_of_its_kind() -> Scenario {
     let taints = json!({"taints": [{"key": "busy", "effect": "NoSchedule"}]});
     let given = [in_zone("a", "a"), in_zone("b", "b").spec(taints), of("first", "web").on("b")];
@@ -130,7 +130,7 @@ fn first_of_its_kind() -> Scenario {
         )
 }
 
-/// The pod has to be away from its like, which is in the only zone.
+/// The pod requires anti-affinity to its own kind, which runs in the only zone.
 fn away() -> Scenario {
     let given =
         [in_zone("a", "a"), in_zone("a2", "a"), of("web", "web").on("a"), of("db", "db").on("a")];
@@ -161,7 +161,7 @@ fn away() -> Scenario {
         .on((R::Node, A::DELETE), "a node without it goes", delete("nodes/a2"), Left)
 }
 
-/// A placed pod does not want the pod, which wants nothing, near it.
+/// A placed pod has required anti-affinity to the pod, which has no terms.
 fn kept_away() -> Scenario {
     let given = [
         in_zone("a", "a"),
@@ -201,7 +201,8 @@ fn kept_away() -> Scenario {
         .on((R::Node, A::DELETE), "the other's node goes", delete("nodes/a"), Bound)
 }
 
-/// The pod has to be near a pod of a team, and there is one of a namespace of none.
+/// The pod requires affinity to a pod of a team, and the only candidate is in a namespace without a
+/// team.
 fn near_a_team() -> Scenario {
     let given =
         [in_zone("a", "a"), team("other", "red"), of("db", "db").on("a").in_namespace("other")];
@@ -233,7 +234,7 @@ fn near_a_team() -> Scenario {
         )
 }
 
-/// The pod has to be away from a pod of a team; and a pod of that team from those of another.
+/// The pod requires anti-affinity to a team, and a pod of that team requires it to another team.
 fn away_from_a_team() -> Scenario {
     let given = [
         in_zone("a", "a"),
@@ -259,6 +260,6 @@ fn away_from_a_team() -> Scenario {
 }
 
 #[test]
-fn a_pod_that_has_to_be_near_or_away() {
+fn inter_pod_affinity_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -1,14 +1,14 @@
-//! Nothing is ever stuck: pods that are rejected hear of what may help them, and of nothing else.
+//! No pod is stuck: events requeue a rejected pod exactly if they may help it.
 //!
-//! The scheduler and the store of the sandbox, with the watches and requests of the daemon, live
-//! under a virtual clock. In each scenario a plugin rejects a pod; then something happens, and the
-//! pod is tried again or left where it is. A pod that was left must still fit nowhere when it is
-//! tried because it has waited for too long.
+//! The scheduler and the store of the sandbox, with the watches and requests of the daemon, run
+//! under a virtual clock. In each scenario a plugin rejects a pod; then an event occurs, and the
+//! pod is tried again or left. A pod that was left must still be unschedulable when it is retried
+//! after the maximum time without an event.
 //!
 //! - `world`: the scheduler and its API server.
-//! - `objects` and `storage`: what is in it, and what people do with it.
-//! - `scenario`: a pod that is rejected, and what may happen then.
-//! - `coverage`: every event that a plugin has registered occurs.
+//! - `objects` and `storage`: its objects, and actions on them.
+//! - `scenario`: a pod that is rejected, and the events that follow.
+//! - `coverage`: every registered event of a plugin occurs.
 //! - A module for each plugin; and for pods in flight, pending plugins, extenders, and nominations.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]

@@ -8,7 +8,7 @@ use super::objects::{create, delete, label, node, patch, pod, taint};
 use super::scenario::{Expected, Scenario};
 use Expected::{Bound, Left, Retried};
 
-/// Nodes have to be in the pool, whatever the pod says.
+/// A configuration with added affinity: nodes must be in the pool.
 const ADDED_AFFINITY: &str = "profiles: [{pluginConfig: [{name: NodeAffinity, args: \
     {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: \
     [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}]}]";
@@ -66,6 +66,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_found_no_node_of_its_choice() {
+fn node_affinity_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

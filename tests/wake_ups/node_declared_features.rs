@@ -50,6 +50,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_found_no_node_with_its_features() {
+fn node_declared_features_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

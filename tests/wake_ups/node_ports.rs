@@ -37,6 +37,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_found_its_port_taken() {
+fn node_ports_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -17,7 +17,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![among_pods(), among_nodes(), among_device_classes(), with_ignored_resources()]
 }
 
-/// A node whose amount of CPU and memory is not that of the others.
+/// A node with other amounts of CPU and memory.
 fn sized(name: &str, cpu: &str, memory: &str) -> Object {
     node(name).status(json!({"allocatable": {"cpu": cpu, "memory": memory}}))
 }
@@ -26,7 +26,7 @@ fn resize(cpu: &str, memory: &str) -> Step {
     patch("nodes/n/status", json!({"status": {"allocatable": {"cpu": cpu, "memory": memory}}}))
 }
 
-/// What the containers of a pod really have, while they are being resized.
+/// The allocated resources of containers during a resize.
 fn actual(resource: &str, amount: &str) -> Value {
     let resources = json!({"requests": {resource: amount}});
     json!({"containerStatuses": [{"name": "c", "image": "example.com/app:1", "imageID": "", "ready":
@@ -83,7 +83,7 @@ fn among_nodes() -> Scenario {
         .passes_over("the node is labelled", label("nodes/n", "k", "v"))
 }
 
-/// DynamicResources, which would give out the devices, is not built yet.
+/// DynamicResources, which would allocate the devices, is not built.
 fn among_device_classes() -> Scenario {
     let class = |name| object("resource.k8s.io/v1", "DeviceClass", name).spec(json!({}));
     let of_resource = |name, resource| class(name).spec(json!({"extendedResourceName": resource}));
@@ -122,6 +122,6 @@ fn with_ignored_resources() -> Scenario {
 }
 
 #[test]
-fn a_pod_that_found_no_room() {
+fn node_resources_fit_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -52,6 +52,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_found_only_cordoned_nodes() {
+fn node_unschedulable_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -19,7 +19,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![behind_a_pod(), whose_claim_comes_back(), behind_an_attachment(), with_an_inline_disk()]
 }
 
-/// The only node can attach one volume, and has one.
+/// The only node can attach one volume, and has it.
 fn full() -> Scenario {
     let given = [
         node("n"),
@@ -105,6 +105,6 @@ fn with_an_inline_disk() -> Scenario {
 }
 
 #[test]
-fn a_pod_whose_node_can_attach_no_more_volumes() {
+fn node_volume_limits_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -1,4 +1,4 @@
-//! Room that is kept for a nominated pod comes free without any pod leaving a node.
+//! Room of a nominated pod is freed without any pod leaving a node.
 
 use framework::ActionType as A;
 use framework::EventResource as R;
@@ -8,12 +8,12 @@ use super::objects::{Object, Step, create, delete, label, node, patch, pod, prio
 use super::scenario::{Expected, Scenario};
 use Expected::Bound;
 
-/// Pods of this class keep their nomination when nobody can make room for them.
+/// Pods of this class keep their nomination, because they cannot preempt.
 fn class() -> Object {
     priority_class("patient", 0).fields(json!({"preemptionPolicy": "Never"}))
 }
 
-/// A pod for which room is kept on `n` while it waits for a node of its choice.
+/// A pod nominated to `n` that waits for a node which its affinity selects.
 fn guest() -> Object {
     let spec = json!({"nodeSelector": {"disk": "fast"}, "priorityClassName": "patient"});
     pod("guest").spec(spec).status(json!({"nominatedNodeName": "n"}))
@@ -44,6 +44,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_has_to_leave_room() {
+fn room_of_a_nominated_pod_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -1,25 +1,25 @@
-//! Objects in the API server, and what people do with them.
+//! Objects in the API server, and actions on them.
 
 use sandbox::api::Request;
 use sandbox::resources::{self, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Resource};
 use serde_json::{Value, json};
 
-/// An object as a manifest has it.
+/// An object as in a manifest.
 #[derive(Debug, Clone)]
 pub(crate) struct Object(Value);
 
-/// Something done to the API server.
+/// An action on the API server.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// An object is created, and given its status if the manifest has one.
+    /// Creates an object, and writes its status if the manifest has one.
     Create(Object),
-    /// An object, or a subresource of it, is changed.
+    /// Changes an object or a subresource of it.
     Patch(&'static str, Value),
-    /// An object is deleted.
+    /// Deletes an object.
     Delete(String),
 }
 
-/// An object of this kind, in the namespace `default` if it lives in one.
+/// An object of this kind, in the namespace `default` if the kind is namespaced.
 pub(crate) fn object(api_version: &str, kind: &str, name: &str) -> Object {
     Object(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
 }
@@ -31,7 +31,7 @@ pub(crate) fn node(name: &str) -> Object {
     node.status(json!({"capacity": size.clone(), "allocatable": size}))
 }
 
-/// A Pod that asks for nothing.
+/// A Pod without requests.
 pub(crate) fn pod(name: &str) -> Object {
     let containers = json!([{"name": "c", "image": "example.com/app:1"}]);
     object("v1", "Pod", name).spec(json!({ "containers": containers }))
@@ -44,7 +44,7 @@ pub(crate) fn priority_class(name: &str, value: i32) -> Object {
 }
 
 impl Object {
-    /// Merges fields into its metadata.
+    /// Merges fields into the metadata.
     pub(crate) fn metadata(self, fields: Value) -> Self {
         self.with("metadata", fields)
     }
@@ -54,22 +54,22 @@ impl Object {
         self.metadata(json!({"labels": {key: value}}))
     }
 
-    /// Puts it into a namespace.
+    /// Sets the namespace.
     pub(crate) fn in_namespace(self, namespace: &str) -> Self {
         self.metadata(json!({ "namespace": namespace }))
     }
 
-    /// Merges fields into its spec.
+    /// Merges fields into the spec.
     pub(crate) fn spec(self, fields: Value) -> Self {
         self.with("spec", fields)
     }
 
-    /// Merges fields into its status.
+    /// Merges fields into the status.
     pub(crate) fn status(self, fields: Value) -> Self {
         self.with("status", fields)
     }
 
-    /// Places a Pod.
+    /// Sets the node of a Pod.
     pub(crate) fn on(self, node: &str) -> Self {
         self.spec(json!({ "nodeName": node }))
     }
@@ -80,7 +80,7 @@ impl Object {
         self
     }
 
-    /// Lets a Pod request so much of a resource, and never more.
+    /// Sets request and limit of a Pod for a resource.
     pub(crate) fn requests(mut self, resource: &str, amount: &str) -> Self {
         let amounts = json!({resource: amount});
         let container = &mut self.0["spec"]["containers"][0];
@@ -88,7 +88,7 @@ impl Object {
         self
     }
 
-    /// Merges fields into it that are in no section.
+    /// Merges top-level fields.
     pub(crate) fn fields(mut self, fields: Value) -> Self {
         merge(&mut self.0, fields);
         self
@@ -106,7 +106,7 @@ impl Object {
     }
 }
 
-/// Puts `fields` over what is there.
+/// Merges `fields` into a value.
 fn merge(value: &mut Value, fields: Value) {
     match fields {
         Value::Object(fields) if value.is_object() || value.is_null() => {
@@ -121,13 +121,13 @@ pub(crate) fn create(object: Object) -> Step {
     Step::Create(object)
 }
 
-/// Changes the object called `<plural>/<name>`, or a subresource of it: a merge patch, or a JSON
-/// patch if it is a list.
+/// Changes the object `<plural>/<name>`, or a subresource of it: by a merge patch, or by a JSON
+/// patch if the patch is a list.
 pub(crate) fn patch(target: &'static str, patch: Value) -> Step {
     Step::Patch(target, patch)
 }
 
-/// Labels the object called `<plural>/<name>`.
+/// Labels the object `<plural>/<name>`.
 pub(crate) fn label(target: &'static str, key: &str, value: &str) -> Step {
     patch(target, json!({"metadata": {"labels": {key: value}}}))
 }
@@ -143,18 +143,18 @@ pub(crate) fn taint(target: &'static str, key: &str) -> Step {
     patch(target, json!({"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}))
 }
 
-/// Deletes the object called `<plural>/<name>`, a Pod at once.
+/// Deletes the object `<plural>/<name>`, a Pod without grace period.
 pub(crate) fn delete(target: &str) -> Step {
     Step::Delete(format!("{target}?gracePeriodSeconds=0"))
 }
 
-/// Deletes a Pod as usual: it is there until its containers have ended.
+/// Deletes a Pod with its grace period.
 pub(crate) fn terminate(target: &str) -> Step {
     Step::Delete(target.to_owned())
 }
 
 impl Step {
-    /// The requests it takes.
+    /// Returns the requests of the action.
     pub(crate) fn requests(&self) -> Vec<Request> {
         match self {
             Self::Create(object) => created(object),
@@ -171,7 +171,7 @@ fn created(object: &Object) -> Vec<Request> {
     let name = value["metadata"]["name"].as_str().unwrap();
     let mut requests = vec![Request::new("POST", &collection, value.to_string())];
     if [PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES].contains(&resource) {
-        // No controller runs that would let them go.
+        // No controller runs that would remove the finalizers.
         let free = json!({"metadata": {"finalizers": null}});
         requests.push(patched(&format!("{collection}/{name}"), &free));
     }
@@ -189,7 +189,7 @@ fn patched(path: &str, patch: &Value) -> Request {
     request
 }
 
-/// The path of `<plural>/<name>`, with whatever follows.
+/// Returns the path of `<plural>/<name>`, with an optional subresource.
 fn path(target: &str) -> String {
     let (plural, rest) = target.split_once('/').unwrap();
     let resource = resources::ALL.iter().find(|resource| resource.plural == plural).unwrap();

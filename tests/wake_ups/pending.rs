@@ -1,4 +1,4 @@
-//! A pod that a plugin lets wait for something is tried at once when it comes, without backoff.
+//! A pod that a plugin keeps Pending is requeued without backoff.
 
 use engine::queue::Place;
 use framework::{
@@ -15,10 +15,10 @@ pub(crate) const NAME: &str = "Appointment";
 
 const ENABLED: &str = "profiles: [{plugins: {multiPoint: {enabled: [{name: Appointment}]}}}]";
 
-/// Lets pods wait for a node that is ready for them.
+/// Keeps pods Pending until there is a ready node.
 struct Appointment;
 
-/// Makes the plugin.
+/// Creates the plugin.
 ///
 /// # Errors
 /// None.
@@ -51,7 +51,7 @@ impl Filter for Appointment {
 }
 
 #[test]
-fn what_a_pending_plugin_waits_for_needs_no_backoff() {
+fn event_of_a_pending_plugin_skips_the_backoff() {
     let cordoned = |name| node(name).spec(json!({"unschedulable": true}));
     let given = [create(node("n")), create(cordoned("c").label("ready", "")), create(pod("p"))];
     let uncordon = patch("nodes/c", json!({"spec": {"unschedulable": null}}));
@@ -71,7 +71,7 @@ fn what_a_pending_plugin_waits_for_needs_no_backoff() {
 }
 
 #[test]
-fn what_others_wait_for_lets_a_pod_back_off() {
+fn event_of_another_plugin_keeps_the_backoff() {
     let cordoned = node("n").spec(json!({"unschedulable": true}));
     let mut world = World::new("", &[create(cordoned), create(pod("p"))]);
     world.happens(&create(node("m")));

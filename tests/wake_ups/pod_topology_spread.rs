@@ -20,8 +20,8 @@ pub(super) fn web(name: &str) -> Object {
     pod(name).label("app", "web")
 }
 
-/// A pod that is to be spread over zones with those of its application, with these fields in its
-/// constraint.
+/// A pod with a constraint that spreads its application over zones, with these additional fields in
+/// the constraint.
 fn spread(fields: Value) -> Object {
     let mut constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable":
         "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}});
@@ -30,7 +30,7 @@ fn spread(fields: Value) -> Object {
     web("p").spec(json!({"topologySpreadConstraints": [constraint]}))
 }
 
-/// There is one zone of the two that the pod asks for, and it has its pod.
+/// There is one of the two required zones, and it has its pod.
 fn in_few_zones() -> Scenario {
     let given = [in_zone("a", "a"), node("nowhere"), web("web").on("a"), pod("other").on("a")];
     Scenario::new("PodTopologySpread", spread(json!({"minDomains": 2})), given)
@@ -89,7 +89,7 @@ fn in_few_zones() -> Scenario {
         )
 }
 
-/// There are two zones, of which the pod cannot use the one that has no pod yet.
+/// There are two zones; the pod does not fit in the empty one.
 fn beside_an_empty_zone() -> Scenario {
     Scenario::new("PodTopologySpread", spread(json!({})), with_unusable_zone())
         .beside(&["TaintToleration"])
@@ -111,13 +111,13 @@ fn beside_an_empty_zone() -> Scenario {
         )
 }
 
-/// A zone with a pod of the application, and one without that pods do not tolerate.
+/// A zone with a pod of the application, and an empty zone with a taint.
 pub(super) fn with_unusable_zone() -> [Object; 3] {
     let taints = json!({"taints": [{"key": "busy", "effect": "NoSchedule"}]});
     [in_zone("a", "a"), in_zone("b", "b").spec(taints), web("web").on("a")]
 }
 
-/// Nodes that the pod does not tolerate are not counted, nor those it does not choose.
+/// Nodes with untolerated taints, or outside the node affinity, do not count.
 fn with_policies() -> Scenario {
     let honest = json!({"nodeTaintsPolicy": "Honor", "minDomains": 2});
     let waiting = spread(honest).spec(json!({"nodeSelector": {"disk": "fast"}}));
@@ -146,6 +146,6 @@ fn with_policies() -> Scenario {
 }
 
 #[test]
-fn a_pod_that_would_spread_badly() {
+fn topology_spread_constraints_reject_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

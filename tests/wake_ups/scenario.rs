@@ -1,4 +1,4 @@
-//! A pod that is rejected, and what may happen then.
+//! A pod that is rejected, and the events that follow.
 
 use std::time::Duration;
 
@@ -8,47 +8,48 @@ use framework::{ActionType, ClusterEvent, EventResource};
 use super::objects::{Object, Step, create};
 use super::world::{Deletions, World};
 
-/// Longer than a pod waits for an event.
+/// Longer than the maximum time without an event.
 const TOO_LONG: Duration = Duration::from_secs(6 * 60);
-/// The pod that waits, in every scenario.
+/// The pending pod of every scenario.
 pub(crate) const WAITING: &str = "p";
 
-/// A pod that is rejected, and what may happen then, each time in a world of its own.
+/// A pod that is rejected, and events, each in a world of its own.
 pub(crate) struct Scenario {
     /// The plugin that rejects the pod.
     pub(crate) plugin: &'static str,
-    /// What the configuration has beside the defaults.
+    /// Additional fields of the configuration.
     pub(crate) config: &'static str,
     others: &'static [&'static str],
     deletions: Deletions,
     given: Vec<Step>,
-    /// What happens once the pod waits.
+    /// Events while the pod is pending.
     meanwhile: Vec<Step>,
     rows: Vec<Row>,
 }
 
-/// One thing that may happen.
+/// An event.
 struct Row {
     what: &'static str,
     step: Step,
-    /// The event as which plugins hear of it, if they do.
+    /// The registered event, if a plugin registered it.
     event: Option<ClusterEvent>,
     expected: Expected,
 }
 
-/// What becomes of the pod.
+/// The effect on the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It is tried again, and gets a node.
+    /// The pod is tried again, and gets a node.
     Bound,
-    /// It is tried again, in vain.
+    /// The pod is tried again and rejected.
     Retried,
-    /// It is left where it is.
+    /// The pod is not tried again.
     Left,
 }
 
 impl Scenario {
-    /// A pod called [`WAITING`] that this plugin alone rejects, among what is `given`.
+    /// Creates a scenario in which this plugin alone rejects the pod [`WAITING`], with the `given`
+    /// objects.
     pub(crate) fn new<const N: usize>(
         plugin: &'static str,
         waiting: Object,
@@ -59,31 +60,31 @@ impl Scenario {
         Self { plugin, config: "", others: &[], deletions, given, meanwhile, rows }
     }
 
-    /// These fields in the configuration.
+    /// Sets fields of the configuration.
     pub(crate) fn configured(mut self, fields: &'static str) -> Self {
         self.config = fields;
         self
     }
 
-    /// These plugins reject the pod on some of the nodes as well.
+    /// Adds plugins that reject the pod on some of the nodes as well.
     pub(crate) fn beside(mut self, others: &'static [&'static str]) -> Self {
         self.others = others;
         self
     }
 
-    /// This happens before the pod is as it should be.
+    /// Adds an action before the pod is rejected.
     pub(crate) fn after(mut self, step: Step) -> Self {
         self.meanwhile.push(step);
         self
     }
 
-    /// The API server leaves deletions of the scheduler unanswered.
+    /// Leaves deletions by the scheduler without an answer.
     pub(crate) fn deaf_to_deletions(mut self) -> Self {
         self.deletions = Deletions::Unanswered;
         self
     }
 
-    /// When this happens, which plugins hear of as this event.
+    /// Adds an action that raises this registered event.
     pub(crate) fn on(
         mut self,
         (resource, action): (EventResource, ActionType),
@@ -96,13 +97,13 @@ impl Scenario {
         self
     }
 
-    /// When this happens, which the plugin does not listen to.
+    /// Adds an action whose event the plugin has not registered.
     pub(crate) fn passes_over(mut self, what: &'static str, step: Step) -> Self {
         self.rows.push(Row { what, step, event: None, expected: Expected::Left });
         self
     }
 
-    /// The events of its rows, and whether the pod was tried again.
+    /// Returns the registered events, and whether the pod was tried again.
     pub(crate) fn events(&self) -> impl Iterator<Item = (&ClusterEvent, bool)> {
         let heard = |row| {
             let Row { event, expected, .. }: &Row = row;
@@ -111,7 +112,7 @@ impl Scenario {
         self.rows.iter().filter_map(heard)
     }
 
-    /// Lets each of its rows happen.
+    /// Runs each action in a world of its own.
     pub(crate) fn check(&self) {
         self.rows.iter().for_each(|row| self.check_row(row));
     }
@@ -137,7 +138,7 @@ impl Scenario {
         }
     }
 
-    /// The world in which the pod waits.
+    /// Creates the world in which the pod is pending.
     fn rejected(&self, context: &str) -> World {
         let mut world = World::with_deletions(self.deletions, self.config, &self.given);
         for step in &self.meanwhile {
@@ -151,8 +152,8 @@ impl Scenario {
     }
 }
 
-/// A pod that was left fits nowhere: it is rejected once more when it has waited for too long. Pods
-/// behind a gate are not tried.
+/// Checks that a pod that was left is unschedulable: it is rejected again when it is retried after
+/// the maximum time without an event. Gated pods are not retried.
 fn was_left_rightly(mut world: World, context: &str) {
     let (before, gated) = (world.attempts(WAITING), world.place(WAITING) == Some(Place::Gated));
     world.pass(TOO_LONG);

@@ -32,6 +32,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_behind_gates() {
+fn scheduling_gates_reject_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

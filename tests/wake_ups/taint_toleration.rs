@@ -47,6 +47,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn a_pod_that_found_only_tainted_nodes() {
+fn taint_toleration_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

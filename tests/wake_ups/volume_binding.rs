@@ -29,7 +29,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// The free volume is for nodes in zone `a`, and another volume is not free any more.
+/// The available volume is usable in zone `a` only, and the other volume is bound.
 fn without_a_free_volume() -> Scenario {
     let given = [
         node("n"),
@@ -82,7 +82,7 @@ fn without_a_free_volume() -> Scenario {
         )
 }
 
-/// The volume that is reserved for the claim, which may have no other, is for nodes in zone `a`.
+/// The volume that is reserved for the claim, which may use no other, is usable in zone `a` only.
 fn with_a_volume_reserved_elsewhere() -> Scenario {
     let reference = json!({"claimRef": {"namespace": "default", "name": "data"}});
     let given = [
@@ -146,12 +146,12 @@ fn outside_the_topologies_of_its_class() -> Scenario {
         )
 }
 
-/// A driver that tells how much room there is.
+/// A driver that reports storage capacity.
 fn csi_driver(name: &str) -> Object {
     object("storage.k8s.io/v1", "CSIDriver", name).spec(json!({"storageCapacity": true}))
 }
 
-/// So much room on the node.
+/// A storage capacity on the node.
 fn capacity(name: &str, capacity: &str) -> Object {
     let topology = json!({"matchLabels": {"kubernetes.io/hostname": "n"}});
     object("storage.k8s.io/v1", "CSIStorageCapacity", name).fields(json!({
@@ -199,7 +199,7 @@ fn without_room_for_its_volume() -> Scenario {
         .passes_over("the report goes", delete("csistoragecapacities/room"))
 }
 
-/// On the node, a CSI driver has replaced the plugin of the volume, and has not labelled it.
+/// On the node, a CSI driver has replaced the plugin of the volume, and has not set its label.
 fn with_a_migrated_volume() -> Scenario {
     let migrated = |plugins: Value| json!({"annotations": {MIGRATED_PLUGINS: plugins}});
     let csi_node = csi_node("n", DRIVER, 1).metadata(migrated(json!("kubernetes.io/aws-ebs")));
@@ -218,6 +218,6 @@ fn with_a_migrated_volume() -> Scenario {
 }
 
 #[test]
-fn a_pod_that_found_no_place_for_its_volumes() {
+fn volume_binding_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

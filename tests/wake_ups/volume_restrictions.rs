@@ -61,6 +61,6 @@ fn without_its_claim() -> Scenario {
 }
 
 #[test]
-fn a_pod_that_found_what_it_needs_alone_in_use() {
+fn volume_restrictions_reject_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -91,6 +91,6 @@ fn whose_claim_comes_back() -> Scenario {
 }
 
 #[test]
-fn a_pod_whose_volume_is_in_another_zone() {
+fn volume_zone_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }

@@ -22,14 +22,14 @@ use super::objects::Step;
 use super::{in_flight, pending};
 use crate::api_server::{change, serve, watch};
 
-/// When every world begins, in seconds since 1970.
+/// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
-/// More than this at one point of time goes round in circles.
+/// Maximum number of steps at one point of time; more means an endless loop.
 const MOST_AT_ONCE: usize = 1000;
-/// Of the first attempt and of those that follow.
+/// Seed of the store and of the scheduler.
 const SEED: u64 = 1;
 
-/// The in-tree plugins, and those of these tests.
+/// Returns the in-tree plugins, and those of these tests.
 pub(crate) fn registry() -> Registry {
     let mut registry = plugins::registry();
     registry.register(in_flight::NAME, in_flight::plugin).unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-/// A configuration with these fields beside the defaults.
+/// Returns a configuration with these fields; all others have their defaults.
 pub(crate) fn configuration(fields: &str) -> Configuration {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     config::load(&format!("{head}{fields}\n"), &Gates::default()).unwrap().config
@@ -50,24 +50,24 @@ pub(crate) struct World {
     scheduler: Scheduler,
     deletions: Deletions,
     now: Time,
-    /// The pods that were tried, an entry an attempt.
+    /// The pods that were tried, one entry per attempt.
     tried: Vec<PodKey>,
     heard: Heard,
 }
 
-/// What the API server does when the scheduler deletes something.
+/// The reaction of the API server to deletions by the scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Deletions {
-    /// What it is told.
+    /// Carries them out.
     #[default]
     Served,
-    /// Nothing, and it does not answer.
+    /// Does not carry them out, and does not answer.
     Unanswered,
-    /// Nothing, and it says that it is forbidden.
+    /// Refuses them with 403.
     Forbidden,
 }
 
-/// The events that were put to pods since somebody last asked.
+/// Events that were evaluated for pending pods since the last query.
 #[derive(Debug, Default)]
 struct Heard(Vec<ClusterEvent>);
 
@@ -80,13 +80,13 @@ impl Probe for Heard {
 }
 
 impl World {
-    /// A scheduler with these fields in its configuration that has heard of what was `given`, and
-    /// tried what it could.
+    /// Creates a scheduler with these fields in its configuration that has seen the `given` objects
+    /// and tried all pods.
     pub(crate) fn new<'a>(fields: &str, given: impl IntoIterator<Item = &'a Step>) -> Self {
         Self::with_deletions(Deletions::Served, fields, given)
     }
 
-    /// The same, where deletions are another matter.
+    /// Creates a world with this reaction to deletions.
     pub(crate) fn with_deletions<'a>(
         deletions: Deletions,
         fields: &str,
@@ -117,24 +117,24 @@ impl World {
         world
     }
 
-    /// From now on deletions are served.
+    /// Lets deletions succeed from now on.
     pub(crate) fn serve_deletions(&mut self) {
         self.deletions = Deletions::Served;
     }
 
-    /// Something happens, and the scheduler hears of it; it has tried no pod yet.
+    /// Carries out an action and reports it to the scheduler, which tries no pod yet.
     pub(crate) fn happens(&mut self, step: &Step) {
         self.heard.0.clear();
         self.carry_out(step);
         self.learn();
     }
 
-    /// The events by which the scheduler took in what happened last.
+    /// Returns the events of the last reported action.
     pub(crate) fn heard(&self) -> &[ClusterEvent] {
         &self.heard.0
     }
 
-    /// Tries pods and sends requests until there is nothing left to do at this point of time.
+    /// Tries pods and sends requests until nothing is left to do at this point of time.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MOST_AT_ONCE {
             let attempt = self.on_scheduler(Scheduler::schedule_one);
@@ -146,7 +146,7 @@ impl World {
         panic!("the scheduler does not come to rest");
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.scheduler.next_deadline().filter(|due| *due <= end) {
@@ -157,41 +157,41 @@ impl World {
         self.now = end;
     }
 
-    /// How often the pod was tried.
+    /// Returns the number of attempts of the pod.
     pub(crate) fn attempts(&self, pod: &str) -> usize {
         self.tried.iter().filter(|tried| **tried == key(pod)).count()
     }
 
-    /// Whether the scheduler has found a node for the pod, which may still wait for its volumes.
+    /// Whether the scheduler has chosen a node for the pod, which may still wait for its volumes.
     pub(crate) fn has_node(&self, pod: &str) -> bool {
         let mut placed = self.scheduler.engine().cache().cluster().pods();
         placed.any(|placed| placed.pod.key == key(pod))
     }
 
-    /// Whether the API server has given the pod a node.
+    /// Whether the pod has a node in the API server.
     pub(crate) fn is_bound(&self, pod: &str) -> bool {
         let pod = self.store.get(PODS, "default", pod).unwrap();
         !pod["spec"]["nodeName"].is_null()
     }
 
-    /// Whether the API server knows the pod to be on its way out, or not at all any more.
+    /// Whether the pod is terminating or gone in the API server.
     pub(crate) fn is_leaving(&self, pod: &str) -> bool {
         let pod = self.store.get(PODS, "default", pod);
         pod.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
     }
 
-    /// The node the pod is nominated to, as the API server has it.
+    /// Returns the nominated node of the pod in the API server.
     pub(crate) fn nomination(&self, pod: &str) -> Option<&str> {
         let pod = self.store.get(PODS, "default", pod).unwrap();
         pod["status"]["nominatedNodeName"].as_str()
     }
 
-    /// Where in the queue the pod is, if it is there.
+    /// Returns the place of the pod in the queue, if it is queued.
     pub(crate) fn place(&self, pod: &str) -> Option<Place> {
         self.scheduler.engine().queue().get(&key(pod)).map(|(place, _)| place)
     }
 
-    /// The plugins that keep the pod waiting.
+    /// Returns the plugins that rejected the pod.
     pub(crate) fn rejectors(&self, pod: &str) -> BTreeSet<PluginName> {
         let queued = self.scheduler.engine().queue().get(&key(pod));
         queued.map_or_else(BTreeSet::new, |(_, queued)| queued.unschedulable_plugins.clone())
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// Takes in what the watches have to say, and whether that was anything.
+    /// Takes in the events of the watches; returns whether there were any.
     fn learn(&mut self) -> bool {
         let mut changes = Vec::new();
         for (watch, decoder) in &self.watches {
@@ -228,7 +228,7 @@ impl World {
         is_anything
     }
 
-    /// Has requests of the scheduler carried out, and whether there were any.
+    /// Carries out the requests of the scheduler; returns whether there were any.
     fn send(&mut self) -> bool {
         let requests: Vec<_> = self.scheduler.take_requests().collect();
         for (source, request) in &requests {

@@ -1,4 +1,4 @@
-//! What must hold when it is quiet after a wave.
+//! Invariants after a wave has come to rest.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::preemptions::Preemption;
 use super::world::World;
 
 impl World {
-    /// No eviction was in vain: each preemptor was bound after it. Each victim was told.
+    /// Checks that each preemptor was bound after its evictions, and that each victim has its
+    /// event.
     pub(crate) fn assert_every_preemption_served(&self) {
         for Preemption { preemptor, victims, .. } in &self.preemptions {
             assert!(self.bound.contains(&preemptor.uid), "{} evicted in vain", preemptor.key);
@@ -19,8 +20,8 @@ impl World {
         }
     }
 
-    /// Every pod of a wave has a node, also those that had to go meanwhile. The others were told why
-    /// they have none.
+    /// Checks that every pod of a wave has a node, also if it was evicted meanwhile, and that every
+    /// other pod has a reason.
     pub(crate) fn assert_waves_bound(&self) {
         let waits = |pod: &&Arc<Value>| pod["spec"]["nodeName"].is_null();
         for pod in self.store.objects(PODS).filter(waits) {
@@ -31,7 +32,7 @@ impl World {
         }
     }
 
-    /// No node has more than its room, for the scheduler and for its kubelet.
+    /// Checks that no node is overcommitted, for the scheduler and for its kubelet.
     pub(crate) fn assert_nothing_overcommitted(&self) {
         let cluster = self.scheduler.engine().cache().cluster();
         let is_overcommitted = |node: &NodeIx| {

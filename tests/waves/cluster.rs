@@ -1,4 +1,4 @@
-//! What is in the cluster at first, and the waves that come.
+//! The initial cluster, and the waves.
 
 use sandbox::resources::{NODES, PODDISRUPTIONBUDGETS, PRIORITYCLASSES, REPLICASETS, Resource};
 use serde_json::{Value, json};
@@ -9,23 +9,23 @@ pub(crate) type Object = (&'static Resource, Value);
 /// Requests of a pod: milli-CPU, memory in MiB.
 type Size = (i64, i64);
 
-/// The pods of a node; together they leave no room on it.
+/// The pods of a node; together they fill it.
 const FILLING: [Size; 4] = [(500, 4096), (500, 1024), (1000, 1024), (2000, 2048)];
-/// The nodes fall into so many groups. Each has ReplicaSets of its own, one for each of [`FILLING`].
+/// Number of groups of nodes. Each group has its own ReplicaSets, one for each of [`FILLING`].
 const GROUPS: usize = 10;
 
-/// Pods that come at once, all more important than those before.
+/// Pods that arrive at once, all more important than the earlier ones.
 pub(crate) struct Wave {
-    /// Of its pods and its PriorityClass.
+    /// Name of its pods and its PriorityClass.
     name: &'static str,
     priority: i32,
-    /// Of the ReplicaSets it consists of.
+    /// Requests of the pods of its ReplicaSets.
     sizes: &'static [Size],
-    /// How many pods of a ReplicaSet may be missing; without one they have no budget.
+    /// Number of pods of a ReplicaSet that may be missing; without one there is no budget.
     max_unavailable: Option<usize>,
 }
 
-/// They come in this order.
+/// The waves in order.
 pub(crate) const WAVES: [Wave; 3] = [
     Wave {
         name: "first",
@@ -47,7 +47,8 @@ pub(crate) const WAVES: [Wave; 3] = [
     },
 ];
 
-/// Nodes, the ReplicaSets that fill them, and their budgets. The pods of one have none.
+/// Returns nodes, the ReplicaSets that fill them, and their budgets. The pods of one ReplicaSet
+/// have none.
 pub(crate) fn full(nodes: usize) -> Vec<Object> {
     let mut objects: Vec<Object> = (0..nodes).map(|number| (NODES, node(number))).collect();
     for group in 0..GROUPS {
@@ -62,13 +63,13 @@ pub(crate) fn full(nodes: usize) -> Vec<Object> {
     objects
 }
 
-/// The node on which a pod of a ReplicaSet of [`full`] belongs, `before` of which have one already.
+/// Returns the node of the next pod of a ReplicaSet of [`full`], after `before` placed pods.
 pub(crate) fn node_of(replica_set: &str, before: usize) -> String {
     let group = replica_set.split('-').nth(1).and_then(|group| group.parse::<usize>().ok());
     node_name(group.unwrap() + GROUPS * before)
 }
 
-/// What comes with a wave that has so many pods of each size.
+/// Returns the objects of a wave with this number of pods of each size.
 pub(crate) fn wave(wave: &Wave, replicas: usize) -> Vec<Object> {
     let Wave { name, priority, sizes, max_unavailable } = wave;
     let class = json!({"metadata": {"name": name}, "value": priority});

@@ -1,12 +1,12 @@
-//! Waves of pods of higher and higher priority come over a full cluster, until it is quiet.
+//! Waves of pods with rising priority arrive in a full cluster, until nothing moves.
 //!
-//! The scheduler and the store of the sandbox, with its controllers and kubelets, live under a
-//! virtual clock. Pods belong to ReplicaSets, so that whoever is evicted comes back and waits, or
-//! evicts others in turn; most of them have PodDisruptionBudgets.
+//! The scheduler and the store of the sandbox, with its controllers and kubelets, run under a
+//! virtual clock. Pods belong to ReplicaSets, so an evicted pod is replaced by one that waits or
+//! evicts others; most pods have PodDisruptionBudgets.
 //!
 //! - `world`: the scheduler and its cluster in virtual time.
-//! - `cluster`: what is in it at first, and the waves.
-//! - `preemptions`, `at_rest`: what must hold of every preemption, and once it is quiet.
+//! - `cluster`: the initial cluster, and the waves.
+//! - `preemptions`, `at_rest`: invariants of every preemption, and at rest.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -18,8 +18,8 @@ mod world;
 use cluster::WAVES;
 use world::World;
 
-/// All waves, with so many pods of each size, over a cluster of so many nodes. The configuration has
-/// these fields.
+/// Runs all waves, with this number of pods of each size, over a cluster of this number of nodes.
+/// The configuration has these fields.
 fn run(nodes: usize, replicas: usize, fields: &str) -> World {
     let mut world = World::new(nodes, fields);
     for wave in &WAVES {
@@ -32,7 +32,7 @@ fn run(nodes: usize, replicas: usize, fields: &str) -> World {
     world
 }
 
-/// Not a rule, but without it the rules say little.
+/// A condition for the test to be meaningful.
 fn assert_waves_met(world: &World) {
     let mut preemptions = world.preemptions.iter();
     assert!(preemptions.any(|one| one.violations > 0), "no budget was ever in the way");
@@ -46,7 +46,7 @@ fn three_waves_over_a_thousand_nodes_come_to_rest() {
 }
 
 #[test]
-fn where_every_node_is_looked_at_the_least_important_pods_go() {
+fn with_all_nodes_as_candidates_the_least_important_pods_are_evicted() {
     let args = "profiles: [{pluginConfig: [{name: DefaultPreemption, args: \
                 {minCandidateNodesPercentage: 100}}]}]";
     let world = run(200, 10, args);

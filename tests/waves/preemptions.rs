@@ -1,4 +1,4 @@
-//! What must hold of every preemption, found out as plainly as possible.
+//! Invariants of every preemption, checked naively.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use engine::Engine;
 use framework::{NodeIx, NominatedPods, Pod, Uid};
 use serde_json::Value;
 
-/// How many pods of each application may go: its PodDisruptionBudget has its name, and its pods are
-/// all of one size, so that it does not matter which of them go.
+/// Allowed disruptions of each application. Its PodDisruptionBudget has its name, and its pods have
+/// one size, so their choice does not matter.
 pub(crate) struct Budgets {
     left: BTreeMap<String, i64>,
-    /// Pods that go already.
+    /// Terminating pods.
     paid: BTreeSet<Uid>,
 }
 
-/// What a decision led to.
+/// The preemption of a decision.
 pub(crate) struct Preemption {
-    /// For whom.
+    /// The preemptor.
     pub(crate) preemptor: Arc<Pod>,
-    /// Who was evicted.
+    /// The victims.
     pub(crate) victims: Vec<Arc<Pod>>,
-    /// How many of them a budget would have kept.
+    /// Number of victims that a budget protects.
     pub(crate) violations: usize,
-    /// The lowest priority for which some node would have room without its pods up to that priority,
-    /// as far as budgets let them go.
+    /// The lowest priority such that some node has room without its pods up to that priority,
+    /// within the budgets.
     alternative: Option<i32>,
-    /// A victim that could have stayed.
+    /// A victim that was not needed.
     superfluous: Option<Arc<Pod>>,
-    /// Whether the pod fits once all less important pods that are ending have gone.
+    /// Whether the pod fits once all less important terminating pods are gone.
     makes_room: bool,
 }
 
-/// What is free on a node: milli-CPU, and bytes of memory.
+/// Free resources of a node: milli-CPU, and bytes of memory.
 #[derive(Clone, Copy)]
 struct Room {
     cpu: i64,
@@ -40,7 +40,8 @@ struct Room {
 }
 
 impl Budgets {
-    /// What the status of each budget says, and who is being evicted without being counted there.
+    /// Returns the allowed disruptions by the status of each budget, less the evictions that the
+    /// status does not count yet.
     pub(crate) fn of<'a>(
         budgets: impl Iterator<Item = &'a Arc<Value>>,
         uncounted: &[Arc<Pod>],
@@ -56,7 +57,7 @@ impl Budgets {
         Self { left, paid: uncounted.iter().map(|pod| pod.uid.clone()).collect() }
     }
 
-    /// Those of `pods` that may go, if they go in this order.
+    /// Returns those of `pods` that the budgets allow to evict, in this order.
     fn let_go<'p>(&self, pods: impl Iterator<Item = &'p Arc<Pod>>) -> Vec<&'p Arc<Pod>> {
         let mut gone = BTreeMap::<&str, i64>::new();
         let may_go = |pod: &&'p Arc<Pod>| {
@@ -73,7 +74,8 @@ impl Budgets {
 }
 
 impl Preemption {
-    /// The evictions for `preemptor`. They have just been asked for: the victims are where they were.
+    /// Returns the preemption of `preemptor`. The evictions were only requested: the victims are
+    /// still on their nodes.
     pub(crate) fn new(
         engine: &Engine,
         preemptor: Arc<Pod>,
@@ -101,7 +103,7 @@ impl Preemption {
         Self { preemptor, victims, violations, alternative, superfluous, makes_room }
     }
 
-    /// What must hold however few nodes were looked at.
+    /// Checks the invariants that hold for any number of candidates.
     pub(crate) fn assert_right(&self) {
         let Self { preemptor, victims, violations, alternative, superfluous, .. } = self;
         let who = format!("{} evicts {:?}", preemptor.key, self.names());
@@ -112,7 +114,8 @@ impl Preemption {
         assert!(self.makes_room, "{who}, and does not fit then");
     }
 
-    /// No node could make room with less important pods. Only so if every node was looked at.
+    /// Checks that no node makes room with less important pods. Holds only if every node is a
+    /// candidate.
     pub(crate) fn assert_no_less_important_victims_elsewhere(&self) {
         let highest = self.victims.iter().map(|victim| victim.priority()).max();
         let is_lowest = self.alternative.is_none() || highest <= self.alternative;
@@ -125,7 +128,7 @@ impl Preemption {
 }
 
 impl Room {
-    /// What a node has left beside the pods that are nominated to it and come before `preemptor`.
+    /// Returns the free resources of a node, minus the nominated pods that precede `preemptor`.
     fn beside_nominated(engine: &Engine, node: NodeIx, preemptor: &Pod) -> Self {
         let view = engine.cache().cluster().node(node);
         let (all, used) = (view.allocatable(), view.requested());
@@ -136,7 +139,7 @@ impl Room {
         nominated.iter().filter(comes_before).fold(room, |room, pod| room.without(pod))
     }
 
-    /// With what a pod leaves behind.
+    /// Adds the resources of a pod.
     fn with(self, pod: &Pod) -> Self {
         let used = &pod.requests.placed;
         Self { cpu: self.cpu + used.milli_cpu, memory: self.memory + used.memory }
@@ -146,7 +149,7 @@ impl Room {
         pods.fold(self, |room, pod| room.with(pod))
     }
 
-    /// After a pod has taken its part.
+    /// Subtracts the resources of a pod.
     fn without(self, pod: &Pod) -> Self {
         let used = &pod.requests.placed;
         Self { cpu: self.cpu - used.milli_cpu, memory: self.memory - used.memory }
@@ -158,15 +161,15 @@ impl Room {
     }
 }
 
-/// A pod that was just put on a node takes no room that is kept for another.
+/// Checks that a pod that was just placed uses no room of nominated pods.
 pub(crate) fn assert_takes_no_kept_room(engine: &Engine, pod: &Pod, node: &str) {
     let node = engine.cache().cluster().node_named(node).unwrap();
     let Room { cpu, memory } = Room::beside_nominated(engine, node, pod);
     assert!(cpu >= 0 && memory >= 0, "{} takes the room of a nominated pod", pod.key);
 }
 
-/// The lowest priority for which a node would have room without its pods up to that priority, as far
-/// as budgets let them go.
+/// Returns the lowest priority such that a node has room without its pods up to that priority,
+/// within the budgets.
 fn lowest_priority(
     engine: &Engine,
     node: NodeIx,

@@ -24,14 +24,14 @@ use super::cluster::{self, Object};
 use super::preemptions::{Budgets, Preemption, assert_takes_no_kept_room};
 use crate::api_server::{change, serve, watch};
 
-/// When every world begins, in seconds since 1970.
+/// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
 const SEED: u64 = 1;
-/// The scheduler has done nothing for so long when it is quiet: longer than a pod backs off.
+/// Time without activity after which the world is at rest: longer than the backoff of a pod.
 const QUIET: Duration = Duration::from_mins(1);
-/// After so many times that long it is restless.
+/// Maximum number of such periods.
 const PATIENCE: usize = 30;
-/// Rounds of everybody at one point of time.
+/// Maximum number of rounds at one point of time.
 const MOST_AT_ONCE: usize = 1000;
 
 /// The scheduler and its cluster.
@@ -42,21 +42,21 @@ pub(crate) struct World {
     kubelets: Kubelets,
     watches: Vec<(WatchId, Decoder)>,
     pub(super) scheduler: Scheduler,
-    /// Pods the scheduler had deleted since the last decision.
+    /// Pods that the scheduler deleted since the last decision.
     deleted: Vec<Uid>,
-    /// Victims of decisions after the status of their budgets was last brought up to date.
+    /// Victims of decisions since the last update of their budgets' status.
     uncounted: Vec<Arc<Pod>>,
-    /// Those of all decisions so far.
+    /// Victims of all decisions.
     pub(super) preemptions: Vec<Preemption>,
-    /// Pods that were told who preempted them.
+    /// Pods with a `Preempted` event.
     pub(super) told: BTreeSet<Uid>,
-    /// Pods the scheduler bound.
+    /// Pods that the scheduler bound.
     pub(super) bound: BTreeSet<Uid>,
 }
 
 impl World {
-    /// A full cluster of so many nodes whose pods run, and a scheduler that has these fields in its
-    /// configuration.
+    /// Creates a full cluster of this number of nodes with running pods, and a scheduler with these
+    /// fields in its configuration.
     pub(crate) fn new(nodes: usize, fields: &str) -> Self {
         let now = Time::from_secs(BEGINNING);
         let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
@@ -87,7 +87,7 @@ impl World {
         world
     }
 
-    /// The nodes and their pods, which somebody else has bound.
+    /// Creates the nodes and their pods, bound by another client.
     fn fill(&mut self, nodes: usize) {
         self.create(cluster::full(nodes));
         while self.upkeep() {}
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until nobody has anything to do.
+    /// Advances time until nothing moves.
     pub(crate) fn until_quiet(&mut self) {
         for _ in 0..PATIENCE {
             let before = (self.preemptions.len(), self.bound.len());
@@ -158,8 +158,8 @@ impl World {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Everybody does what there is to do at this point of time. Controllers and kubelets look only
-    /// when the scheduler has tried all pods: in between it goes by what it knows of its own doing.
+    /// Runs every component at this point of time. Controllers and kubelets run only after the
+    /// scheduler has tried all pods: until then the scheduler depends on its own records.
     fn settle(&mut self) {
         for _ in 0..MOST_AT_ONCE {
             while self.decide() {}
@@ -172,7 +172,7 @@ impl World {
         panic!("time stands still");
     }
 
-    /// Lets controllers and kubelets do what is due, and says whether that was anything.
+    /// Runs controllers and kubelets; returns whether they did anything.
     fn upkeep(&mut self) -> bool {
         let version = self.store.resource_version();
         self.controllers.step(&mut self.store, self.now);
@@ -180,7 +180,7 @@ impl World {
         self.store.resource_version() != version
     }
 
-    /// The scheduler tries the pod whose turn it is, and whether there was one.
+    /// Lets the scheduler try the next pod; returns whether there was one.
     fn decide(&mut self) -> bool {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let attempt = self.scheduler.schedule_one(self.now, ports);
@@ -203,7 +203,7 @@ impl World {
         true
     }
 
-    /// Requests of the scheduler and what its watches have to say, until there is nothing more.
+    /// Passes on requests of the scheduler and events of its watches until there are no more.
     fn exchange(&mut self) {
         while self.send() | self.learn() {}
         for event in self.scheduler.take_events() {
@@ -253,7 +253,7 @@ impl World {
         !requests.is_empty()
     }
 
-    /// Takes down whom the scheduler evicts and binds.
+    /// Records evictions and bindings of the scheduler.
     fn note(&mut self, request: &Request) {
         let body = || serde_json::from_slice::<Value>(&request.body).unwrap();
         if request.method == "DELETE" {
@@ -264,7 +264,7 @@ impl World {
     }
 }
 
-/// Pods take their time to start and to end. The pulse of the nodes is of no interest.
+/// Pods take time to start and to end. Heartbeats of nodes are off.
 fn kubelets() -> Settings {
     let never = Duration::from_hours(100_000);
     Settings {
