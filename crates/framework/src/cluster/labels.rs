@@ -151,8 +151,8 @@ impl LabelIndex {
         true
     }
 
-    /// The ids of a label, which stay until they are [released](Self::release) as often as they
-    /// are held, whether nodes carry the label or not.
+    /// Returns the ids of a label and keeps them in use, even if no node carries the label, until
+    /// [`release`](Self::release) has been called as often as `hold`.
     pub(super) fn hold(&mut self, key: &str, value: &str) -> LabelIx {
         let ix = self.key_id(key);
         let key = self.keys.get_mut(ix.0);
@@ -161,7 +161,7 @@ impl LabelIndex {
         (ix, domain)
     }
 
-    /// Ends what [`hold`](Self::hold) began.
+    /// Ends the effect of one call of [`hold`](Self::hold).
     pub(super) fn release(&mut self, (ix, domain): LabelIx) {
         let key = self.keys.get_mut(ix.0);
         key.values[domain.index()].holders -= 1;

@@ -98,7 +98,7 @@ impl NodeIx {
     }
 }
 
-/// What of a node only some decisions read.
+/// The parts of a node that only some decisions read.
 #[derive(Debug, Clone, Default)]
 struct Row {
     name: Arc<str>,
@@ -116,7 +116,7 @@ struct Row {
 
 /// Nodes, the pods placed on them, and what is counted about both.
 ///
-/// Plugins see it through `&Cluster`; the engine alone changes it.
+/// Plugins read it through `&Cluster`; only the engine changes it.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
     by_name: HashMap<Arc<str>, NodeIx>,
@@ -152,7 +152,7 @@ pub struct Cluster {
 
 /// Reading.
 impl Cluster {
-    /// Number of nodes, ghosts not counted.
+    /// Number of nodes without ghosts.
     pub const fn node_count(&self) -> usize {
         self.node_count
     }
@@ -167,7 +167,7 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The node called `name`, if it exists and is no ghost.
+    /// The node called `name`, if it exists and is not a ghost.
     pub fn node_named(&self, name: &str) -> Option<NodeIx> {
         self.by_name.get(name).copied().filter(|node| self.nodes.contains(*node))
     }
@@ -175,7 +175,7 @@ impl Cluster {
     /// The view of one node.
     ///
     /// # Panics
-    /// The id is none of this cluster.
+    /// The id is not in use.
     #[inline]
     pub fn node(&self, node: NodeIx) -> NodeView<'_> {
         NodeView::new(self, node)
@@ -192,17 +192,17 @@ impl Cluster {
         &self.allocatable
     }
 
-    /// Sum of what the pods on each node request.
+    /// Sum of the requests of the pods on each node.
     pub const fn requested(&self) -> &ResourceColumns {
         &self.requested
     }
 
-    /// The same for scoring, where a container that asks for nothing counts with a default.
+    /// Sum of the requests for scoring, where a container without requests counts with a default.
     pub const fn non_zero_requested(&self) -> &CpuMemoryColumns {
         &self.non_zero_requested
     }
 
-    /// Number of pods each node takes.
+    /// Maximum number of pods of each node.
     pub fn allowed_pods(&self) -> &[i64] {
         &self.allowed_pods
     }
@@ -217,7 +217,7 @@ impl Cluster {
         self.scalars.get(name)
     }
 
-    /// Nodes that are cordoned.
+    /// Cordoned nodes.
     pub const fn unschedulable(&self) -> &NodeBits {
         &self.unschedulable
     }
@@ -232,7 +232,7 @@ impl Cluster {
         self.features.get(feature)
     }
 
-    /// Nodes on which some pod uses this host port, under whatever address.
+    /// Nodes on which some pod uses this host port, on any address.
     pub fn using_port(&self, port: &HostPort) -> Option<&Posting> {
         self.ports.get(&(port.protocol.clone(), port.port))
     }
@@ -258,15 +258,15 @@ impl Cluster {
         self.labels.with_value(key, value)
     }
 
-    /// The nodes by their value of the label `key`, if any node carries or carried it.
+    /// The nodes by their value of the label `key`, if any node carries it.
     pub fn topology(&self, key: &str) -> Option<Topology<'_>> {
         self.labels.topology(key)
     }
 
-    /// The same, by the id of the key.
+    /// The nodes by their value of the label key with this id.
     ///
     /// # Panics
-    /// The id is none of this cluster.
+    /// The id is not in use.
     #[inline]
     pub fn topology_at(&self, key: LabelKeyIx) -> Topology<'_> {
         self.labels.topology_at(key)
@@ -296,7 +296,7 @@ impl Cluster {
     /// A placed pod.
     ///
     /// # Panics
-    /// The id is none of this cluster.
+    /// The id is not in use.
     pub fn pod(&self, pod: PodIx) -> &PlacedPod {
         self.pods.get(pod)
     }
@@ -335,7 +335,7 @@ impl Cluster {
 
 /// Changing; for the engine and for tests that build a cluster.
 impl Cluster {
-    /// Places `pod` on the node called `node`, a ghost if that is not known.
+    /// Places `pod` on the node called `node`, which is a ghost if it is unknown.
     pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
         let ix = self.row_named(node);
         self.touch(ix);
@@ -358,7 +358,7 @@ impl Cluster {
         placed
     }
 
-    /// Makes a placed pod one of those that have its labels.
+    /// Adds a placed pod to the class of its labels.
     fn enrol(&mut self, ix: PodIx) {
         let placed = self.pods.get_mut(ix);
         let (class, is_new) = self.classes.intern(&placed.pod.key.namespace, &placed.pod.labels);
@@ -373,7 +373,7 @@ impl Cluster {
         self.queries.count_in(queries, &placed.pod, placed.node);
     }
 
-    /// Undoes [`enrol`](Self::enrol) for a pod that has been taken out.
+    /// Removes a pod that has left the table from the class of its labels.
     fn dismiss(&mut self, placed: &PlacedPod) {
         let queries = &self.classes.get(placed.membership.class).queries;
         self.queries.count_out(queries, &placed.pod, placed.node);
@@ -383,11 +383,11 @@ impl Cluster {
     }
 
     /// Replaces the object of a placed pod, which stays on its node and keeps its id. Returns whether
-    /// anything differs that counts: if not, only the object is replaced, and the
+    /// anything differs that the cluster counts. If not, only the object is replaced, and the
     /// [generation](NodeView::generation) of the node stays.
     ///
     /// # Panics
-    /// The id is none of this cluster.
+    /// The id is not in use.
     pub fn update_pod(&mut self, ix: PodIx, pod: Arc<Pod>) -> bool {
         let placed = self.pods.get_mut(ix);
         if pods::count_alike(&placed.pod, &pod) {
@@ -402,10 +402,10 @@ impl Cluster {
         true
     }
 
-    /// Takes a placed pod off its node.
+    /// Removes a placed pod from its node.
     ///
     /// # Panics
-    /// The id is none of this cluster.
+    /// The id is not in use.
     pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
         self.count_volumes_of_pod(pod, Counting::Out);
         let placed = self.pods.remove(pod);
@@ -503,7 +503,7 @@ impl Cluster {
         }
     }
 
-    /// Sums a row from its pods, where the running sum had hit the limit of 64 bits.
+    /// Sums the requests on a node anew, because the running sum reached the limit of 64 bits.
     fn recount_requests(&mut self, ix: NodeIx) {
         self.requested.set(ix, &crate::Resources::default());
         self.non_zero_requested.set(ix, crate::CpuMemory::default());
@@ -518,9 +518,9 @@ impl Cluster {
         }
     }
 
-    /// A port stays on record while any other pod of the node uses it.
+    /// Removes a port from the record unless another pod of the node uses it.
     ///
-    /// kube-scheduler forgets it with the first of them, and would then give it out again.
+    /// kube-scheduler forgets the port with the first pod that leaves, and could then assign it again.
     fn forget_port(&mut self, ix: NodeIx, port: &HostPort) {
         let same = |other: &HostPort| other.protocol == port.protocol && other.port == port.port;
         let mut others = self.rows[ix.index()].pods.iter();
@@ -529,7 +529,7 @@ impl Cluster {
         }
     }
 
-    /// A disk stays on record while any other pod of the node uses it.
+    /// Removes a disk from the record unless another pod of the node uses it.
     fn forget_disk(&mut self, ix: NodeIx, disk: (InTreePlugin, &str)) {
         let mut others = self.rows[ix.index()].pods.iter().map(|pod| &self.pods.get(*pod).pod.spec);
         let used = |spec: &PodSpec| spec.volumes.iter().any(|volume| volume.disk() == Some(disk));

@@ -124,9 +124,10 @@ impl<'a> NodeView<'a> {
         self.cluster.row(self.ix).extra.get(pointer)
     }
 
-    /// A number that is new whenever the node or the pods on it change, and never comes again: what
-    /// a plugin worked out for one generation holds as long as the node has it. `None` for a node
-    /// with an [`Overlay`]: what is worked out on a what-if holds for nothing else.
+    /// A number that is new whenever the node or the pods on it change, and never comes again. A
+    /// result that a plugin computed for one generation is valid while the node has it. A new version
+    /// of a pod is a change if its labels, spec, requests, kept fields or deletion differ. `None` for
+    /// a node with an [`Overlay`].
     pub fn generation(&self) -> Option<u64> {
         self.overlay.is_none().then(|| self.cluster.generations[self.ix.index()])
     }
