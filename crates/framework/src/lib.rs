@@ -5,13 +5,15 @@
 //! engine runs plugins in the order of the pod's profile; names, order, status codes and merge rules
 //! are those of kube-scheduler 1.36.
 //!
-//! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them.
+//! - [`Handle`]: the views of the scheduler that every call receives, and its commands.
 //! - [`Cluster`]: the read-only view of nodes and placed pods. Nodes are rows of a table with dense
 //!   ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and images index sets of nodes.
-//! - [`Filter`] and [`Score`] have a one-node form, which is all that must be written, and a whole-set
-//!   form, which by default loops over it.
-//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] mean what they mean in
-//!   Kubernetes.
+//! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them.
+//! - [`Filter`] and [`Score`] have a one-node form, which every plugin writes, and a set form, which by
+//!   default loops over the one-node form.
+//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] are those of Kubernetes.
+//! - [`Timer`], [`PodDeleted`] and [`Feed`] have no counterpart there: timers, notifications of deleted
+//!   pods, and facts from outside the API server.
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers.
 

@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// What no plugin hears of or reads is not watched.
+    /// A kind that no plugin reads or registers an event for is not watched.
     #[test]
     fn node_volume_limits_reads_volumes_and_classes_that_it_hears_nothing_of() {
         let expected = [R::PersistentVolume, R::StorageClass];

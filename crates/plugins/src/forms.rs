@@ -1,4 +1,4 @@
-//! Holds the forms of a plugin to one another and to an oracle on API objects.
+//! Compares the forms of a plugin with one another and with an oracle on API objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) fn config() -> Config {
     Config { cases: 192, ..Config::default() }
 }
 
-/// What the plugin says about `pod` when this event comes in.
+/// Returns the answer of the plugin's hint to this event, about `pod`.
 pub(crate) fn hint(
     plugin: &Plugin,
     pod: &Pod,
@@ -28,7 +28,7 @@ pub(crate) fn hint(
     let incoming = ClusterEvent::new(resource, action);
     let events = plugin.events.as_deref().expect("the plugin declares its events");
     let registered = events.iter().find(|registered| registered.event.matches(&incoming));
-    match &registered.expect("the plugin hears of the event").hint {
+    match &registered.expect("the plugin registers the event").hint {
         Some(hint) => {
             hint(pod, objects, &handle(&Cluster::default())).unwrap_or(QueueingHint::Queue)
         }
@@ -36,7 +36,7 @@ pub(crate) fn hint(
     }
 }
 
-/// Checks every form of Filter on the nodes of `choice`; `oracle` tells the verdict on a node.
+/// Checks every form of Filter on the nodes of `choice`; `oracle` returns the verdict on a node.
 ///
 /// Where PreFilter leaves the plugin out, the oracle must pass all nodes; where it rejects the pod
 /// or narrows the nodes down, the oracle must pass none of those left out.
@@ -106,8 +106,8 @@ fn check_filter_forms(
     assert_eq!(verdicts.explicit_count(), rejected.count(), "explanations of other nodes");
 }
 
-/// Checks every form of Score on the nodes of `choice`; `oracle` tells the score of a node before
-/// normalising. Where PreScore leaves the plugin out, the oracle must give 0.
+/// Checks every form of Score on the nodes of `choice`; `oracle` returns the score of a node before
+/// normalisation. Where PreScore leaves the plugin out, the oracle must give 0.
 pub(crate) fn check_score(
     plugin: &Plugin,
     world: &World,

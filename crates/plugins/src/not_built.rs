@@ -1,8 +1,8 @@
-//! Plugins that are not built yet: they stand in under their real names and are honest about it.
+//! Stand-ins for plugins of Kubernetes that are not implemented.
 //!
-//! A stand-in implements every extension point of the plugin, so that profiles are expanded as they
-//! will be. It rejects, in PreFilter, the pods whose placement the plugin would decide, and has
-//! nothing to say about all others.
+//! A stand-in has the name and the extension points of its plugin, so that profiles resolve as in
+//! kube-scheduler. Its PreFilter rejects the pods whose placement the plugin would decide, and skips all
+//! others.
 
 use framework::{
     Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView, Permit,
@@ -13,17 +13,17 @@ use framework::{
 
 use crate::catalogue::Entry;
 
-/// A plugin that is not built yet.
+/// The stand-in for a plugin that is not implemented.
 #[derive(Debug)]
 pub struct NotBuilt {
     name: &'static str,
     need: Need,
 }
 
-/// Tells what of a pod would need the plugin, if anything.
+/// Returns the reason a pod needs the plugin, if it does.
 type Need = fn(&Pod) -> Option<&'static str>;
 
-/// The stand-in for the plugin of a catalogue entry.
+/// Makes the stand-in for the plugin of a catalogue entry.
 pub fn plugin(entry: &Entry) -> Plugin {
     let need: Need = match entry.name {
         "DynamicResources" => resource_claims,
@@ -86,7 +86,7 @@ impl PreFilter for NotBuilt {
     }
 }
 
-/// Reached only in profiles that switch PreFilter off.
+/// Runs only in profiles that disable PreFilter.
 impl Filter for NotBuilt {
     fn filter(
         &self,
@@ -148,7 +148,7 @@ impl PreScore for NotBuilt {
     }
 }
 
-/// Pods that the plugin would rate have been rejected.
+/// Scores 0: PreFilter rejected the pods that the plugin would score.
 impl Score for NotBuilt {
     fn score(
         &self,

@@ -77,7 +77,7 @@ pub enum Answer {
     Conflict(String),
     /// The object does not exist (status 404).
     Gone(String),
-    /// The server does not allow the write (status 403).
+    /// The server does not allow the write (status 401 or 403).
     Forbidden(String),
     /// The server asks for a later retry (status 429).
     Throttled(String),

@@ -88,3 +88,27 @@ impl fmt::Debug for FeedSink {
         f.write_str("FeedSink")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sink_reports_objects_and_removals() {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let sink = FeedSink::new({
+            let reports = reports.clone();
+            move |namespace, name, object| {
+                reports.lock().unwrap().push((namespace.to_owned(), name.to_owned(), object));
+            }
+        });
+        sink.clone().set("", "n", json!({"load": 1}));
+        sink.remove("", "n");
+        let node = |object| (String::new(), "n".to_owned(), object);
+        assert_eq!(*reports.lock().unwrap(), [node(Some(json!({"load": 1}))), node(None)]);
+    }
+}

@@ -1,19 +1,19 @@
-//! Nodes on which evicting pods makes room, and which of them is best.
+//! The candidates of a preemption, and the choice among them.
 
 use std::sync::Arc;
 
 use crate::{NodeIx, Pod, Time};
 
-/// Pods of one node to be evicted.
+/// The pods to evict on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Victims {
     /// The pods, the most important first, or in the order of the extender that chose them.
     pub pods: Vec<Arc<Pod>>,
-    /// How many of them a PodDisruptionBudget would rather keep.
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
     pub pdb_violations: usize,
 }
 
-/// A node on which evicting pods makes room.
+/// A node on which evictions make room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The node.
@@ -22,10 +22,10 @@ pub struct Candidate {
     pub victims: Victims,
 }
 
-/// Rates a candidate at a point in time; more is better.
+/// A criterion: the score of a candidate at a point in time. Higher is better.
 pub type ScoreFunction = fn(&Candidate, Time) -> i64;
 
-/// What DefaultPreemption goes by, the most important first: fewest violated budgets, lowest priority
+/// The criteria of DefaultPreemption, the most important first: fewest budget violations, lowest priority
 /// of the most important victim, smallest sum of priorities, fewest victims, latest start of the
 /// longest-running of the most important victims.
 pub const ORDERED_SCORE_FUNCTIONS: [ScoreFunction; 5] = [
@@ -36,7 +36,7 @@ pub const ORDERED_SCORE_FUNCTIONS: [ScoreFunction; 5] = [
     latest_start_time,
 ];
 
-/// The best candidate, the first one found where several are equally good.
+/// Returns the best candidate, the first of several equally good ones.
 pub(super) fn best<'a>(
     candidates: &'a [Candidate],
     order: &[ScoreFunction],
@@ -62,8 +62,8 @@ fn lowest_highest_priority(candidate: &Candidate, _now: Time) -> i64 {
     candidate.victims.pods.first().map_or(0, |pod| -i64::from(pod.priority()))
 }
 
-/// Priorities are counted from the lowest there is, so that more victims of negative priority do not
-/// look better than few.
+/// Sums priorities above the lowest possible priority, so that more victims of negative priority do
+/// not score higher than fewer.
 fn lowest_sum_of_priorities(candidate: &Candidate, _now: Time) -> i64 {
     let above_lowest = |pod: &Arc<Pod>| i64::from(pod.priority()) - i64::from(i32::MIN);
     -candidate.victims.pods.iter().map(above_lowest).sum::<i64>()

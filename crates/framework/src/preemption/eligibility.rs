@@ -1,15 +1,16 @@
-//! Whether a pod may preempt others at all.
+//! Whether a pod may preempt other pods.
 
 use std::borrow::Cow;
 
 use super::Attempt;
 use crate::Code;
 
-/// The rule of DefaultPreemption (`PodEligibleToPreemptOthers`): not with `preemptionPolicy: Never`,
-/// and not while room is being made for the pod already, unless it cannot use that any more.
+/// Decides whether a pod may preempt others, as DefaultPreemption does (`PodEligibleToPreemptOthers`).
+/// It may not with `preemptionPolicy: Never`, nor while victims terminate on its nominated node, unless
+/// the pod cannot use that node any more.
 ///
 /// # Errors
-/// Why not.
+/// The reason it may not.
 pub fn pod_eligible_to_preempt_others(attempt: &Attempt<'_>) -> Result<(), Cow<'static, str>> {
     let Attempt { pod, verdicts, .. } = attempt;
     let cluster = attempt.cluster();

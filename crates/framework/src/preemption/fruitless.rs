@@ -1,9 +1,9 @@
-//! Preemptions that led to no binding. Who goes on with them has to pause, longer each time.
+//! Preemptions that led to no binding, and the growing pauses that follow them.
 //!
-//! Kubernetes has no such rule: where another scheduler takes the room that was made, or a controller
-//! replaces the preemptor, kube-scheduler evicts again and again. Here each preemption in vain beyond
-//! the third is followed by a pause of 10 s, 20 s, 40 s and so on, of the pod it was for and of the node
-//! it was on. So the number of evictions grows with the logarithm of time.
+//! Kubernetes has no such rule: if another scheduler takes the room, or a controller replaces the
+//! preemptor, kube-scheduler evicts again and again. Here, from the fourth fruitless preemption on, the
+//! preemptor and the node are paused for 10 s, 20 s, 40 s and so on. The number of evictions therefore
+//! grows with the logarithm of time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use crate::{Pod, Time, Uid};
 
-/// So many preemptions in vain have no consequence.
+/// Number of fruitless preemptions without a pause.
 const FREE: u32 = 3;
 
-/// The pause after one more. Each further one doubles it.
+/// The pause after one more fruitless preemption. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A node is forgotten so long after its pause.
+/// How long after its pause a node is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
-/// Preemptions that have led to no binding, by the pod they were for and by node.
+/// The preemptions that led to no binding, by preemptor and by node.
 ///
-/// A node counts those that are known to be in vain: their preemptor preempts again, or is gone. Pods
-/// that wait for their victims on one node do not count, however many they are.
+/// A node counts the preemptions known to be fruitless: the preemptor preempts again, or is gone. It
+/// does not count pods that still wait for their victims on the node.
 #[derive(Debug, Clone, Default)]
 pub struct FruitlessPreemptions {
     preemptors: BTreeMap<Uid, Preemptor>,
@@ -36,14 +36,14 @@ pub struct FruitlessPreemptions {
 struct Preemptor {
     priority: i32,
     preemptions: Tally,
-    /// Where the last one is, unless it was called off.
+    /// The node of the last preemption, unless it was called off.
     node: Option<Arc<str>>,
 }
 
-/// A node on which pods have been evicted in vain.
+/// A node with fruitless preemptions.
 #[derive(Debug, Clone)]
 struct Contested {
-    /// Highest priority of the pods it was for. What they met does not hold back more important ones.
+    /// Highest priority of their preemptors. More important pods are not paused.
     priority: i32,
     preemptions: Tally,
 }
@@ -70,14 +70,14 @@ impl Tally {
     }
 }
 
-/// Why a pod may not have others evicted now.
+/// A pause in preemption, of one pod or of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
-    /// The node on which nothing is evicted; `None` if nothing is evicted for the pod anywhere.
+    /// The paused node; `None` if the pod itself is paused.
     pub node: Option<Arc<str>>,
-    /// So many preemptions led to no binding.
+    /// Number of preemptions that led to no binding.
     pub preemptions: u32,
-    /// When the pause is over.
+    /// End of the pause.
     pub until: Time,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Pause {
 }
 
 impl FruitlessPreemptions {
-    /// Pods on `node` are being evicted for a pending pod. Those evicted for it before were so in vain.
+    /// Records a preemption on `node`. Earlier preemptions for the same pod count as fruitless.
     pub fn begin(&mut self, preemptor: &Pod, node: &Arc<str>, now: Time) {
         let priority = preemptor.priority();
         let known = self.preemptors.entry(preemptor.uid.clone()).or_default();
@@ -105,7 +105,7 @@ impl FruitlessPreemptions {
         }
     }
 
-    /// None of the pods could be evicted, so the last preemption of this pod does not count.
+    /// Discards the last preemption for this pod, because none of its victims could be evicted.
     pub fn call_off(&mut self, preemptor: &Uid) {
         if let Some(known) = self.preemptors.get_mut(preemptor) {
             known.preemptions.count = known.preemptions.count.saturating_sub(1);
@@ -113,8 +113,8 @@ impl FruitlessPreemptions {
         }
     }
 
-    /// The pod is not pending any more: it has a node, which for its own preemptions settles the
-    /// matter, or is gone.
+    /// Forgets a pod that is no longer pending: it is bound, or gone. If it is gone, its last preemption
+    /// counts as fruitless.
     pub fn end(&mut self, preemptor: &Uid, bound_to: Option<&str>, now: Time) {
         let Some(Preemptor { priority, node: Some(node), .. }) = self.preemptors.remove(preemptor)
         else {
@@ -127,7 +127,7 @@ impl FruitlessPreemptions {
         }
     }
 
-    /// The node is gone, or preemption works there.
+    /// Forgets a node that is gone, or on which a preemption led to a binding.
     pub fn forget_node(&mut self, node: &str) {
         self.nodes.remove(node);
     }
@@ -140,12 +140,12 @@ impl FruitlessPreemptions {
         known.preemptions.add(now);
     }
 
-    /// Whether nothing may be evicted for this pod now.
+    /// Returns the pause of this pod, if it is paused.
     pub fn pause_of(&self, preemptor: &Uid, now: Time) -> Option<Pause> {
         self.preemptors.get(preemptor)?.preemptions.pause(None, now)
     }
 
-    /// The nodes on which nothing may be evicted for this pod now, by name.
+    /// Returns the nodes that are paused for this pod, by name, with their pauses.
     pub fn paused_nodes(
         &self,
         preemptor: &Pod,
@@ -170,8 +170,8 @@ mod tests {
         Time::from_secs(seconds)
     }
 
-    /// The names of the nodes that are paused for a pod of this priority, with the ends of the pauses
-    /// in seconds.
+    /// Returns the nodes that are paused for a pod of this priority, with the end of the pause in
+    /// seconds.
     fn paused(fruitless: &FruitlessPreemptions, priority: i32, now: i64) -> Vec<(String, i64)> {
         let pod = pod("other").priority(priority).build();
         let seconds = |time: Time| time.as_nanos() / 1_000_000_000;
@@ -179,8 +179,13 @@ mod tests {
         nodes.map(|(name, pause)| (name.to_string(), seconds(pause.until))).collect()
     }
 
-    /// So many pods of this priority preempt on `n`, one after the other, and are deleted.
-    fn in_vain(fruitless: &mut FruitlessPreemptions, times: usize, priority: i32, now: i64) {
+    /// Lets `times` pods of this priority preempt on `n`, one after the other, and deletes them.
+    fn preempt_fruitlessly(
+        fruitless: &mut FruitlessPreemptions,
+        times: usize,
+        priority: i32,
+        now: i64,
+    ) {
         for time in 0..times {
             let preemptor = pod(&format!("p{time}")).priority(priority).build();
             fruitless.begin(&preemptor, &"n".into(), at(now));
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_may_be_longer_than_time() {
+    fn pause_saturates_at_the_end_of_time() {
         let (mut fruitless, preemptor) = (FruitlessPreemptions::default(), pod("p").build());
         for _ in 0..100 {
             fruitless.begin(&preemptor, &"n".into(), at(1));
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_counts_what_is_known_to_be_in_vain() {
+    fn node_counts_preemptions_whose_preemptor_is_gone_or_preempts_again() {
         let mut fruitless = FruitlessPreemptions::default();
         let preemptors: Vec<Pod> = (0..10).map(|n| pod(&n.to_string()).build()).collect();
         preemptors.iter().for_each(|pod| fruitless.begin(pod, &"n".into(), at(0)));
@@ -230,41 +235,45 @@ mod tests {
         assert_eq!(
             paused(&fruitless, 0, 6).len(),
             1,
-            "a binding elsewhere says nothing of the node"
+            "a binding elsewhere does not clear the node"
         );
         fruitless.end(&preemptors[5].uid, Some("n"), at(6));
         assert_eq!(paused(&fruitless, 0, 6), [], "preemption works there");
     }
 
     #[test]
-    fn more_important_pods_are_not_held_back_by_a_node() {
+    fn paused_node_does_not_pause_more_important_pods() {
         let mut fruitless = FruitlessPreemptions::default();
-        in_vain(&mut fruitless, 4, 100, 0);
+        preempt_fruitlessly(&mut fruitless, 4, 100, 0);
         assert_eq!(paused(&fruitless, 100, 1).len(), 1);
         assert_eq!(paused(&fruitless, 101, 1), []);
-        in_vain(&mut fruitless, 1, i32::MAX, 0);
-        assert_eq!(paused(&fruitless, i32::MAX, 1), [("n".to_owned(), 20)], "they failed too");
+        preempt_fruitlessly(&mut fruitless, 1, i32::MAX, 0);
+        assert_eq!(
+            paused(&fruitless, i32::MAX, 1),
+            [("n".to_owned(), 20)],
+            "more important pods failed too"
+        );
         assert_eq!(paused(&fruitless, i32::MIN, 1).len(), 1);
     }
 
     #[test]
-    fn a_node_is_forgotten_an_hour_after_its_pause_or_with_the_node() {
+    fn node_is_forgotten_an_hour_after_its_pause_or_when_it_is_removed() {
         // When it goes on, and the pause that follows.
         for (now, pause) in [(9, 20), (HOUR + 9, 20), (HOUR + 10, 0)] {
             let mut fruitless = FruitlessPreemptions::default();
-            in_vain(&mut fruitless, 4, 0, 0);
-            in_vain(&mut fruitless, 1, 0, now);
+            preempt_fruitlessly(&mut fruitless, 4, 0, 0);
+            preempt_fruitlessly(&mut fruitless, 1, 0, now);
             let ends = paused(&fruitless, 0, now).pop().map_or(now, |(_, end)| end);
             assert_eq!(ends - now, pause, "{now}");
         }
         let mut fruitless = FruitlessPreemptions::default();
-        in_vain(&mut fruitless, 9, 0, 0);
+        preempt_fruitlessly(&mut fruitless, 9, 0, 0);
         fruitless.forget_node("n");
         assert_eq!(paused(&fruitless, 0, 0), []);
     }
 
     #[test]
-    fn what_was_called_off_does_not_count() {
+    fn preemption_that_was_called_off_does_not_count() {
         let (mut fruitless, preemptor) = (FruitlessPreemptions::default(), pod("p").build());
         for _ in 0..10 {
             fruitless.begin(&preemptor, &"n".into(), at(0));

@@ -9,16 +9,16 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const PAUSED: &str = "Preemption is paused since it led to no binding";
 
-/// What dry runs came to.
+/// The result of the dry runs.
 pub(super) struct Search {
     /// Candidates that violate no PodDisruptionBudget.
     non_violating: Vec<Candidate>,
     violating: Vec<Candidate>,
-    /// How many of either kind are kept.
+    /// How many candidates of either kind are kept.
     wanted: usize,
     /// Whether a node on which no pod has to be evicted is a candidate.
     keeps_without_victims: bool,
-    /// Why evictions help on no other node.
+    /// The reasons that evictions do not help on the other nodes.
     verdicts: Verdicts,
     errors: Vec<String>,
     /// The pause that ends first on a potential node, which is left out until then.
@@ -26,8 +26,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Tries the potential nodes one after the other, until there are enough candidates. As long as
-    /// all of them violate budgets, it goes on.
+    /// Tries the potential nodes one after the other until there are enough candidates, of which at
+    /// least one violates no budget.
     pub(super) fn over(
         attempt: &Attempt<'_>,
         evaluator: &dyn Evaluator,
@@ -57,7 +57,7 @@ impl Search {
         search
     }
 
-    /// Takes out of `nodes`, which ascend, those on which too many preemptions have led to no binding.
+    /// Removes from `nodes`, which ascend, the nodes on which preemption is paused.
     fn leave_out_paused(&mut self, attempt: &Attempt<'_>, nodes: &mut Vec<NodeIx>) {
         let Handle { cluster, preemptions, now, .. } = attempt.handle;
         for (name, pause) in preemptions.fruitless().paused_nodes(attempt.pod, now) {
@@ -71,7 +71,7 @@ impl Search {
         }
     }
 
-    /// Why nodes were left out, and until when the first of them is.
+    /// Returns the pause that ends first, if nodes were left out.
     pub(super) const fn take_pause(&mut self) -> Option<Pause> {
         self.pause.take()
     }
@@ -112,11 +112,11 @@ impl Search {
         !self.non_violating.is_empty() && found >= self.wanted
     }
 
-    /// All candidates, those that violate no budget first. Errors on some nodes do not matter if
-    /// there are any.
+    /// Returns all candidates, those that violate no budget first. Errors on some nodes are ignored if
+    /// there is a candidate.
     ///
     /// # Errors
-    /// There are none: what PostFilter says then. A nomination the pod may have is of no use.
+    /// The result of PostFilter if there is no candidate. It clears the nomination of the pod.
     pub(super) fn into_candidates(
         mut self,
         cluster: &Cluster,
@@ -135,13 +135,13 @@ impl Search {
     }
 }
 
-/// The nodes that turned the pod down in a way that evicting pods may change.
+/// Returns the nodes whose rejection evictions may lift (code Unschedulable).
 fn potential_nodes(attempt: &Attempt<'_>) -> Vec<NodeIx> {
     let nodes = attempt.cluster().nodes().iter();
     nodes.filter(|node| attempt.verdicts.get(*node).code() == Code::Unschedulable).collect()
 }
 
-/// Several errors as one, each told once, as Kubernetes prints them.
+/// Joins errors without duplicates, in the format of Kubernetes (`NewAggregate`).
 fn aggregate(mut errors: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     errors.retain(|error| seen.insert(error.clone()));

@@ -43,7 +43,7 @@ fn fits(pod: &Pod, node: &NodeView<'_>) -> Status {
     }
 }
 
-/// What came of a preemption.
+/// The outcome of a preemption.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     code: Code,
@@ -77,7 +77,7 @@ fn run(evaluator: &dyn Evaluator, pod: &Pod, cluster: &Cluster, verdicts: &Verdi
     }
 }
 
-/// Every node turned the pod down for now.
+/// Every node rejects the pod as Unschedulable.
 fn all_unschedulable(cluster: &Cluster) -> Verdicts {
     let mut verdicts = Verdicts::default();
     verdicts.record_all(cluster.nodes(), Status::unschedulable("full"));
@@ -117,14 +117,14 @@ fn one_cpu_each(names: [&str; 4]) -> [PodBuilder; 4] {
 }
 
 #[test]
-fn the_most_important_pods_are_reprieved_first() {
+fn most_important_pods_are_reprieved_first() {
     let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
     let by_priority = [a.priority(3), b.priority(1), c.priority(2), d.priority(4)];
     assert_eq!(victims(by_priority, &[]), ["c", "b"]);
 
     let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
     let by_start = [a.started(30), b.started(10), c.started(40), d.started(20)];
-    assert_eq!(victims(by_start, &[]), ["a", "c"], "who runs longer stays");
+    assert_eq!(victims(by_start, &[]), ["a", "c"], "the pod that runs longer stays");
 
     let [a, b, c, d] = one_cpu_each(["a", "b", "c", "d"]);
     let one_without_start = [a.started(30), b.started(10), c, d.started(20)];
@@ -139,7 +139,7 @@ fn pods_of_equal_or_higher_priority_stay() {
 }
 
 #[test]
-fn a_big_pod_that_must_go_lets_small_ones_stay() {
+fn big_victim_spares_small_pods_of_higher_priority() {
     let placed = [pod("big").cpu("2").priority(1), low("s1").priority(5), low("s2").priority(4)];
     assert_eq!(victims(placed, &[]), ["big"]);
 }
@@ -183,7 +183,7 @@ fn chosen(nodes: &[&[PodBuilder]], budgets: Budgets<'_>) -> Outcome {
 }
 
 #[test]
-fn the_criteria_decide_in_their_order() {
+fn criteria_choose_in_their_order() {
     let v = |name: &str, priority: i32| pod(name).cpu("2").priority(priority);
     let half = |name: &str, priority: i32| pod(name).cpu("1").priority(priority);
     let web = |name: &str, priority: i32| v(name, priority).label("app", "web");
@@ -211,14 +211,14 @@ fn the_criteria_decide_in_their_order() {
 }
 
 #[test]
-fn equally_good_candidates_leave_the_first_that_was_found() {
+fn first_of_equally_good_candidates_is_chosen() {
     let v = |name: &str| pod(name).cpu("2").started(5);
     let outcome = chosen(&[&[v("x")], &[v("y")], &[v("z")]], &[]);
     assert_eq!((outcome.victims, outcome.candidates.len()), (vec!["x".to_owned()], 3));
 }
 
 #[test]
-fn the_search_ends_with_enough_candidates_of_which_one_violates_no_budget() {
+fn search_ends_with_enough_candidates_of_which_one_violates_no_budget() {
     let v = |name: &str| pod(name).cpu("2");
     let web = |name: &str| v(name).label("app", "web");
     let names = |outcome: Outcome| -> Vec<String> {
@@ -244,7 +244,7 @@ fn the_search_ends_with_enough_candidates_of_which_one_violates_no_budget() {
 }
 
 #[test]
-fn without_candidate_the_text_counts_why_and_the_nomination_ends() {
+fn missing_candidate_is_explained_and_clears_the_nomination() {
     let high = || pod("x").cpu("2").priority(100);
     let (cluster, incoming) = choice(&[&[high()], &[high(), low("y").cpu("0")], &[]]);
     let mut verdicts = all_unschedulable(&cluster);
@@ -258,7 +258,7 @@ fn without_candidate_the_text_counts_why_and_the_nomination_ends() {
 }
 
 #[test]
-fn an_error_counts_only_if_there_is_no_candidate() {
+fn error_is_returned_only_without_candidates() {
     struct Failing;
     impl Evaluator for Failing {
         fn plugin(&self) -> &PluginName {
@@ -296,7 +296,7 @@ fn an_error_counts_only_if_there_is_no_candidate() {
 }
 
 #[test]
-fn who_may_not_preempt_hears_why_and_keeps_the_nomination() {
+fn ineligible_pod_gets_the_reason_and_keeps_its_nomination() {
     let never = "not eligible due to preemptionPolicy=Never.";
     let terminating = "not eligible due to a terminating pod on the nominated node.";
     let evicted = |reason: &str, priority: i32| {

@@ -1,4 +1,4 @@
-//! Which pods of one node have to go.
+//! The victims of a preemption on one node.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -6,23 +6,22 @@ use std::sync::Arc;
 use super::{Attempt, Victims};
 use crate::{BudgetIx, Cluster, Handle, NodeIx, Pod, PodIx, Status, Time, Trial};
 
-/// A pod that may be evicted.
+/// A pod that may become a victim.
 struct Potential<'a> {
     ix: PodIx,
     pod: &'a Arc<Pod>,
-    /// The most important first: by priority, then by start.
+    /// The order of importance, the most important first: by priority, then by start time.
     importance: (Reverse<i32>, Time),
-    /// Whether its eviction would violate a PodDisruptionBudget if all that are more important are
-    /// evicted too.
+    /// Whether its eviction violates a PodDisruptionBudget if all more important pods are evicted too.
     violates_budget: bool,
 }
 
-/// The rule of DefaultPreemption (`SelectVictimsOnNode`): takes every pod of lower priority away and,
-/// if the pod fits then, puts back as many as possible, first those that a PodDisruptionBudget would
-/// keep, the most important first.
+/// Selects the victims as DefaultPreemption does (`SelectVictimsOnNode`). It removes all pods of lower
+/// priority. If the pod fits then, it adds back as many as possible: first the pods whose eviction
+/// violates a PodDisruptionBudget, then the others, the most important first.
 ///
 /// # Errors
-/// The node has no pods of lower priority, the pod does not fit even without them, or a plugin fails.
+/// The node has no pods of lower priority, the pod does not fit without them, or a plugin fails.
 pub fn select_victims_on_node(
     attempt: &Attempt<'_>,
     node: NodeIx,
@@ -53,7 +52,7 @@ pub fn select_victims_on_node(
     })
 }
 
-/// Puts pods back, in this order, unless the pod would not fit any more. Returns those that stay away.
+/// Adds pods back in this order, as long as the pod fits, and returns the pods that stay removed.
 fn not_reprieved<'a>(
     trial: &mut dyn Trial,
     potential: Vec<Potential<'a>>,
@@ -69,8 +68,7 @@ fn not_reprieved<'a>(
     Ok(victims)
 }
 
-/// Finds the `pods` whose eviction would violate a PodDisruptionBudget if all before them are evicted
-/// too.
+/// Marks the `pods` whose eviction violates a PodDisruptionBudget if all pods before them are evicted too.
 fn mark_violations(cluster: &Cluster, pods: &mut [Potential<'_>]) {
     let mut left: Vec<(BudgetIx, i64)> = Vec::new();
     for pod in pods {

@@ -1,4 +1,4 @@
-//! Runs what follows on a chosen node: Reserve, Permit, and Unreserve.
+//! The harness behind the choice of a node: Reserve, Permit and Unreserve.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::Harness;
 use crate::{Cluster, Command, CycleState, PermitVerdict, Pod, Status, Time, WaitingPod};
 
-/// What a plugin said about a pod on its way to a node.
+/// The answers of a plugin about a pod assumed on a node.
 pub struct Commit {
     /// The status of Reserve.
     pub reserve: Status,
-    /// The verdict of Permit; Allow where the plugin has none, or where Reserve failed.
+    /// The verdict of Permit; Allow if the plugin has no Permit, or if Reserve failed.
     pub permit: PermitVerdict,
-    /// What the plugin asked for through its handle.
+    /// The commands of the plugin.
     pub commands: Vec<Command>,
     state: CycleState,
 }
 
 impl Harness {
-    /// Lets time pass until `now`.
+    /// Sets the time.
     #[must_use]
     pub fn at(mut self, now: Time) -> Self {
         self.parts.now = now;
         self
     }
 
-    /// Adds a pod that has no node yet.
+    /// Adds a pending pod.
     #[must_use]
     pub fn pending(mut self, pod: Pod) -> Self {
         self.parts.pending.insert(pod.key.clone(), Arc::new(pod));
@@ -35,7 +35,7 @@ impl Harness {
     /// Adds a pod that is assumed on the node it names and waits in Permit for this plugin.
     ///
     /// # Panics
-    /// The pod names no node, or one that was not added.
+    /// The pod does not name a node of the harness.
     #[must_use]
     pub fn waiting(mut self, pod: Pod) -> Self {
         let unassigned = Pod { node_name: None, ..pod.clone() };
@@ -52,18 +52,17 @@ impl Harness {
         self.pending(unassigned).pod(pod)
     }
 
-    /// Assumes `pod` on `node` and runs Reserve and Permit, after PreFilter for what it leaves in the
-    /// cycle state.
+    /// Runs PreFilter, assumes `pod` on `node`, and runs Reserve and Permit.
     ///
     /// # Panics
-    /// PreFilter turns the pod down.
+    /// PreFilter rejects the pod.
     #[track_caller]
     pub fn commit(&self, pod: &Pod, node: &str) -> Commit {
         let mut state = CycleState::new();
         if let Some(plugin) = &self.plugin.pre_filter
             && let Err(status) = plugin.pre_filter(&mut state, pod, &self.handle())
         {
-            assert!(status.is_skip(), "PreFilter turns the pod down: {}", status.message());
+            assert!(status.is_skip(), "PreFilter rejects the pod: {}", status.message());
         }
         self.parts.commands.take();
         let (cluster, assumed) = self.assume(pod, node);
@@ -84,8 +83,8 @@ impl Harness {
         commit
     }
 
-    /// Runs Unreserve for a pod that [`commit`](Self::commit) has brought on its way to `node`; returns
-    /// what the plugin asks for.
+    /// Runs Unreserve for a pod that [`commit`](Self::commit) assumed on `node`, and returns the
+    /// commands of the plugin.
     pub fn undo(&self, pod: &Pod, node: &str, mut commit: Commit) -> Vec<Command> {
         self.parts.commands.take();
         if let Some(plugin) = &self.plugin.reserve {
@@ -96,7 +95,7 @@ impl Harness {
         self.parts.commands.take()
     }
 
-    /// The pod on its node, and the cluster with it.
+    /// Returns a cluster with the pod on its node, and the pod.
     fn assume(&self, pod: &Pod, node: &str) -> (Cluster, Arc<Pod>) {
         let assumed = Arc::new(Pod { node_name: Some(node.into()), ..pod.clone() });
         let mut cluster = self.cluster.clone();
@@ -111,7 +110,7 @@ mod tests {
     use crate::testing::{node, pod};
     use crate::{Handle, Permit, Plugin, Reserve};
 
-    /// Lets a pod pass when another waits, and takes that one along both ways.
+    /// Lets a pod wait for a second one. Allows or rejects both together.
     struct Pair;
 
     impl Pair {
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_shows_the_verdict_and_the_commands() {
+    fn commit_returns_the_verdict_and_the_commands() {
         let elsewhere = pod("x").namespace("defaults").build();
         let alone = harness()
             .pending(pod("p").build())
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undo_reads_the_state_of_the_commit() {
+    fn undo_reads_the_state_of_the_commit() {
         let harness = harness().waiting(pod("p").on("a").build());
         let commit = harness.commit(&pod("q").build(), "a");
         let commands = harness.at(Time::from_nanos(7)).undo(&pod("q").build(), "a", commit);

@@ -1,15 +1,15 @@
-//! Dry runs without an engine.
+//! Dry runs for tests, without an engine.
 
 use crate::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Status, Trial};
 
-/// Dry runs in which one function stands for the filters of a profile.
+/// Dry runs with one function in place of the filters of a profile.
 pub struct FakeDryRun<'a, F> {
     cluster: &'a Cluster,
     filter: F,
 }
 
 impl<'a, F: Fn(&NodeView<'_>) -> Status> FakeDryRun<'a, F> {
-    /// Dry runs in `cluster`; `filter` is asked about nodes as they would be.
+    /// Creates dry runs in `cluster`. `filter` receives the node with the pods of the dry run.
     pub const fn new(cluster: &'a Cluster, filter: F) -> Self {
         Self { cluster, filter }
     }

@@ -1,4 +1,4 @@
-//! Runs one plugin through a scheduling cycle against a small cluster.
+//! The harness: runs one plugin through a scheduling cycle, against a small cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{HandleParts, StorageObject};
 use crate::{
-    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle, MAX_NODE_SCORE,
+    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, MAX_NODE_SCORE,
     MIN_NODE_SCORE, Node, NodeBits, NodeIx, Plugin, Pod, QueueingHint, Status, Verdicts,
 };
 
@@ -43,26 +43,26 @@ pub struct Harness {
     pub(super) parts: HandleParts,
 }
 
-/// What a plugin said about one pod.
+/// The answers of a plugin about one pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Run {
-    /// The status of PreFilter; a failure ends the run.
+    /// The status of PreFilter. A failure ends the run.
     pub pre_filter: Status,
-    /// The names PreFilter narrowed the search to.
+    /// The only nodes that PreFilter allows, if it restricts them.
     pub narrowed_to: Option<BTreeSet<Arc<str>>>,
     /// The verdict of Filter on each node.
     pub verdicts: BTreeMap<String, Status>,
-    /// The status of PreScore; a failure leaves the scores empty.
+    /// The status of PreScore, or the first failure of scoring. A failure leaves the scores empty.
     pub pre_score: Status,
-    /// The scores of the nodes that passed, before normalising.
+    /// The scores of the nodes that passed, before normalisation.
     pub raw_scores: BTreeMap<String, i64>,
-    /// The same, normalised.
+    /// The scores of the nodes that passed, after normalisation.
     pub scores: BTreeMap<String, i64>,
 }
 
 impl Run {
-    /// Names of the nodes that passed.
+    /// Returns the names of the nodes that passed.
     pub fn feasible(&self) -> Vec<&str> {
         let passed = self.verdicts.iter().filter(|(_, status)| status.is_success());
         passed.map(|(name, _)| name.as_str()).collect()
@@ -70,7 +70,7 @@ impl Run {
 }
 
 impl fmt::Display for Run {
-    /// A line per node: its verdict, and its scores if it passed.
+    /// Prints one line per node: its verdict, and its scores if it passed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.pre_filter.is_success() {
             writeln!(f, "PreFilter: {} {}", self.pre_filter.code(), self.pre_filter.message())?;
@@ -94,7 +94,7 @@ enum Form {
 }
 
 impl Harness {
-    /// A harness with an empty cluster.
+    /// Creates a harness with an empty cluster.
     pub fn new(plugin: Plugin) -> Self {
         let mut cluster = Cluster::default();
         cluster.set_decoders(plugin.decoders.clone());
@@ -108,11 +108,11 @@ impl Harness {
         self
     }
 
-    /// Adds or replaces a node given as the API server gives it. Of its further fields those are kept
-    /// that the plugin asked for, as in the daemon.
+    /// Adds or replaces a node, given as JSON of the API server. It keeps the extra fields that the
+    /// plugin registered, as the daemon does.
     ///
     /// # Panics
-    /// The object is no node.
+    /// The object is not a node.
     #[must_use]
     pub fn node_from_json(self, node: &Value) -> Self {
         let (node, problems) =
@@ -121,11 +121,11 @@ impl Harness {
         self.node(node)
     }
 
-    /// A pod given as the API server gives it. Of its further fields those are kept that the plugin
-    /// asked for, as in the daemon.
+    /// Decodes a pod, given as JSON of the API server. It keeps the extra fields that the plugin
+    /// registered, as the daemon does.
     ///
     /// # Panics
-    /// The object is no pod.
+    /// The object is not a pod.
     pub fn pod_from_json(&self, pod: &Value) -> Pod {
         Pod::from_json(pod, &self.plugin.extra_fields).expect("the object is a pod")
     }
@@ -169,12 +169,12 @@ impl Harness {
         self.parts.handle(&self.cluster)
     }
 
-    /// Runs PreFilter, Filter, PreScore, Score and NormalizeScore in their set form, after checking
-    /// that the one-node form says the same.
+    /// Runs PreFilter, Filter, PreScore, Score and NormalizeScore, once in their set form and once in
+    /// their one-node form.
     ///
     /// # Panics
-    /// The two forms disagree, or a normalised score is not within 0 to 100: the engine would fail the
-    /// attempt.
+    /// The two forms disagree, or a normalised score is not within 0 to 100, for which the engine would
+    /// fail the attempt.
     #[track_caller]
     pub fn run(&self, pod: &Pod) -> Run {
         let set = self.run_form(pod, Form::Set);
@@ -183,7 +183,8 @@ impl Harness {
         set
     }
 
-    /// What the hints the plugin registered for `event` say; `None` if it registered none.
+    /// Returns the answer of the hints that the plugin registered for `event`: Queue if any of them
+    /// answers Queue, `None` if there are none.
     pub fn hint(
         &self,
         pod: &Pod,
@@ -200,121 +201,124 @@ impl Harness {
     }
 
     fn run_form(&self, pod: &Pod, form: Form) -> Run {
-        let mut run = Run::default();
         let mut state = CycleState::new();
         let mut skip_filter = false;
+        let mut narrowed_to = None;
         if let Some(plugin) = &self.plugin.pre_filter {
             match plugin.pre_filter(&mut state, pod, &self.handle()) {
-                Ok(result) => run.narrowed_to = result.node_names,
+                Ok(result) => narrowed_to = result.node_names,
                 Err(status) if status.is_skip() => skip_filter = true,
-                Err(status) => return Run { pre_filter: status, ..run },
+                Err(status) => return Run { pre_filter: status, ..Run::default() },
             }
         }
-        let narrowed = run.narrowed_to.as_ref();
+        let narrowed = narrowed_to.as_ref();
         let candidates: NodeBits = (self.cluster.nodes().iter())
             .filter(|ix| narrowed.is_none_or(|names| names.contains(self.cluster.node_name(*ix))))
             .collect();
-        let passed = self.filter(&state, pod, &candidates, skip_filter, form, &mut run);
-        self.score(&mut state, pod, &passed, form, &mut run);
-        run
+        let run = Run { narrowed_to, ..Run::default() };
+        let mut cycle = Cycle { harness: self, pod, form, state, run };
+        let filter = self.plugin.filter.as_deref().filter(|_| !skip_filter);
+        let passed = cycle.filter(filter, &candidates);
+        cycle.score(&passed);
+        cycle.run
     }
+}
 
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        candidates: &NodeBits,
-        skip: bool,
-        form: Form,
-        run: &mut Run,
-    ) -> Vec<NodeIx> {
-        let handle = self.handle();
+/// The cycle of one pod, behind PreFilter.
+struct Cycle<'a> {
+    harness: &'a Harness,
+    pod: &'a Pod,
+    form: Form,
+    state: CycleState,
+    run: Run,
+}
+
+impl Cycle<'_> {
+    /// Records the verdicts of `plugin` and returns the candidates that pass.
+    fn filter(&mut self, plugin: Option<&dyn Filter>, candidates: &NodeBits) -> Vec<NodeIx> {
+        let (cluster, handle) = (&self.harness.cluster, self.harness.handle());
+        let (state, pod) = (&self.state, self.pod);
         let mut passed = candidates.clone();
-        let mut verdicts = Verdicts::with_len(self.cluster.table_len());
-        if let Some(plugin) = self.plugin.filter.as_ref().filter(|_| !skip) {
-            match form {
-                Form::OneNode => {
-                    for ix in candidates.iter() {
-                        let status = plugin.filter(state, pod, &self.cluster.node(ix), &handle);
-                        if !status.is_success() {
-                            passed.remove(ix);
-                            verdicts.record(ix, status);
-                        }
+        let mut verdicts = Verdicts::with_len(cluster.table_len());
+        match (plugin, self.form) {
+            (None, _) => {}
+            (Some(plugin), Form::OneNode) => {
+                for ix in candidates.iter() {
+                    let status = plugin.filter(state, pod, &cluster.node(ix), &handle);
+                    if !status.is_success() {
+                        passed.remove(ix);
+                        verdicts.record(ix, status);
                     }
                 }
-                Form::Set => {
-                    let outcome = plugin.filter_set(state, pod, &handle, &mut passed);
-                    let mut rejected = candidates.clone();
-                    rejected.subtract(&passed);
-                    plugin.explain_set(state, pod, &handle, &rejected, &mut verdicts);
-                    if let Err(status) = outcome {
-                        verdicts.set_absent(status);
-                    }
+            }
+            (Some(plugin), Form::Set) => {
+                let outcome = plugin.filter_set(state, pod, &handle, &mut passed);
+                let mut rejected = candidates.clone();
+                rejected.subtract(&passed);
+                plugin.explain_set(state, pod, &handle, &rejected, &mut verdicts);
+                if let Err(status) = outcome {
+                    verdicts.set_absent(status);
                 }
             }
         }
         for ix in candidates.iter() {
-            run.verdicts.insert(self.name(ix), verdicts.get(ix).clone());
+            self.run.verdicts.insert(self.name(ix), verdicts.get(ix).clone());
         }
         passed.iter().collect()
     }
 
-    fn score(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        nodes: &[NodeIx],
-        form: Form,
-        run: &mut Run,
-    ) {
-        let handle = self.handle();
-        if let Some(plugin) = &self.plugin.pre_score {
-            run.pre_score = plugin.pre_score(state, pod, &handle, nodes);
+    /// Records the scores of `nodes`.
+    fn score(&mut self, nodes: &[NodeIx]) {
+        let (Harness { plugin, cluster, .. }, handle) = (self.harness, self.harness.handle());
+        if let Some(plugin) = &plugin.pre_score {
+            self.run.pre_score = plugin.pre_score(&mut self.state, self.pod, &handle, nodes);
         }
-        let Some(plugin) = self.plugin.score.as_ref().filter(|_| run.pre_score.is_success()) else {
-            return;
-        };
+        let score = plugin.score.as_ref().filter(|_| self.run.pre_score.is_success());
+        let Some(score) = score else { return };
+        let (state, pod) = (&self.state, self.pod);
         let mut scores = vec![0; nodes.len()];
-        let outcome = match form {
-            Form::Set => plugin.score_set(state, pod, &handle, nodes, &mut scores),
-            Form::OneNode => nodes.iter().zip(&mut scores).try_for_each(|(ix, score)| {
-                *score = plugin.score(state, pod, &self.cluster.node(*ix), &handle)?;
+        let outcome = match self.form {
+            Form::Set => score.score_set(state, pod, &handle, nodes, &mut scores),
+            Form::OneNode => nodes.iter().zip(&mut scores).try_for_each(|(ix, own)| {
+                *own = score.score(state, pod, &cluster.node(*ix), &handle)?;
                 Ok(())
             }),
         };
         if let Err(status) = outcome {
-            run.pre_score = status;
+            self.run.pre_score = status;
             return;
         }
-        let by_name = |scores: &[i64]| {
-            nodes.iter().map(|ix| self.name(*ix)).zip(scores.iter().copied()).collect()
-        };
-        run.raw_scores = by_name(&scores);
-        if let Some(plugin) = &self.plugin.normalize_score {
+        self.run.raw_scores = self.by_name(nodes, &scores);
+        if let Some(plugin) = &plugin.normalize_score {
             let status = plugin.normalize_score(state, pod, nodes, &mut scores, &handle);
             if !status.is_success() {
-                run.pre_score = status;
+                self.run.pre_score = status;
             }
         }
-        run.scores = by_name(&scores);
-        for (node, score) in &run.scores {
+        self.run.scores = self.by_name(nodes, &scores);
+        for (node, score) in &self.run.scores {
             let range = MIN_NODE_SCORE..=MAX_NODE_SCORE;
             assert!(range.contains(score), "the score {score} of node {node} is not in {range:?}");
         }
     }
 
+    fn by_name(&self, nodes: &[NodeIx], scores: &[i64]) -> BTreeMap<String, i64> {
+        nodes.iter().map(|ix| self.name(*ix)).zip(scores.iter().copied()).collect()
+    }
+
     fn name(&self, ix: NodeIx) -> String {
-        self.cluster.node_name(ix).to_string()
+        self.harness.cluster.node_name(ix).to_string()
     }
 }
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use crate::testing::{node, pod};
-    use crate::{Filter, NodeView, Score};
+    use crate::{NodeView, Score};
 
-    /// A filter whose set form forgets a rule.
+    /// A filter whose set form ignores the rule of its one-node form.
     struct Forgetful;
 
     impl Filter for Forgetful {
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "set form (left) and one-node form (right) disagree")]
-    fn forms_that_disagree_are_found() {
+    fn run_panics_if_the_forms_disagree() {
         let plugin = Plugin::new("Forgetful", Forgetful).filter().build();
         Harness::new(plugin).node(node("a").build()).run(&pod("p").build());
     }
@@ -368,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_kept_as_the_plugin_asked_for_them() {
+    fn harness_keeps_the_extra_fields_that_the_plugin_registered() {
         let node = serde_json::json!({"metadata": {"name": "a", "annotations": {"tier": "gold"}}});
         let pod = serde_json::json!({"metadata": {"name": "p"}, "spec": {"tier": "gold"}});
         let asks =
@@ -383,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_shows_verdicts_and_scores() {
+    fn run_prints_verdicts_and_scores() {
         let plugin = Plugin::new("Forgetful", Forgetful).score().build();
         let harness = Harness::new(plugin)
             .node(node("a").build())

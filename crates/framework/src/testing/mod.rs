@@ -1,4 +1,5 @@
-//! Builders for tests: pods, nodes and storage in one line each, clusters from them.
+//! The test kit: builders of pods, nodes, storage objects and clusters, and a harness that runs one
+//! plugin.
 
 mod commit;
 mod dry_run;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use crate::{Cluster, Node, Pod};
 
-/// A cluster of these nodes, with these pods on the node each of them names.
+/// Creates a cluster of these nodes, with each pod on the node that it names.
 pub fn cluster(
     nodes: impl IntoIterator<Item = Node>,
     pods: impl IntoIterator<Item = Pod>,

@@ -1,4 +1,4 @@
-//! DefaultPreemption: evicts pods of lower priority where that makes room.
+//! DefaultPreemption: evicts pods of lower priority to make room.
 
 mod args;
 
@@ -26,7 +26,7 @@ pub struct DefaultPreemption {
 /// Makes the plugin from `DefaultPreemptionArgs`.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// The argument at fault.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args = Args::read(args)?;
     let pod_gone = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
@@ -40,8 +40,8 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl DefaultPreemption {
-    /// The event is there to have a gated pod looked at again; whether it is tried is for the plugins
-    /// that rejected it to say.
+    /// Answers Skip. The registration makes the queue run PreEnqueue again for gated pods; whether a
+    /// rejected pod is requeued is up to the plugins that rejected it.
     fn after_pod_deletion(
         &self,
         _pod: &Pod,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_gated_while_its_victims_are_being_evicted() {
+    fn pod_is_gated_while_its_victims_are_being_evicted() {
         let plugin = plugin(&PluginArgs::default()).unwrap();
         let gate = plugin.pre_enqueue.unwrap();
         let (cluster, pod) = (Cluster::default(), pod("p").build());

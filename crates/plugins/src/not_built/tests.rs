@@ -66,7 +66,7 @@ fn a_filter_without_its_pre_filter_is_as_strict() {
 }
 
 #[test]
-fn post_filter_has_nothing_to_say() {
+fn post_filter_leaves_the_pod_unschedulable() {
     let cluster = Cluster::default();
     let mut dry_run = FakeDryRun::new(&cluster, |_| Status::success());
     let point = stand_in("DynamicResources").post_filter.unwrap();

@@ -69,7 +69,7 @@ pub struct GangArgs {
 /// The plugin.
 #[derive(Debug)]
 pub struct Gang {
-    patience: Duration,
+    timeout: Duration,
     given_up: Arc<Counter>,
 }
 
@@ -107,7 +107,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         "gang_given_up_total",
         "Members that waited for their gang and were not bound.",
     );
-    let gang = Gang { patience: Duration::from_secs(seconds), given_up: given_up.clone() };
+    let gang = Gang { timeout: Duration::from_secs(seconds), given_up: given_up.clone() };
     let pods = ActionType::ADD | ActionType::UPDATE_POD_LABEL;
     Ok(Plugin::new(NAME, gang)
         .pre_filter()
@@ -179,7 +179,7 @@ impl Permit for Gang {
         }
         let reason = own.lacks_nodes(placed.len());
         state.write(WaitsSince(handle.now));
-        PermitVerdict::Wait { timeout: self.patience, reason }
+        PermitVerdict::Wait { timeout: self.timeout, reason }
     }
 }
 

@@ -170,8 +170,8 @@ impl Filter for MaintenanceWindow {
         }
     }
 
-    /// Goes by window instead of by node. Why a node was turned down is asked of the one-node form,
-    /// and only when somebody wants to know.
+    /// Removes the nodes of each window. The default explanation runs the one-node form, and only when
+    /// reasons are needed.
     fn filter_set(
         &self,
         state: &CycleState,
