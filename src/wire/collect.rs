@@ -12,6 +12,7 @@ use super::defaults::{self, PriorityClasses};
 use super::kinds::needed_kinds;
 use super::label_keys;
 use super::objects::Object;
+use super::plurals::Plurals;
 use super::watched_object::{self, NAME_LABEL, WatchedObject};
 use super::{Fault, Faults, Location};
 
@@ -53,6 +54,17 @@ impl Wanted {
         }
     }
 
+    /// Whether a custom kind of this `apiVersion` is wanted.
+    fn has_custom_kind_of(&self, api_version: &str) -> bool {
+        let Some((group, version)) = api_version.split_once('/') else { return false };
+        let suffix = format!(".{version}.{group}");
+        let custom = self.kinds.values().filter_map(|resource| match resource {
+            EventResource::Custom(name) => Some(name),
+            _ => None,
+        });
+        custom.into_iter().any(|name| name.ends_with(&suffix))
+    }
+
     /// Adds what is wanted by `other`.
     pub fn extend(&mut self, other: Self) {
         self.fields.extend(&other.fields);
@@ -86,7 +98,18 @@ pub(crate) struct Collector<'a> {
     nodes: Placed<Arc<str>>,
     pods: Placed<PodKey>,
     classes: PriorityClasses,
+    plurals: Plurals,
+    unnamed: Vec<Unnamed>,
     faults: Vec<Fault>,
+}
+
+/// An object whose kind may have a plural that is named further down in the input.
+#[derive(Debug)]
+struct Unnamed {
+    at: Location,
+    version: String,
+    kind: String,
+    object: Value,
 }
 
 /// Where in the result the object of a name is, and where it came from.
@@ -100,6 +123,8 @@ impl<'a> Collector<'a> {
             nodes: Placed::new(),
             pods: Placed::new(),
             classes: PriorityClasses::default(),
+            plurals: Plurals::default(),
+            unnamed: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -192,12 +217,35 @@ impl<'a> Collector<'a> {
         if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
             self.classes.add(&object);
         }
-        match self.wanted.kinds.get(resource_name(version, kind).as_str()) {
+        if kind == "CustomResourceDefinition" {
+            self.plurals.learn(&object);
+        }
+        let name = self.plurals.resource_name(version, kind);
+        match self.wanted.kinds.get(name.as_str()).cloned() {
+            Some(resource) => self.add_other(at, &resource, kind, object),
+            None if self.wanted.has_custom_kind_of(version) => {
+                let (at, version, kind) = (at.clone(), version.to_owned(), kind.to_owned());
+                self.unnamed.push(Unnamed { at, version, kind, object });
+            }
             None => *self.input.others.entry(kind.to_owned()).or_default() += 1,
-            Some(resource) => match WatchedObject::read(resource, object) {
-                Ok(object) => self.input.objects.push(object),
-                Err(fault) => self.warn(format!("{at}: {kind} {fault}; it is left out")),
-            },
+        }
+    }
+
+    fn add_other(&mut self, at: &Location, resource: &EventResource, kind: &str, object: Value) {
+        match WatchedObject::read(resource, object) {
+            Ok(object) => self.input.objects.push(object),
+            Err(fault) => self.warn(format!("{at}: {kind} {fault}; it is left out")),
+        }
+    }
+
+    /// Adds the objects whose plural a definition further down has named.
+    fn add_unnamed(&mut self) {
+        for Unnamed { at, version, kind, object } in std::mem::take(&mut self.unnamed) {
+            let name = self.plurals.resource_name(&version, &kind);
+            match self.wanted.kinds.get(name.as_str()).cloned() {
+                Some(resource) => self.add_other(&at, &resource, &kind, object),
+                None => *self.input.others.entry(kind).or_default() += 1,
+            }
         }
     }
 
@@ -213,6 +261,7 @@ impl<'a> Collector<'a> {
         if !self.faults.is_empty() {
             return Err(Faults(self.faults));
         }
+        self.add_unnamed();
         let warnings = self.classes.apply(&mut self.input.pods);
         self.input.warnings.extend(warnings);
         self.tell_uids_apart();
@@ -286,21 +335,6 @@ fn replaces(at: &Location, before: &Location, kind: &str, name: &impl std::fmt::
     format!("{at}: {kind} {name} is given twice; it replaces the one in {before}")
 }
 
-/// `<plural>.<version>.<group>` of a kind. Files name the kind only; its plural is taken to be the usual
-/// one.
-fn resource_name(api_version: &str, kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    let plural = match singular.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
-        _ if singular.ends_with(['s', 'x']) || singular.ends_with("ch") => format!("{singular}es"),
-        _ => format!("{singular}s"),
-    };
-    match api_version.split_once('/') {
-        Some((group, version)) => format!("{plural}.{version}.{group}"),
-        None => format!("{plural}.{api_version}"),
-    }
-}
-
 /// Decodes an object; the error names it and the field.
 fn decode<T: DeserializeOwned>(value: &Value, kind: &str) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| {
@@ -350,6 +384,28 @@ mod tests {
         metrics["apiVersion"] = "example.com/v1".into();
         let input = collect([metrics]).unwrap();
         assert_eq!((input.pods.len(), input.others["Pod"]), (0, 1));
+    }
+
+    #[test]
+    fn definition_further_down_names_the_plural() {
+        let kind = EventResource::Custom("chassis.v1.example.com".into());
+        let kinds = [("chassis.v1.example.com".into(), kind.clone())].into();
+        let wanted = Wanted { fields: ExtraFields::default(), kinds };
+        let object = |kind: &str| json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "chassis.example.com"},
+            "spec": {"group": "example.com", "names": {"kind": "Chassis", "plural": "chassis"}},
+        });
+        let mut collector = Collector::new(&wanted);
+        for object in [object("Chassis"), object("Rack"), definition].into_iter().flat_map(unrolled)
+        {
+            collector.take(object.unwrap());
+        }
+        let input = collector.finish().unwrap();
+        assert_eq!(input.objects.len(), 1);
+        assert_eq!((input.others["Rack"], input.others.get("Chassis")), (1, None));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod documents;
 mod kinds;
 mod label_keys;
 mod objects;
+mod plurals;
 mod reduced;
 mod source;
 mod watch;
