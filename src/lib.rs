@@ -5,8 +5,8 @@
 //! - [`cli`]: the command line; [`config`]: `KubeSchedulerConfiguration`.
 //! - [`wire`]: Kubernetes objects in files, and back.
 //! - [`runtime`]: the wiring of the daemon; [`scheduling_loop`]: the thread that owns the engine.
-//! - [`informer`]: watches of the API server; [`api_client`]: requests to it; [`extender`]: scheduler
-//!   extenders over HTTP.
+//! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins read;
+//!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.
 //! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
 //! - [`observer`]: updates metrics and health; [`plugin_watchdog`]: detects faulty plugins.
 //!
@@ -17,6 +17,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod extender;
+pub mod feed;
 pub mod http;
 pub mod informer;
 pub mod logs;

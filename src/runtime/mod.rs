@@ -12,7 +12,7 @@ use client::scheduler::Scheduler;
 use client::{Destination, Reply, Request};
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
-use framework::Registry;
+use framework::{Feed, Registry};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
@@ -24,12 +24,13 @@ use crate::api_client::{ApiClient, ConnectError, Credentials};
 use crate::clock::Clock;
 use crate::config::Configuration;
 use crate::extender::{Extenders, HttpExtender};
+use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{
     EventSender, LoopEvent, LoopParts, Observer, OutgoingRequest, SchedulingLoop, channel,
 };
-use crate::wire::{Decoder, WatchedKind, Whole, watched_kinds};
+use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
 /// The configuration and the plugins of a scheduler, and its API server.
 pub struct Setup {
@@ -49,18 +50,22 @@ pub struct Setup {
     pub metrics: Arc<Metrics>,
 }
 
+/// The sources of the objects that the scheduler reads.
+struct Sources {
+    /// Kinds to watch.
+    kinds: Vec<(Decoder, WatchedKind)>,
+    /// Feeds of plugins.
+    feeds: Vec<(WatchedKind, Feed)>,
+}
+
 impl Setup {
     fn connect(&self) -> Result<ApiClient, ConnectError> {
         ApiClient::new(&self.credentials, self.metrics.rest_client())
     }
 
-    /// Creates the scheduler and the list of kinds to watch. `whole` selects the objects that are kept
-    /// as JSON for extenders.
-    fn scheduler(
-        &self,
-        whole: Whole,
-        clock: Clock,
-    ) -> anyhow::Result<(Scheduler, Vec<(Decoder, WatchedKind)>)> {
+    /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
+    /// that are kept as JSON for extenders.
+    fn scheduler(&self, whole: Whole, clock: Clock) -> anyhow::Result<(Scheduler, Sources)> {
         let config = self.config.clone().with_ignored_resources()?;
         let profiles = config.build_profiles(&self.registry)?;
         self.register_plugin_metrics(&profiles);
@@ -69,6 +74,7 @@ impl Setup {
         let decoder =
             |kind: &WatchedKind| Decoder::new(kind.resource.clone(), fields.clone()).keeping(whole);
         let kinds = kinds.into_iter().map(|kind| (decoder(&kind), kind)).collect();
+        let sources = Sources { kinds, feeds: feeds(&profiles) };
         // Two schedulers should not have the same seed.
         let seed = clock.now().as_nanos().unsigned_abs();
         let mut queue = config.queue();
@@ -87,7 +93,7 @@ impl Setup {
         let options =
             event_recorder::Options { hostname: hostname(), ..event_recorder::Options::default() };
         let event_recorder = EventRecorder::new(options, seed);
-        Ok((Scheduler::new(engine, api_dispatcher, event_recorder), kinds))
+        Ok((Scheduler::new(engine, api_dispatcher, event_recorder), sources))
     }
 
     fn register_plugin_metrics(&self, profiles: &Profiles) {
@@ -115,7 +121,7 @@ pub async fn run_scheduler(
     let metrics = setup.metrics.clone();
     let extenders = Extenders::new(&setup.config, Handle::current(), clock, metrics.clone())
         .context("couldn't build extenders")?;
-    let (scheduler, kinds) = setup.scheduler(extenders.needs(), clock)?;
+    let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;
     // Two connections, so that lists and watches do not delay writes.
     let (read_client, write_client) = (setup.connect()?, setup.connect()?);
     let server = setup.credentials.server();
@@ -125,11 +131,19 @@ pub async fn run_scheduler(
     }
     let (sender, events) = channel();
     let (request_sender, requests) = mpsc::unbounded_channel();
-    let informers = kinds.len();
+    let informers = sources.kinds.len();
+    let feeds = FeedFactory {
+        client: read_client.clone(),
+        events: sender.clone(),
+        metrics: metrics.clone(),
+    };
     let factory = InformerFactory { client: read_client, events: sender.clone(), clock, metrics };
     let mut tasks = JoinSet::new();
-    for (seed, (decoder, kind)) in (clock.now().as_nanos().unsigned_abs()..).zip(kinds) {
+    for (seed, (decoder, kind)) in (clock.now().as_nanos().unsigned_abs()..).zip(sources.kinds) {
         tasks.spawn(factory.informer(kind, decoder, seed).run());
+    }
+    for (kind, feed) in sources.feeds {
+        tasks.spawn(feeds.clone().run(kind, feed));
     }
     tasks.spawn(send_requests(write_client, extenders.all(), requests, sender.clone()));
     let requests = request_sender;

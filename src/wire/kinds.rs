@@ -1,9 +1,10 @@
-//! The watched kinds, in one table.
+//! The watched kinds, in one table, and the kinds that feeds bring.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::profile::{Profile, Profiles};
-use framework::EventResource;
+use framework::{EventResource, Feed};
 
 /// Selects pods that have not ended; ended pods occupy no resources.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -98,7 +99,7 @@ static BUILT_IN: [BuiltIn; 19] = {
 };
 
 /// Returns the kinds that these profiles need, by their names `<plural>.<version>[.<group>]`:
-/// always nodes and pods, and the kinds that a plugin in use registers events of or reads.
+/// always nodes and pods, and the kinds that a plugin in use registers events of, reads or feeds.
 pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)> {
     let is_needed = |resource: &EventResource| {
         matches!(resource, EventResource::Node | EventResource::Pod)
@@ -106,7 +107,8 @@ pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)
     };
     let built_in = BUILT_IN.iter().filter(|kind| is_needed(&kind.resource));
     let built_in = built_in.map(|kind| (kind.resource.clone(), kind.name.into()));
-    let custom = profiles.watched_kinds();
+    let mut custom = profiles.watched_kinds();
+    custom.extend(fed_kinds(profiles));
     let custom = custom.into_iter().map(|kind| (EventResource::Custom(kind.clone()), kind));
     built_in.chain(custom).collect()
 }
@@ -121,10 +123,42 @@ fn needs(profile: &Profile, resource: &EventResource) -> bool {
         || plugins().any(|plugin| plugin.read_kinds.contains(resource))
 }
 
-/// Returns the kinds to watch for these profiles. Nodes come first, so that pods find their nodes.
+/// Returns the kinds to watch for these profiles. Nodes come first, so that pods find their nodes. A kind
+/// that a feed brings is not watched.
 pub fn watched_kinds(profiles: &Profiles) -> Vec<WatchedKind> {
-    let kinds = needed_kinds(profiles).into_iter();
+    let fed = fed_kinds(profiles);
+    let kinds = needed_kinds(profiles).into_iter().filter(|(_, name)| !fed.contains(name));
     kinds.filter_map(|(resource, name)| watched(resource, &name)).collect()
+}
+
+fn plugin_feeds(profiles: &Profiles) -> impl Iterator<Item = &Feed> {
+    let plugins = profiles.iter().flat_map(|profile| profile.plugins.values());
+    plugins.flat_map(|plugin| &plugin.feeds)
+}
+
+fn fed_kinds(profiles: &Profiles) -> BTreeSet<Arc<str>> {
+    plugin_feeds(profiles).map(|feed| feed.kind().clone()).collect()
+}
+
+/// Returns one feed for each kind that plugins feed. Several profiles may enable the same plugin: of
+/// their polls the one with the shortest interval remains, of their tasks the first.
+pub fn feeds(profiles: &Profiles) -> Vec<(WatchedKind, Feed)> {
+    let mut by_kind = BTreeMap::<Arc<str>, Feed>::new();
+    for feed in plugin_feeds(profiles) {
+        let known = by_kind.entry(feed.kind().clone()).or_insert_with(|| feed.clone());
+        match (known, feed) {
+            (Feed::Poll { interval: known, .. }, Feed::Poll { interval, .. }) => {
+                *known = (*known).min(*interval);
+            }
+            _ => {}
+        }
+    }
+    let feeds = by_kind.into_iter();
+    feeds
+        .filter_map(|(kind, feed)| {
+            Some((watched(EventResource::Custom(kind.clone()), &kind)?, feed))
+        })
+        .collect()
 }
 
 /// Parses `<plural>.<version>[.<group>]`; the core group has no name.
@@ -141,6 +175,8 @@ fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use framework::{
         ActionType, ClusterEvent, CycleState, Filter, Handle, NodeView, Plugin, Pod, PostBind,
         Status,
@@ -235,6 +271,22 @@ mod tests {
         ];
         let expected = [&ALWAYS[..], &before, &STORAGE, &behind].concat();
         assert_eq!(paths(&profiles_with(on, Some(plugin))), expected);
+    }
+
+    #[test]
+    fn kinds_that_a_feed_brings_are_not_watched() {
+        const KIND: &str = "nodes.v1beta1.metrics.k8s.io";
+        let poll =
+            |seconds| Feed::Poll { kind: KIND.into(), interval: Duration::from_secs(seconds) };
+        let plugin = Plugin::new("Mine", Mine).filter().no_events().watch(KIND);
+        let plugin = plugin.feed(poll(30)).feed(poll(10)).feed(poll(20)).build();
+        let profiles = profiles_with("{multiPoint: {enabled: [{name: Mine}]}}", Some(plugin));
+        assert!(needed_kinds(&profiles).iter().any(|(_, name)| **name == *KIND));
+        let path = "/apis/metrics.k8s.io/v1beta1/nodes";
+        assert!(!paths(&profiles).contains(&path.to_owned()));
+        let feeds = feeds(&profiles);
+        let [(kind, Feed::Poll { interval, .. })] = &feeds[..] else { panic!("{feeds:?}") };
+        assert_eq!((&*kind.path, interval.as_secs()), (path, 10));
     }
 
     #[test]

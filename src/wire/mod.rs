@@ -25,7 +25,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use collect::{Input, PodObject, Wanted};
-pub use kinds::{WatchedKind, watched_kinds};
+pub use kinds::{WatchedKind, feeds, watched_kinds};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, read_objects};
