@@ -27,7 +27,17 @@ fn fields(line: &'static str) -> Fields {
 /// are not in the table keep everything.
 pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    if let (Some(known), true) = (TYPES.get(resource.kind), resource != EVENTS_V1) {
+    if let Some(definition) = resource.custom {
+        if let (Some(known), Some(metadata)) = (TYPES.get("ObjectMeta"), object.get_mut("metadata"))
+        {
+            prune(known, metadata, &Path::Field(&Path::Root, "metadata"), &mut unknown);
+        }
+        unknown.extend(definition.prune(object));
+        return unknown;
+    }
+    // A part of another kind may have the name of a kind: a container names its ResourceClaims.
+    let known = TYPES.get(resource.kind).filter(|known| known.contains_key("metadata"));
+    if let (Some(known), true) = (known, resource != EVENTS_V1) {
         prune(known, object, &Path::Root, &mut unknown);
     }
     unknown
@@ -59,9 +69,12 @@ fn prune(known: &Fields, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<S
 }
 
 /// Where a value is in its object; written only when there is something to complain of.
-enum Path<'a> {
+pub(crate) enum Path<'a> {
+    /// The object itself.
     Root,
+    /// A field of an object.
     Field(&'a Path<'a>, &'a str),
+    /// An item of a list.
     Item(&'a Path<'a>, usize),
 }
 
@@ -159,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::resources::{CONFIGMAPS, CSINODES, INGRESSES, PODS};
+    use crate::resources::{CONFIGMAPS, CSINODES, INGRESSES, PODS, RESOURCECLAIMS};
 
     #[test]
     fn fields_a_kind_does_not_have_are_taken_out_and_named() {
@@ -179,6 +192,13 @@ mod tests {
         let mut ingress = json!({"spec": {"whatever": 1}});
         assert!(remove_unknown(INGRESSES, &mut ingress).is_empty());
         assert_eq!(ingress["spec"]["whatever"], 1);
+    }
+
+    #[test]
+    fn kinds_named_like_a_part_of_another_kind_keep_everything() {
+        let mut claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {}}});
+        assert!(remove_unknown(RESOURCECLAIMS, &mut claim).is_empty());
+        assert_eq!(claim["spec"], json!({"devices": {}}));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod authorization;
 pub mod controllers;
+mod custom;
 pub mod defaults;
 mod discovery;
 mod events;

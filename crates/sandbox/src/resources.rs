@@ -1,6 +1,8 @@
 //! The resources of the API: every kind that a scheduler reads or writes, and those that users put
 //! beside them.
 
+use crate::custom::Definition;
+
 /// A kind of object as the API serves it: one row of the resource table.
 #[derive(Debug, Clone, Copy)]
 pub struct Resource {
@@ -30,6 +32,8 @@ pub struct Resource {
     pub returns_deleted: bool,
     /// Field selectors besides `metadata.name` and `metadata.namespace`.
     pub fields: &'static [Field],
+    /// Definition of a custom resource, `None` for a built-in one.
+    pub custom: Option<&'static Definition>,
 }
 
 /// Something served beneath an object, for example `pods/binding`.
@@ -60,10 +64,13 @@ pub struct Field {
 
 const STORED_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The verbs of custom resources, in the order in which the API server lists them.
+const CUSTOM_VERBS: &[&str] =
+    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
 impl Resource {
-    const fn new(
+    pub(crate) const fn new(
         group: &'static str,
         version: &'static str,
         plural: &'static str,
@@ -84,6 +91,7 @@ impl Resource {
             generation: false,
             returns_deleted: false,
             fields: &[],
+            custom: None,
         }
     }
 
@@ -148,9 +156,18 @@ impl Resource {
     /// What can be done with its objects.
     pub fn verbs(&self) -> &'static [&'static str] {
         match (self.stored, self.plural) {
+            _ if self.custom.is_some() => CUSTOM_VERBS,
             (false, _) => &["create"],
             (true, "namespaces") => NAMESPACE_VERBS,
             (true, _) => STORED_VERBS,
+        }
+    }
+
+    /// Returns the kind of its lists.
+    pub fn list_kind(&self) -> String {
+        match self.custom {
+            Some(definition) => definition.list_kind().to_owned(),
+            None => format!("{}List", self.kind),
         }
     }
 
@@ -196,7 +213,7 @@ fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
-const STATUS: Subresource = Subresource {
+pub(crate) const STATUS: Subresource = Subresource {
     name: "status",
     group: "",
     version: "",
@@ -272,6 +289,7 @@ const EVENT_V1_FIELDS: &[Field] = &[
 ];
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const EXTENSIONS: &str = "apiextensions.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const DRA: &str = "resource.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
@@ -345,6 +363,12 @@ resources! {
         .selected_by(&[
             field("spec.clusterIP", "/spec/clusterIP"), field("spec.type", "/spec/type"),
         ]);
+
+    /// CustomResourceDefinitions.
+    CUSTOMRESOURCEDEFINITIONS =
+        Resource::new(EXTENSIONS, "v1", "customresourcedefinitions", "customresourcedefinition",
+            "CustomResourceDefinition")
+            .cluster_wide().short(&["crd", "crds"]).with(&[STATUS]).counted().returned();
 
     /// ControllerRevisions.
     CONTROLLERREVISIONS =

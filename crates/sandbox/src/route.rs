@@ -2,6 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
+use crate::custom::CustomResources;
 use crate::resources::{self, NAMESPACES, Resource};
 
 /// A resource, its objects, or something beneath one of them. Absent parts are empty.
@@ -15,7 +16,7 @@ pub(crate) struct Route {
 
 impl Route {
     /// The route of a path; `None` if it leads to no resource that is served.
-    pub(crate) fn of(path: &str) -> Option<Self> {
+    pub(crate) fn of(path: &str, custom: &CustomResources) -> Option<Self> {
         let segments: Vec<String> = path
             .split('/')
             .filter(|segment| !segment.is_empty())
@@ -23,20 +24,25 @@ impl Route {
             .collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
-            ["api", version, rest @ ..] => Self::in_group("", version, rest),
-            ["apis", group, version, rest @ ..] => Self::in_group(group, version, rest),
+            ["api", version, rest @ ..] => Self::in_group(("", version), rest, custom),
+            ["apis", group, version, rest @ ..] => Self::in_group((group, version), rest, custom),
             _ => None,
         }
     }
 
-    fn in_group(group: &str, version: &str, rest: &[&str]) -> Option<Self> {
+    fn in_group(
+        (group, version): (&str, &str),
+        rest: &[&str],
+        custom: &CustomResources,
+    ) -> Option<Self> {
         let (namespace, rest) = match rest {
             ["namespaces", _, beneath] if NAMESPACES.subresource(beneath).is_some() => ("", rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
             _ => ("", rest),
         };
         let [plural, rest @ ..] = rest else { return None };
-        let resource = resources::resource(group, plural)?;
+        let built_in = resources::resource(group, plural);
+        let resource = built_in.or_else(|| custom.find(group, version, plural))?;
         let (name, subresource) = match rest {
             [] => ("", ""),
             [name] => (*name, ""),
@@ -104,7 +110,7 @@ mod tests {
             ("/healthz", None),
         ];
         for (path, wanted) in table {
-            let route = Route::of(path);
+            let route = Route::of(path, &CustomResources::default());
             let found = route.as_ref().map(|route| {
                 let Route { resource, namespace, name, subresource } = route;
                 (resource.plural, namespace.as_str(), name.as_str(), subresource.as_str())
@@ -126,7 +132,8 @@ mod tests {
             ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", None),
         ];
         for (method, path, verb) in table {
-            assert_eq!(Route::of(path).unwrap().verb(method, false), verb, "{method} {path}");
+            let route = Route::of(path, &CustomResources::default()).unwrap();
+            assert_eq!(route.verb(method, false), verb, "{method} {path}");
         }
     }
 }

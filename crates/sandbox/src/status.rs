@@ -196,6 +196,14 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// 415 for a patch of a custom resource.
+    pub fn unknown_patch_format() -> Self {
+        let message = "the body of the request was in an unknown format - accepted media types \
+                       include: application/json-patch+json, application/merge-patch+json, \
+                       application/apply-patch+yaml";
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
     /// 422: the object breaks rules of its kind.
     pub fn invalid(resource: &Resource, name: &str, causes: Vec<Cause>) -> Self {
         let kind = resource.qualified_kind();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::informer::{Informer, News};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{entries, put, text};
-use crate::resources::{self, EVENTS, Resource};
+use crate::resources::{EVENTS, Resource};
 use crate::store::{DeleteOptions, Store};
 
 /// A dependent object: where it is.
@@ -26,14 +26,13 @@ pub(super) struct GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Follows every resource but events, which nobody owns.
     pub(super) fn new() -> Self {
-        let followed = resources::ALL
-            .iter()
-            .filter(|resource| resource.stored && resource.storage() != EVENTS)
-            .map(|&resource| (resource, Informer::new(resource)))
-            .collect();
-        Self { followed, dependents: BTreeMap::new(), suspects: BTreeSet::new(), seen: 0 }
+        Self {
+            followed: Vec::new(),
+            dependents: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            seen: 0,
+        }
     }
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
@@ -41,6 +40,7 @@ impl GarbageCollector {
             return;
         }
         self.seen = store.resource_version();
+        self.follow(store);
         for (resource, informer) in &mut self.followed {
             for news in informer.news(store) {
                 let (News::Present(object) | News::Gone(object)) = &news;
@@ -70,6 +70,18 @@ impl GarbageCollector {
     }
 }
 
+impl GarbageCollector {
+    /// Follows every resource, custom ones from when they are served. Events have no dependents.
+    fn follow(&mut self, store: &Store) {
+        for resource in store.stored_resources() {
+            let followed = self.followed.iter().any(|(followed, _)| *followed == resource);
+            if !followed && resource.storage() != EVENTS {
+                self.followed.push((resource, Informer::new(resource)));
+            }
+        }
+    }
+}
+
 fn dependent(resource: &'static Resource, object: &Value) -> Dependent {
     (resource.group, resource.plural, namespace(object).to_owned(), name(object).to_owned())
 }
@@ -85,7 +97,7 @@ fn forget(dependents: &mut BTreeMap<String, BTreeSet<Dependent>>, owner: &str, i
 
 /// Deletes an object all of whose owners are gone; takes the gone ones off one that has others.
 fn collect(store: &mut Store, (group, plural, namespace, name): &Dependent, now: Time) {
-    let Some(resource) = resources::resource(group, plural) else { return };
+    let Some(resource) = store.resource(group, plural) else { return };
     let Some(object) = store.get(resource, namespace, name) else { return };
     let owners: Vec<Value> = entries(object, "/metadata/ownerReferences").cloned().collect();
     let present: Vec<&Value> =
@@ -107,9 +119,9 @@ fn collect(store: &mut Store, (group, plural, namespace, name): &Dependent, now:
     store.modify(resource, namespace, name, now, keep).ok();
 }
 
-/// Whether an owner is there. One of a kind that is not served is nobody's business.
+/// Whether an owner is there. An owner of a kind that is not served counts as there.
 fn exists(store: &Store, namespace: &str, owner: &Value) -> bool {
-    let resource = resources::of_kind(text(owner, "/apiVersion"), text(owner, "/kind"));
+    let resource = store.resource_of_kind(text(owner, "/apiVersion"), text(owner, "/kind"));
     resource.is_none_or(|resource| {
         let namespace = if resource.namespaced { namespace } else { "" };
         let object = store.get(resource, namespace, text(owner, "/name"));

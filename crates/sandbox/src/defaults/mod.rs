@@ -12,6 +12,7 @@ mod workloads;
 use framework::Time;
 use serde_json::{Value, json};
 
+use crate::custom;
 use crate::resources::{self, Resource};
 
 /// Completes an object that is created: [`set_defaults`], a fresh status, and for pods the
@@ -24,6 +25,9 @@ pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
         fields.remove("status");
     }
     set_defaults(resource, object);
+    if resource == resources::CUSTOMRESOURCEDEFINITIONS && object.is_object() {
+        object["status"] = custom::initial_status(object);
+    }
     if resource == resources::PODS
         && let Some(fields) = object.as_object_mut()
     {
@@ -39,10 +43,25 @@ pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
 /// Sets the defaults of the kind and drops what says nothing, as the API server does with whatever
 /// it decodes. Doing it again changes nothing; every write goes through it.
 pub fn set_defaults(resource: &Resource, object: &mut Value) {
+    if resource.custom.is_some() || resource == resources::CUSTOMRESOURCEDEFINITIONS {
+        custom_defaults(resource, object);
+        return;
+    }
     let Some(object) = object.as_object_mut() else { return };
     decode::canonicalize(object);
     if let Some(set) = defaulting(resource) {
         set(object);
+    }
+}
+
+/// Sets the defaults of a definition, or of an object of a custom kind. Empty fields are data in both.
+fn custom_defaults(resource: &Resource, object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        decode::canonicalize(metadata);
+    }
+    match resource.custom {
+        Some(definition) => definition.set_defaults(object),
+        None => custom::add_defaults(object),
     }
 }
 

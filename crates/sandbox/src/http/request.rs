@@ -13,7 +13,6 @@ use super::{fault_settings, watch};
 use crate::api::{Answer, Request, Response, User, parse_query};
 use crate::authorization;
 use crate::faults::{Outcome, Refusal};
-use crate::resources::{self, Resource};
 use crate::status::Status;
 
 /// Bodies may be this long, as at the real API server.
@@ -90,7 +89,25 @@ impl Connection {
                 self.cut.cut();
                 answer
             }
-            Outcome::Refused(refusal) => whole(status_of(refusal, request).response()),
+            Outcome::Refused(refusal) => whole(self.refused(refusal, request).response()),
+        }
+    }
+
+    /// Returns the status of a fault that refuses the request.
+    fn refused(&self, refusal: Refusal, request: &Request) -> Status {
+        match refusal {
+            Refusal::Conflict => {
+                let object = self.cluster.with_store(|store, _| store.object_at(&request.path));
+                match object {
+                    Some((resource, name)) => Status::modified(resource, &name),
+                    None => Status::no_such_resource(),
+                }
+            }
+            Refusal::TooManyRequests => {
+                Status::too_many_requests("too many requests, please try again later", 1)
+            }
+            Refusal::InternalError => Status::internal("Internal error occurred: a sandbox fault"),
+            Refusal::ServiceUnavailable => Status::unavailable("unavailable: a sandbox fault"),
         }
     }
 
@@ -122,37 +139,6 @@ async fn read_body(body: Body) -> Result<Bytes, Status> {
 fn text(headers: &HeaderMap, name: HeaderName) -> String {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")
-}
-
-/// How a refusal is told.
-fn status_of(refusal: Refusal, request: &Request) -> Status {
-    match refusal {
-        Refusal::Conflict => match object(&request.path) {
-            Some((resource, name)) => Status::modified(resource, name),
-            None => Status::no_such_resource(),
-        },
-        Refusal::TooManyRequests => {
-            Status::too_many_requests("too many requests, please try again later", 1)
-        }
-        Refusal::InternalError => Status::internal("Internal error occurred: a sandbox fault"),
-        Refusal::ServiceUnavailable => Status::unavailable("unavailable: a sandbox fault"),
-    }
-}
-
-/// The object at a path, with or without a subresource behind it.
-fn object(path: &str) -> Option<(&'static Resource, &str)> {
-    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let (group, rest) = match segments.as_slice() {
-        ["api", _, rest @ ..] => ("", rest),
-        ["apis", group, _, rest @ ..] => (*group, rest),
-        _ => return None,
-    };
-    let (plural, name) = match rest {
-        ["namespaces", _, plural, name, ..] => (plural, name),
-        [plural, name, ..] => (plural, name),
-        _ => return None,
-    };
-    Some((resources::resource(group, plural)?, name))
 }
 
 fn http_response(status: StatusCode, content_type: &'static str, body: Body) -> HttpResponse {
@@ -192,21 +178,6 @@ mod tests {
     fn warnings_are_quoted() {
         let value = warning("unknown field \"spec.\nbogus\"").unwrap();
         assert_eq!(value, r#"299 - "unknown field \"spec.bogus\"""#);
-    }
-
-    #[test]
-    fn the_object_is_found_in_the_path() {
-        for (path, expected) in [
-            ("/api/v1/nodes/a", Some(("nodes", "a"))),
-            ("/api/v1/namespaces/a", Some(("namespaces", "a"))),
-            ("/api/v1/namespaces/x/pods/a/binding", Some(("pods", "a"))),
-            ("/apis/apps/v1/namespaces/x/replicasets/a", Some(("replicasets", "a"))),
-            ("/api/v1/pods", None),
-            ("/version", None),
-        ] {
-            let found = object(path).map(|(resource, name)| (resource.plural, name));
-            assert_eq!(found, expected, "{path}");
-        }
     }
 
     #[test]

@@ -188,11 +188,12 @@ fn place(name: &'static str, holds: &'static str) -> (Place, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::ALL;
+    use crate::resources::{ALL, CUSTOMRESOURCEDEFINITIONS};
 
+    /// Clients send CustomResourceDefinitions as JSON.
     #[test]
-    fn every_resource_has_a_message() {
-        for resource in ALL {
+    fn every_resource_but_definitions_has_a_message() {
+        for resource in ALL.iter().filter(|resource| **resource != CUSTOMRESOURCEDEFINITIONS) {
             let api_version = resource.api_version();
             let found = SCHEMA.places.contains_key(&(&*api_version, resource.kind));
             assert!(found, "{api_version} {}", resource.kind);

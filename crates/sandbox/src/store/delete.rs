@@ -9,7 +9,7 @@ use super::Store;
 use super::collection::ChangeKind;
 use crate::metadata::{self, name, namespace};
 use crate::object::{is_terminating, text, timestamp};
-use crate::resources::{self, NAMESPACES, PODS, Resource};
+use crate::resources::{CUSTOMRESOURCEDEFINITIONS, NAMESPACES, PODS, Resource};
 use crate::status::Status;
 
 /// How to delete.
@@ -67,6 +67,12 @@ impl Store {
             storage if storage == NAMESPACES && is_terminating(&current) => Ok(current),
             storage if storage == NAMESPACES => Ok(self.delete_namespace(&current, now)),
             storage if storage == PODS => Ok(self.delete_pod(&current, options, now)),
+            storage if storage == CUSTOMRESOURCEDEFINITIONS && is_terminating(&current) => {
+                Ok(current)
+            }
+            storage if storage == CUSTOMRESOURCEDEFINITIONS => {
+                Ok(self.delete_definition(&current, now))
+            }
             storage => Ok(self.delete_at_once(storage, &current, now)),
         }
     }
@@ -123,13 +129,14 @@ impl Store {
     pub(super) fn remove(&mut self, resource: &'static Resource, last: Value) -> Arc<Value> {
         let last = self.record(resource, ChangeKind::Deleted, last);
         self.finish_namespace(namespace(&last));
+        self.finish_definition(resource);
         last
     }
 
     /// Takes the owner out of the `ownerReferences` of its dependents.
     fn orphan_dependents(&mut self, owner: &Value) {
         let uid = metadata::uid(owner);
-        for resource in resources::ALL.iter().filter(|resource| resource.stored) {
+        for resource in self.stored_resources() {
             let dependents: Vec<_> =
                 self.objects(resource).filter(|object| is_owned_by(object, uid)).cloned().collect();
             for dependent in dependents {

@@ -5,6 +5,7 @@
 
 mod collection;
 mod decode;
+mod definitions;
 mod delete;
 mod encoding;
 mod identity;
@@ -28,8 +29,9 @@ pub use delete::{DeleteOptions, Propagation};
 
 use crate::api::WatchId;
 use crate::authorization::{Policy, bootstrap_policy};
+use crate::custom::CustomResources;
 use crate::metadata::{self, name, namespace};
-use crate::resources::{self, NAMESPACES, PRIORITYCLASSES, Resource};
+use crate::resources::{self, CUSTOMRESOURCEDEFINITIONS, NAMESPACES, PRIORITYCLASSES, Resource};
 use collection::{Collection, key};
 use identity::Identities;
 use watch::Watch;
@@ -45,6 +47,8 @@ pub struct Store {
     next_watch: u64,
     /// Namespaces that go once they are empty.
     terminating: BTreeSet<String>,
+    /// The kinds that CustomResourceDefinitions declare.
+    custom: CustomResources,
     /// RBAC as compiled from the objects; forgotten when one of them changes.
     policy: OnceLock<Policy>,
 }
@@ -61,6 +65,7 @@ impl Store {
             watches: BTreeMap::new(),
             next_watch: 1,
             terminating: BTreeSet::new(),
+            custom: CustomResources::default(),
             policy: OnceLock::new(),
         };
         for (resource, object) in bootstrap_objects() {
@@ -140,6 +145,9 @@ impl Store {
         let key = key(namespace(&object), name(&object));
         if resource.group == resources::ROLES.group {
             self.policy.take();
+        }
+        if resource == CUSTOMRESOURCEDEFINITIONS {
+            self.note_definition(kind, &object);
         }
         self.collections.entry(id(resource.storage())).or_default().record(
             &key,

@@ -9,7 +9,7 @@ use super::collection::ChangeKind;
 use super::{DeleteOptions, Store};
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
 use crate::object::{is_terminating, timestamp};
-use crate::resources::{self, NAMESPACES, Resource};
+use crate::resources::{NAMESPACES, Resource};
 use crate::status::{Cause, Details, Status};
 
 impl Store {
@@ -49,7 +49,8 @@ impl Store {
     }
 
     fn delete_content(&mut self, namespace: &str, now: Time) {
-        for resource in resources::ALL.iter().filter(|resource| resource.namespaced) {
+        let resources = self.stored_resources();
+        for resource in resources.into_iter().filter(|resource| resource.namespaced) {
             let Some(collection) = self.collection(resource) else { continue };
             let names: Vec<String> = collection
                 .range(namespace, "")

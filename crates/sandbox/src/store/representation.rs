@@ -120,9 +120,9 @@ impl Representation {
                 objects.iter().map(|object| partial(object)).collect(),
             ),
             Shape::Object => (
-                format!("{}List", resource.kind),
+                resource.list_kind(),
                 resource.api_version(),
-                objects.iter().map(|object| without_kind(object)).collect(),
+                objects.iter().map(|object| list_item(resource, object)).collect(),
             ),
         };
         json!({
@@ -219,6 +219,10 @@ fn offer(range: &str, include: IncludeObject) -> Option<Representation> {
 fn served<'a>(resource: &'static Resource, object: &'a Value) -> Cow<'a, Value> {
     if resource == EVENTS_V1 {
         Cow::Owned(events::from_core(object))
+    } else if resource.custom.is_some() {
+        let mut object = object.clone();
+        metadata::set_kind(&mut object, resource);
+        Cow::Owned(object)
     } else {
         Cow::Borrowed(object)
     }
@@ -231,8 +235,12 @@ fn partial(object: &Value) -> Value {
     })
 }
 
-fn without_kind(object: &Value) -> Value {
+/// Returns an object as lists have it: without kind and version, but of custom resources with them.
+fn list_item(resource: &Resource, object: &Value) -> Value {
     let mut object = object.clone();
+    if resource.custom.is_some() {
+        return object;
+    }
     let fields = metadata::fields_mut(&mut object);
     fields.remove("kind");
     fields.remove("apiVersion");
@@ -244,8 +252,8 @@ fn list_of_bodies(resource: &Resource, page: &Page) -> Bytes {
     let size: usize = page.items.iter().map(|stored| stored.body().len() + 1).sum();
     let mut bytes = Vec::with_capacity(size + 512);
     let head = format!(
-        r#"{{"kind":"{}List","apiVersion":"{}","metadata":{},"items":["#,
-        resource.kind,
+        r#"{{"kind":"{}","apiVersion":"{}","metadata":{},"items":["#,
+        resource.list_kind(),
         resource.api_version(),
         page.metadata(),
     );
@@ -254,7 +262,10 @@ fn list_of_bodies(resource: &Resource, page: &Page) -> Bytes {
         if index > 0 {
             bytes.push(b',');
         }
-        bytes.extend_from_slice(stored.body());
+        match resource.custom {
+            Some(_) => encoding::write_object(&mut bytes, resource, stored.body()),
+            None => bytes.extend_from_slice(stored.body()),
+        }
     }
     bytes.extend_from_slice(b"]}");
     bytes.into()

@@ -17,7 +17,7 @@ use crate::authorization::{self, Attributes};
 use crate::metadata;
 use crate::patch;
 use crate::protobuf;
-use crate::resources::{EVENTS_V1, NAMESPACES, Resource};
+use crate::resources::{EVENTS_V1, LEASES, NAMESPACES, Resource};
 use crate::route::Route;
 use crate::status::{Cause, Status};
 use crate::{discovery, events, subresources};
@@ -35,7 +35,7 @@ struct Call<'a> {
 impl Store {
     /// Answers a request as an API server does: who may, the verb, and the form of the answer.
     pub fn serve(&mut self, request: &Request, now: Time) -> Answer {
-        let answer = match Route::of(&request.path) {
+        let answer = match Route::of(&request.path, &self.custom) {
             Some(route) => self.serve_resource(route, request, now),
             None => self.serve_path(request).map(Answer::Whole),
         };
@@ -46,7 +46,7 @@ impl Store {
         let verb = request.method.to_ascii_lowercase();
         let target = authorization::Target::Path(&request.path);
         authorization::check(self, &request.user, &Attributes { verb: &verb, target })?;
-        discovery::serve(request)
+        discovery::serve(request, &self.resources().collect::<Vec<_>>())
     }
 
     fn serve_resource(
@@ -157,9 +157,21 @@ impl Store {
     fn serve_update(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
         let resource = call.route.resource;
         let Decoded { object, warnings } = decode::object(resource, call.request)?;
+        self.check_lease_exists(&call.route, &object)?;
         let updated =
             self.update(call.target(part), call.is_dry_run(), |_| Ok(as_stored(resource, object)))?;
         Ok(Response { warnings, ..self.answer(call, 200, &updated)? })
+    }
+
+    /// A PUT may create a Lease, so that a UID in the body is a precondition that fails. The sandbox
+    /// creates none.
+    fn check_lease_exists(&self, route: &Route, object: &Value) -> Result<(), Status> {
+        let Route { resource, namespace, name, .. } = route;
+        let uid = metadata::uid(object);
+        if *resource == LEASES && !uid.is_empty() && self.get(resource, namespace, name).is_none() {
+            return Err(Status::uid_mismatch(resource, namespace, name, uid, ""));
+        }
+        Ok(())
     }
 
     fn serve_patch(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
@@ -170,6 +182,7 @@ impl Store {
         let mut warnings = Vec::new();
         let patched = self.update(call.target(part), call.is_dry_run(), |current| {
             let current = as_served(resource, current);
+            check_patch_type(resource, &request.content_type)?;
             let mut patched = patch::apply_patch(&current, &request.content_type, &request.body)?;
             warnings = decode::check_fields(resource, request, &mut patched, &[])?;
             write::check_patched(resource, &current, &patched)?;
@@ -296,6 +309,16 @@ fn place(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(),
     }
     if resource.namespaced {
         metadata::set(object, "namespace", namespace);
+    }
+    Ok(())
+}
+
+/// Refuses patches of custom resources that are neither merge nor JSON patches: without a built-in
+/// type there are no strategies to merge by.
+fn check_patch_type(resource: &Resource, content_type: &str) -> Result<(), Status> {
+    let known = ["application/json-patch+json", "application/merge-patch+json"];
+    if resource.custom.is_some() && !known.contains(&decode::media_type(content_type)) {
+        return Err(Status::unknown_patch_format());
     }
     Ok(())
 }

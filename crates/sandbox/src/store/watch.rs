@@ -143,7 +143,7 @@ impl Watch {
             Start::Changes => self.say_changes(store, now, &mut lines),
             Start::Objects | Start::ObjectsAndMark => self.say_objects(store, now, &mut lines),
         }
-        let ended = now >= self.end;
+        let ended = now >= self.end || !store.serves(self.resource);
         if self.bookmarks && (now >= self.next_bookmark || ended) {
             self.next_bookmark = now + BOOKMARK_PERIOD;
             let line = self.line(now);

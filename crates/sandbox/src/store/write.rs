@@ -11,7 +11,8 @@ use super::{Store, namespaces};
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
 use crate::object::{is_terminating, put, text, timestamp};
 use crate::resources::{
-    NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES, Resource, STORAGECLASSES,
+    CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES,
+    Resource, STORAGECLASSES,
 };
 use crate::status::{Cause, Status};
 use crate::{defaults, priority, storage_protection, validate};
@@ -61,7 +62,11 @@ impl Store {
         now: Time,
     ) -> Result<Arc<Value>, Status> {
         let object = self.admit(resource, object, now)?;
-        Ok(self.record(resource, ChangeKind::Added, object))
+        let created = self.record(resource, ChangeKind::Added, object);
+        if resource == CUSTOMRESOURCEDEFINITIONS {
+            self.establish(&created, now);
+        }
+        Ok(created)
     }
 
     /// The object as a creation would store it, without its version.
@@ -79,6 +84,7 @@ impl Store {
         metadata::set_kind(&mut object, storage);
         self.identify(resource, &mut object, now);
         self.admit_to_namespace(resource, &object)?;
+        self.admit_to_definition(resource)?;
         defaults::complete(storage, &mut object, now);
         if resource == NAMESPACES {
             namespaces::complete(&mut object);
@@ -185,7 +191,7 @@ impl Store {
         check_preconditions(target, &current, &wanted)?;
         keep_what_is_not_written(resource, part, &current, &mut wanted);
         defaults::set_defaults(resource.storage(), &mut wanted);
-        validate::update(resource.storage(), &current, &wanted)?;
+        validate::update(resource, &current, &wanted)?;
         if dry_run {
             return Ok(Arc::new(wanted));
         }
@@ -293,8 +299,18 @@ fn copy(from: &Value, to: &mut Map<String, Value>, field: &str) {
     };
 }
 
-/// Whether what is wanted changed. Being bound is no change of what a pod wants.
+/// Whether what is wanted changed. Being bound is no change of what a pod wants. Of custom resources
+/// everything counts but the metadata and a status with a subresource of its own.
 fn spec_differs(resource: &'static Resource, old: &Value, new: &Value) -> bool {
+    if resource.custom.is_some() {
+        let counts = |(field, _): &(&String, &Value)| match field.as_str() {
+            "metadata" => false,
+            "status" => !resource.has_status(),
+            _ => true,
+        };
+        let fields = |object| Value::as_object(object).into_iter().flatten().filter(counts);
+        return !fields(old).eq(fields(new));
+    }
     let counts = |(field, _): &(&String, &Value)| resource != PODS || *field != "nodeName";
     match (old.get("spec"), new.get("spec")) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {

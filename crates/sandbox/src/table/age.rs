@@ -9,7 +9,7 @@ const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
 /// The time since a timestamp, `<unknown>` if there is none.
-pub(super) fn since(timestamp: &Value, now: Time) -> String {
+pub(crate) fn since(timestamp: &Value, now: Time) -> String {
     let then = timestamp.as_str().and_then(|text| Time::parse_rfc3339(text).ok());
     then.map_or_else(|| "<unknown>".to_owned(), |then| human(now.since(then).as_secs()))
 }

@@ -134,7 +134,28 @@ const PRIORITY_CLASS: &[Column] = &[
     }),
 ];
 
-/// The columns of a kind.
+/// Returns the `columnDefinitions` of a resource.
+pub(super) fn definitions(resource: &Resource) -> Vec<Value> {
+    match resource.custom {
+        Some(definition) => {
+            std::iter::once(NAME.definition()).chain(definition.column_definitions()).collect()
+        }
+        None => of(resource).iter().map(Column::definition).collect(),
+    }
+}
+
+/// Returns the cells of an object, one for each column.
+pub(super) fn cells(resource: &Resource, object: &Value, now: Time) -> Vec<Value> {
+    match resource.custom {
+        Some(definition) => {
+            let name = (NAME.cell)(object, now);
+            std::iter::once(name).chain(definition.cells(object, now)).collect()
+        }
+        None => of(resource).iter().map(|column| (column.cell)(object, now)).collect(),
+    }
+}
+
+/// The columns of a built-in kind.
 pub(super) fn of(resource: &Resource) -> &'static [Column] {
     match (resource.group, resource.plural) {
         ("", "pods") => pod::COLUMNS,

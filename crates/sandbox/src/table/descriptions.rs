@@ -9,7 +9,7 @@ pub(super) const NAME: &str = "\
     https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
 /// `metadata.creationTimestamp`.
-pub(super) const AGE: &str = "\
+pub(crate) const AGE: &str = "\
     CreationTimestamp is a timestamp representing the server time when this object was created. \
     It is not guaranteed to be set in happens-before order across separate operations. Clients \
     may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the \

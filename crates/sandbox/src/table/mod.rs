@@ -11,8 +11,10 @@ mod workloads;
 use framework::Time;
 use serde_json::{Value, json};
 
+pub(crate) use age::since;
+pub(crate) use descriptions::AGE as AGE_DESCRIPTION;
+
 use crate::resources::Resource;
-use columns::Column;
 
 /// What a row carries of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,15 +37,14 @@ pub fn table(
     include: IncludeObject,
     with_headers: bool,
 ) -> Value {
-    let columns = columns::of(resource);
     let row = |object: &&Value| {
-        let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(object, now)).collect();
+        let cells = columns::cells(resource, object, now);
         match carried(object, include) {
             Some(carried) => json!({"cells": cells, "object": carried}),
             None => json!({"cells": cells}),
         }
     };
-    let headers = with_headers.then(|| columns.iter().map(Column::definition).collect::<Vec<_>>());
+    let headers = with_headers.then(|| columns::definitions(resource));
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -17,7 +17,7 @@ fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
 
 /// One cell, by the name of its column.
 fn cell(resource: &Resource, column: &str, object: &Value) -> Value {
-    let headers: Vec<Value> = columns::of(resource).iter().map(Column::definition).collect();
+    let headers = columns::definitions(resource);
     let index = headers.iter().position(|header| header["name"] == column).unwrap();
     cells(resource, object)[index].clone()
 }

@@ -1,6 +1,6 @@
 //! Whether an object has the shape of its kind, as typed decoding finds out.
 
-use framework::{Quantity, api};
+use framework::{Quantity, Time, api};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,6 +16,10 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
         decodes::<api::Pod>(object).and_then(|()| quantities(&object["spec"]))
     } else if resource == resources::NODES {
         decodes::<api::Node>(object).and_then(|()| quantities(&object["status"]))
+    } else if resource == resources::LEASES {
+        generic(object).and_then(|()| times(&object["spec"]))
+    } else if resource.custom.is_some() {
+        decodes::<api::ObjectMeta>(&object["metadata"])
     } else {
         generic(object)
     };
@@ -45,6 +49,21 @@ fn generic(object: &Value) -> Result<(), String> {
     }
     decodes::<api::Pod>(template)?;
     quantities(&template["spec"])
+}
+
+/// Checks the times of a Lease.
+fn times(spec: &Value) -> Result<(), String> {
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    for field in ["acquireTime", "renewTime"] {
+        if let Some(text) = spec[field].as_str()
+            && Time::parse_rfc3339(text).is_err()
+        {
+            return Err(format!(
+                "parsing time {text:?} as {LAYOUT:?}: cannot parse {text:?} as \"2006\""
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Every amount of a resource, at whatever depth, is a quantity.

@@ -99,6 +99,11 @@ impl Faults {
         causes
     }
 
+    /// Adds faults that were found elsewhere.
+    pub(super) fn extend(&mut self, causes: Vec<Cause>) {
+        self.0.extend(causes);
+    }
+
     /// The value breaks a rule.
     pub(super) fn invalid(&mut self, field: &Field<'_>, why: &str) {
         self.0.push(Cause::invalid(field.path(), field.value(), why));

@@ -37,6 +37,29 @@ pub(super) fn event(event: &Field<'_>, faults: &mut Faults) {
     }
 }
 
+/// A change of an event through `events.k8s.io`, which may only count up its series. Events are
+/// stored in the form of the core group.
+pub(super) fn event_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
+    let immutable = [
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "reportingComponent",
+        "reportingInstance",
+        "action",
+        "type",
+        "eventTime",
+        "related",
+    ];
+    for field in immutable {
+        faults.immutable(&old.child(field), &new.child(field));
+    }
+}
+
 /// ReplicaSets, Deployments, StatefulSets and DaemonSets.
 pub(super) fn workload(object: &Field<'_>, faults: &mut Faults) {
     let spec = object.child("spec");
@@ -134,6 +157,20 @@ pub(super) fn lease(lease: &Field<'_>, faults: &mut Faults) {
         faults.invalid(&duration, "must be greater than 0");
     }
     faults.non_negative(&spec.child("leaseTransitions"));
+}
+
+/// A change of the status of a ResourceClaim: an allocation stays as it is while there is one, and
+/// reservations need one.
+pub(super) fn claim_status_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
+    let [before, after] = [old, new].map(|claim| claim.at(&["status", "allocation"]));
+    let reserved = new.at(&["status", "reservedFor"]);
+    match (before.is_set(), after.is_set()) {
+        (true, true) => faults.immutable(&before, &after),
+        (_, false) if !reserved.is_empty() => {
+            faults.forbidden(&reserved, "may not be specified when `allocated` is not set");
+        }
+        _ => {}
+    }
 }
 
 /// RoleBindings and ClusterRoleBindings.

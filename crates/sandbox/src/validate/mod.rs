@@ -13,8 +13,9 @@ mod storage;
 
 use serde_json::Value;
 
+use crate::custom;
 use crate::metadata;
-use crate::resources::Resource;
+use crate::resources::{EVENTS_V1, Resource};
 use crate::status::Status;
 use field::{Faults, Field};
 
@@ -35,14 +36,18 @@ pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
 ///
 /// # Errors
 /// As [`create`], and 422 if it changes what must stay.
-pub fn update(resource: &Resource, old: &Value, new: &Value) -> Result<(), Status> {
+pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(), Status> {
+    let (served, resource) = (resource, resource.storage());
     decode::check(resource, new)?;
     let (before, after) = (Field::root(old), Field::root(new));
     let mut faults = Faults::default();
     object_meta::update(&before.child("metadata"), &after.child("metadata"), &mut faults);
     changes(resource, &before, &after, &mut faults);
+    if served == EVENTS_V1 {
+        kinds::event_change(&before, &after, &mut faults);
+    }
     // What was let in once stays valid.
-    if old.get("spec") != new.get("spec") {
+    if resource.custom.is_some() || old.get("spec") != new.get("spec") {
         content(resource, &after, &mut faults);
     }
     verdict(resource, new, faults)
@@ -58,6 +63,10 @@ fn verdict(resource: &Resource, object: &Value, faults: Faults) -> Result<(), St
 
 /// The rules of the kind for an object by itself.
 fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
+    if let Some(definition) = resource.custom {
+        faults.extend(definition.validate(object.value()));
+        return;
+    }
     match (resource.group, resource.plural) {
         ("", "pods") => pod::spec(&object.child("spec"), faults),
         ("", "nodes") => kinds::node(object, faults),
@@ -76,6 +85,9 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("scheduling.k8s.io", "priorityclasses") => kinds::priority_class(object, faults),
         ("storage.k8s.io", "storageclasses") => storage::class(object, faults),
         ("coordination.k8s.io", "leases") => kinds::lease(object, faults),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            faults.extend(custom::check(object.value()));
+        }
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             kinds::role_binding(object, faults);
         }
@@ -106,15 +118,20 @@ fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut F
             }
             immutable(&["preemptionPolicy"], faults);
         }
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            faults.extend(custom::check_change(old.value(), new.value()));
+        }
         ("storage.k8s.io", "storageclasses") => storage::class_change(old, new, faults),
         ("storage.k8s.io", "csistoragecapacities") => {
             immutable(&["nodeTopology"], faults);
             immutable(&["storageClassName"], faults);
         }
         ("storage.k8s.io", "volumeattachments") => immutable(&["spec"], faults),
-        ("resource.k8s.io", "resourceclaims" | "resourceclaimtemplates") => {
+        ("resource.k8s.io", "resourceclaims") => {
             immutable(&["spec"], faults);
+            kinds::claim_status_change(old, new, faults);
         }
+        ("resource.k8s.io", "resourceclaimtemplates") => immutable(&["spec"], faults),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings")
             if old.child("roleRef").value() != new.child("roleRef").value() =>
         {
