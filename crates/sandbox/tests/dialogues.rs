@@ -1,40 +1,85 @@
-//! Recorded dialogues of a real API server, replayed against a store: it answers alike, up to UIDs,
-//! times and generated names.
+//! Recorded dialogues of a real API server, replayed against a store. The store gives the same
+//! answers, up to UIDs, times, versions and generated names.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 use std::path::Path;
 
 use framework::Time;
-use loadmaster_sandbox::api::{Answer, Request, Response};
-use loadmaster_sandbox::resources;
-use loadmaster_sandbox::store::Store;
+use loadmaster_sandbox::api::{Answer, Request, Response, User};
+use loadmaster_sandbox::resources::{self, Resource};
+use loadmaster_sandbox::store::{DeleteOptions, Store};
 use serde_json::{Map, Value, json};
 
-const DIALOGUES: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/wire/dialogues.jsonl");
+const RECORDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/wire/");
 /// The version before the first recorded write.
 const RECORDED_START: u64 = 208;
 const START: &str = "2026-11-20T22:12:00Z";
 
-/// Dialogues that are answered in another way on purpose, with the reason.
-const DIFFERENT: &[(&str, &str)] = &[
-    ("version", "the build is another one"),
-    ("api plain", "the address of the server is not known to the store"),
-    ("unauthorized", "who asks is found out by the HTTP face"),
-    ("healthz", "the store has none of the hooks that are listed"),
-    ("openapi v3 index", "there are no hashes, and only groups that are served"),
-    ("create malformed json: 400", "the JSON parser has other words"),
-    ("list bad continue: 400/410", "the JSON parser has other words"),
-    ("immutable field: 422", "the text ends with a diff of Go structures"),
-    ("token review", "the token is that of the recorded administrator"),
-    ("not acceptable: 406", "protobuf is not offered"),
-    ("watch protobuf (hex)", "protobuf is not offered"),
-];
+/// A file of dialogues that were recorded in one session.
+struct Recording {
+    file: &'static str,
+    /// Dialogues in which the store differs on purpose, with the reason.
+    different: &'static [(&'static str, &'static str)],
+    /// Dialogues that list more than the sandbox serves: whatever it lists must be listed there, too.
+    subsets: &'static [&'static str],
+    /// Makes the objects that existed when the recording began.
+    prepare: fn(&mut Replay),
+}
 
-/// Dialogues that list more than is served here: what is listed here must be listed there, alike.
-const SUBSETS: &[&str] =
-    &["apis plain", "api aggregated discovery", "resource list v1", "resource list storage"];
+const DIALOGUES: Recording = Recording {
+    file: "dialogues.jsonl",
+    different: &[
+        ("version", "the build differs"),
+        ("api plain", "the store does not know the address of the server"),
+        ("unauthorized", "the HTTP server authenticates, not the store"),
+        ("healthz", "the store has none of the listed hooks"),
+        ("openapi v3 index", "there are no hashes, and only groups that are served"),
+        ("create malformed json: 400", "the JSON parser words its errors differently"),
+        ("list bad continue: 400/410", "the JSON parser words its errors differently"),
+        ("immutable field: 422", "the text ends with a diff of Go structures"),
+        ("token review", "the token is that of the recorded administrator"),
+        ("not acceptable: 406", "protobuf is not offered"),
+        ("watch protobuf (hex)", "protobuf is not offered"),
+    ],
+    subsets: &[
+        "apis plain",
+        "api aggregated discovery",
+        "resource list v1",
+        "resource list storage",
+    ],
+    prepare: |_| {},
+};
+
+const MORE_DIALOGUES: Recording = Recording {
+    file: "dialogues-more.jsonl",
+    different: &[
+        ("lease renew by PUT", RECORDED_LATER),
+        ("lease PUT without resourceVersion, invalid duration", RECORDED_LATER),
+        ("token request", "the token is left out of the recording"),
+        ("token review of a good token", "the token is left out of the recording"),
+        ("token review with an audience that is not ours", "the sandbox has one audience"),
+        ("access review allowed", "the sandbox gives no reason for a permission"),
+        ("version without credentials", "the build differs"),
+        ("nodes with a bad token", "the HTTP server authenticates, not the store"),
+        ("bind while the namespace's webhook is down", NO_WEBHOOKS),
+        ("status patch while the namespace's webhook is down", NO_WEBHOOKS),
+        ("bind refused by an admission policy", "the sandbox has no admission policies"),
+        ("device class with CEL that does not compile", "the sandbox does not compile CEL"),
+        ("slice with two devices of one name", NO_DEVICE_RULES),
+        ("slice without a place", NO_DEVICE_RULES),
+        ("claim without a class", NO_DEVICE_RULES),
+        ("claim with a spec change", GO_STRUCTURE),
+        ("claim allocation changed", GO_STRUCTURE),
+    ],
+    subsets: &[],
+    prepare: Replay::prepare_more,
+};
+
+const RECORDED_LATER: &str = "the recording shows the body as the client changed it afterwards";
+const NO_WEBHOOKS: &str = "the sandbox calls no webhooks";
+const NO_DEVICE_RULES: &str = "the sandbox stores device objects and does not validate them";
+const GO_STRUCTURE: &str = "the text contains a Go structure";
 
 #[derive(serde::Deserialize)]
 struct Dialogue {
@@ -52,6 +97,9 @@ struct RecordedRequest {
     #[serde(default)]
     content_type: String,
     body: Option<Value>,
+    /// Who asked; the administrator if absent.
+    #[serde(rename = "as")]
+    caller: Option<String>,
 }
 
 #[derive(serde::Deserialize)]
@@ -63,32 +111,48 @@ struct RecordedResponse {
 }
 
 #[test]
-fn a_store_answers_as_the_recorded_api_server_did() {
-    let Ok(text) = std::fs::read_to_string(DIALOGUES) else {
-        println!("skipped: {} is not there", Path::new(DIALOGUES).display());
-        return;
-    };
-    let mut replay = Replay::new();
-    let mut faults = Vec::new();
-    for line in text.lines() {
-        let dialogue: Dialogue = serde_json::from_str(line).unwrap();
-        faults.extend(replay.play(&dialogue).err().map(|fault| (dialogue.name, fault)));
-    }
-    let faults: Vec<String> =
-        faults.into_iter().map(|(name, fault)| format!("## {name}\n{fault}")).collect();
-    assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
+fn the_store_answers_as_recorded() {
+    DIALOGUES.replay();
+}
+
+#[test]
+fn the_store_answers_as_recorded_about_leases_bindings_devices_and_custom_kinds() {
+    MORE_DIALOGUES.replay();
 }
 
 #[test]
 fn every_difference_names_a_recorded_dialogue() {
-    let Ok(text) = std::fs::read_to_string(DIALOGUES) else {
-        println!("skipped: {} is not there", Path::new(DIALOGUES).display());
-        return;
-    };
-    let dialogues: Vec<Dialogue> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for name in DIFFERENT.iter().map(|(name, _)| name).chain(SUBSETS) {
-        assert!(dialogues.iter().any(|dialogue| dialogue.name == *name), "{name}");
+    for recording in [DIALOGUES, MORE_DIALOGUES] {
+        let Some(dialogues) = recording.read() else { continue };
+        let different = recording.different.iter().map(|(name, _)| name);
+        for name in different.chain(recording.subsets) {
+            assert!(dialogues.iter().any(|dialogue| dialogue.name == *name), "{name}");
+        }
+    }
+}
+
+impl Recording {
+    /// Returns the dialogues; `None`, with a message, where the recording is absent.
+    fn read(&self) -> Option<Vec<Dialogue>> {
+        let path = Path::new(RECORDINGS).join(self.file);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            println!("skipped: {} is absent", path.display());
+            return None;
+        };
+        Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    fn replay(&self) {
+        let Some(dialogues) = self.read() else { return };
+        let mut replay = Replay::new();
+        (self.prepare)(&mut replay);
+        let mut faults = Vec::new();
+        for dialogue in &dialogues {
+            if let Err(fault) = replay.play(dialogue, self) {
+                faults.push(format!("## {}\n{fault}", dialogue.name));
+            }
+        }
+        assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
     }
 }
 
@@ -96,8 +160,10 @@ fn every_difference_names_a_recorded_dialogue() {
 struct Replay {
     store: Store,
     now: Time,
-    /// Recorded UIDs and those of the same objects here.
+    /// Recorded UIDs and those of the same objects in the store.
     uids: Vec<(String, String)>,
+    /// Recorded resourceVersions and those of the same writes in the store.
+    versions: Vec<(String, String)>,
 }
 
 impl Replay {
@@ -109,23 +175,60 @@ impl Replay {
             let filler = json!({"metadata": {"name": format!("filler-{number}")}});
             store.create(resources::CONFIGMAPS, filler, now).unwrap();
         }
-        Self { store, now, uids: Vec::new() }
+        Self { store, now, uids: Vec::new(), versions: Vec::new() }
     }
 
-    fn play(&mut self, dialogue: &Dialogue) -> Result<(), String> {
+    /// Makes the namespaces, the ServiceAccount and the pods of the second recording.
+    fn prepare_more(&mut self) {
+        for name in ["good", "bad", "quota"] {
+            self.create(resources::NAMESPACES, json!({"metadata": {"name": name}}));
+        }
+        let held = json!({"metadata": {"name": "held", "namespace": "quota",
+            "finalizers": ["example.com/held"]}});
+        self.create(resources::CONFIGMAPS, held);
+        let options = DeleteOptions::default();
+        self.store.delete(resources::NAMESPACES, "", "quota", &options, self.now).unwrap();
+        let account = json!({"metadata": {"name": "prom", "namespace": "kube-system"}});
+        self.create(resources::SERVICEACCOUNTS, account);
+        for name in ["a", "b", "g", "d", "p"] {
+            let mut pod = json!({"metadata": {"name": name, "namespace": "good"},
+                "spec": {"containers": [{"name": "c", "image": "pause"}]}});
+            match name {
+                "g" => pod["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]),
+                "d" => pod["metadata"]["finalizers"] = json!(["example.com/held"]),
+                _ => {}
+            }
+            self.create(resources::PODS, pod);
+        }
+        self.store.delete(resources::PODS, "good", "d", &options, self.now).unwrap();
+        let pod = self.store.get(resources::PODS, "good", "a").unwrap().clone();
+        let version = pod["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
+        self.uids.push(("b9db72ea-990b-4d28-9ef1-f548f2446758".to_owned(), uid));
+        self.versions.push(("221".to_owned(), version));
+    }
+
+    fn create(&mut self, resource: &'static Resource, object: Value) {
+        self.store.create(resource, object, self.now).unwrap();
+    }
+
+    fn play(&mut self, dialogue: &Dialogue, recording: &Recording) -> Result<(), String> {
         let name = dialogue.name.as_str();
-        let answer = self.store.serve(&dialogue.request.to_request(&self.uids), self.now);
+        let answer = self.store.serve(&dialogue.request.to_request(self), self.now);
         if name == "create node" {
             self.create_other_nodes();
         }
-        if DIFFERENT.iter().any(|(different, _)| *different == name) {
-            return Ok(());
-        }
+        let different = recording.different.iter().any(|(different, _)| *different == name);
         match answer {
             Answer::Whole(response) => {
-                self.learn_uid(&response, &dialogue.response);
-                compare_responses(name, &response, &dialogue.response)
+                self.learn(&response, &dialogue.response);
+                if different {
+                    return Ok(());
+                }
+                let subset = recording.subsets.contains(&name);
+                compare_responses(&response, &dialogue.response, subset)
             }
+            Answer::Watch(_) if different => Ok(()),
             Answer::Watch(id) => {
                 self.act_beside(name);
                 let frames = self.store.frames(id, self.now);
@@ -137,13 +240,17 @@ impl Replay {
         }
     }
 
-    fn learn_uid(&mut self, response: &Response, recorded: &RecordedResponse) {
+    /// Remembers the UID and the version of the object in an answer.
+    fn learn(&mut self, response: &Response, recorded: &RecordedResponse) {
+        let Some(recorded) = &recorded.body else { return };
         let body = serde_json::from_slice(&response.body).unwrap_or(Value::Null);
-        let uid = |body: &Value| Some(body.pointer("/metadata/uid")?.as_str()?.to_owned());
-        self.uids.extend(recorded.body.as_ref().and_then(uid).zip(uid(&body)));
+        let field = |body: &Value, field| Some(body["metadata"][field].as_str()?.to_owned());
+        self.uids.extend(field(recorded, "uid").zip(field(&body, "uid")));
+        let version = |body| field(body, "resourceVersion");
+        self.versions.extend(version(recorded).zip(version(&body)));
     }
 
-    /// Two more nodes were made when the first one was.
+    /// Makes the two nodes that the recording made beside the first one.
     fn create_other_nodes(&mut self) {
         for index in [1, 2] {
             let resources = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
@@ -156,7 +263,7 @@ impl Replay {
         }
     }
 
-    /// What others did to a pod while these watches were open.
+    /// Does to a pod what other clients did while these watches were open.
     fn act_beside(&mut self, name: &str) {
         const POD: &str = "/api/v1/namespaces/default/pods/w1";
         if !name.starts_with("watch pods: add") && !name.starts_with("watch with field selector") {
@@ -191,25 +298,57 @@ impl Replay {
 }
 
 impl RecordedRequest {
-    fn to_request(&self, uids: &[(String, String)]) -> Request {
-        let body = match &self.body {
+    /// Returns the request with the UIDs and versions of the replay.
+    fn to_request(&self, replay: &Replay) -> Request {
+        let body = match self.body.clone() {
             None => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(body) => body.to_string(),
+            Some(Value::String(text)) => text,
+            Some(mut body) => {
+                replay.translate_version(&mut body);
+                body.to_string()
+            }
         };
-        let body = uids.iter().fold(body, |body, (recorded, own)| body.replace(recorded, own));
+        let uids = replay.uids.iter();
+        let body = uids.fold(body, |body, (recorded, own)| body.replace(recorded, own));
         Request {
             accept: self.accept.clone(),
             content_type: self.content_type.clone(),
+            user: self.user(),
             ..Request::new(&self.method, &self.path, body)
+        }
+    }
+
+    fn user(&self) -> User {
+        let user = |name: &str, groups: &[&str]| User {
+            name: name.to_owned(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        };
+        match self.caller.as_deref() {
+            None => User::admin(),
+            Some("ServiceAccount kube-system/prom") => user(
+                "system:serviceaccount:kube-system:prom",
+                &["system:serviceaccounts", "system:authenticated"],
+            ),
+            Some(_) => user("system:anonymous", &["system:unauthenticated"]),
+        }
+    }
+}
+
+impl Replay {
+    /// Replaces the recorded resourceVersion of an object by that of the same write in the store.
+    fn translate_version(&self, body: &mut Value) {
+        let Some(version) = body.pointer_mut("/metadata/resourceVersion") else { return };
+        let own = self.versions.iter().rev().find(|(recorded, _)| version == recorded.as_str());
+        if let Some((_, own)) = own {
+            *version = json!(own);
         }
     }
 }
 
 fn compare_responses(
-    name: &str,
     response: &Response,
     recorded: &RecordedResponse,
+    subset: bool,
 ) -> Result<(), String> {
     let text = String::from_utf8_lossy(&response.body);
     let body = match response.content_type {
@@ -229,7 +368,7 @@ fn compare_responses(
         return Err(format!("{} instead of {}: {text}", response.status, recorded.status));
     }
     let (body, wanted) = (scrubbed(body), scrubbed(wanted));
-    if SUBSETS.contains(&name) { contained(&body, &wanted) } else { same(&body, &wanted) }?;
+    if subset { contained(&body, &wanted) } else { same(&body, &wanted) }?;
     if recorded.headers.contains_key("Warning") == response.warnings.is_empty() {
         return Err(format!("warnings: {:?}", response.warnings));
     }
@@ -239,7 +378,7 @@ fn compare_responses(
     same(&json!(response.content_type), &recorded.headers["Content-Type"])
 }
 
-/// The recorded frames may be cut at the end.
+/// Compares the frames of a watch with the recorded ones, which may be cut at the end.
 fn compare_frames(frames: &[Value], recorded: &[Value]) -> Result<(), String> {
     if frames.len() < recorded.len() {
         return Err(format!("{} frames instead of {}", frames.len(), recorded.len()));
@@ -247,7 +386,7 @@ fn compare_frames(frames: &[Value], recorded: &[Value]) -> Result<(), String> {
     for (frame, recorded) in frames.iter().zip(recorded) {
         let (frame, mut wanted) = (scrubbed(frame.clone()), scrubbed(recorded.clone()));
         if wanted["type"] == "BOOKMARK" {
-            // The zero values of the kind are of no use to anybody.
+            // The sandbox leaves out the zero values of the kind.
             wanted["object"]
                 .as_object_mut()
                 .unwrap()
@@ -286,7 +425,7 @@ fn collect_differences(path: &str, found: &Value, wanted: &Value, to: &mut Vec<S
     }
 }
 
-/// Every entry of a list that is found is among the wanted ones.
+/// Compares values where the wanted lists may have more entries than those found.
 fn contained(found: &Value, wanted: &Value) -> Result<(), String> {
     match (found, wanted) {
         (Value::Object(one), Value::Object(other)) => one.iter().try_for_each(|(key, found)| {
@@ -301,7 +440,7 @@ fn contained(found: &Value, wanted: &Value) -> Result<(), String> {
     }
 }
 
-/// The value without what is different each time.
+/// Returns the value without what differs each time.
 fn scrubbed(value: Value) -> Value {
     const DROPPED: [&str; 3] = ["managedFields", "storageVersionHash", "continue"];
     match value {
@@ -316,11 +455,25 @@ fn scrubbed(value: Value) -> Value {
         Value::Array(items) => items.into_iter().map(scrubbed).collect(),
         Value::String(text) if Time::parse_rfc3339(&text).is_ok() => json!("<time>"),
         Value::String(text) => {
+            let text = without_object_versions(&text);
             let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '-');
             Value::String(words.map(scrubbed_word).collect())
         }
         other => other,
     }
+}
+
+/// Removes the versions from the text of a failed precondition.
+fn without_object_versions(text: &str) -> String {
+    const BEFORE: [&str; 2] =
+        ["ResourceVersion in precondition: ", "ResourceVersion in object meta: "];
+    BEFORE.iter().fold(text.to_owned(), |text, before| match text.split_once(before) {
+        Some((start, end)) => {
+            let end = end.trim_start_matches(|c: char| c.is_ascii_digit());
+            format!("{start}{before}{end}")
+        }
+        None => text,
+    })
 }
 
 fn scrubbed_word(word: &str) -> String {

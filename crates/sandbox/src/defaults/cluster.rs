@@ -118,8 +118,9 @@ pub(super) fn resource_claim(object: &mut Object) {
 
 /// ResourceClaimTemplates.
 pub(super) fn resource_claim_template(object: &mut Object) {
-    let template = ensure(object, "spec");
-    template.and_then(|template| ensure(template, "spec")).into_iter().for_each(claim_spec);
+    let Some(template) = ensure(object, "spec") else { return };
+    ensure(template, "metadata");
+    ensure(template, "spec").into_iter().for_each(claim_spec);
 }
 
 fn claim_spec(spec: &mut Object) {

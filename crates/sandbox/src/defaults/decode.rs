@@ -89,7 +89,12 @@ fn says_nothing(field: &str, value: &Value) -> bool {
 fn is_pointer_to_text(field: &str) -> bool {
     matches!(
         field,
-        "storageClassName" | "volumeAttributesClassName" | "type" | "service" | "appProtocol"
+        "storageClassName"
+            | "volumeAttributesClassName"
+            | "type"
+            | "service"
+            | "appProtocol"
+            | "holderIdentity"
     )
 }
 

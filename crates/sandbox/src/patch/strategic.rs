@@ -112,11 +112,13 @@ fn merge_list(
 ) -> Result<(), StrategicError> {
     match schema::list(parent, field) {
         List::Set => {
+            let former = current.clone();
             for item in patch {
                 if !current.contains(item) {
                     current.push(item.clone());
                 }
             }
+            put_patched_first(current, patch, &former, |item| Some(item));
             Ok(())
         }
         List::Map(keys) => match keys.strategic {
@@ -132,13 +134,14 @@ fn replace(current: &mut Vec<Value>, patch: &[Value]) -> Result<(), StrategicErr
     Ok(())
 }
 
-/// Merges items by the value of `key`; new ones go to the end.
+/// Merges items by the value of `key`.
 fn merge_items(
     current: &mut Vec<Value>,
     patch: &[Value],
     field: &str,
     key: &'static str,
 ) -> Result<(), StrategicError> {
+    let former = current.clone();
     let mut merging = Vec::new();
     for item in patch {
         let Value::Object(object) = item else { return replace(current, patch) };
@@ -163,7 +166,27 @@ fn merge_items(
             }
         }
     }
+    put_patched_first(current, patch, &former, |item| item.get(key));
     Ok(())
+}
+
+/// Puts the items of a patch into its order, each before the other items that followed it in `former`;
+/// new items go before all others.
+fn put_patched_first(
+    current: &mut Vec<Value>,
+    patch: &[Value],
+    former: &[Value],
+    key: impl for<'b> Fn(&'b Value) -> Option<&'b Value>,
+) {
+    let position = |list: &[Value], item: &Value| {
+        list.iter().position(|other| key(other).is_some() && key(other) == key(item))
+    };
+    let items = std::mem::take(current);
+    let items = items.into_iter().map(|item| (position(former, &item).unwrap_or(0), item));
+    let (mut patched, others): (Vec<_>, Vec<_>) =
+        items.partition(|(_, item)| position(patch, item).is_some());
+    patched.sort_by_key(|(_, item)| position(patch, item));
+    *current = interleave(patched, others);
 }
 
 fn key_of<'a>(item: &'a Value, key: &'static str) -> Result<&'a Value, StrategicError> {
@@ -270,8 +293,19 @@ mod tests {
             json!({"status": {"conditions": [{"type": "A", "status": "True", "reason": "r"}]}}),
             json!({"status": {"conditions": [{"type": "B"}, {"type": "A", "status": "False"}]}}),
             json!({"status": {"conditions": [
-                {"type": "A", "status": "False", "reason": "r"}, {"type": "B"},
+                {"type": "B"}, {"type": "A", "status": "False", "reason": "r"},
             ]}}),
+        );
+    }
+
+    #[test]
+    fn new_items_go_first_and_others_keep_their_order() {
+        let list =
+            |names: [&str; 4]| json!({"containers": names.map(|name| json!({"name": name}))});
+        check(
+            json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}),
+            json!({"containers": [{"name": "new"}, {"name": "b"}]}),
+            list(["new", "a", "b", "c"]),
         );
     }
 

@@ -8,6 +8,7 @@ use super::{Call, object};
 use crate::api::{Response, User};
 use crate::authorization::{Attributes, Decision, PolicyRule, Target, user_of_token};
 use crate::object::{entries, put, text};
+use crate::resources::Resource;
 use crate::status::{Cause, Status};
 use crate::store::Store;
 
@@ -15,6 +16,9 @@ const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 pub(super) fn token(store: &Store, call: &Call<'_>) -> Result<Response, Status> {
     let review = call.body()?;
+    if text(&review, "/spec/token").is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
     let status = match user_of_token(store, text(&review, "/spec/token"), call.now) {
         Some(user) => json!({
             "authenticated": true,
@@ -117,8 +121,9 @@ fn user_info(user: &User) -> Value {
     json!({"username": user.name, "groups": user.groups})
 }
 
+/// Returns the error of a review, which the API server reports without its kind.
 fn invalid(call: &Call<'_>, cause: Cause) -> Status {
-    Status::invalid(call.resource, "", vec![cause])
+    Status::invalid(&Resource { kind: "", ..*call.resource }, "", vec![cause])
 }
 
 /// The review with its outcome.
