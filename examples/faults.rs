@@ -1,4 +1,4 @@
-//! Runs the scheduler in a world that goes wrong, one seed after the other.
+//! Runs the fault simulation, one seed after the other.
 //!
 //! ```text
 //! cargo run --release --example faults -- --seeds 0..300
@@ -14,19 +14,19 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-/// Checks, under a virtual clock and with seeded faults, that no pod is bound twice, lost or put where
-/// there is no room, and that everything comes to rest where it belongs. Exits with 1 and the seed
-/// if a rule is broken; the seed replays it.
+/// Checks, under a virtual clock and with faults from a seed, that no pod is bound twice, lost or
+/// overcommits a node, and that scheduler and server agree at rest. Exits with 1 and the seed if a
+/// rule is violated; the seed replays the violation.
 #[derive(Parser)]
 #[command(name = "faults")]
 struct Args {
     /// Seeds, the last one excluded
     #[arg(long, value_name = "A..B", default_value = "0..300", value_parser = range)]
     seeds: Range<u64>,
-    /// Surprises in each life
+    /// Actions in each run of the scheduler
     #[arg(long, value_name = "N", default_value_t = 300)]
     steps: u32,
-    /// Print everything that happens
+    /// Print every event
     #[arg(long)]
     trace: bool,
 }

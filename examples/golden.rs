@@ -1,4 +1,4 @@
-//! Holds Loadmaster to decisions recorded from kube-scheduler 1.36.2.
+//! Compares Loadmaster with decisions recorded from kube-scheduler 1.36.2.
 //!
 //! ```text
 //! cargo run --release --example golden -- tests/golden/corpus
@@ -13,20 +13,20 @@ use std::process::ExitCode;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Runs recorded cases and tells where the decisions differ. Exits with 1 if any does, with 2 if
-/// the cases cannot be read.
+/// Runs recorded cases and prints deviations. Exits with 1 if there are any, with 2 if the cases
+/// cannot be read.
 #[derive(Parser)]
 #[command(name = "golden")]
 struct Args {
     /// Folder of .jsonl or .jsonl.gz files, one area each
     dir: PathBuf,
-    /// Run this area only; may be given several times
+    /// Run this area only; may be repeated
     #[arg(long = "area", value_name = "AREA")]
     areas: Vec<String>,
     /// Run this case only
     #[arg(long, value_name = "ID")]
     case: Option<String>,
-    /// Write what was computed, one {"id","actual"} a line
+    /// Write computed values, one {"id","actual"} per line
     #[arg(long, value_name = "FILE")]
     emit: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What must hold of decisions, on the cluster as the engine knows it.
+//! Invariants of decisions, on the cluster as the engine knows it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
 use super::server::DEFAULT;
 
-/// The highest priority of the pods that are ready for an attempt.
+/// Returns the highest priority of the pods that are ready for an attempt.
 pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
     let ready = engine.queue().iter().filter(|(place, _)| *place == Place::Active);
     ready.map(|(_, queued)| queued.pod.priority()).max()
 }
 
-/// A decision respects what the engine knew when it was taken. `highest` is the
-/// [priority](highest_priority) of those whose turn it might have been.
+/// Checks a decision against the state of the engine when it was made. `highest` is the [highest
+/// priority](highest_priority) of the pods that could have been tried.
 pub(crate) fn after_decision(
     engine: &Engine,
     related: &Related,
@@ -46,7 +46,7 @@ pub(crate) fn after_decision(
     }
 }
 
-/// The text says how many nodes there are.
+/// Checks that the text has the number of nodes.
 fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
     let count = engine.cache().cluster().node_count();
     let is_counted = match count {
@@ -56,7 +56,7 @@ fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
     rule(is_counted, || format!("of {count} nodes, {} is told {text:?}", pod.key))
 }
 
-/// What is decided for a pod: the totals of the nodes that can take it, and the text if none can.
+/// The decision for a pod: the total scores of the feasible nodes, and the text if there are none.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
     totals: BTreeMap<Arc<str>, Option<i64>>,
@@ -64,7 +64,7 @@ struct Decision {
 }
 
 impl Decision {
-    /// `None` if the pod is none of ours.
+    /// Returns the decision; `None` if the pod belongs to another scheduler.
     fn on(pod: &Arc<Pod>, engine: &mut Engine, form: Form, now: Time) -> Option<Self> {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let evaluation = engine.evaluate(pod, form, None, now, ports)?;
@@ -77,13 +77,13 @@ impl Decision {
     }
 }
 
-/// Both forms of the plugins decide the same for every pod, and so does `fresh`, an engine that has
-/// heard of the same nodes and placed pods just now and counted them afresh. It does not know of
-/// nominated pods, nor of what was evicted in vain. Pods that have a node are tried as if they had
-/// none.
+/// Checks that both forms of the plugins decide equally for every pod, and equally with `fresh`, a
+/// new engine with the same nodes and placed pods, which has counted them from scratch. `fresh`
+/// knows neither nominated pods nor preemptions without a binding. Pods with a node are decided as
+/// if they had none.
 ///
-/// What volumes are on their way to whom it does not know either. A pod for each claim that is not
-/// bound shows that nothing else is held back.
+/// `fresh` does not know which volumes are assumed either. A pod for each unbound claim shows that
+/// no other volume is withheld.
 pub(crate) fn forms_agree(
     engine: &mut Engine,
     fresh: &mut Engine,
@@ -112,7 +112,7 @@ pub(crate) fn forms_agree(
     Ok(())
 }
 
-/// A pod with nothing but this claim.
+/// Returns a pod with this claim only.
 fn claimant(claim: &PersistentVolumeClaim) -> Pod {
     let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": &*claim.name}});
     read_pod(&json!({"spec": {"schedulerName": DEFAULT, "volumes": [volume]},

@@ -1,17 +1,17 @@
-//! The scheduler in a world that goes wrong: engine, protocol machines and the store of the sandbox
-//! under a virtual clock, with seeded faults.
+//! The scheduler under faults: engine, protocol machines and the store of the sandbox under a
+//! virtual clock, with faults from a seed.
 //!
-//! - [`world`]: time, and what happens in which order.
-//! - `replica`: one life of the scheduler, from start to crash.
-//! - `patience`: a plugin of it that waits and writes.
+//! - [`world`]: time, and the order of events.
+//! - `replica`: one run of the scheduler, from start to crash.
+//! - `patience`: a plugin that waits and writes.
 //! - `server`: the API server with its kubelets and controllers.
-//! - `network`: what becomes of requests, replies and watch streams on their way.
-//! - `churn`: what users, nodes and other schedulers do meanwhile.
-//! - `rules`: what must hold at every step, and once everything is quiet.
-//! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: what must hold of what the scheduler
-//!   is told, what it decides, whom it evicts, whom it wakes, and what it sends.
-//! - `volumes`: what must hold of volumes and claims.
-//! - `oracle`: where pods may go, said as plainly as possible.
+//! - `network`: faults of requests, replies and watch streams.
+//! - `churn`: actions of users, nodes and other schedulers.
+//! - `rules`: invariants of every step and of the world at rest.
+//! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: invariants of the changes that the
+//! scheduler receives, its decisions, its victims, the pods that it requeues, and its requests.
+//! - `volumes`: invariants of volumes and claims.
+//! - `oracle`: where pods fit, computed naively.
 
 mod churn;
 mod decisions;
@@ -31,10 +31,10 @@ mod writes;
 pub(crate) use rules::Violation;
 pub(crate) use world::{Summary, World};
 
-/// Runs one seed: `steps` of churn and faults, then calm, then the final checks.
+/// Runs one seed: `steps` of churn and faults, then rest, then the final checks.
 ///
 /// # Errors
-/// A rule was broken, or something panicked; the panic has been printed.
+/// A rule was violated, or a thread panicked; the panic has been printed.
 pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> Result<Summary, Violation> {
     let life = || {
         let mut world = World::new(seed, trace);

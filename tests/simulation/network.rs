@@ -1,56 +1,56 @@
-//! What becomes of requests, replies and watch streams on their way.
+//! Faults of requests, replies and watch streams.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It arrives, and so does the answer.
+    /// The request arrives, and so does the answer.
     Served,
-    /// No connection can be made.
+    /// The connection is refused.
     NotSent,
-    /// It never arrives, and nobody says so.
+    /// The request is lost without an error.
     Vanishes,
-    /// It is carried out; the answer is lost.
+    /// The request is carried out; the answer is lost.
     AnswerLost,
-    /// The sender gives up on it; it arrives all the same, this much later.
+    /// The sender times out; the request arrives later, after this delay.
     Lingers(Duration),
-    /// Something on the way answers with this status; it is not carried out.
+    /// An intermediary answers with this status; the request is not carried out.
     Refused(u16),
-    /// It is carried out; something on the way answers with this status.
+    /// The request is carried out; an intermediary answers with this status.
     Garbled(u16),
 }
 
-/// What becomes of a piece of a watch stream.
+/// The fate of a part of a watch stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// It arrives.
+    /// The part arrives.
     Arrives,
-    /// It arrives in part, then the connection breaks.
+    /// A piece of the part arrives, then the connection breaks.
     Breaks,
-    /// Nothing arrives any more, and nobody says so.
+    /// The stream stalls without an error.
     Stalls,
 }
 
-/// How bad the network is, in thousandths.
+/// Rates of faults, in thousandths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Network {
-    /// Requests that do not go as they should.
+    /// Rate of requests with a fault.
     faults: u32,
-    /// Pieces of streams that do not.
+    /// Rate of parts of streams with a fault.
     broken_pieces: u32,
-    /// Watches that are opened further back than where they were asked to go on.
+    /// Rate of watches that start further back than requested.
     repeats: u32,
-    /// Longest delay of one way.
+    /// Longest delay of one direction.
     slowest: Duration,
-    /// The server turns everything away.
+    /// The server refuses every request.
     overloaded: bool,
 }
 
 impl Network {
-    /// A network with faults, more or fewer of them.
+    /// Generates a network with faults at random rates.
     pub(crate) fn bad(rng: &mut Rng) -> Self {
         let slowest = [5, 50, 500, 3000][rng.usize(..4)];
         Self {
@@ -68,22 +68,22 @@ impl Network {
         Self { faults: 0, broken_pieces: 0, repeats: 0, slowest, overloaded: false }
     }
 
-    /// A network in which nothing goes as it should.
+    /// A network in which every request and stream fails.
     pub(crate) const fn down() -> Self {
         Self { faults: 1000, broken_pieces: 1000, ..Self::calm() }
     }
 
-    /// A server that is asked for more than it can do.
+    /// An overloaded server.
     pub(crate) const fn overloaded() -> Self {
         Self { overloaded: true, ..Self::calm() }
     }
 
-    /// How long one way takes.
+    /// Returns the delay of one direction.
     pub(crate) fn delay(&self, rng: &mut Rng) -> Duration {
         self.slowest.mul_f64(rng.f64() * rng.f64())
     }
 
-    /// What becomes of a request.
+    /// Returns the fate of a request.
     pub(crate) fn fate(&self, rng: &mut Rng) -> Fate {
         if self.overloaded {
             return Fate::Refused(429);
@@ -105,13 +105,12 @@ impl Network {
         }
     }
 
-    /// How many versions before the one it was asked for a watch begins: what happened between is
-    /// said twice.
+    /// Returns by how many versions a watch starts too early; the events in between are repeated.
     pub(crate) fn repeats(&self, rng: &mut Rng) -> u64 {
         if rng.u32(..1000) < self.repeats { rng.u64(1..30) } else { 0 }
     }
 
-    /// What becomes of a piece of a watch stream.
+    /// Returns the fate of a part of a watch stream.
     pub(crate) fn piece(&self, rng: &mut Rng) -> Piece {
         if rng.u32(..1000) >= self.broken_pieces {
             return Piece::Arrives;

@@ -1,4 +1,4 @@
-//! A plugin that takes its time, as those do that wait for volumes or for the other pods of a gang.
+//! A plugin that waits, like plugins that wait for volumes or for other pods of a gang.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -12,9 +12,9 @@ use serde_json::json;
 
 /// Plugin name.
 pub(crate) const NAME: &str = "Patience";
-/// The label that says what a pod has to go through: one of [`VALUES`].
+/// The label that chooses the behaviour for a pod: one of [`VALUES`].
 pub(crate) const LABEL: &str = "patience";
-/// Waiting in Permit, once; waiting in PreBind; a write in PreBind.
+/// Wait in Permit, once; wait in PreBind; write in PreBind.
 pub(crate) const VALUES: [&str; 3] = [PERMIT, WAIT, WRITE];
 
 const PERMIT: &str = "permit";
@@ -24,13 +24,13 @@ const WRITE: &str = "write";
 /// The plugin.
 #[derive(Debug, Default)]
 struct Patience {
-    /// Who has waited in Permit.
+    /// Pods that have waited in Permit.
     waited: Mutex<BTreeSet<Uid>>,
-    /// Who was called back after that.
+    /// Pods that were requeued by the plugin after that.
     called_back: Mutex<BTreeSet<Uid>>,
 }
 
-/// Makes the plugin; it takes no arguments.
+/// Creates the plugin; it takes no arguments.
 ///
 /// # Errors
 /// None.
@@ -44,7 +44,7 @@ fn asks(pod: &Pod, value: &str) -> bool {
 }
 
 impl Permit for Patience {
-    /// A pod waits, until another one comes or its time is over.
+    /// A pod waits until another one arrives or its timeout passes.
     fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
         if let Some(other) = handle.waiting.keys().next() {
             handle.command(Command::Allow { pod: other.clone(), plugin: NAME.into() });
@@ -63,7 +63,7 @@ impl Reserve for Patience {
         Status::success()
     }
 
-    /// No event helps a pod whose time in Permit was over: it is called back, once.
+    /// No event helps a pod that timed out in Permit, so the plugin requeues it once.
     fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
         let mut called_back = self.called_back.lock().expect("nobody panics with the lock");
         if asks(pod, PERMIT) && called_back.insert(pod.uid.clone()) {

@@ -1,4 +1,4 @@
-//! What must hold of preemptions: whom they spare, and whom they are for.
+//! Invariants of preemptions: victims and preemptors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use framework::{NominatedPods, Pod, Time, Uid};
 use super::oracle::{Budgets, Oracle, Related};
 use super::rules::{Checked, rule};
 
-/// The evictions that the next attempt is to begin, for every pod whose turn it may be.
+/// The evictions that the next attempt should begin, for every pod that may be tried next.
 #[derive(Debug, Default)]
 pub(crate) struct Foreseen(BTreeMap<Uid, Option<Preemption>>);
 
 impl Foreseen {
-    /// What the engine would do, which is checked against the rules.
+    /// Computes the evictions with the engine, and checks them against the rules.
     ///
     /// # Errors
-    /// A rule is broken.
+    /// A rule is violated.
     pub(crate) fn by(engine: &mut Engine, related: &Related, now: Time) -> Result<Self, String> {
         let oracle = Oracle::of_engine(engine, related);
         let budgets = Budgets::of_engine(engine, related);
@@ -46,10 +46,10 @@ impl Foreseen {
         Ok(foreseen)
     }
 
-    /// The attempt did what was to be expected. Returns the evictions it began.
+    /// Checks that the attempt did what was expected. Returns the evictions it began.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn after(
         mut self,
         attempt: &Attempt,
@@ -77,8 +77,8 @@ impl Foreseen {
     }
 }
 
-/// The pods one of which is tried next: those of the highest priority that are ready or, if there
-/// are none, those whose pause after a rejection was cut short.
+/// Returns the pods one of which is tried next: pods of the highest priority in the active queue
+/// or, if it is empty, in the backoff queue.
 fn next(engine: &Engine) -> Vec<Arc<Pod>> {
     let at = |wanted: Place| {
         let queued = engine.queue().iter().filter(move |(place, _)| *place == wanted);
@@ -90,14 +90,14 @@ fn next(engine: &Engine) -> Vec<Arc<Pod>> {
     active.chain(backoff).map(|queued| queued.pod.clone()).collect()
 }
 
-/// Where nothing may be evicted for a pod now, because too much was in vain.
+/// Pauses that apply to a pod.
 pub(crate) struct Pauses {
     everywhere: bool,
     nodes: BTreeSet<Arc<str>>,
 }
 
 impl Pauses {
-    /// Those of a pod.
+    /// Returns the pauses that apply to a pod.
     pub(crate) fn of(pod: &Pod, engine: &Engine, now: Time) -> Self {
         let fruitless = engine.handle(now).preemptions.fruitless();
         Self {
@@ -106,18 +106,18 @@ impl Pauses {
         }
     }
 
-    /// Whether there are none.
+    /// Whether no pause applies.
     pub(crate) fn are_over(&self) -> bool {
         !self.everywhere && self.nodes.is_empty()
     }
 
-    /// Whether nothing may be evicted from this node.
+    /// Whether a pause forbids evictions from this node.
     pub(crate) fn include(&self, node: &str) -> bool {
         self.everywhere || self.nodes.contains(node)
     }
 }
 
-/// The rules for one pod, on the cluster as the engine knows it.
+/// Checks the rules for one pod, on the cluster as the engine knows it.
 struct Rules<'a> {
     oracle: &'a Oracle<'a>,
     budgets: &'a Budgets,
@@ -151,7 +151,7 @@ impl Rules<'_> {
         self.is_kind(node, &uids).map_err(|how| broken(&how))
     }
 
-    /// A budget is only violated where no node offers another way.
+    /// Checks that a budget is violated only if no node offers an alternative.
     fn is_kind(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
         let protected = self.oracle.protected_from(self.pod, node, self.budgets, self.now);
         if victims.is_disjoint(&protected) || !self.oracle.is_sure_of(self.pod) {
@@ -164,8 +164,8 @@ impl Rules<'_> {
         })
     }
 
-    /// No evictions would make room for a pod that is told so, unless it may not evict, or room is
-    /// being made for it.
+    /// Checks that no evictions would make room for a pod that was rejected, unless the pod may not
+    /// preempt or its victims are terminating.
     fn is_hopeless(&self, text: &str) -> Checked {
         let may_hope = self.pod.spec.may_preempt && self.oracle.is_sure_of(self.pod);
         if !may_hope || self.oracle.waits_for_victims(self.pod) {
@@ -180,7 +180,7 @@ impl Rules<'_> {
     }
 }
 
-/// All sets that lack some of these.
+/// Returns all proper subsets.
 fn proper_subsets(all: &BTreeSet<Uid>) -> impl Iterator<Item = BTreeSet<Uid>> {
     (0..(1_u32 << all.len()) - 1).map(move |bits| {
         let members = (0..).zip(all).filter(move |(place, _)| bits >> place & 1 == 1);

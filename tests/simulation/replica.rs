@@ -1,4 +1,4 @@
-//! One life of the scheduler, from start to crash: what the daemon is, without I/O.
+//! One run of the scheduler, from start to crash: the daemon without I/O.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,39 +28,39 @@ use super::server::{DEFAULT, SPREADING};
 use super::view::View;
 use super::wake_ups::{self, WakeUps};
 
-/// How evenly the profile [`SPREADING`] spreads pods over zones that say nothing of it.
+/// Skew that the default constraints of the profile [`SPREADING`] allow.
 pub(crate) const DEFAULT_MAX_SKEW: i32 = 1;
 
-/// One life of the scheduler.
+/// One run of the scheduler.
 pub(crate) struct Replica {
-    /// Which life this is.
+    /// Number of the run.
     pub(crate) life: u32,
     /// The scheduler.
     pub(crate) scheduler: Scheduler,
     /// Its informers.
     pub(crate) informers: Vec<Informer>,
-    /// UIDs of the pods that had a node when it started, until it has taken its first decision.
+    /// UIDs of the pods that had a node at start, until the first decision.
     pub(crate) found: Vec<Uid>,
-    /// The namespaces, Services and controllers it was told of.
+    /// The reported namespaces, Services and controllers.
     pub(crate) related: Related,
-    /// Pods that changes have woken.
+    /// Number of pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
     unsynced: usize,
-    /// Volumes were on their way to claims.
+    /// Whether volumes were assumed.
     gave_volumes: bool,
-    /// The pods that room is kept for, with their nodes.
+    /// The nominated pods, with their nodes.
     nominations: BTreeSet<(Uid, String)>,
-    /// The victims that were chosen so far.
+    /// The victims chosen in this run.
     victims: BTreeSet<Uid>,
-    /// The last time at which room was kept no longer.
+    /// The last time at which a nomination ended.
     unnominated: Time,
 }
 
-/// A pod that was tried.
+/// An attempt to schedule a pod.
 pub(crate) struct Decided {
     /// The attempt.
     pub(crate) attempt: Attempt,
-    /// The evictions it began.
+    /// The evictions that it began.
     pub(crate) preemption: Option<Preemption>,
 }
 
@@ -72,25 +72,25 @@ pub(crate) struct Informer {
     pub(crate) decoder: Decoder,
     /// The objects it has reported.
     pub(crate) view: View,
-    /// The stream that is open, if one is.
+    /// The open stream, if there is one.
     pub(crate) stream: Option<Stream>,
 }
 
 /// An open watch stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The call that opened it.
+    /// The call that opened the stream.
     pub(crate) call: CallId,
-    /// Its end at the server.
+    /// The server's end of the stream.
     pub(crate) watch: WatchId,
-    /// When the last piece arrives: pieces do not overtake one another.
+    /// Arrival time of the last part: parts do not overtake each other.
     pub(crate) last: Time,
-    /// Nothing arrives any more.
+    /// Whether the stream has stalled.
     pub(crate) stalled: bool,
 }
 
 impl Replica {
-    /// A scheduler that has just started.
+    /// Starts a scheduler.
     pub(crate) fn start(life: u32, seed: u64, found: Vec<Uid>, now: Time) -> Self {
         let engine = new_engine(seed);
         let kinds = watched_kinds(engine.profiles());
@@ -127,17 +127,17 @@ impl Replica {
         }
     }
 
-    /// When it has something to do next.
+    /// Returns the next deadline.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let reflectors =
             self.informers.iter().filter_map(|informer| informer.reflector.next_deadline());
         reflectors.chain(self.scheduler.next_deadline()).min()
     }
 
-    /// Does what is due.
+    /// Carries out what is due.
     ///
     /// # Errors
-    /// A pod oversleeps.
+    /// A pod was not requeued in time.
     pub(crate) fn tick(&mut self, now: Time) -> Checked {
         for informer in &mut self.informers {
             informer.reflector.tick(now);
@@ -146,10 +146,10 @@ impl Replica {
         self.nobody_oversleeps(now, || "time passes".to_owned())
     }
 
-    /// Takes the reply to a request.
+    /// Takes in the reply to a request.
     ///
     /// # Errors
-    /// A pod oversleeps.
+    /// A pod was not requeued in time.
     pub(crate) fn reply(
         &mut self,
         source: RequestSource,
@@ -162,10 +162,10 @@ impl Replica {
         self.nobody_oversleeps(now, || format!("a request of the {source:?} is replied to"))
     }
 
-    /// Tries the pod whose turn it is, if one may be taken up now.
+    /// Tries the next pod, if decisions are allowed now.
     ///
     /// # Errors
-    /// The decision breaks a rule.
+    /// The decision violates a rule.
     pub(crate) fn decide(&mut self, now: Time) -> Result<Option<Decided>, String> {
         let foreseen = Foreseen::by(self.scheduler.engine_mut(), &self.related, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
@@ -180,8 +180,8 @@ impl Replica {
         Ok(Some(Decided { attempt, preemption }))
     }
 
-    /// The budgets of victims know of evictions that begin now. Those that were chosen before may
-    /// be counted already, and those that have left their node were turned back in memory.
+    /// Checks that the budgets of victims count the new evictions. Earlier victims may be counted
+    /// by the status already, and victims without a bind were rejected in memory.
     fn are_counted(&mut self, victims: &[Arc<Pod>]) -> Checked {
         let engine = self.scheduler.engine();
         let budgets = Budgets::of_engine(engine, &self.related);
@@ -196,7 +196,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Every pod that should be awake after the `latest` thing that was taken in is.
+    /// Checks that every pod that the `latest` input should requeue is requeued.
     fn nobody_oversleeps(&mut self, now: Time, latest: impl FnOnce() -> String) -> Checked {
         let engine = self.scheduler.engine();
         let nominations = nominations(engine);
@@ -208,10 +208,10 @@ impl Replica {
             .map_err(|asleep| format!("{asleep}: {}", latest()))
     }
 
-    /// Volumes that are not on their way to anybody any more are there for everybody.
+    /// Checks that volumes that are no longer assumed are available to all pods.
     ///
     /// # Errors
-    /// Some are kept.
+    /// A volume is withheld.
     pub(crate) fn no_volumes_are_kept(&mut self, now: Time) -> Checked {
         let gives_volumes = gives_volumes(self.scheduler.engine());
         match std::mem::replace(&mut self.gave_volumes, gives_volumes) && !gives_volumes {
@@ -220,10 +220,10 @@ impl Replica {
         }
     }
 
-    /// Whatever was counted over time is what comes of counting it now.
+    /// Checks that incremental counts equal counts from scratch.
     ///
     /// # Errors
-    /// Some decision depends on the difference.
+    /// A decision depends on the difference.
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
         let mut fresh = new_engine(0);
         let engine = self.scheduler.engine();
@@ -272,7 +272,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The scheduler takes in a change, which wakes whom it helps.
+    /// Passes a change to the scheduler, and counts the pods that it requeues.
     fn take_in(&mut self, change: Change, now: Time) -> Checked {
         if let Change::Object { kind, namespace, name, object } = &change {
             let key = (kind.clone(), namespace.clone(), name.clone());
@@ -286,7 +286,7 @@ impl Replica {
     }
 }
 
-/// The pods that room is kept for, with their nodes.
+/// Returns the nominated pods, with their nodes.
 fn nominations(engine: &Engine) -> BTreeSet<(Uid, String)> {
     let nominator = engine.nominator();
     let nominated = nominator.nodes().flat_map(|node| {
@@ -296,7 +296,7 @@ fn nominations(engine: &Engine) -> BTreeSet<(Uid, String)> {
     nominated.collect()
 }
 
-/// What a change is about.
+/// Returns the object of a change.
 fn told(change: &Change) -> String {
     match change {
         Change::Node(node) => format!("node {} is {node:?}", node.name),
@@ -311,8 +311,8 @@ fn told(change: &Change) -> String {
     }
 }
 
-/// An engine with the default plugins and one that takes its time. It has two profiles, one of
-/// which spreads pods over zones by itself.
+/// Creates an engine with the default plugins and a plugin that waits. It has two profiles; one of
+/// them has default spread constraints.
 fn new_engine(seed: u64) -> Engine {
     let text = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -337,18 +337,18 @@ fn profile(name: &str, plugin_config: Value) -> Value {
         "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}]}}})
 }
 
-/// For how many seconds pods wait for their volumes.
+/// Seconds that pods wait for their volumes.
 fn patience_for_volumes(seconds: u32) -> Value {
     json!({"name": "VolumeBinding", "args": {"bindTimeoutSeconds": seconds}})
 }
 
-/// Limits that are felt, unlike the defaults.
+/// Limits that take effect, unlike the defaults.
 fn limits(rng: &mut Rng) -> Limits {
     let qps = rng.bool().then_some(20.0);
     Limits { max_in_flight: rng.usize(1..20), qps, burst: 5, ..Limits::default() }
 }
 
-/// Streaming lists or paged ones, of small pages.
+/// Streaming lists, or paged lists with small pages.
 fn options(rng: &mut Rng) -> Options {
     Options { watch_list: rng.bool(), page_size: rng.u32(1..8), ..Options::default() }
 }

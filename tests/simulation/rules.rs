@@ -1,4 +1,4 @@
-//! What must hold at every step, and once everything is quiet.
+//! Invariants of every step and of the world at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,19 +16,19 @@ use super::replica::Replica;
 use super::server::{Bound, Server, is_ours, requests};
 use super::volumes;
 
-/// A rule was broken.
+/// A violated rule.
 #[derive(Debug)]
 pub(crate) struct Violation {
-    /// The seed that replays it.
+    /// The seed that replays the violation.
     pub(crate) seed: u64,
-    /// Which rule, and how.
+    /// The rule and the violation.
     pub(crate) text: String,
-    /// What happened last.
+    /// The last events.
     pub(crate) trace: Vec<String>,
 }
 
 impl Violation {
-    /// Nothing may panic.
+    /// Runs a function, and turns a panic into a violation.
     pub(crate) fn of_panic(seed: u64) -> Self {
         Self { seed, text: "something panicked".to_owned(), trace: Vec::new() }
     }
@@ -45,10 +45,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a check says: nothing, or which rule was broken and how.
+/// The result of a check: `Ok`, or the violated rule.
 pub(crate) type Checked = Result<(), String>;
 
-/// Gates hold: no binding is asked for while a pod has some.
+/// Gates: no binding is requested for a gated pod.
 pub(crate) fn before_binding(server: &Server, asked: &Bound) -> Checked {
     let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == asked.uid.as_str());
     let Some(pod) = pod else { return Ok(()) };
@@ -57,7 +57,7 @@ pub(crate) fn before_binding(server: &Server, asked: &Bound) -> Checked {
     rule(is_ours(pod), || format!("pod {} is none of ours", name(pod)))
 }
 
-/// What we bind to a node fits there, and may be there, as far as nobody but us decides on it.
+/// Feasibility: a pod that we bind to a node fits there, as far as no other client interferes.
 pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
     let Some(node) = server.nodes().find(|node| name(node) == bound.node) else { return Ok(()) };
     let ours = server.live_pods().filter(|pod| {
@@ -74,7 +74,7 @@ pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
     are_alone(&ours)
 }
 
-/// No two of the pods that we bound to one node must be alone there.
+/// Anti-affinity: no two pods that we bound to one node exclude each other.
 fn are_alone(ours: &[&Value]) -> Checked {
     let mut seen = BTreeSet::new();
     let of_interest = ours.iter().filter(|pod| !pod["metadata"]["labels"][ALONE].is_null());
@@ -85,7 +85,8 @@ fn are_alone(ours: &[&Value]) -> Checked {
     rule(twice.is_none(), || format!("{:?} is not alone on its node", twice.map(|pod| name(pod))))
 }
 
-/// The server understands what we ask for, and lets us, unless the namespace is going.
+/// Validity: the server understands our requests and permits them, unless the namespace is
+/// terminating.
 pub(crate) fn is_well_formed(server: &Server, path: &str, status: u16) -> Checked {
     let is_understood = !matches!(status, 400 | 401 | 403 | 405 | 406 | 415);
     rule(is_understood || status == 403 && is_in_a_namespace_that_goes(server, path), || {
@@ -101,7 +102,7 @@ fn is_in_a_namespace_that_goes(server: &Server, path: &str) -> bool {
     going.any(|namespace| path.contains(&format!("/namespaces/{}/", name(namespace))))
 }
 
-/// Nothing is decided before all that was there at the start is known.
+/// Start: no decision is made before all initial objects are known.
 pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checked {
     rule(replica.is_synced(), || "a pod is tried before the watches are in sync".to_owned())?;
     let found = std::mem::take(&mut replica.found);
@@ -111,7 +112,7 @@ pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checke
     rule(unknown.is_none(), || format!("a pod is tried, and {unknown:?} was not told of"))
 }
 
-/// Every pod that waits for us is in exactly one place, in its last version.
+/// Queue: every unbound pod of ours is in exactly one place, in its last version.
 pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     let mut queued = 0;
     for pod in engine.pending() {
@@ -133,8 +134,8 @@ pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     rule(all == queued, || format!("{all} pods are queued, {queued} of them are pending"))
 }
 
-/// Once everything is quiet, the scheduler and the server agree, and what can be placed is. Returns
-/// how many pods cannot.
+/// Checks that scheduler and server agree at rest, and that every pod that fits is placed. Returns
+/// the number of pods that do not fit.
 pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Result<usize, String> {
     nothing_is_left(replica)?;
     let engine = replica.scheduler.engine();
@@ -156,7 +157,7 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     Ok(waiting.len())
 }
 
-/// What was begun has come to its end, and nothing of it is kept.
+/// Checks that no request, binding or eviction is unfinished at rest.
 fn nothing_is_left(replica: &mut Replica) -> Checked {
     let effects = replica.scheduler.api_dispatcher().unfinished();
     let events = replica.scheduler.event_recorder().unfinished();
@@ -185,7 +186,7 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
     Ok(())
 }
 
-/// What the scheduler reads of the nodes is what is stored.
+/// Checks that the nodes of the scheduler equal the stored ones.
 fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
     let stored: BTreeMap<&str, Node> =
         server.nodes().map(|node| (name(node), read_node(node))).collect();
@@ -206,7 +207,7 @@ fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
     Ok(())
 }
 
-/// By UID: the node, and the version.
+/// Returns node and version by UID.
 type Placed = BTreeMap<String, (String, String)>;
 
 fn placed_pods_agree(server: &Server, engine: &Engine) -> Checked {
@@ -248,7 +249,7 @@ fn waits_for_us(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_null() && is_ours(pod)
 }
 
-/// A pod that is pending in the end is gated, or no node can take it.
+/// Checks that a pod that stays pending is gated or fits on no node.
 fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
     if !may_be_placed(pod) {
         return Ok(());
@@ -261,8 +262,8 @@ fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
     })
 }
 
-/// Nor is there room to be made for it, unless it may not evict others now, or waits for victims
-/// that refuse to end, or would evict others in vain.
+/// Checks that preemption would not help it either, unless the pod may not preempt now, waits for
+/// victims that do not terminate, or would evict others in vain.
 fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Time) -> Checked {
     let is_open = may_be_placed(pod);
     let pod = read_pod(pod);
@@ -279,8 +280,7 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Tim
     })
 }
 
-/// What the server shows of nominations is what the scheduler goes by. It does not go by those of
-/// pods behind gates.
+/// Checks that the nominations of the scheduler equal those of the server. Gated pods are exempt.
 fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
     for pod in waiting.iter().filter(|pod| may_be_placed(pod)) {
         let pod = read_pod(pod);
@@ -293,7 +293,7 @@ fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
     Ok(())
 }
 
-/// The conditions of the pods that no node can take say so.
+/// Checks that the conditions of pending pods say that they do not fit.
 pub(crate) fn pending_pods_are_explained(server: &Server) -> Checked {
     let mut pending = server.live_pods().filter(|pod| waits_for_us(pod) && may_be_placed(pod));
     let unexplained = pending.find(|pod| {
@@ -326,7 +326,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// The rule that this holds.
+/// Checks a rule.
 pub(crate) fn rule(holds: bool, broken: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(broken()) }
 }

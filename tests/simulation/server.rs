@@ -1,4 +1,4 @@
-//! The API server with its kubelets and controllers, and what it knows of our bindings.
+//! The API server with its kubelets and controllers, and a record of our bindings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use sandbox::store::Store;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The profile of the scheduler under test that has the defaults.
+/// The profile with the defaults.
 pub(crate) const DEFAULT: &str = "loadmaster";
-/// Its profile that spreads pods over zones by itself.
+/// The profile with default spread constraints.
 pub(crate) const SPREADING: &str = "spreading";
-/// The taint that nodes have now and then.
+/// A taint that nodes sometimes have.
 pub(crate) const BUSY: &str = "example.com/busy";
 
 /// The API server.
 pub(crate) struct Server {
-    /// Everything it stores.
+    /// The store.
     pub(crate) store: Store,
     controllers: Controllers,
     kubelets: Kubelets,
-    /// Until when the controllers do nothing.
+    /// Time until which the controllers pause.
     idle_until: Option<Time>,
     /// The version that controllers and kubelets have seen.
     seen: u64,
-    /// Which pod our bindings gave which node, by UID.
+    /// Pod and node of our bindings, by UID.
     pub(crate) bound_by_us: BTreeMap<String, String>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Server {
 pub(crate) struct Bound {
     /// UID of the pod.
     pub(crate) uid: String,
-    /// Its node.
+    /// The node.
     pub(crate) node: String,
 }
 
 impl Server {
-    /// A server with nothing but its namespaces.
+    /// Creates a server with its namespaces only.
     pub(crate) fn new(seed: u64, now: Time) -> Self {
         Self {
             store: Store::new(seed, now),
@@ -60,8 +60,7 @@ impl Server {
         }
     }
 
-    /// Carries out a request of users or other components; it is expected to be well-formed, not
-    /// to succeed.
+    /// Carries out a request of a user or another component; it must be well-formed, but may fail.
     pub(crate) fn request(&mut self, method: &str, target: &str, body: &Value, now: Time) -> u16 {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut request = Request::new(method, target, body);
@@ -71,7 +70,7 @@ impl Server {
         self.serve(&request, now).status
     }
 
-    /// Carries out a request of the scheduler, and notes the binding it makes.
+    /// Carries out a request of the scheduler, and records its binding.
     pub(crate) fn request_of_ours(
         &mut self,
         request: &client::Request,
@@ -87,7 +86,7 @@ impl Server {
         (response, bound)
     }
 
-    /// Opens a watch, so many versions further back than it asks for, or says why not.
+    /// Opens a watch, this many versions before the requested one, or returns the error.
     pub(crate) fn watch(
         &mut self,
         target: &str,
@@ -106,18 +105,17 @@ impl Server {
         self.serve(&Request::new("GET", target, ""), now)
     }
 
-    /// What a watch has to say by now.
+    /// Returns the present events of a watch.
     pub(crate) fn frames(&mut self, watch: WatchId, now: Time) -> Frames {
         self.store.frames(watch, now)
     }
 
-    /// The controllers do nothing for a while, volumes are not bound, and what depends on something
-    /// that is gone stays.
+    /// Pauses the controllers: volumes are not bound, and dependents of deleted objects stay.
     pub(crate) fn stop_controllers(&mut self, until: Time) {
         self.idle_until = Some(until);
     }
 
-    /// Lets kubelets and controllers do what is due.
+    /// Runs kubelets and controllers.
     pub(crate) fn step(&mut self, now: Time) {
         let version = self.store.resource_version();
         if version == self.seen && self.next_deadline().is_none_or(|deadline| deadline > now) {
@@ -131,27 +129,27 @@ impl Server {
         self.kubelets.step(&mut self.store, now);
     }
 
-    /// When they have something to do next.
+    /// Returns the next deadline of kubelets and controllers.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let controllers = self.idle_until.or_else(|| self.controllers.next_deadline());
         let deadlines = [controllers, self.kubelets.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
-    /// The pods that have not ended.
+    /// Returns the pods that have not ended.
     pub(crate) fn live_pods(&self) -> impl Iterator<Item = &Arc<Value>> {
         self.store
             .objects(PODS)
             .filter(|pod| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
     }
 
-    /// The UIDs of those that have a node.
+    /// Returns the UIDs of the pods with a node.
     pub(crate) fn placed_pods(&self) -> impl Iterator<Item = Uid> {
         let placed = self.live_pods().filter(|pod| !pod["spec"]["nodeName"].is_null());
         placed.filter_map(|pod| pod["metadata"]["uid"].as_str()).map(Uid::from)
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Value>> {
         self.store.objects(NODES)
     }
@@ -167,7 +165,7 @@ impl Server {
     }
 }
 
-/// The target of a watch with its version moved back.
+/// Returns the target of a watch with an earlier version.
 fn further_back(target: &str, back: u64) -> String {
     let Some((start, version)) = target.rsplit_once("&resourceVersion=") else {
         return target.to_owned();
@@ -177,7 +175,7 @@ fn further_back(target: &str, back: u64) -> String {
 }
 
 impl Bound {
-    /// The binding that a request asks for, if it is one.
+    /// Returns the binding in a request, if it is one.
     pub(crate) fn by(request: &client::Request) -> Option<Self> {
         if !request.path.ends_with("/binding") {
             return None;
@@ -188,13 +186,13 @@ impl Bound {
     }
 }
 
-/// Whether a pod chose one of our profiles.
+/// Whether a pod names one of our profiles.
 pub(crate) fn is_ours(pod: &Value) -> bool {
     let chosen = pod["spec"]["schedulerName"].as_str();
     chosen.is_some_and(|name| [DEFAULT, SPREADING].contains(&name))
 }
 
-/// What a pod asks for: milli-CPU and bytes of memory.
+/// Returns the requests of a pod: milli-CPU and bytes of memory.
 pub(crate) fn requests(pod: &Value) -> (i64, i64) {
     let pod = api::Pod::deserialize(pod).map(|pod| Pod::from_api(&pod));
     let pod = pod.expect("the store holds pods only");

@@ -1,5 +1,5 @@
-//! What must hold of volumes: who is given them, what is written for that, and where the pods are
-//! bound that use them.
+//! Invariants of volumes: the claims they are bound to, the writes for that, and the bindings of
+//! pods that use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use super::oracle::{Related, read_node, read_pod};
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
-/// What the scheduler has had written for volumes, and for whom.
+/// The writes of volumes by the scheduler, and the pods they are for.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    /// Changes that were not replied to.
+    /// Changes without a reply.
     under_way: BTreeMap<RequestId, Sent>,
-    /// What versions of objects were changed to, for certain.
+    /// The confirmed changes, by version of the object.
     changed: BTreeMap<Version, Value>,
-    /// The claims of pods that were put on nodes, as the scheduler knew them then.
+    /// The claims of pods when they were assumed on nodes.
     claims: BTreeMap<Uid, BTreeSet<Uid>>,
-    /// The claims that were bound when the pods were. This is what outlives the scheduler.
+    /// The claims that were bound with their pods. This record survives the scheduler.
     held: BTreeMap<Uid, BTreeSet<Uid>>,
 }
 
@@ -42,7 +42,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Whether everybody it was sent for is on the way still.
+    /// Whether all these pods are still in their binding cycles.
     fn is_awaited(&self, engine: &Engine) -> bool {
         !self.askers.is_empty() && self.askers.iter().all(|pod| engine.is_binding(pod))
     }
@@ -51,18 +51,18 @@ impl Sent {
 /// A version of an object: its path and number.
 type Version = (String, String);
 
-/// A request to reserve a volume for a claim, or to have one made for a node.
+/// A request to reserve a volume for a claim, or to provision one for a node.
 #[derive(Debug, Clone)]
 struct Change {
     version: Version,
-    /// UID of the claim that is to have a volume.
+    /// UID of the claim.
     claim: Uid,
-    /// That claim, or the node.
+    /// The claim, or the selected node.
     to: Value,
 }
 
 impl Change {
-    /// The change that a request asks for, if it is one.
+    /// Returns the change that a request makes, if it is one.
     fn by(request: &Request) -> Option<Self> {
         if request.method != Method::Patch || !is_storage(&request.path) {
             return None;
@@ -80,12 +80,12 @@ impl Change {
 }
 
 impl Volumes {
-    /// What is known of pods whose claims were bound with them.
+    /// Returns the record of pods whose claims were bound with them.
     pub(crate) fn of_next_life(&mut self) -> Self {
         Self { held: std::mem::take(&mut self.held), ..Self::default() }
     }
 
-    /// A pod was tried.
+    /// Records an attempt.
     pub(crate) fn decided(&mut self, attempt: &Attempt, related: &Related) {
         if let Outcome::Assumed(_) = attempt.outcome {
             let claims = related.storage.claims_of(&attempt.pod).flatten();
@@ -94,12 +94,11 @@ impl Volumes {
         }
     }
 
-    /// A request sets out. What it changes it changes in the version it knows, and never to
-    /// something else than it has done already or is about to do; and it gives no claim a second
-    /// volume.
+    /// Checks an outgoing request. It changes the known version, only to a value that it has
+    /// written or assumed, and gives no claim a second volume.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn sent(&mut self, server: &Server, engine: &Engine, request: &Request) -> Checked {
         let Some(change) = Change::by(request) else { return Ok(()) };
         rule(!change.version.1.is_empty(), || {
@@ -116,7 +115,7 @@ impl Volumes {
         rule(other.is_none(), || format!("{} is a second volume, after {other:?}", request.path))
     }
 
-    /// The pods on their way to a node that have the claim, be they deleted meanwhile.
+    /// Returns the pods in binding cycles that have the claim, also if they were deleted meanwhile.
     fn askers(&self, change: &Change, engine: &Engine) -> BTreeSet<Uid> {
         let asks = |(pod, claims): &(&Uid, &BTreeSet<Uid>)| {
             claims.contains(&change.claim) && engine.is_binding(pod)
@@ -124,14 +123,14 @@ impl Volumes {
         self.claims.iter().filter(asks).map(|(pod, _)| pod.clone()).collect()
     }
 
-    /// What somebody who is on the way still makes of the same version.
+    /// Returns the pending change of the same version by another pod.
     fn rival_of(&self, change: &Change, engine: &Engine) -> Option<&Sent> {
         let of_version = self.under_way.values().filter(|own| own.change.version == change.version);
         let mut others = of_version.filter(|own| own.change.to != change.to);
         others.find(|other| other.is_awaited(engine))
     }
 
-    /// The volume that the claim of a change has been given already, and has still.
+    /// Returns the volume that the claim of a change has already.
     fn other_volume_of(&self, server: &Server, change: &Change) -> Option<PersistentVolume> {
         let own = name_of_volume(&change.version.0)?;
         let claim = change.to.as_str()?;
@@ -146,8 +145,8 @@ impl Volumes {
         stored.map(|volume| read_volume(volume)).find(is_its)
     }
 
-    /// The scheduler has a reply. Returns the object that it knows to be changed: whoever gave up
-    /// meanwhile does not hear of it.
+    /// Records a reply. Returns the object that is known to be changed; a request that was given up
+    /// has none.
     pub(crate) fn replied(
         &mut self,
         engine: &Engine,
@@ -165,11 +164,12 @@ impl Volumes {
         serde_json::from_slice(body).ok().map(Arc::new)
     }
 
-    /// The server has carried out a binding. The claims that the scheduler knew are bound, if they
-    /// are there still, and to volumes that can be used on the node; nobody is in the way.
+    /// Checks a binding that the server has carried out. The claims that the scheduler knew are
+    /// bound, if they still exist, to volumes that are usable on the node, and no other pod
+    /// conflicts.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn after_binding(&mut self, server: &Server, bound: &Bound) -> Checked {
         let uid = Uid::from(bound.uid.as_str());
         let known = self.claims.get(&uid).cloned().unwrap_or_default();
@@ -189,8 +189,8 @@ impl Volumes {
         self.are_attachable(server, &here, &bound.node)
     }
 
-    /// The volumes that the limited driver has made for the claims of these pods can be attached to
-    /// the node, as far as they are the same claims that the pods were bound with.
+    /// Checks that the volumes that the limited driver provisioned for the claims of these pods can
+    /// be attached to the node, if these claims still exist.
     fn are_attachable(&self, server: &Server, pods: &[&Pod], node: &str) -> Checked {
         let held: BTreeSet<&Uid> =
             pods.iter().filter_map(|pod| self.held.get(&pod.uid)).flatten().collect();
@@ -213,8 +213,8 @@ fn is_bound_by_us(server: &Server, pod: &Pod) -> bool {
     node.is_some_and(|node| pod.node_name.as_deref() == Some(node))
 }
 
-/// The volume of a claim, if it is there still, can be used on the node, as far as machines decide:
-/// these never change.
+/// Checks that the volume of a claim, if it still exists, is usable on the node by the labels that
+/// never change.
 fn can_use(server: &Server, claim: &PersistentVolumeClaim, node: &str) -> Checked {
     let is_its_own = |volume: &PersistentVolume| {
         claim.volume_name.as_ref() == Some(&volume.name) && volume.is_for(claim)
@@ -265,7 +265,7 @@ fn share_no_disk(here: &[&Pod]) -> Checked {
     rule(fought_for.is_none(), || format!("pods on one node share {fought_for:?}"))
 }
 
-/// The object that a request is to change for a volume, as it is stored.
+/// Returns the stored object that a request changes.
 pub(crate) fn stored(server: &Server, request: &Request) -> Option<Arc<Value>> {
     Change::by(request)?;
     let mut parts = request.path.trim_start_matches("/api/v1/").split('/');
@@ -279,11 +279,11 @@ pub(crate) fn stored(server: &Server, request: &Request) -> Option<Arc<Value>> {
     object.cloned()
 }
 
-/// The server has changed an object as we asked it to. Nothing but what was meant is different, and
-/// nothing was taken from anybody.
+/// Checks that a write of ours changed only the intended fields, and took no volume from another
+/// claim.
 ///
 /// # Errors
-/// It is not so.
+/// A rule is violated.
 pub(crate) fn after_change(server: &Server, path: &str, before: &Value, after: &Value) -> Checked {
     let broken = |how: &str| format!("{path}: {how}: {before} was made {after}");
     rule(rest_of(before) == rest_of(after), || broken("more has changed than was meant"))?;
@@ -304,7 +304,7 @@ pub(crate) fn after_change(server: &Server, path: &str, before: &Value, after: &
     claim.map_or(Ok(()), |claim| suits(&after, &claim))
 }
 
-/// What is stored but for what we may write.
+/// Returns the stored object without the fields that we may write.
 fn rest_of(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -325,7 +325,7 @@ fn rest_of(object: &Value) -> Value {
     object
 }
 
-/// The volume is one that the claim may have.
+/// Whether the claim may use the volume.
 fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Checked {
     let selector = claim.selector.as_ref().map(|own| own.as_ref());
     let suits = volume.class == claim.class
@@ -336,10 +336,10 @@ fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Checked {
     rule(suits, || format!("{volume:?} is given to {claim:?}"))
 }
 
-/// No volume is given to two claims, and those that are given suit.
+/// Checks that no volume belongs to two claims, and that each suits its claim.
 ///
 /// # Errors
-/// It is not so.
+/// A rule is violated.
 pub(crate) fn at_rest(server: &Server) -> Checked {
     let mut given = BTreeMap::new();
     let volumes: Vec<_> = volumes(server).collect();

@@ -1,4 +1,4 @@
-//! What must hold of pods that wait for an event: whatever makes one fit wakes it.
+//! Invariants of unschedulable pods: an event that makes a pod fit requeues it.
 
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -11,12 +11,12 @@ use framework::{QueuedPod, Time, Uid};
 use super::oracle::{Oracle, Related};
 use super::rules::{Checked, rule};
 
-/// How many pods were woken by changes.
+/// Numbers of pods that changes requeued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WakeUps {
-    /// All of them.
+    /// All requeued pods.
     pub(crate) all: usize,
-    /// Those that fit nowhere still.
+    /// Requeued pods that still do not fit.
     pub(crate) idle: usize,
 }
 
@@ -28,7 +28,7 @@ impl AddAssign for WakeUps {
 }
 
 impl WakeUps {
-    /// Those among pods that were [`parked`].
+    /// Returns the requeued pods among those that were [`parked`].
     pub(crate) fn among(parked: &BTreeSet<Uid>, engine: &Engine, related: &Related) -> Self {
         let woken = engine.queue().iter().filter(|(place, queued)| {
             let is_ready = matches!(place, Place::Active | Place::Backoff);
@@ -44,7 +44,7 @@ impl WakeUps {
     }
 }
 
-/// The pods that wait for an event.
+/// Returns the unschedulable pods.
 pub(crate) fn parked(engine: &Engine) -> BTreeSet<Uid> {
     waiting(engine).map(|queued| queued.pod.uid.clone()).collect()
 }
@@ -54,12 +54,12 @@ fn waiting(engine: &Engine) -> impl Iterator<Item = &QueuedPod> {
     places.map(|(_, queued)| queued)
 }
 
-/// A pod that waits for an event fits nowhere: it was woken by whatever made room for it.
+/// Checks that an unschedulable pod still fits on no node.
 ///
-/// Only room that was kept for a nominated pod may become free without an event: what was parked
-/// before `unnominated`, the last time at which there was one, does not count. And a pod that is
-/// only assumed may be what another must be near, and wakes it once it is seen to be bound: as long
-/// as there is one, nothing is certain.
+/// Only room of a nominated pod may be freed without an event, so pods parked before `unnominated`,
+/// the last time at which a nomination ended, are exempt. An assumed pod may satisfy the affinity
+/// of another pod, and requeues it once its bind is confirmed, so the check is skipped while there
+/// is one.
 pub(crate) fn parked_pods_fit_nowhere(
     engine: &Engine,
     related: &Related,

@@ -1,4 +1,4 @@
-//! Time, and what happens in which order.
+//! Time, and the order of events.
 
 mod transport;
 
@@ -22,41 +22,39 @@ use super::volumes::Volumes;
 use super::wake_ups::WakeUps;
 use super::writes::Writes;
 
-/// When every simulation begins, in seconds since 1970.
+/// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
-/// How long the world is left alone before it must be quiet: longer than a watch that has died in
-/// silence is listened to.
+/// Time without activity before the final checks: longer than the timeout of a stalled watch.
 const CALM: Duration = Duration::from_secs(900);
-/// How long the last pods take to find their nodes: longer than a pod waits for an event.
+/// Time for the last pods to be bound: longer than the maximum time without an event.
 const SETTLED: Duration = Duration::from_secs(400);
-/// How long a rush takes to be dealt with: pods may take a minute to end, but nobody may be left to
-/// wait until it has waited for too long.
+/// Time for a rush of pods: pods may take a minute to end, but no pod may need the maximum time
+/// without an event.
 const PROMPTLY: Duration = Duration::from_secs(200);
-/// For how long it must be quiet.
+/// Time for which the world must be at rest.
 const QUIET: Duration = Duration::from_secs(30);
-/// Steps at one point of time; whatever takes more goes round in circles.
+/// Maximum number of steps at one point of time; more means an endless loop.
 const MOST_AT_ONCE: u32 = 10_000;
-/// Lines of the trace that a violation shows.
+/// Number of trace lines in a violation.
 const LAST_LINES: usize = 60;
-/// Decisions until all that was counted is counted again.
+/// Number of decisions between checks of incremental counts.
 const RECOUNTS: u32 = 30;
-/// Watches have something to say by time alone, as bookmarks.
+/// Interval at which watches may send bookmarks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Something that happens later. What concerns a life of the scheduler that is over is void for it;
-/// requests on their way are not.
+/// A future event. Events of an earlier run of the scheduler are void, except requests in progress.
 enum Event {
     /// A request reaches the server.
     Arrive { life: u32, source: RequestSource, request: Request, fate: Fate },
-    /// What became of a request reaches the scheduler.
+    /// The outcome of a request reaches the scheduler.
     Learn { life: u32, source: RequestSource, id: RequestId, reply: Reply },
     /// A call of a reflector reaches the server.
     Call { life: u32, informer: usize, call: Call },
     /// Inputs about a call reach the reflector.
     Inputs { life: u32, informer: usize, inputs: Vec<Input<Update>> },
-    /// The scheduler takes up its next pod.
+    /// The scheduler tries its next pod.
     Decide { life: u32 },
-    /// Somebody does something.
+    /// A user or another component acts.
     Churn,
     /// Time passes for the watches.
     Heartbeat,
@@ -64,22 +62,22 @@ enum Event {
     Start,
 }
 
-/// What a simulation saw.
+/// Statistics of a simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Bindings that the server carried out.
     pub(crate) bound: usize,
     /// Crashes of the scheduler.
     pub(crate) crashes: u32,
-    /// Volumes that were reserved for claims, or asked to be made, by us.
+    /// Volumes that we reserved for claims or requested.
     pub(crate) given: usize,
-    /// Requests whose sender was left in the dark, or worse.
+    /// Requests with an unknown or misleading outcome for the sender.
     pub(crate) faults: u32,
-    /// Pods that the server has deleted to make room for others.
+    /// Pods that the server deleted as victims.
     pub(crate) evicted: usize,
-    /// Pods that no node can take in the end.
+    /// Pods that fit on no node in the end.
     pub(crate) pending: usize,
-    /// Pods that changes have woken.
+    /// Pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
 }
 
@@ -95,7 +93,7 @@ impl AddAssign for Summary {
     }
 }
 
-/// Everything.
+/// The whole simulation.
 pub(crate) struct World {
     seed: u64,
     now: Time,
@@ -108,35 +106,35 @@ pub(crate) struct World {
     churn: Churn,
     replica: Option<Replica>,
     life: u32,
-    /// A step of [`Event::Decide`] is under way.
+    /// Whether an [`Event::Decide`] is scheduled.
     deciding: bool,
-    /// What this life of the scheduler has sent.
+    /// The requests of this run of the scheduler.
     writes: Writes,
     volumes: Volumes,
-    /// What it may not go on doing once everything is quiet.
+    /// Activity that must have ended at rest.
     activity: Activity,
     summary: Summary,
     trace: Trace,
 }
 
-/// How busy the scheduler was so far.
+/// Activity of the scheduler so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Activity {
-    /// Writes that were sent to get pods bound.
+    /// Writes for binding pods.
     writes: usize,
-    /// Lists and watches that were asked for.
+    /// Requested lists and watches.
     calls: usize,
 }
 
-/// What happened, for whoever looks for the cause of a violation.
+/// The trace for violations.
 struct Trace {
     print: bool,
     last: VecDeque<String>,
 }
 
 impl Activity {
-    /// Since `before`, at most the conditions of the pods that are `waiting` were brought up to
-    /// date, and watches that ended were opened once more.
+    /// Checks that since `before`, at most the conditions of the `waiting` pods were updated, and
+    /// ended watches reopened.
     fn is_over(self, before: Self, waiting: usize, informers: usize) -> rules::Checked {
         let (writes, calls) = (self.writes - before.writes, self.calls - before.calls);
         rules::rule(writes <= waiting, || format!("{writes} writes in {QUIET:?} of quiet"))?;
@@ -145,7 +143,7 @@ impl Activity {
 }
 
 impl World {
-    /// A world that has not begun.
+    /// Creates a world.
     pub(crate) fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let now = Time::from_secs(BEGINNING);
@@ -176,7 +174,7 @@ impl World {
         world
     }
 
-    /// `steps` of churn, with faults.
+    /// Runs `steps` of churn, with faults.
     pub(crate) fn live_through(&mut self, steps: u32) -> Result<(), Violation> {
         for _ in 0..steps {
             let pause = self.churn.pause();
@@ -195,7 +193,7 @@ impl World {
         Ok(())
     }
 
-    /// The server is not to be reached, or does nothing, for seconds or minutes.
+    /// Makes the server unreachable or paused, for seconds or minutes.
     fn outage(&mut self) -> Result<(), Violation> {
         let outage = if self.rng.bool() { Network::down() } else { Network::overloaded() };
         self.say(|| format!("{outage:?}"));
@@ -208,8 +206,8 @@ impl World {
         Ok(())
     }
 
-    /// The faults end and the churn stops: everything must come to rest where it belongs, and once
-    /// more after new nodes have come, so that there is something to place pods on.
+    /// Ends faults and churn, and checks the world at rest; then adds nodes, so that pods can be
+    /// placed, and checks again.
     pub(crate) fn calm_down(mut self) -> Result<Summary, Violation> {
         self.say(|| "calm".to_owned());
         self.network = Network::calm();
@@ -225,7 +223,7 @@ impl World {
         Ok(self.summary)
     }
 
-    /// Important pods come to a full cluster, whose server is busy now and then.
+    /// Adds important pods to a full cluster, while the server is sometimes overloaded.
     fn rush(&mut self) -> Result<(), Violation> {
         self.churn.rush(&mut self.server, self.now);
         let begun = self.now + Duration::from_millis(self.rng.u64(..30));
@@ -240,7 +238,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing happens for a while, and then nothing may be left to do. Returns how many pods wait.
+    /// Waits, and then checks that nothing is left to do. Returns the number of pending pods.
     fn rest(&mut self, pause: Duration) -> Result<usize, Violation> {
         self.run_until(self.now + pause)?;
         let before = self.activity;
@@ -286,7 +284,7 @@ impl World {
         }
     }
 
-    /// Whatever happens now.
+    /// Runs the next event.
     fn happen(&mut self) -> Result<(), Violation> {
         if let Some(replica) = &mut self.replica
             && replica.next_deadline().is_some_and(|deadline| deadline <= self.now)
@@ -302,7 +300,7 @@ impl World {
         self.check().map_err(|text| self.violation(&text))
     }
 
-    /// What must hold at every step.
+    /// Checks the rules of every step.
     fn check(&mut self) -> rules::Checked {
         let Some(replica) = &mut self.replica else { return Ok(()) };
         let engine = replica.scheduler.engine();
@@ -347,8 +345,8 @@ impl World {
         self.deciding = false;
     }
 
-    /// The scheduler is gone in the middle of what it did. It is back once nothing that it has sent
-    /// is on its way any more: no scheduler could know of that.
+    /// Crashes the scheduler. It restarts once none of its requests is in progress: no scheduler
+    /// could know of those.
     fn crash(&mut self) {
         let Some(replica) = self.replica.take() else { return };
         self.say(|| "crash".to_owned());
@@ -365,7 +363,7 @@ impl World {
         self.at(pause, Event::Start);
     }
 
-    /// Everything that is ready to move from one side to the other does.
+    /// Passes on everything that is ready.
     fn pass_on(&mut self) -> Result<(), String> {
         let Some(mut replica) = self.replica.take() else { return Ok(()) };
         let mut calls = Vec::new();

@@ -1,4 +1,4 @@
-//! What the scheduler has sent and what it must never send.
+//! Invariants of the requests of the scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +11,30 @@ use serde_json::Value;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
-/// What one life of the scheduler has written, and what came of it.
+/// The writes of one run of the scheduler, and their outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// Bindings that were sent and may have an effect still: UID and node.
+    /// Bindings that were sent and may still take effect: UID and node.
     bindings: BTreeMap<RequestId, (String, String)>,
-    /// The objects of requests that were not replied to.
+    /// The objects of requests without a reply.
     at_work: BTreeMap<RequestId, String>,
-    /// The pods that were bound, with their nodes.
+    /// The bound pods, with their nodes.
     bound: BTreeMap<Uid, String>,
-    /// UIDs of the pods that were said to be scheduled.
+    /// UIDs of the pods with a `Scheduled` event.
     announced: BTreeSet<Uid>,
-    /// UIDs of the pods that are to make room, with the highest priority of those they make it for.
+    /// UIDs of victims, with the highest priority of their preemptors.
     victims: BTreeMap<Uid, i32>,
-    /// Deletions that were not replied to, with the UIDs of the pods.
+    /// Deletions without a reply, with the UIDs of the pods.
     deletions: BTreeMap<RequestId, Uid>,
 }
 
 impl Writes {
-    /// A request of the executor sets out. It is the only one for its object, and it names the UID
-    /// if it writes. A binding is the only one that can have an effect on its pod, or all of those
-    /// that can have the same. The status of a pod that is bound is not written to.
+    /// Checks an outgoing request. It is the only one for its object, and a write names the UID. No
+    /// other binding may take effect on its pod, except for the same node. The status of a bound
+    /// pod is not written.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn sent(&mut self, server: &Server, request: &Request) -> Checked {
         let object = object_of(&request.path);
         let is_first = self.at_work.values().all(|other| *other != object);
@@ -56,7 +56,7 @@ impl Writes {
         broken.map_or(Ok(()), Err)
     }
 
-    /// Pods are to make room for one of this priority, unless they are ending as it is.
+    /// Records victims for a preemptor of this priority, unless they are terminating.
     pub(crate) fn preempts(&mut self, preemption: &Preemption, priority: i32) {
         for victim in preemption.victims.iter().filter(|victim| !victim.terminating) {
             let highest = self.victims.entry(victim.uid.clone()).or_insert(priority);
@@ -78,7 +78,7 @@ impl Writes {
         rule(!is_late, || format!("{} of a pod that is bound", request.path))
     }
 
-    /// Pods are evicted for those of higher priority, and nobody else is deleted.
+    /// Checks that pods are deleted only for preemptors of higher priority.
     fn may_evict(&self, server: &Server, uid: &str) -> Checked {
         let highest = self.victims.get(&Uid::from(uid));
         let highest = highest.ok_or_else(|| format!("{uid} is evicted for nobody"))?;
@@ -89,31 +89,30 @@ impl Writes {
         })
     }
 
-    /// The scheduler has a reply.
+    /// Records a reply.
     pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply) {
         self.at_work.remove(&request);
         let deleted = self.deletions.remove(&request);
         if let (Some(pod), Reply::Answered(Response { status: 200, .. })) = (deleted, reply) {
-            // Whoever needs its room from now on knows that it is on its way.
+            // From now on other pods that need the room know that the victim is terminating.
             self.victims.remove(&pod);
         }
     }
 
-    /// The server has seen the request, or never will, for certain.
+    /// Records that the request was carried out, or never will be.
     pub(crate) fn is_over(&mut self, request: RequestId) {
         self.bindings.remove(&request);
     }
 
-    /// The server has carried out a binding.
+    /// Records a binding that the server carried out.
     pub(crate) fn carried_out(&mut self, bound: &Bound) {
         self.bound.insert(Uid::from(bound.uid.as_str()), bound.node.clone());
     }
 
-    /// What was bound keeps its room on the node for as long as it is there, whatever the scheduler
-    /// knows of it.
+    /// Checks that a bound pod keeps its room on the node as long as it exists.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn keep_their_room(&mut self, server: &Server, engine: &Engine) -> Checked {
         let (cache, cluster) = (engine.cache(), engine.cache().cluster());
         let has_room = |uid: &Uid, node: &String| {
@@ -127,11 +126,10 @@ impl Writes {
         Ok(())
     }
 
-    /// The scheduler says something of a pod: that it is scheduled is said of pods that are bound,
-    /// and once.
+    /// Checks an event: `Scheduled` is written once, and only for bound pods.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn announced(&mut self, server: &Server, event: &Event) -> Checked {
         let Some((_, node)) =
             event.note.rsplit_once(" to ").filter(|_| event.reason == "Scheduled")
@@ -148,10 +146,10 @@ impl Writes {
         })
     }
 
-    /// Once everything is quiet, all that was bound has been said to be scheduled.
+    /// Checks at rest that every bound pod has its `Scheduled` event.
     ///
     /// # Errors
-    /// It is not so.
+    /// A rule is violated.
     pub(crate) fn are_announced(&self) -> Checked {
         let silent = self.bound.iter().find(|(uid, _)| !self.announced.contains(*uid));
         silent.map_or(Ok(()), |(uid, node)| Err(format!("{uid} is bound to {node} in silence")))
@@ -162,18 +160,18 @@ fn body_of(request: &Request) -> Value {
     serde_json::from_slice(&request.body).unwrap_or_default()
 }
 
-/// The UID in this section, or an empty one.
+/// Returns the UID in this section, or an empty one.
 fn uid_in(body: &Value, section: &str) -> String {
     body[section]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Whether a patch says that the pod is going to be evicted.
+/// Whether a patch sets `DisruptionTarget`.
 fn is_disruption(patch: &Value) -> bool {
     let conditions = patch["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|condition| condition["type"] == "DisruptionTarget")
 }
 
-/// Whether a binding of the pod could still be carried out.
+/// Whether a binding of the pod may still be carried out.
 fn is_open(pod: &Value, uid: &str) -> bool {
     let metadata = &pod["metadata"];
     metadata["uid"] == uid
@@ -181,7 +179,7 @@ fn is_open(pod: &Value, uid: &str) -> bool {
         && pod["spec"]["nodeName"].is_null()
 }
 
-/// The path of a pod, also where that of a subresource was asked for.
+/// Returns the path of a pod, also for a subresource.
 fn object_of(path: &str) -> String {
     path.trim_end_matches("/binding").trim_end_matches("/status").to_owned()
 }

@@ -1,7 +1,6 @@
-//! The claims, classes and volumes there are, and what pods want of them.
+//! The claims, classes and volumes of the simulation, and the volumes of pods.
 //!
-//! What a claim, a volume or a class is follows from its name, so that one that comes back is the
-//! same.
+//! The properties of a claim, volume or class follow from its name, so a recreated one is the same.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +11,13 @@ use super::NAMESPACES;
 use super::chance::{once_in, one_of};
 use super::nodes::{MACHINE, ZONE};
 
-/// The driver that can attach only so many volumes to a node.
+/// The driver with an attach limit.
 pub(crate) const LIMITED_DRIVER: &str = "disk.example.com";
-/// The class of its volumes, which never goes.
+/// The class of its volumes, which is never deleted.
 pub(crate) const LIMITED_CLASS: &str = "limited";
-/// The driver that says where it has room.
+/// The driver that reports storage capacity.
 pub(super) const ROOMY_DRIVER: &str = "roomy.example.com";
-/// Nodes with smaller numbers have a CSINode from the beginning, and its limits only grow.
+/// Nodes with smaller numbers have a CSINode from the start, and its limits only grow.
 pub(super) const STEADY_CSI_NODES: usize = 6;
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
@@ -39,36 +38,36 @@ pub(super) const CLAIMS: [Claim; 11] = [
     ("by-hand", "", "1Gi", "ReadOnlyMany"),
     ("dangling", "nowhere", "1Gi", "ReadWriteOnce"),
 ];
-/// How many of them do.
+/// Number of claims that wait for a pod.
 const WAITING: usize = 8;
-/// The claims that only one pod may use.
+/// The ReadWriteOncePod claims.
 const ONE_POD: [&str; 2] = ["local-one-pod", "limited-one-pod"];
-/// Name, provisioner, when it provisions, the seconds it takes, and how often it fails first.
+/// Name, provisioner, binding mode, seconds of provisioning, and number of initial failures.
 pub(super) type Class = (&'static str, &'static str, &'static str, u32, u32);
 
-/// Classes that come and go, but for the limited one.
+/// Classes that are created and deleted, except the limited one.
 pub(super) const CLASSES: [Class; 5] = [
     (LIMITED_CLASS, LIMITED_DRIVER, "WaitForFirstConsumer", 0, 0),
     ("local", NO_PROVISIONER, "WaitForFirstConsumer", 0, 0),
-    // Slower than the scheduler is patient.
+    // Slower than the timeout of the scheduler.
     ("slow", "slow.example.com", "WaitForFirstConsumer", 25, 0),
     ("flaky", ROOMY_DRIVER, "WaitForFirstConsumer", 1, 2),
     ("instant", "instant.example.com", "Immediate", 3, 0),
 ];
-/// How many volumes there are that nobody has to make.
+/// Number of volumes that are not provisioned.
 pub(super) const VOLUMES: u32 = 8;
 
-/// Whether pods share the claim of this name with no other.
+/// Whether only pods of one name use the claim of this name.
 pub(crate) fn is_for_one_pod(claim: &str) -> bool {
     ONE_POD.contains(&claim)
 }
 
-/// Whether what the driver can attach to a node is known all the time, and never less.
+/// Whether the attach limits of a node are always known and never shrink.
 pub(crate) fn is_steady(node: &str) -> bool {
     (0..STEADY_CSI_NODES).any(|number| node == format!("n{number}"))
 }
 
-/// Volumes of a pod: claims, one that is made for it, or a disk of its own.
+/// Returns volumes of a pod: claims, an ephemeral volume, or an inline disk.
 pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
     let mut names = BTreeSet::new();
     for _ in 0..one_of(rng, [1, 1, 1, 2]) {
@@ -91,7 +90,7 @@ pub(super) fn pod_volumes(rng: &mut Rng) -> Value {
     volumes.into()
 }
 
-/// Some claim, mostly one that waits for a pod.
+/// Returns a random claim, mostly one that waits for a pod.
 pub(super) fn any_claim(rng: &mut Rng) -> Claim {
     CLAIMS[if once_in(rng, 6) { rng.usize(..CLAIMS.len()) } else { rng.usize(..WAITING) }]
 }
@@ -105,7 +104,7 @@ pub(super) fn claim_spec(class: &str, size: &str, mode: &str) -> Value {
         "resources": {"requests": {"storage": size}}})
 }
 
-/// The volume of this number. Those that are reserved for a claim fit it.
+/// Returns the volume of this number. Reserved ones fit their claim.
 pub(super) fn volume(number: u32) -> Value {
     let (class, size) = match number {
         4 | 7 => ("", "2Gi"),

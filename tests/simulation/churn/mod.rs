@@ -1,4 +1,4 @@
-//! What users, nodes and other schedulers do meanwhile.
+//! Random actions of users, nodes and other schedulers.
 
 pub(crate) mod catalogue;
 mod chance;
@@ -21,28 +21,28 @@ use nodes::NODE_NAMES;
 pub(crate) use pods::ALONE;
 use pods::{APP, APPS};
 
-/// Pods of one name are in all of them. The last one comes and goes.
+/// Namespaces with pods of equal names. The last one is created and deleted repeatedly.
 const NAMESPACES: [&str; 3] = ["default", "kube-system", "shop"];
-/// The label of namespaces that affinity terms select by.
+/// The label of namespaces that affinity terms select.
 const TEAM: &str = "team";
 const TEAMS: [&str; 2] = ["red", "blue"];
-/// Names that pods are given, again and again.
+/// Names of pods, used repeatedly.
 const POD_NAMES: u32 = 14;
 const FOREIGN: &str = "other-scheduler";
 
-/// A source of surprises.
+/// A generator of random actions.
 pub(crate) struct Churn {
     rng: Rng,
-    /// CPUs of the node of each number. They only grow: what was decided on what a node had, holds.
+    /// CPUs of the node of each number. They only grow, so earlier decisions stay valid.
     cpus: [usize; NODE_NAMES],
-    /// How many volumes can be attached to the node of each number. They only grow, too.
+    /// Attach limit of the node of each number. It only grows, too.
     attachable: [i64; NODE_NAMES],
-    /// How many of ten pods that users create want volumes and little else.
+    /// Share of created pods, in tenths, that mainly request volumes.
     claimants: u32,
 }
 
 impl Churn {
-    /// Surprises by seed.
+    /// Creates a generator from a seed.
     pub(crate) fn new(mut rng: Rng) -> Self {
         let claimants = one_of(&mut rng, [1, 3, 9]);
         let attachable = [1, 2, 1, 1, 2, 1, 0, 1];
@@ -50,7 +50,7 @@ impl Churn {
         Self { rng, cpus, attachable, claimants }
     }
 
-    /// How long nothing happens.
+    /// Returns the time until the next action.
     pub(crate) fn pause(&mut self) -> Duration {
         Duration::from_millis(match self.rng.u32(..10) {
             0..6 => self.rng.u64(..20),
@@ -59,7 +59,7 @@ impl Churn {
         })
     }
 
-    /// What is there before the scheduler starts.
+    /// Creates the initial objects.
     pub(crate) fn begin(&mut self, server: &mut Server, now: Time) {
         preemption::create_classes(server, now);
         for _ in 0..self.rng.u32(1..6) + self.claimants {
@@ -77,21 +77,21 @@ impl Churn {
         }
     }
 
-    /// The churn is over. All claims are there, so that a volume that is kept from them is missed.
+    /// Ends the churn. All claims are created, so that a withheld volume is noticed.
     pub(crate) fn leave(&mut self, server: &mut Server, now: Time) {
         for namespace in NAMESPACES {
             self.create_all_claims(server, namespace, now);
         }
     }
 
-    /// Many pods come at once, the most important ones of all among them.
+    /// Creates many pods at once, among them the most important ones.
     pub(crate) fn rush(&mut self, server: &mut Server, now: Time) {
         for _ in 0..self.rng.u32(2..8) {
             self.create_important_pod(server, now);
         }
     }
 
-    /// The last words.
+    /// Creates the final nodes.
     pub(crate) fn end(&mut self, server: &mut Server, now: Time) {
         for _ in 0..2 {
             self.create_node(server, now);
@@ -102,7 +102,7 @@ impl Churn {
         }
     }
 
-    /// One surprise, and what it was.
+    /// Carries out one action, and describes it.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
         match self.rng.u32(..191) {
             0..34 => self.create_pod(server, now),
@@ -136,7 +136,7 @@ impl Churn {
         }
     }
 
-    /// For longer than some pods wait for their volumes, now and then.
+    /// Sometimes longer than some pods wait for their volumes.
     fn stop_controllers(&mut self, server: &mut Server, now: Time) -> String {
         let pause = Duration::from_millis(self.rng.u64(..30_000));
         server.stop_controllers(now + pause);
@@ -183,7 +183,7 @@ impl Churn {
         pod
     }
 
-    /// A controller of this namespace that pods can name as theirs, if there is one.
+    /// Returns a controller of this namespace that can own pods, if there is one.
     fn owner(&mut self, server: &Server, namespace: &str) -> Value {
         let kind = one_of(&mut self.rng, [STATEFULSETS, REPLICATIONCONTROLLERS]);
         let mut objects = server.store.objects(kind);
@@ -200,7 +200,7 @@ impl Churn {
         format!("delete {pod}: {status}")
     }
 
-    /// A pod goes at once and another of its name comes.
+    /// Deletes a pod without grace, and creates another of its name.
     fn replace_pod(&mut self, server: &mut Server, now: Time) -> String {
         let Some(old) = self.any(server, PODS) else { return "no pod to replace".to_owned() };
         let mut place = old.rsplitn(4, '/');
@@ -216,7 +216,7 @@ impl Churn {
         format!("replace {old} by {pod}: {gone}, {come}")
     }
 
-    /// Gates open; a label changes with them now and then.
+    /// Removes gates, and sometimes changes a label.
     fn open_gates(&mut self, server: &mut Server, now: Time) -> String {
         let mut patch = json!({"spec": {"schedulingGates": null}});
         if self.rng.bool() {
@@ -230,12 +230,12 @@ impl Churn {
         self.patch_pod(server, "/status", &patch, now)
     }
 
-    /// What kept a deleted pod there is done.
+    /// Removes the finalizers of a deleted pod.
     fn drop_finalizers(&mut self, server: &mut Server, now: Time) -> String {
         self.patch_pod(server, "", &json!({"metadata": {"finalizers": null}}), now)
     }
 
-    /// A pod, wherever it is on its way, goes to another application, or to none.
+    /// Moves a pod to another application, or to none.
     fn relabel_pod(&mut self, server: &mut Server, now: Time) -> String {
         let app = one_of(&mut self.rng, [Some("a"), Some("b"), Some("c"), None]);
         self.patch_pod(server, "", &json!({"metadata": {"labels": {APP: app}}}), now)
@@ -247,7 +247,7 @@ impl Churn {
         format!("patch {pod} with {patch}: {status}")
     }
 
-    /// Another scheduler binds a pod, one of ours now and then.
+    /// Binds a pod as another scheduler, sometimes one of ours.
     fn bind_elsewhere(&mut self, server: &mut Server, now: Time) -> String {
         let (Some(pod), Some(node)) = (self.any(server, PODS), self.any(server, NODES)) else {
             return "nothing to bind".to_owned();
@@ -259,7 +259,7 @@ impl Churn {
         format!("somebody else binds {pod} to {node}: {status}")
     }
 
-    /// The path of some object.
+    /// Returns the path of a random object.
     fn any(&mut self, server: &Server, resource: &'static Resource) -> Option<String> {
         let objects: Vec<&Value> = server.store.objects(resource).map(AsRef::as_ref).collect();
         let object = self.rng.choice(objects)?;

@@ -1,4 +1,4 @@
-//! What happens to nodes.
+//! Random actions on nodes.
 
 use framework::Time;
 use sandbox::resources::NODES;
@@ -8,11 +8,11 @@ use super::super::server::{BUSY, Server};
 use super::Churn;
 use super::chance::one_of;
 
-/// The label of the zone a node is in. It changes now and then.
+/// The label of the zone of a node. It may change.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
-/// The label of its name, which is not beyond change either.
+/// The label of the name of a node. It may change, too.
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The label of its name that never changes.
+/// The label of the name of a node that never changes.
 pub(crate) const MACHINE: &str = "example.com/machine";
 pub(super) const ZONES: [&str; 3] = ["a", "b", "c"];
 pub(super) const NODE_NAMES: usize = 8;
@@ -20,7 +20,7 @@ pub(super) const NODE_NAMES: usize = 8;
 const PATH: &str = "/api/v1/nodes";
 
 impl Churn {
-    /// Size and machine of a node follow from its name, so that one that comes back is the same.
+    /// Size and machine of a node follow from its name, so a recreated node is the same.
     pub(super) fn create_node(&mut self, server: &mut Server, now: Time) -> String {
         let number = self.rng.usize(..NODE_NAMES);
         let name = format!("n{number}");
@@ -39,7 +39,7 @@ impl Churn {
         format!("delete {node}: {status}")
     }
 
-    /// Mostly nodes are open to pods.
+    /// Returns taints; most nodes have none.
     pub(super) fn change_node(&mut self, server: &mut Server, now: Time) -> String {
         let patch = match self.rng.u32(..8) {
             0 => json!({"spec": {"unschedulable": true}}),
@@ -52,7 +52,7 @@ impl Churn {
         self.patch_node(server, &patch, now)
     }
 
-    /// Zone or hostname change, or are gone.
+    /// Changes or removes the labels of zone or hostname.
     pub(super) fn move_node(&mut self, server: &mut Server, now: Time) -> String {
         let labels = match self.rng.u32(..8) {
             0 => json!({ZONE: null}),

@@ -1,4 +1,4 @@
-//! What pods ask for.
+//! Random pods.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ use super::nodes::{HOSTNAME, MACHINE, ZONE, ZONES};
 use super::preemption::CLASSES;
 use super::{NAMESPACES, TEAM, TEAMS};
 
-/// The label that says which application a pod belongs to; it changes now and then.
+/// The label of the application of a pod; it may change.
 pub(super) const APP: &str = "app";
-/// Few applications, so that pods mean one another.
+/// Few applications, so that terms of pods select each other.
 pub(super) const APPS: [&str; 3] = ["a", "b", "c"];
-/// The label of pods that share a machine with none of their value. It never changes.
+/// The label of pods that exclude each other on a machine. It never changes.
 pub(crate) const ALONE: &str = "alone";
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Labels and spec of a pod of ours, as a template has them.
+/// Returns labels and spec of a random pod of ours.
 pub(super) fn template(rng: &mut Rng) -> Value {
     let app = one_of(rng, APPS);
     let mut labels = json!({APP: app});
@@ -51,7 +51,7 @@ pub(super) fn template(rng: &mut Rng) -> Value {
     json!({"metadata": {"labels": labels}, "spec": spec})
 }
 
-/// The same for a pod that asks for volumes and little else.
+/// Returns a pod that mainly requests volumes.
 pub(super) fn claimant(rng: &mut Rng) -> Value {
     let container = json!({"name": "c", "image": "example.com/app:1",
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}});
@@ -92,7 +92,7 @@ fn plain_spec(rng: &mut Rng) -> Value {
     spec
 }
 
-/// One or two constraints of a pod of this application, on keys of their own.
+/// Returns one or two constraints of a pod of this application, with different keys.
 fn spread_constraints(rng: &mut Rng, app: &str) -> Value {
     let mut keys = [ZONE, HOSTNAME];
     rng.shuffle(&mut keys);
@@ -120,7 +120,7 @@ fn spread_constraint(rng: &mut Rng, app: &str, topology_key: &str) -> Value {
     constraint
 }
 
-/// Mostly the pods of this application.
+/// Returns a selector, mostly of this application.
 pub(super) fn pods_meant(rng: &mut Rng, app: &str) -> Value {
     match rng.u32(..12) {
         0 => json!({}),
@@ -132,7 +132,7 @@ pub(super) fn pods_meant(rng: &mut Rng, app: &str) -> Value {
     }
 }
 
-/// Terms of some of the four sorts.
+/// Returns terms of some of the four sorts.
 fn affinity(rng: &mut Rng, app: &str) -> Value {
     let mut affinity = json!({});
     for (side, times) in [("podAffinity", 3), ("podAntiAffinity", 2)] {

@@ -1,4 +1,4 @@
-//! What comes between preemptors and their victims.
+//! Random actions that interfere with preemption.
 
 use framework::Time;
 use sandbox::resources::{PODDISRUPTIONBUDGETS, PODS};
@@ -10,8 +10,8 @@ use super::nodes::NODE_NAMES;
 use super::related::collection;
 use super::{Churn, FOREIGN, pods};
 
-/// Priority classes, with their values and whether their pods may evict others. The lowest and the
-/// highest are as low and as high as there are.
+/// Priority classes, with value and whether their pods may preempt. The extreme values are the
+/// lowest and the highest possible ones.
 pub(super) const CLASSES: [(&str, i32, bool); 6] = [
     ("lowest", i32::MIN, true),
     ("low", -10, true),
@@ -21,7 +21,7 @@ pub(super) const CLASSES: [(&str, i32, bool); 6] = [
     ("system-node-critical", 2_000_001_000, true),
 ];
 
-/// The classes that are not there from the beginning.
+/// Priority classes that are created later.
 pub(super) fn create_classes(server: &mut Server, now: Time) {
     for (name, value, preempts) in CLASSES {
         let policy = if preempts { "PreemptLowerPriority" } else { "Never" };
@@ -33,7 +33,7 @@ pub(super) fn create_classes(server: &mut Server, now: Time) {
 }
 
 impl Churn {
-    /// A PodDisruptionBudget comes, goes, or changes; it may be about nobody, or everybody.
+    /// Creates, deletes or changes a PodDisruptionBudget; it may select no pod or every pod.
     pub(super) fn change_budget(&mut self, server: &mut Server, now: Time) -> String {
         let app = one_of(&mut self.rng, pods::APPS);
         let mut spec = json!({"selector": pods::pods_meant(&mut self.rng, app)});
@@ -50,7 +50,7 @@ impl Churn {
         self.change_object(server, PODDISRUPTIONBUDGETS, name, json!({ "spec": spec }), now)
     }
 
-    /// A pod of ours that asks for room and nothing else.
+    /// Returns a pod of ours that requests resources only.
     pub(super) fn create_important_pod(&mut self, server: &mut Server, now: Time) {
         let (class, _, _) = one_of(&mut self.rng, [CLASSES[2], CLASSES[4], CLASSES[5]]);
         let cpu = one_of(&mut self.rng, ["500m", "1", "2"]);
@@ -63,7 +63,7 @@ impl Churn {
         server.request("POST", &collection(PODS, "default"), &pod, now);
     }
 
-    /// A pod of another scheduler takes the room that a pod waits for.
+    /// Lets a pod of another scheduler take the room of a preemptor.
     pub(super) fn squat(&mut self, server: &mut Server, now: Time) -> String {
         let nominated = server.live_pods().filter_map(|pod| {
             let node = pod["status"]["nominatedNodeName"].as_str()?;
@@ -82,7 +82,7 @@ impl Churn {
         format!("{pod} takes room on {node}: {status}")
     }
 
-    /// Somebody else nominates a pod, or takes its nomination away.
+    /// Sets or clears the nomination of a pod, as another client.
     pub(super) fn nominate(&mut self, server: &mut Server, now: Time) -> String {
         let node = match self.rng.u32(..4) {
             0 => Value::Null,
@@ -92,7 +92,7 @@ impl Churn {
         self.patch_pod(server, "/status", &json!({"status": {"nominatedNodeName": node}}), now)
     }
 
-    /// Somebody evicts a pod, if its budgets let them.
+    /// Evicts a pod, if its budgets allow it.
     pub(super) fn evict(&mut self, server: &mut Server, now: Time) -> String {
         let Some(pod) = self.any(server, PODS) else { return "no pod to evict".to_owned() };
         let name = pod.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What happens to namespaces, Services and the controllers of pods.
+//! Random actions on namespaces, Services and controllers of pods.
 
 use framework::Time;
 use sandbox::resources::{REPLICASETS, REPLICATIONCONTROLLERS, Resource, SERVICES, STATEFULSETS};
@@ -9,12 +9,12 @@ use super::chance::{once_in, one_of};
 use super::pods::{self, APP, APPS};
 use super::{Churn, NAMESPACES, TEAM, TEAMS};
 
-/// A namespace that comes and goes.
+/// A namespace that is created and deleted repeatedly.
 const VOLATILE: &str = NAMESPACES[2];
 const NAMESPACES_PATH: &str = "/api/v1/namespaces";
 
 impl Churn {
-    /// A namespace comes, goes, or goes to another team.
+    /// Creates, deletes or relabels a namespace.
     pub(super) fn change_namespace(&mut self, server: &mut Server, now: Time) -> String {
         match self.rng.u32(..8) {
             0..3 => self.create_namespace(server, now),
@@ -44,15 +44,15 @@ impl Churn {
         format!("patch {target} with {patch}: {status}")
     }
 
-    /// A Service comes, goes, or selects other pods.
+    /// Creates, deletes or changes a Service.
     pub(super) fn change_service(&mut self, server: &mut Server, now: Time) -> String {
         let selector = json!({APP: one_of(&mut self.rng, APPS)});
         let service = json!({"spec": {"selector": selector, "ports": [{"port": 80}]}});
         self.change_object(server, SERVICES, "service", service, now)
     }
 
-    /// A controller without a loop of its own comes or goes. Pods name it as their owner, and its
-    /// selector counts for them.
+    /// Creates or deletes a controller object that no controller runs. Pods name it as their owner,
+    /// and its selector applies to them.
     pub(super) fn change_controller(&mut self, server: &mut Server, now: Time) -> String {
         let template = pods::template(&mut self.rng);
         let labels = &template["metadata"]["labels"];
@@ -65,7 +65,7 @@ impl Churn {
         self.change_object(server, kind, "controller", json!({"spec": spec}), now)
     }
 
-    /// The object of this name in some namespace is created, replaced or deleted.
+    /// Creates, replaces or deletes the object of this name in a random namespace.
     pub(super) fn change_object(
         &mut self,
         server: &mut Server,
@@ -91,7 +91,7 @@ impl Churn {
         format!("{target} is {}: {status}", object["spec"]["selector"])
     }
 
-    /// A ReplicaSet gets more or fewer pods, or goes.
+    /// Scales or deletes a ReplicaSet.
     pub(super) fn scale(&mut self, server: &mut Server, now: Time) -> String {
         let replicas = self.rng.u32(..6);
         let (namespace, name) =
@@ -117,7 +117,7 @@ impl Churn {
     }
 }
 
-/// Where the objects of a kind are, in a namespace; an empty one for kinds that know none.
+/// Returns the path of the objects of a kind, in a namespace; cluster-scoped kinds have none.
 pub(super) fn collection(kind: &Resource, namespace: &str) -> String {
     let prefix =
         if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };

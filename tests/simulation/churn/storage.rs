@@ -1,4 +1,4 @@
-//! What happens to claims, volumes, their classes, and what CSI drivers say of nodes.
+//! Random actions on claims, volumes, classes, and CSI objects of nodes.
 
 use framework::Time;
 use framework::storage::SELECTED_NODE;
@@ -17,11 +17,11 @@ use super::chance::{once_in, one_of};
 use super::nodes::{NODE_NAMES, ZONE, ZONES};
 use super::{Churn, NAMESPACES, related};
 
-/// A finalizer of claims that users take off now and then.
+/// A finalizer of claims that users remove from time to time.
 const KEEP: &str = "example.com/keep";
 
 impl Churn {
-    /// What storage there is before the scheduler starts.
+    /// Creates the initial storage objects.
     pub(super) fn begin_storage(&mut self, server: &mut Server, now: Time) {
         let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
             "metadata": {"name": ROOMY_DRIVER}, "spec": {"storageCapacity": true}});
@@ -35,7 +35,7 @@ impl Churn {
         }
     }
 
-    /// All classes and volumes are there.
+    /// Creates all classes and volumes.
     pub(super) fn restore_storage(&mut self, server: &mut Server, now: Time) {
         for (class, ..) in CLASSES {
             create_class(server, class, now);
@@ -48,7 +48,7 @@ impl Churn {
         }
     }
 
-    /// Something happens to storage, and what it was.
+    /// Carries out an action on storage, and describes it.
     pub(super) fn change_storage(&mut self, server: &mut Server, now: Time) -> String {
         match self.rng.u32(..34) {
             0..8 => self.create_claim(server, now),
@@ -72,7 +72,7 @@ impl Churn {
         }
     }
 
-    /// Mostly the claims of a pod are there before it.
+    /// Creates the claims of a pod, mostly before the pod.
     pub(super) fn create_claims_of(&mut self, pod: &Value, server: &mut Server, now: Time) {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
@@ -125,7 +125,7 @@ impl Churn {
         format!("delete {object}: {status}")
     }
 
-    /// Somebody gives a volume back, whoever has it, so that it can be had again.
+    /// Makes a volume available again, whether or not it is bound.
     fn recycle_volume(&mut self, server: &mut Server, now: Time) -> String {
         let is_released = |volume: &Value| volume["status"]["phase"] == "Released";
         let released: Vec<_> =
@@ -136,7 +136,7 @@ impl Churn {
         patch(server, &volume, &json!({"spec": {"claimRef": null}}), now)
     }
 
-    /// A volume or claim gets another version.
+    /// Writes a new version of a volume or claim.
     fn annotate(&mut self, server: &mut Server, now: Time) -> String {
         let kind = one_of(&mut self.rng, [PERSISTENTVOLUMES, PERSISTENTVOLUMECLAIMS]);
         let Some(object) = self.any(server, kind) else { return "nothing to mark".to_owned() };
@@ -145,7 +145,7 @@ impl Churn {
         patch(server, &object, &stamp, now)
     }
 
-    /// Somebody else says for which node a volume is to be made, or for none after all.
+    /// Sets or clears the selected node of a claim, as another client.
     fn select_node(&mut self, server: &mut Server, now: Time) -> String {
         let Some(claim) = self.any(server, PERSISTENTVOLUMECLAIMS) else {
             return "no claim to select a node for".to_owned();
@@ -175,7 +175,7 @@ impl Churn {
         self.set_csi_node(server, number, now)
     }
 
-    /// The drivers of a node are there.
+    /// Creates the CSINode of a node.
     fn set_csi_node(&mut self, server: &mut Server, number: usize, now: Time) -> String {
         let name = format!("n{number}");
         let drivers = json!([{"name": LIMITED_DRIVER, "nodeID": name,
@@ -185,7 +185,7 @@ impl Churn {
         set(server, CSINODES, node, now)
     }
 
-    /// A volume is attached to a node, or is not any more.
+    /// Attaches a volume to a node, or detaches it.
     fn change_attachment(&mut self, server: &mut Server, now: Time) -> String {
         let volume = self.any(server, PERSISTENTVOLUMES).unwrap_or_default();
         let volume = volume.rsplit('/').next().unwrap_or_default();
@@ -202,7 +202,7 @@ impl Churn {
         create(server, VOLUMEATTACHMENTS, attachment, now)
     }
 
-    /// The driver has more or less room in a zone.
+    /// Changes the storage capacity of the driver in a zone.
     fn set_room(&mut self, server: &mut Server, zone: &str, now: Time) -> String {
         let room = one_of(&mut self.rng, ["0", "1Gi", "2Gi", "9Gi"]);
         let capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
@@ -212,7 +212,7 @@ impl Churn {
     }
 }
 
-/// Nothing keeps deleted claims and volumes any more, not even that they are in use.
+/// Removes all finalizers of deleted claims and volumes.
 fn drop_protection(server: &mut Server, now: Time) -> String {
     let is_ending = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
     let ending = [PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES].into_iter().flat_map(|kind| {
@@ -248,7 +248,7 @@ fn create(server: &mut Server, kind: &'static Resource, object: Value, now: Time
     format!("create {collection}/{name}: {status}")
 }
 
-/// Creates the object, or makes the one that is there like it.
+/// Creates an object, or updates the existing one.
 fn set(server: &mut Server, kind: &'static Resource, object: Value, now: Time) -> String {
     let (collection, name) = place(kind, &object);
     let mut status = server.request("POST", &collection, &object, now);

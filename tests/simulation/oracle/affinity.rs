@@ -7,7 +7,7 @@ use framework::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use super::{Place, Question};
 
 impl Question<'_> {
-    /// The pod is near what it must be near, and none is near another that must not be.
+    /// Whether required affinity is satisfied and no required anti-affinity is violated.
     pub(super) fn is_near_and_far_enough(&self) -> bool {
         let spec = &self.pod.spec;
         let (Some(near), Some(far)) = (terms(&spec.pod_affinity), terms(&spec.pod_anti_affinity))
@@ -22,8 +22,8 @@ impl Question<'_> {
             && self.is_let_in_by_others()
     }
 
-    /// Pods that all terms mean are in the domain of each; or there are none anywhere, and the pod
-    /// is the first of its sort.
+    /// Whether pods that all terms select are in the domain of each term; or there are none
+    /// anywhere, and the pod matches its own terms.
     fn is_near_enough(&self, near: &[PodAffinityTerm]) -> bool {
         let has_all_keys = near.iter().all(|term| self.domain(term).is_some());
         let is_meant = |pod: &Pod| near.iter().all(|term| self.means(term, pod));
@@ -32,7 +32,7 @@ impl Question<'_> {
                 || self.is_first_of_its_sort(near, is_meant))
     }
 
-    /// Pods on nodes without any of the keys are nowhere.
+    /// Pods on nodes without any of the keys do not count.
     fn is_first_of_its_sort(
         &self,
         near: &[PodAffinityTerm],
@@ -46,8 +46,8 @@ impl Question<'_> {
             && !places.any(|place| self.others_at(place).any(|other| is_meant(other)))
     }
 
-    /// None of the other pods in the domain of this node is meant; a node without the key is in
-    /// none.
+    /// Whether no term selects another pod in the domain of this node; a node without the key
+    /// belongs to no domain.
     fn is_far_from(&self, term: &PodAffinityTerm, is_meant: impl Fn(&Pod) -> bool) -> bool {
         let Some(domain) = self.domain(term) else { return true };
         let mut places = self
@@ -58,8 +58,8 @@ impl Question<'_> {
         !places.any(|place| self.others_at(place).any(|other| is_meant(other)))
     }
 
-    /// Some pod must be far from this one, wherever they are. Where none must and the pod has no
-    /// terms, Kubernetes does not ask what guests say.
+    /// Whether a placed pod has required anti-affinity to this one anywhere. If there is none and
+    /// the pod has no terms, Kubernetes does not check nominated pods.
     fn is_opposed(&self) -> bool {
         let namespace = &self.oracle.related.namespace_labels(&self.pod.key.namespace);
         self.oracle.places.iter().any(|place| {
@@ -70,7 +70,7 @@ impl Question<'_> {
         })
     }
 
-    /// No pod in a domain of this node must be far from this one.
+    /// Whether no pod in a domain of this node has required anti-affinity to this one.
     fn is_let_in_by_others(&self) -> bool {
         let namespace = &self.oracle.related.namespace_labels(&self.pod.key.namespace);
         let mut others = self
@@ -93,15 +93,15 @@ impl Question<'_> {
         self.place.node.labels.get(&term.topology_key)
     }
 
-    /// Whether a term of this pod means another. A selector of namespaces is put to the namespaces
-    /// that are there, and, as in Kubernetes 1.36, to one without labels, which stands for all.
+    /// Whether a term selects a pod. A namespace selector is evaluated for existing namespaces and,
+    /// as in Kubernetes 1.36, for one without labels, which stands for all others.
     fn means(&self, term: &PodAffinityTerm, other: &Pod) -> bool {
         let labels = self.oracle.related.namespace_labels(&other.key.namespace);
         term.matches(other, &labels) || term.matches(other, &Labels::default())
     }
 }
 
-/// The required terms; `None` if one of the pod is malformed.
+/// Returns the required terms; `None` if a term of the pod is malformed.
 fn terms(affinity: &Option<PodAffinity>) -> Option<&[PodAffinityTerm]> {
     affinity.as_ref().map_or(Some(&[]), |affinity| affinity.required.as_deref().ok())
 }

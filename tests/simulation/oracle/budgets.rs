@@ -1,4 +1,4 @@
-//! What PodDisruptionBudgets let go.
+//! PodDisruptionBudgets, computed naively.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use super::Related;
 /// All budgets.
 pub(crate) struct Budgets(Vec<Budget>);
 
-/// How many pods may go.
+/// Allowed disruptions of a budget.
 struct Budget {
     namespace: String,
     selector: LabelSelector,
     left: i64,
-    /// Names of pods that are counted already.
+    /// Names of pods that the status counts already.
     disrupted: BTreeSet<String>,
-    /// Pods that count although its status does not say so yet.
+    /// Evictions that the status does not count yet.
     evicting: BTreeSet<Uid>,
 }
 
 impl Budgets {
-    /// Those that were told, and the evictions of the engine that they do not know of.
+    /// Budgets from the API server, and evictions in progress that they do not count yet.
     pub(crate) fn of_engine(engine: &Engine, related: &Related) -> Self {
         let cluster = engine.cache().cluster();
         let budgets = related.budgets().filter_map(|(namespace, name, budget)| {
@@ -39,7 +39,8 @@ impl Budgets {
         !self.0.iter().any(|budget| budget.means(evicted))
     }
 
-    /// Those of `pods` that may not go if all before them go: each that a budget means uses it up.
+    /// Returns those of `pods` that would violate a budget if all of them were evicted in this
+    /// order: each pod that a budget selects uses it up.
     pub(super) fn protect<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> BTreeSet<Uid> {
         let mut left: Vec<i64> = self.0.iter().map(|budget| budget.left).collect();
         let mut protects = |pod: &Pod| {
@@ -57,7 +58,7 @@ impl Budgets {
 }
 
 impl Budget {
-    /// `None` for one that selects nothing, or everything, which is the same here.
+    /// Returns the selector; `None` for one that selects no pod in preemption.
     fn of(namespace: &str, object: &Value, evicting: BTreeSet<Uid>) -> Option<Self> {
         let selector = Option::<api::LabelSelector>::deserialize(&object["spec"]["selector"]);
         let selector = LabelSelector::compile(selector.ok()?.as_ref()).ok()?;

@@ -1,4 +1,4 @@
-//! Where pods may go, from plain lists: every rule looks at every pod.
+//! Where pods fit, computed from plain lists: every rule visits every pod.
 
 mod affinity;
 mod budgets;
@@ -20,15 +20,15 @@ pub(crate) use related::Related;
 
 use super::server::Server;
 
-/// All that decides where pods may go.
+/// The state that decides where pods fit.
 pub(crate) struct Oracle<'a> {
     places: Vec<Place>,
-    /// Pods that room is kept for, with their nodes.
+    /// Nominated pods, with their nodes.
     nominated: Vec<(Arc<str>, Arc<Pod>)>,
-    /// All pods that have a node, also one that is not there.
+    /// All pods with a node, also if the node does not exist.
     placed: Vec<Arc<Pod>>,
     related: &'a Related,
-    /// Whether the scheduler [does](gives_volumes).
+    /// Whether the scheduler [assumes volumes](gives_volumes).
     gives_volumes: bool,
 }
 
@@ -38,7 +38,7 @@ struct Place {
     pods: Vec<Arc<Pod>>,
 }
 
-/// Whether volumes may be on their way to claims without anybody but the scheduler knowing which.
+/// Whether volumes may be assumed that only the scheduler knows of.
 pub(crate) fn gives_volumes(engine: &Engine) -> bool {
     let pods = engine.cache().cluster().pods().map(|placed| &placed.pod);
     let without = pods.filter(|pod| engine.is_binding(&pod.uid) && pod.spec.volumes.is_empty());
@@ -47,19 +47,20 @@ pub(crate) fn gives_volumes(engine: &Engine) -> bool {
 
 static NOBODY: BTreeSet<Uid> = BTreeSet::new();
 
-/// Whether a node takes a pod, with further guests on it, and without some of its pods.
+/// A node with additional pods and without some of its pods.
 struct Question<'a> {
     oracle: &'a Oracle<'a>,
     pod: &'a Pod,
     place: &'a Place,
-    /// Pods nominated to the node, taken to be there.
+    /// Pods nominated to the node, treated as placed.
     guests: Vec<&'a Arc<Pod>>,
-    /// Pods taken to be gone.
+    /// Pods treated as deleted.
     gone: &'a BTreeSet<Uid>,
 }
 
 impl<'a> Oracle<'a> {
-    /// What the engine knows; namespaces, Services and controllers are what it was told of.
+    /// Returns the state of the engine; namespaces, Services and controllers are those that were
+    /// reported.
     pub(crate) fn of_engine(engine: &Engine, related: &'a Related) -> Self {
         let cluster = engine.cache().cluster();
         let nodes = cluster.nodes().iter();
@@ -80,7 +81,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// What is stored.
+    /// Returns the stored state.
     pub(crate) fn of_server(server: &Server, related: &'a Related) -> Self {
         let pods: Vec<Arc<Pod>> = server.live_pods().map(|pod| Arc::new(read_pod(pod))).collect();
         let on = |pod: &Arc<Pod>, node: &Node| pod.node_name.as_ref() == Some(&node.name);
@@ -97,24 +98,24 @@ impl<'a> Oracle<'a> {
         Self { places, nominated, placed, related, gives_volumes: false }
     }
 
-    /// Whether there is no doubt about who takes the pod: none of its volumes may be on its way to
-    /// somebody else. The scheduler puts nobody where nothing at all takes it.
+    /// Whether the answer for the pod is certain: none of its volumes may be assumed by another
+    /// pod. The scheduler never places a pod that fits nowhere.
     pub(crate) fn is_sure_of(&self, pod: &Pod) -> bool {
         !self.gives_volumes || !self.related.storage.has_unbound(pod)
     }
 
-    /// The nodes that take the pod, wherever it is now.
+    /// Returns the nodes where the pod fits, wherever it is now.
     pub(crate) fn takers(&self, pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
         let takes = move |place: &&Place| self.takes_at(place, pod, &NOBODY);
         self.places.iter().filter(takes).map(|place| &place.node.name)
     }
 
-    /// Whether this node takes the pod.
+    /// Whether the pod fits on this node.
     pub(crate) fn takes(&self, node: &str, pod: &Pod) -> bool {
         self.takers(pod).any(|taker| **taker == *node)
     }
 
-    /// A pod must fit beside the pods that room is kept for, and without them.
+    /// A pod must fit with the nominated pods, and without them.
     fn takes_at(&self, place: &Place, pod: &Pod, gone: &BTreeSet<Uid>) -> bool {
         let alone = Question { oracle: self, pod, place, guests: Vec::new(), gone };
         let kept = self.nominated.iter().filter(|(node, other)| {
@@ -135,7 +136,7 @@ impl Question<'_> {
             && self.has_its_volumes()
     }
 
-    /// The other pods at a place.
+    /// Returns the other pods on a node.
     fn others_at<'b>(&'b self, place: &'b Place) -> impl Iterator<Item = &'b Arc<Pod>> {
         let is_there = |other: &&Arc<Pod>| other.uid != self.pod.uid && !self.is_gone(other);
         place.pods.iter().filter(is_there).chain(self.guests_at(place))
@@ -166,7 +167,7 @@ impl Question<'_> {
         self.pod.spec.host_ports.iter().all(|own| !taken().any(|port| port.conflicts_with(own)))
     }
 
-    /// Cordon, taints and node affinity.
+    /// Checks cordon, taints and node affinity.
     fn is_let_in(&self) -> bool {
         let node = &self.place.node;
         !node.unschedulable && self.tolerates(node) && self.selects(node)
@@ -184,12 +185,12 @@ impl Question<'_> {
     }
 }
 
-/// A stored pod in its compact form.
+/// Decodes a stored pod.
 pub(crate) fn read_pod(pod: &serde_json::Value) -> Pod {
     Pod::from_api(&api::Pod::deserialize(pod).expect("the store holds pods only"))
 }
 
-/// A stored node in its compact form.
+/// Decodes a stored node.
 pub(crate) fn read_node(node: &serde_json::Value) -> Node {
     Node::from_api(&api::Node::deserialize(node).expect("the store holds nodes only")).0
 }

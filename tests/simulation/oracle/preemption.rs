@@ -1,4 +1,4 @@
-//! Whether evicting pods of lower priority makes room.
+//! Whether evictions of pods of lower priority make room, computed naively.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,13 +10,13 @@ use super::budgets::Budgets;
 use super::{Oracle, Place};
 
 impl Oracle<'_> {
-    /// The nodes that take the pod if all pods of lower priority go. That others would, where it
-    /// has to be near such a pod, is not looked for.
+    /// Returns the nodes where the pod fits if all pods of lower priority are evicted. Nodes that
+    /// need such a pod for the affinity of the preemptor are not searched.
     pub(crate) fn givers(&self, pod: &Pod) -> Vec<&Arc<str>> {
         self.names(|place| self.gives(place, pod, &BTreeSet::new()))
     }
 
-    /// Those that take it also if none goes that a budget protects.
+    /// Returns those of these nodes where it also fits if no protected pod is evicted.
     pub(crate) fn kind_givers(&self, pod: &Pod, budgets: &Budgets, now: Time) -> Vec<&Arc<str>> {
         self.names(|place| {
             let protected = place.protected_from(pod, budgets, now);
@@ -24,7 +24,7 @@ impl Oracle<'_> {
         })
     }
 
-    /// Whether a node takes the pod if its pods of lower priority go, but for these.
+    /// Whether the pod fits on a node without its pods of lower priority, except these.
     fn gives(&self, place: &Place, pod: &Pod, spared: &BTreeSet<Uid>) -> bool {
         let lower = place.lower(pod).filter(|other| !spared.contains(&other.uid));
         let lower: BTreeSet<Uid> = lower.map(|other| other.uid.clone()).collect();
@@ -36,7 +36,7 @@ impl Oracle<'_> {
         places.map(|place| &place.node.name).collect()
     }
 
-    /// Those of the pods on a node that have to make room for `pod` only if there is no other way.
+    /// Returns the pods on a node that are victims of `pod` only without an alternative.
     pub(crate) fn protected_from(
         &self,
         pod: &Pod,
@@ -48,19 +48,19 @@ impl Oracle<'_> {
         place.map_or_else(BTreeSet::new, |place| place.protected_from(pod, budgets, now))
     }
 
-    /// Whether a node takes the pod if these pods go.
+    /// Whether the pod fits on a node without these pods.
     pub(crate) fn takes_without(&self, node: &str, pod: &Pod, gone: &BTreeSet<Uid>) -> bool {
         self.place(node).is_some_and(|place| self.takes_at(place, pod, gone))
     }
 
-    /// Some pod of lower priority is ending on the node to which the pod is nominated: that is what
-    /// it waits for.
+    /// Whether a pod of lower priority is terminating on the node to which the pod is nominated, so
+    /// that the pod waits for it.
     pub(crate) fn waits_for_victims(&self, pod: &Pod) -> bool {
         let place = pod.nominated_node_name.as_ref().and_then(|node| self.place(node));
         place.is_some_and(|place| place.lower(pod).any(|other| other.terminating))
     }
 
-    /// Room is being made for the pod where it is nominated to, and it would do.
+    /// Whether victims are terminating on the nominated node of the pod, and their room is enough.
     pub(crate) fn room_is_being_made(&self, pod: &Pod) -> bool {
         let place = pod.nominated_node_name.as_ref().and_then(|node| self.place(node));
         place.is_some_and(|place| {
@@ -75,12 +75,12 @@ impl Oracle<'_> {
 }
 
 impl Place {
-    /// Its pods of lower priority than this one.
+    /// Returns the pods of the node with lower priority than this one.
     fn lower<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Arc<Pod>> {
         self.pods.iter().filter(|other| other.priority() < pod.priority())
     }
 
-    /// Budgets are used up by the most important pods first, of whichever has to go in the end.
+    /// The most important pods use up budgets first, whichever pods become victims.
     fn protected_from(&self, pod: &Pod, budgets: &Budgets, now: Time) -> BTreeSet<Uid> {
         let mut lower: Vec<&Pod> = self.lower(pod).map(|other| &**other).collect();
         lower.sort_by_key(|pod| (Reverse(pod.priority()), pod.start_time.unwrap_or(now)));

@@ -1,4 +1,4 @@
-//! Namespaces, Services, the controllers of pods, PodDisruptionBudgets and storage, as objects.
+//! Namespaces, Services, controllers, PodDisruptionBudgets and storage, as objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ const KINDS: [(EventResource, &Resource); 6] = [
     (EventResource::PodDisruptionBudget, PODDISRUPTIONBUDGETS),
 ];
 
-/// Objects that relate pods to one another, with their labels, their selectors, and what budgets
-/// allow; and those that tell where volumes can be.
+/// Objects that relate pods to each other, with labels, selectors and allowed disruptions; and
+/// storage objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Related {
     objects: BTreeMap<Key, Arc<Value>>,
-    /// Storage, as it is read.
+    /// Decoded storage objects.
     pub(crate) storage: Storage,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Related {
 pub(super) type Key = (EventResource, Arc<str>, Arc<str>);
 
 impl Related {
-    /// What is stored.
+    /// Returns the stored objects.
     pub(crate) fn of_server(server: &Server) -> Self {
         let mut related = Self::default();
         for (kind, resource) in KINDS.iter().chain(&storage::KINDS) {
@@ -51,7 +51,7 @@ impl Related {
         related
     }
 
-    /// An object as it is now, or `None` if it is gone.
+    /// Sets an object to its present state, or `None` if it was deleted.
     pub(crate) fn set(&mut self, key: Key, object: Option<&Arc<Value>>) {
         let is_storage = storage::KINDS.iter().any(|(kind, _)| *kind == key.0);
         let object = object.map(|object| match is_storage {
@@ -67,8 +67,8 @@ impl Related {
         };
     }
 
-    /// The API server has answered that a volume or claim is like this now. The watch may have told
-    /// more already.
+    /// Records the version of a volume or claim in an answer of the API server. The watch may have
+    /// reported a newer one.
     pub(crate) fn was_written(&mut self, object: &Arc<Value>) {
         let is_it = |(_, resource): &&(EventResource, &Resource)| object["kind"] == resource.kind;
         let Some((kind, _)) = storage::KINDS.iter().find(is_it) else { return };
@@ -85,7 +85,7 @@ impl Related {
         }
     }
 
-    /// The changes that tell of all of them.
+    /// Returns all objects as changes.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
         self.objects.iter().map(|((kind, namespace, name), object)| Change::Object {
             kind: kind.clone(),
@@ -95,15 +95,15 @@ impl Related {
         })
     }
 
-    /// The labels of a namespace; none if it is not known.
+    /// Returns the labels of a namespace; none if it is unknown.
     pub(super) fn namespace_labels(&self, namespace: &str) -> Labels {
         let object = self.get(EventResource::Namespace, "", namespace);
         let labels = object.and_then(|object| read(&object["metadata"]["labels"]));
         Labels::from(&labels.unwrap_or_default())
     }
 
-    /// What the Services that select a pod and its controller ask of their pods; everything, if
-    /// there are none.
+    /// Returns the combined selector of the Services that select a pod and of its controller; it
+    /// selects everything if there are none.
     pub(super) fn selector_of_mates(&self, pod: &Pod) -> LabelSelector {
         let is_near = |key: &Key| key.0 == EventResource::Service && key.1 == pod.key.namespace;
         let services = self.objects.iter().filter(|(key, _)| is_near(key));
@@ -136,7 +136,7 @@ impl Related {
         Some((controller.kind, &object["spec"]["selector"]))
     }
 
-    /// The PodDisruptionBudgets, with their namespaces and names.
+    /// Returns the PodDisruptionBudgets, with namespace and name.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         let budgets =
             self.objects.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);

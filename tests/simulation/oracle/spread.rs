@@ -13,13 +13,13 @@ use super::super::server::SPREADING;
 use super::{Place, Question};
 
 impl Question<'_> {
-    /// No hard constraint is violated if the pod comes here.
+    /// Whether no hard constraint is violated if the pod is placed here.
     pub(super) fn is_spread(&self) -> bool {
         let constraints = self.hard_constraints();
         constraints.iter().all(|constraint| self.satisfies(constraint, &constraints))
     }
 
-    /// Those of the pod, if it has any, hard or soft; otherwise those of its profile.
+    /// Returns the constraints of the pod, hard or soft; otherwise those of its profile.
     fn hard_constraints(&self) -> Vec<TopologySpreadConstraint> {
         let own = &self.pod.spec.topology_spread_constraints;
         if own.is_empty() && *self.pod.spec.scheduler_name == *SPREADING {
@@ -31,7 +31,7 @@ impl Question<'_> {
         hard.map(|constraint| with_match_label_keys(constraint, self.pod)).collect()
     }
 
-    /// Without a Service or a controller nothing tells which pods belong together.
+    /// Without a Service or a controller, default constraints do not apply.
     fn default_constraint(&self) -> Option<TopologySpreadConstraint> {
         let selector = self.oracle.related.selector_of_mates(self.pod);
         (!selector.is_everything()).then(|| TopologySpreadConstraint {
@@ -68,7 +68,7 @@ impl Question<'_> {
         count + own - fewest <= constraint.max_skew
     }
 
-    /// A node counts if it has the keys of all constraints and the policies let it.
+    /// Whether a node counts: it has the keys of all constraints, and the policies include it.
     fn includes(
         &self,
         node: &Node,
@@ -80,8 +80,8 @@ impl Question<'_> {
             && (!constraint.honors_node_taints || self.tolerates(node))
     }
 
-    /// The selector that means everything counts nothing, and pods on their way out do not count.
-    /// But guests are always added, and pods taken to be gone are always taken off.
+    /// A selector that selects everything counts no pod, and terminating pods do not count. But
+    /// nominated pods are always added, and pods treated as deleted are always subtracted.
     fn count(&self, place: &Place, selector: &LabelSelector) -> i32 {
         let is_meant = |pod: &&Arc<Pod>| {
             let is_other = pod.uid != self.pod.uid && pod.key.namespace == self.pod.key.namespace;

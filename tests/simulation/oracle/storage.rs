@@ -1,4 +1,4 @@
-//! Claims, volumes, classes, and what CSI drivers say, as plain lists.
+//! Claims, volumes, classes and CSI objects, as plain lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ pub(super) static KINDS: [(EventResource, &Resource); 7] = [
     (EventResource::VolumeAttachment, VOLUMEATTACHMENTS),
 ];
 
-/// Storage objects as they are read.
+/// Decoded storage objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Storage {
-    /// By namespace and name, like all of them.
+    /// By namespace and name, like all fields.
     claims: BTreeMap<Name, Arc<PersistentVolumeClaim>>,
     pub(super) volumes: BTreeMap<Name, Arc<PersistentVolume>>,
     classes: BTreeMap<Name, StorageClass>,
@@ -44,7 +44,7 @@ pub(crate) struct Storage {
 type Name = (Arc<str>, Arc<str>);
 
 impl Storage {
-    /// An object as it is now, or `None` if it is gone.
+    /// Sets an object to its present state, or `None` if it was deleted.
     pub(super) fn set(&mut self, key: &Key, object: Option<&Value>) {
         let (kind, name) = (&key.0, (key.1.clone(), key.2.clone()));
         match kind {
@@ -77,7 +77,7 @@ impl Storage {
         }
     }
 
-    /// The claims of a pod; `None` for one that is not there.
+    /// Returns the claims of a pod; `None` for a missing one.
     pub(crate) fn claims_of<'a>(
         &'a self,
         pod: &'a Pod,
@@ -86,17 +86,17 @@ impl Storage {
         names.map(|name| self.claims.get(&(pod.key.namespace.clone(), name.as_ref().into())))
     }
 
-    /// The claims that are not bound.
+    /// Returns the unbound claims.
     pub(crate) fn unbound_claims(&self) -> impl Iterator<Item = &Arc<PersistentVolumeClaim>> {
         self.claims.values().filter(|claim| !claim.is_fully_bound())
     }
 
-    /// Whether some claim of the pod is there and not bound.
+    /// Whether the pod has an existing unbound claim.
     pub(crate) fn has_unbound(&self, pod: &Pod) -> bool {
         self.claims_of(pod).flatten().any(|claim| !claim.is_fully_bound())
     }
 
-    /// The claim of this name in the namespace of a pod.
+    /// Returns the claim of this name in the namespace of a pod.
     pub(super) fn claim_named(
         &self,
         pod: &Pod,
@@ -105,7 +105,7 @@ impl Storage {
         self.claims.get(&(pod.key.namespace.clone(), name.clone()))
     }
 
-    /// The volume that a claim names.
+    /// Returns the volume that a claim names.
     pub(super) fn volume_of(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
         self.volume(claim.volume_name.as_ref()?)
     }
@@ -114,24 +114,23 @@ impl Storage {
         self.volumes.get(&nowhere(name)).map(AsRef::as_ref)
     }
 
-    /// The class of a claim.
+    /// Returns the class of a claim.
     pub(super) fn class_of(&self, claim: &PersistentVolumeClaim) -> Option<&StorageClass> {
         self.classes.get(&nowhere(&claim.class))
     }
 
-    /// Whether there is a driver of this name that says where it has room.
+    /// Whether a driver of this name reports storage capacity.
     pub(super) fn reports_room(&self, driver: &Arc<str>) -> bool {
         self.drivers.get(&nowhere(driver)).is_some_and(|driver| driver.storage_capacity)
     }
 
-    /// How many volumes of which driver can be attached to a node, where that is limited.
+    /// Returns the attach limits of a node by driver.
     pub(super) fn limits(&self, node: &Arc<str>) -> impl Iterator<Item = (&Arc<str>, usize)> {
         let drivers = self.csi_nodes.get(&nowhere(node)).into_iter().flat_map(|node| &node.drivers);
         drivers.filter_map(|(driver, limit)| Some((driver, usize::try_from((*limit)?).ok()?)))
     }
 
-    /// What a driver calls the volumes of a pod that it attaches or, where they are not made yet,
-    /// the claims.
+    /// Returns the volume handles of a pod by driver; for an unbound claim, its name.
     pub(super) fn handles<'a>(
         &'a self,
         pod: &'a Pod,
@@ -166,7 +165,7 @@ impl Storage {
         })
     }
 
-    /// The handles of the volumes that a driver has attached to a node.
+    /// Returns the handles of the volumes that are attached to a node.
     pub(super) fn attached(&self, node: &str, driver: &str) -> impl Iterator<Item = String> {
         let attachments = self.attachments.values();
         let own =
@@ -178,7 +177,8 @@ impl Storage {
     }
 }
 
-/// What is compared of a storage object: all of it but what is said differently in lists.
+/// Returns the comparable part of a storage object, without the fields that lists represent
+/// differently.
 pub(super) fn what_counts(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Whether a pod can have its volumes on a node.
+//! Whether the volumes of a pod are usable on a node, computed naively.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use super::super::churn::nodes::ZONE;
 use super::storage::Storage;
 use super::{Oracle, Question};
 
-/// The names of the claims that a pod names.
+/// Returns the names of the claims of a pod.
 fn named_claims(pod: &Pod) -> BTreeSet<Arc<str>> {
     pod.spec.volumes.iter().filter_map(PodVolume::named_claim).cloned().collect()
 }
 
 impl Oracle<'_> {
-    /// The names of the claims of the pod that only one pod may use.
+    /// Returns the names of the ReadWriteOncePod claims of the pod.
     fn claims_for_one(&self, pod: &Pod) -> BTreeSet<Arc<str>> {
         let mut own = named_claims(pod);
         own.retain(|name| {
@@ -26,8 +26,8 @@ impl Oracle<'_> {
         own
     }
 
-    /// Whether a pod on the node seems to have a claim that only one pod may use, and has its
-    /// namesake in another namespace: as in Kubernetes, it is evicted for that, in vain.
+    /// Whether a pod on the node has a claim of the same name as a ReadWriteOncePod claim in
+    /// another namespace. As in Kubernetes, the pod is evicted for that, in vain.
     pub(crate) fn has_namesake_of_claim(&self, node: &str, pod: &Pod) -> bool {
         let own = self.claims_for_one(pod);
         let pods = self.places.iter().filter(|place| *place.node.name == *node);
@@ -39,7 +39,7 @@ impl Oracle<'_> {
 }
 
 impl Question<'_> {
-    /// Claims that are bound can be used here, others can get volumes, and nobody is in the way.
+    /// Whether bound claims are usable here, others can get volumes, and no pod conflicts.
     pub(super) fn has_its_volumes(&self) -> bool {
         if self.pod.spec.volumes.is_empty() {
             return true;
@@ -59,7 +59,7 @@ impl Question<'_> {
         &self.oracle.related.storage
     }
 
-    /// The claims of the pod, if all of them are there for it.
+    /// Returns the claims of the pod, if all exist.
     fn usable_claims(&self) -> Option<Vec<&Arc<PersistentVolumeClaim>>> {
         let claims: Option<Vec<_>> = self.storage().claims_of(self.pod).collect();
         let volumes = self.pod.spec.volumes.iter();
@@ -82,7 +82,8 @@ impl Question<'_> {
         selector.is_none_or(|own| own.matches(&self.place.node).is_ok_and(|matches| matches))
     }
 
-    /// There are volumes for these claims, or they can be made. The smallest claim chooses first.
+    /// Whether there are volumes for these claims, or they can be provisioned. The smallest claim
+    /// chooses first.
     fn can_get(&self, mut claims: Vec<&Arc<PersistentVolumeClaim>>) -> bool {
         let waits = |claim: &PersistentVolumeClaim| {
             let class = self.storage().class_of(claim);
@@ -102,8 +103,8 @@ impl Question<'_> {
         })
     }
 
-    /// The smallest volume that will do, or the one that is reserved for the claim: then no other
-    /// will.
+    /// Returns the smallest sufficient volume, or the one that is reserved for the claim, which
+    /// then may use no other.
     fn volume_for(
         &self,
         claim: &PersistentVolumeClaim,
@@ -148,7 +149,7 @@ impl Question<'_> {
             && (!self.storage().reports_room(&class.provisioner) || has_room())
     }
 
-    /// Volumes that say in which zones they are are in that of the node, if it says so too.
+    /// Whether the zone labels of volumes match those of the node, if it has any.
     fn is_in_their_zones(&self) -> bool {
         let Some(here) = self.place.node.labels.get(ZONE) else { return true };
         let named = self.pod.spec.volumes.iter().filter_map(PodVolume::named_claim);
@@ -160,9 +161,9 @@ impl Question<'_> {
         })
     }
 
-    /// Nobody uses a claim of the pod that only one pod may use. As in Kubernetes, pods that are
-    /// taken to come or go count by the names of their claims alone, and only where some claim is
-    /// in use, or a disk is asked for.
+    /// Whether no pod uses a ReadWriteOncePod claim of the pod. As in Kubernetes, additional and
+    /// removed pods count by the names of their claims alone, and only if a claim is in use or the
+    /// pod has a disk.
     fn has_its_claims_for_itself(&self) -> bool {
         let own = self.oracle.claims_for_one(self.pod);
         let users = self.oracle.placed.iter().filter(|other| {
@@ -180,7 +181,7 @@ impl Question<'_> {
         in_use + come <= gone.map(shared).sum()
     }
 
-    /// A disk is shared only by pods that all just read it.
+    /// Whether disks are shared only by pods that all mount them read-only.
     fn has_its_disks_for_itself(&self) -> bool {
         let conflicts = |own: &PodVolume, other: &PodVolume| {
             let is_read = |volume: &PodVolume| match &volume.source {
@@ -195,8 +196,8 @@ impl Question<'_> {
         })
     }
 
-    /// No driver has to attach more volumes to the node than it can. As in Kubernetes, volumes that
-    /// are attached already count once more for a pod that is the first here to use them.
+    /// Whether no attach limit of the node is exceeded. As in Kubernetes, a volume that is attached
+    /// already counts again for the first pod that uses it here.
     fn can_attach(&self) -> bool {
         let node = &self.place.node.name;
         self.storage().limits(node).all(|(driver, limit)| {

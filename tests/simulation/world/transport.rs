@@ -1,4 +1,4 @@
-//! Requests, replies and watch streams on their way, and what the rules say of those that arrive.
+//! Requests, replies and watch streams in transit, and the checks when they arrive.
 
 use client::reflector::{Call, Input, Output};
 use client::scheduler::RequestSource;
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// A request sets out.
+    /// Sends a request.
     pub(super) fn send(
         &mut self,
         replica: &Replica,
@@ -202,7 +202,7 @@ impl World {
         Ok(())
     }
 
-    /// What became of a request reaches the scheduler.
+    /// The outcome of a request reaches the scheduler.
     pub(super) fn learn(
         &mut self,
         life: u32,
