@@ -1,4 +1,4 @@
-//! Pods that have to make room for more important ones.
+//! Preemption.
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -12,9 +12,9 @@ use super::cluster::{Cluster, chart_rules, node_of, run, uid};
 use super::daemon::Daemon;
 use super::wait::eventually;
 
-/// Keeps a deleted Pod where it is.
+/// A finalizer that keeps a deleted Pod.
 const FINALIZER: &str = "loadmaster.e2e/stay";
-/// The usual policy of a PriorityClass.
+/// The preemption policy of most PriorityClasses.
 const PREEMPTS: &str = "PreemptLowerPriority";
 
 /// A Pod of one CPU with this label `app`.
@@ -29,7 +29,7 @@ fn of_class(mut pod: Pod, class: &str) -> Pod {
     pod
 }
 
-/// A Pod that does not go until [`let_go`].
+/// A Pod that stays terminating until [`let_go`].
 fn stubborn(mut pod: Pod) -> Pod {
     pod.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     pod
@@ -40,7 +40,7 @@ async fn let_go(cluster: &Cluster, pod: &str) {
     cluster.pods.patch(pod, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Adds a Node of one CPU for each of these Pods, which takes it.
+/// Adds a Node of one CPU for each of these Pods, which runs there.
 async fn fill<const N: usize>(cluster: &Cluster, pods: [(&str, Pod); N]) {
     for (node, pod) in pods {
         cluster.add_node(node, 1).await;
@@ -49,23 +49,23 @@ async fn fill<const N: usize>(cluster: &Cluster, pods: [(&str, Pod); N]) {
     }
 }
 
-/// The same with a Pod `low-<node>` for each Node.
+/// Fills each Node with a Pod `low-<node>`.
 async fn fill_with_low<const N: usize>(cluster: &Cluster, nodes: [&str; N]) {
     fill(cluster, nodes.map(|node| (node, cluster.pod(&format!("low-{node}"), 1)))).await;
 }
 
-/// A PriorityClass above none and below that of the Pod `important`.
+/// A PriorityClass above the default and below that of the Pod `important`.
 async fn middle_class(cluster: &Cluster) -> String {
     cluster.add_priority("middle", 10, PREEMPTS).await
 }
 
-/// Creates the Pod `important`, of one CPU and a priority above all others.
+/// Creates the Pod `important`, of one CPU and the highest priority.
 async fn create_important(cluster: &Cluster) -> Pod {
     let class = cluster.add_priority("high", 1000, PREEMPTS).await;
     cluster.create_pod(&of_class(cluster.pod("important", 1), &class)).await
 }
 
-/// The Pods of this application may not be disrupted.
+/// Creates a budget with this selector that allows no disruption.
 async fn protect(cluster: &Cluster, selector: &Value) {
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "budget"},
@@ -75,7 +75,7 @@ async fn protect(cluster: &Cluster, selector: &Value) {
     cluster.create(&budget).await;
 }
 
-/// A Pod that was evicted and is still there.
+/// Returns a victim that is still there.
 async fn evicted(cluster: &Cluster, pod: &str) -> Pod {
     eventually(&format!("pod {pod} is evicted"), async || {
         let pod = cluster.pods.get(pod).await.ok()?;
@@ -84,7 +84,7 @@ async fn evicted(cluster: &Cluster, pod: &str) -> Pod {
     .await
 }
 
-/// Checks that nobody evicts this Pod.
+/// Checks that this Pod is not evicted.
 async fn assert_spared(cluster: &Cluster, pod: &str) {
     let pod = cluster.pods.get(pod).await.unwrap();
     assert_eq!(pod.metadata.deletion_timestamp, None);
@@ -100,7 +100,7 @@ fn disruption_target(pod: &Pod) -> PodCondition {
     conditions.next().unwrap().clone()
 }
 
-/// How many Pods the daemon has asked to delete, whatever came of it.
+/// Returns the number of Pods that the daemon has tried to delete.
 async fn deletions(daemon: &Daemon) -> f64 {
     let (_, metrics) = daemon.endpoints.get("/metrics").await.unwrap();
     let of_deletions = |line: &&str| {
@@ -111,7 +111,7 @@ async fn deletions(daemon: &Daemon) -> f64 {
 }
 
 #[test]
-fn the_least_important_pod_is_evicted_and_told_for_whom() {
+fn least_important_pod_is_evicted_with_an_event() {
     run(async |cluster| {
         let class = middle_class(cluster).await;
         let middle = of_class(cluster.pod("middle", 1), &class);
@@ -150,7 +150,7 @@ fn the_least_important_pod_is_evicted_and_told_for_whom() {
 }
 
 #[test]
-fn a_pod_that_refuses_to_die_is_evicted_once_and_waited_for() {
+fn terminating_victim_is_evicted_once_and_waited_for() {
     run(async |cluster| {
         let class = middle_class(cluster).await;
         let middle = |name| of_class(cluster.pod(name, 1), &class);
@@ -161,7 +161,7 @@ fn a_pod_that_refuses_to_die_is_evicted_once_and_waited_for() {
         create_important(cluster).await;
         evicted(cluster, "low").await;
 
-        // What goes on elsewhere makes it try again.
+        // An unrelated event lets the daemon try it again.
         cluster.delete_pod("bystander").await;
         cluster.told("important", "terminating pod on the nominated node").await;
         let_go(cluster, "low").await;
@@ -172,7 +172,7 @@ fn a_pod_that_refuses_to_die_is_evicted_once_and_waited_for() {
 }
 
 #[test]
-fn a_pod_that_its_budget_lets_go_is_preferred() {
+fn victim_within_its_budget_is_preferred() {
     run(async |cluster| {
         let class = middle_class(cluster).await;
         let free = of_class(of_app(cluster, "free", "batch"), &class);
@@ -186,7 +186,7 @@ fn a_pod_that_its_budget_lets_go_is_preferred() {
 }
 
 #[test]
-fn a_budget_with_an_empty_selector_protects_nobody_from_preemption() {
+fn budget_with_an_empty_selector_protects_all_pods_equally() {
     run(async |cluster| {
         let class = middle_class(cluster).await;
         let middle = of_class(of_app(cluster, "middle", "web"), &class);
@@ -200,7 +200,7 @@ fn a_budget_with_an_empty_selector_protects_nobody_from_preemption() {
 }
 
 #[test]
-fn a_pod_that_may_not_preempt_is_told_so_and_waits() {
+fn pod_with_preemption_policy_never_gets_a_reason() {
     run(async |cluster| {
         fill(cluster, [("a", cluster.pod("low", 1))]).await;
         let daemon = Daemon::start(cluster).await;
@@ -230,7 +230,7 @@ fn two_preemptors_at_once_take_two_victims() {
 }
 
 #[test]
-fn a_scheduler_killed_between_eviction_and_binding_takes_no_second_victim_after_its_restart() {
+fn restart_between_eviction_and_binding_takes_no_second_victim() {
     run(async |cluster| {
         let low = |name| stubborn(cluster.pod(name, 1));
         fill(cluster, [("a", low("low-a")), ("b", low("low-b"))]).await;
@@ -257,7 +257,7 @@ fn a_scheduler_killed_between_eviction_and_binding_takes_no_second_victim_after_
     });
 }
 
-/// What the chart permits the scheduler, but for deleting Pods.
+/// Returns the permissions of the chart without deleting Pods.
 fn rules_without_deletion() -> Vec<PolicyRule> {
     let mut rules = chart_rules();
     rules.iter_mut().for_each(|rule| rule.verbs.retain(|verb| verb != "delete"));
@@ -265,7 +265,7 @@ fn rules_without_deletion() -> Vec<PolicyRule> {
 }
 
 #[test]
-fn without_the_permission_to_delete_pods_the_log_says_what_is_missing() {
+fn missing_permission_to_delete_pods_is_logged() {
     run(async |cluster| {
         fill(cluster, [("a", cluster.pod("low", 1))]).await;
         cluster.permit(&rules_without_deletion()).await;
@@ -280,21 +280,22 @@ fn without_the_permission_to_delete_pods_the_log_says_what_is_missing() {
     });
 }
 
-/// A fault of the sandbox that concerns the deletion of Pods alone.
+/// A fault of the sandbox for deletions of Pods only.
 fn of_deletions(fault: &str) -> Settings {
     let settings = [fault, "only-methods=DELETE", "only-path=/pods/"];
     settings.iter().fold(Settings::default(), |all, one| all.with(one).unwrap())
 }
 
-/// Runs a test against a server that misbehaves when asked to.
+/// Runs a test against a server that can inject faults.
 fn run_in_sandbox(test: impl AsyncFnOnce(&Cluster, &Server)) {
     run(async |cluster| match cluster.sandbox() {
-        None => eprintln!("skipped: this API server does not misbehave when asked to"),
+        None => eprintln!("skipped: only the sandbox injects faults"),
         Some(server) => test(cluster, server).await,
     });
 }
 
-/// A preemption against a server that answers deletions with this fault, until it has been noticed.
+/// Runs a preemption while the server answers deletions with this fault, until the fault has
+/// occurred.
 fn preempt_despite(fault: &str) {
     run_in_sandbox(async |cluster, server| {
         fill(cluster, [("a", cluster.pod("low", 1))]).await;
@@ -310,17 +311,17 @@ fn preempt_despite(fault: &str) {
 }
 
 #[test]
-fn a_server_that_asks_for_patience_gets_it_and_the_pod_its_room() {
+fn throttled_eviction_succeeds() {
     preempt_despite("throttling=1");
 }
 
 #[test]
-fn a_server_that_fails_to_delete_is_asked_again() {
+fn failed_eviction_is_retried() {
     preempt_despite("errors=1");
 }
 
 #[test]
-fn an_eviction_whose_answers_get_lost_is_made_for_one_pod_only() {
+fn eviction_with_lost_answers_evicts_one_pod() {
     run_in_sandbox(async |cluster, server| {
         fill_with_low(cluster, ["a", "b"]).await;
         let _daemon = Daemon::start(cluster).await;

@@ -36,7 +36,7 @@ impl Budgets {
 
     /// Whether every budget of the pod counts its eviction.
     pub(crate) fn all_count(&self, evicted: &Pod) -> bool {
-        !self.0.iter().any(|budget| budget.means(evicted))
+        !self.0.iter().any(|budget| budget.applies_to(evicted))
     }
 
     /// Returns those of `pods` that would violate a budget if all of them were evicted in this
@@ -46,7 +46,7 @@ impl Budgets {
         let mut protects = |pod: &Pod| {
             let mut is_kept = false;
             for (budget, left) in self.0.iter().zip(&mut left) {
-                if budget.means(pod) {
+                if budget.applies_to(pod) {
                     *left -= 1;
                     is_kept |= *left < 0;
                 }
@@ -58,7 +58,7 @@ impl Budgets {
 }
 
 impl Budget {
-    /// Returns the selector; `None` for one that selects no pod in preemption.
+    /// Decodes a budget; `None` if its selector is absent or invalid.
     fn of(namespace: &str, object: &Value, evicting: BTreeSet<Uid>) -> Option<Self> {
         let selector = Option::<api::LabelSelector>::deserialize(&object["spec"]["selector"]);
         let selector = LabelSelector::compile(selector.ok()?.as_ref()).ok()?;
@@ -66,7 +66,7 @@ impl Budget {
         let allowed = status["disruptionsAllowed"].as_i64().unwrap_or(0);
         let evicted = i64::try_from(evicting.len()).expect("there are few pods");
         let disrupted = status["disruptedPods"].as_object().into_iter().flatten();
-        (!selector.is_everything() && !selector.is_nothing()).then(|| Self {
+        (!selector.is_nothing()).then(|| Self {
             namespace: namespace.to_owned(),
             selector,
             left: allowed - evicted,
@@ -75,9 +75,8 @@ impl Budget {
         })
     }
 
-    fn means(&self, pod: &Pod) -> bool {
+    fn applies_to(&self, pod: &Pod) -> bool {
         *self.namespace == *pod.key.namespace
-            && !pod.labels.is_empty()
             && self.selector.matches(&pod.labels)
             && !self.disrupted.contains(&*pod.key.name)
             && !self.evicting.contains(&pod.uid)

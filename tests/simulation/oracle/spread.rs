@@ -80,8 +80,8 @@ impl Question<'_> {
             && (!constraint.honors_node_taints || self.tolerates(node))
     }
 
-    /// A selector that selects everything counts no pod, and terminating pods do not count. But
-    /// nominated pods are always added, and pods treated as deleted are always subtracted.
+    /// Terminating pods do not count. But nominated pods are always added, and pods treated as
+    /// deleted are always subtracted.
     fn count(&self, place: &Place, selector: &LabelSelector) -> i32 {
         let is_meant = |pod: &&Arc<Pod>| {
             let is_other = pod.uid != self.pod.uid && pod.key.namespace == self.pod.key.namespace;
@@ -89,7 +89,7 @@ impl Question<'_> {
         };
         let number = |count: usize| i32::try_from(count).expect("there are few pods");
         let meant = || place.pods.iter().filter(is_meant);
-        let counted = meant().filter(|pod| !pod.terminating && !selector.is_everything()).count();
+        let counted = meant().filter(|pod| !pod.terminating).count();
         let gone = meant().filter(|pod| self.is_gone(pod)).count();
         let guests = self.guests_at(place).filter(is_meant).count();
         number(counted) + number(guests) - number(gone)
