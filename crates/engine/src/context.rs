@@ -44,6 +44,7 @@ impl Effects {
             pod: pod.key.clone(),
             uid: pod.uid.clone(),
             observed_generation: pod.generation,
+            resource_version: pod.resource_version,
             patch,
         });
     }

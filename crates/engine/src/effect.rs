@@ -57,6 +57,8 @@ pub enum EffectKind {
         uid: Uid,
         /// `metadata.generation` that the condition was observed on.
         observed_generation: i64,
+        /// `metadata.resourceVersion` of the pod as the engine knows it; 0 if it is not known.
+        resource_version: u64,
         /// The patch.
         patch: StatusPatch,
     },

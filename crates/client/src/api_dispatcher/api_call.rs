@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use engine::{EffectId, Eviction};
-use framework::{Answer, Binding, PodKey, StatusPatch, Time, Uid, Write};
+use framework::{Answer, Binding, PodKey, Time, Write};
 use serde_json::Value;
 
 use super::object_key::ObjectKey;
-use super::outcome::{Outcome, rejection};
+use super::outcome::{Outcome, is_pod_gone, rejection};
+use super::pod_status_patch::PodStatusPatch;
 use super::read_backoff;
 use super::requests::{self, RequestParts};
 use crate::backoff::Backoff;
 use crate::extender;
 
-/// Maximum number of tries of a status patch and of each step of an eviction.
+/// Maximum number of requests of a status patch and of each step of an eviction.
 const MAX_TRIES: u32 = 4;
 
 /// Delay before a pod is read again after 401 or 403: an administrator has to fix the permissions.
@@ -35,15 +36,6 @@ pub(super) enum Operation {
     PatchPodStatus(PodStatusPatch),
     /// Patches the condition of the pod, then deletes the pod.
     Evict(Eviction),
-}
-
-/// A patch of the status of a pod.
-#[derive(Debug)]
-pub(super) struct PodStatusPatch {
-    pub(super) pod: PodKey,
-    pub(super) uid: Uid,
-    pub(super) observed_generation: i64,
-    pub(super) patch: StatusPatch,
 }
 
 /// The next step of a call after a reply.
@@ -151,6 +143,7 @@ impl ApiCall {
             }
             Operation::Write(write) => requests::write(write),
             Operation::ReadPod(pod) => requests::read(pod),
+            Operation::PatchPodStatus(patch) if patch.must_read => requests::read(&patch.pod),
             Operation::PatchPodStatus(patch) => requests::patch_status(patch, now),
             Operation::Evict(eviction) => match &eviction.condition_message {
                 Some(message) => requests::patch_disruption_target(eviction, message, now),
@@ -168,11 +161,16 @@ impl ApiCall {
         rng: &mut fastrand::Rng,
     ) -> NextStep {
         self.tries += 1;
-        match &self.operation {
+        match &mut self.operation {
             Operation::Bind(_) => self.after_write(outcome, |_| None, retry_period, now, rng),
             Operation::ExtenderBind { .. } => NextStep::Finish(extender_bind_answer(outcome)),
             Operation::Write(_) => self.after_write(outcome, parse, retry_period, now, rng),
-            Operation::PatchPodStatus(_) => self.after_idempotent_write(outcome, now, rng),
+            Operation::PatchPodStatus(patch) => {
+                match patch.handle_outcome(outcome, self.tries < MAX_TRIES) {
+                    Ok(step) => step,
+                    Err(outcome) => self.after_idempotent_write(outcome, now, rng),
+                }
+            }
             Operation::Evict(_) => self.after_eviction_step(outcome, now, rng),
             Operation::ReadPod(_) => self.after_read(outcome, now, rng),
         }
@@ -273,16 +271,6 @@ impl ApiCall {
     }
 }
 
-impl PodStatusPatch {
-    /// Merges a later patch into this one. The fields of the later patch win.
-    fn merge(&mut self, later: Self) {
-        self.observed_generation = later.observed_generation;
-        let (patch, later) = (&mut self.patch, later.patch);
-        patch.condition = later.condition.or(patch.condition.take());
-        patch.nominated_node_name = later.nominated_node_name.or(patch.nominated_node_name.take());
-    }
-}
-
 /// Returns the answer to a bind by an extender. As in kube-scheduler, the bind is not retried: the
 /// pod is scheduled again. The outcome is unknown only if the extender may still be binding the pod.
 fn extender_bind_answer(outcome: Outcome) -> Answer {
@@ -295,20 +283,6 @@ fn extender_bind_answer(outcome: Outcome) -> Answer {
         Outcome::Rejected { message, .. }
         | Outcome::Throttled { message, .. }
         | Outcome::NotSent(message) => Answer::Error(message),
-    }
-}
-
-/// Returns whether the pod does not exist or another pod has its name. A UID in a request is a
-/// precondition. If it fails, the API server reports a conflict, with different messages for a patch
-/// and a deletion, or an invalid change of the UID.
-fn is_pod_gone(status: u16, message: &str) -> bool {
-    match status {
-        404 => true,
-        409 => {
-            message.contains("UID in precondition") || message.contains("UID in the precondition")
-        }
-        422 => message.contains("metadata.uid"),
-        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@ mod api_call;
 mod object_key;
 mod object_queue;
 mod outcome;
+mod pod_status_patch;
 mod read_backoff;
 mod requests;
 #[cfg(test)]
@@ -19,10 +20,11 @@ use std::time::Duration;
 use engine::{Effect, EffectId, EffectKind};
 use framework::{Answer, Time};
 
-use self::api_call::{ApiCall, NextStep, Operation, PodStatusPatch};
+use self::api_call::{ApiCall, NextStep, Operation};
 use self::object_key::ObjectKey;
 use self::object_queue::ObjectQueue;
 use self::outcome::Outcome;
+use self::pod_status_patch::PodStatusPatch;
 use self::read_backoff::ReadBackoff;
 use self::requests::RequestParts;
 use crate::failed_call::{FailedCall, FailedCalls};
@@ -130,6 +132,7 @@ impl ApiDispatcher {
     pub fn handle_reply(&mut self, id: RequestId, reply: Reply, now: Time) {
         let Some(key) = self.in_flight.remove(&id) else { return };
         let Some(queue) = self.queues.get_mut(&key) else { return };
+        let is_overtaken = queue.is_overtaken();
         let Some(call) = queue.first_mut() else { return };
         if call.is_limited() {
             self.limiter.release();
@@ -139,6 +142,10 @@ impl ApiDispatcher {
             self.limiter.pause(*retry_after, now);
         }
         match call.handle_outcome(outcome, self.limits.retry_period, now, &mut self.rng) {
+            NextStep::Retry { .. } | NextStep::Continue if is_overtaken => {
+                let call = queue.pop();
+                self.finish(call, Answer::ok());
+            }
             NextStep::Retry { delay, error } => {
                 call.not_before = Some(now + delay);
                 if call.is_retried_forever() {
@@ -236,9 +243,20 @@ impl ApiDispatcher {
                 call.not_before = delay.map(|delay| now + delay);
                 return Some(call);
             }
-            EffectKind::PatchPodStatus { pod, uid, observed_generation, patch } => {
-                Operation::PatchPodStatus(PodStatusPatch { pod, uid, observed_generation, patch })
-            }
+            EffectKind::PatchPodStatus {
+                pod,
+                uid,
+                observed_generation,
+                resource_version,
+                patch,
+            } => Operation::PatchPodStatus(PodStatusPatch {
+                pod,
+                uid,
+                observed_generation,
+                resource_version,
+                patch,
+                must_read: false,
+            }),
             EffectKind::Event(_) => return None,
         };
         Some(ApiCall::new(effect.id, operation))

@@ -38,6 +38,19 @@ impl ObjectQueue {
         }
     }
 
+    /// Returns whether the first call is a status patch and a bind of the same pod waits behind it. The API
+    /// server sets the condition when it binds the pod, so the patch is not retried.
+    pub(super) fn is_overtaken(&self) -> bool {
+        let mut operations = self.calls.iter().map(|call| &call.operation);
+        let Some(Operation::PatchPodStatus(patch)) = operations.next() else { return false };
+        operations.any(|operation| match operation {
+            Operation::Bind(binding) | Operation::ExtenderBind { binding, .. } => {
+                binding.uid == patch.uid
+            }
+            _ => false,
+        })
+    }
+
     fn drop_status_patches(&mut self, pod: &Uid) {
         let in_flight = usize::from(self.in_flight);
         let mut index = 0;

@@ -56,3 +56,17 @@ pub(super) fn rejection(status: u16, message: String) -> Answer {
         _ => Answer::Error(message),
     }
 }
+
+/// Returns whether the pod does not exist or another pod has its name. A UID in a request is a
+/// precondition. If it fails, the API server reports a conflict, with different messages for a patch
+/// and a deletion, or an invalid change of the UID.
+pub(super) fn is_pod_gone(status: u16, message: &str) -> bool {
+    match status {
+        404 => true,
+        409 => {
+            message.contains("UID in precondition") || message.contains("UID in the precondition")
+        }
+        422 => message.contains("metadata.uid"),
+        _ => false,
+    }
+}

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use engine::Eviction;
-use framework::{Binding, DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, PodKey, Time, Uid, Write};
+use framework::{Binding, DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, PodKey, Time, Write};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::api_call::PodStatusPatch;
+use super::pod_status_patch::PodStatusPatch;
 use crate::extender;
 use crate::request::{Destination, Method, collection_path, push_segment};
 
@@ -87,7 +87,7 @@ pub(super) fn bind_by_extender(extender: usize, binding: &Binding) -> RequestPar
 
 /// Returns the request that patches the status of a pod.
 pub(super) fn patch_status(update: &PodStatusPatch, now: Time) -> RequestParts {
-    let PodStatusPatch { pod, uid, observed_generation, patch } = update;
+    let PodStatusPatch { pod, uid, observed_generation, resource_version, patch, .. } = update;
     let mut status = json!({});
     if let Some(condition) = &patch.condition {
         let condition = Condition {
@@ -102,7 +102,11 @@ pub(super) fn patch_status(update: &PodStatusPatch, now: Time) -> RequestParts {
     if let Some(node) = &patch.nominated_node_name {
         status["nominatedNodeName"] = nomination(node);
     }
-    strategic_patch(pod, uid, &status)
+    let mut metadata = json!({ "uid": uid.to_string() });
+    if *resource_version != 0 {
+        metadata["resourceVersion"] = resource_version.to_string().into();
+    }
+    strategic_patch(pod, &metadata, &status)
 }
 
 /// Returns the request that sets the condition `DisruptionTarget` of a pod that is about to be evicted.
@@ -119,7 +123,7 @@ pub(super) fn patch_disruption_target(
         observed_generation: eviction.observed_generation,
     };
     let status = json!({ "conditions": [condition.body(now)] });
-    strategic_patch(&eviction.pod, &eviction.uid, &status)
+    strategic_patch(&eviction.pod, &json!({ "uid": eviction.uid.to_string() }), &status)
 }
 
 /// Returns the request that deletes the pod with this UID, with the grace period of the pod.
@@ -138,13 +142,14 @@ pub(super) fn delete(eviction: &Eviction) -> RequestParts {
     }
 }
 
-fn strategic_patch(pod: &PodKey, uid: &Uid, status: &Value) -> RequestParts {
+/// Patches the status of a pod. `metadata` holds the preconditions.
+fn strategic_patch(pod: &PodKey, metadata: &Value, status: &Value) -> RequestParts {
     RequestParts {
         destination: Destination::ApiServer,
         method: Method::Patch,
         path: pod_path(pod, Some("status")),
         content_type: STRATEGIC_MERGE_PATCH,
-        body: to_json(&json!({ "metadata": { "uid": uid.to_string() }, "status": status })),
+        body: to_json(&json!({ "metadata": metadata, "status": status })),
     }
 }
 

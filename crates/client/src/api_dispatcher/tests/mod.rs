@@ -104,9 +104,18 @@ fn read(pod: &str) -> EffectKind {
     EffectKind::ReadPod { pod: PodKey::new("ns", pod), uid: UID.into() }
 }
 
+/// Returns a status patch of a pod whose resourceVersion is not known.
 fn patch_of(pod: &str, uid: &str, generation: i64, patch: StatusPatch) -> EffectKind {
     let (pod, uid) = (PodKey::new("ns", pod), Uid::from(uid));
-    EffectKind::PatchPodStatus { pod, uid, observed_generation: generation, patch }
+    let (observed_generation, resource_version) = (generation, 0);
+    EffectKind::PatchPodStatus { pod, uid, observed_generation, resource_version, patch }
+}
+
+/// Returns a status patch of pod `a` as known at this resourceVersion.
+fn patch_at(resource_version: u64, patch: StatusPatch) -> EffectKind {
+    let (pod, uid) = (PodKey::new("ns", "a"), UID.into());
+    let observed_generation = 1;
+    EffectKind::PatchPodStatus { pod, uid, observed_generation, resource_version, patch }
 }
 
 fn condition(message: &str) -> StatusPatch {
@@ -418,6 +427,81 @@ fn status_patch_of_a_deleted_pod_is_not_a_failure() {
             "{text}"
         );
     }
+}
+
+/// The pod `a` as read: its UID, node and resourceVersion.
+fn read_pod(uid: &str, node: &str, version: &str) -> Reply {
+    let metadata = json!({ "uid": uid, "resourceVersion": version });
+    answered(200, &json!({ "metadata": metadata, "spec": { "nodeName": node } }))
+}
+
+const CONFLICT: &str = "Operation cannot be fulfilled on pods \"a\": the object has been modified; please \
+                        apply your changes to the latest version and try again";
+
+#[test]
+fn stale_status_patch_of_a_bound_pod_is_dropped() {
+    let rows = [read_pod(UID, "n1", "9"), read_pod("new", "", "9"), rejected(404, "not found")];
+    for pod in rows {
+        let mut harness = harness();
+        harness.add(patch_at(7, condition("no room")));
+        let request = harness.request();
+        assert_eq!(body(&request)["metadata"], json!({ "uid": UID, "resourceVersion": "7" }));
+        harness.reply(&request, rejected(409, CONFLICT));
+        let request = harness.request();
+        assert_eq!(line(&request), "GET /api/v1/namespaces/ns/pods/a");
+        harness.reply(&request, pod);
+        assert_eq!(harness.lines(), [""; 0]);
+        assert_eq!((harness.dispatcher.unfinished(), harness.failed_calls()), (0, vec![]));
+    }
+}
+
+#[test]
+fn stale_status_patch_of_a_pending_pod_is_sent_with_the_current_version() {
+    let mut harness = harness();
+    harness.add(patch_at(7, condition("no room")));
+    harness.exchange(rejected(409, CONFLICT));
+    harness.exchange(read_pod(UID, "", "9"));
+    let request = harness.request();
+    assert_eq!(body(&request)["metadata"], json!({ "uid": UID, "resourceVersion": "9" }));
+    assert_eq!(body(&request)["status"]["conditions"][0]["message"], "no room");
+    harness.reply(&request, ok());
+    assert_eq!((harness.dispatcher.unfinished(), harness.failed_calls()), (0, vec![]));
+}
+
+#[test]
+fn status_patch_that_keeps_conflicting_is_given_up() {
+    let mut harness = harness();
+    harness.add(patch_at(7, condition("no room")));
+    for version in ["8", "9"] {
+        harness.exchange(rejected(409, CONFLICT));
+        harness.exchange(read_pod(UID, "", version));
+    }
+    harness.exchange(rejected(409, CONFLICT));
+    assert_eq!(harness.dispatcher.unfinished(), 0);
+    assert_eq!(harness.failed_calls().len(), 1);
+}
+
+#[test]
+fn bind_overtakes_a_status_patch_that_would_be_retried() {
+    for reply in [lost(), throttled(1), rejected(409, CONFLICT)] {
+        let mut harness = harness();
+        harness.add(patch_at(7, condition("no room")));
+        let patch = harness.request();
+        harness.add(bind("a"));
+        harness.reply(&patch, reply);
+        harness.wait(Duration::from_secs(1));
+        assert_eq!(harness.lines(), ["POST /api/v1/namespaces/ns/pods/a/binding"]);
+    }
+}
+
+#[test]
+fn merged_status_patches_keep_the_latest_version() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("other"));
+    harness.add(patch_at(7, condition("first")));
+    harness.add(patch_at(9, nomination("n1")));
+    harness.exchange(ok());
+    assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "9");
 }
 
 #[test]
