@@ -185,17 +185,27 @@ fn victim_within_its_budget_is_preferred() {
     });
 }
 
+/// Two less important victims violate the budget twice, one more important victim violates it once.
 #[test]
-fn budget_with_an_empty_selector_protects_all_pods_equally() {
+fn budget_with_an_empty_selector_protects_every_pod() {
     run(async |cluster| {
-        let class = middle_class(cluster).await;
-        let middle = of_class(of_app(cluster, "middle", "web"), &class);
-        fill(cluster, [("a", of_app(cluster, "low", "web")), ("b", middle)]).await;
+        let middle = middle_class(cluster).await;
+        let high = cluster.add_priority("high", 1000, PREEMPTS).await;
+        cluster.add_node("a", 2).await;
+        cluster.add_node("b", 2).await;
+        let of_middle = of_class(cluster.pod("middle", 2), &middle);
+        let placed =
+            [(cluster.pod("low-0", 1), "a"), (cluster.pod("low-1", 1), "a"), (of_middle, "b")];
+        for (pod, node) in placed {
+            cluster.create_pod(&pod).await;
+            cluster.bind(pod.metadata.name.as_deref().unwrap(), node).await;
+        }
         protect(cluster, &json!({})).await;
         let _daemon = Daemon::start(cluster).await;
-        create_important(cluster).await;
-        assert_eq!(cluster.bound("important").await, cluster.node_name("a"));
-        assert_spared(cluster, "middle").await;
+        cluster.create_pod(&of_class(cluster.pod("important", 2), &high)).await;
+        assert_eq!(cluster.bound("important").await, cluster.node_name("b"));
+        assert_spared(cluster, "low-0").await;
+        assert_spared(cluster, "low-1").await;
     });
 }
 
