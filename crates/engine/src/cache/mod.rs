@@ -19,8 +19,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use framework::{
-    Cluster, EventResource, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey, PodPool,
-    PodQuery, Uid,
+    Cluster, Decoders, EventResource, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey,
+    PodPool, PodQuery, Uid,
 };
 
 use serde_json::Value;
@@ -72,6 +72,13 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// Returns an empty cache that decodes objects of custom kinds with `decoders`.
+    pub fn new(decoders: Decoders) -> Self {
+        let mut cache = Self::default();
+        cache.cluster.set_decoders(decoders);
+        cache
+    }
+
     /// The nodes and what is on them.
     pub const fn cluster(&self) -> &Cluster {
         &self.cluster

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Bind, ClusterEvent, EventRegistration, EventResource, ExtensionPoint, ExtraFields,
-    Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PodDeleted, PostBind,
-    PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, Registry,
-    Reserve, Score, StandingQueries, Timer,
+    ActionType, Bind, ClusterEvent, Decoders, EventRegistration, EventResource, ExtensionPoint,
+    ExtraFields, Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PodDeleted,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
+    Registry, Reserve, Score, StandingQueries, Timer,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -423,6 +423,13 @@ impl Profiles {
         let mut fields = ExtraFields::default();
         self.plugins().for_each(|plugin| fields.extend(&plugin.extra_fields));
         fields
+    }
+
+    /// Types as which plugins read objects of custom kinds.
+    pub fn decoders(&self) -> Decoders {
+        let mut decoders = Decoders::default();
+        self.plugins().for_each(|plugin| decoders.extend(&plugin.decoders));
+        decoders
     }
 
     /// Kinds that some plugin reads or hears of, as `<plural>.<version>.<group>`.

@@ -26,9 +26,10 @@ pub(crate) struct View {
 
 impl View {
     pub(super) fn new(profiles: Profiles) -> Self {
+        let cache = Cache::new(profiles.decoders());
         Self {
             profiles,
-            cache: Cache::default(),
+            cache,
             nominator: Nominator::default(),
             pending: PendingPods::new(),
             waiting: WaitingPodsMap::default(),
