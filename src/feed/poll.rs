@@ -107,10 +107,89 @@ impl Poll {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::response::IntoResponse;
+    use axum::routing::get;
+    use engine::Change;
     use framework::EventResource;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api_client::{ApiClient, Credentials};
+    use crate::metrics::Metrics;
+    use crate::scheduling_loop::{LoopEvent, channel};
+
+    const PATH: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
+
+    fn node_metrics() -> WatchedKind {
+        WatchedKind {
+            resource: EventResource::Custom("nodes.v1beta1.metrics.k8s.io".into()),
+            name: "nodes.metrics.k8s.io".into(),
+            path: PATH.into(),
+            field_selector: None,
+        }
+    }
+
+    /// Starts a server whose first list has the node `a`, whose second list fails, and whose further
+    /// lists have the node `b`. Returns a client of it.
+    async fn api_client(metrics: &Metrics) -> ApiClient {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let list = move || async move {
+            let names = match requests.fetch_add(1, Ordering::Relaxed) {
+                0 => ["a"],
+                1 => return (StatusCode::SERVICE_UNAVAILABLE, String::new()).into_response(),
+                _ => ["b"],
+            };
+            let items = names.map(|name| json!({"metadata": {"name": name}}));
+            json!({"metadata": {}, "items": items}).to_string().into_response()
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(
+            async move { axum::serve(listener, Router::new().route(PATH, get(list))).await },
+        );
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "c", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        });
+        let credentials = Credentials::parse(&kubeconfig.to_string()).await.unwrap();
+        ApiClient::new(&credentials, metrics.rest_client()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn lists_reach_the_scheduling_loop_as_changes() {
+        let metrics = Arc::new(Metrics::new());
+        let (sender, events) = channel();
+        let client = api_client(&metrics).await;
+        let shared = FeedFactory { client, events: sender, metrics };
+        let interval = Duration::from_millis(10);
+        let poll = Poll { interval, ..Poll::new(shared, node_metrics(), interval) };
+        let poll = tokio::spawn(poll.run());
+        let changes = tokio::task::spawn_blocking(move || {
+            let mut changes = Vec::new();
+            while changes.len() < 3 {
+                let LoopEvent::Updates(updates, _) = events.recv().unwrap() else {
+                    panic!("only updates are sent")
+                };
+                for update in updates {
+                    let Change::Object { name, object, .. } = update.change else {
+                        panic!("an object")
+                    };
+                    changes.push((name.to_string(), object.is_some()));
+                }
+            }
+            changes
+        });
+        let expected = [("a", true), ("b", true), ("a", false)];
+        let expected = expected.map(|(name, exists)| (name.to_owned(), exists));
+        assert_eq!(changes.await.unwrap(), expected);
+        poll.abort();
+    }
 
     fn page(names: &[&str]) -> Page<Update> {
         let decoder = Decoder::new(EventResource::Custom("a.v1.b".into()), Default::default());
