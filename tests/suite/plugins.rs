@@ -21,6 +21,7 @@ fn registry() -> Registry {
     zone_cost::register(&mut registry).unwrap();
     maintenance_window::register(&mut registry).unwrap();
     gang::register(&mut registry).unwrap();
+    load_aware::register(&mut registry).unwrap();
     registry
 }
 
@@ -215,6 +216,29 @@ fn zone_cost_rejects_invalid_arguments() {
     let error = Profiles::build(&[profile], &[], &registry(), false).map(|_| ()).unwrap_err();
     let text = "initializing plugin \"ZoneCost\": zones[a]: must be from 0 to 1000000, got -1";
     assert!(error.to_string().ends_with(text), "{error}");
+}
+
+#[test]
+fn load_aware_prefers_the_node_at_its_target() {
+    let mut world = World::new(profile_with(load_aware::NAME, 10, json!({})));
+    for (name, cpu) in [("busy", "9"), ("calm", "4")] {
+        world.node(node(name).allocatable("cpu", "10"));
+        let metrics = json!({
+            "metadata": {"name": name},
+            "timestamp": Time::from_secs(990).to_string(),
+            "window": "10s",
+            "usage": {"cpu": cpu},
+        });
+        world.apply(Change::Object {
+            kind: EventResource::Custom(load_aware::KIND.into()),
+            namespace: "".into(),
+            name: name.into(),
+            object: Some(Arc::new(metrics)),
+        });
+    }
+    world.pod(pod("p"));
+    world.settle();
+    assert_eq!(world.node_of("p"), Some("calm"));
 }
 
 fn window(state: &str) -> Option<Value> {
