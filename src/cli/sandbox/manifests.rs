@@ -1,8 +1,9 @@
-//! Loads manifests, or the dump of a cluster, into the sandbox.
+//! Loading of manifests, or of the dump of a cluster, into the sandbox.
 //!
-//! Objects are created as by POST, owners before their dependents. Additional data of a dump is
-//! kept where possible: status and priority of pods are written, references to owners and claims
-//! get the new uids, and missing namespaces and priority classes are created.
+//! Objects are created as by a POST: CustomResourceDefinitions first, owners before their
+//! dependents. From a dump the loader also keeps the status of objects and the priority of pods,
+//! writes the new UIDs of owners and of claims, and creates namespaces and priority classes that the
+//! dump leaves out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 use framework::Time;
 use sandbox::resources::{
-    self, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, PRIORITYCLASSES,
-    Resource,
+    CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS,
+    PRIORITYCLASSES, Resource,
 };
 use sandbox::status::Status;
 use sandbox::store::Store;
@@ -20,12 +21,12 @@ use serde_json::{Map, Value, json};
 
 use crate::wire::Object;
 
-/// Result of loading.
+/// What the loader created.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// Number of created objects by resource.
+    /// Number of objects of each resource.
     counts: BTreeMap<&'static str, usize>,
-    /// Warnings about data that was left out.
+    /// What the loader left out.
     pub(super) warnings: Vec<String>,
 }
 
@@ -42,66 +43,37 @@ impl fmt::Display for Loaded {
     }
 }
 
-/// Creates the objects.
+/// Creates the objects, whatever their order in the input.
 ///
 /// # Errors
 /// All rejected objects, one per line.
 pub(super) fn load(store: &mut Store, objects: Vec<Object>, now: Time) -> anyhow::Result<Loaded> {
     let mut loader = Loader::new(store, now);
-    let (mut known, mut faults) = (Vec::new(), Vec::new());
-    for object in objects {
-        match resource_of(&object) {
-            Ok(resource) => known.push((resource, object)),
-            Err(fault) => faults.push(fault.to_string()),
-        }
+    let mut faults = Vec::new();
+    let (definitions, mut others): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| object.kind == CUSTOMRESOURCEDEFINITIONS.kind);
+    for definition in definitions {
+        faults.extend(loader.create_of_kind(definition).err());
     }
-    known.sort_by_key(|(resource, object)| turn(resource, &object.value));
-    for (resource, object) in known {
-        if let Err(fault) = loader.create(resource, object) {
-            faults.push(fault.to_string());
-        }
+    others.sort_by_key(|object| loader.turn(object));
+    for object in others {
+        faults.extend(loader.create_of_kind(object).err());
     }
     if !faults.is_empty() {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         bail!(faults.join("\n"));
     }
     Ok(loader.finish())
 }
 
-fn resource_of(object: &Object) -> anyhow::Result<&'static Resource> {
-    let Object { at, api_version, kind, .. } = object;
-    let resource = resources::of_kind(api_version, kind);
-    let stored = resource.filter(|resource| resource.stored);
-    stored.ok_or_else(|| anyhow!("{at}: {kind}: the sandbox has no such kind in {api_version}"))
-}
-
-/// Returns the position of an object in the order of creation: namespaces, objects without owner,
-/// owners, dependents, pods, claims (which pods may own), and the volumes of claims.
-fn turn(resource: &Resource, object: &Value) -> u8 {
-    if resource == NAMESPACES {
-        0
-    } else if resource == PERSISTENTVOLUMES {
-        6
-    } else if resource == PERSISTENTVOLUMECLAIMS {
-        5
-    } else if !resource.namespaced {
-        1
-    } else if resource == PODS {
-        4
-    } else if object["metadata"]["ownerReferences"].is_array() {
-        3
-    } else {
-        2
-    }
-}
-
 struct Loader<'a> {
     store: &'a mut Store,
     now: Time,
-    /// The resource version before loading; older objects belong to the sandbox itself.
+    /// The version of the store before the load. Older objects are the sandbox's own.
     started: u64,
-    /// The new uid of each old uid.
+    /// The new UIDs by those in the input.
     uids: HashMap<String, Value>,
-    /// Number of owner references that were left out.
+    /// Number of references to owners that were left out.
     orphaned: usize,
     loaded: Loaded,
 }
@@ -110,6 +82,43 @@ impl<'a> Loader<'a> {
     fn new(store: &'a mut Store, now: Time) -> Self {
         let started = store.resource_version();
         Self { store, now, started, uids: HashMap::new(), orphaned: 0, loaded: Loaded::default() }
+    }
+
+    /// Returns the rank of an object in the order of creation: namespaces, cluster-scoped objects,
+    /// owners, dependents, pods, claims, which pods may own, and the volumes of claims.
+    fn turn(&self, object: &Object) -> u8 {
+        let Some(resource) = self.resource_of(object) else { return 0 };
+        if resource == NAMESPACES {
+            0
+        } else if resource == PERSISTENTVOLUMES {
+            6
+        } else if resource == PERSISTENTVOLUMECLAIMS {
+            5
+        } else if !resource.namespaced {
+            1
+        } else if resource == PODS {
+            4
+        } else if object.value["metadata"]["ownerReferences"].is_array() {
+            3
+        } else {
+            2
+        }
+    }
+
+    fn resource_of(&self, object: &Object) -> Option<&'static Resource> {
+        let resource = self.store.resource_of_kind(&object.api_version, &object.kind);
+        resource.filter(|resource| resource.stored)
+    }
+
+    fn create_of_kind(&mut self, object: Object) -> anyhow::Result<()> {
+        let Some(resource) = self.resource_of(&object) else {
+            let Object { at, api_version, kind, .. } = object;
+            bail!(
+                "{at}: {kind}: the sandbox does not know this kind in {api_version}; add its \
+                 CustomResourceDefinition to the input"
+            );
+        };
+        self.create(resource, object)
     }
 
     fn create(&mut self, resource: &'static Resource, object: Object) -> anyhow::Result<()> {
@@ -138,14 +147,15 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Creates an object with data that a POST does not accept from a client: its status, and the
-    /// priority that admission computed for a pod, whose class may be missing here.
+    /// Creates an object with what a POST ignores: its status, and the priority of a pod, whose class
+    /// may be missing in the input. Nodes and definitions get their status from the sandbox.
     fn create_with_state(
         &mut self,
         resource: &'static Resource,
         mut value: Value,
     ) -> Result<Arc<Value>, Status> {
-        let status = value.get("status").cloned().filter(|_| resource != NODES);
+        let own_status = resource == NODES || resource == CUSTOMRESOURCEDEFINITIONS;
+        let status = value.get("status").cloned().filter(|_| !own_status);
         let priority = (resource == PODS).then(|| take_priority(&mut value)).flatten();
         if let Some(priority) = &priority {
             self.ensure_priority_class(&value, priority)?;
@@ -163,16 +173,15 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Whether the sandbox itself created this object, such as `kube-system`; a dump contains it,
-    /// too.
+    /// Whether the object is one of the sandbox's own, such as `kube-system`, which a dump has, too.
     fn is_of_sandbox(&self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
         let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
         let existing = self.store.get(resource, namespace, name);
         existing.and_then(|object| version(object)).is_some_and(|at: u64| at <= self.started)
     }
 
-    /// Writes the new uids of owners. The garbage collector would delete an object with a missing
-    /// owner, so that reference is left out.
+    /// Writes the new UIDs of owners. References to owners that are not in the input are left out:
+    /// the garbage collector would delete the object.
     fn name_owners(&mut self, metadata: &mut Map<String, Value>) {
         let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") else { return };
         let before = owners.len();
@@ -189,7 +198,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Writes the new uid of the claim of a volume. Otherwise the volume would count as released.
+    /// Writes the new UID of the claim of a volume. With the old one the volume would count as
+    /// released.
     fn name_claim(&self, volume: &mut Value) {
         let Some(uid) = volume.pointer_mut("/spec/claimRef/uid") else { return };
         if let Some(new) = uid.as_str().and_then(|uid| self.uids.get(uid)) {
@@ -229,14 +239,14 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Removes fields of a pod that admission computes again.
+/// Removes from a pod what admission computes, and returns the priority.
 fn take_priority(pod: &mut Value) -> Option<Value> {
     let spec = pod.get_mut("spec")?.as_object_mut()?;
     spec.remove("preemptionPolicy");
     spec.remove("priority")
 }
 
-/// Returns namespace (`default` if absent) and name of an object.
+/// Returns the namespace (`default` if none is given) and the name of an object.
 fn key(resource: &Resource, object: &Value) -> (String, String) {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let namespace = match (resource.namespaced, text("namespace")) {
@@ -250,6 +260,8 @@ fn key(resource: &Resource, object: &Value) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use sandbox::resources;
+
     use super::*;
     use crate::wire::unrolled;
 
@@ -289,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_keeps_its_status_and_owners_get_their_new_uids() {
+    fn dump_keeps_statuses_and_owner_references_get_the_new_uids() {
         let (store, loaded) = loaded(json!([pod("a", "of-web"), replica_set()])).unwrap();
         let owner = store.get(resources::REPLICASETS, "shop", "web").unwrap();
         let pod = store.get(PODS, "shop", "a").unwrap();
@@ -300,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_stay_bound_to_their_claims_and_those_to_their_pods() {
+    fn volumes_stay_bound_to_claims_and_claims_to_pods() {
         let mut pod = pod("a", "nobody");
         pod["spec"]["volumes"] = json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]);
         let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a",
@@ -324,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn references_to_owners_that_are_missing_are_left_out() {
+    fn references_to_missing_owners_are_left_out() {
         let (store, loaded) = loaded(json!([pod("a", "of-nobody")])).unwrap();
         let pod = store.get(PODS, "shop", "a").unwrap();
         assert!(pod["metadata"].get("ownerReferences").is_none());
@@ -333,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_stays_even_if_its_class_is_not_in_the_dump() {
+    fn pods_keep_their_priority_without_its_class() {
         let mut pods = [pod("a", ""), pod("b", "")];
         pods[0]["spec"]["priority"] = json!(1_000);
         pods[0]["spec"]["priorityClassName"] = json!("high");
@@ -345,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sandbox_has_of_itself_may_be_in_the_dump() {
+    fn objects_of_the_sandbox_itself_are_skipped() {
         let system = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": "kube-system", "uid": "x", "resourceVersion": "3"}});
         let (_, loaded) = loaded(json!([system])).unwrap();
@@ -353,14 +365,38 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_refused_is_named() {
+    fn every_refused_object_is_named() {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
         let unknown = json!({"apiVersion": "example.com/v1", "kind": "Price"});
         let error = loaded(json!([node, node, unknown])).unwrap_err().to_string();
         assert_eq!(
             error,
-            "-: items[2]: Price: the sandbox has no such kind in example.com/v1\n\
+            "-: items[2]: Price: the sandbox does not know this kind in example.com/v1; add its \
+             CustomResourceDefinition to the input\n\
              -: items[1]: Node n: nodes \"n\" already exists"
         );
+    }
+
+    #[test]
+    fn custom_objects_may_come_before_their_definition() {
+        let price = json!({"apiVersion": "example.com/v1", "kind": "Price",
+            "metadata": {"name": "p", "uid": "old"}, "spec": {"cents": 5}, "status": {"known": true}});
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "prices.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Cluster",
+                "names": {"plural": "prices", "kind": "Price"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}],
+            },
+            "status": {"conditions": [], "storedVersions": []},
+        });
+        let (store, loaded) = loaded(json!([price, definition])).unwrap();
+        assert_eq!(loaded.to_string(), "1 customresourcedefinitions, 1 prices");
+        let resource = store.resource_of_kind("example.com/v1", "Price").unwrap();
+        let price = store.get(resource, "", "p").unwrap();
+        assert_eq!((&price["spec"]["cents"], &price["status"]["known"]), (&json!(5), &json!(true)));
     }
 }
