@@ -1,4 +1,4 @@
-//! `loadmaster config`: checks, completes and shows configuration files.
+//! `loadmaster config`: validates, completes and shows configuration files.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use crate::config::{self, ExpandedProfile, Expansion, Gates};
 /// Path that stands for standard input.
 const STDIN: &str = "-";
 
-/// Checks, completes and shows configurations (KubeSchedulerConfiguration)
+/// Validates, completes and shows configurations (KubeSchedulerConfiguration)
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigCommand {
     #[command(subcommand)]
@@ -30,21 +30,21 @@ pub(super) struct ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Tells what is wrong with a configuration, in the words of kube-scheduler
+    /// Validates a configuration; errors have the texts of kube-scheduler
     Validate {
         /// File with the configuration, `-` for standard input
         file: PathBuf,
-        /// Writes the configuration in effect, defaults filled in, to this file
+        /// Writes the configuration in effect, with defaults, to this file
         #[arg(long, value_name = "FILE")]
         write_config_to: Option<PathBuf>,
     },
-    /// Prints the configuration in effect where none is given
+    /// Prints the default configuration
     Defaults {
         /// Output
         #[arg(short, long, value_enum, default_value_t = Document::Yaml)]
         output: Document,
     },
-    /// Shows which plugin runs where, in which order, with which weight and arguments
+    /// Shows the plugins of each extension point, with order, weights and arguments
     Show {
         /// File with the configuration, `-` for standard input
         file: PathBuf,
@@ -73,7 +73,8 @@ enum Output {
 }
 
 impl ConfigCommand {
-    /// Does what was asked, with these plugins: 0, or 1 and a line that begins with `error:`.
+    /// Runs the command with these plugins. Exits with 0, or with 1 and a line that begins with
+    /// `error:`.
     pub(super) fn run(self, registry: &Registry) -> ExitCode {
         match self.act(registry) {
             Ok(()) => ExitCode::SUCCESS,
@@ -166,7 +167,7 @@ fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// A section for each profile: its plugins by point, and their arguments.
+/// Formats a section per profile: plugins by extension point, and arguments.
 fn render(expansion: &Expansion, colour: Colour) -> String {
     let sections: Vec<String> =
         expansion.profiles.iter().map(|profile| section(profile, colour)).collect();
@@ -199,7 +200,7 @@ fn section(profile: &ExpandedProfile, colour: Colour) -> String {
     format!("Profile {} looks at {percentage}\n\n{points}\n{arguments}", profile.scheduler_name)
 }
 
-/// Arguments without what every one of them has.
+/// Returns arguments without kind and version.
 fn without_type(args: &serde_json::Value) -> serde_json::Value {
     let mut args = args.clone();
     if let Some(fields) = args.as_object_mut() {
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_points_weights_and_what_is_missing() {
+    fn table_shows_points_weights_and_missing_plugins() {
         let text = "
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -246,7 +247,7 @@ profiles:
     }
 
     #[test]
-    fn gates_that_cannot_be_had_are_refused() {
+    fn invalid_feature_gates_are_rejected() {
         let act = |args: &[&str]| {
             let args = [&["config", "defaults"], args].concat();
             Cli::try_parse_from(args).map(|cli| cli.command.act(&plugins::registry())).unwrap()
@@ -266,7 +267,7 @@ profiles:
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_told_as_go_tells_it() {
+    fn missing_file_has_the_error_text_of_go() {
         let error = read(Path::new("/no/such/file")).unwrap_err();
         assert_eq!(error.to_string(), "open /no/such/file: no such file or directory");
     }

@@ -1,7 +1,7 @@
-//! The command line: what can be asked, and how answers are printed.
+//! The command line.
 //!
-//! Exit codes: 0 when all went well (pods that stay pending are an answer, not a failure), 1 on input that
-//! cannot be used, 2 on a command that cannot be understood.
+//! Exit codes: 0 on success, also if pods stay pending; 1 for invalid input; 2 for an invalid
+//! command line.
 
 mod config;
 mod flags;
@@ -24,8 +24,8 @@ use self::flags::Flags;
 
 /// A Kubernetes scheduler that considers every node and can always say why.
 ///
-/// Without a subcommand it schedules the pods of a cluster, as `loadmaster run` does. The flags of
-/// kube-scheduler are understood.
+/// Without a subcommand it schedules the pods of a cluster, like `loadmaster run`, and accepts the
+/// flags of kube-scheduler.
 #[derive(Debug, Parser)]
 #[command(
     name = "loadmaster",
@@ -54,7 +54,7 @@ enum Command {
     Version,
 }
 
-/// Reads the command line and does what it says, with these plugins.
+/// Parses the command line and runs the command with these plugins.
 pub fn run(registry: Registry) -> ExitCode {
     let Cli { command, flags } = Cli::parse_from(flags::with_dashes(std::env::args_os()));
     let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
@@ -81,7 +81,7 @@ fn print_version() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard output. A reader that has seen enough is no failure.
+/// Writes to standard output. A closed pipe is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -90,7 +90,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a line to standard error. If that fails there is nobody left to tell.
+/// Writes a line to standard error. Errors of writing are ignored.
 fn complain(kind: &str, text: &str) {
     let _ = writeln!(io::stderr().lock(), "{kind}: {text}");
 }

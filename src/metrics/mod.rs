@@ -1,7 +1,7 @@
-//! Metrics, under the names, labels and buckets of kube-scheduler 1.36.
+//! Metrics, with the names, labels and buckets of kube-scheduler 1.36.
 //!
-//! [`Metrics`] is shared: what counts goes in through atomics, [`Metrics::render`] reads it. The
-//! engine reports through its [`EngineProbe`]; sizes are set about once a second.
+//! [`Metrics`] is shared between threads: counters are atomic, and [`Metrics::render`] reads them.
+//! The engine reports through its [`EngineProbe`]; sizes are updated about once per second.
 
 mod buckets;
 mod own;
@@ -27,33 +27,33 @@ use scheduler::{Attempts, Plugins, Queues};
 use table::Stability::{Alpha, Beta};
 use table::Table;
 
-/// The version of Kubernetes whose behaviour this is: major and minor.
+/// The version of Kubernetes that Loadmaster follows: major and minor.
 const KUBERNETES: (&str, &str) = ("1", "36");
 
-/// The oldest version that such a scheduler is compatible with.
+/// The minimum compatibility version that kube-scheduler 1.36 reports.
 const MIN_COMPATIBILITY: &str = "1.35";
 
-/// Pods without a node, by queue.
+/// Numbers of unbound pods, by queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// To be tried next.
+    /// In the active queue.
     pub active: usize,
-    /// Waiting out a failure.
+    /// In the backoff queue.
     pub backoff: usize,
-    /// Waiting for a change that may help, gated ones excluded.
+    /// Unschedulable, without gated pods.
     pub unschedulable: usize,
-    /// Held back by a PreEnqueue plugin.
+    /// Gated by a PreEnqueue plugin.
     pub gated: usize,
 }
 
-/// What is in the cache.
+/// Sizes of the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheSize {
     /// Nodes.
     pub nodes: usize,
-    /// Pods on nodes, assumed ones among them.
+    /// Pods with a node, including assumed ones.
     pub pods: usize,
-    /// Pods whose bind is not confirmed yet.
+    /// Pods whose bind is not confirmed.
     pub assumed_pods: usize,
 }
 
@@ -80,7 +80,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All metrics, at nothing.
+    /// Creates all metrics with the value 0.
     pub fn new() -> Self {
         let mut table = Table::default();
         table.collector(process::Process::new());
@@ -124,7 +124,7 @@ impl Metrics {
         metrics
     }
 
-    /// All metrics in the text format of Prometheus, sorted by name.
+    /// Renders all metrics in the text format of Prometheus, sorted by name.
     pub fn render(&self) -> String {
         let mut families = self.registry.gather();
         families.extend(self.own.collect());
@@ -132,12 +132,12 @@ impl Metrics {
         text::render(&families)
     }
 
-    /// Where requests to the API server are counted.
+    /// Returns the metrics of requests to the API server.
     pub fn rest_client(&self) -> RestClient {
         self.rest_client.clone()
     }
 
-    /// `pending_pods`.
+    /// Sets `pending_pods`.
     pub fn set_pending(&self, pending: Pending) {
         let Pending { active, backoff, unschedulable, gated } = pending;
         let sizes = [
@@ -149,30 +149,32 @@ impl Metrics {
         set_sizes(&self.queues.pending, sizes);
     }
 
-    /// `cache_size`.
+    /// Sets `cache_size`.
     pub fn set_cache_size(&self, size: CacheSize) {
         let CacheSize { nodes, pods, assumed_pods } = size;
         let sizes = [("nodes", nodes), ("pods", pods), ("assumed_pods", assumed_pods)];
         set_sizes(&self.queues.cache_size, sizes);
     }
 
-    /// `goroutines` of operation `binding`: binding cycles that have not ended.
+    /// Sets `goroutines` of operation `binding`: the number of binding cycles.
     pub fn set_bindings(&self, running: usize) {
         set_sizes(&self.queues.goroutines, [("binding", running)]);
     }
 
-    /// `goroutines` of operation `prioritizing_extender`: extenders that are being asked for scores.
+    /// Sets `goroutines` of operation `prioritizing_extender`: the number of extenders that compute
+    /// scores.
     pub fn set_prioritizing(&self, asked: usize) {
         set_sizes(&self.queues.goroutines, [("prioritizing_extender", asked)]);
     }
 
-    /// `inflight_events`, by event label; an event that is not named any more goes to 0.
+    /// Sets `inflight_events` by event label; labels that are absent are set to 0.
     pub fn set_inflight_events<'a>(&self, events: impl IntoIterator<Item = (&'a str, usize)>) {
         self.queues.in_flight.reset();
         set_sizes(&self.queues.in_flight, events);
     }
 
-    /// `unschedulable_pods`: plugin, scheduler name of the pods, and how many the plugin rejected.
+    /// Sets `unschedulable_pods`: plugin, scheduler name, and number of pods that the plugin
+    /// rejected.
     pub fn set_unschedulable<'a>(
         &self,
         rejected: impl IntoIterator<Item = (&'a str, &'a str, usize)>,
@@ -183,7 +185,7 @@ impl Metrics {
         }
     }
 
-    /// `kubernetes_feature_enabled`.
+    /// Sets `kubernetes_feature_enabled`.
     pub fn set_features(&self, gates: &Gates) {
         for gate in GATES {
             let stage = match gate.stage {
@@ -196,8 +198,8 @@ impl Metrics {
         }
     }
 
-    /// Exports what plugins count by themselves, each metric with the scheduler name of its
-    /// profile. Returns those that cannot be exported.
+    /// Exports the metrics of plugins, each with the scheduler name of its profile. Returns those
+    /// that cannot be exported.
     pub fn set_plugin_metrics(
         &self,
         metrics: impl IntoIterator<Item = (String, Metric)>,
@@ -205,12 +207,12 @@ impl Metrics {
         self.own.set(metrics, &self.names)
     }
 
-    /// An object of this resource (`pods`) was skipped because it could not be decoded.
+    /// Counts an object of this resource (`pods`) that was skipped because it does not decode.
     pub fn undecodable(&self, resource: &str) {
         self.undecodable_objects.with_label_values(&[resource]).inc();
     }
 
-    /// An event about a pod was dropped.
+    /// Counts a dropped event.
     pub fn event_dropped(&self) {
         self.events_dropped.inc();
     }
@@ -226,8 +228,8 @@ fn gauge(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
-/// What version this is. The version of Kubernetes comes first, since alerts compare it between the
-/// components of a cluster.
+/// Registers the version metrics. The version of Kubernetes comes first, because alerts compare it
+/// between the components of a cluster.
 fn register_versions(table: &mut Table) {
     let (major, minor) = KUBERNETES;
     let kubernetes = format!("{major}.{minor}");
@@ -260,7 +262,7 @@ fn register_versions(table: &mut Table) {
     version.with_label_values(&["kube", &kubernetes, &kubernetes, MIN_COMPATIBILITY]).set(1);
 }
 
-/// The architecture as Kubernetes names it.
+/// Returns the architecture in the notation of Go.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

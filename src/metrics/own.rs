@@ -1,4 +1,4 @@
-//! Metrics that plugins keep by themselves, read at every scrape.
+//! Metrics of plugins, collected at every scrape.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const BOUND: &str = "le";
 #[derive(Debug, Default)]
 pub(super) struct OwnMetrics(Mutex<BTreeMap<String, Vec<(String, Own)>>>);
 
-/// A metric of a plugin that is not exported, because it would spoil the whole answer.
+/// A metric of a plugin that is not exported, because it would make the output invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The name has other characters than letters, digits, `_` and `:`, or begins with a digit.
@@ -43,7 +43,7 @@ pub enum Refusal {
 }
 
 impl OwnMetrics {
-    /// Replaces the metrics by these, each with its profile; `taken` are the names in use already.
+    /// Replaces the metrics of plugins, each with its profile; `taken` are the names in use.
     pub(super) fn set(
         &self,
         metrics: impl IntoIterator<Item = (String, Own)>,
@@ -76,7 +76,7 @@ impl OwnMetrics {
         self.lock().values().filter_map(|metrics| family(metrics)).collect()
     }
 
-    /// A panic cannot leave the map half changed, so a poisoned lock is as good as another.
+    /// A panic cannot leave the map half changed, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<(String, Own)>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

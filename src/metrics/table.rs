@@ -5,7 +5,7 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
 };
 
-/// How much change users of a metric have to expect, as Kubernetes tells in the help text.
+/// The stability level of a metric, which its help text begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stability {
     Alpha,
@@ -25,11 +25,11 @@ impl Stability {
     }
 }
 
-/// The registry while it is filled.
+/// The registry during registration.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     registry: Registry,
-    /// Name and stability of every metric in it.
+    /// Name and stability of every registered metric.
     registered: Vec<(String, Stability)>,
 }
 
@@ -81,14 +81,14 @@ impl Table {
         self.register(stability, HistogramVec::new(opts, labels))
     }
 
-    /// Takes in a collector that makes its samples when it is asked for them.
+    /// Registers a collector that creates its samples at each scrape.
     pub(super) fn collector(&mut self, collector: impl Collector + 'static) {
         let names = collector.desc().into_iter().map(|desc| (desc.fq_name.clone(), Alpha));
         self.registered.extend(names.collect::<Vec<_>>());
         self.registry.register(Box::new(collector)).expect(UNIQUE);
     }
 
-    /// The full registry, which says how many metrics it has, and their names.
+    /// Returns the registry, with the numbers of registered metrics, and the names.
     pub(super) fn finish(mut self) -> (Registry, Vec<String>) {
         let labels = ["stability_level", "deprecated_version"];
         let help = "Metrics that are registered, by stability.";

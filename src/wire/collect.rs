@@ -1,4 +1,4 @@
-//! Telling objects apart, and gathering nodes and pods.
+//! Classifies objects, and collects nodes and pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::plurals::Plurals;
 use super::watched_object::{self, NAME_LABEL, WatchedObject};
 use super::{Fault, Faults, Location};
 
-/// Number of names a warning spells out.
+/// Number of names that a warning lists.
 const NAMED: usize = 3;
 
-/// Everything that was read.
+/// The content of the input.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
     /// Nodes, in the order of the input.
@@ -28,15 +28,15 @@ pub struct Input {
     pub pods: Vec<PodObject>,
     /// Number of pods that have ended (`Succeeded` or `Failed`); they are left out.
     pub ended: usize,
-    /// Objects of kinds that some plugin reads, in the order of the input.
+    /// Objects of kinds that a plugin reads, in the order of the input.
     pub objects: Vec<WatchedObject>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
-    /// What can be used as it is but is probably not meant.
+    /// Warnings about input that is usable but probably a mistake.
     pub warnings: Vec<String>,
 }
 
-/// What plugins read beside what scheduling itself does.
+/// Fields and kinds that plugins read in addition to the built-in ones.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     fields: ExtraFields,
@@ -45,7 +45,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What the plugins of these profiles read.
+    /// Returns the fields and kinds that the plugins of these profiles read.
     pub fn of(profiles: &Profiles) -> Self {
         let kinds = needed_kinds(profiles).into_iter();
         Self {
@@ -65,32 +65,32 @@ impl Wanted {
         custom.into_iter().any(|name| name.ends_with(&suffix))
     }
 
-    /// Adds what is wanted by `other`.
+    /// Adds the fields and kinds of `other`.
     pub fn extend(&mut self, other: Self) {
         self.fields.extend(&other.fields);
         self.kinds.extend(other.kinds);
     }
 }
 
-/// A pod, and what it takes to write it back.
+/// A pod, and the data for writing it to the output.
 #[derive(Debug, Clone)]
 pub struct PodObject {
-    /// What scheduling reads of it.
+    /// The compact form.
     pub pod: Pod,
     /// The object as it was read; dropped if the pod has a node already.
     pub raw: Value,
-    /// When it was created.
+    /// Time of its creation.
     pub created: Option<Time>,
 }
 
 impl PodObject {
-    /// Whether the pod waits for a node.
+    /// Whether the pod is pending.
     pub fn is_pending(&self) -> bool {
         self.pod.node_name.is_none()
     }
 }
 
-/// Takes objects one by one.
+/// Collects objects one by one.
 #[derive(Debug)]
 pub(crate) struct Collector<'a> {
     wanted: &'a Wanted,
@@ -103,7 +103,7 @@ pub(crate) struct Collector<'a> {
     faults: Vec<Fault>,
 }
 
-/// An object whose kind may have a plural that is named further down in the input.
+/// An object whose plural a later CustomResourceDefinition may define.
 #[derive(Debug)]
 struct Unnamed {
     at: Location,
@@ -112,7 +112,7 @@ struct Unnamed {
     object: Value,
 }
 
-/// Where in the result the object of a name is, and where it came from.
+/// The index in the result and the source of each object, by name.
 type Placed<K> = HashMap<K, (usize, Location)>;
 
 impl<'a> Collector<'a> {
@@ -129,12 +129,12 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Notes something that cannot be read.
+    /// Records an error.
     pub(crate) fn refuse(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
 
-    /// Takes an object.
+    /// Adds an object.
     pub(crate) fn take(&mut self, object: Object) {
         let Object { at, api_version, kind, value } = object;
         let taken = match (api_version.as_str(), kind.as_str()) {
@@ -238,7 +238,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds the objects whose plural a definition further down has named.
+    /// Adds the objects whose plural a later definition has defined.
     fn add_unnamed(&mut self) {
         for Unnamed { at, version, kind, object } in std::mem::take(&mut self.unnamed) {
             let name = self.plurals.resource_name(&version, &kind);
@@ -253,10 +253,10 @@ impl<'a> Collector<'a> {
         self.input.warnings.push(warning);
     }
 
-    /// What was read, once everything is there.
+    /// Returns the result after the last object.
     ///
     /// # Errors
-    /// Everything that could not be read.
+    /// All errors.
     pub(crate) fn finish(mut self) -> Result<Input, Faults> {
         if !self.faults.is_empty() {
             return Err(Faults(self.faults));
@@ -270,7 +270,7 @@ impl<'a> Collector<'a> {
         Ok(self.input)
     }
 
-    /// Every pod has a namespace, but not every dump shows it.
+    /// Every pod has a namespace, but not every dump contains it.
     fn add_unseen_namespaces(&mut self) {
         if !self.wanted.kinds.values().any(|kind| *kind == EventResource::Namespace) {
             return;
@@ -287,7 +287,7 @@ impl<'a> Collector<'a> {
         self.input.objects.extend(unseen.into_iter().map(WatchedObject::namespace));
     }
 
-    /// Manifests that were copied may carry the uid of another pod; it must name one pod only.
+    /// Copied manifests may repeat the uid of another pod; a uid must belong to one pod only.
     fn tell_uids_apart(&mut self) {
         let mut owners: HashMap<Uid, PodKey> = HashMap::new();
         for PodObject { pod, .. } in &mut self.input.pods {
@@ -319,12 +319,12 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// A number with its noun.
+/// Formats a number with its noun.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The first few names, and how many there are beside.
+/// Formats the first few names and the number of the others.
 pub(crate) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(NAMED);
     let first = names.take(NAMED).collect::<Vec<_>>().join(", ");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_another_group_is_another_kind() {
+    fn kinds_of_other_groups_are_distinguished() {
         let mut metrics = pod("a", "", "");
         metrics["apiVersion"] = "example.com/v1".into();
         let input = collect([metrics]).unwrap();
@@ -409,14 +409,14 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_names_one_pod_only() {
+    fn repeated_uid_is_replaced() {
         let input = collect([pod("a", "7", ""), pod("b", "7", "")]).unwrap();
         assert_eq!(input.pods[1].pod.uid.to_string(), "default/b");
         assert_eq!(input.warnings.len(), 1);
     }
 
     #[test]
-    fn pods_on_nodes_that_are_not_there_are_told_in_one_line() {
+    fn pods_on_missing_nodes_cause_one_warning() {
         let pods = ["a", "b", "c", "d", "e"].map(|name| pod(name, "", &format!("gone-{name}")));
         let input = collect(pods).unwrap();
         let expected = "5 pods run on nodes that are not in the input (gone-a, gone-b, gone-c and \
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_not_there_is_told_of_where_its_labels_matter() {
+    fn missing_namespace_causes_a_warning_if_its_labels_matter() {
         let mut asking = pod("a", "", "");
         let term = json!({"topologyKey": "zone", "namespaceSelector": {"matchLabels": {"a": "b"}}});
         let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_cannot_be_used_are_left_out_with_a_warning() {
+    fn unusable_objects_are_left_out_with_a_warning() {
         let mut odd = object("v1", "Service", "shop", "web");
         odd["spec"] = json!({"selector": ["a"]});
         let nameless = object("apps/v1", "ReplicaSet", "shop", "");

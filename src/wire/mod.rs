@@ -1,8 +1,8 @@
-//! What `kubectl get -o yaml|json` writes, and manifests, read into the compact forms.
+//! Reads the output of `kubectl get -o yaml|json`, and manifests, into the compact forms.
 //!
-//! A file is cut into documents (`documents`), lists are unrolled and objects told apart
-//! (`collect`), and fields that are absent get the defaults of the API server (`defaults`). Faults
-//! name file, document or line, object and field.
+//! A file is split into documents (`documents`), lists are flattened and objects classified
+//! (`collect`), and absent fields get the defaults of the API server (`defaults`). Errors name
+//! file, document or line, object and field.
 
 mod collect;
 mod defaults;
@@ -38,11 +38,12 @@ use self::collect::Collector;
 use self::objects::for_each_object;
 use self::source::Source;
 
-/// Reads all objects behind the paths: files, folders, or `-` for standard input. Of kinds other than
-/// nodes and pods, and of fields that scheduling itself does not read, only what is `wanted` is kept.
+/// Reads all objects of the paths: files, folders, or `-` for standard input. Of kinds other than
+/// nodes and pods, and of fields that scheduling itself does not read, only the `wanted` ones are
+/// kept.
 ///
 /// # Errors
-/// Everything that cannot be read, all of it and not only the first.
+/// All errors, not only the first.
 pub fn read(paths: &[PathBuf], wanted: &Wanted) -> Result<Input, Faults> {
     let mut collector = Collector::new(wanted);
     for_each_object(paths, |object| match object {
@@ -52,13 +53,13 @@ pub fn read(paths: &[PathBuf], wanted: &Wanted) -> Result<Input, Faults> {
     collector.finish()
 }
 
-/// Where an object stands: file, document if there are several, item of a list.
+/// The place of an object: file, document if there are several, index in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     source: Arc<str>,
-    /// Number and first line of the document, where a file has several.
+    /// Number and first line of the document, if a file has several.
     document: Option<(usize, usize)>,
-    /// Place in lists, from the outer to the inner one.
+    /// Indexes in nested lists, outermost first.
     items: Vec<usize>,
 }
 
@@ -92,7 +93,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Something that cannot be read.
+/// An error in the input.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{at}: {message}")]
 pub struct Fault {
@@ -106,7 +107,7 @@ impl Fault {
     }
 }
 
-/// Everything that could not be read, one line each.
+/// All errors of the input, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 

@@ -1,4 +1,4 @@
-//! What the API server sends, lists and watch streams, decoded straight into the compact forms.
+//! Decodes responses of the API server, lists and watch streams, into the compact forms.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::reduced::reduced;
 use super::whole::{Whole, whole};
 
-/// Longest part of a body that is not a Status to show to people, in bytes.
+/// Maximum length in bytes of the part of an unexpected body that errors show.
 const SHOWN: usize = 200;
 
 /// Decodes the objects of one kind.
@@ -26,12 +26,12 @@ pub struct Decoder {
     whole: Whole,
 }
 
-/// An object that is new or has changed, or that is gone.
+/// A new, changed or deleted object.
 #[derive(Debug, Clone)]
 pub struct Update {
-    /// What it means to the engine.
+    /// The change for the engine.
     pub change: Change,
-    /// The object as the API server has it, if that is kept.
+    /// The object as JSON, if it is kept.
     pub object: Option<Box<RawValue>>,
 }
 
@@ -41,7 +41,7 @@ impl From<Change> for Update {
     }
 }
 
-/// What tells one version of an object from another.
+/// The identity and version of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Identity<'a> {
@@ -56,7 +56,7 @@ struct Identity<'a> {
     annotations: Option<Annotations<'a>>,
 }
 
-/// The annotation of the bookmark that ends the initial state of a streamed list.
+/// The annotation of the bookmark that ends the initial events of a streamed list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Annotations<'a> {
@@ -93,7 +93,7 @@ struct ListMeta {
     next: String,
 }
 
-/// A `v1` Status, as far as it matters here.
+/// The fields of a `v1` Status that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
@@ -109,16 +109,16 @@ struct Details {
     retry_after_seconds: u64,
 }
 
-/// An object, and what could be read of it in the other case.
+/// A decoded object, or its identity if it does not decode.
 type Decoded = Result<(ObjectMeta, Update), (Option<ObjectMeta>, String)>;
 
 impl Decoder {
-    /// Decodes objects of this kind, with the further `fields` that plugins read.
+    /// Creates a decoder for objects of this kind, with the additional `fields` that plugins read.
     pub const fn new(resource: EventResource, fields: ExtraFields) -> Self {
         Self { resource, fields, whole: Whole::NONE }
     }
 
-    /// The same, which also gives these objects as they are.
+    /// Also returns these objects as JSON.
     pub fn keeping(self, whole: Whole) -> Self {
         Self { whole, ..self }
     }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_comes_compact_and_with_its_identity() {
+    fn object_is_decoded_with_its_identity() {
         let WatchEvent::Updated(meta, Update { change: Change::Pod(pod), object: None }) =
             event(&decoder(EventResource::Pod), "ADDED", &pod())
         else {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_is_known_by_name_and_uid() {
+    fn deleted_object_has_name_and_uid() {
         let decoder = decoder(EventResource::Pod);
         let WatchEvent::Deleted(meta) = event(&decoder, "DELETED", &pod()) else {
             panic!("a deletion is expected");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_another_shape_is_named() {
+    fn undecodable_object_is_named() {
         let mut odd = pod();
         odd["spec"]["nodeName"] = json!(7);
         match event(&decoder(EventResource::Pod), "MODIFIED", &odd) {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_status_of_a_controller_makes_no_difference() {
+    fn status_of_a_controller_is_ignored() {
         let decoder = decoder(EventResource::ReplicaSet);
         let object_of = |ready| {
             let object = replica_set(json!({"matchLabels": {"app": "web"}}), ready);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_whose_selector_cannot_be_read_is_told_of() {
+    fn invalid_selector_of_a_controller_is_reported() {
         let odd = replica_set(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), 1);
         match event(&decoder(EventResource::ReplicaSet), "ADDED", &odd) {
             WatchEvent::Undecodable { meta: Some(meta), message } => {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_initial_event_is_a_marked_bookmark() {
+    fn annotated_bookmark_ends_the_initial_events() {
         let decoder = decoder(EventResource::Node);
         let mut object = json!({"kind": "Node", "metadata": {"resourceVersion": "12"}});
         let ends = |object: &Value| match event(&decoder, "BOOKMARK", object) {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_keeps_what_it_can() {
+    fn page_keeps_decodable_objects() {
         let list = json!({
             "metadata": {"resourceVersion": "9", "continue": "more"},
             "items": [pod(), {"metadata": {"name": "odd"}, "spec": 5}],
@@ -435,13 +435,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_without_a_status_shows_the_body() {
+    fn error_without_a_status_shows_the_body() {
         let status_error = status_error(502, None, b"<html>Bad Gateway</html>\n");
         assert_eq!((status_error.code, &*status_error.message), (502, "<html>Bad Gateway</html>"));
     }
 
     #[test]
-    fn objects_that_are_kept_come_whole() {
+    fn kept_objects_are_returned_as_json() {
         let whole = Whole { pending_pods: true, ..Whole::NONE };
         let decoder = decoder(EventResource::Pod).keeping(whole);
         let kept = |object: &Value| match event(&decoder, "ADDED", object) {
