@@ -213,11 +213,7 @@ impl Engine {
         self.run(now, ports, |engine, cx| {
             engine.world.flush_queue(cx);
             while let Some(wait) = engine.world.first_expired_wait(cx) {
-                let waited = go_duration(wait.timeout);
-                let plugin = wait.plugin;
-                let text =
-                    format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
-                engine.reject_waiting(&wait.pod, Status::unschedulable(text).by(&plugin), cx);
+                engine.reject_waiting(&wait.pod, wait.status(), cx);
             }
             for pod in engine.binding.expired(cx.now) {
                 let transition = engine.binding.timed_out(&pod, engine.world.view(), cx);
@@ -701,33 +697,6 @@ impl Engine {
                 let handle = view.handle(cx.now);
                 // A panic is counted; the timer has fired.
                 let _ = catch_panic(&timer.name, cx.probe, || timer.plugin.fire(token, &handle));
-            }
-        }
-    }
-}
-
-/// Returns a duration as Go prints it: `15m0s`, `1.5s`, `20ms`.
-fn go_duration(duration: std::time::Duration) -> String {
-    let nanos = duration.as_nanos();
-    let in_units = |unit: u128, name: &str| {
-        let (whole, rest) = (nanos / unit, nanos % unit);
-        let digits = unit.ilog10() as usize;
-        let fraction = format!(".{rest:0digits$}");
-        format!("{whole}{}{name}", fraction.trim_end_matches('0').trim_end_matches('.'))
-    };
-    match nanos {
-        0 => "0s".to_owned(),
-        1..1_000 => format!("{nanos}ns"),
-        1_000..1_000_000 => in_units(1_000, "µs"),
-        1_000_000..1_000_000_000 => in_units(1_000_000, "ms"),
-        _ => {
-            let minutes = duration.as_secs() / 60;
-            let seconds = duration - std::time::Duration::from_secs(minutes * 60);
-            let seconds = format!("{}s", seconds.as_nanos() as f64 / 1e9);
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => seconds,
-                (0, minutes) => format!("{minutes}m{seconds}"),
-                (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
             }
         }
     }

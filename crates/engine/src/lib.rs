@@ -28,6 +28,7 @@ mod effect;
 mod engine;
 mod explain;
 mod failure;
+mod go_duration;
 mod nominator;
 mod object_event;
 mod plugin_call;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use framework::{PluginName, Time, Uid, WaitingPod, WaitingPods};
+use framework::{PluginName, Status, Time, Uid, WaitingPod, WaitingPods};
+
+use crate::go_duration::go_duration;
 
 /// The waiting pods, indexed by the earliest deadline of each.
 #[derive(Debug, Default)]
@@ -19,6 +21,15 @@ pub(crate) struct ExpiredWait {
     pub(crate) plugin: PluginName,
     /// The timeout that the plugin set.
     pub(crate) timeout: Duration,
+}
+
+impl ExpiredWait {
+    /// Returns the status with which the plugin rejects the pod.
+    pub(crate) fn status(&self) -> Status {
+        let (plugin, waited) = (&self.plugin, go_duration(self.timeout));
+        let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
+        Status::unschedulable(text).by(plugin)
+    }
 }
 
 impl WaitingPodsMap {
