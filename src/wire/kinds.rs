@@ -146,11 +146,8 @@ pub fn feeds(profiles: &Profiles) -> Vec<(WatchedKind, Feed)> {
     let mut by_kind = BTreeMap::<Arc<str>, Feed>::new();
     for feed in plugin_feeds(profiles) {
         let known = by_kind.entry(feed.kind().clone()).or_insert_with(|| feed.clone());
-        match (known, feed) {
-            (Feed::Poll { interval: known, .. }, Feed::Poll { interval, .. }) => {
-                *known = (*known).min(*interval);
-            }
-            _ => {}
+        if let (Feed::Poll { interval: known, .. }, Feed::Poll { interval, .. }) = (known, feed) {
+            *known = (*known).min(*interval);
         }
     }
     let feeds = by_kind.into_iter();

@@ -1,7 +1,5 @@
 //! Custom resources as a client sees them: definitions, their objects, and what is left of both.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
-
 use framework::Time;
 use loadmaster_sandbox::api::{Answer, Request, Response, WatchId};
 use loadmaster_sandbox::controllers::Controllers;

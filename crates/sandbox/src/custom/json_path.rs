@@ -46,7 +46,9 @@ impl JsonPath {
             Step::Where(path, wanted) => {
                 let matches = |item: &&Value| match path.find(item) {
                     Some(Value::String(found)) => found == wanted,
-                    Some(found) => found.to_string() == *wanted,
+                    Some(found) => {
+                        serde_json::from_str(wanted).is_ok_and(|wanted: Value| *found == wanted)
+                    }
                     None => false,
                 };
                 value.as_array()?.iter().find(matches)

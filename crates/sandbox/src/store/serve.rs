@@ -80,22 +80,10 @@ impl Store {
     }
 
     fn serve_call(&mut self, call: &Call<'_>) -> Result<Response, Status> {
-        let Route { resource, namespace, name, subresource } = &call.route;
-        match (subresource.as_str(), resource.stored) {
+        match (call.route.subresource.as_str(), call.route.resource.stored) {
             ("", true) => {}
             ("status", true) => return self.serve_status(call),
-            _ => {
-                let (request, now) = (call.request, call.now);
-                return subresources::serve(
-                    self,
-                    resource,
-                    namespace,
-                    name,
-                    subresource,
-                    request,
-                    now,
-                );
-            }
+            _ => return subresources::serve(self, &call.route, call.request, call.now),
         }
         match call.verb {
             "get" => self.serve_get(call),

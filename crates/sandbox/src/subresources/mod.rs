@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::api::{Request, Response};
 use crate::resources::Resource;
+use crate::route::Route;
 use crate::status::Status;
 use crate::store::Store;
 
@@ -37,15 +38,13 @@ struct Call<'a> {
 /// What the API server says, 405 if there is nothing of this kind or it does not take the method.
 pub(crate) fn serve(
     store: &mut Store,
-    resource: &'static Resource,
-    namespace: &str,
-    name: &str,
-    subresource: &str,
+    route: &Route,
     request: &Request,
     now: Time,
 ) -> Result<Response, Status> {
+    let Route { resource, namespace, name, subresource } = route;
     let call = Call { resource, namespace, name, request, now };
-    match (resource.plural, subresource, request.method.as_str()) {
+    match (resource.plural, subresource.as_str(), request.method.as_str()) {
         ("pods", "binding", "POST") | ("bindings", "", "POST") => binding::create(store, &call),
         ("pods", "eviction", "POST") => eviction::create(store, &call),
         ("pods", "log", "GET") => log::get(store, &call),

@@ -3,7 +3,7 @@
 use framework::Time;
 use serde_json::{Value, json};
 
-use super::serve;
+use super::{Route, serve};
 use crate::api::{Request, User};
 use crate::object::{condition_status, put, text};
 use crate::resources::{
@@ -15,6 +15,11 @@ use crate::status::Status;
 use crate::store::{DeleteOptions, Store};
 
 const NOW: Time = Time::from_secs(1_000_000);
+
+fn route(resource: &'static Resource, namespace: &str, name: &str, subresource: &str) -> Route {
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Route { resource, namespace, name, subresource: subresource.to_owned() }
+}
 
 fn store() -> Store {
     Store::new(1, NOW)
@@ -38,7 +43,7 @@ fn call(
 ) -> Result<Value, Status> {
     let request = Request { user, ..Request::new(method, "/", body.to_string()) };
     let namespace = if resource.namespaced { "default" } else { "" };
-    let response = serve(store, resource, namespace, name, subresource, &request, NOW)?;
+    let response = serve(store, &route(resource, namespace, name, subresource), &request, NOW)?;
     Ok(serde_json::from_slice(&response.body).unwrap())
 }
 
@@ -172,7 +177,7 @@ fn a_dry_run_of_a_binding_binds_nothing() {
     let mut store = store();
     add_pod(&mut store, "p", |_| {});
     let request = Request::new("POST", "/?dryRun=All", binding("p").to_string());
-    serve(&mut store, PODS, "default", "p", "binding", &request, NOW).unwrap();
+    serve(&mut store, &route(PODS, "default", "p", "binding"), &request, NOW).unwrap();
     assert_eq!(text(pod(&store, "p"), "/spec/nodeName"), "");
 }
 
@@ -308,7 +313,7 @@ fn scale_shows_and_sets_the_replicas() {
         content_type: "application/merge-patch+json".to_owned(),
         ..Request::new("PATCH", "/", r#"{"spec":{"replicas":-1}}"#)
     };
-    let refusal = serve(&mut store, REPLICASETS, "default", "web", "scale", &patch, NOW);
+    let refusal = serve(&mut store, &route(REPLICASETS, "default", "web", "scale"), &patch, NOW);
     assert_eq!(refusal.unwrap_err().code, 422);
 }
 
@@ -401,7 +406,7 @@ fn logs_are_there_once_containers_are() {
     add_pod(&mut store, "p", |_| {});
     let log = |store: &mut Store, target: &str| {
         let request = Request::new("GET", target, "");
-        serve(store, PODS, "default", "p", "log", &request, NOW)
+        serve(store, &route(PODS, "default", "p", "log"), &request, NOW)
     };
     assert_eq!(log(&mut store, "/").unwrap_err().code, 400);
     let start = |pod: &mut Value| {
@@ -418,7 +423,7 @@ fn other_methods_and_subresources_are_not_served() {
     let mut store = store();
     for (method, name, subresource) in [("GET", "p", "binding"), ("POST", "p", "attach")] {
         let request = Request::new(method, "/", "");
-        let refusal = serve(&mut store, PODS, "default", name, subresource, &request, NOW);
+        let refusal = serve(&mut store, &route(PODS, "default", name, subresource), &request, NOW);
         assert_eq!(refusal.unwrap_err().code, 405);
     }
 }
