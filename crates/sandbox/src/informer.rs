@@ -1,4 +1,4 @@
-//! How controllers and kubelets follow a resource.
+//! Informers: how controllers and kubelets follow a resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,66 +9,66 @@ use crate::metadata::uid;
 use crate::resources::Resource;
 use crate::store::{Change, ChangeKind, Store};
 
-/// What became of an object.
+/// A change of an object.
 #[derive(Debug, Clone)]
-pub(crate) enum News {
-    /// It is there, new or changed.
+pub(crate) enum ObjectEvent {
+    /// The object exists, new or changed.
     Present(Arc<Value>),
-    /// It is gone; this was the last state.
-    Gone(Arc<Value>),
+    /// The object was removed; this was the last state.
+    Removed(Arc<Value>),
 }
 
-/// Tells what is new of one resource, each change once, in the order of the store; at first, and
-/// after more changes than the store remembers, everything there is.
+/// Reports the changes of one resource, each once, in the order of the store. The first time, and
+/// when the history no longer reaches back, it reports all objects.
 #[derive(Debug)]
 pub(crate) struct Informer {
     resource: &'static Resource,
-    /// The version up to which everything was told; `None` before the first time.
-    told: Option<u64>,
-    /// The objects that were told and not yet gone, by UID.
+    /// The version of the last report; `None` before the first one.
+    reported: Option<u64>,
+    /// The reported objects that still exist, by UID.
     present: BTreeMap<String, Arc<Value>>,
 }
 
 impl Informer {
     pub(crate) fn new(resource: &'static Resource) -> Self {
-        Self { resource, told: None, present: BTreeMap::new() }
+        Self { resource, reported: None, present: BTreeMap::new() }
     }
 
-    /// What happened since the last call.
-    pub(crate) fn news(&mut self, store: &Store) -> Vec<News> {
+    /// Returns the changes since the last call.
+    pub(crate) fn events(&mut self, store: &Store) -> Vec<ObjectEvent> {
         let version = store.resource_version();
-        let news: Vec<News> = match self.told.replace(version) {
-            Some(told) if told == version => return Vec::new(),
-            Some(told) if store.has_changes_since(self.resource, told) => {
-                store.changes_since(self.resource, told).map(News::of).collect()
+        let events: Vec<ObjectEvent> = match self.reported.replace(version) {
+            Some(reported) if reported == version => return Vec::new(),
+            Some(reported) if store.has_changes_since(self.resource, reported) => {
+                store.changes_since(self.resource, reported).map(ObjectEvent::of).collect()
             }
             _ => self.state(store),
         };
-        for news in &news {
-            match news {
-                News::Present(object) => {
+        for event in &events {
+            match event {
+                ObjectEvent::Present(object) => {
                     self.present.insert(uid(object).to_owned(), object.clone())
                 }
-                News::Gone(object) => self.present.remove(uid(object)),
+                ObjectEvent::Removed(object) => self.present.remove(uid(object)),
             };
         }
-        news
+        events
     }
 
-    /// Everything there is, and before it what was told and is gone.
-    fn state(&self, store: &Store) -> Vec<News> {
+    /// Returns all objects, preceded by reported objects that are gone.
+    fn state(&self, store: &Store) -> Vec<ObjectEvent> {
         let objects = || store.objects(self.resource);
         let uids: BTreeSet<&str> = objects().map(|object| uid(object)).collect();
-        let told = self.present.iter().filter(|(uid, _)| !uids.contains(uid.as_str()));
-        let gone = told.map(|(_, object)| News::Gone(object.clone()));
-        gone.chain(objects().cloned().map(News::Present)).collect()
+        let reported = self.present.iter().filter(|(uid, _)| !uids.contains(uid.as_str()));
+        let gone = reported.map(|(_, object)| ObjectEvent::Removed(object.clone()));
+        gone.chain(objects().cloned().map(ObjectEvent::Present)).collect()
     }
 }
 
-impl News {
+impl ObjectEvent {
     fn of(change: &Change) -> Self {
         match change.kind {
-            ChangeKind::Deleted => Self::Gone(change.object.clone()),
+            ChangeKind::Deleted => Self::Removed(change.object.clone()),
             ChangeKind::Added | ChangeKind::Modified => Self::Present(change.object.clone()),
         }
     }
@@ -106,43 +106,43 @@ mod tests {
         }
     }
 
-    fn told(news: &[News]) -> Vec<(&str, &str, &str)> {
-        let objects = news.iter().map(|news| match news {
-            News::Present(object) => ("present", object),
-            News::Gone(object) => ("gone", object),
+    fn reported(events: &[ObjectEvent]) -> Vec<(&str, &str, &str)> {
+        let objects = events.iter().map(|event| match event {
+            ObjectEvent::Present(object) => ("present", object),
+            ObjectEvent::Removed(object) => ("gone", object),
         });
         objects.map(|(what, object)| (what, name(object), uid(object))).collect()
     }
 
     #[test]
-    fn every_change_is_told_once() {
+    fn every_change_is_reported_once() {
         let mut store = Store::new(1, NOW);
         let mut informer = Informer::new(CONFIGMAPS);
         let old = create(&mut store, "a");
-        assert_eq!(told(&informer.news(&store)), [("present", "a", &*old)]);
-        assert!(informer.news(&store).is_empty());
+        assert_eq!(reported(&informer.events(&store)), [("present", "a", &*old)]);
+        assert!(informer.events(&store).is_empty());
         delete(&mut store, "a");
         let new = create(&mut store, "a");
-        let news = informer.news(&store);
-        assert_eq!(told(&news), [("gone", "a", &*old), ("present", "a", &*new)]);
+        let events = informer.events(&store);
+        assert_eq!(reported(&events), [("gone", "a", &*old), ("present", "a", &*new)]);
     }
 
     #[test]
-    fn after_more_changes_than_are_remembered_it_tells_what_is_gone_and_what_is_there() {
+    fn informer_relists_when_the_history_is_too_short() {
         let mut store = Store::new(1, NOW);
         let mut informer = Informer::new(CONFIGMAPS);
         let [kept, removed, replaced] =
             ["kept", "removed", "replaced"].map(|name| create(&mut store, name));
-        informer.news(&store);
+        informer.events(&store);
         delete(&mut store, "removed");
         delete(&mut store, "replaced");
         let replacement = create(&mut store, "replaced");
         count_to(&mut store, "kept", HISTORY);
-        let news = informer.news(&store);
+        let events = informer.events(&store);
         let mut gone = [("gone", "removed", &*removed), ("gone", "replaced", &*replaced)];
         gone.sort_by_key(|(_, _, uid)| *uid);
         let there = [("present", "kept", &*kept), ("present", "replaced", &*replacement)];
-        assert_eq!(told(&news), [gone, there].concat());
-        assert!(informer.news(&store).is_empty());
+        assert_eq!(reported(&events), [gone, there].concat());
+        assert!(informer.events(&store).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! The Deployment controller: one ReplicaSet for every template a Deployment has had, and all
-//! replicas in the one of the present template.
+//! The Deployment controller: one ReplicaSet for every template of a Deployment, and all replicas
+//! in that of the current template.
 //!
-//! A new template takes over at once, as with strategy Recreate but without waiting for the old
-//! pods to end; limits of a rolling update are not kept.
+//! A new template replaces all pods at once. Unlike strategy Recreate, the controller does not wait
+//! for the old pods to end. It does not honour the limits of a rolling update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::RETRY;
 use super::work_queue::{Key, WorkQueue, key};
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{generation, name, namespace, uid};
 use crate::object::{
     controller_of, controller_reference, is_terminating, number, put, set_condition, text,
@@ -23,14 +23,14 @@ use crate::store::Store;
 
 const HASH_LABEL: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Characters of hashes in names: no vowels, so that no words come out.
+/// Characters of hashes in names: no vowels, to avoid words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 #[derive(Debug)]
 pub(super) struct DeploymentController {
     informer: Informer,
     replica_sets: Informer,
-    /// Names of ReplicaSets by the uid of their Deployment.
+    /// Names of ReplicaSets by the UID of their Deployment.
     owned: BTreeMap<String, BTreeSet<String>>,
     queue: WorkQueue,
 }
@@ -46,14 +46,14 @@ impl DeploymentController {
     }
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
-        for news in self.informer.news(store) {
-            match news {
-                News::Present(deployment) => self.queue.add(key(&deployment)),
-                News::Gone(deployment) => drop(self.owned.remove(uid(&deployment))),
+        for event in self.informer.events(store) {
+            match event {
+                ObjectEvent::Present(deployment) => self.queue.add(key(&deployment)),
+                ObjectEvent::Removed(deployment) => drop(self.owned.remove(uid(&deployment))),
             }
         }
-        for news in self.replica_sets.news(store) {
-            self.take_in(&news);
+        for event in self.replica_sets.events(store) {
+            self.take_in(&event);
         }
         while let Some(key) = self.queue.pop(now) {
             self.sync(store, &key, now);
@@ -64,15 +64,15 @@ impl DeploymentController {
         self.queue.next_deadline()
     }
 
-    fn take_in(&mut self, news: &News) {
-        let (News::Present(set) | News::Gone(set)) = news;
+    fn take_in(&mut self, event: &ObjectEvent) {
+        let (ObjectEvent::Present(set) | ObjectEvent::Removed(set)) = event;
         let Some(owner) = controller_of(set).filter(|own| own["kind"] == "Deployment") else {
             return;
         };
         let owned = self.owned.entry(text(owner, "/uid").to_owned()).or_default();
-        match news {
-            News::Present(_) => owned.insert(name(set).to_owned()),
-            News::Gone(_) => owned.remove(name(set)),
+        match event {
+            ObjectEvent::Present(_) => owned.insert(name(set).to_owned()),
+            ObjectEvent::Removed(_) => owned.remove(name(set)),
         };
         self.queue.add((namespace(set).to_owned(), text(owner, "/name").to_owned()));
     }
@@ -95,7 +95,7 @@ impl DeploymentController {
             write_status(deployment, &sets, &current, now);
             Ok(())
         };
-        // A Deployment that is gone needs no status.
+        // The write fails if the Deployment was deleted, which then needs no status.
         store.modify(DEPLOYMENTS, &key.0, &key.1, now, write).ok();
     }
 }
@@ -104,7 +104,7 @@ fn replicas(object: &Value) -> i64 {
     number(object, "/spec/replicas").unwrap_or(1)
 }
 
-/// Gives all replicas to the current ReplicaSet and none to the others.
+/// Scales the current ReplicaSet to all replicas and the others to none.
 fn scale_all(store: &mut Store, deployment: &Value, sets: &[Arc<Value>], current: &str, now: Time) {
     for set in sets {
         let wanted = if name(set) == current { replicas(deployment) } else { 0 };
@@ -112,7 +112,8 @@ fn scale_all(store: &mut Store, deployment: &Value, sets: &[Arc<Value>], current
             put(set, &["spec", "replicas"], json!(wanted));
             Ok(())
         };
-        // One that is gone comes back with the next sync, if it is the current one.
+        // The write fails if the ReplicaSet was deleted; the next sync creates the current one
+        // again.
         store.modify(REPLICASETS, namespace(set), name(set), now, scale).ok();
     }
 }
@@ -196,7 +197,7 @@ fn set_conditions(deployment: &mut Value, available: bool, updated: bool, now: T
     set_condition(deployment, condition, now);
 }
 
-/// A short name for a template: FNV-1a over its JSON.
+/// Returns a short hash of a template: FNV-1a over its JSON.
 fn template_hash(template: &Value) -> String {
     let fold = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = template.to_string().bytes().fold(0x811c_9dc5, fold);

@@ -1,9 +1,9 @@
-//! The disruption controller: says in the status of every PodDisruptionBudget how many of its pods
-//! may go.
+//! The disruption controller: writes into the status of every PodDisruptionBudget how many of its
+//! pods may be evicted.
 //!
-//! The number of pods an application should have is that of its ReplicaSet, Deployment, StatefulSet
-//! or ReplicationController. It is read when pods of the budget change, which they do when an
-//! application is scaled.
+//! The expected number of pods comes from the ReplicaSet, Deployment, StatefulSet or
+//! ReplicationController. The controller reads it when pods of the budget change, which happens
+//! when the application is scaled.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::work_queue::{Key, WorkQueue, key};
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{generation, name, namespace, uid};
 use crate::object::{
     condition_status, controller_of, is_terminating, number, put, remove, set_condition, text,
@@ -23,10 +23,11 @@ use crate::resources::{
 };
 use crate::store::Store;
 
-/// An evicted pod that is still there after this time was not evicted after all.
+/// An evicted pod that still exists after this time was not evicted.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
-/// The pods a budget is about. No selector selects none, an empty one all; one that is wrong, none.
+/// Returns the selector of a budget. An absent or malformed selector matches no pod, an empty one
+/// all pods.
 pub(crate) fn budget_selector(budget: &Value) -> LabelSelector {
     let selector = budget["spec"].get("selector").filter(|selector| !selector.is_null());
     let selector = selector.and_then(|own| api::LabelSelector::deserialize(own).ok());
@@ -41,13 +42,13 @@ pub(super) struct DisruptionController {
     queue: WorkQueue,
 }
 
-/// The pods of one budget, counted as they come and go.
+/// The pods of one budget, counted incrementally.
 #[derive(Debug)]
 struct Budget {
     selector: LabelSelector,
     pods: BTreeMap<String, PodFacts>,
     healthy: i64,
-    /// Controllers of the pods, and of how many.
+    /// Controllers of the pods, with the number of their pods.
     owners: BTreeMap<Owner, usize>,
 }
 
@@ -83,7 +84,7 @@ impl Budget {
         Self { selector, pods: BTreeMap::new(), healthy: 0, owners: BTreeMap::new() }
     }
 
-    /// Takes a pod in if the budget is about it. Returns whether that makes a difference.
+    /// Adds or updates a pod if the budget selects it. Returns whether the counts changed.
     fn meet(&mut self, pod: &Value) -> bool {
         let selected = self.selector.matches_by(|key| pod["metadata"]["labels"][key].as_str());
         self.set(name(pod), selected.then(|| PodFacts::of(pod)))
@@ -127,10 +128,12 @@ impl DisruptionController {
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
         self.take_in_budgets(store);
-        for news in self.pods.news(store) {
-            match news {
-                News::Present(pod) => self.pod_changed(&pod, |budget| budget.meet(&pod)),
-                News::Gone(pod) => self.pod_changed(&pod, |budget| budget.set(name(&pod), None)),
+        for event in self.pods.events(store) {
+            match event {
+                ObjectEvent::Present(pod) => self.pod_changed(&pod, |budget| budget.meet(&pod)),
+                ObjectEvent::Removed(pod) => {
+                    self.pod_changed(&pod, |budget| budget.set(name(&pod), None))
+                }
             }
         }
         while let Some(key) = self.queue.pop(now) {
@@ -142,13 +145,13 @@ impl DisruptionController {
         self.queue.next_deadline()
     }
 
-    /// Budgets that are new or select anew get their pods in one walk over all pods.
+    /// Fills new budgets, and those with a new selector, in one walk over all pods.
     fn take_in_budgets(&mut self, store: &Store) {
         let mut unfilled = Vec::new();
-        for news in self.informer.news(store) {
-            match news {
-                News::Gone(budget) => drop(self.budgets.remove(&key(&budget))),
-                News::Present(budget) => {
+        for event in self.informer.events(store) {
+            match event {
+                ObjectEvent::Removed(budget) => drop(self.budgets.remove(&key(&budget))),
+                ObjectEvent::Present(budget) => {
                     let (key, selector) = (key(&budget), budget_selector(&budget));
                     if self.budgets.get(&key).is_none_or(|own| own.selector != selector) {
                         self.budgets.insert(key.clone(), Budget::new(selector));
@@ -195,12 +198,12 @@ impl DisruptionController {
             write_status(budget, healthy, &outcome, disrupted, now);
             Ok(())
         };
-        // A budget that is gone needs no status.
+        // The write fails if the budget was deleted, which then needs no status.
         store.modify(PODDISRUPTIONBUDGETS, &key.0, &key.1, now, write).ok();
     }
 }
 
-/// Evicted pods that are still there and are still expected to go.
+/// Returns the evicted pods that still exist and are expected to end.
 fn disrupted_pods(budget: &Value, own: &Budget, now: Time) -> Map<String, Value> {
     let noted = budget["status"]["disruptedPods"].as_object().into_iter().flatten();
     let pending = noted.filter(|(pod, since)| {
@@ -215,14 +218,14 @@ fn deadline(since: &Value) -> Option<Time> {
     Some(since + DELETION_TIMEOUT)
 }
 
-/// How many pods there should be, and how many of them healthy.
+/// The numbers of expected and desired healthy pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
     expected: i64,
     healthy: i64,
 }
 
-/// What a budget allows.
+/// The state of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Allowance {
     wanted: Wanted,
@@ -236,8 +239,9 @@ impl Wanted {
     }
 }
 
-/// What the spec of a budget wants. Only `maxUnavailable` and percentages, which are rounded up,
-/// depend on the scale of the application; a plain `minAvailable` counts the pods there are.
+/// Returns the expected and desired numbers of pods. Only `maxUnavailable` and percentages, which
+/// are rounded up, depend on the scale of the application; a plain `minAvailable` uses the number
+/// of existing pods.
 fn wanted(
     spec: &Value,
     budget: &Budget,
@@ -281,14 +285,14 @@ impl IntOrPercent {
     fn of_total(self, total: i64) -> i64 {
         match self {
             Self::Int(count) => count,
-            // Rounded up, for positive numbers.
+            // Rounds up, for positive numbers.
             Self::Percent(percent) => (percent.saturating_mul(total) + 99).div_euclid(100),
         }
     }
 }
 
-/// How many pods the controllers of the pods are to keep; each counts once. Pods without a
-/// controller do not count.
+/// Returns the sum of the scales of the controllers of the pods. Pods without a controller do not
+/// count.
 fn expected_scale(store: &Store, namespace: &str, budget: &Budget) -> Result<i64, String> {
     let mut scales = BTreeMap::new();
     for owner in budget.owners.keys() {
@@ -298,7 +302,7 @@ fn expected_scale(store: &Store, namespace: &str, budget: &Budget) -> Result<i64
     Ok(scales.values().sum())
 }
 
-/// The uid and the replicas of what scales the owner: a Deployment if a ReplicaSet belongs to one.
+/// Returns UID and scale of the owner: of the Deployment if a ReplicaSet belongs to one.
 fn scale_of(store: &Store, namespace: &str, owner: &Owner) -> Result<(String, i64), String> {
     let resource = match owner.kind.as_str() {
         "ReplicaSet" => REPLICASETS,
@@ -339,7 +343,7 @@ fn write_status(
                 if allowance.disruptions > 0 { "SufficientPods" } else { "InsufficientPods" };
             (allowance.disruptions, reason, "")
         }
-        // Nobody may go while nobody knows how many there should be.
+        // No pod may be evicted while the expected number is unknown.
         Err(fault) => (0, "SyncFailed", fault.as_str()),
     };
     put(budget, &["status", "disruptionsAllowed"], json!(disruptions));
@@ -363,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_allows_what_kubernetes_computes() {
+    fn allowed_disruptions_match_kubernetes() {
         // spec, pods, scale of the application, healthy pods: desired, expected, allowed
         let table = [
             (json!({"minAvailable": 1}), 3, 9, 3, (1, 3, 2)),
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted_as_they_come_change_and_go() {
+    fn pod_counts_follow_added_changed_and_removed_pods() {
         let mut budget = budget_of(2);
         let owner = Owner { kind: "Job".into(), name: "j".into(), uid: "u".into() };
         let facts =

@@ -1,11 +1,11 @@
-//! The ephemeral volume controller: makes the claims that pods describe inline. They belong to
-//! their pod and go with it.
+//! The ephemeral volume controller: creates the claims that pods declare inline, owned by their
+//! pod.
 
 use framework::Time;
 use serde_json::{Value, json};
 
 use super::owned_pods::metadata_of_template;
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace};
 use crate::object::{controller_reference, entries, is_terminating, text};
 use crate::resources::{PERSISTENTVOLUMECLAIMS, PODS};
@@ -22,13 +22,13 @@ impl EphemeralVolumeController {
     }
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
-        for news in self.pods.news(store) {
-            if let News::Present(pod) = news
+        for event in self.pods.events(store) {
+            if let ObjectEvent::Present(pod) = event
                 && !is_terminating(&pod)
             {
                 for claim in claims(&pod) {
-                    // One that is there already belongs to the pod, or to somebody else: then the
-                    // pod waits for it to go.
+                    // If the claim exists, it belongs to the pod, or the pod waits until the other
+                    // claim is deleted.
                     store.create(PERSISTENTVOLUMECLAIMS, claim, now).ok();
                 }
             }

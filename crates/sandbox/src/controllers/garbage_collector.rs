@@ -1,27 +1,27 @@
-//! The garbage collector: objects go when the last of their owners is gone.
+//! The garbage collector: deletes objects whose owners are all gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use framework::Time;
 use serde_json::{Value, json};
 
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{entries, put, text};
 use crate::resources::{EVENTS, Resource};
 use crate::store::{DeleteOptions, Store};
 
-/// A dependent object: where it is.
+/// The location of a dependent object.
 type Dependent = (&'static str, &'static str, String, String);
 
 #[derive(Debug)]
 pub(super) struct GarbageCollector {
     followed: Vec<(&'static Resource, Informer)>,
-    /// Dependents by the uid of an owner.
+    /// Dependents by the UID of an owner.
     dependents: BTreeMap<String, BTreeSet<Dependent>>,
-    /// Dependents of which an owner may be gone.
+    /// Dependents with an owner that may be gone.
     suspects: BTreeSet<Dependent>,
-    /// The version of the store up to which everything was looked at.
+    /// The version of the store at the last step.
     seen: u64,
 }
 
@@ -42,11 +42,11 @@ impl GarbageCollector {
         self.seen = store.resource_version();
         self.follow(store);
         for (resource, informer) in &mut self.followed {
-            for news in informer.news(store) {
-                let (News::Present(object) | News::Gone(object)) = &news;
+            for event in informer.events(store) {
+                let (ObjectEvent::Present(object) | ObjectEvent::Removed(object)) = &event;
                 let id = dependent(resource, object);
-                match news {
-                    News::Present(_) => {
+                match event {
+                    ObjectEvent::Present(_) => {
                         for owner in entries(object, "/metadata/ownerReferences") {
                             let owner = text(owner, "/uid").to_owned();
                             if self.dependents.entry(owner).or_default().insert(id.clone()) {
@@ -54,7 +54,7 @@ impl GarbageCollector {
                             }
                         }
                     }
-                    News::Gone(_) => {
+                    ObjectEvent::Removed(_) => {
                         for owner in entries(object, "/metadata/ownerReferences") {
                             forget(&mut self.dependents, text(owner, "/uid"), &id);
                         }
@@ -95,7 +95,8 @@ fn forget(dependents: &mut BTreeMap<String, BTreeSet<Dependent>>, owner: &str, i
     }
 }
 
-/// Deletes an object all of whose owners are gone; takes the gone ones off one that has others.
+/// Deletes an object whose owners are all gone, or removes references to missing owners from one
+/// that has others.
 fn collect(store: &mut Store, (group, plural, namespace, name): &Dependent, now: Time) {
     let Some(resource) = store.resource(group, plural) else { return };
     let Some(object) = store.get(resource, namespace, name) else { return };
@@ -108,7 +109,7 @@ fn collect(store: &mut Store, (group, plural, namespace, name): &Dependent, now:
     if present.is_empty() {
         let options =
             DeleteOptions { uid: Some(uid(object).to_owned()), ..DeleteOptions::default() };
-        // Somebody else may have been faster.
+        // The write fails if another client has deleted the object.
         store.delete(resource, namespace, name, &options, now).ok();
         return;
     }
@@ -119,7 +120,7 @@ fn collect(store: &mut Store, (group, plural, namespace, name): &Dependent, now:
     store.modify(resource, namespace, name, now, keep).ok();
 }
 
-/// Whether an owner is there. An owner of a kind that is not served counts as there.
+/// Returns whether an owner exists. An owner of an unserved kind counts as existing.
 fn exists(store: &Store, namespace: &str, owner: &Value) -> bool {
     let resource = store.resource_of_kind(text(owner, "/apiVersion"), text(owner, "/kind"));
     resource.is_none_or(|resource| {

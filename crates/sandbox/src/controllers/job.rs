@@ -1,4 +1,4 @@
-//! The Job controller: runs pods until enough of them have ended well, or too many have not.
+//! The Job controller: runs pods until enough have succeeded or too many have failed.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -20,13 +20,13 @@ pub(super) struct JobController {
     pods: OwnedPods,
 }
 
-/// What is to be done for a job.
+/// The next action for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Start so many pods, a negative number means: end some.
+    /// Starts this number of pods; deletes pods if negative.
     Run(i64),
     Complete,
-    /// More pods failed than `backoffLimit` lets.
+    /// More pods failed than `backoffLimit` allows.
     Failed,
 }
 
@@ -66,7 +66,7 @@ impl JobController {
             write_status(job, counts, verdict, now);
             Ok(())
         };
-        // A Job that is gone needs no status.
+        // The write fails if the Job was deleted, which then needs no status.
         store.modify(JOBS, &key.0, &key.1, now, write).ok();
     }
 
@@ -79,7 +79,7 @@ fn is_over(job: &Value) -> bool {
     ["Complete", "Failed"].iter().any(|of_type| condition_status(job, of_type) == "True")
 }
 
-/// Without `completions`, the first success ends the job once no pod runs any more.
+/// Without `completions`, the first success ends the job once no pod is active.
 fn verdict(spec: &Value, counts: Counts) -> Verdict {
     let parallelism = number(spec, "/parallelism").unwrap_or(1);
     let completions = number(spec, "/completions");
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_runs_as_many_pods_as_it_may_until_it_is_over() {
+    fn job_runs_pods_within_its_parallelism_until_it_completes() {
         let counts = |active, succeeded, failed| Counts { active, ready: 0, succeeded, failed };
         let table = [
             (json!({}), counts(0, 0, 0), Verdict::Run(1)),

@@ -1,9 +1,9 @@
 //! Small controllers, as far as scheduling needs them.
 //!
-//! ReplicaSets, Deployments and StatefulSets make their pods, Jobs run theirs, PodDisruptionBudgets
-//! get their status, claims their volumes, and what of these is in use stays; dependents of deleted
-//! objects and pods of deleted nodes are removed. Their work is proportional to what changes. Left
-//! out on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
+//! ReplicaSets, Deployments, StatefulSets and Jobs get their pods, PodDisruptionBudgets their
+//! status, claims their volumes. Claims and volumes in use are protected. Dependents of deleted
+//! objects and pods of deleted nodes are removed. The work is proportional to the changes. Left out
+//! on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
 
 mod deployment;
 mod disruption;
@@ -31,9 +31,9 @@ pub(crate) use disruption::budget_selector;
 
 use crate::store::Store;
 
-/// Pods that a controller creates for one object in one step.
+/// Maximum number of pods that a controller creates for one object in one step.
 const BURST: i64 = 500;
-/// Pause after pods were refused.
+/// Pause after the API refused a pod.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// All controllers.
@@ -59,7 +59,7 @@ impl Default for Controllers {
 }
 
 impl Controllers {
-    /// Controllers that have not seen anything yet.
+    /// Returns controllers that have seen no object yet.
     pub fn new() -> Self {
         Self {
             deployments: deployment::DeploymentController::new(),
@@ -76,9 +76,10 @@ impl Controllers {
         }
     }
 
-    /// Lets every controller act on what is new in the store and on what is due. What one writes,
-    /// another may see in the next step: call it until the store's version stays, every few
-    /// milliseconds while others write, and at [`next_deadline`](Self::next_deadline).
+    /// Lets every controller act on the changes in the store and on what is due. One controller may
+    /// react to the writes of another in the next step: call it until the version of the store
+    /// stays, every few milliseconds while clients write, and at
+    /// [`next_deadline`](Self::next_deadline).
     pub fn step(&mut self, store: &mut Store, now: Time) {
         self.deployments.step(store, now);
         self.replica_sets.step(store, now);
@@ -93,7 +94,7 @@ impl Controllers {
         self.storage_protection.step(store, now);
     }
 
-    /// When something is due next, if nothing changes until then.
+    /// Returns the time of the next due work, if nothing changes until then.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [
             self.deployments.next_deadline(),

@@ -6,20 +6,20 @@ use framework::Time;
 use serde_json::{Value, json};
 
 use super::work_queue::{WorkQueue, key};
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{condition_status, controller_of, controller_reference, is_terminating, text};
 use crate::resources::{PODS, Resource};
 use crate::status::Status;
 use crate::store::{DeleteOptions, Store};
 
-/// The owners of one kind with their pods, counted as they come and go.
+/// The owners of one kind with their pods, counted incrementally.
 #[derive(Debug)]
 pub(super) struct OwnedPods {
     owners: Informer,
     pods: Informer,
     kind: &'static str,
-    /// Owners to look at.
+    /// Owners to reconcile.
     pub(super) queue: WorkQueue,
     by_owner: BTreeMap<String, PodSet>,
 }
@@ -31,21 +31,21 @@ pub(super) struct PodSet {
     counts: Counts,
 }
 
-/// Numbers of pods. One that is being deleted counts only if it has ended before.
+/// Numbers of pods. A terminating pod counts only if it had ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Not ended and not being deleted.
+    /// Neither ended nor terminating.
     pub(super) active: i64,
     /// Active and ready.
     pub(super) ready: i64,
-    /// Ended well.
+    /// Succeeded.
     pub(super) succeeded: i64,
-    /// Ended otherwise.
+    /// Failed.
     pub(super) failed: i64,
 }
 
-/// What controllers look at in a pod, ordered so that the first is the first to be deleted: not
-/// scheduled, not running, not ready, cheap to delete, new.
+/// The order in which a controller deletes pods, first to last: not scheduled, not running, not
+/// ready, cheap to delete, new.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OwnedPod {
     scheduled: bool,
@@ -123,12 +123,12 @@ impl PodSet {
         }
     }
 
-    /// The names of the pods, also of those that are being deleted.
+    /// Returns the names of the pods, terminating ones included.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.pods.keys().map(String::as_str)
     }
 
-    /// Names and uids of the active pods that are best deleted, best first.
+    /// Returns names and UIDs of the active pods to delete first.
     pub(super) fn victims(&self, count: usize) -> Vec<(String, String)> {
         let mut active: Vec<_> =
             self.pods.iter().filter(|(_, pod)| pod.state == State::Active).collect();
@@ -139,7 +139,7 @@ impl PodSet {
 }
 
 impl OwnedPods {
-    /// Follows the owners of this kind, and the pods they own.
+    /// Follows the owners of a kind and their pods.
     pub(super) fn new(owners: &'static Resource) -> Self {
         Self {
             owners: Informer::new(owners),
@@ -150,25 +150,25 @@ impl OwnedPods {
         }
     }
 
-    /// Takes in what is new and queues the owners it is about.
+    /// Processes changes and queues the affected owners.
     pub(super) fn follow(&mut self, store: &Store) {
-        for news in self.owners.news(store) {
-            if let News::Present(owner) = news {
+        for event in self.owners.events(store) {
+            if let ObjectEvent::Present(owner) = event {
                 self.queue.add(key(&owner));
             }
         }
-        for news in self.pods.news(store) {
-            self.take_pod(&news);
+        for event in self.pods.events(store) {
+            self.take_pod(&event);
         }
     }
 
-    fn take_pod(&mut self, news: &News) {
-        let (News::Present(pod) | News::Gone(pod)) = news;
+    fn take_pod(&mut self, event: &ObjectEvent) {
+        let (ObjectEvent::Present(pod) | ObjectEvent::Removed(pod)) = event;
         let Some(owner) = controller_of(pod).filter(|owner| owner["kind"] == self.kind) else {
             return;
         };
         let pods = self.by_owner.entry(text(owner, "/uid").to_owned()).or_default();
-        let present = matches!(news, News::Present(_));
+        let present = matches!(event, ObjectEvent::Present(_));
         pods.set(name(pod), present.then(|| OwnedPod::of(pod)));
         if pods.pods.is_empty() {
             self.by_owner.remove(text(owner, "/uid"));
@@ -176,17 +176,17 @@ impl OwnedPods {
         self.queue.add((namespace(pod).to_owned(), text(owner, "/name").to_owned()));
     }
 
-    /// The pods of the owner with this uid, `None` if it has none.
+    /// Returns the pods of the owner with this UID, `None` if it has none.
     pub(super) fn of(&self, uid: &str) -> Option<&PodSet> {
         self.by_owner.get(uid)
     }
 
-    /// Deletes `count` pods of the owner, those that are missed least.
+    /// Deletes `count` pods of the owner, in the order of `victims`.
     pub(super) fn delete(&self, store: &mut Store, owner: &Value, count: usize, now: Time) {
         let Some(pods) = self.of(uid(owner)).filter(|_| count > 0) else { return };
         for (pod, uid) in pods.victims(count) {
             let options = DeleteOptions { uid: Some(uid), ..DeleteOptions::default() };
-            // It may be gone by itself.
+            // The pod may have been deleted by another client.
             store.delete(PODS, namespace(owner), &pod, &options, now).ok();
         }
     }
@@ -195,6 +195,7 @@ impl OwnedPods {
 /// Creates up to `count` pods from the template of their controller.
 ///
 /// # Errors
+///
 /// The first refusal of the API.
 pub(super) fn create_pods(
     store: &mut Store,
@@ -208,14 +209,14 @@ pub(super) fn create_pods(
     Ok(())
 }
 
-/// A pod as the template of its controller wants it, with a generated name.
+/// Returns a pod from the template of its controller, with a generated name.
 fn pod_from_template(owner: &Value) -> Value {
     let mut pod = controlled_by(owner);
     pod["metadata"]["generateName"] = format!("{}-", name(owner)).into();
     pod
 }
 
-/// A pod as the template of its controller wants it, still without a name.
+/// Returns a pod from the template of its controller, without a name.
 pub(super) fn controlled_by(owner: &Value) -> Value {
     let template = &owner["spec"]["template"];
     let mut metadata = metadata_of_template(template);
@@ -224,7 +225,7 @@ pub(super) fn controlled_by(owner: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 }
 
-/// The metadata that a template gives to the objects made from it.
+/// Returns the metadata of objects made from a template.
 pub(super) fn metadata_of_template(template: &Value) -> Value {
     let fields = ["annotations", "finalizers", "labels"].into_iter();
     let given = fields
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_that_are_missed_least_go_first() {
+    fn pods_to_delete_first_are_unscheduled_unready_or_new() {
         let ready =
             json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
         let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");

@@ -1,4 +1,4 @@
-//! The pod garbage collector: pods on nodes that are gone are deleted.
+//! The pod garbage collector: deletes pods on nodes that no longer exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use framework::Time;
 use serde_json::{Value, json};
 
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{put, set_condition, text};
 use crate::resources::{NODES, PODS};
 use crate::store::{DeleteOptions, Store};
 
-/// A node may be about to come back, or a pod may be seen before its node.
+/// Time until the pods are deleted: a node may return, or be seen after its pods.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 #[derive(Debug)]
 pub(super) struct PodGarbageCollector {
     nodes: Informer,
     pods: Informer,
-    /// Nodes that pods are bound to and that are not there, and when they will be given up.
+    /// Missing nodes of bound pods, with the time when their pods are deleted.
     missing: BTreeMap<String, Time>,
 }
 
@@ -30,14 +30,14 @@ impl PodGarbageCollector {
     }
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
-        for news in self.nodes.news(store) {
-            match news {
-                News::Present(node) => drop(self.missing.remove(name(&node))),
-                News::Gone(node) => self.miss(name(&node), now),
+        for event in self.nodes.events(store) {
+            match event {
+                ObjectEvent::Present(node) => drop(self.missing.remove(name(&node))),
+                ObjectEvent::Removed(node) => self.miss(name(&node), now),
             }
         }
-        for news in self.pods.news(store) {
-            if let News::Present(pod) = news {
+        for event in self.pods.events(store) {
+            if let ObjectEvent::Present(pod) = event {
                 let node = text(&pod, "/spec/nodeName");
                 if !node.is_empty() && store.get(NODES, "", node).is_none() {
                     self.miss(node, now);
@@ -57,7 +57,7 @@ impl PodGarbageCollector {
         self.missing.entry(node.to_owned()).or_insert(now + QUARANTINE);
     }
 
-    /// Deletes the pods of all nodes that are given up, in one walk over all pods.
+    /// Deletes the pods of all nodes whose time is over, in one walk over all pods.
     fn collect(&mut self, store: &mut Store, now: Time) {
         let given_up = |pod: &&Arc<Value>| {
             let deadline = self.missing.get(text(pod, "/spec/nodeName"));
@@ -71,7 +71,8 @@ impl PodGarbageCollector {
     }
 }
 
-/// A pod that has not ended has failed; then it goes without grace, as nobody is left to end it.
+/// Marks a pod that has not ended as failed, and deletes it without grace, because no kubelet can
+/// end it.
 fn delete(store: &mut Store, pod: &Value, now: Time) {
     let (namespace, name) = (namespace(pod), name(pod));
     if !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
@@ -86,6 +87,6 @@ fn delete(store: &mut Store, pod: &Value, now: Time) {
         store.modify(PODS, namespace, name, now, fail).ok();
     }
     let options = DeleteOptions { uid: Some(uid(pod).to_owned()), ..DeleteOptions::with_grace(0) };
-    // It may have gone in between.
+    // The pod may have been deleted by another client.
     store.delete(PODS, namespace, name, &options, now).ok();
 }

@@ -1,8 +1,8 @@
-//! A provisioner for every class: the volumes it makes exist only by name.
+//! A provisioner for every class; its volumes exist only as objects.
 //!
-//! Its turn comes when the PersistentVolume controller has named it on a claim. Parameters of the
-//! class tell how it behaves: [`DELAY`], the seconds it takes, and [`FAILURES`], how often it fails
-//! first.
+//! It acts once the PersistentVolume controller has written its name into a claim. Two parameters
+//! of the class control it: [`DELAY`], the seconds that provisioning takes, and [`FAILURES`], the
+//! number of failures before a success.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::RETRY;
 use super::persistent_volume::{STORAGE_PROVISIONER, reference};
 use super::work_queue::{Key, WorkQueue, key};
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{entries, put, read, remove, text, timestamp};
 use crate::resources::{
@@ -23,11 +23,11 @@ use crate::resources::{
 };
 use crate::store::{DeleteOptions, Store};
 
-/// Parameter of a StorageClass: seconds until a volume is made.
+/// Parameter of a StorageClass: seconds of provisioning.
 const DELAY: &str = "sandbox/provisioning-seconds";
-/// Parameter of a StorageClass: how often making a volume fails first.
+/// Parameter of a StorageClass: number of failures before a success.
 const FAILURES: &str = "sandbox/provisioning-failures";
-/// Annotation of volumes that were made for a claim, with the name of who made them.
+/// Annotation of provisioned volumes with the name of the provisioner.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -37,11 +37,11 @@ pub(super) struct Provisioner {
     classes: Informer,
     volumes: Informer,
     due: WorkQueue,
-    /// Volumes being made, by UID of their claim.
+    /// Volumes in provisioning, by the UID of their claim.
     under_way: BTreeMap<String, Provisioning>,
 }
 
-/// A volume that is being made.
+/// A volume in provisioning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Provisioning {
     ready_at: Time,
@@ -49,7 +49,7 @@ struct Provisioning {
     failures: u32,
 }
 
-/// A claim whose volume is to be made.
+/// A claim that needs a volume.
 struct Task {
     object: Arc<Value>,
     claim: PersistentVolumeClaim,
@@ -80,12 +80,12 @@ impl Provisioner {
     }
 
     fn delete_released(&mut self, store: &mut Store, now: Time) {
-        for news in self.volumes.news(store) {
-            if let News::Present(volume) = news
+        for event in self.volumes.events(store) {
+            if let ObjectEvent::Present(volume) = event
                 && text(&volume, "/status/phase") == "Released"
                 && goes_with_claim(&volume)
             {
-                // It may be gone by itself.
+                // The claim may have been deleted by another client.
                 store
                     .delete(PERSISTENTVOLUMES, "", name(&volume), &DeleteOptions::default(), now)
                     .ok();
@@ -94,13 +94,13 @@ impl Provisioner {
     }
 
     fn follow(&mut self, store: &Store) {
-        for news in self.claims.news(store) {
-            match news {
-                News::Present(claim) => self.due.add(key(&claim)),
-                News::Gone(claim) => drop(self.under_way.remove(uid(&claim))),
+        for event in self.claims.events(store) {
+            match event {
+                ObjectEvent::Present(claim) => self.due.add(key(&claim)),
+                ObjectEvent::Removed(claim) => drop(self.under_way.remove(uid(&claim))),
             }
         }
-        if !self.classes.news(store).is_empty() {
+        if !self.classes.events(store).is_empty() {
             store.objects(PERSISTENTVOLUMECLAIMS).for_each(|claim| self.due.add(key(claim)));
         }
     }
@@ -112,10 +112,16 @@ impl Provisioner {
         if now >= own.ready_at {
             match task.volume(store, own.failures) {
                 Ok(volume) => {
-                    let news = format!("Successfully provisioned volume {}", name(&volume));
-                    // One of this name is this claim's: it will be found.
+                    let message = format!("Successfully provisioned volume {}", name(&volume));
+                    // A volume of this name belongs to this claim and is found later.
                     store.create(PERSISTENTVOLUMES, volume, now).ok();
-                    tell(store, &task.object, ("Normal", "ProvisioningSucceeded"), &news, now);
+                    record_event(
+                        store,
+                        &task.object,
+                        ("Normal", "ProvisioningSucceeded"),
+                        &message,
+                        now,
+                    );
                     return;
                 }
                 Err(why) => fail(store, &task.object, &why, now),
@@ -129,7 +135,7 @@ impl Provisioner {
 }
 
 impl Task {
-    /// What there is to do for a claim, if it is the provisioner's turn.
+    /// Returns the task for a claim, if the claim asks for this provisioner.
     fn of(store: &Store, key: &Key) -> Option<Self> {
         let object = store.get(PERSISTENTVOLUMECLAIMS, &key.0, &key.1)?.clone();
         let claim = PersistentVolumeClaim::from_api(&read(&object)?);
@@ -143,7 +149,7 @@ impl Task {
         is_due.then_some(Self { object, claim, class })
     }
 
-    /// How far it is; a node that was selected anew is begun with at once.
+    /// Returns the progress; a newly selected node restarts provisioning.
     fn progress(&self, own: Option<Provisioning>, now: Time) -> Provisioning {
         let node = self.claim.selected_node.as_deref().unwrap_or_default();
         let failures = own.as_ref().map_or(0, |own| own.failures);
@@ -158,13 +164,13 @@ impl Task {
         Duration::from_secs(self.parameter(DELAY).into())
     }
 
-    /// A number among the parameters of the class, 0 if there is none.
+    /// Returns a numeric parameter of the class, 0 if absent.
     fn parameter(&self, name: &str) -> u32 {
         let parameter = self.class["parameters"][name].as_str();
         parameter.and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
-    /// The volume.
+    /// Returns the volume.
     ///
     /// # Errors
     /// Why it cannot be made.
@@ -188,7 +194,8 @@ impl Task {
         Ok(self.volume_in(reachable))
     }
 
-    /// The volume, reachable from where these terms say, or everywhere without any.
+    /// Returns the volume, reachable from nodes that match one of these terms, or from all nodes
+    /// without terms.
     fn volume_in(&self, reachable: Vec<Value>) -> Value {
         let Self { object, claim, class } = self;
         let name = format!("pvc-{}", uid(object));
@@ -215,8 +222,8 @@ impl Task {
         volume
     }
 
-    /// The term for nodes that are where `node` is: by the labels of which the class speaks, else
-    /// those that the driver has told of the node, else the zone.
+    /// Returns the term for nodes in the topology of `node`: by the labels in the class, else the
+    /// keys of the driver on the node, else the zone.
     fn topology_of(&self, store: &Store, node: &Value) -> Option<Value> {
         let allowed = entries(&self.class, "/allowedTopologies");
         let allowed = allowed.flat_map(|term| entries(term, "/matchLabelExpressions"));
@@ -238,7 +245,7 @@ impl Task {
         (!here.is_empty()).then(|| json!({ "matchExpressions": here }))
     }
 
-    /// The terms for nodes that are where the class allows volumes.
+    /// Returns the terms for nodes in the topologies that the class allows.
     fn allowed_topologies(&self) -> Vec<Value> {
         let terms = entries(&self.class, "/allowedTopologies").map(|term| {
             let own = entries(term, "/matchLabelExpressions");
@@ -250,27 +257,27 @@ impl Task {
     }
 }
 
-/// Whether the volume was made for a claim, and is to be deleted with it.
+/// Returns whether the volume was provisioned and is deleted with its claim.
 pub(super) fn goes_with_claim(volume: &Value) -> bool {
     text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
         && volume["metadata"]["annotations"].get(PROVISIONED_BY).is_some()
 }
 
-/// No volume can be made: the scheduler is to select a node again.
+/// Removes the selected node after a failure, so that the scheduler selects again.
 fn fail(store: &mut Store, claim: &Value, why: &str, now: Time) {
-    tell(store, claim, ("Warning", "ProvisioningFailed"), why, now);
+    record_event(store, claim, ("Warning", "ProvisioningFailed"), why, now);
     let deselect = |claim: &mut Value| {
         if claim["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
             remove(claim, &["metadata", "annotations"], SELECTED_NODE);
         }
         Ok(())
     };
-    // A claim that is gone needs no other node.
+    // The write fails if the claim was deleted.
     store.modify(PERSISTENTVOLUMECLAIMS, namespace(claim), name(claim), now, deselect).ok();
 }
 
-/// Records an Event of this type and reason about a claim.
-fn tell(store: &mut Store, claim: &Value, kind: (&str, &str), message: &str, now: Time) {
+/// Records an event about a claim.
+fn record_event(store: &mut Store, claim: &Value, kind: (&str, &str), message: &str, now: Time) {
     let (event_type, reason) = kind;
     let event = json!({
         "metadata": {"generateName": format!("{}.", name(claim)), "namespace": namespace(claim)},
@@ -279,6 +286,6 @@ fn tell(store: &mut Store, claim: &Value, kind: (&str, &str), message: &str, now
         "source": {"component": "provisioner"}, "count": 1,
         "firstTimestamp": timestamp(now), "lastTimestamp": timestamp(now),
     });
-    // An event is no more than news.
+    // A lost event changes nothing.
     store.create(EVENTS, event, now).ok();
 }

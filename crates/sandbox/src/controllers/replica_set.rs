@@ -1,6 +1,6 @@
-//! The ReplicaSet controller: as many pods as the ReplicaSet wants.
+//! The ReplicaSet controller: keeps the number of pods that a ReplicaSet wants.
 //!
-//! It owns the pods it makes; it does not adopt others that its selector matches.
+//! It owns the pods that it creates and adopts no others.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -52,11 +52,11 @@ impl ReplicaSetController {
             write_status(set, counts, outcome.as_ref().err(), now);
             Ok(())
         };
-        // A ReplicaSet that is gone needs no status.
+        // The write fails if the ReplicaSet was deleted, which then needs no status.
         store.modify(REPLICASETS, &key.0, &key.1, now, write).ok();
     }
 
-    /// Creates or deletes pods, a burst at a time: their coming brings the ReplicaSet back.
+    /// Creates or deletes pods, one burst at a time; their events queue the ReplicaSet again.
     fn manage_replicas(
         &self,
         store: &mut Store,
@@ -87,7 +87,7 @@ fn write_status(set: &mut Value, counts: Counts, failure: Option<&Status>, now: 
     }
     put(set, &["status", "observedGeneration"], json!(observed));
     match failure {
-        // Messages differ by the generated name; the first one stays.
+        // Messages differ in the generated name; the condition keeps the first one.
         Some(_) if condition_status(set, FAILURE) == "True" => {}
         Some(failure) => {
             let condition = json!({"type": FAILURE, "status": "True",

@@ -1,5 +1,5 @@
-//! The StatefulSet controller: pods with names that stay, one after the other, each with claims of
-//! its own, which outlive it.
+//! The StatefulSet controller: pods with stable names, started in order, each with its own claims,
+//! which outlive it.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -54,12 +54,13 @@ impl StatefulSetController {
             put(set, &["status", "observedGeneration"], json!(observed));
             Ok(())
         };
-        // A StatefulSet that is gone needs no status.
+        // The write fails if the StatefulSet was deleted, which then needs no status.
         store.modify(STATEFULSETS, &key.0, &key.1, now, write).ok();
     }
 
-    /// Takes the next step towards the wanted pods. In order, a pod comes when those before it are
-    /// ready, and goes when those behind it are gone; its coming or going brings the set back.
+    /// Takes the next step towards the wanted pods. In order, a pod is created when all lower
+    /// ordinals are ready and deleted when all higher ones are gone; its events queue the set
+    /// again.
     fn scale(&self, store: &mut Store, set: &Value, now: Time) -> Result<(), Status> {
         let wanted = number(set, "/spec/replicas").unwrap_or(1).max(0);
         let in_order = text(set, "/spec/podManagementPolicy") != "Parallel";
@@ -72,13 +73,13 @@ impl StatefulSetController {
         let surplus = self.ordinals(set).into_iter().rev().take_while(|ordinal| *ordinal >= wanted);
         for ordinal in surplus.take(if in_order { 1 } else { usize::MAX }) {
             let options = DeleteOptions::default();
-            // It may be gone by itself.
+            // The pod may have been deleted by another client.
             store.delete(PODS, namespace(set), &pod_name(set, ordinal), &options, now).ok();
         }
         Ok(())
     }
 
-    /// The ordinals of the pods there are, ascending.
+    /// Returns the ordinals of the existing pods, ascending.
     fn ordinals(&self, set: &Value) -> Vec<i64> {
         let prefix = format!("{}-", name(set));
         let names = self.pods.of(uid(set)).into_iter().flat_map(|pods| pods.names());
@@ -89,8 +90,8 @@ impl StatefulSetController {
     }
 }
 
-/// Sees to it that the pod is there; returns whether it is ready. One that has ended makes way for
-/// its successor.
+/// Creates the pod if it is missing, and returns whether it is ready. A pod that has ended is
+/// deleted first.
 fn step_up(store: &mut Store, set: &Value, ordinal: i64, now: Time) -> Result<bool, Status> {
     let pod_name = pod_name(set, ordinal);
     let Some(pod) = store.get(PODS, namespace(set), &pod_name).cloned() else {
@@ -104,7 +105,7 @@ fn step_up(store: &mut Store, set: &Value, ordinal: i64, now: Time) -> Result<bo
     Ok(!is_terminating(&pod) && condition_status(&pod, "Ready") == "True")
 }
 
-/// Claims that are there already are used again.
+/// Existing claims are used again.
 fn create_claims(store: &mut Store, set: &Value, ordinal: i64, now: Time) -> Result<(), Status> {
     for template in entries(set, "/spec/volumeClaimTemplates") {
         let claim_name = claim_name(set, ordinal, name(template));
@@ -134,7 +135,7 @@ fn claim_name(set: &Value, ordinal: i64, template: &str) -> String {
     format!("{template}-{}", pod_name(set, ordinal))
 }
 
-/// A pod as the template wants it, with its name and its claims.
+/// Returns a pod from the template, with its name and its claims.
 fn new_pod(set: &Value, ordinal: i64) -> Value {
     let pod_name = pod_name(set, ordinal);
     let mut pod = controlled_by(set);

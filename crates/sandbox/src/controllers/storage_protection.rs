@@ -1,5 +1,5 @@
-//! The controllers that protect storage: a claim that is deleted stays while a pod on a node uses
-//! it, a volume while it is bound.
+//! The storage protection controllers: a deleted claim stays while a pod on a node uses it, a
+//! deleted volume while it is bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use framework::Time;
 use serde_json::Value;
 
 use super::work_queue::{Key, WorkQueue, key};
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{entries, is_terminating, text};
 use crate::resources::{PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, Resource};
@@ -37,8 +37,8 @@ impl StorageProtectionController {
 
     pub(super) fn step(&mut self, store: &mut Store, now: Time) {
         self.follow_pods(store);
-        for news in self.claims.news(store) {
-            if let News::Present(claim) = news {
+        for event in self.claims.events(store) {
+            if let ObjectEvent::Present(claim) = event {
                 self.claims_due.add(key(&claim));
             }
         }
@@ -47,8 +47,8 @@ impl StorageProtectionController {
                 release(store, PERSISTENTVOLUMECLAIMS, &claim, now);
             }
         }
-        for news in self.volumes.news(store) {
-            if let News::Present(volume) = news
+        for event in self.volumes.events(store) {
+            if let ObjectEvent::Present(volume) = event
                 && text(&volume, "/status/phase") != "Bound"
             {
                 release(store, PERSISTENTVOLUMES, &key(&volume), now);
@@ -57,15 +57,17 @@ impl StorageProtectionController {
     }
 
     fn follow_pods(&mut self, store: &Store) {
-        for news in self.pods.news(store) {
-            match news {
-                News::Present(pod) if text(&pod, "/spec/nodeName").is_empty() => {}
-                News::Present(pod) => {
+        for event in self.pods.events(store) {
+            match event {
+                ObjectEvent::Present(pod) if text(&pod, "/spec/nodeName").is_empty() => {}
+                ObjectEvent::Present(pod) => {
                     for claim in claims_of(&pod) {
                         self.users.entry(claim).or_default().insert(uid(&pod).to_owned());
                     }
                 }
-                News::Gone(pod) => claims_of(&pod).for_each(|claim| self.leave(claim, uid(&pod))),
+                ObjectEvent::Removed(pod) => {
+                    claims_of(&pod).for_each(|claim| self.leave(claim, uid(&pod)))
+                }
             }
         }
     }
@@ -81,7 +83,7 @@ impl StorageProtectionController {
     }
 }
 
-/// The claims that a pod names, and those that are made for it.
+/// Returns the claims that a pod names, and those of its ephemeral volumes.
 fn claims_of(pod: &Value) -> impl Iterator<Item = Key> {
     entries(pod, "/spec/volumes").filter_map(|volume| {
         let claim = match text(volume, "/persistentVolumeClaim/claimName") {
@@ -95,7 +97,7 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = Key> {
     })
 }
 
-/// Lets an object go that is being deleted.
+/// Removes the finalizer of a terminating object.
 fn release(store: &mut Store, resource: &'static Resource, (namespace, name): &Key, now: Time) {
     let Some(object) = store.get(resource, namespace, name) else { return };
     if is_terminating(object) {
@@ -103,7 +105,7 @@ fn release(store: &mut Store, resource: &'static Resource, (namespace, name): &K
             storage_protection::release(resource, object);
             Ok(())
         };
-        // One that is gone needs no release.
+        // The write fails if the object was deleted.
         store.modify(resource, namespace, name, now, release).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of claims, volumes and the pods that have them.
+//! Claims, volumes and their pods under all controllers.
 
 use framework::storage::BIND_COMPLETED;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_claim_that_does_not_wait_gets_the_smallest_volume_that_will_do() {
+fn immediate_claim_gets_the_smallest_matching_volume() {
     let mut cluster = Cluster::new();
     for (name, class, size) in
         [("large", "manual", "9Gi"), ("fitting", "manual", "2Gi"), ("small", "manual", "1Gi")]
@@ -74,11 +74,11 @@ fn a_claim_that_does_not_wait_gets_the_smallest_volume_that_will_do() {
     assert_eq!((cluster.claim_phase("data"), &*cluster.volume_of("data")), ("Bound", "fitting"));
     assert_eq!(cluster.volume_phase("fitting"), "Bound");
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("huge", "manual", "90Gi"));
-    assert_eq!(cluster.claim_phase("huge"), "Pending", "nobody makes volumes of this class");
+    assert_eq!(cluster.claim_phase("huge"), "Pending", "the class has no provisioner");
 }
 
 #[test]
-fn a_claim_that_waits_is_bound_to_the_volume_a_scheduler_reserves_for_it() {
+fn waiting_claim_is_bound_to_the_volume_that_a_scheduler_reserves() {
     let mut cluster = Cluster::new();
     let mut local = class("local", "WaitForFirstConsumer", json!({}));
     local["provisioner"] = json!("kubernetes.io/no-provisioner");
@@ -91,7 +91,7 @@ fn a_claim_that_waits_is_bound_to_the_volume_a_scheduler_reserves_for_it() {
 }
 
 #[test]
-fn a_volume_is_made_where_the_scheduler_says_after_delay_and_failures() {
+fn provisioning_follows_the_selected_node_after_delay_and_failures() {
     let mut cluster = Cluster::new();
     let parameters =
         json!({"sandbox/provisioning-seconds": "3", "sandbox/provisioning-failures": "1"});
@@ -122,7 +122,7 @@ fn a_volume_is_made_where_the_scheduler_says_after_delay_and_failures() {
 }
 
 #[test]
-fn a_node_that_is_gone_is_not_waited_for() {
+fn selected_node_that_does_not_exist_is_removed() {
     let mut cluster = Cluster::new();
     cluster.create(STORAGECLASSES, class("fast", "WaitForFirstConsumer", json!({})));
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "fast", "1Gi"));
@@ -136,7 +136,7 @@ fn a_node_that_is_gone_is_not_waited_for() {
 }
 
 #[test]
-fn a_volume_of_a_class_can_be_reached_where_the_class_allows_volumes() {
+fn provisioned_volume_is_reachable_where_the_class_allows() {
     let mut cluster = Cluster::new();
     let allowed = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["1", "2"]}]}]);
     for (name, mode) in [("now", "Immediate"), ("later", "WaitForFirstConsumer")] {
@@ -160,7 +160,7 @@ fn a_volume_of_a_class_can_be_reached_where_the_class_allows_volumes() {
 }
 
 #[test]
-fn a_claim_is_not_bound_to_a_volume_without_its_access_mode() {
+fn claim_is_not_bound_to_a_volume_without_its_access_mode() {
     let mut cluster = Cluster::new();
     cluster.create(STORAGECLASSES, class("local", "WaitForFirstConsumer", json!({})));
     let mut shared = claim("data", "local", "1Gi");
@@ -174,7 +174,7 @@ fn a_claim_is_not_bound_to_a_volume_without_its_access_mode() {
 }
 
 #[test]
-fn a_volume_reserved_for_a_claim_is_free_once_the_claim_has_another() {
+fn reserved_volume_is_freed_once_its_claim_has_another() {
     let mut cluster = Cluster::new();
     cluster.create(STORAGECLASSES, class("local", "WaitForFirstConsumer", json!({})));
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "local", "1Gi"));
@@ -194,7 +194,7 @@ fn a_volume_reserved_for_a_claim_is_free_once_the_claim_has_another() {
 }
 
 #[test]
-fn a_volume_reserved_for_a_claim_that_goes_before_it_is_bound_is_released() {
+fn reserved_volume_is_released_when_its_claim_is_deleted_before_the_bind() {
     let mut cluster = Cluster::new();
     cluster.create(STORAGECLASSES, class("local", "WaitForFirstConsumer", json!({})));
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "local", "9Gi"));
@@ -206,7 +206,7 @@ fn a_volume_reserved_for_a_claim_that_goes_before_it_is_bound_is_released() {
 }
 
 #[test]
-fn a_claim_without_a_class_gets_a_volume_of_the_default_one_even_if_that_comes_later() {
+fn claim_without_a_class_gets_a_default_class_created_later() {
     let mut cluster = Cluster::new();
     let mut early = claim("early", "", "1Gi");
     early["spec"]["storageClassName"] = Value::Null;
@@ -223,7 +223,7 @@ fn a_claim_without_a_class_gets_a_volume_of_the_default_one_even_if_that_comes_l
 }
 
 #[test]
-fn a_volume_made_for_a_claim_goes_with_it_and_others_stay() {
+fn provisioned_volumes_are_deleted_with_their_claim_and_others_stay() {
     let mut cluster = Cluster::new();
     cluster.create(STORAGECLASSES, class("fast", "Immediate", json!({})));
     cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
@@ -236,7 +236,7 @@ fn a_volume_made_for_a_claim_goes_with_it_and_others_stay() {
 }
 
 #[test]
-fn a_claim_whose_volume_is_gone_is_lost() {
+fn claim_of_a_deleted_volume_is_lost() {
     let mut cluster = Cluster::new();
     cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
     cluster.create(PERSISTENTVOLUMECLAIMS, claim("data", "manual", "1Gi"));
@@ -251,7 +251,7 @@ fn a_claim_whose_volume_is_gone_is_lost() {
 }
 
 #[test]
-fn a_claim_stays_while_a_pod_on_a_node_uses_it_and_its_volume_as_long() {
+fn claim_stays_while_a_pod_on_a_node_uses_it_and_its_volume_with_it() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(PERSISTENTVOLUMES, volume("disk", "manual", "1Gi"));
@@ -280,7 +280,7 @@ fn a_claim_stays_while_a_pod_on_a_node_uses_it_and_its_volume_as_long() {
 }
 
 #[test]
-fn a_claim_described_in_a_pod_is_made_for_it_and_goes_with_it() {
+fn ephemeral_claim_is_created_and_deleted_with_its_pod() {
     let mut cluster = Cluster::new();
     cluster.create(STORAGECLASSES, class("fast", "Immediate", json!({})));
     let mut pod = template("web");
@@ -296,7 +296,7 @@ fn a_claim_described_in_a_pod_is_made_for_it_and_goes_with_it() {
 }
 
 #[test]
-fn pods_of_a_stateful_set_come_one_after_the_other_and_keep_their_claims() {
+fn stateful_set_pods_start_in_order_and_keep_their_claims() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(STORAGECLASSES, class("fast", "Immediate", json!({})));

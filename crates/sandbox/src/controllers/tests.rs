@@ -1,4 +1,4 @@
-//! What becomes of a cluster when the controllers, and sometimes the kubelets, have had their say.
+//! A cluster under all controllers, in some tests with kubelets.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl Cluster {
         self.settle();
     }
 
-    /// Lets controllers and kubelets act until nothing changes any more.
+    /// Steps controllers and kubelets until nothing changes any more.
     pub(super) fn settle(&mut self) {
         for _ in 0..100 {
             let before = self.store.resource_version();
@@ -82,7 +82,7 @@ impl Cluster {
         self.store.objects(PODS).map(|pod| name(pod).to_owned()).collect()
     }
 
-    /// What a scheduler would do.
+    /// Binds all pods, as a scheduler does.
     pub(super) fn bind_all_to(&mut self, node: &str) {
         for pod in self.pods() {
             if text(self.get(PODS, &pod), "/spec/nodeName").is_empty() {
@@ -116,7 +116,7 @@ pub(super) fn node(name: &str) -> Value {
 }
 
 #[test]
-fn a_replica_set_has_as_many_pods_as_it_wants() {
+fn replica_set_keeps_its_number_of_pods() {
     let mut cluster = Cluster::new();
     cluster.create(REPLICASETS, replica_set("web", 3));
     let pods = cluster.pods();
@@ -139,7 +139,7 @@ fn a_replica_set_has_as_many_pods_as_it_wants() {
 }
 
 #[test]
-fn a_large_replica_set_is_filled_in_bursts() {
+fn large_replica_set_is_filled_in_bursts() {
     let mut cluster = Cluster::new();
     cluster.create(REPLICASETS, replica_set("web", 1_234));
     assert_eq!(cluster.pods().len(), 1_234);
@@ -147,7 +147,7 @@ fn a_large_replica_set_is_filled_in_bursts() {
 }
 
 #[test]
-fn a_replica_set_says_why_it_has_no_pods_and_tries_again() {
+fn replica_set_reports_refused_pods_and_retries() {
     let mut cluster = Cluster::new();
     let mut set = replica_set("web", 1);
     set["spec"]["template"]["spec"]["priorityClassName"] = json!("later");
@@ -162,7 +162,7 @@ fn a_replica_set_says_why_it_has_no_pods_and_tries_again() {
 }
 
 #[test]
-fn a_deployment_moves_all_replicas_to_the_replica_set_of_its_template() {
+fn deployment_moves_all_replicas_to_the_replica_set_of_its_template() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(DEPLOYMENTS, replica_set("shop", 2));
@@ -183,7 +183,7 @@ fn a_deployment_moves_all_replicas_to_the_replica_set_of_its_template() {
 }
 
 #[test]
-fn what_a_deleted_deployment_owned_goes_with_it() {
+fn dependents_of_a_deleted_deployment_are_deleted() {
     let mut cluster = Cluster::new();
     cluster.create(DEPLOYMENTS, replica_set("shop", 2));
     cluster.delete(DEPLOYMENTS, "shop");
@@ -192,7 +192,7 @@ fn what_a_deleted_deployment_owned_goes_with_it() {
 }
 
 #[test]
-fn an_object_with_another_owner_left_stays() {
+fn object_with_a_remaining_owner_stays() {
     let mut cluster = Cluster::new();
     for name in ["one", "other"] {
         cluster.create(CONFIGMAPS, json!({"metadata": {"name": name}}));
@@ -213,7 +213,7 @@ fn an_object_with_another_owner_left_stays() {
 }
 
 #[test]
-fn an_object_whose_owner_never_was_goes() {
+fn object_whose_owner_never_existed_is_deleted() {
     let mut cluster = Cluster::new();
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y"});
     let owned = json!({"metadata": {"name": "owned", "ownerReferences": [owner]}});
@@ -222,7 +222,7 @@ fn an_object_whose_owner_never_was_goes() {
 }
 
 #[test]
-fn a_job_runs_its_pods_to_the_end() {
+fn job_runs_its_pods_to_completion() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     let mut template = template("sum");
@@ -249,7 +249,7 @@ fn budget(spec: Value) -> Value {
 }
 
 #[test]
-fn a_budget_follows_its_pods() {
+fn budget_status_follows_its_pods() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(REPLICASETS, replica_set("web", 4));
@@ -282,7 +282,7 @@ fn a_budget_follows_its_pods() {
 }
 
 #[test]
-fn a_budget_of_a_controller_without_a_scale_allows_nothing() {
+fn budget_without_a_scale_allows_no_disruption() {
     let mut cluster = Cluster::new();
     let mut template = template("web");
     template["spec"]["restartPolicy"] = json!("Never");
@@ -295,7 +295,7 @@ fn a_budget_of_a_controller_without_a_scale_allows_nothing() {
 }
 
 #[test]
-fn an_eviction_that_did_not_happen_is_forgotten_after_two_minutes() {
+fn eviction_that_did_not_happen_expires_after_two_minutes() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(REPLICASETS, replica_set("web", 2));
@@ -312,7 +312,7 @@ fn an_eviction_that_did_not_happen_is_forgotten_after_two_minutes() {
 }
 
 #[test]
-fn pods_of_a_node_that_is_gone_go_after_a_while() {
+fn pods_of_a_deleted_node_are_deleted_after_a_delay() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(REPLICASETS, replica_set("web", 1));
@@ -327,7 +327,7 @@ fn pods_of_a_node_that_is_gone_go_after_a_while() {
 }
 
 #[test]
-fn pods_stay_when_their_node_comes_back_in_time() {
+fn pods_stay_when_their_node_returns_in_time() {
     let mut cluster = Cluster::new();
     cluster.create(NODES, node("n1"));
     cluster.create(REPLICASETS, replica_set("web", 1));
@@ -340,7 +340,7 @@ fn pods_stay_when_their_node_comes_back_in_time() {
 }
 
 #[test]
-fn equal_clusters_go_equal_ways() {
+fn equal_seeds_give_equal_clusters() {
     let run = || {
         let mut cluster = Cluster::new();
         cluster.create(NODES, node("n1"));
@@ -355,7 +355,7 @@ fn equal_clusters_go_equal_ways() {
 }
 
 #[test]
-fn nothing_is_written_where_nothing_happens() {
+fn idle_controllers_write_nothing() {
     let mut cluster = Cluster::new();
     cluster.create(DEPLOYMENTS, replica_set("shop", 3));
     cluster.create(PODDISRUPTIONBUDGETS, budget(json!({"minAvailable": 1})));

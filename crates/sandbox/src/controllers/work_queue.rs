@@ -1,4 +1,4 @@
-//! What a controller has to look at.
+//! The queue of objects that a controller has to reconcile.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) fn key(object: &Value) -> Key {
     (namespace(object).to_owned(), name(object).to_owned())
 }
 
-/// Keys of objects to look at, each once, some now and some later.
+/// Keys of objects to reconcile, each once, some of them later.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
     ready: BTreeSet<Key>,
@@ -30,7 +30,7 @@ impl WorkQueue {
         self.later.insert((time, key));
     }
 
-    /// The next key to look at by now.
+    /// Returns the next key to look at by now.
     pub(super) fn pop(&mut self, now: Time) -> Option<Key> {
         while self.later.first().is_some_and(|(time, _)| *time <= now) {
             self.ready.extend(self.later.pop_first().map(|(_, key)| key));
@@ -38,7 +38,7 @@ impl WorkQueue {
         self.ready.pop_first()
     }
 
-    /// When the next key is to be looked at; the epoch if one is waiting already.
+    /// Returns when the next key is due; the epoch if a key is due now.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let later = || self.later.first().map(|(time, _)| *time);
         self.ready.first().map(|_| Time::ZERO).or_else(later)

@@ -1,13 +1,13 @@
-//! What a kubelet checks before it starts a pod, whoever bound it.
+//! Kubelet admission: the checks before a pod starts.
 
 use framework::{Node, Pod, Resources, TaintEffect, find_untolerated, is_extended_resource_name};
 
-/// Why a kubelet turns a pod away.
+/// Why a kubelet rejects a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rejection {
     /// `status.reason`, for example `OutOfcpu`.
     pub(super) reason: String,
-    /// What `status.message` says after `Pod was rejected: `.
+    /// The text of `status.message` after `Pod was rejected: `.
     pub(super) message: String,
 }
 
@@ -21,8 +21,9 @@ impl Rejection {
 /// Admits `pod` to `node` beside the pods that run there.
 ///
 /// # Errors
-/// The first check that fails, in the order of the real kubelet: room, node affinity, node name,
-/// host ports, taints that evict.
+///
+/// The first check that fails, in the order of the kubelet: resources, node affinity, node name,
+/// host ports, NoExecute taints.
 pub(super) fn admit<'a>(
     pod: &Pod,
     node: &Node,
@@ -50,7 +51,7 @@ pub(super) fn admit<'a>(
     Ok(())
 }
 
-/// Checks pod slots, then cpu, memory and ephemeral storage, then the others by name.
+/// Checks the number of pods, then cpu, memory and ephemeral storage, then other resources by name.
 fn fits<'a>(
     pod: &Pod,
     node: &Node,
@@ -68,7 +69,7 @@ fn fits<'a>(
     let storage = (wanted.ephemeral_storage, used.ephemeral_storage, room.ephemeral_storage);
     has_room("ephemeral-storage", storage.0, storage.1, storage.2)?;
     for (name, amount) in &wanted.scalars {
-        // An extended resource that no device plugin of the node offers is not the kubelet's.
+        // The kubelet ignores extended resources that no device plugin of the node offers.
         let unknown = !room.scalars.iter().any(|(own, _)| own == name);
         if !(unknown && is_extended_resource_name(name)) {
             has_room(name, *amount, used.scalar(name), room.scalar(name))?;
@@ -77,7 +78,7 @@ fn fits<'a>(
     Ok(())
 }
 
-/// Amounts are in thousandths for cpu, in units otherwise.
+/// Compares amounts: cpu in thousandths, other resources in units.
 fn has_room(resource: &str, requested: i64, used: i64, capacity: i64) -> Result<(), Rejection> {
     if requested <= 0 || requested <= capacity.saturating_sub(used) {
         return Ok(());
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_does_not_fit_is_turned_away_with_the_kubelet_s_words() {
+    fn rejections_have_the_texts_of_the_kubelet() {
         let node = node("n")
             .allocatable("cpu", "1")
             .allocatable("memory", "1Gi")
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_takes_as_many_pods_as_it_says() {
+    fn node_admits_its_number_of_pods() {
         let node = node("n").allocatable("pods", "1").build();
         let (one, two) = (pod("one").on("n").build(), pod("two").on("n").build());
         assert_eq!(admit(&one, &node, std::iter::empty()), Ok(()));

@@ -1,4 +1,4 @@
-//! How a kubelet says that its node lives: conditions and a lease.
+//! Heartbeats of a node: conditions and a lease.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
 
-/// What `status.nodeInfo` says, as far as nobody else has said it.
+/// Fields of `status.nodeInfo` that are set if absent.
 const NODE_INFO: [(&str, &str); 5] = [
     ("kubeletVersion", "v1.36.2"),
     ("osImage", "Loadmaster sandbox"),
@@ -34,8 +34,8 @@ const NODE_INFO: [(&str, &str); 5] = [
     ("containerRuntimeVersion", "sandbox://1.0.0"),
 ];
 
-/// Fills in what a node says of itself when its kubelet starts. What is written already stays, so
-/// that a node may be declared not ready.
+/// Sets the status of a node when its kubelet starts. Existing fields stay, so that a manifest can
+/// declare a node as not ready.
 pub(super) fn register(node: &mut Value, now: Time) {
     for (of_type, status, reason, message) in CONDITIONS {
         if condition_status(node, of_type).is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn register(node: &mut Value, now: Time) {
     }
 }
 
-/// Renews the time in the conditions of a node.
+/// Renews the heartbeat time in the conditions of a node.
 pub(super) fn beat(node: &mut Value, now: Time) {
     let conditions: Vec<Value> = entries(node, "/status/conditions")
         .map(|condition| {
@@ -63,7 +63,7 @@ pub(super) fn beat(node: &mut Value, now: Time) {
     put(node, &["status", "conditions"], json!(conditions));
 }
 
-/// Renews the lease of a node, or makes it.
+/// Renews the lease of a node, or creates it.
 pub(super) fn renew_lease(store: &mut Store, node: &Value, now: Time) {
     let name = text(node, "/metadata/name");
     let renew = |lease: &mut Value| {
@@ -84,7 +84,7 @@ pub(super) fn renew_lease(store: &mut Store, node: &Value, now: Time) {
                 "renewTime": micro_timestamp(now),
             },
         });
-        // Whoever has taken the name or the namespace away will see leases expire, as is due.
+        // The lease cannot be created while its namespace is missing; it then expires.
         store.create(LEASES, lease, now).ok();
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_ready_unless_it_was_declared_otherwise() {
+    fn registered_node_is_ready_unless_declared_otherwise() {
         let mut node = json!({"status": {"nodeInfo": {"architecture": "arm64", "osImage": ""}}});
         register(&mut node, Time::ZERO);
         assert_eq!(condition_status(&node, "Ready"), "True");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_renews_the_times_and_nothing_else() {
+    fn heartbeat_renews_only_the_times() {
         let mut node = json!({});
         register(&mut node, Time::ZERO);
         beat(&mut node, Time::from_secs(300));

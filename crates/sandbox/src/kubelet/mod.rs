@@ -1,10 +1,10 @@
-//! Simulated kubelets: they admit the pods bound to their node, run them, end them, and say that the
-//! node lives.
+//! Simulated kubelets: they admit the pods bound to their node, run them, end them, and send
+//! heartbeats of the node.
 //!
-//! Every Node gets a kubelet unless it is annotated [`KUBELET_ANNOTATION`]`: "false"`. Containers
-//! are only pretended; a pod annotated [`RUN_SECONDS_ANNOTATION`] succeeds after that time, all
-//! others run until they are deleted. Kubelets do not evict: taints with effect NoExecute count only
-//! when a pod arrives.
+//! Every Node gets a kubelet unless it has the annotation [`KUBELET_ANNOTATION`]`: "false"`.
+//! Containers are not run. A pod with the annotation [`RUN_SECONDS_ANNOTATION`] succeeds after that
+//! time, all others run until they are deleted. Kubelets do not evict: taints with effect NoExecute
+//! count only at admission.
 
 mod admission;
 mod heartbeat;
@@ -20,33 +20,33 @@ use std::time::Duration;
 use framework::{ExtraFields, Node, Pod, Time};
 use serde_json::Value;
 
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{has_finalizers, name, namespace, uid};
 use crate::object::{entries, is_terminating, number, text};
 use crate::resources::{NODES, PODS};
 use crate::status::Status;
 use crate::store::{DeleteOptions, Store};
 
-/// Annotation of a Node: `"false"` leaves it without a kubelet.
+/// Annotation of a Node: with `"false"` it has no kubelet.
 pub const KUBELET_ANNOTATION: &str = "sandbox.loadmaster.dev/kubelet";
-/// Annotation of a pod: seconds after which its containers end well.
+/// Annotation of a pod: seconds until its containers succeed.
 pub const RUN_SECONDS_ANNOTATION: &str = "sandbox.loadmaster.dev/run-seconds";
 
-/// How kubelets behave.
+/// The settings of kubelets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// From admission to running.
+    /// Time from admission to running.
     pub start_delay: Duration,
-    /// From deletion to the end of the containers, at most the grace period of the pod.
+    /// Time from deletion to the end of the containers, at most the grace period of the pod.
     pub stop_delay: Duration,
-    /// Between two renewals of a node's lease.
+    /// Time between renewals of the lease of a node.
     pub lease_period: Duration,
-    /// Between two renewals of the heartbeat times in a node's conditions.
+    /// Time between renewals of the heartbeat times in the conditions of a node.
     pub status_period: Duration,
 }
 
 impl Default for Settings {
-    /// Pods start and stop at once; periods are those of Kubernetes.
+    /// Returns settings with which pods start and stop at once; periods are those of Kubernetes.
     fn default() -> Self {
         Self {
             start_delay: Duration::ZERO,
@@ -65,12 +65,12 @@ pub struct Kubelets {
     pods: Informer,
     /// Kubelets by node.
     kubelets: BTreeMap<String, Kubelet>,
-    /// Pods bound to nodes that have no kubelet, by node.
+    /// Pods bound to nodes without a kubelet, by node.
     waiting: BTreeMap<String, BTreeSet<ObjectRef>>,
-    /// What to do when, in the order it was planned.
+    /// Planned tasks, by time and in the order of planning.
     agenda: BTreeMap<(Time, u64), Task>,
     planned: u64,
-    /// Pod addresses given out.
+    /// Number of assigned pod addresses.
     addresses: u32,
 }
 
@@ -80,13 +80,13 @@ struct Kubelet {
     node: Node,
     node_ref: ObjectRef,
     address: String,
-    /// Pods that take room: admitted and not ended, by uid.
+    /// Admitted pods that have not ended, by UID. They use resources of the node.
     pods: BTreeMap<String, Pod>,
-    /// Uids of the pods that are being ended.
+    /// UIDs of the terminating pods.
     stopping: BTreeSet<String>,
 }
 
-/// One object, and not another one of the same name.
+/// The identity of an object: name and UID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ObjectRef {
     namespace: String,
@@ -120,12 +120,12 @@ impl Default for Kubelets {
 }
 
 impl Kubelets {
-    /// Kubelets with the default settings, which have not seen a node yet.
+    /// Returns kubelets with the default settings.
     pub fn new() -> Self {
         Self::with_settings(Settings::default())
     }
 
-    /// Kubelets with these settings, which have not seen a node yet.
+    /// Returns kubelets with these settings.
     pub fn with_settings(settings: Settings) -> Self {
         Self {
             settings,
@@ -139,26 +139,25 @@ impl Kubelets {
         }
     }
 
-    /// Does what is to be done by now: takes in what is new in the store and carries out what is
-    /// due. Call it every few milliseconds while the store changes, and at
-    /// [`next_deadline`](Self::next_deadline).
+    /// Processes the changes in the store and all due tasks. Call it every few milliseconds while
+    /// the store changes, and at [`next_deadline`](Self::next_deadline).
     pub fn step(&mut self, store: &mut Store, now: Time) {
         let mut arriving = Vec::new();
-        for news in self.nodes.news(store) {
-            match news {
-                News::Present(node) if !has_kubelet(&node) => self.leave_node(name(&node)),
-                News::Present(node) if self.knows_node(&node) => self.update_node(&node),
-                News::Present(node) => {
+        for event in self.nodes.events(store) {
+            match event {
+                ObjectEvent::Present(node) if !has_kubelet(&node) => self.leave_node(name(&node)),
+                ObjectEvent::Present(node) if self.knows_node(&node) => self.update_node(&node),
+                ObjectEvent::Present(node) => {
                     self.leave_node(name(&node));
                     arriving.push(node);
                 }
-                News::Gone(node) => self.leave_node(name(&node)),
+                ObjectEvent::Removed(node) => self.leave_node(name(&node)),
             }
         }
-        for news in self.pods.news(store) {
-            match news {
-                News::Present(pod) => self.meet_pod(store, &pod, now),
-                News::Gone(pod) => self.forget_pod(&pod),
+        for event in self.pods.events(store) {
+            match event {
+                ObjectEvent::Present(pod) => self.meet_pod(store, &pod, now),
+                ObjectEvent::Removed(pod) => self.forget_pod(&pod),
             }
         }
         for node in arriving {
@@ -169,7 +168,7 @@ impl Kubelets {
         }
     }
 
-    /// When something is due next, if nothing changes until then.
+    /// Returns the time of the next due task, if nothing changes until then.
     pub fn next_deadline(&self) -> Option<Time> {
         self.agenda.first_key_value().map(|((time, _), _)| *time)
     }
@@ -195,8 +194,8 @@ impl Kubelets {
         }
     }
 
-    /// Starts the kubelet of a node. Pods that ran there already keep their
-    /// room before others are admitted.
+    /// Starts the kubelet of a node. Pods that run there keep their resources before new ones are
+    /// admitted.
     fn start_kubelet(&mut self, store: &mut Store, object: &Value, now: Time) {
         let node_ref = ObjectRef::of(object);
         let mut addresses = entries(object, "/status/addresses");
@@ -224,7 +223,7 @@ impl Kubelets {
             heartbeat::register(node, now);
             Ok(())
         };
-        // A node that is gone again needs no status.
+        // The write fails if the node was deleted, which then needs no status.
         store.modify(NODES, "", &node.name, now, register).ok();
         heartbeat::renew_lease(store, object, now);
         let Settings { lease_period, status_period, .. } = self.settings;
@@ -271,7 +270,7 @@ impl Kubelets {
         }
     }
 
-    /// Admits a pod, or turns it away. One that was admitted before the kubelet started goes on.
+    /// Admits or rejects a pod. A pod that an earlier kubelet admitted keeps running.
     fn take_in(&mut self, store: &mut Store, object: &Value, now: Time) {
         let Some(kubelet) = self.kubelets.get_mut(text(object, "/spec/nodeName")) else { return };
         let Ok(pod) = Pod::from_json(object, &ExtraFields::default()) else { return };
@@ -291,7 +290,7 @@ impl Kubelets {
         }
     }
 
-    /// Plans the end of a pod that runs for a time only.
+    /// Plans the success of a pod with a run time.
     fn plan_end(&mut self, pod: &Value, started: Time) {
         let seconds = annotation(pod, RUN_SECONDS_ANNOTATION).and_then(|text| text.parse().ok());
         if let Some(seconds) = seconds {
@@ -353,14 +352,14 @@ impl Kubelets {
         self.plan_end(&object, now.floor_to_second());
     }
 
-    /// The next address of 10.0.0.0/8.
+    /// Returns the next address of 10.0.0.0/8.
     fn next_address(&mut self) -> String {
         self.addresses = self.addresses % 0x00ff_fffe + 1;
         let [_, a, b, c] = self.addresses.to_be_bytes();
         format!("10.{a}.{b}.{c}")
     }
 
-    /// The node, if it is still the one that this kubelet was started for.
+    /// Returns the node, if it is the one that this kubelet was started for.
     fn own_node(&self, store: &Store, node: &ObjectRef) -> Option<Arc<Value>> {
         let kubelet = self.kubelets.get(&node.name)?;
         let object = store.get(NODES, "", &node.name)?;
@@ -368,18 +367,18 @@ impl Kubelets {
     }
 }
 
-/// Ends a pod: its containers have exited, and the object goes unless finalizers hold it.
+/// Ends a terminating pod: its containers exit, and the object is removed unless it has finalizers.
 fn stop(store: &mut Store, pod: &ObjectRef, now: Time) {
     let Some(object) = current(store, pod) else { return };
     if has_finalizers(&object) {
         write_status(store, pod, now, |pod| pod_status::succeed(pod, now));
     }
     let options = DeleteOptions { uid: Some(pod.uid.clone()), ..DeleteOptions::with_grace(0) };
-    // Somebody else may have ended it for good.
+    // Another client may have removed the pod.
     store.delete(PODS, &pod.namespace, &pod.name, &options, now).ok();
 }
 
-/// Writes the status of a pod that has not ended. A pod that is gone needs none.
+/// Writes the status of a pod that has not ended, if the pod exists.
 fn write_status(store: &mut Store, pod: &ObjectRef, now: Time, write: impl FnOnce(&mut Value)) {
     let change = |object: &mut Value| -> Result<(), Status> {
         if uid(object) == pod.uid && !is_finished(object) {
@@ -395,7 +394,7 @@ fn current(store: &Store, pod: &ObjectRef) -> Option<Arc<Value>> {
     (uid(object) == pod.uid).then(|| object.clone())
 }
 
-/// A node that does not decode has a kubelet that takes no pods.
+/// Decodes a node. A node that does not decode gets a kubelet without resources.
 fn node_from(object: &Value) -> Node {
     let node = Node::from_json(object, &ExtraFields::default()).map(|(node, _)| node);
     node.unwrap_or_else(|_| Node { name: name(object).into(), ..Node::default() })
@@ -413,7 +412,7 @@ fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether a kubelet has taken the pod in before.
+/// Returns whether a kubelet has admitted the pod.
 fn was_admitted(pod: &Value) -> bool {
     !text(pod, "/status/startTime").is_empty()
 }
@@ -423,7 +422,7 @@ fn grace(pod: &Value) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// A part of the period that depends on the node, so that not all nodes report at once.
+/// Returns a part of the period that depends on the node, so that not all nodes report at once.
 fn share(period: Duration, uid: &str) -> Duration {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What a kubelet writes into the status of its pods.
+//! The status that a kubelet writes into pods.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::admission::Rejection;
 use crate::object::{entries, put, remove, set_condition, text, timestamp};
 
-/// The kubelet refuses the pod.
+/// Writes the status of a rejected pod.
 pub(super) fn reject(pod: &mut Value, rejection: &Rejection, now: Time) {
     put(pod, &["status", "phase"], json!("Failed"));
     put(pod, &["status", "reason"], json!(rejection.reason));
@@ -15,7 +15,7 @@ pub(super) fn reject(pod: &mut Value, rejection: &Rejection, now: Time) {
     put(pod, &["status", "startTime"], json!(timestamp(now)));
 }
 
-/// All containers run and are ready.
+/// Writes the status of a pod whose containers run and are ready.
 pub(super) fn run(pod: &mut Value, pod_ip: &str, host_ip: &str, now: Time) {
     let started = timestamp(now);
     put(pod, &["status", "phase"], json!("Running"));
@@ -37,7 +37,7 @@ pub(super) fn run(pod: &mut Value, pod_ip: &str, host_ip: &str, now: Time) {
     });
 }
 
-/// All containers have ended well.
+/// Writes the status of a pod whose containers have succeeded.
 pub(super) fn succeed(pod: &mut Value, now: Time) {
     let started = text(pod, "/status/startTime").to_owned();
     put(pod, &["status", "phase"], json!("Succeeded"));
@@ -68,8 +68,8 @@ fn set_pod_condition(pod: &mut Value, of_type: &str, status: bool, reason: &str,
     set_condition(pod, condition, now);
 }
 
-/// Gives every container, init containers marked as such, a status of `state`: what it does and
-/// whether it counts as ready.
+/// Sets the status of all containers. `state` gets a container and whether it is an init container,
+/// and returns its state and its readiness.
 fn set_container_statuses(pod: &mut Value, state: impl Fn(&Value, bool) -> (Value, bool)) {
     let uid = text(pod, "/metadata/uid").to_owned();
     for (list, statuses, init) in [
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_started_pod_is_running_and_ready_and_keeps_its_other_conditions() {
+    fn started_pod_is_running_and_ready_and_keeps_other_conditions() {
         let mut pod = pod();
         run(&mut pod, "10.0.0.1", "", Time::from_secs(5));
         assert_eq!(pod["status"]["phase"], "Running");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_pod_has_succeeded_and_is_not_ready() {
+    fn finished_pod_has_succeeded_and_is_not_ready() {
         let mut pod = pod();
         run(&mut pod, "", "", Time::from_secs(5));
         succeed(&mut pod, Time::from_secs(9));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejected_pod_has_failed() {
+    fn rejected_pod_has_failed() {
         let mut pod = pod();
         let rejection = Rejection { reason: "OutOfcpu".to_owned(), message: "full".to_owned() };
         reject(&mut pod, &rejection, Time::ZERO);

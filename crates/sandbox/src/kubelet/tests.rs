@@ -1,4 +1,4 @@
-//! What kubelets make of pods and nodes.
+//! Pods and nodes under kubelets.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Cluster {
         self.step();
     }
 
-    /// A bound pod that asks for `cpu`.
+    /// Creates a bound pod that requests `cpu`.
     fn add_pod(&mut self, name: &str, cpu: &str, change: impl FnOnce(&mut Value)) {
         let mut pod = json!({"metadata": {"name": name}, "spec": {"nodeName": "n1", "containers": [
             {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}]}});
@@ -74,7 +74,7 @@ impl Cluster {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_bound_pod_runs_after_the_start_delay() {
+fn bound_pod_runs_after_the_start_delay() {
     let mut cluster = Cluster::with_node(Settings { start_delay: SECOND, ..Settings::default() });
     cluster.add_pod("p", "100m", |_| {});
     assert_eq!(cluster.phase("p"), "Pending");
@@ -88,7 +88,7 @@ fn a_bound_pod_runs_after_the_start_delay() {
 }
 
 #[test]
-fn what_does_not_fit_fails_and_takes_no_room() {
+fn rejected_pod_fails_and_uses_no_resources() {
     let mut cluster = Cluster::with_node(Settings::default());
     cluster.add_pod("first", "800m", |_| {});
     cluster.add_pod("second", "500m", |_| {});
@@ -105,7 +105,7 @@ fn what_does_not_fit_fails_and_takes_no_room() {
 }
 
 #[test]
-fn a_terminating_pod_keeps_its_room_until_it_has_ended() {
+fn terminating_pod_keeps_its_resources_until_it_has_ended() {
     let mut cluster = Cluster::with_node(Settings { stop_delay: SECOND, ..Settings::default() });
     cluster.add_pod("old", "800m", |_| {});
     cluster.delete_pod("old");
@@ -119,7 +119,7 @@ fn a_terminating_pod_keeps_its_room_until_it_has_ended() {
 }
 
 #[test]
-fn the_grace_of_a_pod_limits_how_long_its_end_takes() {
+fn grace_period_limits_the_stop_delay() {
     let stop_delay = 60 * SECOND;
     let mut cluster = Cluster::with_node(Settings { stop_delay, ..Settings::default() });
     cluster.add_pod("p", "1m", |pod| {
@@ -133,7 +133,7 @@ fn the_grace_of_a_pod_limits_how_long_its_end_takes() {
 }
 
 #[test]
-fn a_pod_held_by_a_finalizer_has_ended_and_takes_no_room() {
+fn ended_pod_with_a_finalizer_uses_no_resources() {
     let mut cluster = Cluster::with_node(Settings::default());
     cluster.add_pod("held", "800m", |pod| {
         put(pod, &["metadata", "finalizers"], json!(["example.com/hold"]));
@@ -146,7 +146,7 @@ fn a_pod_held_by_a_finalizer_has_ended_and_takes_no_room() {
 }
 
 #[test]
-fn a_pod_succeeds_when_its_time_is_over() {
+fn pod_succeeds_after_its_run_time() {
     let mut cluster = Cluster::with_node(Settings::default());
     cluster.add_pod("p", "800m", |pod| {
         put(pod, &["metadata", "annotations", RUN_SECONDS_ANNOTATION], json!("30"));
@@ -161,7 +161,7 @@ fn a_pod_succeeds_when_its_time_is_over() {
 }
 
 #[test]
-fn kubelets_that_are_started_anew_let_their_pods_go_on() {
+fn restarted_kubelets_keep_their_pods_running() {
     let mut cluster = Cluster::with_node(Settings::default());
     cluster.add_pod("p", "800m", |pod| {
         put(pod, &["metadata", "annotations", RUN_SECONDS_ANNOTATION], json!("30"));
@@ -175,7 +175,7 @@ fn kubelets_that_are_started_anew_let_their_pods_go_on() {
 }
 
 #[test]
-fn pods_that_run_keep_their_room_whatever_their_name_when_kubelets_start_anew() {
+fn running_pods_keep_their_resources_when_kubelets_restart() {
     let mut cluster = Cluster::with_node(Settings::default());
     cluster.add_pod("z", "800m", |_| {});
     cluster.kubelets = Kubelets::new();
@@ -184,7 +184,7 @@ fn pods_that_run_keep_their_room_whatever_their_name_when_kubelets_start_anew() 
 }
 
 #[test]
-fn a_pod_waits_for_the_kubelet_of_its_node() {
+fn pod_waits_for_the_kubelet_of_its_node() {
     let mut cluster = Cluster::new(Settings::default());
     cluster.add_node("n2", json!({KUBELET_ANNOTATION: "false"}));
     cluster.add_pod("early", "100m", |_| {});
@@ -198,7 +198,7 @@ fn a_pod_waits_for_the_kubelet_of_its_node() {
 }
 
 #[test]
-fn a_node_that_comes_back_under_its_name_has_a_kubelet_of_its_own() {
+fn recreated_node_has_its_own_kubelet() {
     let mut cluster = Cluster::with_node(Settings::default());
     cluster.add_pod("p", "800m", |_| {});
     cluster.store.delete(NODES, "", "n1", &DeleteOptions::default(), cluster.now).unwrap();
@@ -229,7 +229,7 @@ fn leases_and_heartbeats_are_renewed_in_their_periods() {
     assert_eq!(cluster.store.resource_version(), pods_before);
 }
 
-/// What happens to a cluster.
+/// An action on the cluster.
 #[derive(Debug, Clone)]
 enum Event {
     Bind { cpu: u32 },

@@ -1,4 +1,4 @@
-//! Volumes by what claims look for.
+//! An index of volumes for binding.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
 
 use crate::controllers::work_queue::Key;
 
-/// All volumes; those that can be had by class and size, those that are reserved by claim.
+/// All volumes, with the free ones by class and size and the reserved ones by claim.
 #[derive(Debug, Default)]
 pub(super) struct VolumeIndex {
     volumes: BTreeMap<Arc<str>, PersistentVolume>,
@@ -16,7 +16,7 @@ pub(super) struct VolumeIndex {
 }
 
 impl VolumeIndex {
-    /// Takes in a volume as it is now.
+    /// Adds a volume or replaces its entry.
     pub(super) fn insert(&mut self, volume: PersistentVolume) {
         self.remove(&volume.name);
         let name = volume.name.clone();
@@ -29,7 +29,7 @@ impl VolumeIndex {
         self.volumes.insert(name, volume);
     }
 
-    /// Forgets a volume.
+    /// Removes a volume.
     pub(super) fn remove(&mut self, name: &str) {
         let Some(volume) = self.volumes.remove(name) else { return };
         if let Some(of_class) = self.free.get_mut(&volume.class) {
@@ -45,24 +45,24 @@ impl VolumeIndex {
         }
     }
 
-    /// The volume of this name.
+    /// Returns the volume of this name.
     pub(super) fn get(&self, name: &str) -> Option<&PersistentVolume> {
         self.volumes.get(name)
     }
 
-    /// The names of the volumes that are reserved for whatever claim has this name.
+    /// Returns the names of the volumes that are reserved for a claim of this name.
     pub(super) fn reserved_for(&self, claim: &Key) -> impl Iterator<Item = &str> {
         self.reserved.get(claim).into_iter().flatten().map(|name| &**name)
     }
 
-    /// A volume that is reserved for the claim.
+    /// Returns a volume that is reserved for the claim.
     pub(super) fn for_claim(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
         let key = (claim.namespace.to_string(), claim.name.to_string());
         let mut volumes = self.reserved_for(&key).filter_map(|name| self.get(name));
         volumes.find(|volume| !volume.terminating && volume.is_for(claim) && volume.suits(claim))
     }
 
-    /// The smallest free volume of its class that will do for the claim.
+    /// Returns the smallest free volume of its class that satisfies the claim.
     pub(super) fn smallest(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
         let large_enough = (claim.request.unwrap_or_default(), Arc::from(""))..;
         let mut volumes = self.free.get(&claim.class)?.range(large_enough);

@@ -1,5 +1,5 @@
-//! The PersistentVolume controller: binds claims to the volumes that are reserved for them or that
-//! will do, and asks for new ones. Left out on purpose: resizing.
+//! The PersistentVolume controller: binds claims to reserved or matching volumes, and requests
+//! provisioning. Left out on purpose: resizing.
 
 mod index;
 
@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use self::index::VolumeIndex;
 use super::provisioner::goes_with_claim;
 use super::work_queue::{Key, WorkQueue, key};
-use crate::informer::{Informer, News};
+use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{put, read, remove, text};
 use crate::resources::{PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES};
 use crate::store::Store;
 
-/// The annotation of a claim that names who is to make its volume.
+/// Annotation of a claim with the name of the provisioner.
 pub(super) const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct PersistentVolumeController {
     claims_due: WorkQueue,
     volumes_due: WorkQueue,
     index: VolumeIndex,
-    /// Claims that may have the next free volume, by class.
+    /// Claims that a free volume may satisfy, by class.
     unsatisfied: BTreeMap<Arc<str>, BTreeSet<Key>>,
 }
 
@@ -63,8 +63,8 @@ impl PersistentVolumeController {
     }
 
     fn follow_volumes(&mut self, store: &Store) {
-        for news in self.volumes.news(store) {
-            let (News::Present(object) | News::Gone(object)) = &news;
+        for event in self.volumes.events(store) {
+            let (ObjectEvent::Present(object) | ObjectEvent::Removed(object)) = &event;
             let Some(volume) = volume_of(object) else { continue };
             self.volumes_due.add(key(object));
             match &volume.claim_ref {
@@ -74,16 +74,16 @@ impl PersistentVolumeController {
                     waiting.into_iter().for_each(|claim| self.claims_due.add(claim));
                 }
             }
-            match news {
-                News::Present(_) => self.index.insert(volume),
-                News::Gone(_) => self.index.remove(&volume.name),
+            match event {
+                ObjectEvent::Present(_) => self.index.insert(volume),
+                ObjectEvent::Removed(_) => self.index.remove(&volume.name),
             }
         }
     }
 
     fn follow_claims(&mut self, store: &Store) {
-        for news in self.claims.news(store) {
-            let (News::Present(claim) | News::Gone(claim)) = &news;
+        for event in self.claims.events(store) {
+            let (ObjectEvent::Present(claim) | ObjectEvent::Removed(claim)) = &event;
             let own = key(claim);
             let reserved = self.index.reserved_for(&own).map(str::to_owned);
             let named = text(claim, "/spec/volumeName").to_owned();
@@ -95,7 +95,7 @@ impl PersistentVolumeController {
     }
 
     fn follow_classes(&mut self, store: &Store) {
-        if !self.classes.news(store).is_empty() {
+        if !self.classes.events(store).is_empty() {
             store.objects(PERSISTENTVOLUMECLAIMS).for_each(|claim| self.claims_due.add(key(claim)));
         }
     }
@@ -113,8 +113,8 @@ impl PersistentVolumeController {
         }
     }
 
-    /// A claim that names its volume is bound to it if nobody else has that, and lost if it was
-    /// bound and the volume is gone.
+    /// Syncs a claim that names its volume: binds it unless another claim has the volume, and marks
+    /// it as lost if it was bound and the volume is gone.
     fn sync_claim_of(
         &mut self,
         store: &mut Store,
@@ -136,9 +136,9 @@ impl PersistentVolumeController {
         }
     }
 
-    /// A claim gets the volume reserved for it; else, unless it waits for a pod, the smallest that
-    /// will do; else the default class, if it says nothing of one; else a new volume, if its class
-    /// has any made.
+    /// Syncs an unbound claim. It gets the volume reserved for it; else, unless it waits for a pod,
+    /// the smallest match; else the default class, if it names none; else a new volume, if its
+    /// class has a provisioner.
     fn sync_unbound_claim(
         &mut self,
         store: &mut Store,
@@ -169,7 +169,7 @@ impl PersistentVolumeController {
         }
     }
 
-    /// Binds volume and claim to one another, as far as they are not yet.
+    /// Binds volume and claim to each other, as far as they are not yet.
     fn bind(&mut self, store: &mut Store, volume: &str, claim: &Value, now: Time) {
         let taken = self.write_volume(store, volume, now, |volume| {
             if volume["spec"]["claimRef"].is_null() {
@@ -193,12 +193,12 @@ impl PersistentVolumeController {
             }
             Ok(())
         };
-        // A claim that is gone frees its volume.
+        // The write fails if the claim was deleted, which frees its volume.
         store.modify(PERSISTENTVOLUMECLAIMS, namespace(claim), name(claim), now, complete).ok();
     }
 
-    /// Says in the status of a volume whether it can be had. One that was reserved for a claim
-    /// which has another volume by now is free again.
+    /// Writes the phase of a volume. A reserved volume whose claim has another volume is free
+    /// again.
     fn sync_volume(&mut self, store: &mut Store, volume: &str, now: Time) {
         let Some(object) = store.get(PERSISTENTVOLUMES, "", volume) else { return };
         let reference = &object["spec"]["claimRef"];
@@ -221,7 +221,7 @@ impl PersistentVolumeController {
         });
     }
 
-    /// Changes a volume in the store and in the index; `None` if it is gone.
+    /// Changes a volume in the store and in the index; returns `None` if it was deleted.
     fn write_volume(
         &mut self,
         store: &mut Store,
@@ -239,12 +239,12 @@ impl PersistentVolumeController {
     }
 }
 
-/// The volume that a claim was bound to is gone.
+/// Marks a claim as lost: its volume was deleted.
 fn lose(store: &mut Store, claim: &PersistentVolumeClaim, now: Time) {
     update_claim(store, claim, now, |claim| put(claim, &["status", "phase"], json!("Lost")));
 }
 
-/// Changes a claim, unless it is gone.
+/// Changes a claim, unless it was deleted.
 fn update_claim(
     store: &mut Store,
     claim: &PersistentVolumeClaim,
@@ -262,8 +262,7 @@ fn volume_of(object: &Value) -> Option<PersistentVolume> {
     read(object).map(|volume| PersistentVolume::from_api(&volume))
 }
 
-/// Takes back that the volume is bound. What somebody else than a controller has reserved stays
-/// reserved by name.
+/// Removes the binding of a volume. A reservation by a user stays, by name.
 fn release(volume: &mut Value) {
     if text(volume, "/spec/claimRef/uid").is_empty() {
         return;
@@ -276,7 +275,7 @@ fn release(volume: &mut Value) {
     }
 }
 
-/// What a volume says of its claim.
+/// Returns the reference of a volume to its claim.
 pub(super) fn reference(claim: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace(claim),
         "name": name(claim), "uid": uid(claim)})
