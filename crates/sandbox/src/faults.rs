@@ -1,8 +1,8 @@
-//! Misbehaviour on demand: which requests are delayed, refused, or carried out and never answered,
-//! and which watches break.
+//! Injected faults: requests that are delayed, refused, or carried out without an answer, and
+//! watches that break.
 //!
-//! Decisions are pure and seeded. Equal settings and an equal seed give equal fates to equal
-//! requests in equal order.
+//! Decisions are pure and seeded: equal settings and seeds give the same faults for the same
+//! requests in the same order.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::api::Request;
 
-/// What goes wrong, and how often. The default is that nothing does.
+/// Which faults occur and how often. By default none do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
@@ -25,29 +25,31 @@ pub struct Settings {
     pub conflicts: Share,
     /// Share of requests refused with 429 and `Retry-After: 1`.
     pub throttling: Share,
-    /// Share of requests refused with 500 or 503 before anything was done.
+    /// Share of requests refused with 500 or 503 without being carried out.
     pub errors: Share,
-    /// Share of requests that are carried out, and whose connection then breaks without an answer.
+    /// Share of requests that are carried out and whose connection breaks before the answer.
     pub lost_answers: Share,
-    /// Share of connections that are closed as soon as they are made.
+    /// Share of connections that are closed on arrival.
     pub refused_connections: Share,
-    /// Probability in every second that an open watch breaks.
+    /// Probability per second that an open watch breaks.
     pub dropped_watches: Share,
-    /// Probability in every second that an open watch says nothing any more, but stays open.
+    /// Probability per second that an open watch sends nothing more but stays open.
     pub stalled_watches: Share,
-    /// How often the history is compacted; never if empty.
+    /// Time between compactions of the history; never if empty.
     pub compaction: Period,
-    /// Only requests with these HTTP methods are affected, as `POST,PATCH`; all if empty.
+    /// HTTP methods that faults affect, for example `POST,PATCH`; all if empty.
     pub only_methods: String,
-    /// Only requests whose path contains this are affected, for example `/binding`; all if empty.
+    /// Text in the path of requests that faults affect, for example `/binding`; all if empty.
     pub only_path: String,
 }
 
 impl Settings {
-    /// These settings with one more, given as `name=value`, for example `lost-answers=0.01`.
+    /// Returns these settings with one changed, given as `name=value`, for example
+    /// `lost-answers=0.01`.
     ///
     /// # Errors
-    /// No such setting, or a value it cannot have.
+    ///
+    /// The setting does not exist, or the value is not valid for it.
     pub fn with(&self, setting: &str) -> Result<Self, BadSetting> {
         let bad = |reason: String| BadSetting { setting: setting.to_owned(), reason };
         let (name, value) =
@@ -64,7 +66,7 @@ impl Settings {
     }
 }
 
-/// A fault that cannot be set.
+/// A setting that cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("fault {setting:?}: {reason}")]
 pub struct BadSetting {
@@ -77,7 +79,7 @@ pub struct BadSetting {
 #[serde(into = "f64", try_from = "Number")]
 pub struct Share(f64);
 
-/// A number, or the text of one, as it comes from a command line.
+/// A number, or its text from a command line.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a number from 0 to 1")]
 enum Number {
@@ -104,7 +106,7 @@ impl From<Share> for f64 {
     }
 }
 
-/// A range of delays, written `5ms..50ms`, or `5ms` if it is always the same.
+/// A range of delays, written `5ms..50ms`, or `5ms` for a fixed one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Latency {
@@ -141,7 +143,7 @@ impl fmt::Display for Latency {
     }
 }
 
-/// How often something happens, written `30s`; never if empty.
+/// An interval, written `30s`; never if empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Period(Option<Duration>);
@@ -163,44 +165,44 @@ impl From<Period> for String {
     }
 }
 
-/// Reads `5ms`, `1m30s`; an empty text is 0.
+/// Parses `5ms` or `1m30s`; an empty text is 0.
 fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Ok(Duration::ZERO);
     }
     let signed: Result<SignedDuration, _> = text.trim().parse();
     let duration = signed.ok().and_then(|signed| Duration::try_from(signed).ok());
-    duration.ok_or_else(|| format!("{text:?} is no duration: write it as 5ms, 2s or 1m30s"))
+    duration.ok_or_else(|| format!("{text:?} is not a duration such as 5ms, 2s or 1m30s"))
 }
 
 fn short(duration: Duration) -> String {
     SignedDuration::try_from(duration).map_or_else(|_| String::new(), |short| format!("{short:#}"))
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
-    /// How long it waits first.
+    /// The delay before it is served.
     pub delay: Duration,
-    /// What happens then.
+    /// What happens after the delay.
     pub outcome: Outcome,
 }
 
 /// Whether a request is carried out and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Both.
+    /// It is carried out and answered.
     Served,
     /// It is carried out, but the connection breaks before the answer.
     Lost,
-    /// It is not carried out, and the answer says so.
+    /// It is not carried out, and the answer is an error.
     Refused(Refusal),
 }
 
-/// Why a request is refused.
+/// The error that refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// 409, as if somebody had changed the object meanwhile.
+    /// 409, as if another client had changed the object.
     Conflict,
     /// 429 with `Retry-After`.
     TooManyRequests,
@@ -210,18 +212,18 @@ pub enum Refusal {
     ServiceUnavailable,
 }
 
-/// What becomes of an open watch.
+/// What happens to an open watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchFate {
-    /// It goes on.
-    Goes,
-    /// It says nothing any more.
+    /// It continues.
+    Continues,
+    /// It sends nothing more.
     Stalls,
-    /// It ends in the middle.
+    /// It breaks.
     Breaks,
 }
 
-/// Settings and the dice.
+/// The settings with the random generator that decides.
 #[derive(Debug, Clone)]
 pub struct Faults {
     settings: Settings,
@@ -230,22 +232,22 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Faults that are decided by this seed.
+    /// Returns faults that this seed decides.
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self { settings, dice: fastrand::Rng::with_seed(seed), compacted: None }
     }
 
-    /// What goes wrong at present.
+    /// Returns the current settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Changes what goes wrong from now on.
+    /// Replaces the settings.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// What becomes of a request.
+    /// Decides what happens to a request.
     pub fn fate(&mut self, request: &Request) -> Fate {
         if !self.settings.concern(request) {
             return Fate { delay: Duration::ZERO, outcome: Outcome::Served };
@@ -253,23 +255,23 @@ impl Faults {
         Fate { delay: self.delay(), outcome: self.outcome(request) }
     }
 
-    /// What becomes of an open watch that was left alone for so long.
+    /// Decides what happens to an open watch, for the time since the last decision.
     pub fn watch_fate(&mut self, lasted: Duration) -> WatchFate {
         if self.happens_within(self.settings.dropped_watches, lasted) {
             WatchFate::Breaks
         } else if self.happens_within(self.settings.stalled_watches, lasted) {
             WatchFate::Stalls
         } else {
-            WatchFate::Goes
+            WatchFate::Continues
         }
     }
 
-    /// Whether a new connection is closed at once.
+    /// Decides whether a new connection is closed.
     pub fn refuses_connection(&mut self) -> bool {
         self.happens(self.settings.refused_connections)
     }
 
-    /// Whether the history is to be compacted now.
+    /// Returns whether a compaction of the history is due.
     pub fn compacts(&mut self, now: Time) -> bool {
         let Some(period) = self.settings.compaction.0 else { return false };
         let due = now.since(*self.compacted.get_or_insert(now)) >= period;
@@ -304,13 +306,13 @@ impl Faults {
         self.dice.f64() < share.0
     }
 
-    /// Like `happens`, for something that has this probability in every second.
+    /// Decides like `happens`, for a probability per second.
     fn happens_within(&mut self, share: Share, span: Duration) -> bool {
         self.dice.f64() < 1.0 - (1.0 - share.0).powf(span.as_secs_f64())
     }
 }
 
-/// A conflict needs an object that exists: reading and creating have none.
+/// Returns whether the request can conflict: it writes to an existing object.
 fn writes_to_an_object(request: &Request) -> bool {
     match request.method.as_str() {
         "PUT" | "PATCH" | "DELETE" => true,
@@ -341,17 +343,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_wrong_unless_asked() {
+    fn default_settings_inject_no_faults() {
         let mut faults = Faults::new(Settings::default(), 0);
         let calm = Fate { delay: Duration::ZERO, outcome: Outcome::Served };
         assert!((0..1000).all(|_| faults.fate(&update()) == calm));
-        assert!((0..1000).all(|_| faults.watch_fate(Duration::from_secs(9)) == WatchFate::Goes));
+        assert!(
+            (0..1000).all(|_| faults.watch_fate(Duration::from_secs(9)) == WatchFate::Continues)
+        );
         assert!((0..1000).all(|at| !faults.compacts(Time::from_secs(at))));
         assert!((0..1000).all(|_| !faults.refuses_connection()));
     }
 
     #[test]
-    fn a_share_of_requests_is_affected() {
+    fn shares_affect_that_share_of_requests() {
         for (given, expected) in [
             ("throttling=0.1", Outcome::Refused(Refusal::TooManyRequests)),
             ("conflicts=0.1", Outcome::Refused(Refusal::Conflict)),
@@ -365,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_of_two_kinds() {
+    fn errors_are_500_or_503() {
         let outcomes = outcomes(&["errors=1"], &read());
         for refusal in [Refusal::InternalError, Refusal::ServiceUnavailable] {
             assert!(outcomes.contains(&Outcome::Refused(refusal)), "{refusal:?}");
@@ -374,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_creations_have_no_conflict() {
+    fn reads_and_creations_never_conflict() {
         let create = Request::new("POST", "/api/v1/namespaces/default/pods", "{}");
         let bind = Request::new("POST", "/api/v1/namespaces/default/pods/a/binding", "{}");
         for (request, served) in [(read(), true), (create, true), (bind, false), (update(), false)]
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chosen_requests_are_affected() {
+    fn filters_limit_the_affected_requests() {
         let chosen = ["throttling=1", "only-methods=PUT,PATCH", "only-path=/pods/"];
         let served = |request: &Request| outcomes(&chosen, request).contains(&Outcome::Served);
         assert!(!served(&update()));
@@ -403,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn equal_seeds_give_equal_faults() {
         let fates = |seed| {
             let mut faults = Faults::new(settings(&["errors=0.5", "latency=1ms..9ms"]), seed);
             (0..100).map(|_| faults.fate(&read())).collect::<Vec<_>>()
@@ -413,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_break_and_stall_by_the_second() {
+    fn watch_faults_are_probabilities_per_second() {
         let fates = |given, lasted| {
             let mut faults = Faults::new(settings(&[given]), 5);
             (0..1000).map(|_| faults.watch_fate(lasted)).collect::<Vec<_>>()
@@ -428,14 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn compaction_comes_once_a_period() {
+    fn compaction_is_due_once_a_period() {
         let mut faults = Faults::new(settings(&["compaction=30s"]), 0);
         let times = (100..200).filter(|&at| faults.compacts(Time::from_secs(at)));
         assert_eq!(times.collect::<Vec<_>>(), [130, 160, 190]);
     }
 
     #[test]
-    fn settings_are_written_as_they_are_read() {
+    fn settings_round_trip_through_json() {
         let given = ["latency=5ms..50ms", "errors=0.25", "compaction=1m30s", "only-path=/binding"];
         let settings = settings(&given);
         let text = serde_json::to_string(&settings).unwrap();
@@ -445,14 +449,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_setting_says_what_is_expected() {
+    fn bad_settings_say_what_is_expected() {
         for (given, expected) in [
             ("errors", "fault \"errors\": expected name=value"),
             ("errors=2", "fault \"errors=2\": expected a number from 0 to 1"),
             ("errors=many", "fault \"errors=many\": expected a number from 0 to 1"),
             (
                 "latency=fast",
-                "fault \"latency=fast\": \"fast\" is no duration: write it as 5ms, 2s or 1m30s",
+                "fault \"latency=fast\": \"fast\" is not a duration such as 5ms, 2s or 1m30s",
             ),
             ("latency=2s..1s", "fault \"latency=2s..1s\": 2s is longer than 1s"),
         ] {

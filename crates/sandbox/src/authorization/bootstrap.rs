@@ -1,4 +1,4 @@
-//! The roles and bindings every cluster starts with, as far as a sandbox needs them.
+//! The roles and bindings of a new cluster, as far as a sandbox needs them.
 
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ const DISCOVERY: &[&str] = &[
     "/version/",
 ];
 
-/// The default ClusterRoles of users, of discovery and of the schedulers, the Roles of schedulers in
-/// `kube-system`, and the bindings of them.
+/// Returns the default ClusterRoles of users, discovery and schedulers, the Roles of schedulers in
+/// `kube-system`, and their bindings.
 pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
     let roles = [
         ("cluster-admin", vec![allow(ALL, &["*"], &["*"]), paths(ALL, &["*"])]),
@@ -120,8 +120,8 @@ fn volume_scheduler() -> Vec<Value> {
     ]
 }
 
-/// With one, delegated authentication reads its configuration; with the other, schedulers elect a
-/// leader by a lease of any name.
+/// The first lets delegated authentication read its configuration, the second lets schedulers elect
+/// a leader with a lease of any name.
 fn kube_system_roles() -> [(&'static Resource, Value); 4] {
     let authentication = "extension-apiserver-authentication";
     let reader = format!("{authentication}-reader");
@@ -146,7 +146,7 @@ fn role(name: &str, rule: &Value) -> Value {
     })
 }
 
-/// Gives a role to kube-scheduler.
+/// Returns the binding of a role to kube-scheduler.
 fn role_binding(name: &str, role: &str) -> Value {
     let group = "rbac.authorization.k8s.io";
     json!({

@@ -1,4 +1,4 @@
-//! Acting as somebody else, as `kubectl --as` asks for.
+//! Impersonation, as with `kubectl --as`.
 
 use super::token::service_account;
 use super::{Attributes, Target, check};
@@ -8,10 +8,11 @@ use crate::store::Store;
 
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// The user that `user` acts as from now on: `name` with `groups`. A service account without groups
-/// has those of all service accounts.
+/// Returns the impersonated user: `name` with `groups`. A service account without groups gets those
+/// of all service accounts.
 ///
 /// # Errors
+///
 /// 403 unless `user` may `impersonate` that user and each of the groups.
 pub fn impersonate(
     store: &Store,
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_one_acts_as_has_the_groups_asked_for_or_those_of_its_kind() {
+    fn impersonated_users_get_the_requested_groups_or_those_of_service_accounts() {
         let robots = ["system:serviceaccounts", "system:serviceaccounts:ns", AUTHENTICATED];
         for (name, asked, expected) in [
             ("jane", &[][..], &[AUTHENTICATED][..]),
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_impersonate_is_told_so() {
+    fn impersonation_without_permission_is_refused() {
         let jane = User { name: "jane".to_owned(), groups: vec![AUTHENTICATED.to_owned()] };
         for (name, what) in [
             ("system:kube-scheduler", r#"cannot impersonate resource "users" in API group """#),

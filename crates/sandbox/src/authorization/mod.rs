@@ -1,4 +1,4 @@
-//! Who may do what: RBAC over the roles and bindings in the store, and service account tokens.
+//! Authorization: RBAC over the roles and bindings in the store, and tokens of service accounts.
 
 mod bootstrap;
 mod impersonation;
@@ -15,17 +15,17 @@ use crate::resources::{CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES, R
 use crate::status::{Details, Status};
 use crate::store::Store;
 
-/// What somebody wants to do.
+/// A verb and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for
-    /// paths the HTTP method in small letters.
+    /// paths the HTTP method in lower case.
     pub verb: &'a str,
-    /// To what.
+    /// The target of the verb.
     pub target: Target<'a>,
 }
 
-/// What a verb acts on.
+/// The target of a verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Objects of a resource. Absent parts are empty.
@@ -41,7 +41,7 @@ pub enum Target<'a> {
         /// Name of the object.
         name: &'a str,
     },
-    /// A path outside the resources, such as `/healthz` or `/apis`.
+    /// A path that is not a resource, such as `/healthz` or `/apis`.
     Path(&'a str),
 }
 
@@ -55,7 +55,7 @@ impl<'a> Target<'a> {
 }
 
 impl Policy {
-    /// The policy of the RBAC objects in `store`.
+    /// Returns the policy of the RBAC objects in `store`.
     pub fn of(store: &Store) -> Self {
         let objects = |resource: &'static Resource| {
             store.objects(resource).map(|object| &**object).collect::<Vec<_>>()
@@ -69,9 +69,10 @@ impl Policy {
     }
 }
 
-/// Lets pass what RBAC allows.
+/// Checks a request against RBAC.
 ///
 /// # Errors
+///
 /// 403 with the text of the API server.
 pub fn check(store: &Store, user: &User, attributes: &Attributes<'_>) -> Result<(), Status> {
     match store.policy().decide(user, attributes) {
@@ -113,14 +114,14 @@ fn forbidden(user: &User, attributes: &Attributes<'_>, reason: &str) -> Status {
     }
 }
 
-/// What is asked for, served or not: `pods "p0"`, `deployments.apps`.
+/// Returns the target as messages write it, served or not: `pods "p0"`, `deployments.apps`.
 fn subject(group: &str, resource: &str, name: &str) -> String {
     let dot = if group.is_empty() { "" } else { "." };
     let name = if name.is_empty() { String::new() } else { format!(" {name:?}") };
     format!("{resource}{dot}{group}{name}")
 }
 
-/// The user name of a ServiceAccount.
+/// Returns the user name of a ServiceAccount.
 pub fn service_account_user(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_who_may_not_do_what_where() {
+    fn refusals_name_user_verb_and_target() {
         let bob = User { name: "bob".to_owned(), groups: vec![] };
         let resource = |group, resource, subresource, namespace, name| Target::Resource {
             group,

@@ -1,4 +1,4 @@
-//! Roles and bindings, compiled for questions.
+//! Roles and bindings, compiled for decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ const ADMINISTRATORS: &str = "system:masters";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
-    /// Verbs; `*` stands for all.
+    /// Verbs; `*` matches all.
     pub verbs: Vec<String>,
-    /// API groups; `""` is the core group, `*` stands for all.
+    /// API groups; `""` is the core group, `*` matches all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
     /// Resources: `pods`, `pods/status`, `*/scale` or `*`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Names; empty means any.
+    /// Names; empty matches all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// Paths; a final `*` stands for any rest.
+    /// Paths; a final `*` matches any suffix.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
     pub non_resource_urls: Vec<String>,
 }
@@ -65,17 +65,17 @@ fn url_covers(url: &str, path: &str) -> bool {
     url.strip_suffix('*').map_or(url == path, |prefix| path.starts_with(prefix))
 }
 
-/// The rules of a role, or the text that says the role of a binding is not there.
+/// The rules of a role, or the error text if the role of a binding does not exist.
 type Role = Result<Vec<PolicyRule>, String>;
 
-/// What one user or group was given.
+/// The rules of one user or group.
 #[derive(Debug, Default)]
 struct Grants {
     everywhere: Vec<Arc<Role>>,
     in_namespaces: BTreeMap<String, Vec<Arc<Role>>>,
 }
 
-/// Who may do what by RBAC.
+/// The compiled RBAC policy.
 #[derive(Debug, Default)]
 pub struct Policy {
     users: BTreeMap<String, Grants>,
@@ -90,12 +90,12 @@ pub(super) struct RbacObjects<'a> {
     pub(super) role_bindings: Vec<&'a Value>,
 }
 
-/// The answer to a question.
+/// The outcome of an authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be done.
+    /// The request is allowed.
     Allowed,
-    /// It may not; the text, often empty, tells what is wrong with the user's bindings.
+    /// The request is denied; the text, often empty, describes faults of the user's bindings.
     Denied(String),
 }
 
@@ -129,7 +129,7 @@ impl Policy {
                 "User" => self.users.entry(name.to_owned()).or_default(),
                 "Group" => self.groups.entry(name.to_owned()).or_default(),
                 "ServiceAccount" => {
-                    // A RoleBinding may leave the namespace out: it is then its own.
+                    // A subject without a namespace belongs to that of the RoleBinding.
                     let own = text(binding, "/metadata/namespace");
                     let namespace = subject["namespace"].as_str().unwrap_or(own);
                     self.users.entry(service_account_user(namespace, name)).or_default()
@@ -140,7 +140,7 @@ impl Policy {
         }
     }
 
-    /// Whether `user` may do this.
+    /// Decides whether `user` may do this.
     pub fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
         if user.groups.iter().any(|group| group == ADMINISTRATORS) {
             return Decision::Allowed;
@@ -163,7 +163,8 @@ impl Policy {
         })
     }
 
-    /// The rules that hold for `user` in a namespace, repeated where several bindings give them.
+    /// Returns the rules that apply to `user` in a namespace, repeated where several bindings grant
+    /// them.
     pub fn rules_of(&self, user: &User, namespace: &str) -> impl Iterator<Item = &PolicyRule> {
         self.roles_of(user, namespace).filter_map(|role| role.as_ref().as_ref().ok()).flatten()
     }
@@ -200,7 +201,7 @@ fn key(role: &Value) -> (&str, &str) {
     (text(role, "/metadata/namespace"), text(role, "/metadata/name"))
 }
 
-/// The rules of a role; one that does not decode grants nothing.
+/// Returns the rules of a role; a role that does not decode has none.
 fn rules(role: &Value) -> Vec<PolicyRule> {
     let rules = role["rules"].as_array().into_iter().flatten();
     rules.filter_map(|rule| PolicyRule::deserialize(rule).ok()).collect()
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_covers_what_rbac_says_it_covers() {
+    fn rules_cover_what_rbac_defines() {
         let pods = json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]});
         let sub = json!({"verbs": ["*"], "apiGroups": ["apps"], "resources": ["*/scale"]});
         let all = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"]});
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_give_roles_to_users_groups_and_service_accounts_in_their_scope() {
+    fn bindings_grant_roles_in_their_scope() {
         let get_pods = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
         let cluster_role = json!({"metadata": {"name": "reader"}, "rules": get_pods});
         let role = json!({"metadata": {"name": "reader", "namespace": "a"}, "rules": get_pods});
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_a_missing_role_is_named() {
+    fn binding_to_a_missing_role_is_named() {
         let ghost = binding(None, ("ClusterRole", "ghost"), json!({"kind": "User", "name": "bob"}));
         let policy = Policy::compile(&RbacObjects {
             cluster_roles: vec![],

@@ -15,10 +15,10 @@ use crate::store::Store;
 
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// Who a token speaks for and how long.
+/// A token of a ServiceAccount.
 ///
-/// It is written as a JSON Web Token, so that clients may look inside. What makes it valid is
-/// the uid of the ServiceAccount, not a signature: a sandbox keeps no secrets from those who may
+/// It is a JSON Web Token, so that clients can read it. It is valid because of the UID of the
+/// ServiceAccount, not because of a signature: a sandbox keeps no secrets from clients that may
 /// read its ServiceAccounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccountToken {
@@ -28,11 +28,11 @@ pub struct ServiceAccountToken {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// Audiences the token is meant for; empty means the API server.
+    /// Audiences of the token; empty means the API server.
     pub audiences: Vec<String>,
-    /// When it was issued.
+    /// The time of issue.
     pub issued: Time,
-    /// How long it is valid.
+    /// The lifetime.
     pub lifetime: Duration,
 }
 
@@ -60,7 +60,7 @@ struct Reference {
 }
 
 impl ServiceAccountToken {
-    /// The text of the token.
+    /// Returns the text of the token.
     pub fn encode(&self) -> String {
         let issued = self.issued.as_nanos() / 1_000_000_000;
         let lifetime = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
@@ -85,8 +85,8 @@ fn claims(token: &str) -> Option<Claims> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
 }
 
-/// The ServiceAccount a token speaks for; `None` if it is no token, has expired, or the
-/// ServiceAccount it was made for is gone.
+/// Returns the ServiceAccount of a token; `None` if the text is not a token, the token has expired,
+/// or its ServiceAccount was deleted.
 pub fn user_of_token(store: &Store, token: &str, now: Time) -> Option<User> {
     let Claims { exp, private: PrivateClaims { namespace, serviceaccount }, .. } = claims(token)?;
     let account = store.get(SERVICEACCOUNTS, &namespace, &serviceaccount.name)?;
@@ -94,7 +94,7 @@ pub fn user_of_token(store: &Store, token: &str, now: Time) -> Option<User> {
     (same && now < Time::from_secs(exp)).then(|| service_account(&namespace, &serviceaccount.name))
 }
 
-/// A ServiceAccount as a user.
+/// Returns a ServiceAccount as a user.
 pub(super) fn service_account(namespace: &str, name: &str) -> User {
     User {
         name: service_account_user(namespace, name),
@@ -113,7 +113,7 @@ mod tests {
     const NOW: Time = Time::from_secs(1_000);
 
     #[test]
-    fn a_token_speaks_for_its_service_account_until_it_expires_or_the_account_goes() {
+    fn token_is_valid_until_it_expires_or_its_account_is_deleted() {
         let mut store = Store::new(1, NOW);
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": "robot", "namespace": "default"}});

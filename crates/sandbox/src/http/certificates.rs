@@ -25,7 +25,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Whether this is the certificate that somebody showed.
+    /// Returns whether the peer presented this certificate.
     pub(super) fn shown_by(&self, peer: &[CertificateDer<'_>]) -> bool {
         peer.first().is_some_and(|shown| *shown == self.der)
     }
@@ -35,17 +35,18 @@ impl Identity {
 pub(super) struct Certificates {
     /// The certificate of the authority as PEM, which clients trust.
     pub(super) authority: String,
-    /// Shown by the administrator.
+    /// The client certificate of the administrator.
     pub(super) admin: Identity,
-    /// What the server speaks TLS with.
+    /// The TLS configuration of the server.
     pub(super) server: Arc<ServerConfig>,
 }
 
 impl Certificates {
-    /// New ones for a server at this address, `localhost` and the loopback addresses.
+    /// Issues certificates for a server at this address, `localhost` and the loopback addresses.
     ///
     /// # Errors
-    /// The libraries refuse; there is no input they would refuse it for.
+    ///
+    /// Those of the libraries; no input causes them.
     pub(super) fn issue(
         address: IpAddr,
         provider: Arc<CryptoProvider>,
@@ -76,7 +77,8 @@ fn server_identity(authority: &Authority, address: IpAddr) -> Result<Identity, r
     issue(params, authority)
 }
 
-/// A client certificate names a user by its common name, and groups by its organisations.
+/// Issues the client certificate of the administrator: the common name is the user, the
+/// organisations are the groups.
 fn admin_identity(authority: &Authority) -> Result<Identity, rcgen::Error> {
     let mut params = named("kubernetes-admin", Some("system:masters"), [])?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -112,7 +114,8 @@ fn issue(mut params: CertificateParams, authority: &Authority) -> Result<Identit
     })
 }
 
-/// TLS with HTTP/2 and HTTP/1.1. Clients may show a certificate of the authority, or none.
+/// Returns the configuration of TLS with HTTP/2 and HTTP/1.1. Client certificates of the authority
+/// are optional.
 fn server_config(
     provider: Arc<CryptoProvider>,
     authority: &CertificateDer<'static>,

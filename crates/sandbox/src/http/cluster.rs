@@ -1,4 +1,4 @@
-//! What all connections share: the store behind its lock, and word of its changes.
+//! The state shared by all connections: the store behind a lock, and notifications of changes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ impl Cluster {
         })
     }
 
-    /// Does something with the store while nobody else does, and wakes watches if it has changed.
+    /// Locks the store for `work`, and notifies watches if it changed.
     pub(super) fn with_store<T>(&self, work: impl FnOnce(&mut Store, Time) -> T) -> T {
         let mut store = lock(&self.store);
         let outcome = work(&mut store, now());
@@ -50,7 +50,7 @@ impl Cluster {
         outcome
     }
 
-    /// Like `with_store`, but a panic costs only this piece of work.
+    /// Calls `with_store` and catches a panic.
     pub(super) fn guarded<T>(&self, work: impl FnOnce(&mut Store, Time) -> T) -> Option<T> {
         catch_unwind(AssertUnwindSafe(|| self.with_store(work))).ok()
     }
@@ -59,27 +59,27 @@ impl Cluster {
         lock(&self.faults)
     }
 
-    /// Says when the store has changed.
+    /// Subscribes to changes of the store.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// What the administrator shows.
+    /// Returns the certificate of the administrator.
     pub(super) fn admin(&self) -> &Identity {
         &self.admin
     }
 
-    /// The bearer token of the administrator.
+    /// Returns the bearer token of the administrator.
     pub(super) fn admin_token(&self) -> &str {
         &self.token
     }
 
-    /// Whether these certificates are the administrator's.
+    /// Returns whether these are the administrator's certificates.
     pub(super) fn is_admin(&self, certificates: &[CertificateDer<'_>]) -> bool {
         self.admin.shown_by(certificates)
     }
 
-    /// Whose bearer token this is.
+    /// Returns the user of a bearer token.
     pub(super) fn user_of_token(&self, token: &str) -> Option<User> {
         match token == self.token {
             true => Some(User::admin()),
@@ -88,12 +88,12 @@ impl Cluster {
     }
 }
 
-/// A panic costs the request that panics, not the sandbox: its lock is taken over.
+/// Locks a mutex. A panic fails only its own request, so a poisoned lock is used on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The clock of the sandbox; everything below gets the time from here.
+/// Reads the clock; everything else gets the time as an argument.
 #[expect(
     clippy::disallowed_methods,
     reason = "the shell of the sandbox reads the clock, here only"

@@ -1,4 +1,4 @@
-//! Connections: who is at the other end, and a way to break them.
+//! Connections: client certificates, and connections that faults break.
 
 use std::io;
 use std::pin::Pin;
@@ -18,18 +18,18 @@ use tokio::net::TcpStream;
 use super::cluster::Cluster;
 use super::request;
 
-/// What requests of one connection have in common.
+/// The state shared by the requests of one connection.
 #[derive(Clone)]
 pub(super) struct Connection {
-    /// What is served.
+    /// The cluster.
     pub(super) cluster: Arc<Cluster>,
-    /// Whether the other side has shown the administrator's certificate.
+    /// Whether the client presented the administrator's certificate.
     pub(super) certified: bool,
     /// Breaks the connection.
     pub(super) cut: Arc<Cut>,
 }
 
-/// Takes connections in: TLS, and a router that knows the connection.
+/// Accepts TLS connections, each with its own router.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     cluster: Arc<Cluster>,
@@ -64,7 +64,7 @@ impl Accept<TcpStream, Router> for Acceptor {
     }
 }
 
-/// Takes plain connections in, below TLS.
+/// Accepts TCP connections, below TLS.
 #[derive(Clone)]
 pub(super) struct Plain {
     cluster: Arc<Cluster>,
@@ -84,13 +84,13 @@ impl<S> Accept<TcpStream, S> for Plain {
     }
 }
 
-/// A TCP connection that can be cut.
+/// A TCP connection that a fault can break.
 pub(super) struct Line {
     tcp: TcpStream,
     cut: Arc<Cut>,
 }
 
-/// Cuts a line: from then on neither side gets a byte through.
+/// Breaks a connection in both directions.
 #[derive(Default)]
 pub(super) struct Cut {
     done: AtomicBool,

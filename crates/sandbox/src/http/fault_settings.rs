@@ -1,11 +1,11 @@
-//! `/sandbox/faults`: reads (GET) and replaces (PUT) what goes wrong, at run time.
+//! `/sandbox/faults`: reads (GET) and replaces (PUT) the fault settings at run time.
 
 use super::cluster::Cluster;
 use crate::api::{Request, Response};
 use crate::faults::Settings;
 use crate::status::Status;
 
-/// Where they are found.
+/// The path of the fault settings.
 pub(super) const PATH: &str = "/sandbox/faults";
 
 pub(super) fn answer(cluster: &Cluster, request: &Request) -> Response {

@@ -7,16 +7,16 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::certificates::Identity;
 
-/// Where the server is, and how to know it.
+/// The address of the server and its authority.
 pub(super) struct Endpoint {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub(super) address: SocketAddr,
     /// The certificate of its authority as PEM.
     pub(super) authority: String,
 }
 
 impl Endpoint {
-    /// `https://` and the address; the loopback address if the server listens on all.
+    /// Returns the URL; that of the loopback address if the server listens on all.
     pub(super) fn url(&self) -> String {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -28,12 +28,12 @@ impl Endpoint {
         format!("https://{address}")
     }
 
-    /// The kubeconfig of somebody with a bearer token.
+    /// Returns a kubeconfig with a bearer token.
     pub(super) fn with_token(&self, token: &str) -> String {
         self.kubeconfig(&format!("token: {token}"))
     }
 
-    /// The kubeconfig of somebody with a client certificate.
+    /// Returns a kubeconfig with a client certificate.
     pub(super) fn with_certificate(&self, identity: &Identity) -> String {
         let certificate = BASE64_STANDARD.encode(&identity.certificate);
         let key = BASE64_STANDARD.encode(&identity.key);

@@ -1,8 +1,8 @@
-//! The HTTP face: the store served over HTTPS, with credentials, watches and faults.
+//! The HTTPS server: the store with authentication, watches and faults.
 //!
 //! Certificates and tokens are made at every start and exist in memory only. A request becomes an
-//! [`api::Request`](crate::api::Request), is served under the lock of the store, and its answer
-//! goes out; a watch is a body that looks into the store whenever that has changed.
+//! [`api::Request`](crate::api::Request) and is served under the lock of the store. A watch is a
+//! body that reads the store after every change.
 
 mod certificates;
 mod cluster;
@@ -36,26 +36,26 @@ use crate::faults::{Faults, Settings};
 use crate::kubelet;
 use crate::store::Store;
 
-/// Connections that are still open so long after the server was told to stop are closed.
+/// Time after a stop until open connections are closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Requests at a time on one HTTP/2 connection, as the real API server allows.
+/// Concurrent requests on one HTTP/2 connection, the limit of the API server.
 const HTTP2_STREAMS: u32 = 100;
 
-/// How a server is set up.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens.
+    /// The address to listen on.
     pub bind_address: IpAddr,
-    /// The port; 0 takes any that is free.
+    /// The port; 0 takes any free one.
     pub port: u16,
-    /// Decides uids, generated names and faults.
+    /// Seed of UIDs, generated names and faults.
     pub seed: u64,
-    /// Whether controllers run: ReplicaSets make their pods, and so on.
+    /// Whether controllers run.
     pub controllers: bool,
-    /// How kubelets behave: bound pods become Running, nodes Ready. None run without it.
+    /// Settings of the kubelets, `None` to run none.
     pub kubelets: Option<kubelet::Settings>,
-    /// What goes wrong.
+    /// Fault settings.
     pub faults: Settings,
 }
 
@@ -72,15 +72,15 @@ impl Default for Options {
     }
 }
 
-/// Why a server does not start.
+/// Why a server did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// Certificates cannot be made.
@@ -107,10 +107,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts a server; when this returns it takes connections.
+    /// Starts a server that accepts connections.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    ///
+    /// The server cannot listen on the address.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let address = SocketAddr::new(options.bind_address, options.port);
         let (listener, address) =
@@ -129,55 +130,56 @@ impl Server {
         https.http_builder().http2().max_concurrent_streams(HTTP2_STREAMS);
         tokio::spawn(Upkeep::new(cluster.clone(), &options).run());
         tokio::spawn(upkeep::compact(cluster.clone()));
-        // Every connection gets a router of its own from the acceptor.
+        // The acceptor gives every connection its own router.
         let serving = tokio::spawn(https.serve(Router::new().into_make_service()));
         let endpoint = Endpoint { address, authority };
         Ok(Self { cluster, endpoint, handle, serving })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.endpoint.address
     }
 
-    /// The address for clients, as `https://127.0.0.1:6443`.
+    /// Returns the address for clients, as `https://127.0.0.1:6443`.
     pub fn url(&self) -> String {
         self.endpoint.url()
     }
 
-    /// A kubeconfig (YAML) of the administrator, with a bearer token.
+    /// Returns a kubeconfig (YAML) of the administrator, with a bearer token.
     pub fn kubeconfig(&self) -> String {
         self.endpoint.with_token(self.cluster.admin_token())
     }
 
-    /// A kubeconfig (YAML) of the administrator, with a client certificate.
+    /// Returns a kubeconfig (YAML) of the administrator, with a client certificate.
     pub fn kubeconfig_with_certificate(&self) -> String {
         self.endpoint.with_certificate(self.cluster.admin())
     }
 
-    /// A kubeconfig (YAML) of whoever has this bearer token, for example one that the `token`
-    /// subresource of a service account gave out.
+    /// Returns a kubeconfig (YAML) with a bearer token, for example one from the `token`
+    /// subresource of a service account.
     pub fn kubeconfig_for(&self, token: &str) -> String {
         self.endpoint.with_token(token)
     }
 
-    /// Looks into the store, or changes it, past HTTP, faults and authorization. Clients see the
-    /// changes as any others. Requests wait until `work` is done.
+    /// Reads or changes the store without HTTP, faults and authorization. Clients see the changes.
+    /// Requests wait until `work` is done.
     pub fn with_store<T>(&self, work: impl FnOnce(&mut Store, Time) -> T) -> T {
         self.cluster.with_store(work)
     }
 
-    /// What goes wrong at present.
+    /// Returns the fault settings.
     pub fn faults(&self) -> Settings {
         self.cluster.faults().settings().clone()
     }
 
-    /// Changes what goes wrong from now on.
+    /// Replaces the fault settings.
     pub fn set_faults(&self, settings: Settings) {
         self.cluster.faults().set(settings);
     }
 
-    /// Stops: watches end, requests under way are answered, and then nobody listens any more.
+    /// Stops the server: watches end, requests in progress are answered, then all connections are
+    /// closed.
     pub async fn stop(mut self) {
         self.cluster.stopping.cancel();
         self.handle.graceful_shutdown(Some(GRACE));
@@ -187,7 +189,7 @@ impl Server {
     }
 }
 
-/// Listens, and says where if the port was left open.
+/// Listens on an address. The error names it.
 fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -195,7 +197,7 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// 32 random bytes in hexadecimal.
+/// Returns 32 random bytes in hexadecimal.
 fn random_token(provider: &CryptoProvider) -> Result<String, rustls::Error> {
     let mut bytes = [0; 32];
     provider.secure_random.fill(&mut bytes)?;

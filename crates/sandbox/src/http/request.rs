@@ -1,4 +1,4 @@
-//! One request over HTTP: who asks, what may go wrong, and the answer.
+//! One HTTP request: authentication, faults and the answer.
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -15,7 +15,7 @@ use crate::authorization;
 use crate::faults::{Outcome, Refusal};
 use crate::status::Status;
 
-/// Bodies may be this long, as at the real API server.
+/// Maximum length of a body, the limit of the API server.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 type HttpResponse = axum::http::Response<Body>;
@@ -32,7 +32,7 @@ pub(super) async fn answer(
 }
 
 impl Connection {
-    /// Takes a request from the wire.
+    /// Decodes an HTTP request.
     async fn read(&self, request: HttpRequest<Body>) -> Result<Request, Status> {
         let (head, body) = request.into_parts();
         let user = self.user(&head.headers).ok_or_else(Status::unauthorized)?;
@@ -48,7 +48,8 @@ impl Connection {
         })
     }
 
-    /// A bearer token comes before a client certificate; a bad one is not made good by the other.
+    /// Authenticates a request. A bearer token takes precedence over a client certificate, even if
+    /// it is invalid.
     fn user(&self, headers: &HeaderMap) -> Option<User> {
         match headers.get(AUTHORIZATION) {
             Some(credentials) => {
@@ -60,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Whom a user acts as: nearly always themselves.
+    /// Returns the impersonated user, or the user itself.
     fn acting(&self, user: User, headers: &HeaderMap) -> Result<User, Status> {
         let groups =
             headers.get_all("Impersonate-Group").iter().filter_map(|group| group.to_str().ok());
@@ -126,7 +127,7 @@ impl Connection {
     }
 }
 
-/// The whole body, if it is not too long.
+/// Returns the body, if it is not too long.
 async fn read_body(body: Body) -> Result<Bytes, Status> {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
@@ -135,7 +136,7 @@ async fn read_body(body: Body) -> Result<Bytes, Status> {
     }
 }
 
-/// All values of a header that is a list.
+/// Returns all values of a list header.
 fn text(headers: &HeaderMap, name: HeaderName) -> String {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")
@@ -163,7 +164,7 @@ fn whole(answer: Response) -> HttpResponse {
     response
 }
 
-/// A warning as RFC 7234 writes it, with code 299 and no agent; control characters cannot be sent.
+/// Formats a warning like RFC 7234, with code 299 and no agent. Control characters are dropped.
 fn warning(text: &str) -> Option<HeaderValue> {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_lists_are_joined() {
+    fn list_headers_are_joined() {
         let mut headers = HeaderMap::new();
         headers.append(ACCEPT, HeaderValue::from_static("application/json;as=Table"));
         headers.append(ACCEPT, HeaderValue::from_static("application/json"));

@@ -1,4 +1,4 @@
-//! Requests and watches from HTTP's side, without sockets.
+//! Requests and watches through the router, without sockets.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ async fn only_those_with_credentials_are_answered() {
 }
 
 #[tokio::test]
-async fn the_administrator_can_act_as_somebody_with_fewer_rights() {
+async fn administrator_can_impersonate_a_user_with_fewer_permissions() {
     let connection = connection(&[]);
     for (headers, expected) in [
         (&[("Impersonate-User", "system:kube-scheduler")][..], StatusCode::OK),

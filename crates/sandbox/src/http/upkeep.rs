@@ -1,4 +1,4 @@
-//! Work in the background: controllers, kubelets, and compaction where it is asked for.
+//! Background work: controllers, kubelets and compaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::cluster::Cluster;
 use crate::controllers::Controllers;
 use crate::kubelet::Kubelets;
 
-/// Time between two rounds, so that requests get their turn and one round serves many changes.
+/// Time between two rounds, so that requests get the lock and one round serves many changes.
 const PACE: Duration = Duration::from_millis(5);
 
-/// With nothing due, a round comes this late at the latest.
+/// Longest time between two rounds.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether the history is to be compacted.
+/// Time between two checks for a due compaction.
 const COMPACTION_CHECK: Duration = Duration::from_secs(1);
 
-/// What runs beside the API.
+/// The work beside the API.
 pub(super) struct Upkeep {
     cluster: Arc<Cluster>,
     controllers: Option<Controllers>,
@@ -49,7 +49,7 @@ impl Upkeep {
         }
     }
 
-    /// Lets everybody do what is to be done, and says how long nothing is due.
+    /// Steps controllers and kubelets, and returns the time until the next due work.
     async fn round(&mut self) -> Duration {
         let cluster = &self.cluster;
         if let Some(controllers) = &mut self.controllers {
@@ -68,7 +68,7 @@ impl Upkeep {
     }
 }
 
-/// Compacts the history as often as the faults say, until the server stops.
+/// Compacts the history at the configured interval, until the server stops.
 pub(super) async fn compact(cluster: Arc<Cluster>) {
     let mut check = interval(COMPACTION_CHECK);
     loop {

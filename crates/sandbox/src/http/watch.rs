@@ -1,4 +1,4 @@
-//! The body of a watch: frames as they come, several in one chunk if they come fast.
+//! The body of a watch: new frames, several in one chunk under load.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,16 +15,16 @@ use super::cluster::Cluster;
 use crate::api::WatchId;
 use crate::faults::WatchFate;
 
-/// Time between two looks into the store. Under load, one look then serves many changes.
+/// Time between two reads of the store. Under load, one read serves many changes.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Bookmarks, timeouts and faults come by time, with this resolution.
+/// Resolution of bookmarks, timeouts and faults.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Frames are joined to chunks of about this size.
+/// Approximate size of a chunk.
 const CHUNK: usize = 64 * 1024;
 
-/// The body that says what a watch of the store has to say. The watch is closed with it.
+/// Returns the body of a watch. Dropping the body closes the watch.
 pub(super) fn body(cluster: Arc<Cluster>, id: WatchId) -> Body {
     let watch = Watch::new(cluster, id);
     Body::from_stream(stream::unfold(watch, |mut watch| async move {
@@ -36,9 +36,9 @@ pub(super) fn body(cluster: Arc<Cluster>, id: WatchId) -> Body {
 struct Watch {
     cluster: Arc<Cluster>,
     id: WatchId,
-    /// Frames not written yet.
+    /// Frames that are not sent yet.
     frames: VecDeque<Bytes>,
-    /// Whether nothing comes after them.
+    /// Whether these are the last frames.
     ended: bool,
     changes: Receiver<u64>,
     pace: Interval,
@@ -54,7 +54,7 @@ impl Drop for Watch {
 impl Watch {
     fn new(cluster: Arc<Cluster>, id: WatchId) -> Self {
         let mut changes = cluster.changes();
-        // The first look needs no change.
+        // The first read does not wait for a change.
         changes.mark_changed();
         let mut heartbeat = every(HEARTBEAT);
         heartbeat.reset();
@@ -62,14 +62,14 @@ impl Watch {
         Self { cluster, id, frames, ended: false, changes, pace, heartbeat }
     }
 
-    /// The next chunk, or nothing at the end; an error breaks the body off.
+    /// Returns the next chunk, `None` at the end; an error breaks the body.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         while self.frames.is_empty() {
             if self.ended {
                 return None;
             }
             match self.wait().await? {
-                WatchFate::Goes => self.look(),
+                WatchFate::Continues => self.look(),
                 WatchFate::Breaks => return Some(Err(io::ErrorKind::ConnectionAborted.into())),
                 WatchFate::Stalls => {
                     self.cluster.stopping.cancelled().await;
@@ -80,21 +80,21 @@ impl Watch {
         Some(Ok(chunk(&mut self.frames)))
     }
 
-    /// Waits until the store has changed or a second is over; nothing if the server stops.
+    /// Waits for a change of the store, at most a second; `None` if the server stops.
     async fn wait(&mut self) -> Option<WatchFate> {
         self.pace.tick().await;
         tokio::select! {
             () = self.cluster.stopping.cancelled() => None,
-            changed = self.changes.changed() => changed.ok().map(|()| WatchFate::Goes),
+            changed = self.changes.changed() => changed.ok().map(|()| WatchFate::Continues),
             _ = self.heartbeat.tick() => Some(self.cluster.faults().watch_fate(HEARTBEAT)),
         }
     }
 
     fn look(&mut self) {
         match self.cluster.guarded(|store, now| store.frames(self.id, now)) {
-            Some(news) => {
-                self.frames.extend(news.lines);
-                self.ended = news.ended;
+            Some(event) => {
+                self.frames.extend(event.lines);
+                self.ended = event.ended;
             }
             None => self.ended = true,
         }
@@ -107,7 +107,7 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// Takes about as many frames as fit one chunk.
+/// Joins frames to a chunk.
 fn chunk(frames: &mut VecDeque<Bytes>) -> Bytes {
     let mut chunk = BytesMut::new();
     while let Some(frame) = frames.pop_front() {
