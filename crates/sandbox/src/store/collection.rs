@@ -1,4 +1,4 @@
-//! The objects of one resource and what became of them.
+//! The objects of one resource and the history of their changes.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,23 +10,22 @@ use serde_json::Value;
 
 use super::encoding;
 
-/// Changes kept of a resource; older ones are forgotten. A change of a pod takes some ten
-/// kilobytes.
+/// Maximum number of changes kept for a resource. A change of a pod takes about ten kilobytes.
 pub(crate) const HISTORY: usize = 20_000;
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It came.
+    /// The object was created.
     Added,
-    /// It has other content now.
+    /// The object was updated.
     Modified,
-    /// It is gone.
+    /// The object was removed.
     Deleted,
 }
 
 impl ChangeKind {
-    /// The type of the watch event.
+    /// Returns the type of the watch event.
     pub(crate) fn event(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -36,21 +35,21 @@ impl ChangeKind {
     }
 }
 
-/// One write: how an object got from one version to the next.
+/// One write: an object before and after it.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// The version of the store with this write.
+    /// The version of the store after this write.
     pub version: u64,
-    /// What happened.
+    /// The kind of the write.
     pub kind: ChangeKind,
-    /// The object after it; of a deleted one the last state, with the version of the deletion.
+    /// The object after the write; for a deletion the last state, with the version of the deletion.
     pub object: Arc<Value>,
     /// The object before it, `None` if it was added.
     pub before: Option<Arc<Value>>,
     encoded: Encoded,
 }
 
-/// The body of an object as bytes, made when first asked for and then shared.
+/// The body of an object as bytes, encoded on first use and shared.
 pub(super) type Encoded = Arc<OnceLock<Bytes>>;
 
 /// An object and its bytes.
@@ -65,21 +64,21 @@ impl Stored {
         Self { object, encoded: Encoded::default() }
     }
 
-    /// The object as JSON, without `kind` and `apiVersion`.
+    /// Returns the object as JSON, without `kind` and `apiVersion`.
     pub(super) fn body(&self) -> &Bytes {
         self.encoded.get_or_init(|| encoding::body(&self.object))
     }
 }
 
 impl Change {
-    /// The object as JSON, without `kind` and `apiVersion`.
+    /// Returns the object as JSON, without `kind` and `apiVersion`.
     pub(super) fn body(&self) -> &Bytes {
         self.encoded.get_or_init(|| encoding::body(&self.object))
     }
 }
 
-/// Where an object is: `namespace/name`, or the name of one without a namespace. Lists are in the
-/// order of these keys.
+/// Returns the key of an object: `namespace/name`, or the name alone without a namespace. Lists are
+/// ordered by key.
 pub(super) fn key(namespace: &str, name: &str) -> String {
     match namespace {
         "" => name.to_owned(),
@@ -92,13 +91,13 @@ pub(super) fn key(namespace: &str, name: &str) -> String {
 pub(super) struct Collection {
     objects: BTreeMap<Box<str>, Stored>,
     history: VecDeque<Change>,
-    /// The version of the latest change that is no longer in the history.
+    /// The version of the latest change that has left the history.
     forgotten: u64,
-    /// The version before which clients read nothing.
+    /// The oldest version that clients can read.
     compacted: u64,
 }
 
-/// The objects of a collection as they were at a version: those that changed since, as they were.
+/// The objects that changed since a version, as they were at that version.
 pub(super) type Overlay = BTreeMap<Box<str>, Option<Stored>>;
 
 impl Collection {
@@ -106,12 +105,12 @@ impl Collection {
         self.objects.get(key)
     }
 
-    /// All objects in key order.
+    /// Returns all objects in key order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stored> {
         self.objects.values()
     }
 
-    /// Objects of a namespace, or of all if `namespace` is empty, from a key on.
+    /// Returns the objects of a namespace, or of all if `namespace` is empty, from a key on.
     pub(super) fn range<'a>(
         &'a self,
         namespace: &str,
@@ -146,7 +145,7 @@ impl Collection {
         merged.filter_map(|(key, stored)| Some((key, stored?)))
     }
 
-    /// Takes in a write. `object` is the state after it, or of a deleted object the last one.
+    /// Records a write. `object` is the state after it, or the last state of a deleted object.
     pub(super) fn record(&mut self, key: &str, kind: ChangeKind, object: Arc<Value>, version: u64) {
         let stored = Stored::new(object);
         let before = match kind {
@@ -165,28 +164,28 @@ impl Collection {
         }
     }
 
-    /// The changes after `version`, oldest first.
+    /// Returns the changes after `version`, oldest first.
     pub(super) fn changes_since(&self, version: u64) -> impl DoubleEndedIterator<Item = &Change> {
         let start = self.history.partition_point(|change| change.version <= version);
         self.history.range(start..)
     }
 
-    /// Whether clients can still read the state at `version` and all changes after it.
+    /// Returns whether clients can still read the state at `version` and all changes after it.
     pub(super) fn remembers(&self, version: u64) -> bool {
         version >= self.compacted && self.has_changes_since(version)
     }
 
-    /// Whether [`Self::changes_since`] has them all.
+    /// Returns whether [`Self::changes_since`] is complete.
     pub(super) fn has_changes_since(&self, version: u64) -> bool {
         version >= self.forgotten
     }
 
-    /// Lets clients read nothing of before `version` any more. Changes stay for controllers.
+    /// Expires the history before `version` for clients. Controllers still read it.
     pub(super) fn compact(&mut self, version: u64) {
         self.compacted = version;
     }
 
-    /// What differed at `version` from now; the objects as they were then.
+    /// Returns the objects that changed since `version`, as they were then.
     pub(super) fn overlay(&self, version: u64) -> Overlay {
         let mut overlay = Overlay::new();
         for change in self.changes_since(version).rev() {
@@ -197,7 +196,7 @@ impl Collection {
     }
 }
 
-/// What is in a namespace, or everything if `namespace` is empty, from a key on.
+/// Returns the entries of a namespace, or all if `namespace` is empty, from a key on.
 fn range<'a, T>(
     map: &'a BTreeMap<Box<str>, T>,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! The body of a write, read and checked for being what the path promises.
+//! Decoding of request bodies, and the check that they are what the path names.
 
 use serde_json::Value;
 
@@ -10,13 +10,13 @@ use crate::object::text;
 use crate::resources::{self, Resource};
 use crate::status::Status;
 
-/// An object, and what there is to warn of.
+/// An object with the warnings about it.
 pub(super) struct Decoded {
     pub(super) object: Value,
     pub(super) warnings: Vec<String>,
 }
 
-/// The object in the body of a creation or update.
+/// Returns the object in the body of a creation or update.
 pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
     let mut object = match media_type(&request.content_type) {
         "" | "application/json" => serde_json::from_slice(&request.body).map_err(|error| {
@@ -35,8 +35,8 @@ pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, 
     Ok(Decoded { object, warnings })
 }
 
-/// Takes fields out that the kind does not have, and does about them and about duplicates what
-/// `fieldValidation` says: refuse, warn (the default) or say nothing.
+/// Removes unknown fields. `fieldValidation` decides about them and about duplicate fields: an
+/// error, a warning (the default), or silence.
 pub(super) fn check_fields(
     resource: &Resource,
     request: &Request,
@@ -64,7 +64,7 @@ fn malformed(resource: &Resource, why: &str) -> Status {
     ))
 }
 
-/// The object in the body of a server-side apply, which may be YAML or JSON.
+/// Returns the object in the body of a server-side apply, which may be YAML or JSON.
 pub(super) fn applied(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
     let mut object = yaml(resource, request)?;
     check_kind(resource, &object)?;
@@ -73,14 +73,14 @@ pub(super) fn applied(resource: &Resource, request: &Request) -> Result<Decoded,
 }
 
 fn yaml(resource: &Resource, request: &Request) -> Result<Value, Status> {
-    // Most bodies that say YAML are JSON, which is YAML, too, and read much faster.
+    // Most bodies with the media type of YAML are JSON, which decodes much faster.
     serde_json::from_slice(&request.body).or_else(|_| {
         serde_yaml::from_slice(&request.body)
             .map_err(|error| unrecognized(resource, request, &format!("yaml parse error: {error}")))
     })
 }
 
-/// The media type of a `Content-Type`, without parameters.
+/// Returns the media type of a `Content-Type`, without parameters.
 pub(super) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
@@ -94,7 +94,7 @@ fn unrecognized(resource: &Resource, request: &Request, why: &str) -> Status {
     ))
 }
 
-/// Refuses objects of another kind. Without a kind, the path says what it is.
+/// Refuses objects of another kind. An object without a kind has that of the path.
 fn check_kind(resource: &Resource, object: &Value) -> Result<(), Status> {
     let wanted = resource.kind;
     if !object.is_object() {
@@ -133,7 +133,7 @@ fn another_kind(resource: &Resource, api_version: &str, kind: &str) -> Status {
     ))
 }
 
-/// The options of a deletion: from the body, else from the query.
+/// Returns the options of a deletion, from the body or else from the query.
 pub(super) fn delete_options(request: &Request) -> Result<DeleteOptions, Status> {
     let body: Value = match &request.body {
         body if body.is_empty() => Value::Null,
@@ -158,7 +158,7 @@ pub(super) fn delete_options(request: &Request) -> Result<DeleteOptions, Status>
     })
 }
 
-/// Whether the request asks to change nothing.
+/// Returns whether the request is a dry run.
 pub(super) fn is_dry_run(request: &Request) -> bool {
     request.parameter("dryRun") == Some("All")
 }

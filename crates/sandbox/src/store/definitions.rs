@@ -50,7 +50,7 @@ impl Store {
         (!name.is_empty()).then_some((resource, name))
     }
 
-    /// Whether the resource is served: built-in ones always are.
+    /// Returns whether the resource is served: built-in ones always are.
     pub(super) fn serves(&self, resource: &'static Resource) -> bool {
         resource.custom.is_none() || self.custom.iter().any(|served| served == resource)
     }

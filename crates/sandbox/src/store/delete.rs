@@ -1,4 +1,4 @@
-//! Deletion: preconditions, grace, finalizers and what becomes of dependents.
+//! Deletion: preconditions, grace periods, finalizers and dependents.
 
 use std::sync::Arc;
 
@@ -12,39 +12,40 @@ use crate::object::{is_terminating, text, timestamp};
 use crate::resources::{CUSTOMRESOURCEDEFINITIONS, NAMESPACES, PODS, Resource};
 use crate::status::Status;
 
-/// How to delete.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Seconds a pod gets to end; its own if `None`, at once if 0.
+    /// Grace period of a pod in seconds; its own if `None`, immediate if 0.
     pub grace_period_seconds: Option<i64>,
-    /// Delete only the object with this UID.
+    /// The UID that the object must have.
     pub uid: Option<String>,
-    /// Delete only this version of the object.
+    /// The resourceVersion that the object must have.
     pub resource_version: Option<String>,
-    /// What becomes of dependents.
+    /// The fate of dependents.
     pub propagation: Propagation,
-    /// Change nothing, only answer.
+    /// Whether nothing is written.
     pub dry_run: bool,
 }
 
-/// What becomes of the objects that name a deleted object as owner.
+/// What happens to objects that have a deleted object as owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Propagation {
-    /// The garbage collector deletes them. `Foreground` is read as this, too.
+    /// The garbage collector deletes them. `Foreground` is treated alike.
     #[default]
     Background,
-    /// They stay and lose their owner.
+    /// They stay without the owner.
     Orphan,
 }
 
 const DEFAULT_GRACE: i64 = 30;
 
 impl Store {
-    /// Deletes an object, or marks it for those who must finish first: a bound pod stays until its
-    /// kubelet deletes it with grace 0, an object with finalizers until the last is removed, a
-    /// namespace until it is empty. Returns the object as it is or last was.
+    /// Deletes an object, or marks it as terminating: a bound pod stays until its kubelet deletes
+    /// it with grace 0, an object with finalizers until the last one is removed, a namespace until
+    /// it is empty. Returns the object as it is or last was.
     ///
     /// # Errors
+    ///
     /// 404 without such an object, 409 if a precondition does not hold.
     pub fn delete(
         &mut self,
@@ -105,7 +106,7 @@ impl Store {
         marked
     }
 
-    /// Writes when the object is to be gone. That counts as a change of what is wanted.
+    /// Writes the deletion timestamp, which counts as a change of the spec.
     fn mark(
         &mut self,
         resource: &'static Resource,
@@ -125,7 +126,7 @@ impl Store {
         self.record(resource, ChangeKind::Modified, marked)
     }
 
-    /// Takes the object out, and its namespace with it if that only waited for it.
+    /// Removes the object. A terminating namespace or definition is removed with its last object.
     pub(super) fn remove(&mut self, resource: &'static Resource, last: Value) -> Arc<Value> {
         let last = self.record(resource, ChangeKind::Deleted, last);
         self.finish_namespace(namespace(&last));
@@ -133,7 +134,7 @@ impl Store {
         last
     }
 
-    /// Takes the owner out of the `ownerReferences` of its dependents.
+    /// Removes the owner from the `ownerReferences` of its dependents.
     fn orphan_dependents(&mut self, owner: &Value) {
         let uid = metadata::uid(owner);
         for resource in self.stored_resources() {
@@ -152,7 +153,7 @@ impl Store {
 }
 
 impl DeleteOptions {
-    /// Options that let a pod end within `seconds`.
+    /// Returns options with a grace period of `seconds`.
     pub fn with_grace(seconds: i64) -> Self {
         Self { grace_period_seconds: Some(seconds), ..Self::default() }
     }
@@ -177,7 +178,8 @@ impl DeleteOptions {
     }
 }
 
-/// Seconds the pod gets from now on; `None` if it is on its way and gets no less than before.
+/// Returns the grace period of a pod in seconds; `None` if the pod is terminating and the period
+/// does not become shorter.
 fn grace(pod: &Value, options: &DeleteOptions) -> Option<i64> {
     let pending = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
     if let (true, Some(pending)) = (is_terminating(pod), pending) {

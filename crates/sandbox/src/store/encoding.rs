@@ -1,4 +1,4 @@
-//! Objects as bytes.
+//! Encoding of objects as JSON.
 
 use bytes::Bytes;
 use serde::ser::{SerializeMap, Serializer};
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::resources::Resource;
 
-/// The object as JSON without `kind` and `apiVersion`, which lists leave out and other answers put
-/// in front.
+/// Encodes an object without `kind` and `apiVersion`, which lists leave out and other answers
+/// prepend.
 pub(super) fn body(object: &Value) -> Bytes {
     let mut bytes = Vec::with_capacity(1024);
     let mut serializer = serde_json::Serializer::new(&mut bytes);
@@ -25,7 +25,7 @@ fn write_body<S: Serializer>(object: &Value, serializer: S) -> Result<S::Ok, S::
     map.end()
 }
 
-/// Appends the whole object: kind, apiVersion, and a body of [`body`].
+/// Appends an object: kind, apiVersion, and the fields that [`body`] encoded.
 pub(super) fn write_object(to: &mut Vec<u8>, resource: &Resource, body: &[u8]) {
     let api_version = resource.api_version();
     let head = format!(r#"{{"kind":"{}","apiVersion":"{api_version}""#, resource.kind);
@@ -37,7 +37,7 @@ pub(super) fn write_object(to: &mut Vec<u8>, resource: &Resource, body: &[u8]) {
     to.extend_from_slice(rest);
 }
 
-/// A watch event of an object that is written already.
+/// Encodes a watch event with an encoded object.
 pub(super) fn frame(event: &str, object: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(object.len() + 40);
     line.extend_from_slice(format!(r#"{{"type":"{event}","object":"#).as_bytes());

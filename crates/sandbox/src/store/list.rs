@@ -1,4 +1,4 @@
-//! Lists: which version of the collection, which objects of it, and how many at a time.
+//! Lists: the version of the collection, the selected objects, and pages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,10 +12,10 @@ use crate::selector::Selection;
 use crate::status::{Cause, Status};
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// The version in a token whose rest of a list is read as it is now.
+/// The version in a token for the inconsistent rest of a list.
 const INCONSISTENT: i64 = -1;
 
-/// What a list asks for.
+/// The options of a list.
 #[derive(Debug, Clone)]
 pub(super) struct ListOptions {
     pub(super) selection: Selection,
@@ -23,16 +23,16 @@ pub(super) struct ListOptions {
     from: Start,
 }
 
-/// Which state of the collection a list shows.
+/// The state of the collection that a list shows.
 #[derive(Debug, Clone)]
 enum Start {
-    /// The state now; also what any version or one not older than a past one gets.
+    /// The latest state.
     Latest,
-    /// The state now, which must not be older than this.
+    /// The latest state, which must not be older than this version.
     NotOlderThan(u64),
     /// The state at this version.
     Exact(u64),
-    /// The rest of an earlier list.
+    /// The next page of an earlier list.
     Continue(Token),
 }
 
@@ -43,18 +43,18 @@ struct Token {
     format: String,
     #[serde(rename = "rv")]
     version: i64,
-    /// The first key that may come, after a slash.
+    /// The first key of the page, after a slash.
     start: String,
 }
 
-/// Some objects of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) items: Vec<Stored>,
     pub(super) version: u64,
-    /// `metadata.continue`, empty at the end.
+    /// `metadata.continue`, empty on the last page.
     pub(super) next: String,
-    /// `metadata.remainingItemCount`, known if nothing is selected.
+    /// `metadata.remainingItemCount`, known if the list has no selectors.
     pub(super) remaining: Option<usize>,
 }
 
@@ -72,19 +72,19 @@ impl ListOptions {
                 return Err(Status::bad_request(why));
             }
         };
-        // A list at any version comes from the cache of an API server, which knows no limit.
+        // The API server answers a list at version 0 from its cache, which ignores the limit.
         let any = version == "0" && matches!(from, Start::Latest);
         Ok(Self { selection, limit: if any { None } else { limit }, from })
     }
 
-    /// All objects as they are now.
+    /// Returns the options of a list of all selected objects in the latest state.
     pub(super) fn everything(selection: Selection) -> Self {
         Self { selection, limit: None, from: Start::Latest }
     }
 }
 
 impl Start {
-    /// The rules for `resourceVersion` and `resourceVersionMatch` of a list.
+    /// Applies the rules for `resourceVersion` and `resourceVersionMatch` of a list.
     fn of(version: &str, matching: &str, limited: bool) -> Result<Self, Status> {
         let refuse = |why: &str| {
             Err(Status::invalid_options(
@@ -115,7 +115,7 @@ impl Start {
     }
 }
 
-/// A `resourceVersion` parameter; `None` if it is not given.
+/// Parses a `resourceVersion` parameter; `None` if absent.
 pub(super) fn parse_version(text: &str) -> Result<Option<u64>, Status> {
     match text {
         "" => Ok(None),
@@ -130,7 +130,7 @@ pub(super) fn parse_version(text: &str) -> Result<Option<u64>, Status> {
 }
 
 impl Token {
-    /// The token of what comes after `key`.
+    /// Returns the token of the page after `key`.
     fn after(key: &str, version: i64) -> Self {
         Self { format: TOKEN_VERSION.to_owned(), version, start: format!("/{key}\0") }
     }
@@ -153,14 +153,14 @@ impl Token {
         Ok(token)
     }
 
-    /// The first key that may come.
+    /// Returns the first key of the page.
     fn key(&self) -> &str {
         self.start.strip_prefix('/').unwrap_or(&self.start)
     }
 }
 
 impl Store {
-    /// The objects that `options` ask for, of one namespace or of all if `namespace` is empty.
+    /// Lists the objects of one namespace, or of all if `namespace` is empty.
     pub(super) fn list(
         &self,
         resource: &'static Resource,
@@ -195,7 +195,7 @@ impl Store {
         Ok(page)
     }
 
-    /// The version whose state a list shows.
+    /// Returns the version whose state a list shows.
     fn version_of(&self, collection: &Collection, from: &Start) -> Result<u64, Status> {
         match from {
             Start::Exact(wanted) | Start::NotOlderThan(wanted) if *wanted > self.version => {
@@ -218,7 +218,8 @@ impl Store {
     }
 }
 
-/// The token's state is gone; the rest of the list can be had as it is now.
+/// Returns the error for a compacted token, with a token for the rest of the list in the latest
+/// state.
 fn token_expired(token: &Token) -> Status {
     let fresh = Token { version: INCONSISTENT, ..token.clone() };
     let message = "The provided continue parameter is too old to display a consistent list \

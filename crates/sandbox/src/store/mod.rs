@@ -1,7 +1,7 @@
 //! The API in memory: a value that answers requests, keeps history and feeds watches.
 //!
-//! Nothing here reads a clock or a random source: time is an argument, and UIDs and generated names
-//! come from a seeded generator, so that equal requests give equal answers.
+//! It reads no clock and no random source: the time is an argument, and UIDs and generated names
+//! come from a seeded generator. Equal requests give equal answers.
 
 mod collection;
 mod decode;
@@ -40,22 +40,22 @@ use watch::Watch;
 #[derive(Debug)]
 pub struct Store {
     collections: BTreeMap<(&'static str, &'static str), Collection>,
-    /// The resourceVersion of the latest write; there is one sequence for all resources.
+    /// The resourceVersion of the latest write; all resources share one sequence.
     version: u64,
     identities: Identities,
     watches: BTreeMap<WatchId, Watch>,
     next_watch: u64,
-    /// Namespaces that go once they are empty.
+    /// Terminating namespaces, which are removed once they are empty.
     terminating: BTreeSet<String>,
     /// The kinds that CustomResourceDefinitions declare.
     custom: CustomResources,
-    /// RBAC as compiled from the objects; forgotten when one of them changes.
+    /// The compiled RBAC policy; cleared when an RBAC object changes.
     policy: OnceLock<Policy>,
 }
 
 impl Store {
-    /// A store with what every cluster has: the system namespaces, the system priority classes and
-    /// the default RBAC policy.
+    /// Returns a store with the objects of every new cluster: the system namespaces, the system
+    /// priority classes and the default RBAC policy.
     pub fn new(seed: u64, now: Time) -> Self {
         let stored = resources::ALL.iter().filter(|resource| resource.stored);
         let mut store = Self {
@@ -75,12 +75,12 @@ impl Store {
         store
     }
 
-    /// The version of the latest write.
+    /// Returns the version of the latest write.
     pub fn resource_version(&self) -> u64 {
         self.version
     }
 
-    /// The object of this name; `namespace` is empty for resources without one.
+    /// Returns the object of this name; `namespace` is empty for resources without one.
     pub fn get(
         &self,
         resource: &'static Resource,
@@ -91,7 +91,7 @@ impl Store {
         Some(&stored.object)
     }
 
-    /// All objects of a resource in key order.
+    /// Returns all objects of a resource in key order.
     pub fn objects(&self, resource: &'static Resource) -> impl Iterator<Item = &Arc<Value>> {
         self.collection(resource)
             .into_iter()
@@ -99,8 +99,8 @@ impl Store {
             .map(|stored| &stored.object)
     }
 
-    /// What happened to objects of a resource after `version`, oldest first. Only the latest
-    /// 20,000 changes of a resource are kept.
+    /// Returns the changes of a resource after `version`, oldest first. The store keeps the latest
+    /// 20,000 changes of each resource.
     pub fn changes_since(
         &self,
         resource: &'static Resource,
@@ -110,20 +110,19 @@ impl Store {
         collection.into_iter().flat_map(move |collection| collection.changes_since(version))
     }
 
-    /// Whether [`Self::changes_since`] has all changes of a resource after `version`.
+    /// Returns whether [`Self::changes_since`] is complete for a resource after `version`.
     pub(crate) fn has_changes_since(&self, resource: &'static Resource, version: u64) -> bool {
         self.collection(resource).is_none_or(|collection| collection.has_changes_since(version))
     }
 
-    /// Forgets the history before now, as far as clients are concerned: watches from older versions
-    /// and tokens of older lists are expired.
+    /// Expires the history for clients: watches from older versions and tokens of older lists.
     pub fn compact(&mut self) {
         for collection in self.collections.values_mut() {
             collection.compact(self.version);
         }
     }
 
-    /// RBAC as the objects in the store have it.
+    /// Returns the RBAC policy of the objects in the store.
     pub(crate) fn policy(&self) -> &Policy {
         self.policy.get_or_init(|| Policy::of(self))
     }
@@ -132,7 +131,7 @@ impl Store {
         self.collections.get(&id(resource.storage()))
     }
 
-    /// Takes a write in under the next version, which it also writes into the object.
+    /// Records a write under the next version, which is also written into the object.
     fn record(
         &mut self,
         resource: &'static Resource,

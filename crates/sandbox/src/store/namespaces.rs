@@ -1,4 +1,4 @@
-//! Namespaces: where objects may come, and how they go with all that is in them.
+//! Namespaces: admission of objects, and deletion with all content.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use crate::resources::{NAMESPACES, Resource};
 use crate::status::{Cause, Details, Status};
 
 impl Store {
-    /// Lets an object come into its namespace.
+    /// Checks that the namespace of a new object exists and is not terminating.
     ///
     /// # Errors
-    /// 404 without such a namespace, 403 if it is being deleted.
+    ///
+    /// 404 without such a namespace, 403 if it is terminating.
     pub(super) fn admit_to_namespace(
         &self,
         resource: &'static Resource,
@@ -34,8 +35,8 @@ impl Store {
         Ok(())
     }
 
-    /// Marks a namespace as terminating and deletes what is in it. It goes itself with the last
-    /// object in it, which may be a pod that takes its grace.
+    /// Marks a namespace as terminating and deletes its content. The namespace is removed with its
+    /// last object, which may be a pod in its grace period.
     pub(super) fn delete_namespace(&mut self, current: &Value, now: Time) -> Arc<Value> {
         let name = name(current).to_owned();
         let mut terminating = current.clone();
@@ -57,13 +58,13 @@ impl Store {
                 .map(|(_, stored)| name(&stored.object).to_owned())
                 .collect();
             for name in names {
-                // An object that cannot go now, goes when its finalizers are done.
+                // An object with finalizers is marked and stays until they are removed.
                 let _ = self.delete(resource, namespace, &name, &DeleteOptions::default(), now);
             }
         }
     }
 
-    /// Removes a terminating namespace if nothing is left in it.
+    /// Removes a terminating namespace if it is empty.
     pub(super) fn finish_namespace(&mut self, namespace: &str) {
         if !self.terminating.contains(namespace) || !self.is_empty(namespace) {
             return;
@@ -84,7 +85,7 @@ impl Store {
     }
 }
 
-/// What the API server writes into every new namespace.
+/// Sets the fields that the API server writes into every new namespace.
 pub(super) fn complete(namespace: &mut Value) {
     let name = name(namespace).to_owned();
     let labels = metadata_mut(namespace).entry("labels").or_insert(Value::Null);

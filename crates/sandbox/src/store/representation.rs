@@ -1,4 +1,4 @@
-//! In which form objects are answered: as they are, their metadata, or a table; JSON or YAML.
+//! Representations of objects in answers: objects, metadata or tables, as JSON or YAML.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::resources::{EVENTS_V1, Resource};
 use crate::status::Status;
 use crate::table::{self, IncludeObject};
 
-/// The form of an answer, as `Accept` asks for it.
+/// The representation that `Accept` requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Representation {
     shape: Shape,
@@ -31,7 +31,7 @@ enum Shape {
 }
 
 impl Representation {
-    /// The first form in `Accept` that can be had. Protobuf cannot.
+    /// Returns the first supported representation in `Accept`. Protobuf is not supported.
     pub(super) fn negotiate(request: &Request) -> Result<Self, Status> {
         if request.accept.is_empty() {
             return Ok(Self { shape: Shape::Object, yaml: false });
@@ -45,18 +45,18 @@ impl Representation {
         offers.next().ok_or_else(Status::not_acceptable)
     }
 
-    /// The same for a watch, which is a stream of JSON lines.
+    /// Returns the representation for a watch, which is a stream of JSON lines.
     pub(super) fn negotiate_stream(request: &Request) -> Result<Self, Status> {
         let representation = Self::negotiate(request)?;
         if representation.yaml { Err(Status::not_acceptable()) } else { Ok(representation) }
     }
 
-    /// `Content-Type` of the answer.
+    /// Returns the `Content-Type` of the answer.
     pub(super) fn content_type(self) -> &'static str {
         if self.yaml { "application/yaml" } else { "application/json" }
     }
 
-    /// A value that has one form only.
+    /// Encodes a value that has no other shapes.
     pub(super) fn value(self, value: &Value) -> Bytes {
         if self.yaml {
             serde_yaml::to_string(value).unwrap_or_default().into()
@@ -65,7 +65,7 @@ impl Representation {
         }
     }
 
-    /// One object. `now` is for the ages in tables.
+    /// Encodes one object. `now` is for the ages in tables.
     pub(super) fn object(self, resource: &'static Resource, stored: &Stored, now: Time) -> Bytes {
         match self.shape {
             Shape::Object if !self.yaml && resource == resource.storage() => {
@@ -77,7 +77,7 @@ impl Representation {
         }
     }
 
-    /// One object in its form; the columns of a table are described if `with_headers`.
+    /// Returns one object in its shape. Tables have column definitions if `with_headers`.
     fn object_value(
         self,
         resource: &'static Resource,
@@ -96,7 +96,7 @@ impl Representation {
         }
     }
 
-    /// A list.
+    /// Encodes a list.
     pub(super) fn list(self, resource: &'static Resource, page: &Page, now: Time) -> Bytes {
         match self.shape {
             Shape::Object if !self.yaml && resource == resource.storage() => {
@@ -130,7 +130,7 @@ impl Representation {
         })
     }
 
-    /// A line of a watch about an object; `body` is the object's if it is known.
+    /// Encodes a watch event of an object; `body` is its encoding if known.
     pub(super) fn frame(
         self,
         event: &str,
@@ -152,7 +152,7 @@ impl Representation {
         }
     }
 
-    /// A line of a watch that says how far it has come.
+    /// Encodes a bookmark of a watch.
     pub(super) fn bookmark(
         self,
         resource: &'static Resource,
@@ -179,15 +179,15 @@ impl Representation {
     }
 }
 
-/// What a line of a watch depends on besides its object.
+/// The context of a watch event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     pub(super) now: Time,
-    /// Whether it is the first one, which describes the columns of tables.
+    /// Whether it is the first event of the watch, which has the column definitions of tables.
     pub(super) first: bool,
 }
 
-/// What one media range of `Accept` asks for, if that can be had.
+/// Returns the representation of a media range, `None` if it is not supported.
 fn offer(range: &str, include: IncludeObject) -> Option<Representation> {
     let mut parts = range.split(';').map(str::trim);
     let media_type = parts.next()?;
@@ -215,7 +215,7 @@ fn offer(range: &str, include: IncludeObject) -> Option<Representation> {
     }
 }
 
-/// The object in the form of the resource that was asked for.
+/// Converts an object to the requested group and version.
 fn served<'a>(resource: &'static Resource, object: &'a Value) -> Cow<'a, Value> {
     if resource == EVENTS_V1 {
         Cow::Owned(events::from_core(object))
@@ -235,7 +235,7 @@ fn partial(object: &Value) -> Value {
     })
 }
 
-/// Returns an object as lists have it: without kind and version, but of custom resources with them.
+/// Returns an item of a list: without kind and version, except for custom resources.
 fn list_item(resource: &Resource, object: &Value) -> Value {
     let mut object = object.clone();
     if resource.custom.is_some() {
@@ -247,7 +247,7 @@ fn list_item(resource: &Resource, object: &Value) -> Value {
     object
 }
 
-/// A list put together from the bytes of its objects.
+/// Encodes a list from the encodings of its objects.
 fn list_of_bodies(resource: &Resource, page: &Page) -> Bytes {
     let size: usize = page.items.iter().map(|stored| stored.body().len() + 1).sum();
     let mut bytes = Vec::with_capacity(size + 512);

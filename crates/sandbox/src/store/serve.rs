@@ -1,4 +1,4 @@
-//! Requests: authorized, carried out, answered.
+//! Requests: authorization, execution, answers.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{discovery, events, subresources};
 
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A request about a resource, on its way.
+/// An authorized request for a resource.
 struct Call<'a> {
     route: Route,
     verb: &'static str,
@@ -33,7 +33,7 @@ struct Call<'a> {
 }
 
 impl Store {
-    /// Answers a request as an API server does: who may, the verb, and the form of the answer.
+    /// Answers a request like an API server.
     pub fn serve(&mut self, request: &Request, now: Time) -> Answer {
         let answer = match Route::of(&request.path, &self.custom) {
             Some(route) => self.serve_resource(route, request, now),
@@ -133,7 +133,7 @@ impl Store {
         Ok(Response { warnings, ..self.answer(call, 201, &created)? })
     }
 
-    /// Creates what a client sent, or only says what would be if it is a dry run.
+    /// Creates an object, unless the request is a dry run.
     fn create_for(&mut self, call: &Call<'_>, object: Value) -> Result<Arc<Value>, Status> {
         let object = as_stored(call.route.resource, object);
         match call.is_dry_run() {
@@ -151,8 +151,8 @@ impl Store {
         Ok(Response { warnings, ..self.answer(call, 200, &updated)? })
     }
 
-    /// A PUT may create a Lease, so that a UID in the body is a precondition that fails. The sandbox
-    /// creates none.
+    /// Checks that a Lease with a UID in the body exists. The API server would create a missing
+    /// one, for which the UID is a precondition that fails.
     fn check_lease_exists(&self, route: &Route, object: &Value) -> Result<(), Status> {
         let Route { resource, namespace, name, .. } = route;
         let uid = metadata::uid(object);
@@ -179,7 +179,7 @@ impl Store {
         Ok(Response { warnings, ..self.answer(call, 200, &patched)? })
     }
 
-    /// Server-side apply, which creates what is not there.
+    /// Serves server-side apply, which creates missing objects.
     fn serve_apply(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
         let Route { resource, namespace, name, .. } = &call.route;
         let resource = *resource;
@@ -243,7 +243,7 @@ impl Store {
         Ok(whole(200, representation, representation.list(resource, &page, call.now)))
     }
 
-    /// The answer with an object, in the form that the request accepts.
+    /// Returns the answer with an object, in the requested representation.
     fn answer(&self, call: &Call<'_>, code: u16, object: &Arc<Value>) -> Result<Response, Status> {
         let resource = call.route.resource;
         let representation = Representation::negotiate(call.request)?;
@@ -251,7 +251,7 @@ impl Store {
         Ok(whole(code, representation, representation.object(resource, &stored, call.now)))
     }
 
-    /// The object with its bytes, which are shared if the store still has this version.
+    /// Returns the object with its encoding, which is shared if it is the current version.
     fn stored(&self, resource: &'static Resource, object: &Arc<Value>) -> Stored {
         let key = key(metadata::namespace(object), metadata::name(object));
         let current = self.collection(resource).and_then(|collection| collection.get(&key));
@@ -274,7 +274,7 @@ impl Call<'_> {
 }
 
 impl Page {
-    /// `metadata` of the list.
+    /// Returns `metadata` of the list.
     pub(super) fn metadata(&self) -> Value {
         let mut metadata = json!({"resourceVersion": self.version.to_string()});
         if !self.next.is_empty() {
@@ -287,7 +287,7 @@ impl Page {
     }
 }
 
-/// Puts an object into the namespace of the path.
+/// Sets the namespace of an object to that of the path.
 fn place(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
     let own = metadata::namespace(object);
     if !own.is_empty() && own != namespace {
@@ -311,12 +311,12 @@ fn check_patch_type(resource: &Resource, content_type: &str) -> Result<(), Statu
     Ok(())
 }
 
-/// The object as it is kept.
+/// Converts an object to its stored form.
 fn as_stored(resource: &'static Resource, object: Value) -> Value {
     if resource == EVENTS_V1 { events::to_core(object) } else { object }
 }
 
-/// The object as clients of this resource see it.
+/// Converts an object to the form of the requested resource.
 fn as_served(resource: &'static Resource, object: &Value) -> Value {
     if resource == EVENTS_V1 { events::from_core(object) } else { object.clone() }
 }

@@ -1,4 +1,4 @@
-//! Watches: from where they start, and what they have to say by now.
+//! Watches: their start, and the events since the last call.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::status::{Cause, Status};
 
 /// Time between bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// A watch that sets no timeout lasts between one and two of these.
+/// A watch without a timeout lasts between one and two times this long.
 const SHORTEST_DEFAULT_TIMEOUT: u64 = 30 * 60;
 
 /// An open watch.
@@ -29,23 +29,23 @@ pub(super) struct Watch {
     selection: Selection,
     representation: Representation,
     start: Start,
-    /// Everything up to this version has been said.
-    seen: u64,
+    /// The version up to which the watch has sent all events.
+    sent: u64,
     bookmarks: bool,
     next_bookmark: Time,
     end: Time,
-    /// Whether nothing has been said yet.
+    /// Whether the watch has sent nothing yet.
     fresh: bool,
 }
 
-/// How a watch begins.
+/// The start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// With what changed after the version it named.
+    /// The changes after the given version.
     Changes,
-    /// With all objects there are, as if they had just come.
+    /// All objects as added, then changes.
     Objects,
-    /// The same, and then a bookmark that says that these were all.
+    /// All objects as added, a bookmark that ends them, then changes.
     ObjectsAndMark,
 }
 
@@ -78,7 +78,7 @@ impl Store {
             selection,
             representation: Representation::negotiate_stream(request)?,
             start,
-            seen: version.unwrap_or(self.version),
+            sent: version.unwrap_or(self.version),
             bookmarks,
             next_bookmark: now + BOOKMARK_PERIOD,
             end: now + Duration::from_secs(timeout),
@@ -90,7 +90,7 @@ impl Store {
         Ok(id)
     }
 
-    /// What a watch has to say by now. One that has ended, or does not exist, is closed.
+    /// Returns the new frames of a watch. A watch that has ended or does not exist returns the end.
     pub fn frames(&mut self, id: WatchId, now: Time) -> Frames {
         let Some(mut watch) = self.watches.remove(&id) else {
             return Frames { lines: Vec::new(), ended: true };
@@ -102,13 +102,14 @@ impl Store {
         frames
     }
 
-    /// Closes a watch that nobody reads any more.
+    /// Closes a watch.
     pub fn close(&mut self, id: WatchId) {
         self.watches.remove(&id);
     }
 }
 
-/// The rules for `sendInitialEvents`, `resourceVersionMatch` and `resourceVersion` of a watch.
+/// Applies the rules for `sendInitialEvents`, `resourceVersionMatch` and `resourceVersion` of a
+/// watch.
 fn start(request: &Request, version: Option<u64>, bookmarks: bool) -> Result<Start, Status> {
     let refuse = |field: &str, why: &str| {
         Err(Status::invalid_options("ListOptions", Cause::forbidden(field, why)))
@@ -140,29 +141,29 @@ impl Watch {
             Start::Changes if !self.is_remembered(store) => {
                 return Frames { lines: vec![self.expired(store)], ended: true };
             }
-            Start::Changes => self.say_changes(store, now, &mut lines),
-            Start::Objects | Start::ObjectsAndMark => self.say_objects(store, now, &mut lines),
+            Start::Changes => self.send_changes(store, now, &mut lines),
+            Start::Objects | Start::ObjectsAndMark => self.send_objects(store, now, &mut lines),
         }
         let ended = now >= self.end || !store.serves(self.resource);
         if self.bookmarks && (now >= self.next_bookmark || ended) {
             self.next_bookmark = now + BOOKMARK_PERIOD;
             let line = self.line(now);
-            lines.push(self.representation.bookmark(self.resource, self.seen, false, line));
+            lines.push(self.representation.bookmark(self.resource, self.sent, false, line));
         }
         Frames { lines, ended }
     }
 
     fn is_remembered(&self, store: &Store) -> bool {
         let collection = store.collection(self.resource);
-        collection.is_none_or(|collection| collection.remembers(self.seen))
+        collection.is_none_or(|collection| collection.remembers(self.sent))
     }
 
     fn expired(&self, store: &Store) -> Bytes {
-        let message = format!("too old resource version: {} ({})", self.seen, store.version);
+        let message = format!("too old resource version: {} ({})", self.sent, store.version);
         encoding::frame("ERROR", Status::expired(message).to_value().to_string().as_bytes())
     }
 
-    fn say_objects(&mut self, store: &Store, now: Time, lines: &mut Vec<Bytes>) {
+    fn send_objects(&mut self, store: &Store, now: Time, lines: &mut Vec<Bytes>) {
         let options = ListOptions::everything(self.selection.clone());
         let page = store.list(self.resource, &self.namespace, &options);
         for stored in page.into_iter().flat_map(|page| page.items) {
@@ -170,30 +171,30 @@ impl Watch {
             let (object, body) = (&stored.object, Some(stored.body()));
             lines.push(self.representation.frame("ADDED", self.resource, object, body, line));
         }
-        self.seen = store.version;
+        self.sent = store.version;
         if self.start == Start::ObjectsAndMark {
             let line = self.line(now);
-            lines.push(self.representation.bookmark(self.resource, self.seen, true, line));
+            lines.push(self.representation.bookmark(self.resource, self.sent, true, line));
         }
         self.start = Start::Changes;
     }
 
-    fn say_changes(&mut self, store: &Store, now: Time, lines: &mut Vec<Bytes>) {
-        for change in store.changes_since(self.resource, self.seen) {
+    fn send_changes(&mut self, store: &Store, now: Time, lines: &mut Vec<Bytes>) {
+        for change in store.changes_since(self.resource, self.sent) {
             if !self.namespace.is_empty() && namespace(&change.object) != self.namespace {
                 continue;
             }
-            if let Some(line) = self.say(change, Line { now, first: self.fresh }) {
+            if let Some(line) = self.event_of(change, Line { now, first: self.fresh }) {
                 self.fresh = false;
                 lines.push(line);
             }
         }
-        self.seen = self.seen.max(store.version);
+        self.sent = self.sent.max(store.version);
     }
 
-    /// What a change is to those who see only the selected objects: one that leaves the selection
-    /// is deleted to them, one that enters it is added.
-    fn say(&self, change: &Change, line: Line) -> Option<Bytes> {
+    /// Returns the event of a change for a watch with selectors: an object that leaves the
+    /// selection counts as deleted, one that enters it as added.
+    fn event_of(&self, change: &Change, line: Line) -> Option<Bytes> {
         let was = change.before.as_ref().is_some_and(|before| self.selection.matches(before));
         let is = self.selection.matches(&change.object);
         let event = match (change.kind, was, is) {
@@ -201,14 +202,15 @@ impl Watch {
             (ChangeKind::Deleted, false, _) | (_, false, false) => return None,
             (_, false, true) => ChangeKind::Added,
             (_, true, true) => ChangeKind::Modified,
-            (_, true, false) => return self.say_left(change, line),
+            (_, true, false) => return self.deletion_of_unselected(change, line),
         };
         let (object, body) = (&change.object, Some(change.body()));
         Some(self.representation.frame(event.event(), self.resource, object, body, line))
     }
 
-    /// An object that left the selection is shown as it last was in it, with the new version.
-    fn say_left(&self, change: &Change, line: Line) -> Option<Bytes> {
+    /// Returns the deletion of an object that left the selection: its last selected state, with the
+    /// new version.
+    fn deletion_of_unselected(&self, change: &Change, line: Line) -> Option<Bytes> {
         let mut last = serde_json::Value::clone(change.before.as_ref()?);
         metadata::set(&mut last, "resourceVersion", change.version.to_string());
         let event = ChangeKind::Deleted.event();

@@ -1,4 +1,4 @@
-//! Writes: create, update, and what an API server fills in and refuses on the way.
+//! Writes: creation and update, with defaults, admission and validation.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::resources::{
 use crate::status::{Cause, Status};
 use crate::{defaults, priority, storage_protection, validate};
 
-/// Metadata that only the server writes.
+/// Metadata that only the server sets.
 const SYSTEM_METADATA: [&str; 6] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -27,19 +27,19 @@ const SYSTEM_METADATA: [&str; 6] = [
     "uid",
 ];
 
-/// Generated names that are taken before the server gives up.
+/// Attempts to find a free generated name.
 const NAME_ATTEMPTS: usize = 8;
 
-/// What of an object an update writes.
+/// The part of an object that an update writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All but the status, if that has a subresource.
+    /// Everything but a status with a subresource.
     Main,
-    /// The status alone.
+    /// Only the status.
     Status,
 }
 
-/// The object of a write.
+/// The target of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) resource: &'static Resource,
@@ -49,11 +49,12 @@ pub(super) struct Target<'a> {
 }
 
 impl Store {
-    /// Creates an object as a POST does: names, defaults, admission, validation. `namespace`
+    /// Creates an object like a POST, with names, defaults, admission and validation. `namespace`
     /// defaults to `default`.
     ///
     /// # Errors
-    /// What the API server says: 409 if the name is taken, 422 if a rule is broken, 403 if
+    ///
+    /// Those of the API server: 409 if the name is taken, 422 if a rule is violated, 403 if
     /// admission refuses, 404 if the namespace is missing.
     pub fn create(
         &mut self,
@@ -69,7 +70,7 @@ impl Store {
         Ok(created)
     }
 
-    /// The object as a creation would store it, without its version.
+    /// Returns the object that a creation would store, without its version.
     pub(super) fn admit(
         &mut self,
         resource: &'static Resource,
@@ -103,7 +104,7 @@ impl Store {
         }
     }
 
-    /// Gives a claim the default class, if it is one for it.
+    /// Sets the default class of a claim without a class.
     fn admit_class(&self, claim: &mut Value) {
         let classes = self.objects(STORAGECLASSES).map(|class| &**class);
         if let Some(class) = default_class::class_for(classes, claim) {
@@ -111,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Gives a pod the priority of its class, or of the class that is everybody's default.
+    /// Sets the priority of a pod from its class or from the default class.
     fn admit_priority(&self, pod: &mut Value) -> Result<(), Status> {
         let class = self.get(PRIORITYCLASSES, "", text(pod, "/spec/priorityClassName"));
         let mut classes = self.objects(PRIORITYCLASSES);
@@ -119,7 +120,7 @@ impl Store {
         priority::admit(class.map(|class| &**class), default.map(|class| &**class), pod)
     }
 
-    /// Writes the metadata that the server decides.
+    /// Sets the metadata that the server decides.
     fn identify(&mut self, resource: &'static Resource, object: &mut Value, now: Time) {
         let uid = self.identities.uid();
         let metadata = metadata_mut(object);
@@ -140,7 +141,7 @@ impl Store {
         self.generate_name(resource, object);
     }
 
-    /// Gives an object without a name one that starts with its `generateName`.
+    /// Generates the name of an object from its `generateName`.
     fn generate_name(&mut self, resource: &'static Resource, object: &mut Value) {
         let base = text(object, "/metadata/generateName").to_owned();
         if base.is_empty() || !name(object).is_empty() {
@@ -156,11 +157,12 @@ impl Store {
         }
     }
 
-    /// Changes an object past validation, as controllers, kubelets and subresources do. A write
-    /// that changes nothing is none; one that changes the spec counts up the generation.
+    /// Changes an object without validation, for controllers, kubelets and subresources. A change
+    /// of the spec increments the generation; without any change nothing is written.
     ///
     /// # Errors
-    /// 404 without such an object, and what `change` says.
+    ///
+    /// 404 without such an object, and the errors of `change`.
     pub fn modify(
         &mut self,
         resource: &'static Resource,
@@ -176,8 +178,7 @@ impl Store {
         Ok(self.settle(resource, &current, object))
     }
 
-    /// Updates an object as a PUT or PATCH does. `change` makes the wanted object out of the
-    /// current one.
+    /// Updates an object like a PUT or PATCH. `change` returns the new object for the current one.
     pub(super) fn update(
         &mut self,
         target: Target<'_>,
@@ -198,7 +199,7 @@ impl Store {
         Ok(self.settle(resource, &current, wanted))
     }
 
-    /// Stores what an object becomes, or removes it if it only waited for its last finalizer.
+    /// Stores the new state of an object, or removes a terminating object without finalizers.
     fn settle(
         &mut self,
         resource: &'static Resource,
@@ -219,7 +220,7 @@ impl Store {
     }
 }
 
-/// The name, the UID and the version must be those of the current object, as far as they are given.
+/// Checks that name, UID and version in the object, if set, are those of the current one.
 fn check_preconditions(target: Target<'_>, current: &Value, wanted: &Value) -> Result<(), Status> {
     let Target { resource, namespace, name, .. } = target;
     let given = |wanted: &str, current: &str| !wanted.is_empty() && wanted != current;
@@ -239,8 +240,8 @@ fn check_preconditions(target: Target<'_>, current: &Value, wanted: &Value) -> R
     Ok(())
 }
 
-/// What a patch makes of an object must be of the same version and, since that never changes, of
-/// the same UID. Only where an object is sent whole its UID says first which object is meant.
+/// Checks that a patch changes neither the version nor the UID. The error about the UID differs
+/// from that of an object sent whole.
 pub(super) fn check_patched(
     resource: &Resource,
     current: &Value,
@@ -259,7 +260,7 @@ pub(super) fn check_patched(
     Ok(())
 }
 
-/// Copies from the current object what this write may not touch.
+/// Copies the fields that this write must not change from the current object.
 fn keep_what_is_not_written(
     resource: &'static Resource,
     part: Part,
@@ -278,8 +279,8 @@ fn keep_what_is_not_written(
     }
 }
 
-/// The current object with the status of `wanted`. Through the status of pods, nodes and
-/// namespaces, labels and annotations can be written, too.
+/// Returns the current object with the status of `wanted`. The status subresource of pods, nodes
+/// and namespaces also writes labels and annotations.
 fn with_status_of(resource: &'static Resource, current: &Value, wanted: &Value) -> Value {
     let mut object = current.clone();
     copy(wanted, fields_mut(&mut object), "status");
@@ -291,7 +292,7 @@ fn with_status_of(resource: &'static Resource, current: &Value, wanted: &Value) 
     object
 }
 
-/// Makes `field` in `to` what it is in `from`, absent if it is absent there.
+/// Copies `field`, or removes it if it is absent in `from`.
 fn copy(from: &Value, to: &mut Map<String, Value>, field: &str) {
     match from.get(field) {
         Some(value) => to.insert(field.to_owned(), value.clone()),
@@ -299,8 +300,8 @@ fn copy(from: &Value, to: &mut Map<String, Value>, field: &str) {
     };
 }
 
-/// Whether what is wanted changed. Being bound is no change of what a pod wants. Of custom resources
-/// everything counts but the metadata and a status with a subresource of its own.
+/// Returns whether the generation changes. Binding a pod does not count. For custom resources
+/// everything counts but the metadata and a status with a subresource.
 fn spec_differs(resource: &'static Resource, old: &Value, new: &Value) -> bool {
     if resource.custom.is_some() {
         let counts = |(field, _): &(&String, &Value)| match field.as_str() {
@@ -320,7 +321,7 @@ fn spec_differs(resource: &'static Resource, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Whether the object is marked as deleted and nobody has to finish first.
+/// Returns whether the object is terminating and has neither finalizers nor a grace period.
 fn is_finished(object: &Value) -> bool {
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
     is_terminating(object) && !metadata::has_finalizers(object) && grace.unwrap_or(0) == 0
