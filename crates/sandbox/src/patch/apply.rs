@@ -1,9 +1,9 @@
-//! Server-side apply in its simple form.
+//! Server-side apply in a simple form.
 //!
-//! What a manager applied is kept in `metadata.managedFields` as `fieldsV1`. Fields it leaves out
-//! the next time are removed unless another manager owns them too; a field of another manager whose
-//! value would change is a conflict unless forced. Only applying makes an owner: plain writes do
-//! not.
+//! The fields that a manager applied are kept in `metadata.managedFields` as `fieldsV1`. A field
+//! that the manager leaves out the next time is removed, unless another manager owns it too.
+//! Changing a field of another manager is a conflict unless forced. Only apply sets owners; other
+//! writes do not.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,12 @@ use super::fields::{self, FieldSet, Path};
 use super::schema::{self, Keys, List};
 use crate::status::{Cause, Details, Status};
 
-/// Applies `applied` on behalf of `manager`, which with `force` takes the fields of others over.
+/// Applies `applied` on behalf of `manager`; with `force` the manager takes over the fields of
+/// others.
 ///
 /// # Errors
-/// 409 if a field that another manager owns would change and `force` is not set.
+///
+/// 409 if a field of another manager would change and `force` is not set.
 pub fn apply(
     current: Option<&Value>,
     applied: &Value,
@@ -55,13 +57,13 @@ pub fn apply(
     Ok(merged)
 }
 
-/// Who applied what.
+/// A field manager and its fields.
 struct Manager {
     name: String,
     owned: FieldSet,
 }
 
-/// The managers that applied something, from `metadata.managedFields`.
+/// Returns the managers in `metadata.managedFields` that applied fields.
 fn managers(object: &Value) -> Vec<Manager> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let applied = entries.into_iter().flatten().filter(|entry| entry["operation"] == "Apply");
@@ -96,7 +98,7 @@ fn remove_managed_fields(object: &mut Value) {
     }
 }
 
-/// A field that would change although another manager owns it.
+/// A field of another manager that would change.
 struct Conflict {
     manager: String,
     path: Path,
@@ -145,7 +147,7 @@ fn refusal(conflicts: &[Conflict]) -> Status {
     }
 }
 
-/// Merges what was applied into what is there.
+/// Merges the applied fields into the current ones.
 fn merge(target: &mut Value, applied: &Value, parent: &str) {
     let (Value::Object(target), Value::Object(applied)) = (target, applied) else { return };
     for (field, value) in applied {
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn applying_to_nothing_creates_and_remembers_the_fields() {
+    fn applying_to_a_missing_object_creates_it_with_its_fields() {
         let created = applied(None, &deployment(1, "i"), "me");
         assert_eq!(without_managers(created.clone()), deployment(1, "i"));
         assert_eq!(
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_left_out_the_next_time_is_removed() {
+    fn field_left_out_the_next_time_is_removed() {
         let mut first = deployment(1, "i");
         first["metadata"]["annotations"] = json!({"x": "y"});
         first["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "E"}]);
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_another_manager_applied_too_stays() {
+    fn field_of_two_managers_stays() {
         let live = applied(None, &deployment(1, "i"), "me");
         let live = applied(Some(&live), &json!({"spec": {"replicas": 1}}), "other");
         let mut rest = deployment(1, "i");
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_a_field_of_another_manager_is_a_conflict_unless_forced() {
+    fn changing_a_field_of_another_manager_conflicts_unless_forced() {
         let live = applied(None, &deployment(1, "i"), "me");
         let change = json!({"spec": {"replicas": 2}});
         let refused = apply(Some(&live), &change, "other", false).unwrap_err();
@@ -289,7 +291,7 @@ mod tests {
         );
         let forced = apply(Some(&live), &change, "other", true).unwrap();
         assert_eq!(forced["spec"]["replicas"], 2);
-        // Now it is the other's: leaving it out does not remove it.
+        // The other manager owns the field now, so leaving it out does not remove it.
         let mut rest = deployment(1, "i");
         rest["spec"].as_object_mut().unwrap().remove("replicas");
         assert_eq!(applied(Some(&forced), &rest, "me")["spec"]["replicas"], 2);

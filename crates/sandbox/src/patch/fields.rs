@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 
 use super::schema::{self, Keys, List};
 
-/// The item of a list itself, beside its fields.
+/// The key of a list item itself, beside its fields.
 const ITEM: &str = ".";
 
-/// A tree of fields. Elements are written `f:FIELD`, `k:{KEYS}` for an item of a list that merges
-/// by keys, and `v:VALUE` for an item of a set; `.` in an item is the item itself.
+/// A tree of fields. Its keys are `f:FIELD`, `k:{KEYS}` for an item of a list that merges by keys,
+/// `v:VALUE` for an item of a set, and `.` for the item itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct FieldSet(BTreeMap<String, FieldSet>);
 
-/// The elements that lead to a field.
+/// The keys that lead to a field.
 pub(super) type Path = Vec<String>;
 
 impl FieldSet {
-    /// The fields an object sets, except those that say which object it is.
+    /// Returns the fields that an object sets, except those that identify it.
     pub(super) fn of(object: &Value) -> Self {
         let mut fields = object.as_object().map(|object| Self::of_object(object, ""));
         let set = fields.get_or_insert_default();
@@ -72,12 +72,12 @@ impl FieldSet {
         Self(items.collect())
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The paths to all leaves, an item before its fields.
+    /// Returns the paths to all leaves, an item before its fields.
     pub(super) fn leaves(&self) -> Vec<Path> {
         let mut leaves = Vec::new();
         self.collect_leaves(&mut Vec::new(), &mut leaves);
@@ -95,7 +95,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the field at `path` is in the set.
+    /// Returns whether the field at `path` is in the set.
     pub(super) fn contains(&self, path: &[String]) -> bool {
         let mut below = Some(self);
         for element in path {
@@ -104,7 +104,7 @@ impl FieldSet {
         below.is_some()
     }
 
-    /// Takes the field at `path` out, and what becomes empty by that.
+    /// Removes the field at `path` and the parents that become empty.
     pub(super) fn remove(&mut self, path: &[String]) {
         let Some((first, rest)) = path.split_first() else { return };
         let Some(below) = self.0.get_mut(first) else { return };
@@ -115,14 +115,14 @@ impl FieldSet {
     }
 }
 
-/// What tells an item of a list apart.
+/// Returns the key of a list item.
 pub(super) fn key_of(item: &Map<String, Value>, keys: Keys) -> Map<String, Value> {
     let value =
         |key: &str| item.get(key).cloned().or_else(|| schema::key_default(key).map(Value::from));
     keys.apply.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?))).collect()
 }
 
-/// The value at a path.
+/// Returns the value at a path.
 pub(super) fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().filter(|element| *element != ITEM).try_fold(object, |value, element| {
         match split(element) {
@@ -132,7 +132,7 @@ pub(super) fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     })
 }
 
-/// Removes the value at a path, and the objects and lists that become empty by that.
+/// Removes the value at a path and the parents that become empty.
 pub(super) fn remove(object: &mut Value, path: &[String]) {
     let Some((element, rest)) = path.split_first() else { return };
     let last = rest.is_empty() || rest == [ITEM];
@@ -179,7 +179,7 @@ fn split(element: &str) -> (Kind, &str) {
     }
 }
 
-/// Where the list has the item of an element.
+/// Returns the index of the list item with this key.
 fn position(list: &Value, element: &str, wanted: &str) -> Option<usize> {
     let items = list.as_array()?;
     let wanted: Value = serde_json::from_str(wanted).ok()?;
@@ -192,7 +192,7 @@ fn position(list: &Value, element: &str, wanted: &str) -> Option<usize> {
     })
 }
 
-/// A path as Kubernetes prints it: `.spec.containers[name="c"].image`.
+/// Formats a path like Kubernetes: `.spec.containers[name="c"].image`.
 pub(super) fn display(path: &[String]) -> String {
     let mut text = String::new();
     for element in path.iter().filter(|element| *element != ITEM) {

@@ -9,22 +9,22 @@ use serde_json::Value;
 pub(super) enum Operation {
     /// Inserts into an array, or sets a member of an object.
     Add { path: String, value: Value },
-    /// Removes what is there.
+    /// Removes the value.
     Remove { path: String },
-    /// Replaces what is there.
+    /// Replaces the value.
     Replace { path: String, value: Value },
-    /// Removes from one place and adds at another.
+    /// Removes the value at `from` and adds it at `path`.
     Move { from: String, path: String },
-    /// Adds a copy.
+    /// Adds a copy of the value at `from`.
     Copy { from: String, path: String },
-    /// Fails unless the value is there.
+    /// Fails unless the value is at the path.
     Test { path: String, value: Value },
 }
 
 /// Why a JSON patch does not apply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JsonPatchError {
-    /// Nothing is at the path.
+    /// The path does not exist.
     #[error("{0}: there is no such value")]
     Missing(String),
     /// The path does not start with a slash.
@@ -38,7 +38,7 @@ pub(super) enum JsonPatchError {
     IntoItself(String),
 }
 
-/// Applies the operations in order. If one fails, `target` is left as far as they came.
+/// Applies the operations in order. If one fails, the earlier ones stay applied.
 pub(super) fn apply(target: &mut Value, patch: &[Operation]) -> Result<(), JsonPatchError> {
     patch.iter().try_for_each(|operation| operation.apply(target))
 }
@@ -107,14 +107,14 @@ fn remove(target: &mut Value, path: &str) -> Result<Value, JsonPatchError> {
     removed.ok_or_else(|| JsonPatchError::Missing(path.to_owned()))
 }
 
-/// A pointer's parent and its last segment, unescaped.
+/// Splits a pointer into its parent and its last segment, unescaped.
 fn split(path: &str) -> Result<(&str, String), JsonPatchError> {
     let (parent, last) =
         path.rsplit_once('/').ok_or_else(|| JsonPatchError::Pointer(path.to_owned()))?;
     Ok((parent, last.replace("~1", "/").replace("~0", "~")))
 }
 
-/// An array index: digits without leading zeros.
+/// Parses an array index: digits without leading zeros.
 fn index(segment: &str) -> Option<usize> {
     let plain = segment == "0" || !segment.starts_with(['0', '+']);
     plain.then(|| segment.parse().ok()).flatten()
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_the_rfc_says() {
+    fn operations_follow_the_rfc() {
         let cases = [
             (
                 json!({"a": 1}),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_refused() {
+    fn operations_that_do_not_apply_fail() {
         let missing = |path: &str| JsonPatchError::Missing(path.to_owned());
         let cases = [
             (json!([{"op": "remove", "path": "/b"}]), missing("/b")),

@@ -12,14 +12,15 @@ use serde_json::{Map, Value};
 
 use crate::status::Status;
 
-/// More operations in one JSON patch are refused.
+/// Maximum number of operations in one JSON patch.
 const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
 
-/// The object that `current` becomes by a merge patch, a strategic merge patch or a JSON patch.
-/// Server-side apply is [`apply::apply`].
+/// Applies a merge patch, a strategic merge patch or a JSON patch. Server-side apply is
+/// [`apply::apply`].
 ///
 /// # Errors
-/// 415 for another content type, 400 for a patch that cannot be read, 422 for a JSON patch that
+///
+/// 415 for another content type, 400 for a patch that does not decode, 422 for a JSON patch that
 /// does not apply.
 pub fn apply_patch(current: &Value, content_type: &str, patch: &[u8]) -> Result<Value, Status> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -40,7 +41,7 @@ pub fn apply_patch(current: &Value, content_type: &str, patch: &[u8]) -> Result<
             if operations.len() > MAX_JSON_PATCH_OPERATIONS {
                 return Err(Status::too_large(MAX_JSON_PATCH_OPERATIONS));
             }
-            // The API server does not tell which operation failed.
+            // The API server does not report which operation failed.
             json::apply(&mut patched, &operations).map_err(|_| Status::unprocessable())?;
         }
         _ => return Err(Status::unsupported_media_type()),
@@ -60,7 +61,7 @@ mod testing {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    /// Any small value.
+    /// Returns any small value.
     pub(super) fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -76,7 +77,7 @@ mod testing {
         })
     }
 
-    /// Any small object.
+    /// Returns any small object.
     pub(super) fn object() -> impl Strategy<Value = Value> {
         fields(value())
     }

@@ -1,26 +1,26 @@
-//! How the lists of the built-in types merge, as their `x-kubernetes-list-type` and
-//! `x-kubernetes-patch-merge-key` say.
+//! Merge rules of the lists of built-in types, from their `x-kubernetes-list-type` and
+//! `x-kubernetes-patch-merge-key`.
 //!
-//! Kubernetes uses a field name for one thing wherever it occurs, but for a few that the enclosing
-//! field tells apart. So the table needs no kinds.
+//! A field name follows the same rule in all kinds, with a few exceptions that the enclosing field
+//! decides. So the table needs no kinds.
 
 /// How a list merges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     /// Replaced as a whole.
     Atomic,
-    /// Of distinct scalars.
+    /// A set of scalars.
     Set,
-    /// Of objects that are told apart by some of their fields.
+    /// Objects that are identified by some of their fields.
     Map(Keys),
 }
 
-/// The fields that tell the objects of a list apart.
+/// The fields that identify the objects of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Keys {
-    /// For strategic merge patch, which replaces the list if there is none.
+    /// The key for strategic merge patch, which replaces the list without one.
     pub(super) strategic: Option<&'static str>,
-    /// For server-side apply.
+    /// The keys for server-side apply.
     pub(super) apply: &'static [&'static str],
 }
 
@@ -28,8 +28,8 @@ const fn keyed(key: &'static str, apply: &'static [&'static str]) -> List {
     List::Map(Keys { strategic: Some(key), apply })
 }
 
-/// How the list `field` merges. `parent` is the field around it, items of lists left out, and empty
-/// at the root of an object.
+/// Returns the merge rule of the list `field`. `parent` is the enclosing field, without list items,
+/// and empty at the root of an object.
 pub(super) fn list(parent: &str, field: &str) -> List {
     match (parent, field) {
         ("metadata", "finalizers") | ("spec", "podCIDRs") => List::Set,
@@ -63,7 +63,7 @@ pub(super) fn list(parent: &str, field: &str) -> List {
     }
 }
 
-/// Whether server-side apply takes the object `field` as a whole (`x-kubernetes-map-type: atomic`).
+/// Returns whether server-side apply replaces the object `field` (`x-kubernetes-map-type: atomic`).
 pub(super) fn is_atomic_object(parent: &str, field: &str) -> bool {
     matches!(field, "nodeSelector" | "labelSelector" | "namespaceSelector" | "podSelector")
         || matches!(field, "secretRef" | "configMapKeyRef" | "secretKeyRef" | "fieldRef")
@@ -71,7 +71,7 @@ pub(super) fn is_atomic_object(parent: &str, field: &str) -> bool {
         || (parent, field) == ("spec", "selector")
 }
 
-/// What a key field counts as where the object leaves it out: the API server fills it in.
+/// Returns the default of a key field that an object leaves out.
 pub(super) fn key_default(key: &str) -> Option<&'static str> {
     (key == "protocol").then_some("TCP")
 }

@@ -1,4 +1,4 @@
-//! Strategic merge patch: a merge patch that knows which lists merge by key, with directives.
+//! Strategic merge patch: a merge patch that merges some lists by key, with directives.
 //!
 //! Directives: `$patch` (`replace`, `delete`, `merge`) in an object or a list item, `$retainKeys`
 //! in an object, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD` beside a list.
@@ -15,16 +15,16 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 /// Why a strategic merge patch does not apply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum StrategicError {
-    /// An item of a list that merges by key has no key.
+    /// An item lacks the key of its list.
     #[error("map: {item} does not contain declared merge key: {key}")]
     KeyMissing { item: String, key: &'static str },
-    /// There is no such `$patch`.
+    /// The value of `$patch` is unknown.
     #[error("unknown patch type found: {0}")]
     Directive(String),
-    /// The value of a directive has another shape.
+    /// The value of a directive has the wrong type.
     #[error("invalid patch format of {0}: a list is needed")]
     Shape(String),
-    /// The patch sets a field that its own `$retainKeys` drops.
+    /// The patch sets a field that its `$retainKeys` removes.
     #[error("the field {0} is set but not in $retainKeys")]
     NotRetained(String),
 }
@@ -36,7 +36,7 @@ pub(super) fn merge(target: &mut Object, patch: &Object) -> Result<(), Strategic
     merge_object(target, patch, "")
 }
 
-/// Merges into an object that stands in the field `parent`.
+/// Merges into the object in the field `parent`.
 fn merge_object(target: &mut Object, patch: &Object, parent: &str) -> Result<(), StrategicError> {
     match directive(patch)? {
         Some(Directive::Delete) => {
@@ -146,7 +146,7 @@ fn merge_items(
     for item in patch {
         let Value::Object(object) = item else { return replace(current, patch) };
         match directive(object)? {
-            // An item that is nothing but `$patch: replace` empties the list for the others.
+            // An item with `$patch: replace` alone clears the list.
             Some(Directive::Replace) if object.len() == 1 => current.clear(),
             Some(Directive::Delete) => {
                 let name = key_of(item, key)?;
@@ -202,7 +202,7 @@ enum Directive {
     Delete,
 }
 
-/// The `$patch` of an object; `merge` is what happens anyway.
+/// Returns the `$patch` of an object, `None` for the default `merge`.
 fn directive(patch: &Object) -> Result<Option<Directive>, StrategicError> {
     match patch.get(DIRECTIVE) {
         None => Ok(None),
@@ -218,7 +218,7 @@ fn items<'a>(directive: &str, value: &'a Value) -> Result<&'a [Value], Strategic
     items.ok_or_else(|| StrategicError::Shape(directive.to_owned()))
 }
 
-/// Drops the fields that `$retainKeys` does not name; of a union, only one field may stay.
+/// Removes the fields that `$retainKeys` does not name. This keeps one member of a union.
 fn retain_keys(target: &mut Object, patch: &Object) -> Result<(), StrategicError> {
     let Some(keys) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let keys = items(RETAIN_KEYS, keys)?;
@@ -236,7 +236,7 @@ fn delete_from_list(target: &mut Object, field: &str, deleted: &[Value]) {
     }
 }
 
-/// Puts the items named into that order. The others keep their place relative to them.
+/// Sorts the named items into that order. Other items keep their place relative to them.
 fn set_element_order(target: &mut Object, field: &str, order: &[Value], parent: &str) {
     let Some(Value::Array(current)) = target.get_mut(field) else { return };
     let key = match schema::list(parent, field) {
@@ -254,7 +254,8 @@ fn set_element_order(target: &mut Object, field: &str, order: &[Value], parent: 
     *current = interleave(ordered, others);
 }
 
-/// Merges two lists of (former index, item), the first going first unless it stood later.
+/// Merges two lists of (former index, item). An item of `second` goes first if its index is
+/// smaller.
 fn interleave(first: Vec<(usize, Value)>, second: Vec<(usize, Value)>) -> Vec<Value> {
     let mut merged = Vec::with_capacity(first.len() + second.len());
     let mut second = second.into_iter().peekable();
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_and_an_object_can_be_replaced() {
+    fn lists_and_objects_can_be_replaced() {
         check(
             json!({"spec": {"volumes": [{"name": "a"}, {"name": "b"}]}}),
             json!({"spec": {"volumes": [{"$patch": "replace"}, {"name": "c"}]}}),
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn retain_keys_drops_the_other_members_of_a_union() {
+    fn retain_keys_removes_the_other_members_of_a_union() {
         check(
             json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}),
             json!({"spec": {"volumes": [
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_added_and_deleted_one_by_one() {
+    fn finalizers_are_added_and_removed_one_by_one() {
         check(
             json!({"metadata": {"finalizers": ["a", "b"]}}),
             json!({"metadata": {
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_element_order_leaves_items_of_others_where_they_were() {
+    fn element_order_leaves_other_items_in_place() {
         check(
             json!({"spec": {"containers": [
                 {"name": "x"}, {"name": "a"}, {"name": "y"}, {"name": "b"},
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_patches_are_refused() {
+    fn malformed_patches_are_refused() {
         let refused = |patch| merged(json!({}), patch).unwrap_err();
         assert_eq!(
             refused(json!({"spec": {"containers": [{"image": "i"}]}})).to_string(),
@@ -444,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Pods with lists of all sorts whose keys are distinct.
+    /// Returns pods with lists of several kinds and distinct keys.
     fn pod() -> impl Strategy<Value = Value> {
         let names = || proptest::collection::btree_set("[a-c]", 0..3);
         (names(), names(), names(), 0..3i64).prop_map(|(containers, finalizers, tolerations, n)| {

@@ -1,4 +1,4 @@
-//! Messages as JSON, as the Go types of Kubernetes write it.
+//! Decoding of messages to the JSON that the Go types of Kubernetes write.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::object::{micro_timestamp, timestamp};
 
 type Object = Map<String, Value>;
 
-/// The fields of a message; those that are not in the table are left out.
+/// Decodes the fields of a message; unknown fields are skipped.
 pub(super) fn object(message: &Message, bytes: &[u8]) -> Result<Object, Malformed> {
     let mut object = Object::new();
     for field in Fields::of(bytes) {
@@ -54,7 +54,7 @@ fn put(object: &mut Object, field: &Field, content: Content<'_>) -> Result<(), M
     Ok(())
 }
 
-/// Whether `omitempty` leaves it out. Structs stay, even without fields.
+/// Returns whether `omitempty` drops the value. Structs stay, even if empty.
 fn is_zero(holds: Type, value: &Value) -> bool {
     match holds {
         Type::Bool => value == &Value::Bool(false),
@@ -64,7 +64,7 @@ fn is_zero(holds: Type, value: &Value) -> bool {
     }
 }
 
-/// Adds an item, or, of packed numbers, several.
+/// Appends an item, or several packed numbers.
 fn append(list: &mut Vec<Value>, item: Type, content: Content<'_>) -> Result<(), Malformed> {
     let (Type::Int, Content::Delimited(mut packed)) = (item, content) else {
         list.push(value(item, content)?);
@@ -76,7 +76,7 @@ fn append(list: &mut Vec<Value>, item: Type, content: Content<'_>) -> Result<(),
     Ok(())
 }
 
-/// An entry of a map is a message of key (1) and value (2); an absent one is zero.
+/// Decodes an entry of a map: a message of key (1) and value (2). An absent one is zero.
 fn entry(of: Type, bytes: &[u8]) -> Result<(String, Value), Malformed> {
     let (mut key, mut found) = (String::new(), None);
     for field in Fields::of(bytes) {
@@ -128,7 +128,7 @@ pub(super) fn text(content: Content<'_>) -> Result<String, Malformed> {
     Ok(text.to_owned())
 }
 
-/// Field 1 of a message that has no other.
+/// Returns field 1 of a message that has no other.
 fn wrapped(content: Content<'_>) -> Result<Option<Content<'_>>, Malformed> {
     let mut found = None;
     for field in Fields::of(delimited(content)?) {
@@ -139,7 +139,7 @@ fn wrapped(content: Content<'_>) -> Result<Option<Content<'_>>, Malformed> {
     Ok(found)
 }
 
-/// Type (1) says which counts: the number (2) or, if it is 1, the text (3).
+/// Decodes an IntOrString: the type (1) selects the number (2) or, if it is 1, the text (3).
 fn int_or_string(bytes: &[u8]) -> Result<Value, Malformed> {
     let (mut is_text, mut number, mut string) = (false, 0, String::new());
     for field in Fields::of(bytes) {
@@ -153,7 +153,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Malformed> {
     Ok(if is_text { string.into() } else { number.into() })
 }
 
-/// Seconds (1) and nanoseconds (2) since the epoch. Without either it is no time: null.
+/// Decodes seconds (1) and nanoseconds (2) since the epoch; null if both are absent.
 fn time(bytes: &[u8], write: fn(Time) -> String) -> Result<Value, Malformed> {
     if bytes.is_empty() {
         return Ok(Value::Null);

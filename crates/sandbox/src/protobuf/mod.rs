@@ -1,5 +1,5 @@
-//! Bodies of requests in the protobuf of Kubernetes, which Go clients send, turned into JSON. The
-//! answers are JSON, which those clients accept.
+//! Request bodies in the protobuf of Kubernetes, which Go clients send, converted to JSON. Answers
+//! are JSON, which these clients accept.
 
 mod decode;
 mod schema;
@@ -19,19 +19,19 @@ use crate::status::Status;
 /// The media type.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What bodies start with.
+/// The prefix of bodies.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Why bytes are no message.
+/// Why a body does not decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Malformed {
-    #[error("it does not start with the bytes of \"k8s\" and a zero")]
+    #[error("the prefix \"k8s\\0\" is missing")]
     Magic,
-    #[error("it ends within a field")]
+    #[error("the body ends within a field")]
     Truncated,
     #[error("a number has more than ten bytes")]
     Varint,
-    #[error("there is no wire type {0}")]
+    #[error("wire type {0} is unknown")]
     WireType(u64),
     #[error("a field has the wire type of another type")]
     Mismatch,
@@ -39,14 +39,15 @@ enum Malformed {
     Text,
     #[error("a field that holds JSON does not parse")]
     Json,
-    #[error("its content is encoded as {0:?}, which is unknown here")]
+    #[error("content encoding {0:?} is not supported")]
     Encoding(String),
 }
 
-/// The request with a body of JSON.
+/// Returns the request with a JSON body.
 ///
 /// # Errors
-/// 400 if the body is no such message, 415 if its kind is not known.
+///
+/// 400 if the body does not decode, 415 if its kind is unknown.
 pub(crate) fn with_json_body(request: &Request) -> Result<Cow<'_, Request>, Status> {
     let media_type = request.content_type.split(';').next().unwrap_or_default().trim();
     if media_type != MEDIA_TYPE || request.body.is_empty() {
@@ -67,7 +68,7 @@ fn object(body: &[u8]) -> Result<Value, Status> {
     Ok(object.into())
 }
 
-/// The envelope, `runtime.Unknown`: what the object is, and its bytes.
+/// The envelope, `runtime.Unknown`: type and content.
 #[derive(Debug, Default)]
 struct Unknown<'a> {
     api_version: String,

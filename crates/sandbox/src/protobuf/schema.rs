@@ -1,4 +1,4 @@
-//! Which fields the messages of Kubernetes have.
+//! The fields of the messages of Kubernetes.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,22 +7,22 @@ use std::sync::LazyLock;
 pub(super) static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::parse(include_str!("messages.txt")));
 
-/// `apiVersion` of what all APIs share.
+/// The name for messages that all APIs share.
 const META: &str = "meta/v1";
-/// `apiVersion` of the core group, whose messages others use.
+/// `apiVersion` of the core group, whose messages other APIs use.
 const CORE: &str = "v1";
 
-/// Messages by the API they are defined in.
+/// The messages by their API.
 #[derive(Debug)]
 pub(super) struct Schema {
     messages: Vec<Message>,
     places: Places,
 }
 
-/// Where messages are, by `apiVersion` and name.
+/// The indices of messages by `apiVersion` and name.
 type Places = BTreeMap<(&'static str, &'static str), usize>;
 
-/// A message by the numbers of its fields.
+/// The fields of a message by number.
 #[derive(Debug)]
 pub(super) struct Message {
     fields: BTreeMap<u64, Field>,
@@ -32,28 +32,28 @@ pub(super) struct Message {
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) place: Place,
-    /// What it holds, or what the items of its list or the values of its map are.
+    /// The type of its value, of the items of its list or of the values of its map.
     pub(super) holds: Type,
 }
 
-/// Where the content of a field goes in JSON.
+/// The place of a field in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Under a name.
+    /// A named field.
     Named {
         name: &'static str,
-        /// Whether an empty string, 0 or false says more than the absence of the field.
+        /// Whether an empty string, 0 or false differs from an absent field.
         keeps_zero: bool,
     },
-    /// Into the object around it.
+    /// The fields of the enclosing object.
     Inline,
-    /// Into the list of this name.
+    /// An item of the list of this name.
     List(&'static str),
-    /// Into the map of this name, which has strings as keys.
+    /// An entry of the map of this name, which has strings as keys.
     Map(&'static str),
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Bool,
@@ -68,17 +68,17 @@ pub(super) enum Type {
     Raw,
     /// A message around a list of strings: `ExtraValue`.
     Strings,
-    /// Another message, by its number.
+    /// Another message, by its index.
     Message(usize),
 }
 
 impl Schema {
-    /// The message of a kind. The options of requests are in every API.
+    /// Returns the message of a kind. Options of requests exist in every API.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
         find(&self.places, api_version, kind).map(|place| self.message(place))
     }
 
-    /// The message that a [`Type::Message`] refers to.
+    /// Returns the message that a [`Type::Message`] refers to.
     pub(super) fn message(&self, place: usize) -> &Message {
         &self.messages[place]
     }
@@ -106,12 +106,12 @@ impl Message {
     }
 }
 
-/// Messages are looked for in their own API, then in what all share.
+/// Finds a message in its own API, then among the shared ones.
 fn find(places: &Places, api: &str, name: &str) -> Option<usize> {
     [api, CORE, META].iter().find_map(|api| places.get(&(*api, name)).copied())
 }
 
-/// A message as the table has it.
+/// A message as in the table.
 struct Definition {
     api: &'static str,
     name: &'static str,
@@ -169,7 +169,7 @@ impl Definition {
     }
 }
 
-/// Where a field goes, and what is left of its type then.
+/// Returns the place of a field, and the rest of its type.
 fn place(name: &'static str, holds: &'static str) -> (Place, &'static str) {
     let inside = |open, close| holds.strip_prefix(open)?.strip_suffix(close);
     if name == "inline" {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// So decoding never recurses deeper than the table.
+    /// Decoding never recurses deeper than the table.
     #[test]
     fn no_message_contains_itself() {
         for place in 0..SCHEMA.messages.len() {

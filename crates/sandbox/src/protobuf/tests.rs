@@ -1,4 +1,4 @@
-//! Bodies in protobuf: recorded ones, and ones that are encoded here by the table.
+//! Bodies in protobuf: recorded ones, and ones that the tests encode with the table.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +36,7 @@ fn delimited(place: u64, content: &[u8]) -> Vec<u8> {
     [varint(place << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
-/// The message of an object as a Go client writes it.
+/// Returns the message of an object as a Go client writes it.
 fn message(message: &Message, object: &Value) -> Vec<u8> {
     let fields = message.fields();
     fields.flat_map(|(place, field)| encode_field(place, field, object)).collect()
@@ -91,7 +91,7 @@ fn encode_value(place: u64, holds: Type, value: &Value) -> Vec<u8> {
     }
 }
 
-/// The whole body for an object.
+/// Returns the whole body for an object.
 fn body(object: &Value) -> Vec<u8> {
     let text = |field: &str| object[field].as_str().unwrap();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -119,7 +119,7 @@ fn read(response: &Response) -> Value {
     serde_json::from_slice(&response.body).unwrap()
 }
 
-/// Takes out what says nothing: nulls and managed fields.
+/// Removes nulls and managed fields.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -131,7 +131,8 @@ fn prune(value: &mut Value) {
     }
 }
 
-/// The objects of a watch in protobuf: frames of a length and an envelope of a `WatchEvent`.
+/// Returns the objects of a watch in protobuf: frames with a length and an envelope of a
+/// `WatchEvent`.
 fn recorded_objects(mut stream: &[u8]) -> Vec<Value> {
     let content = |bytes, wanted| {
         let field = Fields::of(bytes).map(Result::unwrap).find(|(place, _)| *place == wanted);
@@ -147,7 +148,7 @@ fn recorded_objects(mut stream: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_real_api_server_sent_reads_as_its_json() {
+fn recorded_protobuf_decodes_to_the_recorded_json() {
     let json = dialogue("watch from 0: synthetic ADDED first");
     let (Some(protobuf), Some(json)) = (dialogue("watch protobuf (hex)"), json) else { return };
     let mut objects = recorded_objects(&protobuf.response_bytes());
@@ -164,7 +165,7 @@ fn what_a_real_api_server_sent_reads_as_its_json() {
 }
 
 #[test]
-fn every_recorded_object_survives_the_way_through_protobuf() {
+fn recorded_objects_round_trip_through_protobuf() {
     for dialogue in dialogues().iter().filter(|dialogue| dialogue.creates()) {
         let mut sent = dialogue.response_body().clone();
         prune(&mut sent);
@@ -175,7 +176,7 @@ fn every_recorded_object_survives_the_way_through_protobuf() {
 }
 
 #[test]
-fn zeros_stay_only_where_they_say_something() {
+fn zeros_stay_only_where_they_differ_from_absent() {
     let spec = json!({
         "hostNetwork": false, "nodeName": "", "enableServiceLinks": false, "priority": 0,
         "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
@@ -200,7 +201,7 @@ fn zeros_stay_only_where_they_say_something() {
 }
 
 #[test]
-fn values_of_every_type_come_out_as_go_writes_them() {
+fn values_of_every_type_decode_as_in_go() {
     let examples = [
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {
             "holderIdentity": "", "renewTime": "2026-11-20T22:12:00.000001Z"}}),
@@ -229,7 +230,7 @@ fn packed_numbers_are_a_list() {
 }
 
 #[test]
-fn bodies_that_are_no_message_are_refused_with_the_reason() {
+fn malformed_bodies_are_refused_with_the_reason() {
     let faults: [(&[u8], Malformed); 5] = [
         (b"{}", Malformed::Magic),
         (b"k8s\0\x0a\x05v1", Malformed::Truncated),
@@ -274,7 +275,7 @@ fn objects_are_created_updated_and_deleted() {
 }
 
 #[test]
-fn subresources_and_reviews_take_it() {
+fn subresources_and_reviews_accept_protobuf() {
     let mut store = Store::new(1, NOW);
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c",
         "image": "pause"}]}});
@@ -293,7 +294,7 @@ fn subresources_and_reviews_take_it() {
 }
 
 #[test]
-fn an_object_of_another_kind_is_refused_as_it_is_in_json() {
+fn objects_of_another_kind_are_refused_as_in_json() {
     let mut store = Store::new(1, NOW);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
     let pods = "/api/v1/namespaces/default/pods";
@@ -301,7 +302,7 @@ fn an_object_of_another_kind_is_refused_as_it_is_in_json() {
     assert_eq!(store.get(NAMESPACES, "", "n"), None);
 }
 
-/// A body that is right, to be spoiled.
+/// Returns a valid body, which the tests damage.
 fn right() -> Vec<u8> {
     body(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p",
         "labels": {"app": "web"}, "creationTimestamp": "2026-11-20T22:12:00Z"},

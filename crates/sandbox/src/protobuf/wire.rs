@@ -2,21 +2,21 @@
 
 use super::Malformed;
 
-/// A varint has at most this many bytes.
+/// Maximum length of a varint.
 const VARINT_BYTES: usize = 10;
 
-/// What a field carries.
+/// The content of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     /// A number, wire type 0.
     Varint(u64),
     /// Text, bytes, a message or packed numbers, wire type 2.
     Delimited(&'a [u8]),
-    /// Four or eight bytes, which no field of Kubernetes has.
+    /// Four or eight bytes; no field of Kubernetes has this type.
     Fixed,
 }
 
-/// The fields of a message in the order of their bytes. Nothing follows an error.
+/// The fields of a message in the order of their bytes. Iteration ends at an error.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -69,7 +69,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Takes a number off the front: seven bits a byte, the lowest first, until a byte below 128.
+/// Reads a varint: seven bits a byte, the lowest first, until a byte below 128.
 pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     let mut number = 0;
     for (place, byte) in bytes.iter().enumerate().take(VARINT_BYTES) {
