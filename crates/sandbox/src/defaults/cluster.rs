@@ -39,7 +39,7 @@ pub(super) fn node(object: &mut Object) {
     }
 }
 
-/// Namespaces; each is labelled with its name.
+/// Namespaces, labelled with their name.
 pub(super) fn namespace(object: &mut Object) {
     if let Some(metadata) = ensure(object, "metadata") {
         let name = text(metadata, "name").to_owned();
@@ -53,7 +53,7 @@ pub(super) fn namespace(object: &mut Object) {
     }
 }
 
-/// Services. No addresses are given out.
+/// Services, without addresses.
 pub(super) fn service(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     defaults(
@@ -85,7 +85,7 @@ pub(super) fn endpoint_slice(object: &mut Object) {
     }
 }
 
-/// Secrets: text becomes data.
+/// Secrets: `stringData` is encoded into `data`.
 pub(super) fn secret(object: &mut Object) {
     default(object, "type", "Opaque");
     let Some(Value::Object(texts)) = object.remove("stringData") else { return };

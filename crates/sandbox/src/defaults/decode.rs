@@ -1,15 +1,15 @@
-//! What typed decoding does to an object besides reading it: fields that say nothing are dropped,
-//! quantities are written in their canonical form.
+//! Side effects of typed decoding: empty optional fields are dropped, quantities get their
+//! canonical form.
 
 use framework::Quantity;
 use serde_json::{Map, Value};
 
-/// Brings an object into the form in which the API server would write it.
+/// Brings an object into the form that the API server writes.
 pub(super) fn canonicalize(object: &mut Map<String, Value>) {
     object.retain(|field, value| {
         match value {
             Value::Object(quantities) if is_quantities(field) => {
-                // How many volumes the driver of a CSINode can attach is a plain number.
+                // The `allocatable.count` of a driver in a CSINode is a plain number.
                 let quantities = quantities.iter_mut().filter(|(name, _)| *name != "count");
                 quantities.for_each(|(_, quantity)| canonicalize_quantity(quantity));
             }
@@ -52,7 +52,7 @@ fn is_quantities(field: &str) -> bool {
     )
 }
 
-/// Maps whose keys are data, so that an empty value counts.
+/// Maps whose keys are data; their empty values are kept.
 fn is_map(field: &str) -> bool {
     matches!(
         field,
@@ -73,7 +73,7 @@ fn is_map(field: &str) -> bool {
     )
 }
 
-/// Whether a typed field with this value is not written (`omitempty`).
+/// Returns whether a typed field with this value is not written (`omitempty`).
 fn says_nothing(field: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -98,7 +98,7 @@ fn is_pointer_to_text(field: &str) -> bool {
     )
 }
 
-/// Fields where `false` is the same as nothing.
+/// Fields where `false` equals absent.
 fn is_plain_flag(field: &str) -> bool {
     matches!(
         field,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_dropped_and_what_might_is_kept() {
+    fn empty_optional_fields_are_dropped_and_data_is_kept() {
         let cases = [
             (json!({"spec": {"unschedulable": false, "taints": []}}), json!({"spec": {}})),
             (json!({"status": {"nominatedNodeName": ""}}), json!({"status": {}})),

@@ -1,11 +1,11 @@
-//! `matchLabelKeys` and `mismatchLabelKeys`: what they mean is written into the label selectors of
-//! a pod when it is created.
+//! `matchLabelKeys` and `mismatchLabelKeys`: on creation their effect is written into the label
+//! selectors of the pod.
 
 use serde_json::{Value, json};
 
 use super::fill::{Object, get, items};
 
-/// Writes the keys of affinity terms and topology spread constraints into their selectors.
+/// Adds the keys of affinity terms and topology spread constraints to their selectors.
 pub(super) fn merge(pod: &mut Object) {
     let labels = pod.get("metadata").and_then(|metadata| metadata.get("labels"));
     let labels = labels.and_then(Value::as_object).cloned().unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn merge(pod: &mut Object) {
     }
 }
 
-/// Keys that the pod does not have mean nothing, and so do keys beside an absent selector.
+/// Keys that the pod does not have are ignored, and so are keys without a selector.
 fn merge_one(term: &mut Object, labels: &Object) {
     let mut requirements = Vec::new();
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
@@ -47,7 +47,7 @@ fn merge_one(term: &mut Object, labels: &Object) {
 mod tests {
     use super::*;
 
-    /// A term and what becomes of its selector, as any of the terms of a pod.
+    /// Returns the selectors that one term gets in each place of a pod.
     fn merged(term: &Value) -> Value {
         let preferred = json!([{"weight": 1, "podAffinityTerm": term}]);
         let mut pod = json!({
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_the_pod_has_join_the_selector() {
+    fn keys_of_the_pod_are_added_to_the_selector() {
         let hash = json!({"key": "pod-template-hash", "operator": "In", "values": ["5f"]});
         let not_web = json!({"key": "app", "operator": "NotIn", "values": ["web"]});
         let web = json!({"app": "web"});

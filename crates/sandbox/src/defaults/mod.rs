@@ -1,4 +1,4 @@
-//! What the API server fills in.
+//! Defaults that the API server sets.
 
 mod cluster;
 mod decode;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::custom;
 use crate::resources::{self, Resource};
 
-/// Completes an object that is created: [`set_defaults`], a fresh status, and for pods the
-/// tolerations that admission adds and selectors with their label keys. Values of an unexpected
-/// shape are left to validation.
+/// Completes a new object: [`set_defaults`], an initial status, and for pods the default
+/// tolerations and the selectors of their label keys. Values of an unexpected type are left for
+/// validation.
 pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
     let keeps_status = resource == resources::NODES || resource == resources::EVENTS;
     let has_status = resource.subresources.iter().any(|sub| sub.name == "status");
@@ -40,8 +40,8 @@ pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
     }
 }
 
-/// Sets the defaults of the kind and drops what says nothing, as the API server does with whatever
-/// it decodes. Doing it again changes nothing; every write goes through it.
+/// Sets the defaults of the kind and drops empty optional fields, as typed decoding does. It is
+/// idempotent, and every write calls it.
 pub fn set_defaults(resource: &Resource, object: &mut Value) {
     if resource.custom.is_some() || resource == resources::CUSTOMRESOURCEDEFINITIONS {
         custom_defaults(resource, object);
@@ -120,7 +120,7 @@ mod tests {
         Time::parse_rfc3339("2026-11-20T22:12:00Z").unwrap()
     }
 
-    /// What the store and priority admission add is not compared here.
+    /// Removes the fields that the store and priority admission set.
     fn without_other_parts(mut object: Value) -> Value {
         for field in
             ["uid", "resourceVersion", "generation", "creationTimestamp", "name", "namespace"]
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn created_objects_are_completed_as_recorded() {
+    fn new_objects_are_completed_as_recorded() {
         for dialogue in recorded::dialogues().iter().filter(|it| it.creates()) {
             let mut object = dialogue.request_body().clone();
             object.as_object_mut().unwrap().remove("bogus");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_do_not_change_what_has_them() {
+    fn defaults_are_idempotent() {
         for dialogue in recorded::dialogues().iter().filter(|it| it.creates()) {
             let mut object = dialogue.response_body().clone();
             if dialogue.resource() != resources::EVENTS_V1 {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::fill::{Object, default, defaults, ensure, flag, get, items, text};
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
-/// Mode of files in volumes: 0644.
+/// Mode of files in volumes.
 const FILE_MODE: i64 = 0o644;
 
-/// The defaults of a pod, beyond those of its spec.
+/// Sets the defaults of a pod beside those of its spec.
 pub(super) fn pod(pod: &mut Object) {
     let Some(spec) = ensure(pod, "spec") else { return };
     pod_spec(spec);
@@ -23,7 +23,7 @@ pub(super) fn pod(pod: &mut Object) {
     pod_level_requests(spec);
 }
 
-/// The defaults of a pod spec, in a template too.
+/// Sets the defaults of a pod spec, also in a template.
 pub(super) fn pod_spec(spec: &mut Object) {
     defaults(
         spec,
@@ -45,7 +45,7 @@ pub(super) fn pod_spec(spec: &mut Object) {
     items(spec, "volumes").for_each(volume);
 }
 
-/// `serviceAccount` is an old name of `serviceAccountName` that is still written.
+/// Writes `serviceAccount`, the older name of `serviceAccountName`.
 fn service_account(spec: &mut Object) {
     let (name, old) = ("serviceAccountName", "serviceAccount");
     let given = spec.get(name).or_else(|| spec.get(old)).cloned();
@@ -87,7 +87,7 @@ fn container(container: &mut Object, host_network: bool) {
     }
 }
 
-/// Images without a tag or with `latest` are always pulled.
+/// Returns `Always` for images without a tag or with the tag `latest`.
 fn image_pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or_default();
     if name.contains('@') {
@@ -173,7 +173,7 @@ fn requests_from_limits(resources: &mut Object, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// A limit of the whole pod is its request where no container says what it needs.
+/// Copies limits of the whole pod to its requests where no container sets any.
 fn pod_level_requests(spec: &mut Object) {
     let containers: Vec<Value> = ["initContainers", "containers"]
         .iter()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_pulled_by_their_tag() {
+    fn pull_policy_follows_the_image_tag() {
         let cases = [
             ("pause", "Always"),
             ("pause:latest", "Always"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_default_to_limits_where_they_are_absent() {
+    fn requests_default_to_limits() {
         let pod = filled(json!({"spec": {"containers": [
             {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}},
         ]}}));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_pod_are_requests_unless_containers_have_some() {
+    fn pod_level_limits_are_requests_unless_containers_have_some() {
         let pod = filled(json!({"spec": {
             "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},
             "containers": [{"resources": {"requests": {"cpu": "1"}}}],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_pods_on_the_host_network_are_host_ports() {
+    fn ports_of_host_network_pods_are_host_ports() {
         let pod = filled(json!({"spec": {
             "hostNetwork": true, "containers": [{"ports": [{"containerPort": 80}]}],
         }}));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_any_shape_do_no_harm() {
+    fn pods_of_any_shape_are_accepted() {
         for spec in [json!(1), json!([]), json!({"containers": "x"}), json!({"containers": [1]})] {
             filled(json!({"spec": spec}));
         }

@@ -1,14 +1,15 @@
-//! What the API server decides when a pod is created: its first status, and default tolerations.
+//! The initial status and the default tolerations of a pod.
 
 use framework::{Quantity, Time};
 use serde_json::{Value, json};
 
 use super::fill::{Object, default, defaults, ensure, items, text};
 
-/// How long a pod stays on a node that is not ready or not reachable (`DefaultTolerationSeconds`).
+/// Seconds that a pod stays on a node that is not ready or not reachable
+/// (`DefaultTolerationSeconds`).
 const TOLERATION_SECONDS: i64 = 300;
 
-/// Tolerates nodes that are not ready or not reachable for a while, unless the pod says otherwise.
+/// Adds tolerations for nodes that are not ready or not reachable, unless the pod has its own.
 pub(super) fn default_tolerations(spec: &mut Object) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let list = spec.entry("tolerations").or_insert_with(|| Value::Array(Vec::new()));
@@ -27,7 +28,7 @@ fn covers(toleration: &Value, key: &str) -> bool {
     (text("key").is_empty() || text("key") == key) && matches!(text("effect"), "" | "NoExecute")
 }
 
-/// The status of a new pod.
+/// Returns the status of a new pod.
 pub(super) fn new_status(spec: &Value, now: Time) -> Value {
     let mut status = json!({"phase": "Pending", "qosClass": qos_class(spec)});
     let gates = spec["schedulingGates"].as_array();
@@ -44,8 +45,8 @@ pub(super) fn new_status(spec: &Value, now: Time) -> Value {
     status
 }
 
-/// `Guaranteed` if all limit cpu and memory and request as much, `BestEffort` if none requests or
-/// limits any, else `Burstable`. Resources of the pod as a whole go before those of containers.
+/// Returns `Guaranteed` if all containers limit cpu and memory and request as much, `BestEffort` if
+/// none requests or limits any, else `Burstable`. Pod-level resources take precedence.
 fn qos_class(spec: &Value) -> &'static str {
     let lists = ["initContainers", "containers"].iter().filter_map(|list| spec[*list].as_array());
     let containers = lists.flatten().map(|container| &container["resources"]);
@@ -80,7 +81,7 @@ fn nanos(quantity: &Value) -> Option<i128> {
     quantity.as_str()?.parse::<Quantity>().ok().map(|quantity| quantity.nanos())
 }
 
-/// The fields of pod conditions and container statuses that are written even when empty.
+/// Writes the fields of pod conditions and container statuses that are present even when empty.
 pub(super) fn complete(status: &mut Object) {
     for condition in items(status, "conditions") {
         defaults(condition, [("lastProbeTime", Value::Null), ("lastTransitionTime", Value::Null)]);
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_qos_class_follows_from_cpu_and_memory() {
+    fn qos_class_follows_cpu_and_memory() {
         let all = json!({"cpu": "1", "memory": "1Gi"});
         let cases = [
             (json!([{}]), "BestEffort"),
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_for_failing_nodes_are_added_unless_the_pod_has_its_own() {
+    fn default_tolerations_are_added_unless_the_pod_has_its_own() {
         let added = |tolerations: Value| {
             let Value::Object(mut spec) = json!({"tolerations": tolerations}) else {
                 panic!("an object");

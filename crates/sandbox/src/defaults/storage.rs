@@ -1,4 +1,4 @@
-//! Defaults of volumes and what they are claimed with.
+//! Defaults of volumes and claims.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub(super) fn volume(object: &mut Object) {
     }
 }
 
-/// PersistentVolumeClaims, in a StatefulSet too.
+/// Sets the defaults of PersistentVolumeClaims, also in a StatefulSet.
 pub(super) fn claim(object: &mut Object) {
     ensure(object, "spec").into_iter().for_each(claim_spec);
     if let Some(status) = ensure(object, "status") {
@@ -31,7 +31,7 @@ pub(super) fn claim(object: &mut Object) {
     }
 }
 
-/// The spec of a claim.
+/// Sets the defaults of the spec of a claim.
 pub(super) fn claim_spec(spec: &mut Object) {
     defaults(spec, [("resources", json!({})), ("volumeMode", "Filesystem".into())]);
 }

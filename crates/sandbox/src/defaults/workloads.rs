@@ -1,4 +1,4 @@
-//! Defaults of the kinds that make pods.
+//! Defaults of the kinds that create pods.
 
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ fn job_spec(spec: &mut Object) {
     template(spec);
 }
 
-/// The pods of a job are told apart by its UID.
+/// Writes the selector of a job, which is its UID.
 fn job_selector(spec: &mut Object, uid: &str, name: &str) {
     let labels = [
         ("batch.kubernetes.io/controller-uid", uid),
@@ -154,7 +154,7 @@ pub(super) fn cron_job(object: &mut Object) {
     ensure(object, "status");
 }
 
-/// PodTemplates, and whatever has its pod template in a field.
+/// Sets the defaults of PodTemplates, and of kinds with a pod template in a field.
 pub(super) fn template(object: &mut Object) {
     let Some(template) = get(object, "template") else { return };
     ensure(template, "metadata");
@@ -178,7 +178,7 @@ pub(super) fn disruption_budget(object: &mut Object) {
     status_numbers(object, &numbers);
 }
 
-/// Events of the core group, in which both groups are kept.
+/// Sets the defaults of Events in the form of the core group, in which both groups are stored.
 pub(super) fn event(object: &mut Object) {
     defaults(
         object,

@@ -1,4 +1,4 @@
-//! Whether an object has the shape of its kind, as typed decoding finds out.
+//! The checks that typed decoding does: whether an object has the shape of its kind.
 
 use framework::{Quantity, Time, api};
 use serde::Deserialize;
@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::resources::{self, Resource};
 use crate::status::Status;
 
-/// Decodes what a scheduler reads of the object.
+/// Decodes the fields of the object that a scheduler reads.
 ///
 /// # Errors
-/// 400 if a field has another type than its kind says.
+///
+/// 400 if a field has the wrong type.
 pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
     let decoded = if resource == resources::PODS {
         decodes::<api::Pod>(object).and_then(|()| quantities(&object["spec"]))
@@ -35,7 +36,7 @@ fn decodes<T: for<'a> Deserialize<'a>>(value: &Value) -> Result<(), String> {
     T::deserialize(value).map(drop).map_err(|error| error.to_string())
 }
 
-/// Any kind: metadata, and the pod template if there is one.
+/// Checks any other kind: metadata, and the pod template if there is one.
 fn generic(object: &Value) -> Result<(), String> {
     decodes::<api::ObjectMeta>(&object["metadata"])?;
     for field in ["spec", "status"] {
@@ -66,7 +67,7 @@ fn times(spec: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Every amount of a resource, at whatever depth, is a quantity.
+/// Checks that every amount of a resource, at any depth, is a quantity.
 fn quantities(value: &Value) -> Result<(), String> {
     match value {
         Value::Object(fields) => fields.iter().try_for_each(|(field, value)| match value {

@@ -1,10 +1,10 @@
-//! A value with its path, and the faults found in it.
+//! A value with its path, and the faults of an object.
 
 use serde_json::Value;
 
 use crate::status::Cause;
 
-/// A value of an object and where it stands, for example `spec.containers[0].name`.
+/// A value of an object with its path, for example `spec.containers[0].name`.
 #[derive(Debug, Clone)]
 pub(super) struct Field<'a> {
     path: String,
@@ -12,12 +12,12 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The whole object.
+    /// Returns the whole object.
     pub(super) fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value }
     }
 
-    /// The field `name`, null if absent.
+    /// Returns the field `name`, null if absent.
     pub(super) fn child(&self, name: &str) -> Self {
         let path = match self.path.as_str() {
             "" => name.to_owned(),
@@ -26,19 +26,19 @@ impl<'a> Field<'a> {
         Self { path, value: &self.value[name] }
     }
 
-    /// The fields along a path of names.
+    /// Returns the fields along a path of names.
     pub(super) fn at(&self, path: &[&str]) -> Self {
         path.iter().fold(self.clone(), |field, name| field.child(name))
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub(super) fn items(&self) -> impl Iterator<Item = Self> + use<'a> {
         let path = self.path.clone();
         let items = self.value.as_array().map(Vec::as_slice).unwrap_or_default().iter().enumerate();
         items.map(move |(index, value)| Self { path: format!("{path}[{index}]"), value })
     }
 
-    /// The entries of a map.
+    /// Returns the entries of a map.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, Self)> + use<'a> {
         let path = self.path.clone();
         let entries = self.value.as_object().into_iter().flatten();
@@ -46,32 +46,32 @@ impl<'a> Field<'a> {
             .map(move |(key, value)| (key.as_str(), Self { path: format!("{path}[{key}]"), value }))
     }
 
-    /// The value.
+    /// Returns the value.
     pub(super) fn value(&self) -> &'a Value {
         self.value
     }
 
-    /// Where it stands.
+    /// Returns the path.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The text, empty if there is none.
+    /// Returns the text, empty if there is none.
     pub(super) fn text(&self) -> &'a str {
         self.value.as_str().unwrap_or_default()
     }
 
-    /// The whole number, if there is one.
+    /// Returns the whole number, if there is one.
     pub(super) fn number(&self) -> Option<i64> {
         self.value.as_i64()
     }
 
-    /// Whether there is something.
+    /// Returns whether the value is set.
     pub(super) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Whether nothing, an empty text, list or object is there.
+    /// Returns whether the value is absent or an empty text, list or object.
     pub(super) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -83,12 +83,12 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What is wrong with an object, fault by fault.
+/// The faults of an object.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Cause>);
 
 impl Faults {
-    /// The faults in the order found, each said once.
+    /// Returns the distinct faults in the order found.
     pub(super) fn into_causes(self) -> Vec<Cause> {
         let mut causes: Vec<Cause> = Vec::with_capacity(self.0.len());
         for cause in self.0 {
@@ -104,34 +104,34 @@ impl Faults {
         self.0.extend(causes);
     }
 
-    /// The value breaks a rule.
+    /// Adds the fault of a value that violates a rule.
     pub(super) fn invalid(&mut self, field: &Field<'_>, why: &str) {
         self.0.push(Cause::invalid(field.path(), field.value(), why));
     }
 
-    /// A text that stands somewhere in the field at `path` breaks a rule.
+    /// Adds the fault of a text in the field at `path` that violates a rule.
     pub(super) fn invalid_text(&mut self, path: &str, text: &str, why: &str) {
         self.0.push(Cause::invalid(path, &Value::from(text), why));
     }
 
-    /// The value is missing. `why` may be empty.
+    /// Adds the fault of a missing value. `why` may be empty.
     pub(super) fn required(&mut self, field: &Field<'_>, why: &str) {
         self.0.push(Cause::required(field.path(), why));
     }
 
-    /// The value may not be set. `why` may be empty.
+    /// Adds the fault of a value that must not be set. `why` may be empty.
     pub(super) fn forbidden(&mut self, field: &Field<'_>, why: &str) {
         self.0.push(Cause::forbidden(field.path(), why));
     }
 
-    /// The value names something that is not there.
+    /// Adds the fault of a reference to something that does not exist.
     pub(super) fn not_found(&mut self, field: &Field<'_>) {
         let message = format!("Not found: {}", field.value());
         let field = field.path().to_owned();
         self.0.push(Cause { reason: "FieldValueNotFound", message, field });
     }
 
-    /// The value must be set.
+    /// Returns the value must be set.
     pub(super) fn require(&mut self, field: &Field<'_>) -> bool {
         if field.is_empty() {
             self.required(field, "");
@@ -139,14 +139,14 @@ impl Faults {
         !field.is_empty()
     }
 
-    /// The value, if set, must be one of these.
+    /// Checks that the value, if set, is one of these.
     pub(super) fn one_of(&mut self, field: &Field<'_>, supported: &[&str]) {
         if field.is_set() && !supported.contains(&field.text()) {
             self.0.push(Cause::not_supported(field.path(), field.value(), supported));
         }
     }
 
-    /// The value must be one of these.
+    /// Checks that the value is one of these.
     pub(super) fn one_of_required(&mut self, field: &Field<'_>, supported: &[&str]) {
         if field.is_set() {
             self.one_of(field, supported);
@@ -155,34 +155,34 @@ impl Faults {
         }
     }
 
-    /// A text that stands somewhere in the field at `path` is none of these.
+    /// Adds the fault of a text in the field at `path` that is none of these.
     pub(super) fn not_supported_text(&mut self, path: &str, text: &str, supported: &[&str]) {
         self.0.push(Cause::not_supported(path, &Value::from(text), supported));
     }
 
-    /// The value at `path` is missing.
+    /// Adds the fault of a missing value at `path`.
     pub(super) fn required_at(&mut self, path: &str) {
         self.0.push(Cause::required(path, ""));
     }
 
-    /// The value occurs a second time.
+    /// Adds the fault of a duplicate value.
     pub(super) fn duplicate(&mut self, field: &Field<'_>) {
         self.0.push(Cause::duplicate(field.path(), field.value()));
     }
 
-    /// Something said as `text` occurs twice.
+    /// Adds the fault of a duplicate, described by `text`.
     pub(super) fn duplicate_text(&mut self, path: &str, text: &str) {
         self.0.push(Cause::duplicate(path, &Value::from(text)));
     }
 
-    /// The value is longer than so many bytes.
+    /// Adds the fault of a value that is too long.
     pub(super) fn too_long(&mut self, field: &Field<'_>, longest: usize) {
         let message = format!("Too long: may not be more than {longest} bytes");
         let field = field.path().to_owned();
         self.0.push(Cause { reason: "FieldValueTooLong", message, field });
     }
 
-    /// No two fields may have the same value.
+    /// Checks that no two fields have the same value.
     pub(super) fn distinct<'a>(&mut self, fields: impl Iterator<Item = Field<'a>>) {
         let mut seen: Vec<&Value> = Vec::new();
         for field in fields.filter(|field| !field.is_empty()) {
@@ -193,14 +193,14 @@ impl Faults {
         }
     }
 
-    /// A number, if set, must not be negative.
+    /// Checks that a number, if set, is not negative.
     pub(super) fn non_negative(&mut self, field: &Field<'_>) {
         if field.number().is_some_and(|number| number < 0) {
             self.invalid(field, "must be greater than or equal to 0");
         }
     }
 
-    /// The value may not change.
+    /// Checks that the value does not change.
     pub(super) fn immutable(&mut self, old: &Field<'_>, new: &Field<'_>) {
         if old.value() != new.value() {
             self.invalid(new, "field is immutable");

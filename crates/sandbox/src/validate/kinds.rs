@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::field::{Faults, Field};
 use super::{names, pod, scheduling};
 
-/// Highest priority of a class that a user makes.
+/// Highest priority of a class without a reserved name.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
 /// Nodes.
@@ -24,7 +24,7 @@ pub(super) fn node(node: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// Namespaced events belong to the namespace of what they are about.
+/// Checks that an event is in the namespace of its object.
 pub(super) fn event(event: &Field<'_>, faults: &mut Faults) {
     let about = event.at(&["involvedObject", "namespace"]);
     let namespace = event.at(&["metadata", "namespace"]).text();
@@ -37,8 +37,8 @@ pub(super) fn event(event: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// A change of an event through `events.k8s.io`, which may only count up its series. Events are
-/// stored in the form of the core group.
+/// Checks a change of an event through `events.k8s.io`, which may only change the series. Events
+/// are stored in the form of the core group.
 pub(super) fn event_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let immutable = [
         "involvedObject",
@@ -60,7 +60,7 @@ pub(super) fn event_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults
     }
 }
 
-/// ReplicaSets, Deployments, StatefulSets and DaemonSets.
+/// Checks ReplicaSets, Deployments, StatefulSets and DaemonSets.
 pub(super) fn workload(object: &Field<'_>, faults: &mut Faults) {
     let spec = object.child("spec");
     faults.non_negative(&spec.child("replicas"));
@@ -159,8 +159,8 @@ pub(super) fn lease(lease: &Field<'_>, faults: &mut Faults) {
     faults.non_negative(&spec.child("leaseTransitions"));
 }
 
-/// A change of the status of a ResourceClaim: an allocation stays as it is while there is one, and
-/// reservations need one.
+/// Checks a change of the status of a ResourceClaim: an allocation is immutable while it exists,
+/// and reservations need one.
 pub(super) fn claim_status_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let [before, after] = [old, new].map(|claim| claim.at(&["status", "allocation"]));
     let reserved = new.at(&["status", "reservedFor"]);
@@ -173,7 +173,7 @@ pub(super) fn claim_status_change(old: &Field<'_>, new: &Field<'_>, faults: &mut
     }
 }
 
-/// RoleBindings and ClusterRoleBindings.
+/// Checks RoleBindings and ClusterRoleBindings.
 pub(super) fn role_binding(binding: &Field<'_>, faults: &mut Faults) {
     let role = binding.child("roleRef");
     faults.one_of(&role.child("kind"), &["Role", "ClusterRole"]);

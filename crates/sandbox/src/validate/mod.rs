@@ -1,4 +1,4 @@
-//! What the API server refuses, with its texts: the rules a scheduler relies on.
+//! Validation with the texts of the API server: the rules that a scheduler relies on.
 
 mod decode;
 mod field;
@@ -19,10 +19,11 @@ use crate::resources::{EVENTS_V1, Resource};
 use crate::status::Status;
 use field::{Faults, Field};
 
-/// Checks an object that is created, with its defaults set and its name given.
+/// Checks a new object, after its defaults and its name are set.
 ///
 /// # Errors
-/// 400 if it has not the shape of its kind, 422 with all faults if it breaks rules.
+///
+/// 400 if it has not the shape of its kind, 422 with all faults if it violates rules.
 pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     decode::check(resource, object)?;
     let (root, mut faults) = (Field::root(object), Faults::default());
@@ -31,11 +32,12 @@ pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     verdict(resource, object, faults)
 }
 
-/// Checks an object that replaces `old`, with its defaults set. What controllers and subresources
-/// write, for example a binding, does not go through here.
+/// Checks an object that replaces `old`, after its defaults are set. Writes of controllers and
+/// subresources, for example bindings, are not checked.
 ///
 /// # Errors
-/// As [`create`], and 422 if it changes what must stay.
+///
+/// Those of [`create`], and 422 if it changes an immutable field.
 pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(), Status> {
     let (served, resource) = (resource, resource.storage());
     decode::check(resource, new)?;
@@ -46,7 +48,7 @@ pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(
     if served == EVENTS_V1 {
         kinds::event_change(&before, &after, &mut faults);
     }
-    // What was let in once stays valid.
+    // A spec that was valid once stays valid.
     if resource.custom.is_some() || old.get("spec") != new.get("spec") {
         content(resource, &after, &mut faults);
     }
@@ -61,7 +63,7 @@ fn verdict(resource: &Resource, object: &Value, faults: Faults) -> Result<(), St
     Err(Status::invalid(resource, metadata::name(object), causes))
 }
 
-/// The rules of the kind for an object by itself.
+/// Checks an object by itself.
 fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
     if let Some(definition) = resource.custom {
         faults.extend(definition.validate(object.value()));
@@ -78,7 +80,8 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
             kinds::workload(object, faults);
             pod::spec(&object.at(&["spec", "template", "spec"]), faults);
         }
-        // The template lacks the volumes that the pods are to claim; they are checked themselves.
+        // The template lacks the volumes of the claims that each pod gets; the pods are checked
+        // themselves.
         ("apps", "statefulsets") => kinds::workload(object, faults),
         ("batch", "jobs") => kinds::job(object, faults),
         ("policy", "poddisruptionbudgets") => kinds::disruption_budget(object, faults),
@@ -95,7 +98,7 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// The rules of the kind for a change.
+/// Checks a change of an object.
 fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let immutable = |path: &[&str], faults: &mut Faults| {
         faults.immutable(&old.at(path), &new.at(path));

@@ -20,23 +20,23 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
      'MyValue',  or 'my_value',  or '12345', regex used for validation is \
      '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// A DNS subdomain, as most names are.
+/// Checks a DNS subdomain, the form of most names.
 pub(super) fn subdomain(field: &Field<'_>, faults: &mut Faults) {
     form(field, faults, SUBDOMAIN_MAX, SUBDOMAIN, |text| text.split('.').all(is_dns_label));
 }
 
-/// A DNS label, as names of containers, volumes and namespaces are.
+/// Checks a DNS label, the form of names of containers, volumes and namespaces.
 pub(super) fn dns_label(field: &Field<'_>, faults: &mut Faults) {
     form(field, faults, LABEL_MAX, LABEL, is_dns_label);
 }
 
-/// A DNS label that starts with a letter, as names of services are.
+/// Checks a DNS label that starts with a letter, the form of names of services.
 pub(super) fn service_name(field: &Field<'_>, faults: &mut Faults) {
     let starts_with_letter = |text: &str| text.starts_with(|c: char| c.is_ascii_lowercase());
     form(field, faults, LABEL_MAX, SERVICE, |text| is_dns_label(text) && starts_with_letter(text));
 }
 
-/// A name that is one segment of a path, as those of RBAC are.
+/// Checks a name that is one path segment, as in RBAC.
 pub(super) fn path_segment(field: &Field<'_>, faults: &mut Faults) {
     let name = field.text();
     if name == "." || name == ".." {
@@ -47,21 +47,22 @@ pub(super) fn path_segment(field: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// A qualified name, for example a label key, a toleration key or the name of a scheduling gate.
+/// Checks a qualified name, for example a label key, a toleration key or the name of a scheduling
+/// gate.
 pub(super) fn qualified_name(field: &Field<'_>, faults: &mut Faults) {
     for fault in framework::label_key_faults(field.text()) {
         faults.invalid(field, &fault);
     }
 }
 
-/// A label value.
+/// Checks a label value.
 pub(super) fn label_value(field: &Field<'_>, faults: &mut Faults) {
     if !field.is_empty() {
         form(field, faults, LABEL_MAX, LABEL_VALUE, is_label_value);
     }
 }
 
-/// A map of label keys to label values. Faults of keys are told of the map.
+/// Checks a map of labels. Faults of keys have the path of the map.
 pub(super) fn labels(field: &Field<'_>, faults: &mut Faults) {
     for (key, value) in field.entries() {
         label_key(field, key, faults);
@@ -75,7 +76,7 @@ pub(super) fn labels(field: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// A label key that stands in `field`.
+/// Checks a label key in `field`.
 pub(super) fn label_key(field: &Field<'_>, key: &str, faults: &mut Faults) {
     for fault in framework::label_key_faults(key) {
         faults.invalid_text(field.path(), key, &fault);
@@ -109,7 +110,8 @@ fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_made_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Whether `text` starts and ends with an `edge` byte and holds only those and `inner` ones.
+/// Returns whether `text` starts and ends with an `edge` byte and holds only those and `inner`
+/// ones.
 fn is_made_of(text: &str, edge: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
         return false;

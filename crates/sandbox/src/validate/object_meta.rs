@@ -5,10 +5,10 @@ use crate::resources::Resource;
 use super::field::{Faults, Field};
 use super::names;
 
-/// Longest annotations, keys and values together, in bytes.
+/// Maximum length of all annotations, keys and values together, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// The metadata of a new object.
+/// Checks the metadata of a new object.
 pub(super) fn create(resource: &Resource, metadata: &Field<'_>, faults: &mut Faults) {
     let (name, namespace) = (metadata.child("name"), metadata.child("namespace"));
     if name.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn create(resource: &Resource, metadata: &Field<'_>, faults: &mut Fau
     content(metadata, faults);
 }
 
-/// The metadata of an object that is changed.
+/// Checks the metadata of a changed object.
 pub(super) fn update(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let fixed = ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"];
     for field in fixed {

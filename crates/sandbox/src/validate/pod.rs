@@ -3,7 +3,7 @@
 use super::field::{Faults, Field};
 use super::{names, resources, scheduling};
 
-/// The spec of a pod.
+/// Checks the spec of a pod.
 pub(super) fn spec(spec: &Field<'_>, faults: &mut Faults) {
     volumes(spec, faults);
     containers(spec, faults);

@@ -1,4 +1,4 @@
-//! What may change in a pod after its creation.
+//! Changes of pods.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ const RULE: &str = "pod updates may not change fields other than `spec.container
      to 1 if it was previously negative)";
 const NODE_AFFINITY: [&str; 2] = ["affinity", "nodeAffinity"];
 
-/// Whether the spec `new` may follow `old`.
+/// Checks that the spec `new` may replace `old`.
 pub(super) fn spec(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     if old.value() == new.value() {
         return;
@@ -39,7 +39,7 @@ pub(super) fn spec(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// The spec without what may change; containers of `new` keep the images of `old`.
+/// Returns the immutable part of the spec; containers of `new` get the images of `old`.
 fn fixed_part(new: &Field<'_>, old: &Field<'_>, gated: bool) -> Map<String, Value> {
     let mut spec = new.value().as_object().cloned().unwrap_or_default();
     for free in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
@@ -71,7 +71,7 @@ fn fixed_part(new: &Field<'_>, old: &Field<'_>, gated: bool) -> Map<String, Valu
     spec
 }
 
-/// The fields that differ, in the manner of the API server's own dump.
+/// Returns the differing fields, in the format of the API server.
 fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> String {
     let added = after.keys().filter(|field| !before.contains_key(*field));
     let differing =
@@ -87,7 +87,7 @@ fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Strin
         .collect()
 }
 
-/// A deadline may be set and shortened.
+/// Checks that a deadline is only set or shortened.
 fn active_deadline(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     match (old.number(), new.number()) {
         (Some(_), None) => {
@@ -100,7 +100,7 @@ fn active_deadline(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// Tolerations may be added; of those there, only `tolerationSeconds` may change.
+/// Checks that tolerations are only added; of existing ones, `tolerationSeconds` may change.
 fn tolerations(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let identity = |toleration: &Field<'_>| {
         ["key", "operator", "value", "effect"]
@@ -113,7 +113,7 @@ fn tolerations(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// Gates may only go.
+/// Checks that gates are only removed.
 fn scheduling_gates(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     for gate in new.items() {
         if !old.items().any(|old| old.value() == gate.value()) {
@@ -127,7 +127,7 @@ fn scheduling_gates(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// A gated pod's node selector may only become stricter.
+/// Checks that the node selector of a gated pod only becomes stricter.
 fn node_selector(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     if !old.entries().all(|(key, value)| new.value().get(key) == Some(value.value())) {
         let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
@@ -135,7 +135,8 @@ fn node_selector(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// The same holds for its required node affinity: each term may gain requirements.
+/// Checks that the required node affinity of a gated pod only becomes stricter: each term may gain
+/// requirements.
 fn node_affinity(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let terms = ["requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
     let (old, new) = (old.at(&terms), new.at(&terms));

@@ -4,16 +4,16 @@ use framework::Quantity;
 
 use super::field::{Faults, Field};
 
-/// Whose resources they are.
+/// The owner of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
-    /// A container's.
+    /// A container.
     Container,
-    /// Those of the pod as a whole.
+    /// The pod as a whole.
     Pod,
 }
 
-/// Requests and limits, which go together.
+/// Checks requests and limits.
 pub(super) fn requirements(resources: &Field<'_>, of: Of, faults: &mut Faults) {
     let (limits, requests) = (resources.child("limits"), resources.child("requests"));
     for list in [&limits, &requests] {
@@ -52,7 +52,7 @@ fn compare(
     }
 }
 
-/// Amounts are not negative, and whole where a resource cannot be divided.
+/// Checks that amounts are not negative, and whole for resources that cannot be divided.
 pub(super) fn amounts(list: &Field<'_>, faults: &mut Faults) {
     for (name, amount) in list.entries() {
         let Some(quantity) = quantity(&amount) else { continue };
@@ -89,7 +89,7 @@ fn resource_name(name: &str, field: &Field<'_>, of: Of, faults: &mut Faults) {
     }
 }
 
-/// Whether more than there is may be promised: everything but huge pages and extended resources.
+/// Returns whether limits may exceed requests: for all but huge pages and extended resources.
 fn may_overcommit(name: &str) -> bool {
     !is_huge_page(name) && !is_extended(name)
 }
@@ -98,7 +98,7 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Resources with a domain of their own, which are counted in whole numbers.
+/// Returns whether it is an extended resource, which has a domain and is counted in whole numbers.
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| !domain.ends_with("kubernetes.io"))
 }

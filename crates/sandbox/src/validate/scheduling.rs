@@ -1,4 +1,4 @@
-//! The fields of a pod spec that say where it may run.
+//! The fields of a pod spec that decide where it runs.
 
 use super::field::{Faults, Field};
 use super::names;
@@ -7,7 +7,7 @@ const TERMS: &str = "nodeSelectorTerms";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Gates, node selector, affinity, tolerations and spread constraints.
+/// Checks gates, node selector, affinity, tolerations and spread constraints.
 pub(super) fn spec(spec: &Field<'_>, faults: &mut Faults) {
     names::labels(&spec.child("nodeSelector"), faults);
     affinity(&spec.child("affinity"), faults);
@@ -76,7 +76,7 @@ fn weight(weight: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// A node selector, also that of a PersistentVolume.
+/// Checks a node selector, also that of a PersistentVolume.
 pub(super) fn node_selector(selector: &Field<'_>, faults: &mut Faults) {
     let terms = selector.child(TERMS);
     if terms.is_empty() {
@@ -115,7 +115,7 @@ fn node_requirement(requirement: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// Operators on sets of values: with values, or without.
+/// Checks whether an operator has values where it needs them.
 fn set_operator(operator: &Field<'_>, values: &Field<'_>, faults: &mut Faults) {
     match operator.text() {
         "In" | "NotIn" if values.is_empty() => {
@@ -130,7 +130,7 @@ fn set_operator(operator: &Field<'_>, values: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// A label selector.
+/// Checks a label selector.
 pub(super) fn label_selector(selector: &Field<'_>, faults: &mut Faults) {
     names::labels(&selector.child("matchLabels"), faults);
     for requirement in selector.child("matchExpressions").items() {
@@ -195,7 +195,7 @@ fn spread_constraint(constraint: &Field<'_>, faults: &mut Faults) {
     label_selector(&field("labelSelector"), faults);
 }
 
-/// A taint of a node.
+/// Checks a taint of a node.
 pub(super) fn taint(taint: &Field<'_>, faults: &mut Faults) {
     let (key, value, effect) = (taint.child("key"), taint.child("value"), taint.child("effect"));
     names::qualified_name(&key, faults);

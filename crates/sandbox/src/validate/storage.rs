@@ -8,7 +8,7 @@ use super::scheduling;
 const ACCESS_MODES: [&str; 4] =
     ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Everything in the spec of a volume that does not say where the bytes are.
+/// The fields of the spec of a volume beside its source.
 const BESIDE_SOURCE: [&str; 9] = [
     "accessModes",
     "capacity",
@@ -33,8 +33,8 @@ pub(super) fn claim(claim: &Field<'_>, faults: &mut Faults) {
     faults.one_of(&spec.child("volumeMode"), &["Block", "Filesystem"]);
 }
 
-/// A claim's spec stays but for the volume it is bound to and a class it did not name, each of
-/// which may come once, and for the size and class of attributes of one that is bound.
+/// Checks a change of a claim. Its spec is immutable but for the volume it is bound to and a class
+/// it did not name, which may be set once, and for size and attributes class of a bound claim.
 pub(super) fn claim_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let is_bound = new.at(&["status", "phase"]).text() == "Bound";
     let (old, new) = (old.child("spec"), new.child("spec"));
@@ -73,15 +73,14 @@ pub(super) fn volume(volume: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// Where the bytes of a volume are, what they look like, and the nodes that reach them, once that
-/// is said, stay.
+/// Checks a change of a volume: source, mode and node affinity are immutable once set.
 pub(super) fn volume_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let (old, new) = (old.child("spec"), new.child("spec"));
     if source(&old) != source(&new) {
         let why = "spec.persistentvolumesource is immutable after creation";
         faults.forbidden(&new.child("persistentvolumesource"), why);
     }
-    // The API server calls these two by their names alone.
+    // The API server names these two without a path.
     let (old, new) = (Field::root(old.value()), Field::root(new.value()));
     faults.immutable(&old.child("volumeMode"), &new.child("volumeMode"));
     if old.child("nodeAffinity").is_set() {
@@ -99,7 +98,7 @@ fn fields(spec: &Field<'_>, is_wanted: impl Fn(&str) -> bool) -> Map<String, Val
     wanted.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// `missing` is what a spec without access modes is told.
+/// Checks access modes. `missing` is the text for a spec without any.
 fn access_modes(spec: &Field<'_>, missing: &str, faults: &mut Faults) {
     let modes = spec.child("accessModes");
     if modes.is_empty() {
@@ -121,7 +120,7 @@ pub(super) fn class(class: &Field<'_>, faults: &mut Faults) {
     faults.one_of(&class.child("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"]);
 }
 
-/// How a class has volumes made stays.
+/// Checks a change of a class: how it provisions volumes is immutable.
 pub(super) fn class_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     for field in ["parameters", "provisioner", "reclaimPolicy"] {
         if old.child(field).value() != new.child(field).value() {

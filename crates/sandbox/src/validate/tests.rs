@@ -1,4 +1,4 @@
-//! Tables of objects and what is wrong with them.
+//! Objects and their faults.
 
 use framework::merge_patch;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::defaults;
 use crate::recorded;
 use crate::resources;
 
-/// `path: message` of all faults of a new object, after defaulting.
+/// Returns `path: message` of all faults of a new object, after defaulting.
 fn faults(resource: &Resource, object: Value) -> Vec<String> {
     let mut object = object;
     defaults::set_defaults(resource, &mut object);
@@ -34,7 +34,7 @@ fn pod(change: &Value) -> Value {
 }
 
 #[test]
-fn recorded_objects_are_valid_and_the_recorded_invalid_one_is_refused_in_the_same_words() {
+fn recorded_objects_are_valid_and_recorded_faults_have_their_texts() {
     for dialogue in recorded::dialogues().iter().filter(|it| it.creates()) {
         if dialogue.resource() != resources::EVENTS_V1 {
             assert_eq!(create(dialogue.resource(), dialogue.response_body()), Ok(()));
@@ -48,12 +48,12 @@ fn recorded_objects_are_valid_and_the_recorded_invalid_one_is_refused_in_the_sam
 }
 
 #[test]
-fn a_plain_pod_is_valid() {
+fn plain_pod_is_valid() {
     assert_eq!(faults(resources::PODS, pod(&json!({}))), [""; 0]);
 }
 
 #[test]
-fn a_stateful_set_mounts_what_its_pods_are_to_claim() {
+fn stateful_set_may_mount_the_claims_of_its_pods() {
     let container =
         json!({"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
@@ -103,7 +103,7 @@ fn names_and_labels_must_have_their_forms() {
 }
 
 #[test]
-fn rules_of_pods_are_kept() {
+fn pods_must_follow_their_rules() {
     let resources = |requests: Value, limits: Value| {
         json!({"containers": [{"name": "c", "image": "i", "resources": {
             "requests": requests, "limits": limits,
@@ -195,7 +195,7 @@ fn rules_of_pods_are_kept() {
 }
 
 #[test]
-fn rules_of_other_kinds_are_kept() {
+fn other_kinds_must_follow_their_rules() {
     let named = |mut object: Value, namespace: &str| {
         object["metadata"] = json!({"name": "x", "namespace": namespace});
         object
@@ -277,7 +277,7 @@ fn changed(from: &Value, to: &Value) -> Vec<String> {
 }
 
 #[test]
-fn of_a_pod_only_a_few_fields_may_change() {
+fn only_a_few_fields_of_a_pod_may_change() {
     let image = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
     let pull = |image: &str| {
         let container = json!({"name": "c", "image": image, "imagePullPolicy": "Always"});
@@ -342,7 +342,7 @@ fn of_a_pod_only_a_few_fields_may_change() {
 }
 
 #[test]
-fn a_changed_scheduler_name_is_refused_in_the_recorded_words() {
+fn changed_scheduler_name_is_refused_with_the_recorded_text() {
     let Some(dialogue) = recorded::dialogue("immutable field: 422") else { return };
     let found =
         changed(&json!({"schedulerName": "loadmaster"}), &json!({"schedulerName": "other"}));
@@ -353,7 +353,7 @@ fn a_changed_scheduler_name_is_refused_in_the_recorded_words() {
 }
 
 #[test]
-fn identities_and_selectors_never_change() {
+fn identities_and_selectors_are_immutable() {
     let object = |uid: &str, app: &str| {
         json!({
             "metadata": {"name": "x", "namespace": "n", "uid": uid},
@@ -396,7 +396,7 @@ fn claim_spec(change: &Value) -> Value {
 }
 
 #[test]
-fn rules_of_volumes_and_claims_are_kept() {
+fn volumes_and_claims_must_follow_their_rules() {
     let faults_of_volume = |change: Value| {
         let metadata = json!({"name": "x"});
         faults(
@@ -439,7 +439,7 @@ fn rules_of_volumes_and_claims_are_kept() {
 }
 
 #[test]
-fn of_a_claim_only_some_may_change_and_only_once_or_when_it_is_bound() {
+fn claims_change_only_once_or_when_bound() {
     let claim = |phase: &str, change: &Value| {
         json!({"metadata": {"name": "x", "namespace": "n"}, "spec": claim_spec(change),
             "status": {"phase": phase}})
@@ -464,7 +464,7 @@ fn of_a_claim_only_some_may_change_and_only_once_or_when_it_is_bound() {
 }
 
 #[test]
-fn where_a_volume_is_never_changes() {
+fn volume_sources_are_immutable() {
     let terms = |zone: &str| {
         let zone = json!([{"key": "zone", "operator": "In", "values": [zone]}]);
         json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": zone}]}}})
@@ -492,7 +492,7 @@ fn where_a_volume_is_never_changes() {
 }
 
 #[test]
-fn of_other_storage_objects_what_they_are_about_never_changes() {
+fn other_storage_objects_are_immutable() {
     let object = |fields: Value| {
         let mut object = json!({"metadata": {"name": "x", "namespace": "n"},
             "provisioner": "p", "volumeBindingMode": "Immediate", "storageClassName": "c",
