@@ -1,4 +1,4 @@
-//! `pods/binding`: gives a pod its node.
+//! `pods/binding`: binds a pod to a node.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub(super) fn create(store: &mut Store, call: &Call<'_>) -> Result<Response, Sta
     Ok(created())
 }
 
-/// The API server answers these two with a plain 500.
+/// Returns the API server answers these two with a plain 500.
 fn validate(binding: &Value) -> Result<(), Status> {
     let fault = match (text(binding, "/target/kind"), text(binding, "/target/name")) {
         ("" | "Node", "") => "target.name: Required value".to_owned(),
@@ -46,7 +46,7 @@ fn validate(binding: &Value) -> Result<(), Status> {
     Err(Status::internal(fault))
 }
 
-/// Preconditions come before the rules of binding. The node is not looked for.
+/// Checks the preconditions first, then the rules of binding. The node need not exist.
 fn check(pod: &Value, binding: &Value, namespace: &str) -> Result<(), Status> {
     let name = name(pod);
     let (wanted, found) = (uid(binding), uid(pod));
@@ -80,7 +80,7 @@ fn version_mismatch(namespace: &str, name: &str, wanted: &str, found: &str) -> S
     Status::conflict(PODS, name, &why)
 }
 
-/// Annotations of the binding go to the pod; a nomination is settled by it (1.35 and later).
+/// Binds a pod: copies the annotations of the binding and clears the nomination (1.35 and later).
 fn bind(pod: &mut Value, binding: &Value, now: Time) {
     put(pod, &["spec", "nodeName"], binding["target"]["name"].clone());
     if let Some(annotations) = binding["metadata"]["annotations"].as_object() {

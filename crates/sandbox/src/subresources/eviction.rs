@@ -1,4 +1,4 @@
-//! `pods/eviction`: deletes a pod if its PodDisruptionBudget lets it go.
+//! `pods/eviction`: deletes a pod if its PodDisruptionBudget allows it.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::resources::{PODDISRUPTIONBUDGETS, PODS};
 use crate::status::{Cause, Details, Status};
 use crate::store::{DeleteOptions, Store};
 
-/// Evictions that a budget remembers until the pods are gone.
+/// Maximum number of evictions that a budget records until the pods are gone.
 const MAX_DISRUPTED_PODS: usize = 2000;
-/// Seconds to wait for the controller to take in a changed budget.
+/// Seconds to wait until the controller has observed a changed budget.
 const RETRY_UNOBSERVED: u32 = 10;
 
 pub(super) fn create(store: &mut Store, call: &Call<'_>) -> Result<Response, Status> {
@@ -59,8 +59,8 @@ fn delete_options(eviction: &Value, call: &Call<'_>) -> DeleteOptions {
     }
 }
 
-/// The budget that must agree: none for a pod that does no work yet, or no more, and none for an
-/// unhealthy pod of an application that is healthy without it.
+/// Returns the budget that must allow the eviction. There is none for a pod that has not started or
+/// has ended, and none for an unhealthy pod of an application with enough healthy pods.
 fn budget_to_ask(store: &Store, pod: &Value) -> Result<Option<Arc<Value>>, Status> {
     let idle = matches!(text(pod, "/status/phase"), "Pending" | "Succeeded" | "Failed");
     if idle || is_terminating(pod) {
@@ -81,7 +81,7 @@ fn budget_to_ask(store: &Store, pod: &Value) -> Result<Option<Arc<Value>>, Statu
     Ok(budget.filter(|budget| ready || !spares_unhealthy(budget)).cloned())
 }
 
-/// Whether pods that are not ready may go without asking the budget.
+/// Returns whether pods that are not ready may be evicted without the budget.
 fn spares_unhealthy(budget: &Value) -> bool {
     let desired = number(budget, "/status/desiredHealthy").unwrap_or(0);
     let current = number(budget, "/status/currentHealthy").unwrap_or(0);
@@ -129,7 +129,7 @@ fn too_many_requests(why: String, retry_after: u32) -> Status {
     })
 }
 
-/// Takes one disruption from the budget, on account of `pod`, until its controller has counted anew.
+/// Charges the eviction of `pod` to the budget, until the controller has counted again.
 fn charge(store: &mut Store, budget: &Value, pod: &str, now: Time) -> Result<(), Status> {
     let allowed = number(budget, "/status/disruptionsAllowed").unwrap_or(0) - 1;
     let charge = |budget: &mut Value| {

@@ -1,4 +1,4 @@
-//! `pods/log`: what the containers have to say, which is little.
+//! `pods/log`: a fixed text, since containers do not run.
 
 use super::Call;
 use crate::api::Response;

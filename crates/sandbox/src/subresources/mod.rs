@@ -1,5 +1,4 @@
-//! What is served beneath objects, `pods/binding` for one, and the reviews that are answered and
-//! not kept.
+//! Subresources of objects, such as `pods/binding`, and reviews, which are not stored.
 
 mod binding;
 mod eviction;
@@ -24,18 +23,19 @@ use crate::store::Store;
 struct Call<'a> {
     resource: &'static Resource,
     namespace: &'a str,
-    /// Name of the object in the path, empty if there is none.
+    /// Name of the object in the path, empty for a review.
     name: &'a str,
     request: &'a Request,
     now: Time,
 }
 
-/// Serves `pods/binding`, `pods/eviction`, `pods/log`, `serviceaccounts/token`, `*/scale`, and with an
-/// empty `subresource` the resources that are only answered: bindings and reviews. The request is
-/// authorized already.
+/// Serves `pods/binding`, `pods/eviction`, `pods/log`, `serviceaccounts/token`, `*/scale`, and with
+/// an empty `subresource` bindings and reviews. The request is authorized already.
 ///
 /// # Errors
-/// What the API server says, 405 if there is nothing of this kind or it does not take the method.
+///
+/// Those of the API server, and 405 if the subresource does not exist or does not support the
+/// method.
 pub(crate) fn serve(
     store: &mut Store,
     route: &Route,
@@ -73,7 +73,7 @@ impl Call<'_> {
         self.request.parameter("dryRun") == Some("All")
     }
 
-    /// The body must name the object of the path, or nothing.
+    /// Checks that the body names the object of the path, or none.
     fn check_name(&self, named: &str, kind: &str) -> Result<(), Status> {
         if named.is_empty() || named == self.name {
             return Ok(());
@@ -92,7 +92,7 @@ fn object(status: u16, object: &Value) -> Response {
     }
 }
 
-/// 201 with a Status that says no more.
+/// Returns 201 with a bare Status.
 fn created() -> Response {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,

@@ -1,4 +1,4 @@
-//! Reviews: who is this, and what may they do?
+//! Reviews: the user of a request or a token, and permissions.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +75,8 @@ fn access(store: &Store, call: &Call<'_>, review: Value, user: &User) -> Result<
     Ok(answer(review, status))
 }
 
-/// What the review asks about; `None` unless it is either a resource or a path.
+/// Returns the request that the review is about; `None` unless it names either a resource or a
+/// path.
 fn attributes(review: &Value) -> Option<Attributes<'_>> {
     let given = |field: &str| review["spec"].get(field).filter(|given| given.is_object());
     match (given("resourceAttributes"), given("nonResourceAttributes")) {
@@ -110,7 +111,7 @@ pub(super) fn self_subject_rules(store: &Store, call: &Call<'_>) -> Result<Respo
     Ok(answer(review, status))
 }
 
-/// The rules, each once, in the order they were given.
+/// Returns the distinct rules in their order.
 fn distinct(rules: &[&PolicyRule]) -> Vec<Value> {
     let mut seen = BTreeSet::new();
     let rules = rules.iter().map(|rule| json!(rule));
@@ -126,7 +127,7 @@ fn invalid(call: &Call<'_>, cause: Cause) -> Status {
     Status::invalid(&Resource { kind: "", ..*call.resource }, "", vec![cause])
 }
 
-/// The review with its outcome.
+/// Returns the review with its outcome.
 fn answer(mut review: Value, status: Value) -> Response {
     if !review["metadata"].is_object() {
         put(&mut review, &["metadata"], json!({}));

@@ -1,4 +1,4 @@
-//! `scale` of whatever has replicas.
+//! The `scale` subresource of workloads.
 
 use serde_json::{Value, json};
 
@@ -71,9 +71,9 @@ fn scale_of(target: &Value) -> Value {
     })
 }
 
-/// A label selector as text, by key: `app=web,tier in (a,b),!old`.
+/// Formats a label selector, sorted by key: `app=web,tier in (a,b),!old`.
 fn selector(selector: &Value) -> String {
-    // ReplicationControllers have a plain map.
+    // The selector of a ReplicationController is a plain map.
     let pairs = selector.get("matchLabels").unwrap_or(selector).as_object();
     let pairs = pairs
         .into_iter()
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_reads_as_kubectl_takes_it() {
+    fn selectors_are_formatted_like_in_kubectl() {
         let table = [
             (json!({"matchLabels": {"b": "2", "a": "1"}}), "a=1,b=2"),
             (json!({"app": "web"}), "app=web"),

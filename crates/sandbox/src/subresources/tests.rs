@@ -25,7 +25,7 @@ fn store() -> Store {
     Store::new(1, NOW)
 }
 
-/// POSTs `body`; the answer's body or the refusal.
+/// POSTs `body`, and returns the body of the answer or the error.
 fn post(
     store: &mut Store,
     (resource, name, subresource): (&'static Resource, &str, &str),
@@ -67,7 +67,7 @@ fn binding(name: &str) -> Value {
 }
 
 #[test]
-fn a_binding_gives_a_pod_its_node() {
+fn binding_sets_the_node_of_the_pod() {
     let mut store = store();
     add_pod(&mut store, "p", |pod| {
         put(pod, &["status", "nominatedNodeName"], json!("n2"));
@@ -86,7 +86,7 @@ fn a_binding_gives_a_pod_its_node() {
 }
 
 #[test]
-fn a_binding_in_the_old_way_names_the_pod_in_its_body() {
+fn legacy_binding_names_the_pod_in_its_body() {
     let mut store = store();
     add_pod(&mut store, "p", |_| {});
     post(&mut store, (crate::resources::BINDINGS, "", ""), &binding("p")).unwrap();
@@ -94,7 +94,7 @@ fn a_binding_in_the_old_way_names_the_pod_in_its_body() {
 }
 
 #[test]
-fn a_binding_is_refused_with_the_words_of_the_api_server() {
+fn refused_bindings_have_the_texts_of_the_api_server() {
     let mut store = store();
     add_pod(&mut store, "bound", |pod| put(pod, &["spec", "nodeName"], json!("n0")));
     add_pod(&mut store, "gated", |pod| {
@@ -173,7 +173,7 @@ fn a_binding_is_refused_with_the_words_of_the_api_server() {
 }
 
 #[test]
-fn a_dry_run_of_a_binding_binds_nothing() {
+fn dry_run_of_a_binding_binds_nothing() {
     let mut store = store();
     add_pod(&mut store, "p", |_| {});
     let request = Request::new("POST", "/?dryRun=All", binding("p").to_string());
@@ -205,7 +205,7 @@ fn evict(store: &mut Store, pod: &str) -> Result<Value, Status> {
 }
 
 #[test]
-fn an_eviction_is_charged_to_the_budget_and_deletes_gracefully() {
+fn eviction_is_charged_to_the_budget_and_deletes_gracefully() {
     let mut store = store();
     add_running_pod(&mut store, "p", "True");
     let status = json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2,
@@ -221,7 +221,7 @@ fn an_eviction_is_charged_to_the_budget_and_deletes_gracefully() {
 }
 
 #[test]
-fn an_eviction_that_would_violate_a_budget_is_refused() {
+fn eviction_against_the_budget_is_refused() {
     let mut store = store();
     add_running_pod(&mut store, "p", "True");
     let status = json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
@@ -252,7 +252,7 @@ fn an_eviction_that_would_violate_a_budget_is_refused() {
 }
 
 #[test]
-fn an_eviction_asks_no_budget_where_no_healthy_pod_is_lost() {
+fn eviction_of_pods_that_are_not_healthy_needs_no_budget() {
     let blocking = |healthy: i64| {
         json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": healthy,
             "desiredHealthy": 1})
@@ -279,7 +279,7 @@ fn an_eviction_asks_no_budget_where_no_healthy_pod_is_lost() {
 }
 
 #[test]
-fn two_budgets_for_one_pod_are_one_too_many() {
+fn pod_with_two_budgets_cannot_be_evicted() {
     let mut store = store();
     add_running_pod(&mut store, "p", "True");
     add_budget(&mut store, "a", json!({}));
@@ -290,7 +290,7 @@ fn two_budgets_for_one_pod_are_one_too_many() {
 }
 
 #[test]
-fn scale_shows_and_sets_the_replicas() {
+fn scale_returns_and_sets_the_replicas() {
     let mut store = store();
     let set = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
         "selector": {"matchLabels": {"app": "web"}},
@@ -318,7 +318,7 @@ fn scale_shows_and_sets_the_replicas() {
 }
 
 #[test]
-fn a_requested_token_speaks_for_its_service_account() {
+fn requested_token_authenticates_its_service_account() {
     let mut store = store();
     store.create(SERVICEACCOUNTS, json!({"metadata": {"name": "robot"}}), NOW).unwrap();
     let target = (SERVICEACCOUNTS, "robot", "token");
@@ -349,7 +349,7 @@ fn reader_of_pods(store: &mut Store) -> User {
 }
 
 #[test]
-fn access_reviews_say_what_rbac_says() {
+fn access_reviews_follow_rbac() {
     let mut store = store();
     let bob = reader_of_pods(&mut store);
     let pods = |verb: &str| json!({"resourceAttributes": {"verb": verb, "resource": "pods"}});
@@ -375,7 +375,7 @@ fn access_reviews_say_what_rbac_says() {
 }
 
 #[test]
-fn a_change_of_roles_counts_at_once() {
+fn changed_roles_take_effect_at_once() {
     let mut store = store();
     let bob = reader_of_pods(&mut store);
     let question = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
@@ -388,7 +388,7 @@ fn a_change_of_roles_counts_at_once() {
 }
 
 #[test]
-fn users_can_ask_who_they_are_and_what_they_may() {
+fn self_reviews_return_the_user_and_its_permissions() {
     let mut store = store();
     let bob = reader_of_pods(&mut store);
     let who = call(&mut store, "POST", (SELFSUBJECTREVIEWS, "", ""), &json!({}), bob.clone());
@@ -401,7 +401,7 @@ fn users_can_ask_who_they_are_and_what_they_may() {
 }
 
 #[test]
-fn logs_are_there_once_containers_are() {
+fn logs_exist_once_containers_have_started() {
     let mut store = store();
     add_pod(&mut store, "p", |_| {});
     let log = |store: &mut Store, target: &str| {
@@ -419,7 +419,7 @@ fn logs_are_there_once_containers_are() {
 }
 
 #[test]
-fn other_methods_and_subresources_are_not_served() {
+fn unsupported_methods_and_subresources_are_refused() {
     let mut store = store();
     for (method, name, subresource) in [("GET", "p", "binding"), ("POST", "p", "attach")] {
         let request = Request::new(method, "/", "");

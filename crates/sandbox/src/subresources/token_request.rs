@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: a token that speaks for a ServiceAccount.
+//! `serviceaccounts/token`: issues a token of a ServiceAccount.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::store::Store;
 
 const DEFAULT_SECONDS: i64 = 3600;
 const SHORTEST_SECONDS: i64 = 600;
-/// The longest that the API server takes, 2^32 seconds.
+/// Maximum lifetime, 2^32 seconds.
 const LONGEST_SECONDS: i64 = 1 << 32;
 
 pub(super) fn create(store: &Store, call: &Call<'_>) -> Result<Response, Status> {

@@ -1,4 +1,4 @@
-//! How long ago something was, as kubectl prints it.
+//! Ages as kubectl prints them.
 
 use framework::Time;
 use serde_json::Value;
@@ -8,13 +8,13 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
-/// The time since a timestamp, `<unknown>` if there is none.
+/// Returns the time since a timestamp, `<unknown>` if there is none.
 pub(crate) fn since(timestamp: &Value, now: Time) -> String {
     let then = timestamp.as_str().and_then(|text| Time::parse_rfc3339(text).ok());
     then.map_or_else(|| "<unknown>".to_owned(), |then| human(now.since(then).as_secs()))
 }
 
-/// Seconds in at most two units, the finer the shorter.
+/// Formats seconds in at most two units.
 pub(super) fn human(seconds: u64) -> String {
     let two =
         |value: u64, unit: u64, large: &str, finer: u64, small: &str| match value % unit / finer {

@@ -1,4 +1,4 @@
-//! Columns, and which kind has which.
+//! The columns of the kinds.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// A column of text.
+    /// Returns a column of text.
     pub(super) const fn text(
         name: &'static str,
         description: &'static str,
@@ -30,7 +30,7 @@ impl Column {
         Self { name, kind: "string", format: "", description, priority: 0, cell }
     }
 
-    /// A column of whole numbers.
+    /// Returns a column of integers.
     pub(super) const fn integer(
         name: &'static str,
         description: &'static str,
@@ -39,7 +39,7 @@ impl Column {
         Self { kind: "integer", ..Self::text(name, description, cell) }
     }
 
-    /// A column of truth values.
+    /// Returns a column of booleans.
     pub(super) const fn boolean(
         name: &'static str,
         description: &'static str,
@@ -48,17 +48,17 @@ impl Column {
         Self { kind: "boolean", ..Self::text(name, description, cell) }
     }
 
-    /// The same, shown with `-o wide` only.
+    /// Returns the column for `-o wide` only.
     pub(super) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
 
-    /// The same with other cells.
+    /// Returns the same with other cells.
     pub(super) const fn showing(self, cell: fn(&Value, Time) -> Value) -> Self {
         Self { cell, ..self }
     }
 
-    /// Its entry in `columnDefinitions`.
+    /// Returns its entry in `columnDefinitions`.
     pub(super) fn definition(&self) -> Value {
         json!({
             "name": self.name, "type": self.kind, "format": self.format,
@@ -73,12 +73,12 @@ pub(super) const NAME: Column = Column {
     ..Column::text("Name", descriptions::NAME, |object, _| text(object, "/metadata/name").into())
 };
 
-/// Time since the creation.
+/// The time since creation.
 pub(super) const AGE: Column = Column::text("Age", descriptions::AGE, |object, now| {
     age::since(&object["metadata"]["creationTimestamp"], now).into()
 });
 
-/// What the kinds without columns of their own have.
+/// The columns of kinds without their own.
 const OTHERS: &[Column] = &[
     NAME,
     Column {
@@ -155,7 +155,7 @@ pub(super) fn cells(resource: &Resource, object: &Value, now: Time) -> Vec<Value
     }
 }
 
-/// The columns of a built-in kind.
+/// Returns the columns of a built-in kind.
 pub(super) fn of(resource: &Resource) -> &'static [Column] {
     match (resource.group, resource.plural) {
         ("", "pods") => pod::COLUMNS,
@@ -189,7 +189,7 @@ fn count(object: &Value, pointer: &str) -> usize {
     object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
 }
 
-/// The text at a JSON pointer, or a word for its absence.
+/// Returns the text at a JSON pointer, or `absent`.
 pub(super) fn text_or<'a>(object: &'a Value, pointer: &str, absent: &'a str) -> &'a str {
     match text(object, pointer) {
         "" => absent,
@@ -197,7 +197,7 @@ pub(super) fn text_or<'a>(object: &'a Value, pointer: &str, absent: &'a str) -> 
     }
 }
 
-/// A number at a JSON pointer, 0 if there is none.
+/// Returns a number at a JSON pointer, 0 if there is none.
 pub(super) fn number(object: &Value, pointer: &str) -> i64 {
     crate::object::number(object, pointer).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Descriptions of columns in the words of the API, for clients that show them.
+//! Descriptions of columns, with the texts of the API.
 
 /// `metadata.name`.
 pub(super) const NAME: &str = "\

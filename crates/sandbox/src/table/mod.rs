@@ -16,19 +16,19 @@ pub(crate) use descriptions::AGE as AGE_DESCRIPTION;
 
 use crate::resources::Resource;
 
-/// What a row carries of its object.
+/// The part of an object that its row contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
     None,
-    /// Its metadata.
+    /// The metadata.
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
-/// The objects as rows of a table, with the columns of their kind and `list_metadata` as metadata.
-/// Of a watch, only the first table has headers.
+/// Returns a table of the objects with the columns of their kind and `list_metadata` as metadata.
+/// In a watch, only the first table has column definitions.
 pub fn table(
     resource: &Resource,
     objects: &[&Value],

@@ -48,8 +48,7 @@ pub(super) const COLUMNS: &[Column] = &[
     .wide(),
 ];
 
-/// Containers that count for readiness: regular ones and sidecars, which are init containers that
-/// always restart.
+/// Returns the sidecars: init containers that always restart.
 fn sidecars(pod: &Value) -> impl Iterator<Item = &Value> {
     entries(pod, "/spec/initContainers").filter(|container| container["restartPolicy"] == "Always")
 }
@@ -68,7 +67,7 @@ fn ready(pod: &Value) -> String {
     format!("{}/{total}", regular.chain(sidecars).filter(is_ready).count())
 }
 
-/// What is most worth knowing about the pod in a word.
+/// Returns the status of the pod in a word.
 fn status(pod: &Value) -> String {
     let phase = text(pod, "/status/phase");
     if is_terminating(pod) && text(pod, "/status/reason") == "NodeLost" {
@@ -89,7 +88,7 @@ fn status(pod: &Value) -> String {
     of_containers(pod).unwrap_or_else(|| known.to_owned())
 }
 
-/// How far initialization has come, if it is not through.
+/// Returns the progress of initialization, `None` if it is complete.
 fn initializing(pod: &Value) -> Option<String> {
     let total = entries(pod, "/spec/initContainers").count();
     for (index, status) in entries(pod, "/status/initContainerStatuses").enumerate() {
@@ -110,7 +109,7 @@ fn initializing(pod: &Value) -> Option<String> {
     None
 }
 
-/// What the containers say, the first one loudest.
+/// Returns the state of the containers; the first container takes precedence.
 fn of_containers(pod: &Value) -> Option<String> {
     let mut running = false;
     let mut said = None;
@@ -133,7 +132,7 @@ fn of_containers(pod: &Value) -> Option<String> {
     said
 }
 
-/// Why a container ended.
+/// Returns why a container ended.
 fn end(terminated: &Value) -> String {
     match (text(terminated, "/reason"), number(terminated, "/signal")) {
         ("", 0) => format!("ExitCode:{}", number(terminated, "/exitCode")),

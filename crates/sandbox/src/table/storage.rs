@@ -1,4 +1,4 @@
-//! Columns of volumes and devices and what they are claimed with.
+//! Columns of volumes, claims and devices.
 
 use framework::storage::default_class::is_default;
 use serde_json::Value;

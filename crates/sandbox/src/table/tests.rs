@@ -1,4 +1,4 @@
-//! Tables as recorded, and cells by table.
+//! Recorded tables, and cells of each kind.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn tables_are_as_recorded() {
 }
 
 #[test]
-fn the_status_of_a_pod_is_what_is_most_worth_knowing() {
+fn pod_status_is_its_most_important_state() {
     let waiting = |reason: &str| json!([{"state": {"waiting": {"reason": reason}}}]);
     let terminated = |reason: &str| json!([{"state": {"terminated": {"reason": reason}}}]);
     let running = json!([{"ready": true, "state": {"running": {}}}]);

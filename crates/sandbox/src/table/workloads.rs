@@ -1,4 +1,4 @@
-//! Columns of the kinds that make, group or tell of pods.
+//! Columns of workloads, services and events.
 
 use framework::Time;
 use serde_json::Value;
@@ -145,7 +145,7 @@ pub(super) const SERVICE: &[Column] = &[
     .wide(),
 ];
 
-/// The columns of events, whose objects come in the form of the core group.
+/// The columns of events in the form of the core group.
 pub(super) const EVENT: &[Column] = &[
     Column::text("Last Seen", "Time since it was last seen.", |event, now| {
         age::since(last_seen(event), now).into()
@@ -172,7 +172,7 @@ fn of_containers(object: &Value, field: &str) -> String {
     containers.map(|container| text(container, field)).collect::<Vec<_>>().join(",")
 }
 
-/// A label selector, or the plain map of a ReplicationController.
+/// Returns a label selector, or the plain map of a ReplicationController.
 fn selector(selector: &Value) -> String {
     let labels = selector.get("matchLabels");
     let expressions: Vec<String> = entries(selector, "/matchExpressions").map(expression).collect();
@@ -280,7 +280,7 @@ fn source(event: &Value) -> String {
     if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") }
 }
 
-/// The first of several timestamps that is there.
+/// Returns the first of several timestamps that is there.
 fn first_of<'a>(event: &'a Value, pointers: &[&str]) -> &'a Value {
     let values = pointers.iter().filter_map(|pointer| event.pointer(pointer));
     let mut values = values.filter(|value| value.is_string());
