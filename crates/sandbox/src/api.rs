@@ -1,18 +1,18 @@
-//! A request to the API and its answer, free of HTTP libraries.
+//! Requests to the API and their answers, independent of HTTP libraries.
 
 use bytes::Bytes;
 
-/// Who asks.
+/// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// User name, for example `system:serviceaccount:kube-system:loadmaster`.
     pub name: String,
-    /// Groups; `system:masters` may do everything.
+    /// Groups; members of `system:masters` may do everything.
     pub groups: Vec<String>,
 }
 
 impl User {
-    /// The administrator: everything is allowed.
+    /// Returns the administrator.
     pub fn admin() -> Self {
         Self { name: "kubernetes-admin".to_owned(), groups: vec!["system:masters".to_owned()] }
     }
@@ -21,9 +21,9 @@ impl User {
 /// A request to the API.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// HTTP method in capitals.
+    /// HTTP method in upper case.
     pub method: String,
-    /// Path without query, percent-decoded by whoever needs a segment.
+    /// Path without query, percent-encoded.
     pub path: String,
     /// Query parameters in order, decoded.
     pub query: Vec<(String, String)>,
@@ -33,12 +33,12 @@ pub struct Request {
     pub content_type: String,
     /// The body.
     pub body: Bytes,
-    /// Who asks.
+    /// The caller.
     pub user: User,
 }
 
 impl Request {
-    /// A request of the administrator with a JSON body. `target` is path and query.
+    /// Returns a request of the administrator with a JSON body. `target` is path and query.
     pub fn new(method: &str, target: &str, body: impl Into<Bytes>) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         Self {
@@ -52,18 +52,18 @@ impl Request {
         }
     }
 
-    /// The value of a query parameter.
+    /// Returns the value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a query parameter is given and true (`true` or `1`).
+    /// Returns whether a query parameter is true (`true` or `1`).
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.parameter(name), Some("true" | "1"))
     }
 }
 
-/// The parameters of a query string, decoded.
+/// Returns the parameters of a query string, decoded.
 pub fn parse_query(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
@@ -76,7 +76,7 @@ pub fn parse_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A whole answer.
+/// An answer that is not a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// HTTP status.
@@ -91,23 +91,23 @@ pub struct Response {
     pub body: Bytes,
 }
 
-/// An open watch.
+/// The identifier of an open watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub(crate) u64);
 
-/// What the store says to a request.
+/// The answer of the store to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Everything at once.
+    /// A complete response.
     Whole(Response),
-    /// A stream of frames, to be fetched with `Store::frames`.
+    /// A stream of frames; `Store::frames` returns them.
     Watch(WatchId),
 }
 
-/// What an open watch has to say.
+/// The new frames of an open watch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frames {
-    /// Frames, each a JSON line with its line feed.
+    /// Frames: JSON lines with their line feeds.
     pub lines: Vec<Bytes>,
     /// Whether the stream ends after them.
     pub ended: bool,

@@ -1,10 +1,10 @@
-//! Events have two forms, `v1` and `events.k8s.io/v1`, and are kept in the first.
+//! Conversion of Events between `v1` and `events.k8s.io/v1`. They are stored as `v1`.
 
 use serde_json::{Map, Value, json};
 
 use crate::metadata::fields_mut;
 
-/// Fields that have another name in `events.k8s.io/v1` than in `v1`: first the name in `v1`.
+/// Fields with different names: the name in `v1`, then that in `events.k8s.io/v1`.
 const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
     ("firstTimestamp", "deprecatedFirstTimestamp"),
@@ -15,7 +15,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The Event as `v1` writes it.
+/// Returns the Event in the form of `v1`.
 pub(crate) fn to_core(mut event: Value) -> Value {
     let fields = fields_mut(&mut event);
     for (core, new) in RENAMED {
@@ -29,7 +29,7 @@ pub(crate) fn to_core(mut event: Value) -> Value {
     event
 }
 
-/// The Event as `events.k8s.io/v1` writes it.
+/// Returns the Event in the form of `events.k8s.io/v1`.
 pub(crate) fn from_core(event: &Value) -> Value {
     let mut event = event.clone();
     let fields = fields_mut(&mut event);
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_keeps_what_it_says_through_both_forms() {
+    fn events_keep_their_fields_through_both_forms() {
         let event = json!({
             "kind": "Event", "apiVersion": "events.k8s.io/v1", "reason": "Scheduled",
             "note": "assigned", "regarding": {"name": "p0"}, "reportingController": "loadmaster",

@@ -1,4 +1,4 @@
-//! Fields that a kind does not have, and fields that are given twice.
+//! Unknown and duplicate fields of objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::resources::{EVENTS_V1, Resource};
 
-/// The fields of a type with the types of their values, which are empty where anything goes.
+/// The fields of a type with the types of their values; an empty type allows anything.
 type Fields = BTreeMap<&'static str, &'static str>;
 
 static TYPES: LazyLock<BTreeMap<&str, Fields>> = LazyLock::new(|| {
@@ -23,8 +23,8 @@ fn fields(line: &'static str) -> Fields {
     line.split(' ').map(|field| field.split_once('=').unwrap_or((field, ""))).collect()
 }
 
-/// Takes out of the object what its kind has no field for, and returns where that was. Kinds that
-/// are not in the table keep everything.
+/// Removes unknown fields of the object and returns their paths. Kinds without a table keep all
+/// fields.
 pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(definition) = resource.custom {
@@ -68,7 +68,7 @@ fn prune(known: &Fields, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<S
     }
 }
 
-/// Where a value is in its object; written only when there is something to complain of.
+/// The path of a value, formatted only for a fault.
 pub(crate) enum Path<'a> {
     /// The object itself.
     Root,
@@ -89,16 +89,16 @@ impl std::fmt::Display for Path<'_> {
     }
 }
 
-/// Where the JSON text gives a field more than once; nothing if it does not parse.
+/// Returns the paths of fields that occur more than once in a JSON text; none if it does not parse.
 pub(crate) fn duplicates(json: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let search = Search { path: &Path::Root, found: &mut found };
-    // What cannot be read is somebody else's complaint.
+    // The decoder of the body reports syntax errors.
     let _ = search.deserialize(&mut serde_json::Deserializer::from_slice(json));
     found
 }
 
-/// Reads a value and notes what is given twice in it.
+/// A search for duplicate fields below a path.
 struct Search<'a> {
     path: &'a Path<'a>,
     found: &'a mut Vec<String>,
@@ -175,7 +175,7 @@ mod tests {
     use crate::resources::{CONFIGMAPS, CSINODES, INGRESSES, PODS, RESOURCECLAIMS};
 
     #[test]
-    fn fields_a_kind_does_not_have_are_taken_out_and_named() {
+    fn unknown_fields_are_removed_and_reported() {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"any": "x"}},
             "bogus": 1,
@@ -188,21 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn kinds_without_a_table_keep_everything() {
+    fn kinds_without_a_table_keep_all_fields() {
         let mut ingress = json!({"spec": {"whatever": 1}});
         assert!(remove_unknown(INGRESSES, &mut ingress).is_empty());
         assert_eq!(ingress["spec"]["whatever"], 1);
     }
 
     #[test]
-    fn kinds_named_like_a_part_of_another_kind_keep_everything() {
+    fn kinds_named_like_a_part_of_another_kind_keep_all_fields() {
         let mut claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {}}});
         assert!(remove_unknown(RESOURCECLAIMS, &mut claim).is_empty());
         assert_eq!(claim["spec"], json!({"devices": {}}));
     }
 
     #[test]
-    fn every_type_that_a_field_names_is_in_the_table() {
+    fn every_referenced_type_is_in_the_table() {
         for (name, fields) in TYPES.iter() {
             for value in fields.values().filter(|value| !value.is_empty()) {
                 assert!(TYPES.contains_key(value), "{value} of {name}");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_given_twice_are_found_wherever_they_are() {
+    fn duplicate_fields_are_found_at_every_depth() {
         let text =
             br#"{"a": {"b": 1, "b": 2.5}, "c": [{"d": null}, {"d": "x", "d": true}], "a": -1}"#;
         assert_eq!(duplicates(text), ["a.b", "c[1].d", "a"]);

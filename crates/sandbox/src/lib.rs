@@ -1,8 +1,8 @@
-//! A Kubernetes API in memory: enough of an API server for schedulers, controllers and kubectl,
-//! with small controllers and kubelets beside it.
+//! A Kubernetes API in memory: an API server for schedulers, controllers and kubectl, with small
+//! controllers and kubelets.
 //!
-//! [`store::Store`] is a value without I/O: requests in, answers and watch events out, time as an
-//! argument. With the feature `http` it gets a face of HTTPS.
+//! [`store::Store`] is a value without I/O: it takes requests with the time, and returns answers
+//! and watch events. The feature `http` adds an HTTPS server.
 
 pub mod api;
 pub mod authorization;

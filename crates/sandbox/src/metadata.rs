@@ -1,41 +1,41 @@
-//! Metadata of objects: what is read, and what is written into it.
+//! Metadata of objects.
 
 use serde_json::{Map, Value};
 
 use crate::resources::Resource;
 
-/// `metadata.name`, empty if unset.
+/// Returns `metadata.name`, empty if unset.
 pub(crate) fn name(object: &Value) -> &str {
     field(object, "name")
 }
 
-/// `metadata.namespace`, empty if unset.
+/// Returns `metadata.namespace`, empty if unset.
 pub(crate) fn namespace(object: &Value) -> &str {
     field(object, "namespace")
 }
 
-/// `metadata.uid`, empty if unset.
+/// Returns `metadata.uid`, empty if unset.
 pub(crate) fn uid(object: &Value) -> &str {
     field(object, "uid")
 }
 
-/// `metadata.resourceVersion`, empty if unset.
+/// Returns `metadata.resourceVersion`, empty if unset.
 pub(crate) fn resource_version(object: &Value) -> &str {
     field(object, "resourceVersion")
 }
 
-/// `metadata.generation`, if it is counted.
+/// Returns `metadata.generation`, if set.
 pub(crate) fn generation(object: &Value) -> Option<i64> {
     object.get("metadata")?.get("generation")?.as_i64()
 }
 
-/// Whether something must still happen before the object may go.
+/// Returns whether the object has finalizers.
 pub(crate) fn has_finalizers(object: &Value) -> bool {
     let finalizers = object.get("metadata").and_then(|metadata| metadata.get("finalizers"));
     finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// The fields of the object; what is none becomes one.
+/// Returns the fields of the object; any other value becomes an empty object.
 pub(crate) fn fields_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
@@ -43,7 +43,7 @@ pub(crate) fn fields_mut(object: &mut Value) -> &mut Map<String, Value> {
     object.as_object_mut().expect("made an object just now")
 }
 
-/// The metadata of the object, made if missing.
+/// Returns the metadata of the object, created if missing.
 pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     fields_mut(fields_mut(object).entry("metadata").or_insert(Value::Null))
 }

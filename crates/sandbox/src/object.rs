@@ -1,41 +1,41 @@
-//! Fields of objects, which may be of any shape: reading what is not there gives nothing, writing
-//! makes the way.
+//! Fields of objects of any shape: reading a missing field returns nothing, writing one creates its
+//! parents.
 
 use framework::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The object in a form that knows its fields; `None` where it has another shape.
+/// Decodes the object; `None` if it has another shape.
 pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }
 
-/// The text at a JSON pointer, empty if there is none.
+/// Returns the text at a JSON pointer, empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The number at a JSON pointer.
+/// Returns the number at a JSON pointer.
 pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
-/// The entries of the list at a JSON pointer.
+/// Returns the entries of the list at a JSON pointer.
 pub(crate) fn entries<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Whether the object is being deleted.
+/// Returns whether the object is being deleted.
 pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
-/// Sets the field that `path` leads to; whatever is in the way of an object gives way.
+/// Sets the field at `path`; values of another type on the way are replaced by objects.
 pub(crate) fn put(object: &mut Value, path: &[&str], value: Value) {
     *place(object, path) = value;
 }
 
-/// Removes the field `key` of the object that `path` leads to.
+/// Removes the field `key` of the object at `path`.
 pub(crate) fn remove(object: &mut Value, path: &[&str], key: &str) {
     if let Some(fields) = place(object, path).as_object_mut() {
         fields.remove(key);
@@ -51,7 +51,7 @@ fn place<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
     })
 }
 
-/// The reference to `owner` as the controller of another object.
+/// Returns the reference to `owner` as a controller.
 pub(crate) fn controller_reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"],
@@ -63,19 +63,18 @@ pub(crate) fn controller_reference(owner: &Value) -> Value {
     })
 }
 
-/// The reference to the controller that manages `object`, if there is one.
+/// Returns the reference to the controller that manages `object`, if there is one.
 pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     entries(object, "/metadata/ownerReferences").find(|owner| owner["controller"] == true)
 }
 
-/// The status of a condition, for example `True`; empty if there is none of this type.
+/// Returns the status of a condition, for example `True`; empty if there is none of this type.
 pub(crate) fn condition_status<'a>(object: &'a Value, of_type: &str) -> &'a str {
     let mut conditions = entries(object, "/status/conditions");
     conditions.find(|own| own["type"] == of_type).map_or("", |own| text(own, "/status"))
 }
 
-/// Sets a condition, told apart by its `type`. `lastTransitionTime` is now if the status is new,
-/// and stays otherwise.
+/// Sets the condition of the same `type`. `lastTransitionTime` becomes now if the status changes.
 pub(crate) fn set_condition(object: &mut Value, mut condition: Value, now: Time) {
     let conditions = place(object, &["status", "conditions"]);
     if !conditions.is_array() {
@@ -94,12 +93,12 @@ pub(crate) fn set_condition(object: &mut Value, mut condition: Value, now: Time)
     }
 }
 
-/// A time as `metav1.Time` writes it: whole seconds.
+/// Formats a time like `metav1.Time`: whole seconds.
 pub(crate) fn timestamp(time: Time) -> String {
     time.floor_to_second().to_string()
 }
 
-/// A time as `metav1.MicroTime` writes it.
+/// Formats a time like `metav1.MicroTime`.
 pub(crate) fn micro_timestamp(time: Time) -> String {
     format!("{time:.6}")
 }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writing_a_field_makes_its_way_through_whatever_is_there() {
+    fn writing_a_field_creates_its_parents() {
         for mut object in [json!({}), json!(null), json!({"status": "odd"}), json!([1])] {
             put(&mut object, &["status", "phase"], json!("Running"));
             assert_eq!(object, json!({"status": {"phase": "Running"}}));
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_its_transition_time_until_its_status_changes() {
+    fn conditions_keep_their_transition_time_until_their_status_changes() {
         let mut pod = json!({});
         let ready = |status: &str| json!({"type": "Ready", "status": status});
         let since = |pod: &Value| text(pod, "/status/conditions/0/lastTransitionTime").to_owned();

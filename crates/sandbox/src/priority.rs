@@ -1,4 +1,4 @@
-//! Admission of priorities: a pod's class becomes numbers.
+//! The priority admission plugin: PriorityClasses of pods become numbers.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::status::Status;
 
 const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
 
-/// Sets `priority`, `priorityClassName` and `preemptionPolicy` of a pod that is created. `class` is
-/// the PriorityClass it names, if there is one; `default_class` the one for pods that name none.
+/// Sets `priority`, `priorityClassName` and `preemptionPolicy` of a new pod. `class` is the
+/// PriorityClass that it names, if there is one; `default_class` is that of pods without a class.
 ///
 /// # Errors
-/// 403 if the class does not exist, or if the pod brings a priority or a policy that its class does
-/// not give.
+///
+/// 403 if the class does not exist, or if the pod sets another priority or policy than its class.
 pub fn admit(
     class: Option<&Value>,
     default_class: Option<&Value>,
@@ -40,7 +40,7 @@ pub fn admit(
     Ok(())
 }
 
-/// What a pod brings must be what its class gives.
+/// Checks that priority and policy in the pod are those of its class.
 fn check(pod: &Value, priority: i64, policy: &str) -> Result<(), Status> {
     const RULE: &str = "must not be provided in pod spec; priority admission controller computed";
     const GIVEN: &str = "from the given PriorityClass name";
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_named_or_the_default_class_gives_the_priority() {
+    fn priority_comes_from_the_named_or_the_default_class() {
         let of_high = json!({
             "priorityClassName": "high", "priority": 1000, "preemptionPolicy": "Never",
         });
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_class_does_not_give_is_refused() {
+    fn other_priorities_and_policies_are_refused() {
         let cases = [
             (
                 json!({"priorityClassName": "nope"}),

@@ -9,7 +9,7 @@ use crate::resources::{self, Resource};
 /// One request and its answer.
 pub(crate) struct Dialogue(Value);
 
-/// All recorded dialogues; none, with a message, where the recording is absent.
+/// Returns all recorded dialogues; none, with a message, where the recording is absent.
 pub(crate) fn dialogues() -> &'static [Dialogue] {
     static DIALOGUES: LazyLock<Vec<Dialogue>> = LazyLock::new(|| {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/wire/dialogues.jsonl");
@@ -22,25 +22,25 @@ pub(crate) fn dialogues() -> &'static [Dialogue] {
     &DIALOGUES
 }
 
-/// The dialogue of this name, if there is a recording.
+/// Returns the dialogue of this name, if there is a recording.
 pub(crate) fn dialogue(name: &str) -> Option<&'static Dialogue> {
     dialogues().iter().find(|dialogue| dialogue.name() == name)
 }
 
 impl Dialogue {
-    /// Its name in the recording.
+    /// Returns its name in the recording.
     pub(crate) fn name(&self) -> &str {
         self.0["name"].as_str().unwrap()
     }
 
-    /// Whether an object is created (or would be) in a collection of the store.
+    /// Returns whether the request creates an object, or would without `dryRun`.
     pub(crate) fn creates(&self) -> bool {
         self.0["request"]["method"] == "POST"
             && self.0["response"]["status"] == 201
             && self.find_resource().is_some_and(|resource| resource.stored)
     }
 
-    /// The resource whose collection, or object, the request is for.
+    /// Returns the resource that the path of the request names.
     pub(crate) fn resource(&self) -> &'static Resource {
         self.find_resource().unwrap()
     }
@@ -57,17 +57,17 @@ impl Dialogue {
         resources::resource(group, segments[0]).filter(|_| !below)
     }
 
-    /// The body of the request.
+    /// Returns the body of the request.
     pub(crate) fn request_body(&self) -> &Value {
         &self.0["request"]["body"]
     }
 
-    /// The frames of a watch.
+    /// Returns the frames of a watch.
     pub(crate) fn frames(&self) -> &Value {
         &self.0["response"]["frames"]
     }
 
-    /// The bytes of an answer in protobuf.
+    /// Returns the bytes of an answer in protobuf.
     pub(crate) fn response_bytes(&self) -> Vec<u8> {
         let hex = self.0["response"]["bytesHex"].as_str().unwrap();
         let digits: Vec<u8> =
@@ -75,7 +75,7 @@ impl Dialogue {
         digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
     }
 
-    /// The body of the answer.
+    /// Returns the body of the answer.
     pub(crate) fn response_body(&self) -> &Value {
         &self.0["response"]["body"]
     }

@@ -1,34 +1,34 @@
-//! The resources of the API: every kind that a scheduler reads or writes, and those that users put
+//! The resource table: the kinds that a scheduler reads or writes, and those that users create
 //! beside them.
 
 use crate::custom::Definition;
 
-/// A kind of object as the API serves it: one row of the resource table.
+/// A kind of object that the API serves: one row of the resource table.
 #[derive(Debug, Clone, Copy)]
 pub struct Resource {
     /// API group, empty for the core group.
     pub group: &'static str,
-    /// The one version that is served.
+    /// The served version.
     pub version: &'static str,
     /// Name in paths, for example `pods`.
     pub plural: &'static str,
-    /// Name of one, for example `pod`.
+    /// Singular name, for example `pod`.
     pub singular: &'static str,
     /// Kind, for example `Pod`.
     pub kind: &'static str,
-    /// Short names for people, for example `po`.
+    /// Short names for kubectl, for example `po`.
     pub short_names: &'static [&'static str],
-    /// Groups of resources it is listed with, for example `all`.
+    /// Categories it is listed in, for example `all`.
     pub categories: &'static [&'static str],
-    /// Whether its objects live in namespaces.
+    /// Whether its objects belong to namespaces.
     pub namespaced: bool,
-    /// Whether objects are kept; a review or a binding is only answered.
+    /// Whether objects are stored; reviews and bindings are not.
     pub stored: bool,
-    /// What is served beneath an object.
+    /// Subresources of its objects.
     pub subresources: &'static [Subresource],
     /// Whether `metadata.generation` counts changes of the spec.
     pub generation: bool,
-    /// Whether a deletion answers with the object that is gone, not with a Status.
+    /// Whether DELETE answers with the deleted object instead of a Status.
     pub returns_deleted: bool,
     /// Field selectors besides `metadata.name` and `metadata.namespace`.
     pub fields: &'static [Field],
@@ -36,7 +36,7 @@ pub struct Resource {
     pub custom: Option<&'static Definition>,
 }
 
-/// Something served beneath an object, for example `pods/binding`.
+/// A subresource, for example `pods/binding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subresource {
     /// Last segment of the path.
@@ -47,7 +47,7 @@ pub struct Subresource {
     pub version: &'static str,
     /// Its kind, empty if it is that of the resource.
     pub kind: &'static str,
-    /// What can be done with it.
+    /// Verbs that it supports.
     pub verbs: &'static [&'static str],
 }
 
@@ -56,9 +56,9 @@ pub struct Subresource {
 pub struct Field {
     /// Name in the selector.
     pub label: &'static str,
-    /// Where it is in the stored object, as a JSON pointer.
+    /// JSON pointer to it in the stored object.
     pub pointer: &'static str,
-    /// What an object without the field has.
+    /// Value of an object without the field.
     pub absent: &'static str,
 }
 
@@ -135,7 +135,7 @@ impl Resource {
         self
     }
 
-    /// `apiVersion` of its objects.
+    /// Returns `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -143,17 +143,18 @@ impl Resource {
         }
     }
 
-    /// Resource and group as messages write them, for example `poddisruptionbudgets.policy`.
+    /// Returns resource and group as messages write them, for example
+    /// `poddisruptionbudgets.policy`.
     pub fn qualified(&self) -> String {
         qualified(self.plural, self.group)
     }
 
-    /// Kind and group as messages write them, for example `PodDisruptionBudget.policy`.
+    /// Returns kind and group as messages write them, for example `PodDisruptionBudget.policy`.
     pub fn qualified_kind(&self) -> String {
         qualified(self.kind, self.group)
     }
 
-    /// What can be done with its objects.
+    /// Returns the verbs that it supports.
     pub fn verbs(&self) -> &'static [&'static str] {
         match (self.stored, self.plural) {
             _ if self.custom.is_some() => CUSTOM_VERBS,
@@ -171,23 +172,24 @@ impl Resource {
         }
     }
 
-    /// The subresource `name`.
+    /// Returns the subresource `name`.
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// Whether status is written through a subresource of its own.
+    /// Returns whether the status has a subresource.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// The resource its objects are kept as: Events have two groups and one store.
+    /// Returns the resource under which its objects are stored: both groups of Events share one
+    /// collection.
     pub fn storage(&'static self) -> &'static Self {
         if *self == *EVENTS_V1 { EVENTS } else { self }
     }
 }
 
-/// Resources are the same if group and name are.
+/// Resources are equal if their groups and names are; versions of a custom resource are equal.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         (self.plural, self.group) == (other.plural, other.group)
@@ -196,12 +198,12 @@ impl PartialEq for Resource {
 
 impl Eq for Resource {}
 
-/// The resource named `plural` in `group`.
+/// Returns the resource named `plural` in `group`.
 pub fn resource(group: &str, plural: &str) -> Option<&'static Resource> {
     ALL.iter().copied().find(|resource| resource.plural == plural && resource.group == group)
 }
 
-/// The resource whose objects have this `apiVersion` and `kind`.
+/// Returns the resource whose objects have this `apiVersion` and `kind`.
 pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ALL.iter().copied().find(|resource| {
@@ -306,13 +308,13 @@ macro_rules! resources {
 }
 
 resources! {
-    /// Bindings of pods, an older way to say `pods/binding`.
+    /// Bindings of pods, the older form of `pods/binding`.
     BINDINGS = Resource::new("", "v1", "bindings", "binding", "Binding").answered_only();
     /// ConfigMaps.
     CONFIGMAPS = Resource::new("", "v1", "configmaps", "configmap", "ConfigMap").short(&["cm"]);
     /// Endpoints.
     ENDPOINTS = Resource::new("", "v1", "endpoints", "endpoints", "Endpoints").short(&["ep"]);
-    /// Events; those of `events.k8s.io` are kept here, too.
+    /// Events; those of `events.k8s.io` are stored as these.
     EVENTS = Resource::new("", "v1", "events", "event", "Event")
         .short(&["ev"]).selected_by(EVENT_FIELDS);
     /// LimitRanges.
@@ -392,37 +394,37 @@ resources! {
     EVENTS_V1 = Resource::new("events.k8s.io", "v1", "events", "event", "Event")
         .short(&["ev"]).selected_by(EVENT_V1_FIELDS);
 
-    /// SelfSubjectReviews: who am I?
+    /// SelfSubjectReviews: the user of the request.
     SELFSUBJECTREVIEWS =
         Resource::new(AUTHENTICATION, "v1", "selfsubjectreviews", "selfsubjectreview",
             "SelfSubjectReview").cluster_wide().answered_only();
-    /// TokenReviews: whose token is this?
+    /// TokenReviews: the user of a token.
     TOKENREVIEWS =
         Resource::new(AUTHENTICATION, "v1", "tokenreviews", "tokenreview", "TokenReview")
             .cluster_wide().answered_only();
-    /// LocalSubjectAccessReviews: may they, in this namespace?
+    /// LocalSubjectAccessReviews: permissions of a user in one namespace.
     LOCALSUBJECTACCESSREVIEWS =
         Resource::new(AUTHORIZATION, "v1", "localsubjectaccessreviews",
             "localsubjectaccessreview", "LocalSubjectAccessReview").answered_only();
-    /// SelfSubjectAccessReviews: may I?
+    /// SelfSubjectAccessReviews: one permission of the caller.
     SELFSUBJECTACCESSREVIEWS =
         Resource::new(AUTHORIZATION, "v1", "selfsubjectaccessreviews",
             "selfsubjectaccessreview", "SelfSubjectAccessReview").cluster_wide().answered_only();
-    /// SelfSubjectRulesReviews: what may I?
+    /// SelfSubjectRulesReviews: all permissions of the caller.
     SELFSUBJECTRULESREVIEWS =
         Resource::new(AUTHORIZATION, "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview",
             "SelfSubjectRulesReview").cluster_wide().answered_only();
-    /// SubjectAccessReviews: may they?
+    /// SubjectAccessReviews: one permission of a user.
     SUBJECTACCESSREVIEWS =
         Resource::new(AUTHORIZATION, "v1", "subjectaccessreviews", "subjectaccessreview",
             "SubjectAccessReview").cluster_wide().answered_only();
 
-    /// HorizontalPodAutoscalers, which nothing here acts on.
+    /// HorizontalPodAutoscalers; no controller acts on them.
     HORIZONTALPODAUTOSCALERS =
         Resource::new("autoscaling", "v2", "horizontalpodautoscalers", "horizontalpodautoscaler",
             "HorizontalPodAutoscaler").short(&["hpa"]).in_all().with(&[STATUS]);
 
-    /// CronJobs, which nothing here acts on.
+    /// CronJobs; no controller acts on them.
     CRONJOBS = Resource::new("batch", "v1", "cronjobs", "cronjob", "CronJob")
         .short(&["cj"]).in_all().with(&[STATUS]).counted();
     /// Jobs.
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn both_groups_of_events_share_one_store() {
+    fn both_groups_of_events_share_one_collection() {
         assert_eq!(EVENTS_V1.storage(), EVENTS);
         assert_eq!(PODS.storage(), PODS);
     }

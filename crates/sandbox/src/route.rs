@@ -1,11 +1,11 @@
-//! What the path of a request leads to.
+//! Routes: the resource, object and subresource that a path names.
 
 use percent_encoding::percent_decode_str;
 
 use crate::custom::CustomResources;
 use crate::resources::{self, NAMESPACES, Resource};
 
-/// A resource, its objects, or something beneath one of them. Absent parts are empty.
+/// A resource, one of its objects, or a subresource of it. Absent parts are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) resource: &'static Resource,
@@ -15,7 +15,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The route of a path; `None` if it leads to no resource that is served.
+    /// Returns the route of a path; `None` if the path names no served resource.
     pub(crate) fn of(path: &str, custom: &CustomResources) -> Option<Self> {
         let segments: Vec<String> = path
             .split('/')
@@ -65,7 +65,8 @@ impl Route {
         })
     }
 
-    /// The verb of a request with this method, `None` if the route has no such method.
+    /// Returns the verb of a request with this method; `None` if the route does not support the
+    /// method.
     pub(crate) fn verb(&self, method: &str, watch: bool) -> Option<&'static str> {
         let verb = match (method, self.name.is_empty()) {
             ("GET", true) if watch => "watch",
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_resources() {
+    fn paths_name_resources_objects_and_subresources() {
         let table = [
             ("/api/v1/pods", Some(("pods", "", "", ""))),
             ("/api/v1/namespaces/ns/pods", Some(("pods", "ns", "", ""))),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_verbs_if_the_resource_knows_them() {
+    fn methods_map_to_supported_verbs() {
         let table = [
             ("GET", "/api/v1/pods", Some("list")),
             ("GET", "/api/v1/namespaces/ns/pods/p", Some("get")),

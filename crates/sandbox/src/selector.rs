@@ -11,7 +11,7 @@ const METADATA_FIELDS: [Field; 2] = [
     Field { label: "metadata.namespace", pointer: "/metadata/namespace", absent: "" },
 ];
 
-/// Which objects a list or a watch is about.
+/// The selectors of a list or a watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     labels: Vec<Requirement>,
@@ -26,10 +26,11 @@ struct FieldTerm {
 }
 
 impl Selection {
-    /// Reads `labelSelector` and `fieldSelector` of a request about `resource`.
+    /// Parses `labelSelector` and `fieldSelector` of a request for `resource`.
     ///
     /// # Errors
-    /// 400 for a selector that does not parse, or a field that the resource has no selector for.
+    ///
+    /// 400 for a selector that does not parse, or a field that the resource cannot be selected by.
     pub(crate) fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, Status> {
         let labels = split_outside_parentheses(labels)
             .map(|term| parse_label_term(term.trim()))
@@ -42,12 +43,12 @@ impl Selection {
         Ok(Self { labels, fields })
     }
 
-    /// Whether every object is selected.
+    /// Returns whether it selects every object.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether this object is selected.
+    /// Returns whether it selects this object.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
         let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
@@ -68,7 +69,7 @@ impl FieldTerm {
     }
 }
 
-/// The terms of a label selector: commas inside `in (a,b)` part none.
+/// Splits a label selector into its terms, but not at commas inside `in (a,b)`.
 fn split_outside_parentheses(selector: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     let terms = selector.split(move |character| {
@@ -80,7 +81,9 @@ fn split_outside_parentheses(selector: &str) -> impl Iterator<Item = &str> {
 
 fn parse_label_term(term: &str) -> Result<Requirement, Status> {
     let (key, operator, values) = label_term(term).ok_or_else(|| {
-        Status::bad_request(format!("unable to parse requirement: {term:?} is no label selector"))
+        Status::bad_request(format!(
+            "unable to parse requirement: {term:?} is not a label selector"
+        ))
     })?;
     let raw = api::SelectorRequirement {
         key: key.to_owned(),
@@ -91,7 +94,8 @@ fn parse_label_term(term: &str) -> Result<Requirement, Status> {
         .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))
 }
 
-/// Key, operator and values of `k`, `!k`, `k=v`, `k==v`, `k!=v`, `k in (a,b)` or `k notin (a,b)`.
+/// Returns key, operator and values of `k`, `!k`, `k=v`, `k==v`, `k!=v`, `k in (a,b)` or `k notin
+/// (a,b)`.
 fn label_term(term: &str) -> Option<(&str, &'static str, Vec<&str>)> {
     if let Some((head, set)) = term.split_once('(') {
         let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
@@ -141,7 +145,7 @@ fn unknown_field(resource: &Resource, label: &str) -> Status {
     })
 }
 
-/// In the values of field selectors, a backslash stands before `\`, `,` and `=`.
+/// Removes the backslashes before `\`, `,` and `=` in the value of a field selector.
 fn unescape(value: &str) -> String {
     let mut characters = value.chars();
     let mut plain = String::with_capacity(value.len());
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_select() {
+    fn label_selectors_match_labels() {
         let pod = json!({"metadata": {"labels": {"app": "w", "tier": "front"}}});
         let table = [
             ("", true),
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_select_and_an_absent_field_has_its_zero_value() {
+    fn absent_fields_match_their_zero_value() {
         let pod = json!({
             "metadata": {"name": "p0", "namespace": "ns"},
             "spec": {"schedulerName": "loadmaster", "hostNetwork": true},
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_that_make_no_sense_are_refused() {
+    fn malformed_selectors_are_refused() {
         let message = |resource, labels, fields| {
             Selection::parse(resource, labels, fields).unwrap_err().message
         };

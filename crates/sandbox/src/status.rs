@@ -1,4 +1,4 @@
-//! `Status`: how the API says no, with the texts of a Kubernetes API server.
+//! `Status`: the error of a request, with the texts of the Kubernetes API server.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use crate::api::Response;
 use crate::resources::Resource;
 
-/// A failed request, as `metav1.Status` tells it.
+/// A failed request, as `metav1.Status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// HTTP status.
     pub code: u16,
     /// Machine-readable reason, for example `NotFound`.
     pub reason: &'static str,
-    /// What went wrong, for people.
+    /// Description for people.
     pub message: String,
-    /// What it is about.
+    /// The object or resource that it is about.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue`: where an inconsistent rest of an expired list can be read.
+    /// `metadata.continue`: token for the inconsistent rest of an expired list.
     pub continue_token: Option<String>,
 }
 
-/// What a [`Status`] is about; empty fields are not written.
+/// The subject of a [`Status`]; empty fields are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -31,13 +31,13 @@ pub struct Details {
     /// API group of the resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Resource, or kind where Kubernetes says the kind.
+    /// Resource, or kind where Kubernetes writes the kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// UID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Single faults.
+    /// Individual faults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
     /// Seconds to wait before the next try.
@@ -45,12 +45,12 @@ pub struct Details {
     pub retry_after_seconds: Option<u32>,
 }
 
-/// One fault of several.
+/// One fault of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// Machine-readable reason, for example `FieldValueInvalid`.
     pub reason: &'static str,
-    /// What is wrong, without the path.
+    /// Description without the path.
     pub message: String,
     /// Path of the field.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -62,7 +62,7 @@ impl Status {
         Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
-    /// The same with details.
+    /// Returns the same with details.
     pub fn with_details(mut self, details: Details) -> Self {
         self.details = Some(Box::new(details));
         self
@@ -77,17 +77,17 @@ impl Status {
         })
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 401: nobody knows who asks.
+    /// 401: the caller is not authenticated.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: `why` this object may not be written or read.
+    /// 403: the caller must not read or write this object, for the reason in `why`.
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
         let subject = match name {
             "" => resource.qualified(),
@@ -96,63 +96,63 @@ impl Status {
         Self::new(403, "Forbidden", format!("{subject} is forbidden: {why}")).about(resource, name)
     }
 
-    /// 403 for a path that is no resource.
+    /// 403 for a path that is not a resource.
     pub fn forbidden_path(message: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", message).with_details(Details::default())
     }
 
-    /// 404: there is no such object.
+    /// 404: the object does not exist.
     pub fn not_found(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified());
         Self::new(404, "NotFound", message).about(resource, name)
     }
 
-    /// 404: there is no such resource or subresource.
+    /// 404: the resource or subresource does not exist.
     pub fn no_such_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// 405: the resource does not know the verb.
+    /// 405: the resource does not support the verb.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).with_details(Details::default())
     }
 
-    /// 406: none of the media types in `Accept` can be had.
+    /// 406: no media type in `Accept` is offered.
     pub fn not_acceptable() -> Self {
         const OFFERED: &str = "application/json, application/yaml, application/json;stream=watch";
         let message = format!("406: Not Acceptable\n\nAvailable representations: {OFFERED}");
         Self::new(406, "NotAcceptable", message).with_details(Details::default())
     }
 
-    /// 409: there is such an object already.
+    /// 409: the name is taken.
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
         Self::new(409, "AlreadyExists", message).about(resource, name)
     }
 
-    /// 409: `why` the operation does not go with the object as it is.
+    /// 409: the state of the object does not allow the operation, for the reason in `why`.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         Self::new(409, "Conflict", cannot_be_fulfilled(&resource.qualified(), name, why))
             .about(resource, name)
     }
 
-    /// 409 of a subresource or of a deletion, which name their subject in ways of their own.
+    /// 409 of a subresource or of a deletion, which write their subject differently.
     pub fn conflict_of(subject: &str, name: &str, why: &str) -> Self {
         let details =
             Details { name: name.to_owned(), kind: subject.to_owned(), ..Details::default() };
         Self::new(409, "Conflict", cannot_be_fulfilled(subject, name, why)).with_details(details)
     }
 
-    /// 409: the write names a resourceVersion that is not the current one.
+    /// 409: the resourceVersion in the write is not the current one.
     pub fn modified(resource: &Resource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// 409: the write is meant for an object with another UID, as storage words it.
+    /// 409: the UID in the write is not that of the object, in the words of the storage layer.
     pub fn uid_mismatch(
         resource: &Resource,
         namespace: &str,
@@ -172,18 +172,18 @@ impl Status {
         Self::conflict(resource, name, &why)
     }
 
-    /// 410: the history asked for is gone.
+    /// 410: the requested history is compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 413: the body is larger than the server reads.
+    /// 413: the body exceeds the limit.
     pub fn too_large(limit: usize) -> Self {
         let message = format!("limit is {limit}");
         Self::new(413, "RequestEntityTooLarge", message).with_details(Details::default())
     }
 
-    /// 415: the body is of a type that cannot be read.
+    /// 415: the media type of the body is not supported.
     pub fn unsupported_media_type() -> Self {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
             .with_details(Details::default())
@@ -204,7 +204,7 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 422: the object breaks rules of its kind.
+    /// 422: the object violates rules of its kind.
     pub fn invalid(resource: &Resource, name: &str, causes: Vec<Cause>) -> Self {
         let kind = resource.qualified_kind();
         let faults: Vec<String> = causes.iter().map(Cause::to_string).collect();
@@ -223,7 +223,7 @@ impl Status {
             .with_details(details)
     }
 
-    /// 422: the options of a request, for example `ListOptions`, break a rule.
+    /// 422: the options of a request, for example `ListOptions`, violate a rule.
     pub fn invalid_options(kind: &str, cause: Cause) -> Self {
         let message = format!("{kind}.meta.k8s.io \"\" is invalid: {cause}");
         Self::new(422, "Invalid", message).with_details(Details {
@@ -234,30 +234,30 @@ impl Status {
         })
     }
 
-    /// 422 without a field to blame: the request cannot be carried out on the object.
+    /// 422 without a field: the operation cannot be applied to the object.
     pub fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).with_details(Details::default())
     }
 
-    /// 429: come again in `retry_after` seconds; 0 says nothing about when.
+    /// 429: the client may retry after `retry_after` seconds; 0 leaves the time out.
     pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
         let retry_after_seconds = (retry_after > 0).then_some(retry_after);
         Self::new(429, "TooManyRequests", message)
             .with_details(Details { retry_after_seconds, ..Details::default() })
     }
 
-    /// 500: the server's own fault.
+    /// 500: the server failed.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
     }
 
-    /// 503: the server cannot serve now.
+    /// 503: the server is unavailable.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// 504: the version asked for lies ahead of the store.
+    /// 504: the requested version is newer than the store.
     pub fn version_too_large(wanted: u64, current: u64) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge",
@@ -272,7 +272,7 @@ impl Status {
         })
     }
 
-    /// The status as an object of the API.
+    /// Returns the status as an object of the API.
     pub fn to_value(&self) -> Value {
         let mut value = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -287,7 +287,7 @@ impl Status {
         value
     }
 
-    /// The answer that says it.
+    /// Returns the answer that says it.
     pub fn response(&self) -> Response {
         Response {
             status: self.code,
@@ -308,19 +308,19 @@ impl std::fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Cause {
-    /// A value that breaks a rule. `value` is written as JSON.
+    /// Returns the fault of a value that violates a rule. `value` is written as JSON.
     pub fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
         let message = format!("Invalid value: {value}: {why}");
         Self { reason: "FieldValueInvalid", message, field: field.into() }
     }
 
-    /// A missing field. `why` may be empty.
+    /// Returns the fault of a missing field. `why` may be empty.
     pub fn required(field: impl Into<String>, why: &str) -> Self {
         let message = with_why("Required value", why);
         Self { reason: "FieldValueRequired", message, field: field.into() }
     }
 
-    /// A value outside a closed set.
+    /// Returns the fault of a value outside a closed set.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<String> =
             supported.iter().map(|value| Value::from(*value).to_string()).collect();
@@ -329,13 +329,13 @@ impl Cause {
         Self { reason: "FieldValueNotSupported", message, field: field.into() }
     }
 
-    /// A field that may not be set, or not to this. `why` may be empty.
+    /// Returns the fault of a field that must not be set, or not to this value. `why` may be empty.
     pub fn forbidden(field: impl Into<String>, why: &str) -> Self {
         let message = with_why("Forbidden", why);
         Self { reason: "FieldValueForbidden", message, field: field.into() }
     }
 
-    /// A value that another entry of the list has.
+    /// Returns the fault of a value that the list has already.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         let message = format!("Duplicate value: {value}");
         Self { reason: "FieldValueDuplicate", message, field: field.into() }

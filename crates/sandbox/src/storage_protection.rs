@@ -1,12 +1,12 @@
-//! Protection of claims and volumes that are in use (StorageObjectInUseProtection): all of them get
-//! a finalizer at admission, which their controller takes away once they are free to go.
+//! The StorageObjectInUseProtection admission plugin: claims and volumes get a finalizer, which a
+//! controller removes once they are not in use.
 
 use serde_json::Value;
 
 use crate::metadata::metadata_mut;
 use crate::resources::{PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Resource};
 
-/// The finalizer of claims and of volumes; `None` for any other kind.
+/// Returns the finalizer of claims or of volumes; `None` for any other kind.
 fn finalizer(resource: &Resource) -> Option<&'static str> {
     match resource {
         _ if resource == PERSISTENTVOLUMECLAIMS => Some("kubernetes.io/pvc-protection"),
@@ -15,7 +15,7 @@ fn finalizer(resource: &Resource) -> Option<&'static str> {
     }
 }
 
-/// Protects a new claim or volume.
+/// Adds the finalizer to a new claim or volume.
 pub(crate) fn admit(resource: &Resource, object: &mut Value) {
     let Some(own) = finalizer(resource) else { return };
     let finalizers = metadata_mut(object).entry("finalizers").or_insert(Value::Null);
@@ -26,7 +26,7 @@ pub(crate) fn admit(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Lets a claim or volume go.
+/// Removes the finalizer of a claim or volume.
 pub(crate) fn release(resource: &Resource, object: &mut Value) {
     let finalizers = metadata_mut(object).get_mut("finalizers").and_then(Value::as_array_mut);
     if let Some((finalizers, own)) = finalizers.zip(finalizer(resource)) {

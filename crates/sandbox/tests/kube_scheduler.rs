@@ -1,5 +1,5 @@
-//! What kube-scheduler 1.36 says to an API server, from its start to a preemption, as the user and
-//! with the roles that a cluster has for it.
+//! The requests of kube-scheduler 1.36, from its start to a preemption, with its user and its
+//! roles.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -13,7 +13,7 @@ const NOW: Time = Time::from_secs(1_700_000_000);
 const ACCEPT: &str = "application/vnd.kubernetes.protobuf, */*";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// What its informers watch, with the default feature gates.
+/// The kinds that its informers watch with the default feature gates.
 const WATCHED: [&str; 18] = [
     "/api/v1/namespaces",
     "/api/v1/nodes",
@@ -66,7 +66,7 @@ fn answer(store: &mut Store, request: &Request) -> Response {
     }
 }
 
-/// Sends a request that must be answered with `status`; the object in the answer.
+/// Sends a request, checks the status of the answer, and returns its object.
 fn send(store: &mut Store, (method, target): (&str, &str), status: u16, body: &Value) -> Value {
     let content_type = match method {
         "PATCH" => "application/strategic-merge-patch+json",
@@ -92,7 +92,7 @@ fn events(frames: &Frames) -> Vec<Value> {
 }
 
 #[test]
-fn it_starts() {
+fn kube_scheduler_can_start() {
     let mut store = store();
     let authentication =
         "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -113,7 +113,7 @@ fn it_starts() {
 }
 
 #[test]
-fn every_informer_gets_its_list_as_a_stream() {
+fn every_informer_can_stream_its_list() {
     let mut store = store();
     for target in WATCHED {
         let streamed = "allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan\
@@ -128,7 +128,7 @@ fn every_informer_gets_its_list_as_a_stream() {
 }
 
 #[test]
-fn every_informer_can_list_and_watch_instead() {
+fn every_informer_can_list_and_watch() {
     let mut store = store();
     for target in WATCHED {
         let separator = if target.contains('?') { '&' } else { '?' };
@@ -144,7 +144,7 @@ fn every_informer_can_list_and_watch_instead() {
 }
 
 #[test]
-fn it_takes_renews_and_releases_its_lease() {
+fn kube_scheduler_acquires_renews_and_releases_its_lease() {
     let mut store = store();
     let own = &format!("{LEASES}/kube-scheduler");
     send(&mut store, ("GET", own), 404, &Value::Null);
@@ -168,7 +168,7 @@ fn it_takes_renews_and_releases_its_lease() {
 }
 
 #[test]
-fn it_binds_a_pod_and_sees_it_bound() {
+fn kube_scheduler_binds_a_pod() {
     let mut store = store();
     let seen = watch(&mut store, "/api/v1/pods", "resourceVersion=0&watch=true");
     store.frames(seen, NOW);
@@ -184,7 +184,7 @@ fn it_binds_a_pod_and_sees_it_bound() {
 }
 
 #[test]
-fn it_tells_of_failures_nominates_and_preempts() {
+fn kube_scheduler_reports_failures_nominates_and_preempts() {
     let mut store = store();
     let status = "/api/v1/namespaces/default/pods/waiting/status";
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
@@ -216,7 +216,7 @@ fn uid(store: &Store, pod: &str) -> Value {
 }
 
 #[test]
-fn it_writes_events_and_makes_series_of_them() {
+fn kube_scheduler_writes_events_and_series() {
     let mut store = store();
     let all = "/apis/events.k8s.io/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "waiting.18a", "namespace": "default"},

@@ -1,4 +1,4 @@
-//! The store as a client sees it: lists, watches, writes and deletions over many requests.
+//! The store as a client sees it: lists, watches, writes and deletions.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -49,7 +49,7 @@ fn open_watch(store: &mut Store, target: &str) -> WatchId {
     }
 }
 
-/// Type and name of each event; of a bookmark and an error, the type alone.
+/// Returns type and name of each event; only the type of a bookmark or an error.
 fn events(frames: &Frames) -> Vec<String> {
     let event = |line: &[u8]| {
         let frame: Value = serde_json::from_slice(line).unwrap();
@@ -87,7 +87,7 @@ fn bind(store: &mut Store, name: &str) {
 }
 
 #[test]
-fn a_new_store_has_what_every_cluster_has() {
+fn new_store_has_the_objects_of_every_cluster() {
     let mut store = store();
     let namespaces = get(&mut store, "/api/v1/namespaces");
     assert_eq!(names(&namespaces), ["default", "kube-node-lease", "kube-public", "kube-system"]);
@@ -98,7 +98,7 @@ fn a_new_store_has_what_every_cluster_has() {
 }
 
 #[test]
-fn who_may_not_is_told_so_before_anything_else() {
+fn unauthorized_requests_are_refused_first() {
     let mut store = store();
     let mut request = Request::new("GET", "/api/v1/nodes/n0", "");
     request.user.name = "bob".to_owned();
@@ -116,7 +116,7 @@ fn who_may_not_is_told_so_before_anything_else() {
 }
 
 #[test]
-fn a_paged_list_shows_one_state_while_objects_come_change_and_go() {
+fn pages_of_a_list_show_one_state() {
     let mut store = store();
     create_configmaps(&mut store, &["b", "d", "f", "h"]);
     let first = get(&mut store, &format!("{CONFIGMAPS_PATH}?limit=1"));
@@ -138,7 +138,7 @@ fn a_paged_list_shows_one_state_while_objects_come_change_and_go() {
 }
 
 #[test]
-fn an_expired_token_comes_with_one_for_an_inconsistent_rest() {
+fn expired_token_comes_with_one_for_the_inconsistent_rest() {
     let mut store = store();
     create_configmaps(&mut store, &["a", "b", "c"]);
     let first = get(&mut store, &format!("{CONFIGMAPS_PATH}?limit=1"));
@@ -188,7 +188,7 @@ fn lists_follow_the_rules_of_resource_versions() {
 }
 
 #[test]
-fn a_watch_resumes_where_a_list_or_another_watch_ended() {
+fn watch_resumes_where_a_list_or_another_watch_ended() {
     let mut store = store();
     create_configmaps(&mut store, &["a"]);
     let list = get(&mut store, CONFIGMAPS_PATH);
@@ -214,7 +214,7 @@ fn a_watch_resumes_where_a_list_or_another_watch_ended() {
 }
 
 #[test]
-fn a_watch_from_a_forgotten_version_ends_with_an_expired_frame() {
+fn watch_from_a_compacted_version_ends_with_an_expired_frame() {
     let mut store = store();
     let version = store.resource_version();
     create_configmaps(&mut store, &["a"]);
@@ -236,7 +236,7 @@ fn a_watch_from_a_forgotten_version_ends_with_an_expired_frame() {
 }
 
 #[test]
-fn only_the_namespace_and_the_selection_are_watched() {
+fn watch_reports_only_the_namespace_and_the_selection() {
     let mut store = store();
     let target = "/api/v1/namespaces/default/pods?watch=1&labelSelector=app%3Dw\
                   &fieldSelector=spec.nodeName%3D";
@@ -260,7 +260,7 @@ fn only_the_namespace_and_the_selection_are_watched() {
 }
 
 #[test]
-fn bookmarks_come_once_a_minute_and_at_the_end() {
+fn bookmarks_are_sent_once_a_minute_and_at_the_end() {
     let mut store = store();
     let target = "/api/v1/nodes?watch=1&allowWatchBookmarks=true&timeoutSeconds=100";
     let watch = open_watch(&mut store, target);
@@ -272,7 +272,7 @@ fn bookmarks_come_once_a_minute_and_at_the_end() {
 }
 
 #[test]
-fn a_streamed_list_needs_its_match_rule_and_a_version_that_exists() {
+fn streaming_list_needs_its_match_rule_and_an_existing_version() {
     let mut store = store();
     let ahead = store.resource_version() + 1;
     let base = "/api/v1/nodes?watch=1&sendInitialEvents=true";
@@ -284,7 +284,7 @@ fn a_streamed_list_needs_its_match_rule_and_a_version_that_exists() {
 }
 
 #[test]
-fn a_table_is_watched_row_by_row_with_headers_once() {
+fn table_watch_sends_headers_once() {
     let mut store = store();
     store.create(PODS, pod("a"), NOW).unwrap();
     let mut request = Request::new("GET", "/api/v1/pods?watch=1&labelSelector=app", "");
@@ -303,7 +303,7 @@ fn a_table_is_watched_row_by_row_with_headers_once() {
 }
 
 #[test]
-fn a_bound_pod_stays_until_its_kubelet_deletes_it_without_grace() {
+fn bound_pod_stays_until_its_kubelet_deletes_it_without_grace() {
     let mut store = store();
     store.create(PODS, pod("p"), NOW).unwrap();
     bind(&mut store, "p");
@@ -319,7 +319,7 @@ fn a_bound_pod_stays_until_its_kubelet_deletes_it_without_grace() {
 }
 
 #[test]
-fn an_object_with_finalizers_goes_with_the_last_of_them() {
+fn object_with_finalizers_is_removed_with_the_last_of_them() {
     let mut store = store();
     let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/a"]}});
     store.create(CONFIGMAPS, object, NOW).unwrap();
@@ -333,7 +333,7 @@ fn an_object_with_finalizers_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn a_deletion_answers_with_a_status_or_with_the_object_as_the_kind_has_it() {
+fn deletion_answers_with_a_status_or_the_object_by_kind() {
     let mut store = store();
     create_configmaps(&mut store, &["a"]);
     store.create(PODS, pod("p"), NOW).unwrap();
@@ -345,7 +345,7 @@ fn a_deletion_answers_with_a_status_or_with_the_object_as_the_kind_has_it() {
 }
 
 #[test]
-fn a_namespace_takes_its_content_with_it_and_lets_nothing_new_in() {
+fn namespace_is_deleted_with_its_content_and_admits_no_more() {
     let mut store = store();
     store.create(NAMESPACES, json!({"metadata": {"name": "ns"}}), NOW).unwrap();
     for name in ["bound", "waiting"] {
@@ -376,7 +376,7 @@ fn a_namespace_takes_its_content_with_it_and_lets_nothing_new_in() {
     assert_eq!(store.create(PODS, lost, NOW).unwrap_err().code, 404);
 }
 
-/// Where objects are created that relate pods to one another, and one of each.
+/// Returns paths and one object each of the kinds that relate pods to one another.
 fn relating_objects() -> [(&'static str, Value); 5] {
     let workload = |selector: Value| {
         json!({
@@ -404,7 +404,7 @@ fn relating_objects() -> [(&'static str, Value); 5] {
 }
 
 #[test]
-fn what_relates_pods_is_created_relabelled_and_watched() {
+fn objects_that_relate_pods_are_created_relabelled_and_watched() {
     let mut store = store();
     for (path, object) in relating_objects() {
         let watch =
@@ -424,7 +424,7 @@ fn what_relates_pods_is_created_relabelled_and_watched() {
 }
 
 #[test]
-fn writes_count_versions_and_generations_only_for_changes() {
+fn only_changes_count_versions_and_generations() {
     let mut store = store();
     store.create(PODS, pod("p"), NOW).unwrap();
     let target = "/api/v1/namespaces/default/pods/p";
@@ -442,7 +442,7 @@ fn writes_count_versions_and_generations_only_for_changes() {
 }
 
 #[test]
-fn a_write_that_is_meant_for_another_object_or_version_is_refused() {
+fn writes_for_another_object_or_version_are_refused() {
     let mut store = store();
     create_configmaps(&mut store, &["a"]);
     let target = format!("{CONFIGMAPS_PATH}/a");
@@ -468,7 +468,7 @@ fn a_write_that_is_meant_for_another_object_or_version_is_refused() {
 }
 
 #[test]
-fn the_status_is_written_through_its_subresource_and_nothing_else_is() {
+fn status_subresource_writes_only_the_status() {
     let mut store = store();
     store.create(PODS, pod("p"), NOW).unwrap();
     let target = "/api/v1/namespaces/default/pods/p";
@@ -487,7 +487,7 @@ fn the_status_is_written_through_its_subresource_and_nothing_else_is() {
 }
 
 #[test]
-fn a_dry_run_answers_and_changes_nothing() {
+fn dry_run_changes_nothing() {
     let mut store = store();
     create_configmaps(&mut store, &["a"]);
     let version = store.resource_version();
@@ -503,7 +503,7 @@ fn a_dry_run_answers_and_changes_nothing() {
 }
 
 #[test]
-fn fields_that_a_kind_does_not_have_are_refused_warned_of_or_dropped() {
+fn unknown_fields_are_refused_warned_of_or_dropped() {
     let mut store = store();
     let node = |name: &str| json!({"metadata": {"name": name}, "spec": {"unschedulabel": true}});
     let table = [("Strict", 400, 0), ("Warn", 201, 1), ("Ignore", 201, 0)];
@@ -521,7 +521,7 @@ fn fields_that_a_kind_does_not_have_are_refused_warned_of_or_dropped() {
 }
 
 #[test]
-fn generated_names_differ_and_equal_seeds_make_equal_stores() {
+fn generated_names_differ_and_equal_seeds_give_equal_stores() {
     let create = |store: &mut Store| {
         let object = json!({"metadata": {"generateName": "g-"}});
         store.create(CONFIGMAPS, object, NOW).unwrap()["metadata"]["name"].clone()
@@ -547,7 +547,7 @@ fn orphans_lose_their_owner_and_stay() {
 }
 
 #[test]
-fn odd_requests_are_refused_and_never_a_panic() {
+fn malformed_requests_are_refused_without_a_panic() {
     let mut store = store();
     let table = [
         ("POST", CONFIGMAPS_PATH, "[]", 400),

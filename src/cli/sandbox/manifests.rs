@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn volumes_stay_bound_to_claims_and_claims_to_pods() {
-        let mut pod = pod("a", "nobody");
+        let mut pod = pod("a", "missing");
         pod["spec"]["volumes"] = json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]);
         let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a",
             "controller": true}]);
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn references_to_missing_owners_are_left_out() {
-        let (store, loaded) = loaded(json!([pod("a", "of-nobody")])).unwrap();
+        let (store, loaded) = loaded(json!([pod("a", "missing")])).unwrap();
         let pod = store.get(PODS, "shop", "a").unwrap();
         assert!(pod["metadata"].get("ownerReferences").is_none());
         let expected = "references to owners that are not in the input are left out: 1";

@@ -16,7 +16,7 @@ pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     unknown
 }
 
-/// Whether an object of this schema keeps the field; prunes the value if so.
+/// Returns whether an object of this schema keeps the field; prunes the value if so.
 fn retain(
     schema: &Schema,
     (name, value): (&str, &mut Value),

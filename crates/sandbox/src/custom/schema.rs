@@ -59,7 +59,7 @@ impl Schema {
         })
     }
 
-    /// Whether an object keeps this field.
+    /// Returns whether an object keeps this field.
     pub(super) fn keeps(&self, name: &str) -> bool {
         self.preserve_unknown_fields
             || self.properties.contains_key(name)
@@ -72,7 +72,7 @@ impl Schema {
     }
 }
 
-/// Whether every object of Kubernetes has this field, whatever its schema says.
+/// Returns whether every object of Kubernetes has this field, whatever its schema says.
 pub(super) fn is_object_header(field: &str) -> bool {
     matches!(field, "apiVersion" | "kind" | "metadata")
 }
