@@ -48,7 +48,6 @@ impl Settings {
     /// `lost-answers=0.01`.
     ///
     /// # Errors
-    ///
     /// The setting does not exist, or the value is not valid for it.
     pub fn with(&self, setting: &str) -> Result<Self, BadSetting> {
         let bad = |reason: String| BadSetting { setting: setting.to_owned(), reason };

@@ -12,7 +12,6 @@ const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
 /// PriorityClass that it names, if there is one; `default_class` is that of pods without a class.
 ///
 /// # Errors
-///
 /// 403 if the class does not exist, or if the pod sets another priority or policy than its class.
 pub fn admit(
     class: Option<&Value>,

@@ -29,7 +29,6 @@ impl Selection {
     /// Parses `labelSelector` and `fieldSelector` of a request for `resource`.
     ///
     /// # Errors
-    ///
     /// 400 for a selector that does not parse, or a field that the resource cannot be selected by.
     pub(crate) fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, Status> {
         let labels = split_outside_parentheses(labels)

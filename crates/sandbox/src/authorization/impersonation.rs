@@ -12,7 +12,6 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// of all service accounts.
 ///
 /// # Errors
-///
 /// 403 unless `user` may `impersonate` that user and each of the groups.
 pub fn impersonate(
     store: &Store,

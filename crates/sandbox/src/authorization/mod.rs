@@ -72,7 +72,6 @@ impl Policy {
 /// Checks a request against RBAC.
 ///
 /// # Errors
-///
 /// 403 with the text of the API server.
 pub fn check(store: &Store, user: &User, attributes: &Attributes<'_>) -> Result<(), Status> {
     match store.policy().decide(user, attributes) {

@@ -195,7 +195,6 @@ impl OwnedPods {
 /// Creates up to `count` pods from the template of their controller.
 ///
 /// # Errors
-///
 /// The first refusal of the API.
 pub(super) fn create_pods(
     store: &mut Store,

@@ -18,7 +18,7 @@ const NODE_INFO: [&str; 10] = [
     "architecture",
 ];
 
-/// Nodes.
+/// Sets the defaults of Nodes.
 pub(super) fn node(object: &mut Object) {
     ensure(object, "spec");
     let Some(status) = ensure(object, "status") else { return };
@@ -39,7 +39,7 @@ pub(super) fn node(object: &mut Object) {
     }
 }
 
-/// Namespaces, labelled with their name.
+/// Sets the defaults of Namespaces, and the label with the name.
 pub(super) fn namespace(object: &mut Object) {
     if let Some(metadata) = ensure(object, "metadata") {
         let name = text(metadata, "name").to_owned();
@@ -53,7 +53,7 @@ pub(super) fn namespace(object: &mut Object) {
     }
 }
 
-/// Services, without addresses.
+/// Sets the defaults of Services. They get no addresses.
 pub(super) fn service(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     defaults(
@@ -78,14 +78,14 @@ pub(super) fn service(object: &mut Object) {
     }
 }
 
-/// EndpointSlices.
+/// Sets the defaults of EndpointSlices.
 pub(super) fn endpoint_slice(object: &mut Object) {
     for port in items(object, "ports") {
         defaults(port, [("name", "".into()), ("protocol", "TCP".into())]);
     }
 }
 
-/// Secrets: `stringData` is encoded into `data`.
+/// Sets the defaults of Secrets and encodes `stringData` into `data`.
 pub(super) fn secret(object: &mut Object) {
     default(object, "type", "Opaque");
     let Some(Value::Object(texts)) = object.remove("stringData") else { return };
@@ -97,7 +97,7 @@ pub(super) fn secret(object: &mut Object) {
     }
 }
 
-/// RoleBindings and ClusterRoleBindings.
+/// Sets the defaults of RoleBindings and ClusterRoleBindings.
 pub(super) fn role_binding(object: &mut Object) {
     const GROUP: &str = "rbac.authorization.k8s.io";
     if let Some(role) = get(object, "roleRef") {
@@ -110,13 +110,13 @@ pub(super) fn role_binding(object: &mut Object) {
     }
 }
 
-/// ResourceClaims.
+/// Sets the defaults of ResourceClaims.
 pub(super) fn resource_claim(object: &mut Object) {
     ensure(object, "spec").into_iter().for_each(claim_spec);
     ensure(object, "status");
 }
 
-/// ResourceClaimTemplates.
+/// Sets the defaults of ResourceClaimTemplates.
 pub(super) fn resource_claim_template(object: &mut Object) {
     let Some(template) = ensure(object, "spec") else { return };
     ensure(template, "metadata");

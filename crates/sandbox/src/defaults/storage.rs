@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::fill::{Object, default, defaults, ensure, get};
 
-/// PersistentVolumes.
+/// Sets the defaults of PersistentVolumes.
 pub(super) fn volume(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         defaults(
@@ -36,7 +36,7 @@ pub(super) fn claim_spec(spec: &mut Object) {
     defaults(spec, [("resources", json!({})), ("volumeMode", "Filesystem".into())]);
 }
 
-/// StorageClasses.
+/// Sets the defaults of StorageClasses.
 pub(super) fn class(object: &mut Object) {
     defaults(
         object,
@@ -44,7 +44,7 @@ pub(super) fn class(object: &mut Object) {
     );
 }
 
-/// CSIDrivers.
+/// Sets the defaults of CSIDrivers.
 pub(super) fn csi_driver(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         defaults(

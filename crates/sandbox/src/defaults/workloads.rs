@@ -6,7 +6,7 @@ use super::fill::{Object, default, defaults, ensure, get, items, text};
 
 const REVISIONS: i64 = 10;
 
-/// ReplicaSets and ReplicationControllers.
+/// Sets the defaults of ReplicaSets and ReplicationControllers.
 pub(super) fn replica_set(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     default(spec, "replicas", 1);
@@ -14,7 +14,7 @@ pub(super) fn replica_set(object: &mut Object) {
     status_numbers(object, &["replicas"]);
 }
 
-/// Deployments.
+/// Sets the defaults of Deployments.
 pub(super) fn deployment(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     defaults(
@@ -37,7 +37,7 @@ pub(super) fn deployment(object: &mut Object) {
     ensure(object, "status");
 }
 
-/// StatefulSets.
+/// Sets the defaults of StatefulSets.
 pub(super) fn stateful_set(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     defaults(
@@ -67,7 +67,7 @@ pub(super) fn stateful_set(object: &mut Object) {
     status_numbers(object, &["replicas", "availableReplicas"]);
 }
 
-/// DaemonSets.
+/// Sets the defaults of DaemonSets.
 pub(super) fn daemon_set(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     default(spec, "revisionHistoryLimit", REVISIONS);
@@ -85,7 +85,7 @@ pub(super) fn daemon_set(object: &mut Object) {
     status_numbers(object, &numbers);
 }
 
-/// Jobs.
+/// Sets the defaults of Jobs.
 pub(super) fn job(object: &mut Object) {
     let uid = get(object, "metadata").map(|metadata| text(metadata, "uid").to_owned());
     let name = get(object, "metadata").map(|metadata| text(metadata, "name").to_owned());
@@ -136,7 +136,7 @@ fn job_selector(spec: &mut Object, uid: &str, name: &str) {
     }
 }
 
-/// CronJobs.
+/// Sets the defaults of CronJobs.
 pub(super) fn cron_job(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     defaults(
@@ -171,7 +171,7 @@ fn status_numbers(object: &mut Object, fields: &[&str]) {
     }
 }
 
-/// PodDisruptionBudgets.
+/// Sets the defaults of PodDisruptionBudgets.
 pub(super) fn disruption_budget(object: &mut Object) {
     ensure(object, "spec");
     let numbers = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];

@@ -45,7 +45,6 @@ impl Certificates {
     /// Issues certificates for a server at this address, `localhost` and the loopback addresses.
     ///
     /// # Errors
-    ///
     /// Those of the libraries; no input causes them.
     pub(super) fn issue(
         address: IpAddr,

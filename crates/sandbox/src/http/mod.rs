@@ -110,7 +110,6 @@ impl Server {
     /// Starts a server that accepts connections.
     ///
     /// # Errors
-    ///
     /// The server cannot listen on the address.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let address = SocketAddr::new(options.bind_address, options.port);

@@ -21,7 +21,6 @@ impl Rejection {
 /// Admits `pod` to `node` beside the pods that run there.
 ///
 /// # Errors
-///
 /// The first check that fails, in the order of the kubelet: resources, node affinity, node name,
 /// host ports, NoExecute taints.
 pub(super) fn admit<'a>(

@@ -15,7 +15,6 @@ use crate::status::{Cause, Details, Status};
 /// others.
 ///
 /// # Errors
-///
 /// 409 if a field of another manager would change and `force` is not set.
 pub fn apply(
     current: Option<&Value>,

@@ -19,7 +19,6 @@ const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
 /// [`apply::apply`].
 ///
 /// # Errors
-///
 /// 415 for another content type, 400 for a patch that does not decode, 422 for a JSON patch that
 /// does not apply.
 pub fn apply_patch(current: &Value, content_type: &str, patch: &[u8]) -> Result<Value, Status> {

@@ -46,7 +46,6 @@ enum Malformed {
 /// Returns the request with a JSON body.
 ///
 /// # Errors
-///
 /// 400 if the body does not decode, 415 if its kind is unknown.
 pub(crate) fn with_json_body(request: &Request) -> Result<Cow<'_, Request>, Status> {
     let media_type = request.content_type.split(';').next().unwrap_or_default().trim();

@@ -44,7 +44,7 @@ impl Store {
         stored
     }
 
-    /// Returns the resource and the name of the object at a path, or of which a subresource is there.
+    /// Returns the resource and the name of the object at a path, also at that of a subresource.
     pub(crate) fn object_at(&self, path: &str) -> Option<(&'static Resource, String)> {
         let Route { resource, name, .. } = Route::of(path, &self.custom)?;
         (!name.is_empty()).then_some((resource, name))

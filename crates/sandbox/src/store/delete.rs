@@ -45,7 +45,6 @@ impl Store {
     /// it is empty. Returns the object as it is or last was.
     ///
     /// # Errors
-    ///
     /// 404 without such an object, 409 if a precondition does not hold.
     pub fn delete(
         &mut self,

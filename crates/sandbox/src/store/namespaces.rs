@@ -16,7 +16,6 @@ impl Store {
     /// Checks that the namespace of a new object exists and is not terminating.
     ///
     /// # Errors
-    ///
     /// 404 without such a namespace, 403 if it is terminating.
     pub(super) fn admit_to_namespace(
         &self,

@@ -53,7 +53,6 @@ impl Store {
     /// defaults to `default`.
     ///
     /// # Errors
-    ///
     /// Those of the API server: 409 if the name is taken, 422 if a rule is violated, 403 if
     /// admission refuses, 404 if the namespace is missing.
     pub fn create(
@@ -161,7 +160,6 @@ impl Store {
     /// of the spec increments the generation; without any change nothing is written.
     ///
     /// # Errors
-    ///
     /// 404 without such an object, and the errors of `change`.
     pub fn modify(
         &mut self,

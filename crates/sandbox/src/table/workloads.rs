@@ -280,7 +280,7 @@ fn source(event: &Value) -> String {
     if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") }
 }
 
-/// Returns the first of several timestamps that is there.
+/// Returns the first of several timestamps that is set.
 fn first_of<'a>(event: &'a Value, pointers: &[&str]) -> &'a Value {
     let values = pointers.iter().filter_map(|pointer| event.pointer(pointer));
     let mut values = values.filter(|value| value.is_string());

@@ -10,7 +10,6 @@ use crate::status::Status;
 /// Decodes the fields of the object that a scheduler reads.
 ///
 /// # Errors
-///
 /// 400 if a field has the wrong type.
 pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
     let decoded = if resource == resources::PODS {

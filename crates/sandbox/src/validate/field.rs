@@ -131,7 +131,7 @@ impl Faults {
         self.0.push(Cause { reason: "FieldValueNotFound", message, field });
     }
 
-    /// Returns the value must be set.
+    /// Checks that the value is set, and returns whether it is.
     pub(super) fn require(&mut self, field: &Field<'_>) -> bool {
         if field.is_empty() {
             self.required(field, "");

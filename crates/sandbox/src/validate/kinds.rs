@@ -10,7 +10,7 @@ use super::{names, pod, scheduling};
 /// Highest priority of a class without a reserved name.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
-/// Nodes.
+/// Checks Nodes.
 pub(super) fn node(node: &Field<'_>, faults: &mut Faults) {
     let taints = node.at(&["spec", "taints"]);
     let mut seen = Vec::new();
@@ -91,7 +91,7 @@ fn selects(selector: &Field<'_>, template: &Field<'_>) -> bool {
     LabelSelector::compile(Some(&selector)).is_ok_and(|selector| selector.matches(&labels))
 }
 
-/// Jobs.
+/// Checks Jobs.
 pub(super) fn job(job: &Field<'_>, faults: &mut Faults) {
     let spec = job.child("spec");
     for number in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"] {
@@ -105,7 +105,7 @@ pub(super) fn job(job: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// PodDisruptionBudgets.
+/// Checks PodDisruptionBudgets.
 pub(super) fn disruption_budget(budget: &Field<'_>, faults: &mut Faults) {
     let spec = budget.child("spec");
     let bounds = ["minAvailable", "maxUnavailable"].map(|bound| spec.child(bound));
@@ -133,7 +133,7 @@ fn count_or_percentage(field: &Field<'_>, faults: &mut Faults) {
 const PERCENTAGE: &str = "a valid percent string must be a numeric string followed by an ending \
      '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
-/// PriorityClasses.
+/// Checks PriorityClasses.
 pub(super) fn priority_class(class: &Field<'_>, faults: &mut Faults) {
     let (name, value) = (class.at(&["metadata", "name"]), class.child("value"));
     let is_system = matches!(name.text(), "system-cluster-critical" | "system-node-critical");
@@ -149,7 +149,7 @@ pub(super) fn priority_class(class: &Field<'_>, faults: &mut Faults) {
     faults.one_of(&class.child("preemptionPolicy"), &["PreemptLowerPriority", "Never"]);
 }
 
-/// Leases.
+/// Checks Leases.
 pub(super) fn lease(lease: &Field<'_>, faults: &mut Faults) {
     let spec = lease.child("spec");
     let duration = spec.child("leaseDurationSeconds");
@@ -180,7 +180,7 @@ pub(super) fn role_binding(binding: &Field<'_>, faults: &mut Faults) {
     faults.require(&role.child("name"));
 }
 
-/// Services.
+/// Checks Services.
 pub(super) fn service(service: &Field<'_>, faults: &mut Faults) {
     let spec = service.child("spec");
     let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];

@@ -22,7 +22,6 @@ use field::{Faults, Field};
 /// Checks a new object, after its defaults and its name are set.
 ///
 /// # Errors
-///
 /// 400 if it has not the shape of its kind, 422 with all faults if it violates rules.
 pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     decode::check(resource, object)?;
@@ -36,7 +35,6 @@ pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
 /// subresources, for example bindings, are not checked.
 ///
 /// # Errors
-///
 /// Those of [`create`], and 422 if it changes an immutable field.
 pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(), Status> {
     let (served, resource) = (resource, resource.storage());

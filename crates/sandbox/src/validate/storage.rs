@@ -21,7 +21,7 @@ const BESIDE_SOURCE: [&str; 9] = [
     "volumeMode",
 ];
 
-/// PersistentVolumeClaims.
+/// Checks PersistentVolumeClaims.
 pub(super) fn claim(claim: &Field<'_>, faults: &mut Faults) {
     let spec = claim.child("spec");
     access_modes(&spec, "at least 1 access mode is required", faults);
@@ -51,7 +51,7 @@ pub(super) fn claim_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults
     }
 }
 
-/// PersistentVolumes.
+/// Checks PersistentVolumes.
 pub(super) fn volume(volume: &Field<'_>, faults: &mut Faults) {
     let spec = volume.child("spec");
     access_modes(&spec, "", faults);
@@ -113,7 +113,7 @@ fn access_modes(spec: &Field<'_>, missing: &str, faults: &mut Faults) {
     }
 }
 
-/// StorageClasses.
+/// Checks StorageClasses.
 pub(super) fn class(class: &Field<'_>, faults: &mut Faults) {
     faults.require(&class.child("provisioner"));
     faults.one_of(&class.child("reclaimPolicy"), &["Delete", "Retain"]);
