@@ -9,6 +9,7 @@
 mod cluster;
 mod control_plane;
 mod credentials;
+mod custom_resources;
 mod daemon;
 mod endpoints;
 mod extenders;
