@@ -47,7 +47,7 @@ impl JsonPath {
                 let matches = |item: &&Value| match path.find(item) {
                     Some(Value::String(found)) => found == wanted,
                     Some(found) => {
-                        serde_json::from_str(wanted).is_ok_and(|wanted: Value| *found == wanted)
+                        serde_json::from_str(wanted).is_ok_and(|wanted: Value| wanted == *found)
                     }
                     None => false,
                 };
