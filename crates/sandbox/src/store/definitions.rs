@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// Returns the resource and the name of the object at a path, also at that of a subresource.
-    pub(crate) fn object_at(&self, path: &str) -> Option<(&'static Resource, String)> {
+    pub fn object_at(&self, path: &str) -> Option<(&'static Resource, String)> {
         let Route { resource, name, .. } = Route::of(path, &self.custom)?;
         (!name.is_empty()).then_some((resource, name))
     }
