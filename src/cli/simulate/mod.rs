@@ -283,7 +283,7 @@ fn run_trace(args: &Args, settings: Settings) -> anyhow::Result<()> {
     let curve = arrivals::curve(&courses);
     if let Some(path) = &args.plot {
         let plot = allocation::plot(format!("openb, {mode}"), &curve, args.note());
-        write(path, &plot.to_string())?;
+        write(path, &plot.to_svg()?)?;
     }
     let arrivals = Arrivals::of(mode, &trace, &courses, &curve, args.note());
     match args.output {

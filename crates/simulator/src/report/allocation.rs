@@ -4,7 +4,7 @@
 //! the samples of several runs onto one [`Grid`] and gives mean, least and most over the runs;
 //! [`plot`] draws that. All functions are pure. Shares are percentages of what the cluster has.
 
-use super::svg::{Axis, Band, Plot, Series};
+use super::svg::{Plot, Series};
 use crate::trace::Amounts;
 
 /// What is to be said beside GPU shares of single devices.
@@ -188,37 +188,39 @@ pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
     grid.points().enumerate().map_while(point).collect()
 }
 
-/// The figure: allocation over arrived demand, one line per resource with a band from least to most
-/// where there are several runs, a guide for "all that arrived is placed", and
-/// `note`.
-pub fn plot(title: impl Into<String>, points: &[GridPoint], note: &str) -> Plot {
+/// Plots allocation over arrived demand: a line per resource, and a band from least to most where
+/// there are several runs. The diagonal shows the demand itself.
+pub fn plot(title: String, points: &[GridPoint], note: &'static str) -> Plot {
     let runs = points.iter().map(|point| point.runs).max().unwrap_or_default();
     let reach = points.last().map_or(0.0, |point| point.arrived);
-    let line = |name: &str, of: fn(&GridPoint) -> Spread| {
-        let mean = points.iter().map(|point| (point.arrived, of(point).mean)).collect();
-        let band = points.iter().map(|point| {
-            let Spread { min: low, max: high, .. } = of(point);
-            Band { x: point.arrived, low, high }
-        });
-        let series = Series::line(name, mean);
-        if runs > 1 { series.band(band.collect()) } else { series }
+    let series = |name, of: fn(&GridPoint) -> Spread| {
+        let spreads = points.iter().map(|point| (point.arrived, of(point)));
+        let band = spreads.clone().filter(|_| runs > 1);
+        Series {
+            name,
+            line: spreads.map(|(x, Spread { mean, .. })| (x, mean)).collect(),
+            band: band.map(|(x, Spread { min, max, .. })| (x, min, max)).collect(),
+        }
     };
-    let mut plot = Plot::new(
+    let subtitle = match runs {
+        0 => "no data".to_owned(),
+        1 => String::new(),
+        _ => format!("mean of {runs} seeds, shaded from least to most"),
+    };
+    Plot {
         title,
-        Axis::new("GPU demand arrived, as share of GPU capacity")
-            .unit("%")
-            .range(0.0, reach.max(1.0)),
-        Axis::new("allocated share of capacity").unit("%").range(0.0, 100.0),
-    )
-    .series(line("GPU", |point| point.gpu))
-    .series(line("CPU", |point| point.cpu))
-    .series(line("memory", |point| point.memory))
-    .series(Series::guide("every GPU asked for is placed", vec![(0.0, 0.0), (100.0, 100.0)]))
-    .note(note);
-    if runs > 1 {
-        plot = plot.subtitle(format!("mean of {runs} seeds, shaded from least to most"));
+        subtitle,
+        x_label: "GPU demand arrived, as share of GPU capacity",
+        reach: reach.max(1.0),
+        y_label: "allocated share of capacity",
+        series: vec![
+            series("GPU", |point| point.gpu),
+            series("CPU", |point| point.cpu),
+            series("memory", |point| point.memory),
+        ],
+        diagonal: "every requested GPU is placed",
+        note,
     }
-    plot
 }
 
 #[cfg(test)]
@@ -308,12 +310,14 @@ mod tests {
     #[test]
     fn the_figure_says_what_it_shows_and_what_it_hides() {
         let runs = [vec![sample(10.0, 10.0)], vec![sample(10.0, 8.0)]];
-        let svg = plot("openb", &summarise(&runs, TENS), FRAGMENTATION_NOTE).to_string();
+        let svg = |runs: &[Vec<Sample>]| {
+            plot("openb".to_owned(), &summarise(runs, TENS), FRAGMENTATION_NOTE).to_svg().unwrap()
+        };
+        let both = svg(&runs);
         for text in ["mean of 2 seeds", "GPU", "CPU", "memory", "Fragmentation inside"] {
-            assert!(svg.contains(text), "{text} is missing in {svg}");
+            assert!(both.contains(text), "{text} is missing in {both}");
         }
-        let one = plot("openb", &summarise(&runs[..1], TENS), FRAGMENTATION_NOTE).to_string();
-        assert!(!one.contains("seeds"), "one run has no band");
-        assert!(plot("nothing", &[], "").to_string().contains("no data"));
+        assert!(!svg(&runs[..1]).contains("seeds"), "one run has no band");
+        assert!(svg(&[]).contains("no data"));
     }
 }
