@@ -8,15 +8,15 @@ GOLDEN ?= tests/golden/corpus
 SEEDS ?= 0..300
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
-PARTS := fmt-check clippy image deny doc golden faults doctests tests
+PARTS := fmt-check clippy image deny doc golden faults documents doctests tests
 
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults bench deny \
-	cargo-deny render-chart
+.PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults documents bench \
+	deny cargo-deny render-chart
 .NOTPARALLEL:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
+	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
 	@echo "make bench   time per decision and memory per node and pod"
 	@echo "make render-chart  deploy/ from the chart (needs helm-python-sdk)"
 
@@ -76,6 +77,9 @@ golden:
 
 faults:
 	$(CARGO) run --release --example faults -- --seeds $(SEEDS)
+
+documents:
+	$(CARGO) run --release --example documents
 
 render-chart:
 	python3 deploy/render.py

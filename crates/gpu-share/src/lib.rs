@@ -1,7 +1,7 @@
-//! GpuShare: gives out GPUs device by device, in whole and in part.
+//! GpuShare: assigns GPUs to pods device by device, in whole and in part.
 //!
-//! An example of a plugin that keeps books: what it decides in Reserve must count before the API
-//! server knows of it. It shows PreFilter, Filter and Score in both forms, Reserve, PreBind, hints,
+//! The plugin keeps state of its own: a decision in Reserve must count before the API server knows
+//! it. It uses PreFilter, Filter and Score in both forms, Reserve, PreBind, hints,
 //! arguments, a metric, and what a plugin may remember between calls.
 //!
 //! Nodes list `alibabacloud.com/gpu-milli`, thousandths of a device, as an extended resource. A pod
