@@ -92,9 +92,9 @@ pub struct Summary {
     pub running: usize,
     /// Pods that waited for one.
     pub pending: usize,
-    /// Those of them that got one.
+    /// Pending pods that got a node.
     pub placed: usize,
-    /// Those of them that did not.
+    /// Pending pods that got none.
     pub left: usize,
     /// Pods that had to make room for others.
     pub evicted: usize,
@@ -192,11 +192,11 @@ impl LeftState {
 
 /// Schedules the pending pods of the input until nothing moves any more.
 ///
-/// They arrive in the order of their creation, those without a time behind the others in the order of the
-/// input.
+/// They arrive in the order of their creation. Pods without a creation time arrive last, in the order of
+/// the input.
 ///
 /// # Errors
-/// The profile cannot be built, or a pod to explain is none of those that were scheduled.
+/// The profile cannot be built, or a pod to explain was not scheduled.
 pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     let names = scheduler_names(&dump.pods, &question.scheduler_names);
     let mut world = World::new(&question.settings, names.iter().map(String::as_str))?;
@@ -267,7 +267,7 @@ pub enum Error {
     NoSuchPod {
         /// The pod.
         pod: PodKey,
-        /// What is there instead.
+        /// The reason.
         why: &'static str,
     },
 }

@@ -91,7 +91,7 @@ impl Replay<'_> {
         self.note_placed();
     }
 
-    /// Lets everybody leave whose time comes until `time`.
+    /// Removes the pods whose lifetime ends until `time`.
     fn run_until(&mut self, time: Time) {
         while let Some(Reverse((at, index))) = self.departures.peek().copied() {
             if at > time {
@@ -104,7 +104,7 @@ impl Replay<'_> {
         self.note_placed();
     }
 
-    /// Lets everybody leave who ever does.
+    /// Removes all pods that have an end.
     fn run_out(&mut self) {
         while let Some(Reverse((at, index))) = self.departures.pop() {
             self.leave(at, index);

@@ -6,7 +6,7 @@ use framework::{Cluster, NodeIx, Taint};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
-/// What is requested of a resource, and what there is of it. CPU is in cores, memory and storage are in
+/// Requested and allocatable amount of a resource. CPU is in cores, memory and storage are in
 /// bytes, everything else in units.
 ///
 /// In JSON there is a `percent` beside, `null` where there is nothing, and whole numbers are whole.
@@ -19,7 +19,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What is requested, in percent; `None` where there is nothing.
+    /// The requested amount in percent; `None` where there is nothing.
     pub fn percent(self) -> Option<f64> {
         (self.allocatable > 0.0).then(|| self.requested * 100.0 / self.allocatable)
     }

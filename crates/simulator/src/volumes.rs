@@ -1,6 +1,6 @@
-//! The volume controller and the provisioners of a simulated cluster: what is asked of them for the
-//! volumes of a pod is done at once, and so is what they do by themselves: a claim that says nothing
-//! of a class gets the default one, and one that does not wait for a pod gets its volume.
+//! The volume controller and the provisioners of a simulated cluster. They act at once: they bind and
+//! make the volumes of a pod, give the default class to a claim without a class, and bind a claim that
+//! does not wait for a pod.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Volumes {
     /// Looked up by name, never iterated.
     objects: HashMap<ObjectKey, Arc<Value>>,
     classes: BTreeMap<Arc<str>, Arc<Value>>,
-    /// Namespaces and names of the claims that nobody has looked at yet.
+    /// Namespaces and names of the claims that wait for the controller.
     new_claims: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
@@ -245,7 +245,7 @@ fn key_of(claim: &PersistentVolumeClaim) -> ObjectKey {
     claim_key(&claim.namespace, &claim.name)
 }
 
-/// What a volume says of its claim.
+/// The reference from a volume to its claim.
 fn reference(claim: &PersistentVolumeClaim) -> Value {
     let PersistentVolumeClaim { namespace, name, uid, .. } = claim;
     json!({"namespace": &**namespace, "name": &**name, "uid": uid.to_string()})

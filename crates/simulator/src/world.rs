@@ -30,11 +30,11 @@ pub struct Fate {
     pub arrived: Time,
     /// Scheduling attempts so far.
     pub attempts: u32,
-    /// How it stands.
+    /// The state of the pod.
     pub state: State,
 }
 
-/// How a pod stands.
+/// The state of a pod that came without a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// It has not been tried.
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// Statuses and events are for people who look at the API: nobody does.
+    /// Ignores statuses and events: a simulation has no API to read them from.
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
             EffectKind::Bind(binding) => self.bind(id, &binding),
@@ -314,7 +314,7 @@ impl World {
         self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports!(self));
     }
 
-    /// What a plugin writes before the bind is taken as written.
+    /// Answers a write of a plugin with success.
     fn write(&mut self, id: EffectId, write: &Write) {
         let changed = self.volumes.write(write, self.engine.cache().cluster());
         let written = changed.first().map(|written| Value::clone(&written.object));

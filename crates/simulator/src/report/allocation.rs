@@ -7,11 +7,11 @@
 use super::svg::{Plot, Series};
 use crate::trace::Amounts;
 
-/// What is to be said beside GPU shares of single devices.
+/// The note for GPU shares of single devices.
 pub const DEVICES_NOTE: &str = "GPU is accounted for by device: a pod that wants a part of a GPU fits on \
     one device, and a pod that wants several takes whole ones.";
 
-/// What must be said beside GPU shares that are summed per node.
+/// The note for GPU shares that are summed per node.
 pub const FRAGMENTATION_NOTE: &str = "GPU is summed per node: room left over on several devices \
      of a node counts as one piece. Fragmentation inside a node does not show, so these shares do \
      not compare with those of schedulers that place on single devices.";
@@ -47,7 +47,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 pub struct Sample {
     /// GPU demand of all pods that arrived so far, in percent of the GPU capacity.
     pub arrived: f64,
-    /// What is allocated, in percent of the capacity.
+    /// Allocated shares, in percent of the capacity.
     pub allocated: Shares,
 }
 

@@ -301,7 +301,7 @@ fn models(spec: Option<&str>, row: &Row<'_>) -> Result<Vec<String>, Error> {
     Ok(models)
 }
 
-/// Times in reach; nobody leaves before he arrives, and a pod placed before it existed is odd.
+/// Checks the times: a pod cannot leave before it arrives; one placed before it arrived is a warning.
 fn check_times(raw: &RawPod, row: &mut Row<'_>) -> Result<(), Error> {
     for (field, time) in [
         ("creation_time", raw.creation_time),
@@ -390,7 +390,7 @@ fn csv_error(file: &str, lines: &mut Lines<'_>, error: csv::Error) -> Error {
     Error::Row { file, line, problem }
 }
 
-/// What is known of a file while its rows are read.
+/// The state of reading a file.
 struct Sheet {
     file: String,
     /// The line on which each name was seen.
