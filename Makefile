@@ -73,13 +73,13 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 golden:
-	$(CARGO) run --release --example golden -- $(GOLDEN)
+	$(CARGO) run --profile checks --example golden -- $(GOLDEN)
 
 faults:
-	$(CARGO) run --release --example faults -- --seeds $(SEEDS)
+	$(CARGO) run --profile checks --example faults -- --seeds $(SEEDS)
 
 documents:
-	$(CARGO) run --release --example documents
+	$(CARGO) run --profile checks --example documents
 
 render-chart:
 	python3 deploy/render.py
