@@ -278,6 +278,10 @@ impl Trial for NodeTrial<'_> {
         self.extend(Extension::AddPod, pod)
     }
 
+    fn state(&self) -> &CycleState {
+        &self.state
+    }
+
     fn run_filters(&mut self) -> Status {
         let node =
             FilteredNode { node: self.node, overlay: Some(&self.overlay), filters: self.subset };

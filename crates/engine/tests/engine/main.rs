@@ -37,6 +37,8 @@ mod preemption;
 #[cfg(test)]
 mod preemption_wars;
 #[cfg(test)]
+mod quota_preemption;
+#[cfg(test)]
 mod reserve_permit;
 #[cfg(test)]
 mod sampling;

@@ -46,4 +46,8 @@ pub trait Trial {
     /// Filters the node for the pod of the attempt (`RunFilterPluginsWithNominatedPods`): it must pass
     /// with the nominated pods of equal or higher priority, and without them.
     fn run_filters(&mut self) -> Status;
+
+    /// Returns the state of the trial: that of the attempt, with the changes of the PreFilter
+    /// extensions for the removed pods.
+    fn state(&self) -> &CycleState;
 }

@@ -2,7 +2,7 @@
 
 use crate::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Status, Trial};
 
-/// Dry runs with one function in place of the filters of a profile.
+/// Dry runs with one function in place of the filters of a profile, and without PreFilter extensions.
 pub struct FakeDryRun<'a, F> {
     cluster: &'a Cluster,
     filter: F,
@@ -21,9 +21,9 @@ impl<F: Fn(&NodeView<'_>) -> Status> DryRun for FakeDryRun<'_, F> {
         0
     }
 
-    fn trial<'a>(&'a mut self, _state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a> {
-        let (cluster, filter) = (self.cluster, &self.filter);
-        Box::new(FakeTrial { cluster, filter, node, overlay: Overlay::default() })
+    fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a> {
+        let (cluster, filter, state) = (self.cluster, &self.filter, state.clone());
+        Box::new(FakeTrial { cluster, filter, node, overlay: Overlay::default(), state })
     }
 }
 
@@ -32,6 +32,7 @@ struct FakeTrial<'a, F> {
     filter: &'a F,
     node: NodeIx,
     overlay: Overlay,
+    state: CycleState,
 }
 
 impl<F: Fn(&NodeView<'_>) -> Status> Trial for FakeTrial<'_, F> {
@@ -47,5 +48,9 @@ impl<F: Fn(&NodeView<'_>) -> Status> Trial for FakeTrial<'_, F> {
 
     fn run_filters(&mut self) -> Status {
         (self.filter)(&self.cluster.node(self.node).with(&self.overlay))
+    }
+
+    fn state(&self) -> &CycleState {
+        &self.state
     }
 }

@@ -1,0 +1,125 @@
+//! Preemption by a plugin that counts pods itself, in the manner of CapacityScheduling.
+
+use framework::preemption::{Attempt, Evaluator, Victims, preempt};
+use framework::testing::{node, pod};
+use framework::*;
+
+use crate::harness::*;
+
+/// Maximum number of pods in the cluster.
+const LIMIT: usize = 3;
+
+/// Limits the number of pods, and evicts pods of lower priority to keep the limit.
+struct Quota(PluginName);
+
+/// The number of placed pods, which dry runs change.
+#[derive(Clone, Copy)]
+struct Placed(usize);
+
+fn placed(state: &CycleState) -> usize {
+    state.read::<Placed>().expect("PreFilter has run").0
+}
+
+/// Holds the pod back until its victims are evicted.
+impl PreEnqueue for Quota {
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
+        if handle.is_preempting(&pod.uid) { never("preempting") } else { yes() }
+    }
+}
+
+impl PreFilter for Quota {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        _: &Pod,
+        handle: &Handle<'_>,
+    ) -> Result<PreFilterResult, Status> {
+        state.write(Placed(handle.cluster.pod_count()));
+        Ok(PreFilterResult::default())
+    }
+}
+
+impl PreFilterExtensions for Quota {
+    fn add_pod(&self, state: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
+        state.write(Placed(placed(state) + 1));
+        yes()
+    }
+
+    fn remove_pod(&self, state: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
+        state.write(Placed(placed(state) - 1));
+        yes()
+    }
+}
+
+impl Filter for Quota {
+    fn filter(&self, state: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+        if placed(state) < LIMIT { yes() } else { no("quota") }
+    }
+}
+
+impl Evaluator for Quota {
+    fn plugin(&self) -> &PluginName {
+        &self.0
+    }
+
+    fn candidates_wanted(&self, nodes: usize) -> usize {
+        nodes
+    }
+
+    /// Removes pods until the state of the trial is below the limit.
+    fn select_victims_on_node(
+        &self,
+        attempt: &Attempt<'_>,
+        node: NodeIx,
+        trial: &mut dyn Trial,
+    ) -> Result<Victims, Status> {
+        let mut victims = Victims { pods: Vec::new(), pdb_violations: 0 };
+        for (ix, pod) in attempt.cluster().node(node).placed() {
+            if placed(trial.state()) < LIMIT {
+                break;
+            }
+            if pod.priority() < attempt.pod.priority() {
+                trial.remove_pod(ix)?;
+                victims.pods.push(pod.clone());
+            }
+        }
+        trial.run_filters().ok()?;
+        Ok(victims)
+    }
+}
+
+impl PostFilter for Quota {
+    fn post_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        verdicts: &Verdicts,
+        dry_run: &mut dyn DryRun,
+        handle: &Handle<'_>,
+    ) -> PostFilterResult {
+        preempt(self, &mut Attempt { pod, state, verdicts, handle: *handle }, dry_run)
+    }
+}
+
+#[test]
+fn victims_are_chosen_by_the_state_of_the_trial() {
+    let quota = Plugin::new("Quota", Quota("Quota".into()))
+        .pre_enqueue()
+        .pre_filter()
+        .pre_filter_extensions()
+        .filter()
+        .post_filter()
+        .build();
+    let mut world = Setup::new([]).plugin(quota).build();
+    world.node(node("n"));
+    for (name, priority) in [("a", 1), ("b", 200), ("c", 1), ("d", 1)] {
+        world.pod(pod(name).priority(priority).on("n"));
+    }
+    world.schedule(pod("p").priority(100));
+    world.run_for(2);
+    assert_eq!(world.node_of("p").as_deref(), Some("n"));
+    assert_eq!(
+        ["a", "b", "c", "d"].map(|name| world.place(name)),
+        ["nowhere", "placed", "nowhere", "placed"]
+    );
+}
