@@ -1,4 +1,4 @@
-//! Backoff: how long a pod that failed steps back behind the others.
+//! Backoff: the time for which a pod whose attempt failed gives way to other pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// How long a pod backs off that failed `count` times; zero if it did not, or backoff is off.
+    /// Returns the backoff of a pod that failed `count` times; zero if `count` is zero or backoff is
+    /// off.
     pub fn duration(&self, count: u32) -> Duration {
         let Some(doublings) = count.checked_sub(1).filter(|_| !self.max.is_zero()) else {
             return Duration::ZERO;
@@ -35,8 +36,8 @@ impl Backoff {
         Duration::from_nanos(initial.checked_shl(doublings).unwrap_or(0))
     }
 
-    /// When the backoff of `pod` ends, a whole second; `None` if it has none. Errors in a row count
-    /// in place of rejections when there are any.
+    /// Returns the end of the backoff of `pod`, a whole second, or `None` if it does not back off. The
+    /// backoff grows with the consecutive errors if there are any, otherwise with the rejections.
     pub fn expiration(&self, pod: &QueuedPod) -> Option<Time> {
         let count = match pod.consecutive_errors {
             0 => pod.unschedulable_count,
@@ -51,16 +52,16 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether a pod with this end of its backoff is still backing off: up to the end of the second in
-/// which it ends.
+/// Whether a pod whose backoff ends at `expiration` still backs off at `now`. It does until the end of
+/// that second.
 pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
     expiration.is_some_and(|expiration| expiration >= now.floor_to_second())
 }
 
 /// The pods in backoff.
 ///
-/// Rejected pods may be popped before their backoff ends, when nothing else is left to do; pods
-/// that failed with an error may not.
+/// Rejected pods may be popped before their backoff ends, when no pod is active. Pods that failed
+/// with an error may not.
 #[derive(Debug, Default)]
 pub(super) struct BackoffQueue {
     rejected: PodHeap,
@@ -78,13 +79,13 @@ impl BackoffQueue {
         !self.rejected.is_empty()
     }
 
-    /// The pod called `key`.
+    /// Returns the pod called `key`.
     pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
         let rejected = self.rejected.get(key).map(|pod| (Place::Backoff, pod));
         rejected.or_else(|| Some((Place::ErrorBackoff, self.failed.get(key)?)))
     }
 
-    /// Every pod.
+    /// Returns every pod.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let rejected = self.rejected.iter().map(|pod| (Place::Backoff, pod));
         rejected.chain(self.failed.iter().map(|pod| (Place::ErrorBackoff, pod)))
@@ -101,12 +102,12 @@ impl BackoffQueue {
         }
     }
 
-    /// Takes the rejected pod that is first in line, backing off or not.
+    /// Removes and returns the first rejected pod, also if it still backs off.
     pub(super) fn pop(&mut self, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
         self.rejected.pop(&mut ExpirationThenSort(sort))
     }
 
-    /// Takes a pod whose backoff is over.
+    /// Removes and returns a pod whose backoff is over.
     pub(super) fn pop_complete(
         &mut self,
         now: Time,
@@ -118,20 +119,20 @@ impl BackoffQueue {
         is_complete(&self.failed, now).then(|| self.failed.pop(&mut Expiration)).flatten()
     }
 
-    /// Takes the pod called `key`.
+    /// Removes and returns the pod called `key`.
     pub(super) fn remove(&mut self, key: &PodKey, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
         let rejected = self.rejected.remove(key, &mut ExpirationThenSort(sort));
         rejected.or_else(|| self.failed.remove(key, &mut Expiration))
     }
 
-    /// Replaces the object of a pod; `false` if it is not here.
+    /// Replaces the object of a pod. Returns whether the pod is in backoff.
     pub(super) fn update(&mut self, pod: &Arc<Pod>, sort: &mut SortPlugin<'_>) -> bool {
         let replace = |queued: &mut QueuedPod| queued.pod = pod.clone();
         self.rejected.update(&pod.key, &mut ExpirationThenSort(sort), replace)
             || self.failed.update(&pod.key, &mut Expiration, replace)
     }
 
-    /// When the next backoff is over.
+    /// Returns the time at which the next backoff is over.
     pub(super) fn next_complete(&self) -> Option<Time> {
         let heads = [self.rejected.peek(), self.failed.peek()].into_iter().flatten();
         heads.filter_map(|pod| pod.backoff_expiration).min().map(|expiration| expiration + WINDOW)
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backoff_doubles_up_to_the_maximum() {
+    fn backoff_doubles_up_to_the_maximum() {
         let rows: [(Backoff, u32, u64); 12] = [
             (rule(1, 10), 0, 0),
             (rule(1, 10), 1, 1),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backoff_ends_with_its_second() {
+    fn backoff_ends_at_a_whole_second() {
         let millis = |millis: i64| Time::from_nanos(millis * 1_000_000);
         let mut queued = QueuedPod::new(Arc::new(pod("p").build()), millis(100_700));
         // Rejections, errors, expected expiration in seconds.

@@ -6,16 +6,17 @@ use framework::{PodKey, QueuedPod};
 
 /// The order in which pods leave a heap.
 pub(super) trait Order {
-    /// Whether `a` leaves before `b`. Pods of which neither leaves before the other leave in the
-    /// order of their arrival.
+    /// Whether `a` leaves before `b`. Pods that compare equal leave in the order of their arrival.
     fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool;
 }
 
-/// A heap of pods, at most one of a name. Every change takes the order, which must be the same each
-/// time; with an order that contradicts itself pods leave in some order, but none is lost.
+/// A heap of pods with unique names.
+///
+/// Every method that changes the heap takes the order, which must be the same each time. If the order
+/// contradicts itself, pods leave in an arbitrary order, but none is lost.
 #[derive(Debug, Default)]
 pub(super) struct PodHeap {
-    /// The pods, densely packed in no particular order.
+    /// The pods, in no particular order.
     entries: Vec<Entry>,
     /// Indexes into `entries`: no child leaves before its parent.
     heap: Vec<usize>,
@@ -30,7 +31,7 @@ struct Entry {
     pod: QueuedPod,
     /// Number of its arrival.
     arrival: u64,
-    /// Where `heap` points to this entry.
+    /// Index into `heap` of this entry.
     position: usize,
 }
 
@@ -40,27 +41,27 @@ impl PodHeap {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the heap is empty.
     pub(super) const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The pod called `key`.
+    /// Returns the pod called `key`.
     pub(super) fn get(&self, key: &PodKey) -> Option<&QueuedPod> {
         self.by_key.get(key).map(|entry| &self.entries[*entry].pod)
     }
 
-    /// The pod that leaves next.
+    /// Returns the pod that leaves next.
     pub(super) fn peek(&self) -> Option<&QueuedPod> {
         self.heap.first().map(|entry| &self.entries[*entry].pod)
     }
 
-    /// Every pod, in an order that depends on nothing but the history of the heap.
+    /// Returns every pod, in an order that depends only on the history of the heap.
     pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
         self.entries.iter().map(|entry| &entry.pod)
     }
 
-    /// Adds a pod; returns the one of the same name that it replaces.
+    /// Adds a pod. Returns the pod of the same name that it replaces.
     pub(super) fn push(&mut self, pod: QueuedPod, order: &mut impl Order) -> Option<QueuedPod> {
         let replaced = self.remove(&pod.pod.key, order);
         let entry = self.entries.len();
@@ -73,19 +74,19 @@ impl PodHeap {
         replaced
     }
 
-    /// Takes the pod that leaves next.
+    /// Removes and returns the pod that leaves next.
     pub(super) fn pop(&mut self, order: &mut impl Order) -> Option<QueuedPod> {
         (!self.is_empty()).then(|| self.take(0, order))
     }
 
-    /// Takes the pod called `key`.
+    /// Removes and returns the pod called `key`.
     pub(super) fn remove(&mut self, key: &PodKey, order: &mut impl Order) -> Option<QueuedPod> {
         let entry = *self.by_key.get(key)?;
         Some(self.take(self.entries[entry].position, order))
     }
 
-    /// Changes the pod called `key`, which keeps its name and its arrival; `false` if there is
-    /// none.
+    /// Changes the pod called `key`, which keeps its name and its arrival. Returns whether there is
+    /// one.
     pub(super) fn update(
         &mut self,
         key: &PodKey,
@@ -98,7 +99,7 @@ impl PodHeap {
         true
     }
 
-    /// Takes the pod at a place of the heap.
+    /// Removes and returns the pod at a position of the heap.
     fn take(&mut self, position: usize, order: &mut impl Order) -> QueuedPod {
         let last = self.heap.len() - 1;
         self.swap(position, last);
@@ -109,7 +110,7 @@ impl PodHeap {
         self.take_entry(entry)
     }
 
-    /// Takes an entry the heap no longer points to and moves the last entry into its place.
+    /// Removes an entry that `heap` no longer points to, and moves the last entry to its index.
     fn take_entry(&mut self, entry: usize) -> QueuedPod {
         let taken = self.entries.swap_remove(entry);
         self.by_key.remove(&taken.pod.pod.key);
@@ -127,7 +128,7 @@ impl PodHeap {
         }
     }
 
-    /// Moves the pod at `position` towards the root as far as it belongs; returns where it ends up.
+    /// Moves the pod at `position` up until its parent leaves before it. Returns its new position.
     fn sift_up(&mut self, mut position: usize, order: &mut impl Order) -> usize {
         while position > 0 {
             let parent = (position - 1) / 2;
@@ -213,7 +214,7 @@ mod tests {
         ]
     }
 
-    /// Takes from a list in order of arrival what a heap would take.
+    /// Removes the pod that a heap would pop from a list in order of arrival.
     fn model_pop(model: &mut Vec<(u8, i32)>) -> Option<(u8, i32)> {
         let place = (0..model.len()).min_by_key(|place| (-model[*place].1, *place))?;
         Some(model.remove(place))
@@ -221,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pods_leave_like_from_a_sorted_list(steps in prop::collection::vec(step(), 0..80)) {
+        fn heap_agrees_with_sorted_list(steps in prop::collection::vec(step(), 0..80)) {
             let (mut heap, mut model) = (PodHeap::default(), Vec::new());
             for step in steps {
                 match step {

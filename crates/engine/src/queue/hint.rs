@@ -1,4 +1,4 @@
-//! Queueing hints: whether an event may help a pod, and how urgently.
+//! Queueing hints: whether an event makes a pod worth requeueing (`isPodWorthRequeuing`).
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,29 @@ use crate::plugin_call::catch_panic;
 use crate::ports::Span;
 use crate::profile::Profiles;
 
-/// The effect of an event on a pod.
+/// How an event requeues a pod (`queueingStrategy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strategy {
-    /// The pod stays unschedulable.
+pub(super) enum QueueingStrategy {
+    /// The pod stays unschedulable (`queueSkip`).
     Skip,
-    /// The pod may be tried again once its backoff is over.
+    /// The pod is retried once its backoff is over (`queueAfterBackoff`).
     AfterBackoff,
-    /// The pod may be tried again now: the event that a Pending plugin waited for has come.
+    /// The pod is retried at once: a plugin that answered Pending waited for this event
+    /// (`queueImmediately`).
     Immediately,
 }
 
-/// An event that a plugin registered for.
+/// A plugin and an event that it registered.
 type Registered<'p> = (&'p PluginName, &'p EventRegistration);
 
-/// The registrations for one event.
-pub(super) struct Listeners<'p> {
+/// The registrations that match one event, by profile and plugin.
+pub(super) struct Registrations<'p> {
     is_wildcard: bool,
     by_profile: BTreeMap<&'p str, BTreeMap<&'p PluginName, Vec<&'p EventRegistration>>>,
 }
 
-impl<'p> Listeners<'p> {
-    /// The registrations for `event` in all profiles.
+impl<'p> Registrations<'p> {
+    /// Returns the registrations for `event` in all profiles.
     pub(super) fn of(profiles: &'p Profiles, event: &ClusterEvent) -> Self {
         let mut by_profile = BTreeMap::new();
         for profile in profiles.iter() {
@@ -48,31 +49,31 @@ impl<'p> Listeners<'p> {
         Self { is_wildcard: event.is_wildcard(), by_profile }
     }
 
-    /// Whether no pod in the queue can be helped: no plugin of any profile registered for the event.
+    /// Whether no plugin of any profile registered the event, so that it cannot help any pod.
     pub(super) fn is_empty(&self) -> bool {
         !self.is_wildcard && self.by_profile.values().all(BTreeMap::is_empty)
     }
 
-    /// The registrations whose hints decide about the pods of a group; `None` if the event cannot
-    /// help any of them. A wildcard event is meant for all pods but the gated ones.
-    pub(super) fn among_rejectors(&self, group: &Group) -> Option<Vec<Registered<'p>>> {
-        let listens = |plugin| self.by_profile.values().any(|own| own.contains_key(plugin));
-        let meant_for_all = self.is_wildcard && !group.is_gated();
-        if !meant_for_all && !group.waits_for().iter().any(listens) {
+    /// Returns the registrations of the plugins that rejected the pods of a group, or `None` if the
+    /// event cannot help any of these pods. A wildcard event concerns all pods that are not gated.
+    pub(super) fn of_rejectors(&self, group: &Group) -> Option<Vec<Registered<'p>>> {
+        let is_registered = |plugin| self.by_profile.values().any(|own| own.contains_key(plugin));
+        let concerns_all = self.is_wildcard && !group.is_gated();
+        if !concerns_all && !group.waits_for().iter().any(is_registered) {
             return None;
         }
         let Some(of_profile) = self.by_profile.get(group.scheduler_name()) else {
             return Some(Vec::new());
         };
-        let listening = group.rejectors().iter().filter_map(|name| of_profile.get_key_value(name));
-        let registered: Vec<_> = listening
+        let rejectors = group.rejectors().iter().filter_map(|name| of_profile.get_key_value(name));
+        let registered: Vec<_> = rejectors
             .flat_map(|(name, own)| own.iter().map(|registration| (*name, *registration)))
             .collect();
         (self.is_wildcard || !registered.is_empty()).then_some(registered)
     }
 }
 
-/// All registrations of the plugins that rejected `pod`.
+/// Returns all registrations of the plugins that rejected `pod`.
 pub(super) fn registered_by_rejectors<'p>(
     pod: &QueuedPod,
     profiles: &'p Profiles,
@@ -84,55 +85,56 @@ pub(super) fn registered_by_rejectors<'p>(
     of_rejector.map(|(plugin, registration)| (plugin, registration)).collect()
 }
 
-/// The plugins that rejected a pod, by name.
+/// Returns the plugins that rejected a pod, by name.
 pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
     pod.unschedulable_plugins.union(&pod.pending_plugins)
 }
 
-/// Returns the effect of `event` on `pod`. Asks the hints of `registered` that match the event;
-/// `registered` holds registrations of plugins that rejected the pod.
+/// Returns how `event` requeues `pod` (`isPodWorthRequeuing`). Evaluates the hints of those
+/// registrations in `registered` that match the event. They belong to plugins that rejected the pod.
 ///
-/// A Queue from a Pending plugin decides at once. A Queue from another plugin decides only if the pod
-/// has no Pending plugin. An error of a hint, or a panic, counts as Queue.
-pub(super) fn strategy<'p>(
+/// A hint of a plugin that answered Pending decides at once if it returns Queue. A Queue from another
+/// plugin ends the evaluation only if no plugin answered Pending. A hint that fails or panics counts as
+/// Queue.
+pub(super) fn queueing_strategy<'p>(
     pod: &QueuedPod,
     event: &ObjectEvent,
     registered: impl IntoIterator<Item = Registered<'p>>,
     cx: &mut Context<'_>,
-) -> Strategy {
+) -> QueueingStrategy {
     if pod.has_no_rejector() {
-        return Strategy::AfterBackoff;
+        return QueueingStrategy::AfterBackoff;
     }
     if event.event.is_wildcard() {
         return of_wildcard(pod, event);
     }
     if cx.profiles.get(&pod.pod.spec.scheduler_name).is_none() {
-        return Strategy::AfterBackoff;
+        return QueueingStrategy::AfterBackoff;
     }
-    let mut strategy = Strategy::Skip;
+    let mut strategy = QueueingStrategy::Skip;
     for (plugin, registration) in registered {
         let pending = pod.pending_plugins.contains(plugin);
-        let improves = pending || strategy == Strategy::Skip;
+        let improves = pending || strategy == QueueingStrategy::Skip;
         if !improves
             || !registration.event.matches(&event.event)
-            || !may_help(pod, plugin, registration, event, cx)
+            || !evaluate_hint(pod, plugin, registration, event, cx)
         {
             continue;
         }
         if pending {
-            return Strategy::Immediately;
+            return QueueingStrategy::Immediately;
         }
         if pod.pending_plugins.is_empty() {
-            return Strategy::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         }
-        strategy = Strategy::AfterBackoff;
+        strategy = QueueingStrategy::AfterBackoff;
     }
     strategy
 }
 
-/// A wildcard event with an object is meant for that pod alone.
-fn of_wildcard(pod: &QueuedPod, event: &ObjectEvent) -> Strategy {
-    let meant = match &event.objects {
+/// Returns how a wildcard event requeues `pod`. An event with an object concerns only that pod.
+fn of_wildcard(pod: &QueuedPod, event: &ObjectEvent) -> QueueingStrategy {
+    let concerns_pod = match &event.objects {
         Objects::Pod(_, Some(new)) => new.uid == pod.pod.uid,
         Objects::Node(_, Some(_)) | Objects::Other(_, Some(_)) => false,
         Objects::Pod(_, None)
@@ -140,11 +142,11 @@ fn of_wildcard(pod: &QueuedPod, event: &ObjectEvent) -> Strategy {
         | Objects::Other(_, None)
         | Objects::None => true,
     };
-    if meant { Strategy::AfterBackoff } else { Strategy::Skip }
+    if concerns_pod { QueueingStrategy::AfterBackoff } else { QueueingStrategy::Skip }
 }
 
-/// Asks the hint of one registration; without one the answer is yes.
-fn may_help(
+/// Evaluates the hint of one registration. Returns true if there is none.
+fn evaluate_hint(
     pod: &QueuedPod,
     plugin: &PluginName,
     registration: &EventRegistration,

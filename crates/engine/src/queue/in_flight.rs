@@ -1,4 +1,4 @@
-//! Pods that are being scheduled, and what happened meanwhile.
+//! Pods in flight, and the events since they were popped.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use framework::{Pod, PodKey, Uid};
 
 use crate::object_event::ObjectEvent;
 
-/// Pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since
-/// the earliest of these pops: a pod that comes back must not miss what happened while it was away.
+/// The pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since
+/// the earliest of these pops. When an attempt fails, the queue checks whether one of the events
+/// since its pop may help the pod.
 ///
-/// Memory is bounded by the time the slowest attempt takes: what no pod in flight has yet to see is
-/// dropped.
+/// An event is dropped once every pod that was in flight when it came is done.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     /// Never iterated.
     pods: HashMap<Uid, Marker>,
     /// The pod popped last under a name; never iterated.
     by_key: HashMap<PodKey, Uid>,
-    /// How many pods wait for the events from each position on.
+    /// Number of pods by the position of the first event since their pop.
     starts: BTreeMap<u64, usize>,
-    /// Positions count on from `dropped`.
+    /// The events kept; the first has the position `dropped`.
     events: VecDeque<ObjectEvent>,
-    /// Number of events dropped so far: the position of the first one kept.
+    /// Number of dropped events, which is the position of the first event kept.
     dropped: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 struct Marker {
     pod: Arc<Pod>,
-    /// Position of the first event it has not seen.
+    /// Position of the first event since its pop.
     start: u64,
 }
 
@@ -40,7 +40,7 @@ impl InFlight {
         self.pods.len()
     }
 
-    /// The events kept, oldest first.
+    /// Returns the events kept, oldest first.
     pub(super) fn events(&self) -> impl ExactSizeIterator<Item = &ObjectEvent> {
         self.events.iter()
     }
@@ -50,12 +50,12 @@ impl InFlight {
         self.pods.contains_key(uid)
     }
 
-    /// The pod in flight under a name.
+    /// Returns the pod of this name that was popped last, if it is in flight.
     pub(super) fn named(&self, key: &PodKey) -> Option<&Arc<Pod>> {
         Some(&self.pods.get(self.by_key.get(key)?)?.pod)
     }
 
-    /// The pod is popped; `false` if it is in flight already.
+    /// Adds a popped pod. Returns false if the pod is in flight already.
     pub(super) fn start(&mut self, pod: &Arc<Pod>) -> bool {
         if self.contains(&pod.uid) {
             return false;
@@ -67,22 +67,21 @@ impl InFlight {
         true
     }
 
-    /// Keeps an event, if any pod is in flight.
+    /// Keeps an event if any pod is in flight.
     pub(super) fn record(&mut self, event: &ObjectEvent) {
         if !self.pods.is_empty() {
             self.events.push_back(event.clone());
         }
     }
 
-    /// What happened since the pod was popped, whoever it was meant for; `None` if the pod is not
-    /// in flight.
+    /// Returns all events since the pod was popped, or `None` if the pod is not in flight.
     pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &ObjectEvent>> {
         let start = self.pods.get(uid)?.start - self.dropped;
         let start = usize::try_from(start).expect("a position kept is an index");
         Some(self.events.range(start..))
     }
 
-    /// The attempt is over. Without effect on a pod that is not in flight.
+    /// Removes a pod. Ignores a pod that is not in flight.
     pub(super) fn done(&mut self, uid: &Uid) {
         let Some(marker) = self.pods.remove(uid) else { return };
         if self.by_key.get(&marker.pod.key) == Some(uid) {
@@ -92,12 +91,12 @@ impl InFlight {
         *waiting -= 1;
         if *waiting == 0 {
             self.starts.remove(&marker.start);
-            self.drop_seen();
+            self.drop_unneeded();
         }
     }
 
-    /// Drops the events no pod in flight has yet to see.
-    fn drop_seen(&mut self) {
+    /// Drops the events that came before the pop of every pod in flight.
+    fn drop_unneeded(&mut self) {
         let end = self.dropped + self.events.len() as u64;
         let keep_from = self.starts.first_key_value().map_or(end, |(start, _)| *start);
         let seen = usize::try_from(keep_from - self.dropped).expect("a position kept is an index");
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_sees_what_happened_since_its_pop() {
+    fn events_since_pop_are_kept_until_done() {
         let mut in_flight = InFlight::default();
         let [a, b] = ["a", "b"].map(|name| Arc::new(pod(name).build()));
         in_flight.record(&event("before anything is in flight"));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_popped_last_goes_by_the_name() {
+    fn name_belongs_to_the_pod_popped_last() {
         let mut in_flight = InFlight::default();
         let [first, second] = ["1", "2"].map(|uid| Arc::new(pod("p").uid(uid).build()));
         in_flight.start(&first);
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_the_slowest_attempt() {
+    fn events_are_dropped_when_no_pod_is_in_flight() {
         let mut in_flight = InFlight::default();
         let node = ClusterEvent::new(EventResource::Node, framework::ActionType::ADD);
         let event = ObjectEvent { event: node, objects: Objects::None };

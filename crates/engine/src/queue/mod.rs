@@ -1,33 +1,37 @@
-//! The scheduling queue: pods on their way to their next attempt.
+//! The scheduling queue: pods that wait for their next attempt (`PriorityQueue` in kube-scheduler).
 //!
 //! ```text
 //!                  passes PreEnqueue             pop                     done
 //!   add, update ──────────┬───────────▶ active ───────▶ in flight ─────────────▶ scheduled
 //!                         │              ▲   ▲              │
-//!                         ▼    its event │   │ time, or     │ add_unschedulable_if_not_present
-//!                       gated ───────────┘   │ nothing else │
-//!                                            │ is ready     ├── an error, or something happened
-//!                                         backoff ◀─────────┤   meanwhile that may help
+//!                         ▼    its event │   │ backoff over,│ add_unschedulable_if_not_present
+//!                       gated ───────────┘   │ or no other  │
+//!                                            │ pod is ready ├── an error, or an event during the
+//!                                         backoff ◀─────────┤   attempt that may help
 //!                                            ▲              │
 //!                              event, 5 min  │              ▼
 //!                                            └────── unschedulable
 //! ```
 //!
-//! A pod is in one place at a time, or in flight. Active pods leave in the order of the QueueSort
-//! plugin; rejected pods in backoff leave when nothing is active, whether or not their backoff is
-//! over (it is a demotion, not a delay), pods that failed with an error wait it out. Unschedulable
-//! pods wait for an event that one of their rejectors registered and whose hint says that it may
-//! help, gated pods for an event of the plugin that gates them.
+//! A pod is in one [`Place`] at a time, or in flight.
 //!
-//! All of it is plain data: time is an argument, there is no lock and no clock, and equal histories
-//! give equal orders.
+//! * *active* (`activeQ`): pods leave in the order of the QueueSort plugin.
+//! * *backoff* (`backoffQ`): a rejected pod may leave early, when no pod is active. A pod that failed
+//!   with an error stays until its backoff is over.
+//! * *unschedulable* (`unschedulablePods`): a pod waits for an event that one of its rejectors
+//!   registered and whose queueing hint returns Queue.
+//! * *gated* (also `unschedulablePods`): a pod waits for an event of the PreEnqueue plugin that gates
+//!   it.
+//!
+//! The queue has no lock and no clock: the time is an argument. Equal histories give equal orders.
 
 mod backoff;
-mod gate;
+
 mod heap;
 mod hint;
 mod in_flight;
 mod order;
+mod pre_enqueue;
 mod unschedulable;
 
 use std::sync::Arc;
@@ -42,14 +46,14 @@ use crate::profile::Profiles;
 
 use backoff::BackoffQueue;
 use heap::PodHeap;
-use hint::{Listeners, Strategy};
+use hint::{QueueingStrategy, Registrations};
 use in_flight::InFlight;
 use order::SortPlugin;
 use unschedulable::{Slot, UnschedulablePods};
 
 pub use backoff::{Backoff, is_backing_off};
 
-/// What brings a pod into a queue when it is no cluster event, as label of `Count::Incoming`.
+/// The values of the `event` label of `Count::Incoming` for pods that no cluster event has moved.
 mod label {
     pub(super) const ADD: &str = "UnschedulablePodAdd";
     pub(super) const UPDATE: &str = "UnschedulablePodUpdate";
@@ -60,8 +64,8 @@ mod label {
     pub(super) const UNSCHEDULABLE_TIMEOUT: &str = "UnschedulableTimeout";
 }
 
-/// How often pods are looked for that have been unschedulable for too long.
-const LEFTOVER_INTERVAL: Duration = Duration::from_secs(30);
+/// The interval of [`Queue::flush_unschedulable_pods_leftover`].
+const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Times of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +74,12 @@ pub struct QueueConfig {
     pub initial_backoff: Duration,
     /// Longest backoff (`podMaxBackoffSeconds`, 10 s); zero turns backoff off.
     pub max_backoff: Duration,
-    /// How long a pod waits for an event before it is tried again without one (5 min).
+    /// Longest wait for an event; after it the pod is retried without one (5 min).
     pub max_in_unschedulable: Duration,
 }
 
 impl QueueConfig {
-    /// The rule for the length of backoffs.
+    /// Returns the rule for the length of backoffs.
     pub const fn backoff(&self) -> Backoff {
         Backoff { initial: self.initial_backoff, max: self.max_backoff }
     }
@@ -91,17 +95,17 @@ impl Default for QueueConfig {
     }
 }
 
-/// What the queue reads during a call.
+/// The data that the queue reads during a call, and the probe that it reports to.
 pub struct Context<'a> {
     /// The profiles; each queued pod names one of them.
     pub profiles: &'a Profiles,
-    /// The views for PreEnqueue and QueueSort plugins and hints; also has the time of the call.
+    /// The handle for PreEnqueue and QueueSort plugins and hints; it has the time of the call.
     pub handle: Handle<'a>,
     /// Measurements.
     pub probe: &'a mut dyn Probe,
 }
 
-/// What adding or updating a pod has done to the queue.
+/// The effect of adding or updating a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Updated {
     /// The pod entered the queue and is active.
@@ -112,23 +116,23 @@ pub enum Updated {
     Known,
 }
 
-/// Where in the queue a pod is.
+/// The part of the queue that a pod is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// Ready for an attempt.
     Active,
-    /// Rejected, backing off behind the active ones.
+    /// Rejected and backing off; popped only when no pod is active.
     Backoff,
     /// Failed with an error, waiting for its backoff to end.
     ErrorBackoff,
     /// Rejected, waiting for an event.
     Unschedulable,
-    /// Held back by a PreEnqueue plugin, waiting for its event.
+    /// Gated by a PreEnqueue plugin, waiting for its event.
     Gated,
 }
 
 impl Place {
-    /// The queue that metrics count the place under.
+    /// Returns the value of the `queue` label of metrics.
     const fn queue(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -147,13 +151,13 @@ pub struct PendingPods {
     pub backoff: usize,
     /// Waiting for an event after a rejection.
     pub unschedulable: usize,
-    /// Held back by a PreEnqueue plugin.
+    /// Gated by a PreEnqueue plugin.
     pub gated: usize,
     /// Being scheduled.
     pub in_flight: usize,
 }
 
-/// The scheduling queue. See the [module](self).
+/// The scheduling queue. The [module](self) describes its parts.
 #[derive(Debug)]
 pub struct Queue {
     config: QueueConfig,
@@ -161,13 +165,13 @@ pub struct Queue {
     backoff: BackoffQueue,
     unschedulable: UnschedulablePods,
     in_flight: InFlight,
-    /// The last multiple of [`LEFTOVER_INTERVAL`] at which overdue pods were looked for.
+    /// The last multiple of [`FLUSH_INTERVAL`] at which leftover pods were flushed.
     last_leftover_flush: Option<Time>,
 }
 
-/// What comes in from outside.
+/// Updates of pods and cluster events.
 impl Queue {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
@@ -179,78 +183,80 @@ impl Queue {
         }
     }
 
-    /// Takes in a pod that has no node yet. A pod of the same name is replaced.
+    /// Adds a pod that has no node yet. It replaces a pod of the same name.
     pub fn add(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
         self.remove(&pod.key, cx);
-        self.enter_new(pod, label::ADD, cx)
+        self.enter(pod, label::ADD, cx)
     }
 
-    /// Follows an update of a pod that has no node yet.
+    /// Updates a pod that has no node yet; adds it if it is neither queued nor in flight.
     ///
-    /// In flight, the update is kept for its return; active or in backoff, the new object replaces
-    /// the old one; unschedulable, the update is also an event that may help. A pod that is nowhere
-    /// is taken in. A pod with another UID is another pod.
+    /// The new object replaces the old one. For an unschedulable or gated pod the update is also an
+    /// event that may help. For a pod in flight that event is kept until its attempt fails. If the
+    /// UID differs, the old pod is deleted and the new pod added.
     pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
         if old.uid != new.uid {
             self.delete(old, cx);
             return self.add(new, cx);
         }
         if self.in_flight.contains(&new.uid) {
-            for event in own_updates(old, &new) {
+            for event in own_update_events(old, &new) {
                 self.in_flight.record(&event);
             }
         } else if self.unschedulable.update(&new) {
             self.requeue_updated(old, &new, cx);
-        } else if !self.update_ready(&new, cx) {
-            return self.enter_new(new, label::UPDATE, cx);
+        } else if !self.update_active_or_backoff(&new, cx) {
+            return self.enter(new, label::UPDATE, cx);
         }
         Updated::Known
     }
 
-    /// Forgets a pod that is gone or has a node now, unless its place in the queue belongs to another
-    /// pod of the same name. An attempt in flight goes on.
+    /// Removes a pod that is gone or has a node now. Another pod of the same name stays. An attempt in
+    /// flight goes on.
     pub fn delete(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
             self.remove(&pod.key, cx);
         }
     }
 
-    /// Puts an event to the unschedulable pods and moves those it may help to the active queue or,
-    /// while they back off, to backoff (`MoveAllToActiveOrBackoffQueue`). Pods in flight get to
-    /// know of it when they return.
+    /// Moves the unschedulable pods that the event may help: to backoff while they back off, otherwise
+    /// to the active queue (`MoveAllToActiveOrBackoffQueue`). The event is kept for the pods in
+    /// flight, whose hints are asked when their attempt fails.
     ///
-    /// `may_move` excludes pods up front; it does not restrict what pods in flight hear.
-    pub fn move_all(
+    /// Only pods for which `may_move` (`preCheck`) returns true are moved. It does not apply to pods in
+    /// flight.
+    pub fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &ObjectEvent,
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
-        let listeners = Listeners::of(cx.profiles, &event.event);
-        if !listeners.is_empty() {
-            self.move_pods(event, &listeners, None, may_move, cx);
+        let registrations = Registrations::of(cx.profiles, &event.event);
+        if !registrations.is_empty() {
+            self.move_pods(event, &registrations, None, may_move, cx);
         }
     }
 
-    /// Moves pods to the active queue whether or not they back off or wait for an event; only a
-    /// gate holds them back. A pod in flight will at least not become unschedulable when it
-    /// returns.
+    /// Moves pods to the active queue, also if they back off or wait for an event (`Activate`). A pod
+    /// that a PreEnqueue plugin gates stays gated. A pod in flight is requeued if its attempt fails,
+    /// and does not become unschedulable.
     pub fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
         for key in pods {
             if let Some(pod) = self.unschedulable.remove(key) {
-                self.make_active(pod, label::FORCE_ACTIVATE, cx);
+                self.move_to_active_queue(pod, label::FORCE_ACTIVATE, cx);
             } else if let Some(pod) = self.backoff.remove(key, &mut SortPlugin::of(cx)) {
                 self.push_active(pod, label::FORCE_ACTIVATE, cx);
             } else if self.active.get(key).is_none() {
-                self.activate_on_return(key);
+                self.activate_in_flight(key);
             }
         }
     }
 
-    /// Has a rejected pod back off as after an error: what was done for it did not work. A pod that is
-    /// elsewhere, or another of its name, stays where it is.
+    /// Requeues an unschedulable pod as after an error, because the preemption for it has failed.
+    /// Leaves the entry alone if the pod moved or was replaced by another pod of the same name.
     ///
-    /// Each attempt before ended in a rejection, so it is their number that makes the pauses longer.
+    /// The number of rejections counts as the number of errors, so the backoff grows with every
+    /// failed preemption.
     pub fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         let known = self.unschedulable.get(&pod.key).map(|(_, queued)| &queued.pod.uid);
         if known != Some(&pod.uid) {
@@ -260,11 +266,11 @@ impl Queue {
         queued.unschedulable_plugins.clear();
         queued.pending_plugins.clear();
         queued.consecutive_errors = queued.unschedulable_count.saturating_sub(1);
-        note_failure(&mut queued, cx.handle.now);
-        self.requeue(queued, Strategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
+        record_failure(&mut queued, cx.handle.now);
+        self.requeue(queued, QueueingStrategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
     }
 
-    fn activate_on_return(&mut self, key: &PodKey) {
+    fn activate_in_flight(&mut self, key: &PodKey) {
         if let Some(pod) = self.in_flight.named(key).cloned() {
             let event = ClusterEvent::wildcard(label::FORCE_ACTIVATE);
             let objects = Objects::Pod(None, Some(pod));
@@ -273,18 +279,19 @@ impl Queue {
     }
 }
 
-/// The life of an attempt.
+/// Attempts.
 impl Queue {
-    /// Whether there is a pod to [`pop`](Self::pop).
+    /// Whether [`pop`](Self::pop) returns a pod.
     pub const fn has_ready(&self) -> bool {
         !self.active.is_empty() || self.backoff.has_rejected()
     }
 
-    /// Takes the next pod: of the active ones, or else of the rejected ones in backoff. It is in
-    /// flight from now on, and counts one attempt more. Its rejectors are those of the last
-    /// attempt.
+    /// Removes and returns the next pod: the first active pod, or else the first rejected pod in
+    /// backoff. The pod is then in flight and its number of attempts grows by one. Its rejectors are
+    /// those of the last attempt.
     ///
-    /// A pod whose earlier attempt is still in flight is dropped; it comes back with that attempt.
+    /// Drops a pod whose earlier attempt is still in flight; that attempt requeues the pod if it
+    /// fails.
     pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
         loop {
             let mut pod = self.take_next(cx)?;
@@ -295,23 +302,23 @@ impl Queue {
         }
     }
 
-    /// The attempt of a pod is over, or has come so far that no event can help it any more. Without
-    /// effect on a pod that is not in flight.
+    /// Ends the flight of a pod (`Done`): its attempt is over, or no event can help it any more.
+    /// Ignores a pod that is not in flight.
     pub fn done(&mut self, uid: &Uid) {
         self.in_flight.done(uid);
     }
 
-    /// Takes back a pod whose attempt failed, with the plugins that rejected it on record, or none
-    /// if it was an error. It is no longer in flight.
+    /// Requeues a pod whose attempt failed, and ends its flight. `pod` names the plugins that rejected
+    /// it, or none if the attempt ended with an error.
     ///
-    /// It becomes unschedulable, unless something happened during the attempt that may help; after
-    /// an error, or when it was not in flight any more, it backs off. If a pod of its name is
-    /// queued already the record is dropped.
+    /// The pod becomes unschedulable, unless an event during the attempt may help. After an error, or
+    /// if the pod was not in flight, it backs off. The record is dropped if a pod of this name is
+    /// queued already.
     pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
         let uid = pod.pod.uid.clone();
         if self.get(&pod.pod.key).is_none() {
-            note_failure(&mut pod, cx.handle.now);
-            let strategy = self.strategy_on_return(&pod, cx);
+            record_failure(&mut pod, cx.handle.now);
+            let strategy = self.strategy_of_in_flight_pod(&pod, cx);
             self.requeue(pod, strategy, label::ATTEMPT_FAILED, cx);
         }
         self.done(&uid);
@@ -320,50 +327,50 @@ impl Queue {
 
 /// Time.
 impl Queue {
-    /// Does what has become due: backoffs that are over, and every 30 s pods that have been
-    /// unschedulable for too long. Calling it late or twice changes nothing.
+    /// Moves the pods whose backoff is over, and every 30 s the pods that have been unschedulable for
+    /// too long. Calls may come late or more often than needed.
     pub fn tick(&mut self, cx: &mut Context<'_>) {
         while let Some(pod) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
             self.push_active(pod, label::BACKOFF_COMPLETE, cx);
         }
-        self.flush_leftovers(cx);
+        self.flush_unschedulable_pods_leftover(cx);
     }
 
-    /// When [`tick`](Self::tick) has something to do next.
+    /// Returns the time at which [`tick`](Self::tick) next moves a pod.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.backoff.next_complete().into_iter().chain(self.next_leftover()).min()
+        self.backoff.next_complete().into_iter().chain(self.next_leftover_flush()).min()
     }
 
-    /// Gives pods another try that no event has helped in a long time. Like kube-scheduler, the
-    /// attempts in flight hear of it too, also if all the overdue pods are gated and stay.
-    fn flush_leftovers(&mut self, cx: &mut Context<'_>) {
-        let flush = floor_to_leftover_interval(cx.handle.now);
+    /// Moves the pods that have waited for an event for too long. As in kube-scheduler, the event is
+    /// also kept for the pods in flight, even if every such pod is gated and stays.
+    fn flush_unschedulable_pods_leftover(&mut self, cx: &mut Context<'_>) {
+        let flush = floor_to_flush_interval(cx.handle.now);
         if self.last_leftover_flush >= Some(flush) {
             return;
         }
         self.last_leftover_flush = Some(flush);
-        let patience = self.config.max_in_unschedulable;
-        if !self.unschedulable.any_overdue(flush, patience) {
+        let max_wait = self.config.max_in_unschedulable;
+        if !self.unschedulable.any_overdue(flush, max_wait) {
             return;
         }
         let event = ClusterEvent::wildcard(label::UNSCHEDULABLE_TIMEOUT);
-        let listeners = Listeners::of(cx.profiles, &event);
+        let registrations = Registrations::of(cx.profiles, &event);
         let event = ObjectEvent { event, objects: Objects::None };
-        self.move_pods(&event, &listeners, Some(flush), &|_| true, cx);
+        self.move_pods(&event, &registrations, Some(flush), &|_| true, cx);
     }
 
-    /// When the next rejected pod will have been unschedulable for too long.
-    fn next_leftover(&self) -> Option<Time> {
+    /// Returns the time of the next flush that moves a rejected pod.
+    fn next_leftover_flush(&self) -> Option<Time> {
         let overdue = self.unschedulable.oldest_rejected()? + self.config.max_in_unschedulable;
-        let next = floor_to_leftover_interval(overdue) + LEFTOVER_INTERVAL;
-        let after_last = self.last_leftover_flush.map(|last| last + LEFTOVER_INTERVAL);
+        let next = floor_to_flush_interval(overdue) + FLUSH_INTERVAL;
+        let after_last = self.last_leftover_flush.map(|last| last + FLUSH_INTERVAL);
         Some(after_last.map_or(next, |after_last| next.max(after_last)))
     }
 }
 
-/// Looking in.
+/// Accessors.
 impl Queue {
-    /// How many pods are where.
+    /// Returns the number of pods in each place.
     pub fn counts(&self) -> PendingPods {
         PendingPods {
             active: self.active.len(),
@@ -374,13 +381,13 @@ impl Queue {
         }
     }
 
-    /// The queued pod called `key`, and where it is. Pods in flight are not queued.
+    /// Returns the queued pod called `key` and its place. Pods in flight are not queued.
     pub fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
         let active = self.active.get(key).map(|pod| (Place::Active, pod));
         active.or_else(|| self.backoff.get(key)).or_else(|| self.unschedulable.get(key))
     }
 
-    /// Every queued pod, place by place; not in the order in which they leave.
+    /// Returns every queued pod, place by place, but not in the order in which pods are popped.
     pub fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let active = self.active.iter().map(|pod| (Place::Active, pod));
         active.chain(self.backoff.iter()).chain(self.unschedulable.iter())
@@ -391,17 +398,17 @@ impl Queue {
         self.in_flight.contains(uid)
     }
 
-    /// The events kept for pods in flight, oldest first (`inflight_events`).
+    /// Returns the events kept for pods in flight, oldest first (`inflight_events`).
     pub fn in_flight_events(&self) -> impl ExactSizeIterator<Item = &ClusterEvent> {
         self.in_flight.events().map(|event| &event.event)
     }
 }
 
-/// Moving between places.
+/// Moves between places.
 impl Queue {
-    /// Takes in a pod that is in no place yet.
-    fn enter_new(&mut self, pod: Arc<Pod>, label: &str, cx: &mut Context<'_>) -> Updated {
-        match self.make_active(QueuedPod::new(pod, cx.handle.now), label, cx) {
+    /// Adds a pod that is not queued.
+    fn enter(&mut self, pod: Arc<Pod>, label: &str, cx: &mut Context<'_>) -> Updated {
+        match self.move_to_active_queue(QueuedPod::new(pod, cx.handle.now), label, cx) {
             Place::Active => Updated::EnteredActive,
             _ => Updated::EnteredGated,
         }
@@ -414,20 +421,20 @@ impl Queue {
         }
     }
 
-    /// Replaces the object of an active pod or one in backoff; `false` if it is neither.
-    fn update_ready(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) -> bool {
+    /// Replaces the object of a pod that is active or in backoff. Returns whether there is one.
+    fn update_active_or_backoff(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) -> bool {
         let sort = &mut SortPlugin::of(cx);
         self.active.update(&pod.key, sort, |queued| queued.pod = pod.clone())
             || self.backoff.update(pod, sort)
     }
 
-    /// Lets an unschedulable pod go if what was updated of it may help.
+    /// Requeues an unschedulable or gated pod if its own update may help.
     fn requeue_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, cx: &mut Context<'_>) {
-        for event in own_updates(old, new) {
+        for event in own_update_events(old, new) {
             let Some((_, queued)) = self.unschedulable.get(&new.key) else { return };
             let registered = hint::registered_by_rejectors(queued, cx.profiles);
-            let strategy = hint::strategy(queued, &event, registered, cx);
-            if strategy != Strategy::Skip {
+            let strategy = hint::queueing_strategy(queued, &event, registered, cx);
+            if strategy != QueueingStrategy::Skip {
                 let queued = self.unschedulable.remove(&new.key).expect("it was there just now");
                 self.requeue(queued, strategy, &event.event.to_string(), cx);
             }
@@ -439,31 +446,31 @@ impl Queue {
             return Some(pod);
         }
         let pod = self.backoff.pop(&mut SortPlugin::of(cx))?;
-        count(Place::Active, label::POP_FROM_BACKOFF, cx);
+        count_incoming(Place::Active, label::POP_FROM_BACKOFF, cx);
         Some(pod)
     }
 
-    /// Moves the pods that an event may help, in line, and records the event for the pods in flight.
-    /// With `overdue_at`, only pods move that have waited for too long at that time.
+    /// Moves the pods that an event may help, longest wait first, and records the event for the pods
+    /// in flight. With `overdue_at`, moves only the pods that have waited for too long at that time.
     ///
-    /// Groups of pods whose rejectors did not register for the event are not looked at.
+    /// Skips groups of pods whose rejectors did not register the event.
     fn move_pods(
         &mut self,
         event: &ObjectEvent,
-        listeners: &Listeners<'_>,
+        registrations: &Registrations<'_>,
         overdue_at: Option<Time>,
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
-        let patience = self.config.max_in_unschedulable;
-        let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, patience));
+        let max_wait = self.config.max_in_unschedulable;
+        let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, max_wait));
         let mut helped = Vec::new();
         for (group, pods) in self.unschedulable.groups() {
-            let Some(registered) = listeners.among_rejectors(group) else { continue };
+            let Some(registered) = registrations.of_rejectors(group) else { continue };
             let due = pods.iter().take_while(|(slot, _)| is_due(slot));
             for (slot, queued) in due.filter(|(_, queued)| may_move(&queued.pod)) {
-                match hint::strategy(queued, event, registered.iter().copied(), cx) {
-                    Strategy::Skip => {}
+                match hint::queueing_strategy(queued, event, registered.iter().copied(), cx) {
+                    QueueingStrategy::Skip => {}
                     strategy => helped.push((*slot, queued.pod.key.clone(), strategy)),
                 }
             }
@@ -471,27 +478,29 @@ impl Queue {
         helped.sort_unstable_by_key(|(slot, ..)| *slot);
         let label = event.event.to_string();
         for (_, key, strategy) in helped {
-            let queued = self.unschedulable.remove(&key).expect("moving a pod moves no other");
+            let queued =
+                self.unschedulable.remove(&key).expect("requeueing a pod removes no other pod");
             self.requeue(queued, strategy, &label, cx);
         }
         self.in_flight.record(event);
     }
 
-    /// What the events during its attempt mean for a pod that comes back.
-    fn strategy_on_return(&self, pod: &QueuedPod, cx: &mut Context<'_>) -> Strategy {
+    /// Returns the strategy for a pod whose attempt failed: that of the events during its attempt
+    /// (`determineSchedulingHintForInFlightPod`).
+    fn strategy_of_in_flight_pod(&self, pod: &QueuedPod, cx: &mut Context<'_>) -> QueueingStrategy {
         if pod.has_no_rejector() {
-            return Strategy::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         }
         let Some(events) = self.in_flight.since(&pod.pod.uid) else {
-            return Strategy::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         };
         let registered = hint::registered_by_rejectors(pod, cx.profiles);
-        let mut best = Strategy::Skip;
+        let mut best = QueueingStrategy::Skip;
         for event in events {
-            match hint::strategy(pod, event, registered.iter().copied(), cx) {
-                Strategy::Skip => {}
-                Strategy::AfterBackoff if !pod.pending_plugins.is_empty() => {
-                    best = Strategy::AfterBackoff;
+            match hint::queueing_strategy(pod, event, registered.iter().copied(), cx) {
+                QueueingStrategy::Skip => {}
+                QueueingStrategy::AfterBackoff if !pod.pending_plugins.is_empty() => {
+                    best = QueueingStrategy::AfterBackoff;
                 }
                 decided => return decided,
             }
@@ -499,25 +508,27 @@ impl Queue {
         best
     }
 
-    /// Puts a pod that is in no place where the strategy sends it.
+    /// Queues a pod in the place that the strategy selects (`requeuePodWithQueueingStrategy`).
     fn requeue(
         &mut self,
         mut pod: QueuedPod,
-        strategy: Strategy,
+        strategy: QueueingStrategy,
         label: &str,
         cx: &mut Context<'_>,
     ) -> Place {
         pod.flushed = label == label::UNSCHEDULABLE_TIMEOUT;
         match strategy {
-            Strategy::Skip => self.park(pod, label, cx),
-            Strategy::AfterBackoff if self.is_backing_off(&mut pod, cx.handle.now) => {
-                self.back_off(pod, label, cx)
+            QueueingStrategy::Skip => self.add_to_unschedulable_pods(pod, label, cx),
+            QueueingStrategy::AfterBackoff if self.is_backing_off(&mut pod, cx.handle.now) => {
+                self.move_to_backoff_queue(pod, label, cx)
             }
-            Strategy::AfterBackoff | Strategy::Immediately => self.make_active(pod, label, cx),
+            QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
+                self.move_to_active_queue(pod, label, cx)
+            }
         }
     }
 
-    /// Whether the pod backs off; the end of its backoff is computed once per failure.
+    /// Whether the pod backs off. Computes the end of the backoff once per failure.
     fn is_backing_off(&self, pod: &mut QueuedPod, now: Time) -> bool {
         if pod.backoff_expiration.is_none() {
             pod.backoff_expiration = self.config.backoff().expiration(pod);
@@ -525,12 +536,17 @@ impl Queue {
         is_backing_off(pod.backoff_expiration, now)
     }
 
-    /// Makes a pod active, unless a PreEnqueue plugin gates it.
-    fn make_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
-        if gate::opens(&mut pod, cx) {
+    /// Makes a pod active, unless a PreEnqueue plugin gates it (`moveToActiveQ`).
+    fn move_to_active_queue(
+        &mut self,
+        mut pod: QueuedPod,
+        label: &str,
+        cx: &mut Context<'_>,
+    ) -> Place {
+        if pre_enqueue::passes(&mut pod, cx) {
             self.push_active(pod, label, cx)
         } else {
-            self.park(pod, label, cx)
+            self.add_to_unschedulable_pods(pod, label, cx)
         }
     }
 
@@ -538,33 +554,43 @@ impl Queue {
     fn push_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
         pod.initial_attempt.get_or_insert(cx.handle.now);
         self.active.push(pod, &mut SortPlugin::of(cx));
-        count(Place::Active, label, cx)
+        count_incoming(Place::Active, label, cx)
     }
 
-    /// Lets a pod back off, unless a PreEnqueue plugin gates it.
-    fn back_off(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
-        if gate::opens(&mut pod, cx) {
+    /// Puts a pod into backoff, unless a PreEnqueue plugin gates it (`moveToBackoffQ`).
+    fn move_to_backoff_queue(
+        &mut self,
+        mut pod: QueuedPod,
+        label: &str,
+        cx: &mut Context<'_>,
+    ) -> Place {
+        if pre_enqueue::passes(&mut pod, cx) {
             let place = self.backoff.push(pod, &mut SortPlugin::of(cx));
-            count(place, label, cx)
+            count_incoming(place, label, cx)
         } else {
-            self.park(pod, label, cx)
+            self.add_to_unschedulable_pods(pod, label, cx)
         }
     }
 
-    fn park(&mut self, pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
+    fn add_to_unschedulable_pods(
+        &mut self,
+        pod: QueuedPod,
+        label: &str,
+        cx: &mut Context<'_>,
+    ) -> Place {
         let place = self.unschedulable.insert(pod);
-        count(place, label, cx)
+        count_incoming(place, label, cx)
     }
 }
 
-/// Counts a pod that has come to `place`.
-fn count(place: Place, event: &str, cx: &mut Context<'_>) -> Place {
+/// Counts a pod that has entered `place`.
+fn count_incoming(place: Place, event: &str, cx: &mut Context<'_>) -> Place {
     cx.probe.count(Count::Incoming { queue: place.queue(), event });
     place
 }
 
-/// Books a failed attempt: an error if no plugin rejected the pod.
-fn note_failure(pod: &mut QueuedPod, now: Time) {
+/// Records a failed attempt: an error if no plugin rejected the pod, otherwise a rejection.
+fn record_failure(pod: &mut QueuedPod, now: Time) {
     if pod.has_no_rejector() {
         pod.consecutive_errors = pod.consecutive_errors.saturating_add(1);
     } else {
@@ -575,8 +601,8 @@ fn note_failure(pod: &mut QueuedPod, now: Time) {
     pod.backoff_expiration = None;
 }
 
-/// The events that an update of a waiting pod is to the pod itself.
-fn own_updates(old: &Arc<Pod>, new: &Arc<Pod>) -> impl Iterator<Item = ObjectEvent> {
+/// Returns the events of a pod's own update.
+fn own_update_events(old: &Arc<Pod>, new: &Arc<Pod>) -> impl Iterator<Item = ObjectEvent> {
     let (old, new) = (old.clone(), new.clone());
     pod_updates(&old, &new).into_iter().map(move |action| ObjectEvent {
         event: ClusterEvent::new(EventResource::UnschedulablePod, action),
@@ -584,9 +610,9 @@ fn own_updates(old: &Arc<Pod>, new: &Arc<Pod>) -> impl Iterator<Item = ObjectEve
     })
 }
 
-/// The last multiple of [`LEFTOVER_INTERVAL`] that is not after `time`.
-fn floor_to_leftover_interval(time: Time) -> Time {
-    let interval = LEFTOVER_INTERVAL.as_nanos() as i64;
+/// Returns the last multiple of [`FLUSH_INTERVAL`] that is not after `time`.
+fn floor_to_flush_interval(time: Time) -> Time {
+    let interval = FLUSH_INTERVAL.as_nanos() as i64;
     Time::from_nanos(time.as_nanos().div_euclid(interval).saturating_mul(interval))
 }
 

@@ -1,4 +1,4 @@
-//! The orders in which pods leave the queues.
+//! The orders in which pods are popped.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub(super) struct SortPlugin<'a> {
 }
 
 impl<'a> SortPlugin<'a> {
-    /// The order of the profiles at hand.
+    /// Returns the order of the profiles of `cx`.
     pub(super) fn of(cx: &'a mut Context<'_>) -> Self {
         Self { sort: cx.profiles.queue_sort(), handle: cx.handle, probe: &mut *cx.probe }
     }

@@ -1,7 +1,7 @@
-//! The queue as a whole: stories first, then random histories against a naive model.
+//! Tests of the whole queue: single transitions, and random histories against a naive model.
 
-mod kit;
-mod model;
-mod story;
+mod harness;
+mod model_based;
+mod transitions;
 
-pub(crate) use self::kit::profiles;
+pub(crate) use self::harness::profiles;

@@ -1,4 +1,4 @@
-//! Pods that wait for an event.
+//! Pods that wait for an event (`unschedulablePods` in kube-scheduler).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use framework::{PluginName, Pod, PodKey, QueuedPod, Time};
 use super::Place;
 use super::hint::rejectors;
 
-/// The place of a pod in line: longest wait first, then first arrival.
+/// The position of a pod among the waiting pods: longest wait first, then first arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     since: Time,
     arrival: u64,
 }
 
-/// What decides which events can release a pod. Groups of rejected pods sort before groups of gated
-/// pods.
+/// The properties of a pod that determine which events may move it. Groups of rejected pods sort
+/// before groups of gated pods.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Group {
     gate: Option<PluginName>,
@@ -26,8 +26,8 @@ pub(super) struct Group {
     rejectors: Box<[PluginName]>,
 }
 
-/// Rejected and gated pods, grouped by the plugins that keep them here, so that an event visits only
-/// the groups it may help.
+/// Rejected and gated pods. They are grouped by the plugins that rejected or gate them, so that an
+/// event visits only the groups that it may help.
 #[derive(Debug, Default)]
 pub(super) struct UnschedulablePods {
     /// Never iterated.
@@ -55,23 +55,23 @@ impl Group {
         }
     }
 
-    /// Whether a PreEnqueue plugin holds the pods back.
+    /// Whether a PreEnqueue plugin gates the pods.
     pub(super) const fn is_gated(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// The profile of the pods.
+    /// Returns the scheduler name of the pods.
     pub(super) fn scheduler_name(&self) -> &str {
         &self.scheduler_name
     }
 
-    /// The plugins that rejected the pods, by name.
+    /// Returns the plugins that rejected the pods, by name.
     pub(super) fn rejectors(&self) -> &[PluginName] {
         &self.rejectors
     }
 
-    /// The plugins whose events may release the pods. A gated pod ignores what its other rejectors
-    /// wait for.
+    /// Returns the plugins whose events may move the pods. Only events of the gating plugin move a
+    /// gated pod.
     pub(super) fn waits_for(&self) -> &[PluginName] {
         self.gate.as_ref().map_or(&self.rejectors, std::slice::from_ref)
     }
@@ -83,31 +83,31 @@ impl UnschedulablePods {
         self.slots.len() - self.gated
     }
 
-    /// Number of pods that a PreEnqueue plugin holds back.
+    /// Number of pods that a PreEnqueue plugin gates.
     pub(super) const fn gated_count(&self) -> usize {
         self.gated
     }
 
-    /// The pod called `key`.
+    /// Returns the pod called `key`.
     pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
         let (group, slot) = self.slots.get(key)?;
         Some((group.place(), self.groups.get(group)?.get(slot)?))
     }
 
-    /// Every pod, rejected pods first.
+    /// Returns every pod, rejected pods first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let groups = self.groups.iter();
         groups.flat_map(|(group, pods)| pods.values().map(|pod| (group.place(), pod)))
     }
 
-    /// The groups, each with its pods in line.
+    /// Returns the groups, each with its pods by [`Slot`].
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Group, &BTreeMap<Slot, QueuedPod>)> {
         self.groups.iter().map(|(group, pods)| (&**group, pods))
     }
 
-    /// Adds a pod whose name is not here yet; it is gated if it names the plugin that gates it.
+    /// Adds a pod whose name is new. The pod is gated if its record names a gating plugin.
     pub(super) fn insert(&mut self, pod: QueuedPod) -> Place {
-        debug_assert!(!pod.has_no_rejector(), "{} could wait for nothing", pod.pod.key);
+        debug_assert!(!pod.has_no_rejector(), "no event can move {}", pod.pod.key);
         let slot = Slot { since: pod.timestamp, arrival: self.arrivals };
         self.arrivals += 1;
         let group = Group::of(&pod);
@@ -120,7 +120,7 @@ impl UnschedulablePods {
         place
     }
 
-    /// Takes the pod called `key`.
+    /// Removes and returns the pod called `key`.
     pub(super) fn remove(&mut self, key: &PodKey) -> Option<QueuedPod> {
         let (group, slot) = self.slots.remove(key)?;
         self.gated -= usize::from(group.is_gated());
@@ -132,7 +132,7 @@ impl UnschedulablePods {
         pod
     }
 
-    /// Replaces the object of a pod, whose profile never changes; `false` if the pod is not here.
+    /// Replaces the object of a pod, whose scheduler name is immutable. Returns whether there is one.
     pub(super) fn update(&mut self, pod: &Arc<Pod>) -> bool {
         let Some((group, slot)) = self.slots.get(&pod.key) else { return false };
         let queued = self.groups.get_mut(group).and_then(|pods| pods.get_mut(slot));
@@ -140,13 +140,13 @@ impl UnschedulablePods {
         true
     }
 
-    /// Whether some pod, gated or not, has waited for more than `patience` at `now`.
-    pub(super) fn any_overdue(&self, now: Time, patience: Duration) -> bool {
+    /// Whether some pod, gated or not, has waited for more than `max_wait` at `now`.
+    pub(super) fn any_overdue(&self, now: Time, max_wait: Duration) -> bool {
         let mut oldest = self.groups.values().filter_map(BTreeMap::first_key_value);
-        oldest.any(|(slot, _)| slot.is_overdue(now, patience))
+        oldest.any(|(slot, _)| slot.is_overdue(now, max_wait))
     }
 
-    /// Start of the longest wait of a rejected pod.
+    /// Returns the start of the longest wait of a rejected pod.
     pub(super) fn oldest_rejected(&self) -> Option<Time> {
         let rejected = self.groups.iter().filter(|(group, _)| !group.is_gated());
         rejected.filter_map(|(_, pods)| pods.first_key_value()).map(|(slot, _)| slot.since).min()
@@ -154,9 +154,9 @@ impl UnschedulablePods {
 }
 
 impl Slot {
-    /// Whether the pod has waited for more than `patience` at `now`.
-    pub(super) fn is_overdue(&self, now: Time, patience: Duration) -> bool {
-        now.since(self.since) > patience
+    /// Whether the pod has waited for more than `max_wait` at `now`.
+    pub(super) fn is_overdue(&self, now: Time, max_wait: Duration) -> bool {
+        now.since(self.since) > max_wait
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_grouped_by_the_plugins_that_keep_them() {
+    fn pods_are_grouped_by_their_rejectors() {
         let mut pods = UnschedulablePods::default();
         pods.insert(waiting("late", 9, &["Fit"], None));
         pods.insert(waiting("both", 5, &["Fit", "Ports"], None));

@@ -216,7 +216,7 @@ impl World {
     ) {
         cx.probe.start(Span::Event(&event.event));
         let (queue, mut queue_cx) = self.queue_and_context(cx);
-        queue.move_all(event, may_move, &mut queue_cx);
+        queue.move_all_to_active_or_backoff_queue(event, may_move, &mut queue_cx);
         cx.probe.stop(Span::Event(&event.event), Code::Success);
     }
 

@@ -1,4 +1,4 @@
-//! Random histories against a model that scans everything and knows the plugins by heart.
+//! Random histories against a naive model, which scans all pods and hard-codes the plugins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use framework::{ActionType, Pod, QueuedPod, Time, Uid};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
-use super::kit::{World, claim_event, key, node_event, pod_deleted};
+use super::harness::{Harness, claim_event, key, node_event, pod_deleted};
 use crate::object_event::ObjectEvent;
 use crate::queue::{PendingPods, Place, Queue};
 
@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const REJECTORS: [&str; 5] = ["Fit", "Claims", "Careless", "Deaf", "Quota"];
 const SECOND: i64 = 1_000_000_000;
 
-/// What is done to the queue.
+/// A call into the queue.
 #[derive(Debug, Clone)]
 enum Step {
     Add { name: Index, gated: bool, quota: bool, priority: i32 },
@@ -25,12 +25,12 @@ enum Step {
     Pop,
     Fail { which: Index, rejectors: Vec<&'static str>, pending: bool },
     Done(Index),
-    Happens(Event),
+    Notify(Event),
     Activate(Vec<&'static str>),
     Wait(u64),
 }
 
-/// An event, as far as the plugins of the kit tell events apart.
+/// An event, as far as the plugins of the harness distinguish events.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Event {
     NodeAdd { bank: bool },
@@ -42,7 +42,7 @@ enum Event {
     Timeout,
 }
 
-/// An event a model pod in flight keeps, or its own update.
+/// An event that the model keeps for a pod in flight.
 #[derive(Debug, Clone)]
 enum Kept {
     Event(Event),
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (name(), subsequence(&REJECTORS, 0..=3), anything::<bool>())
             .prop_map(|(which, rejectors, pending)| Step::Fail { which, rejectors, pending }),
         1 => name().prop_map(Step::Done),
-        6 => event.prop_map(Step::Happens),
+        6 => event.prop_map(Step::Notify),
         1 => subsequence(&NAMES, 0..=3).prop_map(Step::Activate),
         4 => wait.prop_map(Step::Wait),
     ]
@@ -93,12 +93,12 @@ struct Record {
     rejectors: BTreeSet<&'static str>,
     pending: BTreeSet<&'static str>,
     gate: Option<&'static str>,
-    /// When it came to its place.
+    /// Number of its arrival in its place.
     arrival: u64,
 }
 
 impl Record {
-    /// The whole second in which its backoff ends.
+    /// Returns the whole second in which the backoff ends.
     fn expiry(&self) -> Option<i64> {
         let count = if self.errors > 0 { self.errors } else { self.rejections };
         let seconds = [None, Some(1), Some(2), Some(4), Some(8)].get(count as usize).copied();
@@ -115,8 +115,8 @@ impl Record {
     }
 }
 
-/// Whether a plugin registered the event, and what its hint says then.
-fn hears(plugin: &str, kept: &Kept, uid: &Uid) -> Option<bool> {
+/// Returns the answer of the plugin's hint, or `None` if the plugin did not register the event.
+fn registered_hint(plugin: &str, kept: &Kept, uid: &Uid) -> Option<bool> {
     match (plugin, kept) {
         ("Fit" | "Quota", Kept::Event(Event::NodeAdd { .. } | Event::NodeTaint)) => Some(true),
         ("Fit", Kept::Event(Event::PodDelete { frees })) => Some(*frees),
@@ -147,7 +147,7 @@ fn verdict(record: &Record, kept: &Kept) -> Verdict {
         }
         _ => {}
     }
-    let says_yes = |plugin: &&&str| hears(plugin, kept, uid) == Some(true);
+    let says_yes = |plugin: &&&str| registered_hint(plugin, kept, uid) == Some(true);
     let helping: Vec<_> = rejectors.iter().filter(says_yes).collect();
     match helping.iter().any(|plugin| record.pending.contains(**plugin)) {
         true => Verdict::Now,
@@ -160,11 +160,11 @@ fn verdict(record: &Record, kept: &Kept) -> Verdict {
 struct Model {
     now: i64,
     bank: bool,
-    /// Pods that exist, in whatever state.
+    /// All pods that exist, queued, in flight or neither.
     living: BTreeMap<&'static str, Arc<Pod>>,
     queued: Vec<Record>,
     in_flight: Vec<(Record, Vec<Kept>)>,
-    /// The pod of each name that was popped last.
+    /// UID of the pod of each name that was popped last.
     popped: BTreeMap<String, Uid>,
     arrivals: u64,
     generations: u32,
@@ -187,7 +187,7 @@ impl Model {
         self.queued.push(record);
     }
 
-    /// PreEnqueue: the plugin that holds the pod, the last one asked first.
+    /// Returns the PreEnqueue plugin that gates the pod. The plugin that gated it last runs first.
     fn gate(&self, record: &Record) -> Option<&'static str> {
         let pod = &record.pod;
         let gates = (!pod.spec.scheduling_gates.is_empty()).then_some("Gates");
@@ -233,9 +233,9 @@ impl Model {
     fn update(&mut self, old: &Pod, new: &Arc<Pod>) {
         let ungated = !old.spec.scheduling_gates.is_empty() && new.spec.scheduling_gates.is_empty();
         if let Some((_, kept)) = self.flying(&new.uid) {
-            // That another plugin hears of the update is none of the kit's cases.
+            // No other plugin of the harness registered the update.
             kept.extend(ungated.then(|| Kept::Ungated(new.uid.clone())));
-            // Others in flight keep it too.
+            // The other pods in flight keep it too.
             let uid = new.uid.clone();
             for (record, kept) in self.in_flight.iter_mut().filter(|_| ungated) {
                 if record.pod.uid != uid {
@@ -256,7 +256,7 @@ impl Model {
         }
     }
 
-    fn happens(&mut self, event: Event, only: impl Fn(&Record) -> bool) {
+    fn notify(&mut self, event: Event, only: impl Fn(&Record) -> bool) {
         let kept = Kept::Event(event);
         let mut waiting: Vec<_> = self.queued.clone();
         waiting.sort_by_key(|record| (record.since, record.arrival));
@@ -265,7 +265,7 @@ impl Model {
                 Some(Place::Unschedulable) => true,
                 Some(Place::Gated) => {
                     let gate = record.gate.expect("a gated pod has a gate");
-                    hears(gate, &kept, &record.pod.uid).is_some()
+                    registered_hint(gate, &kept, &record.pod.uid).is_some()
                 }
                 _ => false,
             };
@@ -360,7 +360,7 @@ impl Model {
         let waits =
             |record: &&Record| matches!(record.place, Some(Place::Unschedulable | Place::Gated));
         if flush > self.last_flush && self.queued.iter().filter(waits).any(overdue) {
-            self.happens(Event::Timeout, overdue);
+            self.notify(Event::Timeout, overdue);
         }
         self.last_flush = self.last_flush.max(flush);
     }
@@ -372,19 +372,19 @@ impl Record {
     }
 }
 
-/// Queue and model side by side.
+/// A queue and its model, which take the same steps.
 struct Pair {
-    world: World,
+    harness: Harness,
     model: Model,
-    /// The popped pods, as the model's list of pods in flight.
+    /// The popped pods, in the order of `Model::in_flight`.
     popped: Vec<QueuedPod>,
 }
 
 impl Pair {
     fn new() -> Self {
-        let world = World::new();
-        let model = Model { now: world.now.as_nanos(), ..Model::default() };
-        Self { world, model, popped: Vec::new() }
+        let harness = Harness::new();
+        let model = Model { now: harness.now.as_nanos(), ..Model::default() };
+        Self { harness, model, popped: Vec::new() }
     }
 
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
@@ -402,7 +402,7 @@ impl Pair {
                 }
                 let pod = Arc::new(builder.build());
                 self.model.living.insert(name, pod.clone());
-                self.world.add(&pod);
+                self.harness.add(&pod);
                 self.model.add(pod);
             }
             Step::Update { name, gated, label } => {
@@ -410,14 +410,14 @@ impl Pair {
             }
             Step::Delete(name) => {
                 if let Some(pod) = self.model.living.remove(name.get(&NAMES)) {
-                    self.world.on(|queue, cx| queue.delete(&pod, cx));
+                    self.harness.on(|queue, cx| queue.delete(&pod, cx));
                     self.model.queued.retain(|record| record.pod.uid != pod.uid);
                 }
             }
             Step::Pop => {
                 let expected = self.model.pop().map(|record| record.pod.uid.clone());
-                prop_assert_eq!(self.world.queue.has_ready(), expected.is_some());
-                let popped = self.world.try_pop();
+                prop_assert_eq!(self.harness.queue.has_ready(), expected.is_some());
+                let popped = self.harness.try_pop();
                 prop_assert_eq!(popped.as_ref().map(|queued| queued.pod.uid.clone()), expected);
                 self.popped.extend(popped);
             }
@@ -427,23 +427,23 @@ impl Pair {
                     let which = which.index(self.model.in_flight.len());
                     let (record, _) = self.model.in_flight.remove(which);
                     self.popped.remove(which);
-                    self.world.queue.done(&record.pod.uid);
+                    self.harness.queue.done(&record.pod.uid);
                 }
             }
-            Step::Happens(event) => {
+            Step::Notify(event) => {
                 let object_event = self.object_event(event);
-                self.world.happens(&object_event);
-                self.model.happens(event, |_| true);
+                self.harness.notify(&object_event);
+                self.model.notify(event, |_| true);
             }
             Step::Activate(names) => {
                 let keys: Vec<_> = names.iter().map(|name| key(name)).collect();
-                self.world.on(|queue, cx| queue.activate(&keys, cx));
+                self.harness.on(|queue, cx| queue.activate(&keys, cx));
                 names.iter().for_each(|name| self.model.activate(name));
             }
             Step::Wait(millis) => {
-                self.world.wait(millis);
-                self.world.on(Queue::tick);
-                self.model.now = self.world.now.as_nanos();
+                self.harness.wait(millis);
+                self.harness.on(Queue::tick);
+                self.model.now = self.harness.now.as_nanos();
                 self.model.tick();
             }
         }
@@ -464,7 +464,7 @@ impl Pair {
         }
         let new = Arc::new(builder.build());
         self.model.living.insert(name, new.clone());
-        self.world.update(&old, &new);
+        self.harness.update(&old, &new);
         self.model.update(&old, &new);
     }
 
@@ -479,7 +479,7 @@ impl Pair {
             first.insert(0, '~');
         }
         let named: Vec<&str> = named.iter().map(String::as_str).collect();
-        self.world.fail(queued, &named);
+        self.harness.fail(queued, &named);
         self.model.fail(which, rejectors, pending);
     }
 
@@ -487,7 +487,7 @@ impl Pair {
         match event {
             Event::NodeAdd { bank } => {
                 if bank {
-                    self.world.cluster.set_node(&node("bank").build());
+                    self.harness.cluster.set_node(&node("bank").build());
                     self.model.bank = true;
                 }
                 node_event(ActionType::ADD)
@@ -495,18 +495,18 @@ impl Pair {
             Event::NodeTaint => node_event(ActionType::UPDATE_NODE_TAINT),
             Event::NodeLabel => node_event(ActionType::UPDATE_NODE_LABEL),
             Event::NodeDelete => {
-                self.world.cluster.remove_node("bank");
+                self.harness.cluster.remove_node("bank");
                 self.model.bank = false;
                 node_event(ActionType::DELETE)
             }
             Event::PodDelete { frees } => pod_deleted(frees),
             Event::Claim => claim_event(),
-            Event::Timeout => unreachable!("time makes timeouts"),
+            Event::Timeout => unreachable!("only a tick causes a timeout"),
         }
     }
 
     fn compare(&self) -> Result<(), TestCaseError> {
-        let (queue, model) = (&self.world.queue, &self.model);
+        let (queue, model) = (&self.harness.queue, &self.model);
         let mut actual: Vec<_> = queue.iter().collect();
         actual.sort_by_key(|(_, queued)| queued.pod.key.clone());
         let mut expected: Vec<_> = model.queued.iter().collect();
@@ -545,7 +545,7 @@ impl Pair {
 
 proptest! {
     #[test]
-    fn the_queue_does_what_a_naive_one_does(steps in prop::collection::vec(step(), 0..120)) {
+    fn queue_agrees_with_naive_model(steps in prop::collection::vec(step(), 0..120)) {
         let mut pair = Pair::new();
         for step in steps {
             pair.take(step)?;

@@ -1,4 +1,4 @@
-//! A world around a queue, with a handful of plugins whose answers are easy to foresee.
+//! A queue with the cluster, the clock and the plugins that its tests need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::queue::{Context, Place, Queue, QueueConfig};
 
 type Hint = Result<QueueingHint, String>;
 
-/// Priority, then time; panics over pods labelled `sort=trap`.
+/// Sorts by priority, then by time. Panics for pods labelled `sort=trap`.
 struct Sort;
 
 impl QueueSort for Sort {
@@ -48,7 +48,7 @@ impl Gates {
     }
 }
 
-/// Gates pods labelled `quota=wanted` until there is a node called `bank`; panics over
+/// Gates pods labelled `quota=wanted` until there is a node called `bank`. Panics for pods labelled
 /// `quota=trap`.
 struct Quota;
 
@@ -64,7 +64,7 @@ impl PreEnqueue for Quota {
     }
 }
 
-/// Rejects nothing itself; tests reject in its name.
+/// A plugin that tests name as rejector. Its own Filter passes every pod.
 struct Rejector;
 
 impl Filter for Rejector {
@@ -74,7 +74,7 @@ impl Filter for Rejector {
 }
 
 impl Rejector {
-    /// Pods labelled `frees=yes` make room when they go.
+    /// Returns Queue for the deletion of a pod labelled `frees=yes`.
     fn room(&self, _: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
         let EventObjects::Pod { old: Some(old), .. } = objects else {
             return Err("a deletion without the pod".to_owned());
@@ -141,12 +141,13 @@ pub(crate) fn profiles() -> Profiles {
     Profiles::build(&[profile], &defaults, &registry, false).unwrap()
 }
 
-/// Keeps what it is told.
+/// A probe that keeps the reports of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// `queue event`, one for each arrival.
+    /// `queue event` of each pod that entered a queue.
     pub(super) incoming: Vec<String>,
     pub(super) panics: Vec<String>,
+    /// Number of evaluated hints.
     pub(super) hints: usize,
 }
 
@@ -164,8 +165,8 @@ impl Probe for Log {
     }
 }
 
-/// A queue, the cluster it sees, the time, and what the queue reports.
-pub(super) struct World {
+/// A queue, the cluster that it sees, the time, and the reports of the queue.
+pub(super) struct Harness {
     pub(super) queue: Queue,
     pub(super) cluster: Cluster,
     pub(super) now: Time,
@@ -173,8 +174,8 @@ pub(super) struct World {
     profiles: Profiles,
 }
 
-impl World {
-    /// Nothing yet, at 1000.4 s.
+impl Harness {
+    /// Returns an empty queue at 1000.4 s and a cluster of one node.
     pub(super) fn new() -> Self {
         Self {
             queue: Queue::new(QueueConfig::default()),
@@ -209,7 +210,7 @@ impl World {
         self.on(Queue::pop)
     }
 
-    /// Gives a popped pod back; `rejectors` starting with `~` answered Pending.
+    /// Fails the attempt of a popped pod. Rejectors that start with `~` answered Pending.
     pub(super) fn fail(&mut self, mut queued: QueuedPod, rejectors: &[&str]) {
         let bare = |name: &&str| name.trim_start_matches('~').into();
         let pending = |name: &&&str| name.starts_with('~');
@@ -218,11 +219,11 @@ impl World {
         self.on(|queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
     }
 
-    pub(super) fn happens(&mut self, event: &ObjectEvent) {
-        self.on(|queue, cx| queue.move_all(event, &|_| true, cx));
+    pub(super) fn notify(&mut self, event: &ObjectEvent) {
+        self.on(|queue, cx| queue.move_all_to_active_or_backoff_queue(event, &|_| true, cx));
     }
 
-    /// Lets time pass, then ticks.
+    /// Advances the time, then ticks.
     pub(super) fn wait(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
         self.on(Queue::tick);
@@ -251,7 +252,7 @@ pub(super) fn claim_event() -> ObjectEvent {
     ObjectEvent { event, objects: Objects::Other(None, Some(Arc::default())) }
 }
 
-/// An assigned pod is deleted, which helps or not.
+/// The deletion of an assigned pod, for which the hint of `Fit` returns Queue if `frees`.
 pub(super) fn pod_deleted(frees: bool) -> ObjectEvent {
     let gone = pod("gone").on("n").label("frees", if frees { "yes" } else { "no" }).build();
     let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);

@@ -1,4 +1,4 @@
-//! PreEnqueue: plugins that hold a pod back before it is even tried.
+//! PreEnqueue: plugins that keep a pod out of the active queue.
 
 use framework::{Code, ExtensionPoint, Pod, PreEnqueue, QueuedPod};
 
@@ -7,11 +7,12 @@ use crate::plugin_call::call_plugin;
 use crate::ports::Span;
 use crate::profile::Named;
 
-/// Asks the PreEnqueue plugins; whether all let the pod pass.
+/// Runs the PreEnqueue plugins. Returns whether the pod passes all of them.
 ///
-/// The plugin that gated it last is asked first, then the others in the order of the profile. The
-/// first that fails gates the pod and joins its rejectors; a pod that passes keeps its rejectors.
-pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
+/// The plugin that gated the pod last runs first, then the others in the order of the profile. The
+/// first plugin that does not return Success gates the pod and is added to its rejectors. A pod that
+/// passes keeps its rejectors.
+pub(super) fn passes(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
     let last_gate = queued.gating_plugin.take();
     let Some(profile) = cx.profiles.get(&queued.pod.spec.scheduler_name) else { return true };
     if profile.pre_enqueue.is_empty() {
@@ -22,8 +23,8 @@ pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
     let others = profile.pre_enqueue.iter().filter(|plugin| !gated_last(plugin));
 
     cx.probe.start(Span::Point(ExtensionPoint::PreEnqueue, &profile.scheduler_name));
-    let gate = first.chain(others).find(|plugin| !passes(plugin, &queued.pod, cx));
-    // Like kube-scheduler, which reports this extension point as a success whatever comes of it.
+    let gate = first.chain(others).find(|plugin| !plugin_passes(plugin, &queued.pod, cx));
+    // kube-scheduler reports this extension point as a success in every case.
     cx.probe.stop(Span::Point(ExtensionPoint::PreEnqueue, &profile.scheduler_name), Code::Success);
 
     if let Some(plugin) = gate {
@@ -33,8 +34,8 @@ pub(super) fn opens(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
     gate.is_none()
 }
 
-/// A plugin that panics gates the pod like one that fails.
-fn passes(plugin: &Named<dyn PreEnqueue>, pod: &Pod, cx: &mut Context<'_>) -> bool {
+/// Runs one plugin. A panic gates the pod.
+fn plugin_passes(plugin: &Named<dyn PreEnqueue>, pod: &Pod, cx: &mut Context<'_>) -> bool {
     let handle = cx.handle;
     let status = call_plugin(ExtensionPoint::PreEnqueue, &plugin.name, cx.probe, || {
         plugin.plugin.pre_enqueue(pod, &handle)
