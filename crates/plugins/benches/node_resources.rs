@@ -1,5 +1,5 @@
-//! Nanoseconds per node of the set forms and, beside them, the one-node forms of the plugins that
-//! look at every node's numbers: `cargo bench -p loadmaster-plugins --bench node_resources`.
+//! Measures nanoseconds per node of the resource plugins, in set form and in one-node form: `cargo
+//! bench -p loadmaster-plugins --bench node_resources`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ fn main() {
     }
 }
 
-/// Nodes of ten kinds, about 60 % full, every second of them with the image of the pod.
+/// Builds a cluster with ten kinds of nodes, each about 60 % full. Every second node has the image
+/// of the pod.
 fn cluster(size: usize) -> Cluster {
     let mut cluster = Cluster::default();
     let placed: Vec<Arc<Pod>> = (1..=7)
@@ -116,7 +117,7 @@ fn measure_score(name: &str, plugin: &Plugin, cluster: &Cluster) {
     report(name, nodes.len(), set_form, one_node_form);
 }
 
-/// The shortest of many runs.
+/// Returns the shortest of several runs.
 fn time(mut run: impl FnMut()) -> Duration {
     let mut best = Duration::MAX;
     for _ in 0..200 {

@@ -1,7 +1,7 @@
 //! Random clusters and pods for the property tests of all plugins.
 //!
-//! Everything is generated as API objects, so that an oracle can be written on them without any of
-//! the compact forms. [`history`] tells how a cluster came about; [`History::replay`] builds it.
+//! Objects are generated as API objects, so that an oracle needs no compact forms. [`history`]
+//! generates the changes that lead to a cluster; [`History::replay`] applies them.
 
 pub(crate) mod storage;
 
@@ -14,46 +14,46 @@ use proptest::sample::{select, subsequence};
 
 use self::storage::{StorageChange, StorageObjects, storage_changes};
 
-/// A change to a cluster; nodes and pods are named by number.
+/// A change to a cluster. Nodes and pods are identified by number.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    /// Adds a node or replaces it.
+    /// Adds or replaces a node.
     SetNode(usize, Box<api::Node>),
-    /// Removes a node, if it is there; its pods stay.
+    /// Removes a node if it exists. Its pods stay.
     RemoveNode(usize),
-    /// Places a pod on a node, known or not.
+    /// Places a pod on a node, which may be unknown.
     PlacePod(usize, Box<api::Pod>),
-    /// Removes one of the placed pods, counted round and round.
+    /// Removes a placed pod, by its number modulo the number of placed pods.
     RemovePod(usize),
     /// Changes a storage object.
     Storage(StorageChange),
 }
 
-/// How a cluster came about.
+/// The changes that lead to a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct History(Vec<Change>);
 
-/// A cluster, and the same as API objects.
+/// A cluster and the API objects it was built from.
 #[derive(Default)]
 pub(crate) struct World {
     /// The cluster under test.
     pub(crate) cluster: Cluster,
-    /// The nodes in it, by name.
+    /// The nodes of the cluster, by name.
     pub(crate) nodes: BTreeMap<String, api::Node>,
-    /// The pods in it; `spec.nodeName` tells where, known node or not.
+    /// The pods of the cluster. `spec.nodeName` names a node that may be unknown.
     pub(crate) pods: Vec<(PodIx, api::Pod)>,
-    /// The storage objects that came with the history.
+    /// The storage objects of the cluster.
     pub(crate) storage: StorageObjects,
     placements: usize,
 }
 
 impl History {
-    /// The cluster at the end.
+    /// Applies the changes to an empty cluster.
     pub(crate) fn replay(&self) -> World {
         self.replay_after(&StorageObjects::default())
     }
 
-    /// The cluster at the end, if it began with these objects.
+    /// Applies the changes to a cluster with these storage objects.
     pub(crate) fn replay_after(&self, objects: &StorageObjects) -> World {
         let mut world = World::default();
         objects.put_into(&mut world.cluster);
@@ -99,7 +99,7 @@ impl World {
         self.pods.push((ix, pod));
     }
 
-    /// Takes out [some of the nodes](Self::some_nodes) and puts them back in.
+    /// Removes [some nodes](Self::some_nodes) and adds them again.
     pub(crate) fn renew(&mut self, choice: u64) {
         let nodes = self.some_nodes(choice);
         let nodes: Vec<_> = nodes.iter().map(|node| self.node(node).clone()).collect();
@@ -109,28 +109,29 @@ impl World {
         }
     }
 
-    /// The pods on the node called `name`.
+    /// Returns the pods on the node called `name`.
     pub(crate) fn pods_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a api::Pod> {
         self.pods.iter().map(|(_, pod)| pod).filter(move |pod| pod.spec.node_name == name)
     }
 
-    /// The API object of a node of the cluster.
+    /// Returns the API object of a node of the cluster.
     pub(crate) fn node(&self, node: NodeIx) -> &api::Node {
         &self.nodes[&**self.cluster.node_name(node)]
     }
 
-    /// Some of the nodes: those whose number has its bit set in `choice`, numbers taken modulo 64.
+    /// Selects the nodes whose number, modulo 64, has its bit set in `choice`.
     pub(crate) fn some_nodes(&self, choice: u64) -> NodeBits {
         self.cluster.nodes().iter().filter(|node| choice >> (node.index() % 64) & 1 == 1).collect()
     }
 }
 
-/// The name of a node by number.
+/// Returns the name of a node by number.
 pub(crate) fn node_name(number: usize) -> String {
     format!("n{number}")
 }
 
-/// A cluster of a few nodes, or of about 64 or 128, with nodes and pods that came and went.
+/// Generates a cluster of a few, about 64 or about 128 nodes, with nodes and pods that came and
+/// went.
 pub(crate) fn history() -> impl Strategy<Value = History> {
     prop_oneof![4 => 0_usize..7, 1 => 62_usize..67, 1 => 126_usize..131].prop_flat_map(|nodes| {
         let first = prop::collection::vec(node(), nodes);
@@ -144,7 +145,7 @@ pub(crate) fn history() -> impl Strategy<Value = History> {
     })
 }
 
-/// The same with storage objects, those of up to `nodes` nodes among them, everything in any order.
+/// Generates a cluster with storage objects, some of them for `nodes` nodes, in any order.
 pub(crate) fn history_with_storage(nodes: usize) -> impl Strategy<Value = History> {
     let changes = (history(), storage_changes(nodes)).prop_map(|(history, storage)| {
         let storage = storage.into_iter().map(Change::Storage);
@@ -170,7 +171,7 @@ fn change(nodes: usize) -> impl Strategy<Value = Change> {
     ]
 }
 
-/// A node without a name.
+/// Generates a node without a name.
 pub(crate) fn node() -> impl Strategy<Value = api::Node> {
     let spec = (prop::bool::weighted(0.2), taints())
         .prop_map(|(unschedulable, taints)| api::NodeSpec { unschedulable, taints });
@@ -229,7 +230,7 @@ fn node_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
     })
 }
 
-/// No two equal ones: the API server refuses them.
+/// Generates distinct taints: the API server rejects duplicates.
 fn taints() -> impl Strategy<Value = Vec<api::Taint>> {
     let effect =
         select(vec!["NoSchedule", "PreferNoSchedule", "PreferNoSchedule", "NoExecute", "Odd"]);
@@ -274,7 +275,7 @@ fn features() -> impl Strategy<Value = Vec<String>> {
     subsequence(known, 0..=4).prop_map(|some| some.into_iter().map(str::to_owned).collect())
 }
 
-/// A pod in namespace `default` that is placed nowhere.
+/// Generates a pod in namespace `default` that is not placed.
 pub(crate) fn pod() -> impl Strategy<Value = api::Pod> {
     let labels = prop::collection::btree_map(
         select(vec!["app", "tier"]).prop_map(str::to_owned),
@@ -409,7 +410,7 @@ fn node_selector_map() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map(key, value, 0..2)
 }
 
-/// Node affinity, sometimes with terms that do not parse.
+/// Generates node affinity, sometimes with terms that do not parse.
 pub(crate) fn node_affinity() -> impl Strategy<Value = api::NodeAffinity> {
     let required = prop::collection::vec(node_selector_term(), 0..4)
         .prop_map(|node_selector_terms| api::NodeSelector { node_selector_terms });

@@ -1,15 +1,14 @@
-//! Strict decoding of plugin arguments, and how their faults are told: in the words of
-//! kube-scheduler.
+//! Strict decoding of plugin arguments. Errors have the texts of kube-scheduler.
 
 use framework::{PluginArgs, label_key_faults};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Decodes arguments and refuses fields that `T`, or anything inside it, does not know.
+/// Decodes arguments and rejects fields that `T`, or a type inside it, does not know.
 ///
 /// # Errors
-/// What does not fit, in words.
+/// Returns the text of the decoding error or the path of the unknown field.
 pub(crate) fn decode_strictly<T>(args: &PluginArgs) -> Result<T, String>
 where
     T: DeserializeOwned + Serialize + Default,
@@ -22,7 +21,7 @@ where
     }
 }
 
-/// The path of the first field in `given` that decoding did not take over.
+/// Returns the path of the first field of `given` that is missing in `known`.
 fn unknown_field(given: &Value, known: &Value, path: &str) -> Option<String> {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(name, value)| {
@@ -43,41 +42,41 @@ fn unknown_field(given: &Value, known: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// Decodes an absent value and `null` alike.
+/// Decodes an absent value and `null` as the default.
 pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// What is wrong with fields of the arguments, each fault once.
+/// The errors of the arguments, without duplicates.
 #[derive(Default)]
 pub(crate) struct Faults(Vec<String>);
 
 impl Faults {
-    /// A fault, in full.
+    /// Adds an error with its full text.
     pub(crate) fn add(&mut self, fault: String) {
         if !self.0.contains(&fault) {
             self.0.push(fault);
         }
     }
 
-    /// A field cannot have this value, which is as it is printed.
+    /// Adds the error that a field has an invalid value. `value` is printed as it is.
     pub(crate) fn invalid(&mut self, path: &str, value: impl std::fmt::Display, detail: &str) {
         self.add(format!("{path}: Invalid value: {value}: {detail}"));
     }
 
-    /// A field must be a label key.
+    /// Adds an error if the field is not a valid label key.
     pub(crate) fn check_label_name(&mut self, path: &str, name: &str) {
         for fault in label_key_faults(name) {
             self.invalid(path, quoted(name), &fault);
         }
     }
 
-    /// `checked` if there are no faults.
+    /// Returns `checked` if there are no errors.
     ///
     /// # Errors
-    /// All of them in one text.
+    /// Returns all errors in one text.
     pub(crate) fn none_or<T>(self, checked: T) -> Result<T, String> {
         match &self.0[..] {
             [] => Ok(checked),
@@ -87,7 +86,7 @@ impl Faults {
     }
 }
 
-/// Text as Kubernetes prints it in a fault.
+/// Quotes text as Kubernetes does in validation errors.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{text:?}")
 }

@@ -1,4 +1,4 @@
-//! All plugins of kube-scheduler 1.36, built or not.
+//! All plugins of kube-scheduler 1.36, implemented or not.
 
 use framework::{ExtensionPoint, Plugin, PluginArgs};
 
@@ -17,7 +17,7 @@ pub type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
 pub struct Gate {
     /// Name of the gate.
     pub name: &'static str,
-    /// Whether 1.36 has it on unless told otherwise.
+    /// Default of the gate in 1.36.
     pub on_by_default: bool,
 }
 
@@ -31,22 +31,22 @@ impl Gate {
     }
 }
 
-/// What is known about a plugin without making it.
+/// The static description of a plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Name.
+    /// Name of the plugin.
     pub name: &'static str,
-    /// Extension points it implements, in the order of a scheduling attempt.
+    /// Extension points of the plugin, in the order of a scheduling attempt.
     pub points: &'static [ExtensionPoint],
-    /// Points of pod groups it has in Kubernetes: there are no traits for them yet.
+    /// Extension points for pod groups in Kubernetes. The plugin interface has no traits for them.
     pub group_points: &'static [ExtensionPoint],
-    /// Weight in the default list; 0 where none is set, which counts as 1 if the plugin scores.
+    /// Weight in the default list. 0 if the list sets none; a score plugin then has weight 1.
     pub default_weight: i32,
-    /// The kind of its arguments in `pluginConfig`, where it takes any.
+    /// Kind of its arguments in `pluginConfig`, if it takes arguments.
     pub args_kind: Option<&'static str>,
-    /// The gate without which it is not in the default list.
+    /// The gate that the default list requires for the plugin.
     pub gate: Option<Gate>,
-    /// Makes it; `None` as long as it is not built.
+    /// Makes the plugin; `None` if it is not implemented.
     pub factory: Option<Factory>,
 }
 
@@ -63,7 +63,7 @@ impl Entry {
         }
     }
 
-    /// Whether the plugin is built.
+    /// Whether the plugin is implemented.
     pub const fn is_built(&self) -> bool {
         self.factory.is_some()
     }
@@ -79,7 +79,7 @@ use ExtensionPoint::{
     PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 
-/// Every plugin, in the order of the default `multiPoint` list.
+/// All plugins, in the order of the default `multiPoint` list.
 pub static ALL: [Entry; 23] = [
     Entry {
         factory: Some(scheduling_gates::plugin),
@@ -190,12 +190,12 @@ pub static ALL: [Entry; 23] = [
     },
 ];
 
-/// The plugin called `name`.
+/// Returns the plugin called `name`.
 pub fn get(name: &str) -> Option<&'static Entry> {
     ALL.iter().find(|entry| entry.name == name)
 }
 
-/// The default `multiPoint` list with default gates, in order.
+/// Returns the default `multiPoint` list with default gates, in order.
 pub fn defaults() -> impl Iterator<Item = &'static Entry> {
     ALL.iter().filter(|entry| entry.is_default())
 }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_list_is_that_of_kubernetes() {
+    fn default_list_equals_kubernetes() {
         let list: Vec<_> = defaults().map(|entry| (entry.name, entry.default_weight)).collect();
         let expected = [
             ("SchedulingGates", 0),
@@ -245,7 +245,8 @@ mod tests {
         factory(&PluginArgs::default()).unwrap()
     }
 
-    /// The events of the volume plugins: those of Kubernetes, and those that differences add.
+    /// Events of the volume plugins: those of Kubernetes, and those that rules of
+    /// docs/differences.toml add.
     fn volume_events() -> [(&'static str, Vec<(R, Action)>); 4] {
         let all = ADD | UPDATE | DELETE;
         let nodes = || (R::Node, ADD | Action::UPDATE_NODE_LABEL);
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn volume_plugins_hear_of_what_may_help() {
+    fn volume_plugins_register_their_events() {
         for (name, expected) in volume_events() {
             let mut heard = BTreeMap::new();
             for own in made(name).events.iter().flatten().map(|own| &own.event) {
@@ -291,15 +292,15 @@ mod tests {
         }
     }
 
-    /// A kind that no plugin reads or registers an event for is not watched.
+    /// The plugin registers no event for these kinds but reads them, so they must be watched.
     #[test]
-    fn node_volume_limits_reads_volumes_and_classes_that_it_hears_nothing_of() {
+    fn node_volume_limits_watches_volumes_and_classes_without_their_events() {
         let expected = [R::PersistentVolume, R::StorageClass];
         assert_eq!(made(node_volume_limits::NAME).read_kinds, expected.into());
     }
 
     #[test]
-    fn names_are_unique_and_looked_up() {
+    fn names_are_unique_and_found_by_lookup() {
         for entry in &ALL {
             assert!(std::ptr::eq(get(entry.name).unwrap(), entry), "{} twice", entry.name);
         }

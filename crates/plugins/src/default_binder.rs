@@ -1,18 +1,18 @@
-//! DefaultBinder: binds a pod through the `binding` subresource.
+//! DefaultBinder: binds a pod through its `binding` subresource.
 
 use framework::{Bind, BindStep, Binding, CycleState, Handle, Plugin, PluginArgs, Pod};
 
 /// Plugin name.
 pub const NAME: &str = "DefaultBinder";
 
-/// The plugin.
+/// The DefaultBinder plugin.
 #[derive(Debug)]
 pub struct DefaultBinder;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     Ok(Plugin::new(NAME, DefaultBinder).bind().build())
 }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binding_names_pod_uid_and_node() {
+    fn binding_names_pod_uid_and_node() {
         let pod = pod("p").namespace("team-a").uid("u-1").build();
         let BindStep::Bind(binding) =
             DefaultBinder.bind(&CycleState::new(), &pod, "n", &handle(&Cluster::default()))

@@ -1,4 +1,5 @@
-//! Compares the forms of a plugin with one another and with an oracle on API objects.
+//! Compares the one-node and set forms of a plugin with each other and with an oracle on API
+//! objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use proptest::test_runner::Config;
 
 use crate::arbitrary::World;
 
-/// Enough cases for the rules, few enough for large clusters.
+/// Limits the number of cases, because large clusters are slow to check.
 pub(crate) fn config() -> Config {
     Config { cases: 192, ..Config::default() }
 }
 
-/// Returns the answer of the plugin's hint to this event, about `pod`.
+/// Returns the hint of the plugin for `pod` and this event.
 pub(crate) fn hint(
     plugin: &Plugin,
     pod: &Pod,
@@ -36,10 +37,10 @@ pub(crate) fn hint(
     }
 }
 
-/// Checks every form of Filter on the nodes of `choice`; `oracle` returns the verdict on a node.
+/// Checks every form of Filter on the nodes of `choice`. `oracle` returns the verdict on a node.
 ///
-/// Where PreFilter leaves the plugin out, the oracle must pass all nodes; where it rejects the pod
-/// or narrows the nodes down, the oracle must pass none of those left out.
+/// If PreFilter returns Skip, the oracle must pass all nodes. If PreFilter rejects the pod or
+/// narrows the nodes, the oracle must reject the excluded nodes.
 pub(crate) fn check_filter(
     plugin: &Plugin,
     world: &World,
@@ -106,8 +107,8 @@ fn check_filter_forms(
     assert_eq!(verdicts.explicit_count(), rejected.count(), "explanations of other nodes");
 }
 
-/// Checks every form of Score on the nodes of `choice`; `oracle` returns the score of a node before
-/// normalisation. Where PreScore leaves the plugin out, the oracle must give 0.
+/// Checks every form of Score on the nodes of `choice`. `oracle` returns the score of a node before
+/// normalization. If PreScore returns Skip, the oracle must return 0.
 pub(crate) fn check_score(
     plugin: &Plugin,
     world: &World,

@@ -1,33 +1,33 @@
-//! What queueing hints have in common.
+//! Helpers of queueing hints.
 
 use framework::{EventObjects, Node, Pod, PodVolume, QueueingHint};
 
-/// Queue if `helps`, else Skip.
+/// Returns Queue if `helps`, otherwise Skip.
 pub(crate) const fn queue_if(helps: bool) -> QueueingHint {
     QueueingHint::queue_if(helps)
 }
 
-/// The pod of an event, before and after.
+/// Returns the old and the new pod of an event.
 ///
 /// # Errors
-/// The event is about something else.
+/// Returns an error if the event is about another kind.
 pub(crate) fn pods<'a>(
     objects: &EventObjects<'a>,
 ) -> Result<(Option<&'a Pod>, Option<&'a Pod>), String> {
     objects.pods()
 }
 
-/// The node of an event, before and after.
+/// Returns the old and the new node of an event.
 ///
 /// # Errors
-/// The event is about something else.
+/// Returns an error if the event is about another kind.
 pub(crate) fn nodes<'a>(
     objects: &EventObjects<'a>,
 ) -> Result<(Option<&'a Node>, Option<&'a Node>), String> {
     objects.nodes()
 }
 
-/// The new state of `pod`, if the event is an update of that very pod.
+/// Returns the new state of `pod` if the event is an update of this pod.
 pub(crate) fn update_of<'a>(
     pod: &Pod,
     objects: &EventObjects<'a>,
@@ -36,11 +36,11 @@ pub(crate) fn update_of<'a>(
     Ok(new.filter(|new| new.uid == pod.uid))
 }
 
-/// Queue if the event is about one of the pod's own claims, which is there afterwards. `name` tells
-/// the name of the claim behind a volume.
+/// Returns Queue if the event adds or updates a claim of the pod. `name` returns the name of the
+/// claim behind a volume.
 ///
 /// # Errors
-/// The event is about a pod or a node.
+/// Returns an error if the event is about a pod or a node.
 pub(crate) fn queue_on_claim<'a, N: AsRef<str>>(
     pod: &'a Pod,
     objects: &EventObjects<'_>,

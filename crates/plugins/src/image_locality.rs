@@ -1,13 +1,15 @@
-//! ImageLocality: prefers nodes that already have the images of the pod, the larger the better.
+//! ImageLocality: prefers nodes that already have the images of the pod. Larger images score
+//! higher.
 //!
-//! An image counts with its size times the share of nodes that have it, so that a rare image does
-//! not draw every pod to the same few nodes. The limits of the score grow with the number of containers
-//! and image volumes of the pod. Kubernetes 1.36 counts only the containers.
-//! What it counts is the same on every node that has it:
-//! the set form looks each image up once and visits only the nodes that have one.
+//! An image counts with its size times the share of nodes that have it. Otherwise a rare image
+//! would draw every pod to the same few nodes. The limits of the score grow with the number of
+//! containers and image volumes of the pod. Kubernetes 1.36 counts only the containers.
 //!
-//! The number of nodes that have an image is the current one; kube-scheduler remembers it per node
-//! from when that node last changed.
+//! The weighted size of an image is the same on every node that has the image. The set form
+//! therefore looks up each image once and visits only the nodes that have it.
+//!
+//! The share uses the current number of nodes that have the image. kube-scheduler uses the number
+//! at the time of the last change of each node.
 
 use framework::{
     Cluster, CycleState, Handle, ImageState, NodeIx, NodeView, Plugin, PluginArgs, Pod, Score,
@@ -20,7 +22,7 @@ pub const NAME: &str = "ImageLocality";
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// Never.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     Ok(Plugin::new(NAME, ImageLocality).score().no_events().build())
 }
@@ -28,9 +30,9 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 struct ImageLocality;
 
 const MEBIBYTE: i64 = 1 << 20;
-/// Number of bytes up to which the score is 0.
+/// Size in bytes up to which the score is 0.
 const MIN_BYTES: i64 = 23 * MEBIBYTE;
-/// Number of bytes per image of the pod from which the score is 100.
+/// Size in bytes per image of the pod from which the score is 100.
 const MAX_BYTES_PER_IMAGE: i64 = 1000 * MEBIBYTE;
 
 impl Score for ImageLocality {
@@ -80,18 +82,19 @@ impl Score for ImageLocality {
     }
 }
 
-/// The images of containers and image volumes that some node has, as often as the pod names them.
+/// Returns the images of containers and image volumes that some node has. An image appears once for
+/// each reference to it.
 fn images<'a>(pod: &'a Pod, cluster: &'a Cluster) -> impl Iterator<Item = &'a ImageState> {
     pod.spec.images.iter().chain(&pod.spec.image_volumes).filter_map(|name| cluster.image(name))
 }
 
-/// The size of an image, less the rarer it is.
+/// Returns the size of an image times the share of nodes that have it.
 fn spread_bytes(image: &ImageState, cluster: &Cluster) -> i64 {
     let share = image.nodes.len() as f64 / cluster.node_count() as f64;
     (image.size as f64 * share) as i64
 }
 
-/// Where `bytes` lies between the limits for this pod, from 0 to 100.
+/// Scales `bytes` between the limits of this pod to 0 to 100.
 fn score(bytes: i64, pod: &Pod) -> i64 {
     let images = pod.spec.images.len() + pod.spec.image_volumes.len();
     let max = MAX_BYTES_PER_IMAGE.saturating_mul(i64::try_from(images).unwrap_or(i64::MAX));
@@ -110,7 +113,7 @@ mod tests {
     use crate::arbitrary::{self, World, history};
     use crate::forms;
 
-    /// The scores of both forms.
+    /// Returns the scores, after checking that both forms agree.
     fn scores(nodes: impl IntoIterator<Item = Node>, pod: &Pod) -> Vec<i64> {
         let cluster = testing::cluster(nodes, []);
         let nodes: Vec<_> = cluster.nodes().iter().collect();
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_counts_by_size_and_share_of_nodes() {
+    fn image_counts_by_size_and_share_of_nodes() {
         let with = |name: &str, mebibytes: i64| node(name).image("app:v1", mebibytes * MEBIBYTE);
         let app = pod("p").image("app:v1").build();
         let twice = pod("p").image("app:v1").container(&[]).build();
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn images_of_volumes_count_and_get_their_tag() {
+    fn image_volumes_count_and_get_the_default_tag() {
         let volume = api::ImageVolumeSource { reference: "data".to_owned() };
         let with_volume = pod("p").image("app").with(|pod| {
             pod.spec.volumes.push(api::Volume { image: Some(volume), ..api::Volume::default() });
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_volume_scores_like_a_container_image() {
+    fn image_volume_scores_like_a_container_image() {
         let volume = api::ImageVolumeSource { reference: "data:v1".to_owned() };
         let volume = api::Volume { image: Some(volume), ..api::Volume::default() };
         let in_volume = pod("p").image("app:v1").with(|pod| pod.spec.volumes.push(volume)).build();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_containers_does_not_divide_by_zero() {
+    fn pod_without_containers_scores_zero() {
         let empty = pod("p").with(|pod| pod.spec.containers.clear()).build();
         assert_eq!(scores([node("a").build()], &empty), [0]);
     }
@@ -186,8 +189,8 @@ mod tests {
         if tagged { image.to_owned() } else { format!("{image}:latest") }
     }
 
-    /// Computes the score from API objects. The size of an image is that of the cluster: where nodes
-    /// disagree on it, the first to report the name decides.
+    /// Computes the score from API objects. Where nodes disagree about the size of an image, the
+    /// first node that reports the name decides.
     fn oracle(world: &World, pod: &api::Pod, node: &api::Node) -> i64 {
         let has = |node: &api::Node, name: &String| {
             node.status.images.iter().any(|image| image.names.contains(name))

@@ -25,13 +25,13 @@
 //! | DefaultBinder | [`default_binder`] | Bind |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
-//! [`catalogue`] knows all plugins of 1.36; those that are not in the table above stand in the
-//! [`registry`] as [`not_built`]: they reject the pods that need them, by name, and let all others
-//! pass.
+//! [`catalogue`] lists all plugins of 1.36. The [`registry`] has [`not_built`] stand-ins for the
+//! plugins that are not in the table above. A stand-in rejects the pods that need its plugin and
+//! names the plugin in the message.
 //!
-//! Filters and scores have a one-node form, which states the rule, and a set form, which answers
-//! the same from columns and bit sets of the cluster. The property tests hold the two to one
-//! another and both to the rule as written for API objects.
+//! Filters and scores have a one-node form and a set form. The one-node form implements the rule
+//! for one node. The set form computes the same results from columns and bit sets of the cluster.
+//! Property tests compare the two forms with each other and with an oracle on API objects.
 
 #[cfg(test)]
 mod arbitrary;
@@ -68,12 +68,12 @@ use framework::{Plugin, PluginArgs, Registry};
 
 use catalogue::Entry;
 
-/// A registry of every plugin in the [`catalogue`].
+/// Returns a registry of every plugin in the [`catalogue`].
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
     for entry in &catalogue::ALL {
         let added = match entry.name {
-            // What one profile assumes of a volume counts for all.
+            // All profiles share the assumed volumes.
             volume_binding::NAME => registry.register_shared(entry.name, |args, caches| {
                 Ok(of_entry(entry, volume_binding::plugin_with(args, caches)?))
             }),
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_that_read_the_node_alone_say_so() {
+    fn node_only_filters_declare_it() {
         let registry = registry();
         let make =
             |entry: &Entry| registry.get(entry.name).unwrap()(&PluginArgs::default()).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plugin_extends_the_points_of_the_catalogue() {
+    fn plugins_implement_the_extension_points_of_the_catalogue() {
         let registry = registry();
         assert_eq!(registry.names().count(), catalogue::ALL.len());
         for entry in &catalogue::ALL {

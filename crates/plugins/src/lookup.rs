@@ -1,14 +1,15 @@
-//! Looking up storage objects. What is missing is told in the words of the listers of Kubernetes.
+//! Lookup of storage objects. Errors about missing objects have the texts of the Kubernetes
+//! listers.
 
 use std::sync::Arc;
 
 use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use framework::{Cluster, Pod};
 
-/// The claim of this name.
+/// Returns the claim of this name.
 ///
 /// # Errors
-/// It is missing.
+/// Returns an error if the claim is missing.
 pub(crate) fn claim<'a>(
     cluster: &'a Cluster,
     namespace: &str,
@@ -17,15 +18,15 @@ pub(crate) fn claim<'a>(
     cluster.claim(namespace, name).ok_or_else(|| no_claim(name))
 }
 
-/// There is no claim of this name.
+/// Returns the error text for a missing claim.
 pub(crate) fn no_claim(name: &str) -> String {
     not_found("persistentvolumeclaim", name)
 }
 
-/// The volume of this name.
+/// Returns the volume of this name.
 ///
 /// # Errors
-/// It is missing.
+/// Returns an error if the volume is missing.
 pub(crate) fn volume<'a>(
     cluster: &'a Cluster,
     name: &str,
@@ -33,10 +34,10 @@ pub(crate) fn volume<'a>(
     cluster.volume(name).ok_or_else(|| not_found("persistentvolume", name))
 }
 
-/// The class of this name.
+/// Returns the class of this name.
 ///
 /// # Errors
-/// It is missing.
+/// Returns an error if the class is missing.
 pub(crate) fn storage_class<'a>(
     cluster: &'a Cluster,
     name: &str,
@@ -44,8 +45,8 @@ pub(crate) fn storage_class<'a>(
     cluster.storage_class(name).ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
 }
 
-/// A claim was to be made for a generic ephemeral volume of this pod, but was made for something
-/// else.
+/// Returns the error text for a claim that has the name of a generic ephemeral volume of this pod
+/// but another owner.
 pub(crate) fn not_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> String {
     let PersistentVolumeClaim { namespace, name, .. } = claim;
     format!("PVC {namespace}/{name} was not created for pod {} (pod is not owner)", pod.key)

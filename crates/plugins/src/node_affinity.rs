@@ -1,4 +1,4 @@
-//! NodeAffinity: `spec.nodeSelector`, node affinity, and the affinity a profile adds for its pods.
+//! NodeAffinity: `spec.nodeSelector`, node affinity, and the added affinity of a profile.
 
 use framework::{
     ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
@@ -27,7 +27,7 @@ struct Args {
     added_affinity: Option<api::NodeAffinity>,
 }
 
-/// The plugin.
+/// The NodeAffinity plugin.
 #[derive(Debug, Default)]
 pub struct NodeAffinity {
     added_required: Option<NodeSelector>,
@@ -53,7 +53,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-/// Making the plugin, and its rule on one node.
+/// Construction of the plugin and its one-node rule.
 impl NodeAffinity {
     fn new(args: &PluginArgs) -> Result<Self, String> {
         let added = decode_strictly::<Args>(args)?.added_affinity.unwrap_or_default();
@@ -92,12 +92,13 @@ impl NodeAffinity {
             return Ok(QueueingHint::Skip);
         }
         let Some(old) = old else { return Ok(QueueingHint::Queue) };
-        // Difference node-affinity-added-affinity-hint: the old node is held to addedAffinity too.
+        // Rule node-affinity-added-affinity-hint of docs/differences.toml: check `addedAffinity` on
+        // the old node too.
         let matched = affinity.matches(old).map_err(text)? && self.added_matches(old);
         Ok(hint::queue_if(!matched))
     }
 
-    /// The preferences that count for the pod, those of the profile first.
+    /// Returns the preferences that apply to the pod, those of the profile first.
     fn preferences<'a>(
         &'a self,
         pod: &'a Pod,

@@ -1,4 +1,4 @@
-//! NodeDeclaredFeatures: a pod that relies on a feature of the kubelet runs where it is declared.
+//! NodeDeclaredFeatures: rejects nodes that do not declare a kubelet feature the pod requires.
 
 use framework::{
     ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
@@ -16,18 +16,18 @@ const REASON: &str = "node(s) didn't match Pod's required features";
 const RESTART_ALL_CONTAINERS: &str = "RestartAllContainersOnContainerExits";
 const USER_NAMESPACES_HOST_NETWORK: &str = "UserNamespacesHostNetworkSupport";
 
-/// The plugin.
+/// The NodeDeclaredFeatures plugin.
 #[derive(Debug)]
 pub struct NodeDeclaredFeatures;
 
-/// Left by PreFilter, without which no node can be filtered.
+/// The cycle state of PreFilter. Filter fails without it.
 #[derive(Debug, Clone, Copy)]
 struct PreFiltered;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE;
     Ok(Plugin::new(NAME, NodeDeclaredFeatures)
@@ -44,7 +44,7 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-/// The features a pod relies on, as far as they can be told from its spec.
+/// Returns the features that a pod requires according to its spec.
 fn required(pod: &Pod) -> impl Iterator<Item = &'static str> {
     let restarts = pod.spec.restarts_all_containers.then_some(RESTART_ALL_CONTAINERS);
     let shares = pod.spec.host_network_in_user_namespace.then_some(USER_NAMESPACES_HOST_NETWORK);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_told_from_the_spec() {
+    fn required_features_follow_from_the_spec() {
         let features = |pod: PodBuilder| required(&pod.build()).collect::<Vec<_>>();
         assert!(features(pod("p")).is_empty());
         assert!(features(sharing(pod("p"), None)).is_empty());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_must_declare_all_of_them() {
+    fn node_must_declare_all_required_features() {
         let nodes = [
             node("none").build(),
             node("one").feature(RESTART_ALL_CONTAINERS).build(),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_ask_for_other_features_on_either_side() {
+    fn changed_features_of_pod_or_node_requeue() {
         let (plain, rich) = (node("n").build(), node("n").feature("X").build());
         let on_node = |old: Option<&Node>, new: &Node| {
             let objects = EventObjects::Node { old, new: Some(new) };

@@ -1,4 +1,4 @@
-//! NodeName: a pod that names its node runs there or nowhere.
+//! NodeName: rejects every node except the one in `spec.nodeName`.
 
 use framework::{
     ActionType, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits, NodeView,
@@ -12,14 +12,14 @@ pub const NAME: &str = "NodeName";
 
 const REASON: &str = "node(s) didn't match the requested node name";
 
-/// The plugin.
+/// The NodeName plugin.
 #[derive(Debug)]
 pub struct NodeName;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let nodes = ClusterEvent::new(EventResource::Node, ActionType::ADD);
     Ok(Plugin::new(NAME, NodeName).filter().on(nodes).build())

@@ -1,4 +1,5 @@
-//! NodePorts: a host port is taken once per node, protocol and address.
+//! NodePorts: rejects nodes on which a host port of the pod is in use. A port is in use per
+//! protocol and address.
 
 use framework::{
     ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, HostPort,
@@ -12,18 +13,18 @@ pub const NAME: &str = "NodePorts";
 
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
 
-/// The plugin.
+/// The NodePorts plugin.
 #[derive(Debug)]
 pub struct NodePorts;
 
-/// Left by PreFilter, without which no node can be filtered.
+/// The cycle state of PreFilter. Filter fails without it.
 #[derive(Debug, Clone, Copy)]
 struct PreFiltered;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let pod_deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
     Ok(Plugin::new(NAME, NodePorts)
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_protocols_keep_ports_apart() {
+    fn ports_conflict_per_address_and_protocol() {
         for (wanted, used, fits) in [
             (("127.0.0.1", "TCP"), ("127.0.0.2", "TCP"), true),
             (("127.0.0.1", "TCP"), ("127.0.0.1", "TCP"), false),
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nominated_pods_take_their_ports() {
+    fn nominated_pods_occupy_their_ports() {
         let cluster = cluster([node("n").build()], []);
         let wanting = pod("p").host_port(80).build();
         let mut overlay = Overlay::default();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn filtering_needs_pre_filter() {
+    fn filter_without_pre_filter_is_an_error() {
         let cluster = cluster([node("n").build()], []);
         let view = cluster.node(cluster.node_named("n").unwrap());
         let wanting = pod("p").host_port(80).build();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_ask_for_a_port_that_was_held() {
+    fn deleted_pod_with_a_conflicting_port_requeues() {
         let on_deletion = |old: PodBuilder| {
             let old = old.build();
             let objects = EventObjects::Pod { old: Some(&old), new: None };
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(on_deletion(pod("q").on("n")), QueueingHint::Skip);
     }
 
-    /// Address, protocol and number of every host port a pod keeps while it runs.
+    /// Returns address, protocol and number of every host port that a running pod uses.
     fn ports(pod: &api::Pod) -> impl Iterator<Item = (&str, &str, i32)> {
         let sidecar = |c: &&api::Container| c.restart_policy.as_deref() == Some("Always");
         let sidecars = pod.spec.init_containers.iter().filter(sidecar);

@@ -1,11 +1,11 @@
-//! Node selectors over whole sets of nodes: labels are looked up once per value, not once per node.
+//! Node selectors in set form. Labels are looked up once per value, not once per node.
 
 use framework::{
     Cluster, FieldOperator, FieldRequirement, LabelSelector, NodeBits, NodeIx, NodeSelector,
     NodeSelectorTerm, Operator, Posting, RequiredNodeAffinity, Requirement,
 };
 
-/// Keeps in `nodes` those on which a pod that requires `affinity` may run.
+/// Retains the nodes on which a pod that requires `affinity` may run.
 pub(crate) fn retain_required(
     affinity: &RequiredNodeAffinity,
     cluster: &Cluster,
@@ -19,8 +19,8 @@ pub(crate) fn retain_required(
     }
 }
 
-/// Keeps in `nodes` those whose labels meet all requirements of some term; other fields of a node
-/// are not looked at.
+/// Retains the nodes whose labels meet all requirements of some term. Field requirements are
+/// ignored.
 pub(crate) fn retain_any_term<'a>(
     terms: impl IntoIterator<Item = &'a [Requirement]>,
     cluster: &Cluster,
@@ -36,10 +36,11 @@ pub(crate) fn retain_any_term<'a>(
     nodes.intersect(&met);
 }
 
-/// Adds to `nodes` those whose labels `selector` matches.
+/// Adds the nodes whose labels match `selector`.
 pub(crate) fn union_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
     match selector.requirements() {
-        // By far the most frequent selector of nodes, and the smaller the set the cheaper.
+        // A single `Equals` or `In` requirement is the most frequent node selector. Its set of
+        // nodes is small.
         Some([own]) if matches!(own.operator(), Operator::Equals | Operator::In) => {
             let values = own.values().iter();
             let labelled = values.filter_map(|value| cluster.with_label(own.key(), value));
@@ -53,7 +54,7 @@ pub(crate) fn union_labelled(selector: &LabelSelector, cluster: &Cluster, nodes:
     }
 }
 
-/// Keeps in `nodes` those whose labels `selector` matches.
+/// Retains the nodes whose labels match `selector`.
 fn retain_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut NodeBits) {
     match selector.requirements() {
         Some(requirements) => {
@@ -63,7 +64,7 @@ fn retain_labelled(selector: &LabelSelector, cluster: &Cluster, nodes: &mut Node
     }
 }
 
-/// Keeps in `nodes` those that some valid term of `selector` matches.
+/// Retains the nodes that match some valid term of `selector`.
 pub(crate) fn retain_selected(selector: &NodeSelector, cluster: &Cluster, nodes: &mut NodeBits) {
     let mut selected = NodeBits::with_len(cluster.table_len());
     let mut matched = NodeBits::default();
@@ -75,12 +76,12 @@ pub(crate) fn retain_selected(selector: &NodeSelector, cluster: &Cluster, nodes:
     nodes.intersect(&selected);
 }
 
-/// Keeps in `nodes` those that `term` matches.
+/// Retains the nodes that match `term`.
 pub(crate) fn retain_matching(term: &NodeSelectorTerm, cluster: &Cluster, nodes: &mut NodeBits) {
     for requirement in &term.expressions {
         retain_meeting(requirement, cluster, nodes);
     }
-    // A node without a name has no fields to ask for.
+    // A node without a name has no fields to match.
     let nameless = cluster.node_named("").filter(|node| nodes.contains(*node));
     for requirement in &term.fields {
         retain_named(requirement, cluster, nodes);
@@ -90,7 +91,7 @@ pub(crate) fn retain_matching(term: &NodeSelectorTerm, cluster: &Cluster, nodes:
     }
 }
 
-/// Keeps in `nodes` those whose labels meet `requirement`.
+/// Retains the nodes whose labels meet `requirement`.
 fn retain_meeting(requirement: &Requirement, cluster: &Cluster, nodes: &mut NodeBits) {
     let key = requirement.key();
     let with_key = || cluster.with_label_key(key).into_iter();
@@ -110,7 +111,7 @@ fn retain_meeting(requirement: &Requirement, cluster: &Cluster, nodes: &mut Node
     }
 }
 
-/// Keeps in `nodes` those in any of `postings`.
+/// Retains the nodes in any of `postings`.
 pub(crate) fn retain_union<'a>(
     postings: impl IntoIterator<Item = &'a Posting>,
     cluster: &Cluster,
@@ -121,7 +122,7 @@ pub(crate) fn retain_union<'a>(
     nodes.intersect(&wanted);
 }
 
-/// Keeps in `nodes` those whose name meets `requirement`. Any other field is the same on all nodes.
+/// Retains the nodes whose name meets `requirement`. Other fields are the same on all nodes.
 fn retain_named(requirement: &FieldRequirement, cluster: &Cluster, nodes: &mut NodeBits) {
     let named = cluster.node_named(&requirement.value);
     match (&*requirement.key, requirement.operator) {
@@ -136,7 +137,7 @@ fn retain_named(requirement: &FieldRequirement, cluster: &Cluster, nodes: &mut N
     }
 }
 
-/// Keeps in `nodes` only `node`.
+/// Retains only `node`.
 pub(crate) fn retain_only(node: Option<NodeIx>, nodes: &mut NodeBits) {
     let kept = node.filter(|node| nodes.contains(*node));
     nodes.clear();

@@ -1,4 +1,4 @@
-//! NodeUnschedulable: cordoned nodes take only pods that tolerate it.
+//! NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the cordon taint.
 
 use framework::{
     ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
@@ -12,10 +12,11 @@ pub const NAME: &str = "NodeUnschedulable";
 
 const REASON: &str = "node(s) were unschedulable";
 
-/// The plugin.
+/// The NodeUnschedulable plugin.
 #[derive(Debug)]
 pub struct NodeUnschedulable {
-    /// What a pod has to tolerate to run on a cordoned node, tainted or not.
+    /// The taint that a pod must tolerate to run on a cordoned node, even if the node lacks the
+    /// taint.
     cordon: Taint,
 }
 
@@ -29,7 +30,7 @@ impl Default for NodeUnschedulable {
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_TAINT;
     let pods = ActionType::UPDATE_POD_TOLERATION;
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordon_is_tolerated_like_a_taint() {
+    fn cordon_is_tolerated_like_a_taint() {
         let cluster = cluster([node("n").unschedulable().build()], []);
         let pod = || pod("p");
         for (pod, expected) in [
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_ask_for_an_open_node_or_a_new_toleration() {
+    fn uncordoned_node_or_new_toleration_requeues() {
         let open = node("n").build();
         let closed = node("n").unschedulable().build();
         let on_node = |old: Option<&Node>, new: &Node| {

@@ -1,8 +1,8 @@
 //! Stand-ins for plugins of Kubernetes that are not implemented.
 //!
 //! A stand-in has the name and the extension points of its plugin, so that profiles resolve as in
-//! kube-scheduler. Its PreFilter rejects the pods whose placement the plugin would decide, and skips all
-//! others.
+//! kube-scheduler. Its PreFilter rejects the pods that need the plugin and returns Skip for all
+//! other pods.
 
 use framework::{
     Code, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, NodeView, Permit,
@@ -86,7 +86,7 @@ impl PreFilter for NotBuilt {
     }
 }
 
-/// Runs only in profiles that disable PreFilter.
+/// Repeats the check of PreFilter, for profiles that disable PreFilter.
 impl Filter for NotBuilt {
     fn filter(
         &self,
@@ -148,7 +148,7 @@ impl PreScore for NotBuilt {
     }
 }
 
-/// Scores 0: PreFilter rejected the pods that the plugin would score.
+/// Returns score 0: PreFilter rejects the pods that the plugin would score.
 impl Score for NotBuilt {
     fn score(
         &self,

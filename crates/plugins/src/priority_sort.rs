@@ -1,4 +1,4 @@
-//! PrioritySort: the higher priority first, then whoever waits longer.
+//! PrioritySort: orders pods by priority, highest first, then by time in the queue, longest first.
 
 use std::cmp::Ordering;
 
@@ -7,14 +7,14 @@ use framework::{Handle, Plugin, PluginArgs, QueueSort, QueuedPod};
 /// Plugin name.
 pub const NAME: &str = "PrioritySort";
 
-/// The plugin.
+/// The PrioritySort plugin.
 #[derive(Debug)]
 pub struct PrioritySort;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     Ok(Plugin::new(NAME, PrioritySort).queue_sort().build())
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_goes_before_time_and_ties_are_less_neither_way() {
+    fn priority_orders_before_time_and_ties_are_equal() {
         let queued = |priority: Option<i32>, seconds| {
             let pod = pod("a").with(|api| api.spec.priority = priority).build();
             QueuedPod::new(Arc::new(pod), Time::from_secs(seconds))

@@ -1,4 +1,4 @@
-//! SchedulingGates: a pod waits while `spec.schedulingGates` is not empty.
+//! SchedulingGates: keeps a pod out of the queue while `spec.schedulingGates` is not empty.
 
 use framework::{
     ActionType, ClusterEvent, EventObjects, EventResource, Handle, Plugin, PluginArgs, Pod,
@@ -10,14 +10,14 @@ use crate::hint;
 /// Plugin name.
 pub const NAME: &str = "SchedulingGates";
 
-/// The plugin.
+/// The SchedulingGates plugin.
 #[derive(Debug)]
 pub struct SchedulingGates;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let ungated =
         ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_hold_a_pod_back_in_their_order() {
+    fn rejection_lists_gates_in_order() {
         let status = |pod| SchedulingGates.pre_enqueue(&pod, &handle(&Cluster::default()));
         assert!(status(pod("a").build()).is_success());
         let expected = Status::unresolvable("waiting for scheduling gates: [b a]");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_last_gate_wakes_a_pod() {
+    fn removal_of_its_own_last_gate_requeues_the_pod() {
         let (mine, other) = (pod("a").build(), pod("b").build());
         for (new, expected) in [(&mine, QueueingHint::Queue), (&other, QueueingHint::Skip)] {
             let objects = EventObjects::Pod { old: Some(new), new: Some(new) };

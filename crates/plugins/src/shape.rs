@@ -1,20 +1,20 @@
-//! Broken lines from utilization to score, as arguments of plugins give them.
+//! Piecewise linear functions from utilization to score, as plugin arguments define them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::args::Faults;
 
-/// A point of a broken line from utilization to score.
+/// A point of a function from utilization to score.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ShapePoint {
-    /// In percent.
+    /// Utilization in percent.
     pub(crate) utilization: i32,
-    /// 0 to 10.
+    /// Score from 0 to 10.
     pub(crate) score: i32,
 }
 
-/// Notes what is wrong with the shape at this path of the arguments.
+/// Validates the shape at this path of the arguments and adds its errors.
 pub(crate) fn check_shape(path: &str, shape: &[ShapePoint], faults: &mut Faults) {
     if shape.is_empty() {
         return faults.add(format!("{path}: Required value: at least one point must be specified"));
@@ -40,28 +40,29 @@ pub(crate) fn check_shape(path: &str, shape: &[ShapePoint], faults: &mut Faults)
     }
 }
 
-/// Ratings from 0 to 100 by utilization in percent.
+/// Scores from 0 to 100 by utilization in percent.
 #[derive(Debug)]
 pub(crate) struct Ratings(Box<[i64; 101]>);
 
 impl Ratings {
-    /// The ratings of a shape that was checked.
+    /// Computes the scores of a validated shape.
     pub(crate) fn of(shape: &[ShapePoint]) -> Self {
         let point =
             |point: &ShapePoint| (i64::from(point.utilization), 10 * i64::from(point.score));
         let line: Vec<_> = shape.iter().map(point).collect();
         let mut utilization = 0..;
-        Self(Box::new([(); 101].map(|()| broken_line(&line, utilization.next().unwrap_or(100)))))
+        Self(Box::new([(); 101].map(|()| interpolate(&line, utilization.next().unwrap_or(100)))))
     }
 
-    /// The rating of a utilization from 0 to 100.
+    /// Returns the score of a utilization from 0 to 100.
     pub(crate) fn get(&self, utilization: i64) -> i64 {
         usize::try_from(utilization).ok().and_then(|place| self.0.get(place)).copied().unwrap_or(0)
     }
 }
 
-/// The value at `x` of the line through `points`, level before the first and behind the last.
-fn broken_line(points: &[(i64, i64)], x: i64) -> i64 {
+/// Interpolates between `points` at `x`. The value is constant before the first point and after the
+/// last.
+fn interpolate(points: &[(i64, i64)], x: i64) -> i64 {
     match points.iter().position(|(end, _)| x <= *end) {
         Some(0) => points[0].1,
         Some(next) => {
@@ -72,7 +73,7 @@ fn broken_line(points: &[(i64, i64)], x: i64) -> i64 {
     }
 }
 
-/// The quotient, halves rounded away from zero.
+/// Returns the quotient, with halves rounded away from zero.
 pub(crate) fn rounded(sum: i64, weights: i64) -> i64 {
     (sum as f64 / weights as f64).round() as i64
 }
@@ -82,12 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_line_is_cut_off_between_points_and_level_outside() {
+    fn shape_interpolates_with_truncation_and_is_constant_outside() {
         let line = [(10, 1), (90, 9)];
         for (x, y) in [(-5, 1), (0, 1), (10, 1), (15, 1), (20, 2), (89, 8), (90, 9), (99, 9)] {
-            assert_eq!(broken_line(&line, x), y, "{x}");
+            assert_eq!(interpolate(&line, x), y, "{x}");
         }
         let falling = [(0, 100), (100, 0)];
-        assert_eq!([0, 1, 50, 100].map(|x| broken_line(&falling, x)), [100, 99, 50, 0]);
+        assert_eq!([0, 1, 50, 100].map(|x| interpolate(&falling, x)), [100, 99, 50, 0]);
     }
 }

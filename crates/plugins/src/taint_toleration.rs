@@ -1,5 +1,5 @@
-//! TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with
-//! fewer `PreferNoSchedule` taints of that kind.
+//! TaintToleration: rejects nodes with taints that the pod does not tolerate, and prefers nodes
+//! with fewer untolerated `PreferNoSchedule` taints.
 
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle,
@@ -15,18 +15,18 @@ pub const NAME: &str = "TaintToleration";
 
 const REASON: &str = "node(s) had untolerated taint(s)";
 
-/// The plugin.
+/// The TaintToleration plugin.
 #[derive(Debug)]
 pub struct TaintToleration;
 
-/// Left by PreScore, without which there is no score.
+/// The cycle state of PreScore. Score fails without it.
 #[derive(Debug, Clone, Copy)]
 struct PreScored;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_TAINT;
     let pods = ActionType::UPDATE_POD_TOLERATION;
@@ -50,13 +50,13 @@ fn tolerates(pod: &Pod, taint: &Taint) -> bool {
     pod.spec.tolerations.iter().any(|own| own.tolerates(taint))
 }
 
-/// Whether none of `taints` keeps the pod off.
+/// Whether the pod tolerates all `NoSchedule` and `NoExecute` taints.
 pub(crate) fn may_run(pod: &Pod, taints: &[Taint]) -> bool {
     let forbids = |taint: &Taint| taint.effect.forbids_scheduling();
     find_untolerated(taints, &pod.spec.tolerations, forbids).is_none()
 }
 
-/// Keeps in `nodes` those whose taints do not keep the pod off.
+/// Retains the nodes whose `NoSchedule` and `NoExecute` taints the pod tolerates.
 pub(crate) fn retain_tolerated(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
     for (taint, tainted) in cluster.taints() {
         if taint.effect.forbids_scheduling() && !tolerates(pod, taint) {
@@ -65,7 +65,7 @@ pub(crate) fn retain_tolerated(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBit
     }
 }
 
-/// Whether a node with `taint` is worse for the pod.
+/// Whether `taint` lowers the score of a node for the pod.
 fn repels(pod: &Pod, taint: &Taint) -> bool {
     taint.effect == TaintEffect::PreferNoSchedule && !tolerates(pod, taint)
 }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn forbidding_taints_must_be_tolerated() {
+    fn no_schedule_and_no_execute_taints_must_be_tolerated() {
         for (taints, pod, expected) in [
             (&[("a", "NoSchedule")][..], pod("p"), false),
             (&[("a", "NoSchedule")], tolerant("a", "NoSchedule"), true),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidding_toleration_does_not_help_the_score() {
+    fn no_schedule_toleration_does_not_improve_the_score() {
         let soft = &[("a", "PreferNoSchedule"), ("b", "PreferNoSchedule")];
         let cluster = cluster([tainted(soft).build()], []);
         let view = cluster.node(cluster.node_named("n").unwrap());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_ask_for_a_node_that_becomes_tolerable() {
+    fn node_with_tolerated_taints_requeues() {
         let (open, closed) = (node("n").build(), tainted(&[("a", "NoSchedule")]).build());
         let on_node = |old: Option<&Node>, new: &Node| {
             let objects = EventObjects::Node { old, new: Some(new) };
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Taints with one of `effects` that no toleration of the pod is about.
+    /// Counts the taints of one of `effects` that the pod does not tolerate.
     fn untolerated(pod: &api::Pod, node: &api::Node, effects: &[&str]) -> usize {
         let tolerated = |taint: &api::Taint| {
             pod.spec.tolerations.iter().any(|own| {

@@ -1,4 +1,4 @@
-//! Random volumes of pods, and the storage objects they mean.
+//! Random volumes of pods, and the storage objects they refer to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::node_name;
 
-/// CSI drivers; the first one has replaced an in-tree plugin.
+/// CSI drivers. The first one replaces an in-tree plugin.
 pub(crate) const DRIVERS: [&str; 3] = ["ebs.csi.aws.com", "one.example.com", "two.example.com"];
 const CLAIMS: [&str; 6] = ["c0", "c1", "c2", "c3", "pod-v0", "pod-v1"];
 const VOLUMES: [&str; 4] = ["pv0", "pv1", "pv2", "pv3"];
 const CLASSES: [&str; 5] = ["in-tree", "one", "two", "static", "modeless"];
-/// Labels that tell where volumes and nodes are.
+/// Topology labels of volumes and nodes.
 pub(super) const ZONE_LABELS: [&str; 4] = [
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
@@ -26,7 +26,7 @@ pub(super) const ZONE_LABELS: [&str; 4] = [
     "topology.kubernetes.io/region",
 ];
 
-/// Storage objects by name; claims are in namespace `default`.
+/// Storage objects by name. Claims are in namespace `default`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StorageObjects {
     pub(crate) claims: BTreeMap<String, api::PersistentVolumeClaim>,
@@ -37,12 +37,12 @@ pub(crate) struct StorageObjects {
 }
 
 impl StorageObjects {
-    /// Puts them into a cluster.
+    /// Adds the objects to a cluster.
     pub(crate) fn put_into(&self, cluster: &mut Cluster) {
         self.additions().iter().for_each(|change| change.make_in(cluster));
     }
 
-    /// Makes the change here and in a cluster.
+    /// Applies a change to these objects and to a cluster.
     pub(crate) fn change(&mut self, change: &StorageChange, cluster: &mut Cluster) {
         let StorageChange { kind, name, object } = change;
         change.make_in(cluster);
@@ -55,7 +55,7 @@ impl StorageObjects {
         }
     }
 
-    /// The changes that make these objects.
+    /// Returns the changes that create these objects.
     fn additions(&self) -> Vec<StorageChange> {
         [
             additions(EventResource::PersistentVolumeClaim, &self.claims),
@@ -90,7 +90,7 @@ fn keep<T: DeserializeOwned>(
     objects.extend(object.map(|object| (name.to_owned(), object)));
 }
 
-/// What becomes of a storage object; `None` if it goes.
+/// A new version of a storage object; `None` deletes it.
 #[derive(Debug, Clone)]
 pub(crate) struct StorageChange {
     kind: EventResource,
@@ -109,8 +109,8 @@ impl StorageChange {
     }
 }
 
-/// Objects that pods of [`pod_volumes`] mean, and those of up to `nodes` nodes, come, are replaced
-/// and go.
+/// Generates changes to the objects that [`pod_volumes`] and up to `nodes` nodes refer to: objects
+/// are added, replaced and deleted.
 pub(crate) fn storage_changes(nodes: usize) -> impl Strategy<Value = Vec<StorageChange>> {
     let removed = prop::collection::vec(any::<Index>(), 0..8);
     (storage_objects(nodes), storage_objects(nodes), removed).prop_map(|(old, new, removed)| {
@@ -125,7 +125,7 @@ pub(crate) fn storage_changes(nodes: usize) -> impl Strategy<Value = Vec<Storage
     })
 }
 
-/// Volumes of a pod; sometimes they make no sense.
+/// Generates the volumes of a pod. Some of them are invalid.
 pub(crate) fn pod_volumes() -> impl Strategy<Value = Vec<api::Volume>> {
     let source = || prop_oneof![3 => claim_source(), 3 => disk_source(), 1 => other_source()];
     prop_oneof![1 => Just(Vec::new()), 2 => prop::collection::vec(source(), 1..4)].prop_map(
@@ -169,8 +169,7 @@ fn other_source() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// The objects that pods of [`pod_volumes`] mean, some of them missing, and those of up to `nodes`
-/// nodes.
+/// Generates the objects that [`pod_volumes`] and up to `nodes` nodes refer to. Some are missing.
 pub(crate) fn storage_objects(nodes: usize) -> impl Strategy<Value = StorageObjects> {
     let claims = some_of(&CLAIMS, claim());
     let volumes = some_of(&VOLUMES, volume());

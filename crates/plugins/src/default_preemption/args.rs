@@ -1,17 +1,17 @@
-//! The arguments, their defaults and what may be wrong with them.
+//! `DefaultPreemptionArgs`: decoding, defaults and validation.
 
 use framework::PluginArgs;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Faults, decode_strictly};
 
-/// How many candidates a preemption looks for, as `DefaultPreemptionArgs` sets it.
+/// The number of candidates to look for, as set by `DefaultPreemptionArgs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Args {
-    /// Percentage of the nodes that are worth a dry run.
+    /// Percentage of the nodes that preemption may help.
     pub min_candidate_nodes_percentage: i32,
-    /// Number of candidates.
+    /// Minimum number of candidates.
     pub min_candidate_nodes_absolute: i32,
 }
 
@@ -44,7 +44,7 @@ impl Args {
         faults.none_or(args)
     }
 
-    /// Candidates wanted if `nodes` nodes are worth a dry run.
+    /// Returns the number of candidates to look for if preemption may help on `nodes` nodes.
     pub(super) fn candidates_wanted(self, nodes: usize) -> usize {
         let at_least = |number: i32| usize::try_from(number).unwrap_or(0);
         let share = nodes * at_least(self.min_candidate_nodes_percentage) / 100;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn both_numbers_have_a_range_and_one_must_be_above_zero() {
+    fn candidate_numbers_have_ranges_and_are_not_both_zero() {
         let both_zero = "[minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same \
                          time as minCandidateNodesAbsolute, minCandidateNodesAbsolute: Invalid \
                          value: 0: cannot be zero at the same time as minCandidateNodesPercentage]";
@@ -92,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_share_and_number_is_wanted_but_no_more_than_there_are() {
-        // Percentage, absolute, nodes, wanted.
+    fn candidates_are_the_larger_of_share_and_number_up_to_all_nodes() {
+        // Percentage, absolute, nodes, candidates.
         let rows = [(10, 100, 50, 50), (10, 100, 5000, 500), (10, 100, 999, 100), (0, 3, 9, 3)];
         for (percentage, absolute, nodes, wanted) in rows {
             let args = read(json!({ PERCENTAGE: percentage, ABSOLUTE: absolute })).unwrap();

@@ -16,7 +16,7 @@ pub const NAME: &str = "DefaultPreemption";
 
 const GATED: &str = "waiting for the preemption for this pod to be finished";
 
-/// The plugin.
+/// The DefaultPreemption plugin.
 #[derive(Debug)]
 pub struct DefaultPreemption {
     name: PluginName,
@@ -26,7 +26,7 @@ pub struct DefaultPreemption {
 /// Makes the plugin from `DefaultPreemptionArgs`.
 ///
 /// # Errors
-/// The argument at fault.
+/// Returns an error that names the invalid argument.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args = Args::read(args)?;
     let pod_gone = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
@@ -40,8 +40,8 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl DefaultPreemption {
-    /// Answers Skip. The registration makes the queue run PreEnqueue again for gated pods; whether a
-    /// rejected pod is requeued is up to the plugins that rejected it.
+    /// Returns Skip. The registration makes the queue run PreEnqueue again for gated pods. The
+    /// plugins that rejected a pod decide whether it is requeued.
     fn after_pod_deletion(
         &self,
         _pod: &Pod,

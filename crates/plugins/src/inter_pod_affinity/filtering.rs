@@ -1,4 +1,4 @@
-//! Which nodes the required terms leave, those of the pod and those of the placed pods.
+//! The Filter of InterPodAffinity: required terms of the pod and of placed pods.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use framework::{
 };
 
 use super::InterPodAffinity;
-use super::terms::{Terms, all_mean, means, query, query_of_all};
+use super::terms::{Terms, all_match, matches, query, query_of_all};
 use super::topology::{TopologyCounts, TopologySums};
 use crate::node_sets::retain_union;
 
@@ -18,20 +18,21 @@ const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules
 const REASON_EXISTING_ANTI_AFFINITY: &str =
     "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// The pods that matter to the pod of this cycle, by where they are.
+/// The pods that affect the pod of this cycle, counted by topology domain.
 #[derive(Debug, Clone)]
 struct PreFilterState {
-    /// Pods that all required affinity terms mean, under the key of each term.
+    /// Pods that match all required affinity terms, counted under the key of each term.
     affinity: TopologyCounts,
-    /// Pods that a required anti-affinity term means, under its key.
+    /// Pods that match a required anti-affinity term, counted under its key.
     anti_affinity: TopologyCounts,
-    /// Pods with a required anti-affinity term that means the pod, under its key.
+    /// Pods with a required anti-affinity term that matches the pod, counted under its key.
     existing_anti_affinity: TopologyCounts,
-    /// Whether the pod is one of those it must be near: it may then be the first of them.
-    means_itself: bool,
+    /// Whether the pod matches all its own required affinity terms. It may then be the first pod of
+    /// its group.
+    matches_own_terms: bool,
 }
 
-/// The required anti-affinity terms of placed pods that mean `pod`.
+/// Returns the required anti-affinity terms of placed pods that match `pod`.
 pub(super) fn opposing_terms<'a>(
     pod: &Pod,
     cluster: &'a Cluster,
@@ -40,14 +41,14 @@ pub(super) fn opposing_terms<'a>(
     terms.filter(|carried| carried.kind == AffinityTermKind::RequiredAntiAffinity)
 }
 
-/// Preparing, and what-ifs.
+/// Construction and what-if changes.
 impl PreFilterState {
     fn new(pod: &Pod, terms: Terms<'_>, cluster: &Cluster) -> Self {
         Self {
             affinity: count_affinity(terms, cluster).into(),
             anti_affinity: count_anti_affinity(terms, cluster).into(),
             existing_anti_affinity: count_existing_anti_affinity(pod, cluster).into(),
-            means_itself: all_mean(terms.required_affinity, pod, cluster),
+            matches_own_terms: all_match(terms.required_affinity, pod, cluster),
         }
     }
 
@@ -55,15 +56,15 @@ impl PreFilterState {
         state.read().ok_or_else(no_data)
     }
 
-    /// `amount` more pods like `other` are on `node`.
+    /// Counts `amount` more pods like `other` on `node`.
     fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, amount: i64) {
         let (terms, cluster) = (Terms::of(pod), node.cluster());
-        if all_mean(terms.required_affinity, other, cluster) {
+        if all_match(terms.required_affinity, other, cluster) {
             for term in terms.required_affinity {
                 self.affinity.change(node, &term.topology_key, amount);
             }
         }
-        let meaning = |term: &&_| means(term, other, cluster);
+        let meaning = |term: &&_| matches(term, other, cluster);
         for term in terms.required_anti_affinity.iter().filter(meaning) {
             self.anti_affinity.change(node, &term.topology_key, amount);
         }
@@ -73,15 +74,15 @@ impl PreFilterState {
     }
 }
 
-/// Whether `other` counts for `pod` under some term of either.
+/// Whether `other` counts under some term of either pod.
 fn is_counted(pod: &Pod, other: &Pod, cluster: &Cluster) -> bool {
     let terms = Terms::of(pod);
-    terms.required_anti_affinity.iter().any(|term| means(term, other, cluster))
-        || all_mean(terms.required_affinity, other, cluster)
+    terms.required_anti_affinity.iter().any(|term| matches(term, other, cluster))
+        || all_match(terms.required_affinity, other, cluster)
         || opposing_terms_of(other, pod, cluster).next().is_some()
 }
 
-/// The required anti-affinity terms of `other` that mean `pod`.
+/// Returns the required anti-affinity terms of `other` that match `pod`.
 fn opposing_terms_of<'a>(
     other: &'a Pod,
     pod: &'a Pod,
@@ -127,10 +128,11 @@ fn count_existing_anti_affinity(pod: &Pod, cluster: &Cluster) -> TopologySums {
     sums
 }
 
-/// The rules on one node.
+/// The rules for one node.
 impl PreFilterState {
-    /// With a pod in each of the node's domains that all terms mean. Different pods may do for
-    /// different terms. The first of pods that must be near one another needs only the domains.
+    /// Whether every affinity term has a matching pod in its domain of the node. Different pods may
+    /// match different terms. For the first pod of a group, the node needs only the topology
+    /// labels.
     fn satisfies_affinity(&self, pod: &Pod, node: &NodeView<'_>) -> bool {
         let mut near = true;
         for term in Terms::of(pod).required_affinity {
@@ -144,7 +146,7 @@ impl PreFilterState {
     }
 
     const fn may_be_first(&self) -> bool {
-        self.means_itself && self.affinity.is_empty()
+        self.matches_own_terms && self.affinity.is_empty()
     }
 
     fn satisfies_anti_affinity(&self, node: &NodeView<'_>) -> bool {
@@ -156,10 +158,10 @@ impl PreFilterState {
     }
 }
 
-/// Keeps the nodes that satisfy a rule.
+/// Retains the nodes that satisfy a rule.
 type Rule<'a> = &'a dyn Fn(&mut NodeBits);
 
-/// The same rules on sets of nodes.
+/// The rules for sets of nodes.
 impl PreFilterState {
     fn retain_affinity(&self, pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
         for PodAffinityTerm { topology_key, .. } in Terms::of(pod).required_affinity {

@@ -1,9 +1,10 @@
-//! What changes may help a pod that the required terms kept off its nodes.
+//! Queueing hints of InterPodAffinity for pods that its required terms rejected.
 //!
-//! A change helps in one of three ways: a pod to be near appears where there was none, a pod to be
-//! away from leaves a domain, or the last of the pods to be near goes and the pod may be the first
-//! of them again. kube-scheduler 1.36 sees only part of it and leaves pods asleep that fit; the
-//! differences are the entries `inter-pod-affinity-*` of docs/differences.toml.
+//! A change helps in one of three ways. A pod that matches an affinity term appears in a domain
+//! that had none. A pod that matches an anti-affinity term leaves a domain. The last pod of an
+//! affinity group goes, and the rejected pod may be the first of the group. kube-scheduler 1.36
+//! misses some of these changes and leaves pods that fit in the queue. The rules
+//! `inter-pod-affinity-*` of docs/differences.toml list them.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +16,11 @@ use serde_json::Value;
 
 use super::InterPodAffinity;
 use super::filtering::opposing_terms;
-use super::terms::{Terms, all_mean, covers, means, query_of_all};
+use super::terms::{Terms, all_match, covers, matches, query_of_all};
 use crate::hint;
 
 impl InterPodAffinity {
-    /// Pods that run nowhere and are nominated to no node have no say, but the pod itself has.
+    /// Ignores changes of other pods that are neither placed nor nominated.
     pub(super) fn after_pod_change(
         &self,
         pod: &Pod,
@@ -53,8 +54,8 @@ impl InterPodAffinity {
         }))
     }
 
-    /// A namespace may begin or cease to be one of those a term is about. Which of the terms of
-    /// placed pods meant the pod while its namespace had other labels is not known any more.
+    /// A namespace may start or stop to match a term. The hint cannot know which terms of placed
+    /// pods matched the pod under the old labels of its namespace.
     pub(super) fn after_namespace_change(
         &self,
         pod: &Pod,
@@ -71,15 +72,15 @@ impl InterPodAffinity {
     }
 }
 
-/// The labels of a namespace; one that does not exist has none.
+/// Returns the labels of a namespace; empty if it does not exist.
 fn labels_of(namespace: Option<&Value>) -> Labels {
     let labels = namespace.map(|object| &object["metadata"]["labels"]);
     let labels = labels.and_then(|labels| BTreeMap::deserialize(labels).ok());
     Labels::from(&labels.unwrap_or_default())
 }
 
-/// A pod that waits, and the cluster after the change; when the hint is asked late, after further
-/// changes, each of which is judged as well.
+/// A waiting pod, and the cluster after the change. The cluster may already include later changes,
+/// each of which gets its own hint.
 struct Waiting<'a> {
     pod: &'a Pod,
     affinity: &'a [PodAffinityTerm],
@@ -102,18 +103,19 @@ impl<'a> Waiting<'a> {
         comes_near || last_leaves || self.is_freed_by_pod(old, new)
     }
 
-    /// Whether a term no longer means the pod of an event, or a term of that pod is gone with it.
+    /// Whether an anti-affinity term no longer matches the changed pod, or one of its terms is gone.
     fn is_freed_by_pod(&self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
         let Some(old) = old else { return false };
-        let is_meant = |term, other| means(term, other, self.cluster);
+        let term_matches = |term, other| matches(term, other, self.cluster);
         let released = self
             .anti_affinity
             .iter()
-            .any(|term| is_meant(term, old) && !new.is_some_and(|new| is_meant(term, new)));
+            .any(|term| term_matches(term, old) && !new.is_some_and(|new| term_matches(term, new)));
         released || (new.is_none() && self.is_opposed_by(old, |_| true))
     }
 
-    /// A node that is new to a pod without terms helps unless a placed pod keeps it off there too.
+    /// Whether the added node helps. For a pod without terms, it helps unless a placed pod there
+    /// rejects the pod.
     fn is_helped_by_added(&self, node: &Node) -> bool {
         if self.affinity.is_empty() && self.anti_affinity.is_empty() {
             return !self.is_opposed_on(node);
@@ -133,12 +135,12 @@ impl<'a> Waiting<'a> {
                 && self.may_be_first(None))
     }
 
-    /// The pods of a node that is gone do not count any more.
+    /// Whether the deletion of the node helps, because its pods no longer count.
     fn is_helped_by_deleted(&self, node: &Node) -> bool {
         let frees_others = |term: &PodAffinityTerm| self.shares_domain(node, &term.topology_key);
         let is_released_by = |other: &Pod| {
             let mut terms = self.anti_affinity.iter();
-            terms.any(|term| frees_others(term) && means(term, other, self.cluster))
+            terms.any(|term| frees_others(term) && matches(term, other, self.cluster))
         };
         let frees = |other: &Pod| is_released_by(other) || self.is_opposed_by(other, frees_others);
         self.may_have_on(node, frees)
@@ -153,24 +155,24 @@ impl<'a> Waiting<'a> {
             || (self.affinity.iter().any(ceases) && self.may_be_first(None))
     }
 
-    /// Whether the pod must be near `other`.
+    /// Whether all required affinity terms of the pod match `other`.
     fn wants(&self, other: &Pod) -> bool {
-        all_mean(self.affinity, other, self.cluster)
+        all_match(self.affinity, other, self.cluster)
     }
 
-    /// Whether `other` must not be near the pod, by one of these of its terms.
+    /// Whether one of the `considered` anti-affinity terms of `other` matches the pod.
     ///
-    /// kube-scheduler takes no notice of the labels of the pod's namespace, so a pod that is meant
-    /// without them is woken too.
+    /// kube-scheduler ignores the labels of the pod's namespace. The hint therefore also requeues a
+    /// pod whose terms match without them.
     fn is_opposed_by(&self, other: &Pod, considered: impl Fn(&PodAffinityTerm) -> bool) -> bool {
         let labels = self.cluster.namespace_labels(&self.pod.key.namespace);
         Terms::of(other).required_anti_affinity.iter().any(|term| {
-            let means = |labels| term.matches(self.pod, labels);
-            considered(term) && (means(labels) || means(&Labels::default()))
+            let matches = |labels| term.matches(self.pod, labels);
+            considered(term) && (matches(labels) || matches(&Labels::default()))
         })
     }
 
-    /// Whether a placed pod keeps the pod off `node`.
+    /// Whether a required anti-affinity term of a placed pod rejects the pod on `node`.
     fn is_opposed_on(&self, node: &Node) -> bool {
         opposing_terms(self.pod, self.cluster).any(|carried| {
             let key = &carried.term.topology_key;
@@ -181,8 +183,8 @@ impl<'a> Waiting<'a> {
         })
     }
 
-    /// Whether the pod is one of those it must be near, and none of them is in any domain; what ran
-    /// on `gone` does not count.
+    /// Whether the pod matches its own affinity terms and no other matching pod is in any domain.
+    /// Pods on `gone` do not count.
     fn may_be_first(&self, gone: Option<&Node>) -> bool {
         let Some(query) = query_of_all(self.affinity, self.cluster) else { return false };
         if !query.matches(self.pod) {
@@ -203,8 +205,8 @@ impl<'a> Waiting<'a> {
         self.may_have_on(node, |other| self.wants(other))
     }
 
-    /// Whether some pod on `node` is of this kind. What ran on a node that is not known any more
-    /// may have been.
+    /// Whether a pod on `node` satisfies `is_such`. Returns true for an unknown node, because its
+    /// former pods are not known.
     fn may_have_on(&self, node: &Node, is_such: impl Fn(&Pod) -> bool) -> bool {
         let known = self.cluster.node_named(&node.name);
         known.is_none_or(|node| self.cluster.node(node).pods().any(|pod| is_such(pod)))
@@ -219,7 +221,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Whether `node` is in a domain of `key` that the `other` state of it is not in.
+/// Whether `node` is in a domain of `key` and its `other` state is not.
 fn enters(node: &Node, other: &Node, key: &str) -> bool {
     let value = node.labels.get(key);
     value.is_some() && value != other.labels.get(key)

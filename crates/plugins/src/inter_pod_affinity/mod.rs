@@ -1,9 +1,9 @@
-//! InterPodAffinity: keeps pods near some pods and away from others, within domains of nodes that
-//! share a label value (the topology key names the label).
+//! InterPodAffinity: places pods near some pods and away from others, within topology domains. A
+//! domain is a set of nodes with the same value of a label (the topology key).
 //!
-//! Three kinds of terms bear on a pod: what it must be near, what it must not be near, and whom of
-//! the placed pods wants it away. The first two are counted by standing queries, the third is known
-//! by the distinct terms of placed pods, so no attempt looks at the pods one by one.
+//! Three kinds of terms affect a pod: its own affinity terms, its own anti-affinity terms, and the
+//! anti-affinity terms of placed pods that match it. Standing queries count the pods for the first
+//! two. The index of distinct terms of placed pods answers the third. No attempt scans all pods.
 
 mod filtering;
 mod hints;
@@ -35,13 +35,12 @@ impl Default for Args {
     }
 }
 
-/// The plugin.
+/// The InterPodAffinity plugin.
 #[derive(Debug)]
 struct InterPodAffinity {
-    /// What a required affinity term of a placed pod that means the pod counts for in scores; 0 to
-    /// 100.
+    /// Weight in scores of a required affinity term of a placed pod that matches the pod; 0 to 100.
     hard_pod_affinity_weight: i32,
-    /// Whether placed pods have no say in the scores of pods without preferences of their own.
+    /// Whether preferred terms of placed pods are ignored for pods without preferred terms.
     ignore_preferred_terms_of_existing_pods: bool,
 }
 

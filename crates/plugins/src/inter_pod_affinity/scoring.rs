@@ -1,4 +1,4 @@
-//! How near nodes are to pods the pod prefers, and to pods that prefer it.
+//! The Score of InterPodAffinity: preferred terms of the pod, and affinity terms of placed pods.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::InterPodAffinity;
 use super::terms::{Terms, query};
 use super::topology::TopologySums;
 
-/// The sum of weights of all preferences met in each domain.
+/// The sum of the weights of all matching terms, by domain.
 #[derive(Debug, Clone)]
 struct PreScoreState(Arc<TopologySums>);
 
@@ -24,7 +24,7 @@ impl PreScoreState {
 }
 
 impl InterPodAffinity {
-    /// What a term of a placed pod that means the pod counts for.
+    /// Returns the weight of a term of a placed pod that matches the pod.
     fn weight_of_existing(&self, kind: AffinityTermKind) -> Option<i64> {
         match kind {
             AffinityTermKind::RequiredAffinity if self.hard_pod_affinity_weight > 0 => {
@@ -117,7 +117,7 @@ impl Score for InterPodAffinity {
 }
 
 impl NormalizeScore for InterPodAffinity {
-    /// The lowest score becomes 0, the highest 100; equal scores all become 0.
+    /// Maps the lowest score to 0 and the highest to 100. Equal scores all become 0.
     fn normalize_score(
         &self,
         _state: &CycleState,
@@ -136,8 +136,8 @@ impl NormalizeScore for InterPodAffinity {
     }
 }
 
-/// The share of `above` in `range` times 100, cut off. kube-scheduler divides first, in floating
-/// point: 29 of 100 are 28.
+/// Returns `above` as a percentage of `range`, truncated. Like kube-scheduler, divides first, in
+/// floating point: 29 of 100 gives 28.
 fn scaled(above: i64, range: i64) -> i64 {
     (MAX_NODE_SCORE as f64 * (above as f64 / range as f64)) as i64
 }

@@ -1,4 +1,4 @@
-//! The affinity terms of the pod to schedule, and what they mean.
+//! The affinity terms of the pod to schedule, and how they match other pods.
 
 use framework::{
     Cluster, Labels, Namespaces, Pod, PodAffinity, PodAffinityTerm, PodQuery, SelectorError,
@@ -15,7 +15,7 @@ pub(super) struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// The terms of a pod. A category with a malformed term has none.
+    /// Returns the terms of a pod. A category with a malformed term is empty.
     pub(super) fn of(pod: &'a Pod) -> Self {
         let (affinity, anti_affinity) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
         Self {
@@ -26,10 +26,10 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// The terms of a pod.
+    /// Parses the terms of a pod.
     ///
     /// # Errors
-    /// The first malformed term of each category.
+    /// Returns the first malformed term of each category.
     pub(super) fn parse(pod: &'a Pod) -> Result<Self, String> {
         let (affinity, anti_affinity) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
         let faults = [
@@ -48,17 +48,17 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// The required terms of a pod; the preferred ones may be malformed.
+    /// Parses the required terms of a pod. Malformed preferred terms are ignored.
     ///
     /// # Errors
-    /// The first malformed term.
+    /// Returns the first malformed term.
     pub(super) fn parse_required(pod: &'a Pod) -> Result<Self, String> {
         let (affinity, anti_affinity) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
         required(affinity).and(required(anti_affinity)).map_err(ToString::to_string)?;
         Ok(Self::of(pod))
     }
 
-    /// The preferred terms, anti-affinity with negative weights.
+    /// Returns the preferred terms. Anti-affinity terms have negative weights.
     pub(super) fn preferred(self) -> impl Iterator<Item = (&'a PodAffinityTerm, i64)> {
         let near = self.preferred_affinity.iter().map(|own| (&own.term, i64::from(own.weight)));
         let far = self.preferred_anti_affinity.iter();
@@ -74,10 +74,10 @@ fn preferred(affinity: &Option<PodAffinity>) -> Result<&[WeightedPodAffinityTerm
     affinity.as_ref().map_or(Ok(&[]), |affinity| affinity.preferred.as_deref())
 }
 
-/// Whether a term of the pod to schedule is about pods of `namespace`, which carries `labels`.
+/// Whether a term of the pod to schedule selects the namespace `namespace` with `labels`.
 ///
-/// kube-scheduler 1.36 resolves namespace selectors to names, but goes on asking them, now without
-/// any labels: one that means a namespace without labels means every namespace.
+/// kube-scheduler 1.36 resolves a namespace selector to names and then also evaluates it with empty
+/// labels. A selector that matches empty labels therefore matches every namespace.
 pub(super) fn covers(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> bool {
     term.namespaces.iter().any(|own| **own == *namespace)
         || term.namespace_selector.matches(labels)
@@ -88,19 +88,19 @@ fn covers_all(term: &PodAffinityTerm) -> bool {
     term.namespace_selector.matches(&Labels::default())
 }
 
-/// Whether a term of the pod to schedule means `other`.
-pub(super) fn means(term: &PodAffinityTerm, other: &Pod, cluster: &Cluster) -> bool {
+/// Whether a term of the pod to schedule matches `other`.
+pub(super) fn matches(term: &PodAffinityTerm, other: &Pod, cluster: &Cluster) -> bool {
     let namespace = &other.key.namespace;
     term.selector.matches(&other.labels)
         && covers(term, namespace, cluster.namespace_labels(namespace))
 }
 
-/// Whether there are terms and all of them mean `other`.
-pub(super) fn all_mean(terms: &[PodAffinityTerm], other: &Pod, cluster: &Cluster) -> bool {
-    !terms.is_empty() && terms.iter().all(|term| means(term, other, cluster))
+/// Whether there are terms and all of them match `other`.
+pub(super) fn all_match(terms: &[PodAffinityTerm], other: &Pod, cluster: &Cluster) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| matches(term, other, cluster))
 }
 
-/// The pods that a term of the pod to schedule [`means`].
+/// Returns the query for the pods that a term of the pod to schedule [`matches`].
 pub(super) fn query(term: &PodAffinityTerm, cluster: &Cluster) -> PodQuery {
     PodQuery { namespaces: namespaces(term, cluster), selector: term.selector.clone() }
 }
@@ -118,7 +118,7 @@ fn namespaces(term: &PodAffinityTerm, cluster: &Cluster) -> Namespaces {
     Namespaces::these(listed.chain(selected.map(|(name, _)| name)).cloned())
 }
 
-/// The pods that [all terms mean](all_mean); `None` without any term.
+/// Returns the query for the pods that [all terms match](all_match); `None` if there are no terms.
 pub(super) fn query_of_all(terms: &[PodAffinityTerm], cluster: &Cluster) -> Option<PodQuery> {
     let queries = terms.iter().map(|term| query(term, cluster));
     queries.reduce(|all, next| all.and(&next))

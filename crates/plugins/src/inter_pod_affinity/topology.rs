@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{Cluster, DomainIx, LabelKeyIx, NodeBits, NodeIx, NodeView, Topology};
 
-/// A sum for each domain of some topology keys: those under which something was added.
+/// A sum for each domain of the topology keys that have amounts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TopologySums(Vec<KeySums>);
 
@@ -16,7 +16,7 @@ struct KeySums {
 }
 
 impl TopologySums {
-    /// Adds the amount of each node to its domain of `key`; nodes without the label add nothing.
+    /// Adds the amount of each node to its domain of `key`. Nodes without the label are ignored.
     pub(super) fn add(
         &mut self,
         cluster: &Cluster,
@@ -45,12 +45,12 @@ impl TopologySums {
         &mut self.0[place].by_domain
     }
 
-    /// Whether nothing was added.
+    /// Whether no amount was added.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Topology keys with their nodes and the sums by domain.
+    /// Returns the topology keys with their nodes and the sums by domain.
     pub(super) fn by_key<'a>(
         &'a self,
         cluster: &'a Cluster,
@@ -64,8 +64,8 @@ impl TopologySums {
     }
 }
 
-/// How many pods (once for each term that means them) are in the domains of topology keys, if a few
-/// pods came or went. Copies share the counts and differ by those few.
+/// The number of pods in each topology domain, after a few what-if changes. A pod counts once for
+/// each term that matches it. Clones share the counts and differ in the changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TopologyCounts {
     counted: Arc<TopologySums>,
@@ -88,7 +88,7 @@ impl From<TopologySums> for TopologyCounts {
 }
 
 impl TopologyCounts {
-    /// `amount` more pods are on `node`, as far as it has a domain of `key`.
+    /// Counts `amount` more pods on `node`. Ignores the node if it has no domain of `key`.
     pub(super) fn change(&mut self, node: &NodeView<'_>, key: &str, amount: i64) {
         let Some(topology) = node.cluster().topology(key) else { return };
         let Some(domain) = topology.domain_of(node.ix()) else { return };
@@ -127,14 +127,14 @@ impl TopologyCounts {
         self.changes.iter().filter(move |change| change.key == key)
     }
 
-    /// Every key under which pods were counted, some perhaps repeated.
+    /// Returns every key under which pods were counted. A key may repeat.
     pub(super) fn keys<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Topology<'a>> {
         let counted = self.counted.0.iter().map(|own| own.key);
         let keys = counted.chain(self.changes.iter().map(|change| change.key));
         keys.map(|key| cluster.topology_at(key))
     }
 
-    /// The nodes that share their domain with some pod.
+    /// Returns the nodes whose domain contains a pod.
     pub(super) fn occupied(&self, cluster: &Cluster, topology: Topology<'_>) -> NodeBits {
         let mut occupied = NodeBits::with_len(cluster.table_len());
         let counts = self.by_domain(topology);
@@ -146,7 +146,7 @@ impl TopologyCounts {
         occupied
     }
 
-    /// The numbers of pods by domain of one key.
+    /// Returns the number of pods in each domain of one key.
     fn by_domain(&self, topology: Topology<'_>) -> Cow<'_, [i64]> {
         let mut counts = Cow::Borrowed(self.counted.of_key(topology.ix()));
         if counts.is_empty() {

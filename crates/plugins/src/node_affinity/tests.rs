@@ -54,7 +54,7 @@ fn filter(plugin: &NodeAffinity, pod: PodBuilder, node: NodeBuilder) -> Status {
 }
 
 #[test]
-fn selector_and_some_term_must_match() {
+fn node_selector_and_some_affinity_term_must_match() {
     let zone_a = || node("n1").label("zone", "a").label("generation", "5");
     for (pod, expected) in [
         (pod("p"), true),
@@ -90,7 +90,7 @@ fn fields_and_expressions_of_one_term_must_both_match() {
 }
 
 #[test]
-fn added_affinity_is_told_apart_and_comes_first() {
+fn added_affinity_is_checked_first_with_its_own_reason() {
     let plugin = added(added_zone("a"));
     let wanting = || pod("p").node_selector("disk", "ssd");
     let status = filter(&plugin, wanting(), node("n").label("zone", "b"));
@@ -101,7 +101,7 @@ fn added_affinity_is_told_apart_and_comes_first() {
 }
 
 #[test]
-fn pre_filter_narrows_to_names_or_steps_aside() {
+fn pre_filter_narrows_to_node_names_or_skips() {
     let pre_filter = |plugin: &NodeAffinity, pod: PodBuilder| {
         let mut state = CycleState::new();
         plugin.pre_filter(&mut state, &pod.build(), &handle(&Cluster::default()))
@@ -186,7 +186,7 @@ fn arguments_are_decoded_strictly() {
 }
 
 #[test]
-fn hints_ask_for_a_node_that_starts_to_match() {
+fn node_that_starts_to_match_requeues() {
     let hint = |args: &Value, pod: &PodBuilder, old: Option<&Node>, new: &Node| {
         let plugin = plugin(&PluginArgs::new(args.clone())).unwrap();
         let objects = EventObjects::Node { old, new: Some(new) };
@@ -206,7 +206,7 @@ fn hints_ask_for_a_node_that_starts_to_match() {
         (&none, &broken, Some(&a), &b, QueueingHint::Queue),
         (&only_a, &pod("p"), None, &b, QueueingHint::Skip),
         (&only_a, &pod("p"), Some(&a), &a, QueueingHint::Skip),
-        // kube-scheduler skips here and loses the wake-up.
+        // kube-scheduler returns QueueSkip here and loses the wake-up.
         (&only_a, &pod("p"), Some(&b), &a, QueueingHint::Queue),
     ] {
         assert_eq!(hint(args, pod, old, new), expected, "{pod:?} {old:?} {new:?}");
@@ -293,7 +293,7 @@ fn is_valid(terms: Option<&Vec<api::PreferredSchedulingTerm>>) -> bool {
     })
 }
 
-/// Node affinity that may be added: every term parses.
+/// Returns the affinity without malformed terms, as `addedAffinity` requires.
 fn strict(affinity: &api::NodeAffinity) -> api::NodeAffinity {
     let mut affinity = affinity.clone();
     let parses = |term: &api::NodeSelectorTerm| term_matches(term, &api::Node::default()).is_some();

@@ -1,4 +1,4 @@
-//! Arguments of the two plugins: decoding, defaults, and what is wrong with them.
+//! Arguments of the two plugins: decoding, defaults and validation.
 
 use std::collections::BTreeSet;
 
@@ -12,32 +12,32 @@ use crate::shape::{ShapePoint, check_shape};
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct FitArgs {
-    /// Extended resources the filter does not look at.
+    /// Extended resources that the filter ignores.
     #[serde(deserialize_with = "null_as_default")]
     pub(super) ignored_resources: Vec<String>,
-    /// Domains of extended resources the filter does not look at.
+    /// Domains of extended resources that the filter ignores.
     #[serde(deserialize_with = "null_as_default")]
     pub(super) ignored_resource_groups: Vec<String>,
-    /// How the plugin rates nodes.
+    /// The scoring strategy.
     #[serde(deserialize_with = "null_as_default")]
     pub(super) scoring_strategy: ScoringStrategy,
 }
 
-/// How nodes are rated.
+/// The scoring strategy and its parameters.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ScoringStrategy {
-    /// Has a default only where the whole strategy is left out.
+    /// Name of the strategy. It has a default only if the whole strategy is absent.
     #[serde(rename = "type", default, deserialize_with = "null_as_default")]
     pub(super) kind: String,
-    /// What counts, and how much.
+    /// The rated resources and their weights.
     #[serde(deserialize_with = "null_as_default")]
     pub(super) resources: Vec<ResourceSpec>,
-    /// Given exactly with the strategy of this name.
+    /// The parameter of strategy RequestedToCapacityRatio, required for it and invalid for others.
     pub(super) requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
 }
 
-/// The parameter of the strategy of this name.
+/// The parameter of strategy RequestedToCapacityRatio.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RequestedToCapacityRatio {
@@ -57,12 +57,12 @@ pub(super) struct ResourceSpec {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct BalancedAllocationArgs {
-    /// What counts; every weight is 1.
+    /// The rated resources. Every weight is 1.
     #[serde(deserialize_with = "null_as_default")]
     pub(super) resources: Vec<ResourceSpec>,
 }
 
-/// The strategies by name.
+/// Names of the strategies.
 pub(super) const LEAST_ALLOCATED: &str = "LeastAllocated";
 pub(super) const MOST_ALLOCATED: &str = "MostAllocated";
 pub(super) const REQUESTED_TO_CAPACITY_RATIO: &str = "RequestedToCapacityRatio";
@@ -75,10 +75,10 @@ impl Default for ScoringStrategy {
 }
 
 impl FitArgs {
-    /// Decodes arguments, fills in defaults and checks the result.
+    /// Decodes arguments, fills in defaults and validates the result.
     ///
     /// # Errors
-    /// Everything that is wrong, in the words of kube-scheduler.
+    /// Returns all errors, with the texts of kube-scheduler.
     pub(super) fn decode(args: &PluginArgs) -> Result<Self, String> {
         let mut args: Self = decode_strictly(args)?;
         fill_in_resources(&mut args.scoring_strategy.resources);
@@ -135,10 +135,10 @@ impl ScoringStrategy {
 }
 
 impl BalancedAllocationArgs {
-    /// Decodes arguments, fills in defaults and checks the result.
+    /// Decodes arguments, fills in defaults and validates the result.
     ///
     /// # Errors
-    /// Everything that is wrong, in the words of kube-scheduler.
+    /// Returns all errors, with the texts of kube-scheduler.
     pub(super) fn decode(args: &PluginArgs) -> Result<Self, String> {
         let mut args: Self = decode_strictly(args)?;
         fill_in_resources(&mut args.resources);
@@ -158,7 +158,7 @@ impl BalancedAllocationArgs {
     }
 }
 
-/// cpu and memory where nothing is named, weight 1 where none is given.
+/// Sets the defaults: cpu and memory if no resource is named, weight 1 if no weight is given.
 fn fill_in_resources(resources: &mut Vec<ResourceSpec>) {
     if resources.is_empty() {
         resources
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_filled_in() {
+    fn absent_fields_get_defaults() {
         let default = FitArgs::decode(&PluginArgs::default()).unwrap().scoring_strategy;
         assert_eq!(default.kind, LEAST_ALLOCATED);
         assert_eq!(default.resources, [spec("cpu", 1), spec("memory", 1)]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_refused() {
+    fn unknown_fields_are_rejected() {
         let rows = [
             (json!({"bogus": 1}), "bogus"),
             (
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_in_the_words_of_kube_scheduler() {
+    fn errors_have_the_texts_of_kube_scheduler() {
         let ratio = |shape: Value| {
             json!({"scoringStrategy": {
                 "type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn balanced_resources_are_distinct_and_weigh_one() {
+    fn balanced_resources_are_distinct_with_weight_one() {
         let resources = |args: Value| {
             BalancedAllocationArgs::decode(&PluginArgs::new(args)).map(|args| args.resources)
         };

@@ -1,10 +1,10 @@
-//! NodeResourcesBalancedAllocation: rates how much more evenly the resources of a node are used
-//! with the pod than without it.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources are used more evenly with the pod
+//! than without it.
 //!
-//! The balance of a node is 100 less the standard deviation of the used fractions, in whole
-//! percent: 50 to 100. A node scores 75 if the pod does not change it, up to 25 more or less if it
-//! does. Floating-point operations and their order are those of kube-scheduler, so that the same
-//! balances come out.
+//! The balance of a node is 100 minus the standard deviation of its used fractions, in whole
+//! percent: 50 to 100. A node scores 75 if the pod does not change its balance, and up to 25 more
+//! or less if it does. The floating-point operations and their order are those of kube-scheduler,
+//! so that the balances are identical.
 
 use framework::{
     CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, Status,
@@ -32,7 +32,7 @@ struct BalancedAllocation {
 }
 
 impl PreScore for BalancedAllocation {
-    /// Leaves pods alone that request none of the rated resources.
+    /// Returns Skip for pods that request none of the rated resources.
     fn pre_score(
         &self,
         _state: &mut CycleState,
@@ -88,7 +88,7 @@ impl Score for BalancedAllocation {
     }
 }
 
-/// The score of one node from what counts on it.
+/// Returns the score of one node from the amounts of its rated resources.
 fn score(shares: impl Iterator<Item = Share>) -> i64 {
     let (without, with): (Vec<_>, Vec<_>) = shares
         .map(|share| (fraction(share.usage), fraction(share.usage.with(share.request))))
@@ -115,7 +115,7 @@ fn balance(fractions: &[f64]) -> i64 {
     ((1.0 - deviation) * 100.0) as i64
 }
 
-/// Scores nodes in blocks; has room for the fractions of every resource.
+/// Scores blocks of nodes. Its buffer holds the fractions of every resource.
 struct Kernel {
     block: Block,
     without: Vec<Numbers>,
@@ -128,7 +128,7 @@ impl Kernel {
         Self { block: Block::new(), without: room.clone(), with: room }
     }
 
-    /// Does what [`score`] does; answers whether it could, see [`Block::load`].
+    /// Computes [`score`] for a block. Returns whether the block allows it; see [`Block::load`].
     fn score_block(&mut self, lanes: &[Lane<'_>], nodes: &[NodeIx], scores: &mut [i64]) -> bool {
         for ((lane, without), with) in lanes.iter().zip(&mut self.without).zip(&mut self.with) {
             if !self.block.load(lane, nodes) {
@@ -144,7 +144,7 @@ impl Kernel {
     }
 }
 
-/// Does what [`balance`] does, on every node of a block.
+/// Computes [`balance`] for every node of a block.
 fn balances(fractions: &[Numbers]) -> Numbers {
     let mut balances = match fractions {
         [] | [_] => [0.0; WIDTH],
@@ -163,7 +163,7 @@ fn balances(fractions: &[Numbers]) -> Numbers {
     balances
 }
 
-/// Standard deviations of three or more fractions.
+/// Returns the standard deviations of three or more fractions.
 fn deviations(fractions: &[Numbers]) -> Numbers {
     let count = fractions.len() as f64;
     let mut means = [0.0; WIDTH];

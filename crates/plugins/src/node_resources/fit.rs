@@ -1,8 +1,9 @@
-//! NodeResourcesFit: keeps nodes that have room for what the pod requests, and rates how full they
-//! get.
+//! NodeResourcesFit: rejects nodes without enough free resources for the pod, and scores nodes by
+//! their utilization.
 //!
-//! The filter compares requests with what placed pods request. Scores compare with what they
-//! request when containers without requests count with a default, so that such pods spread as well.
+//! The filter compares the requests of the pod with the requests of placed pods. For scores,
+//! containers without cpu or memory requests count with a default, so that their pods are spread
+//! too.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -55,24 +56,24 @@ struct Fit {
     rated: RatedResources,
 }
 
-/// An amount of a resource that must be free on the node.
+/// A resource amount that must be free on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Need {
     resource: Resource,
-    /// More than 0.
+    /// The amount, greater than 0.
     amount: i64,
 }
 
-/// What the pod of this cycle needs: a pod slot first, then resources.
+/// The needs of the pod of this cycle: a pod slot first, then resources.
 #[derive(Debug, Clone)]
 struct Needs(Arc<[Need]>);
 
 /// The needs that a node cannot meet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Shortages {
-    /// Places in the list of needs.
+    /// Indexes into the list of needs.
     short: Vec<usize>,
-    /// Whether some need is more than the node has at all.
+    /// Whether some need exceeds the allocatable amount of the node.
     unresolvable: bool,
 }
 
@@ -86,7 +87,7 @@ impl Fit {
         }
     }
 
-    /// What `pod` needs, without what the arguments tell to ignore.
+    /// Returns the needs of `pod`, without ignored resources.
     fn needs(&self, pod: &Pod) -> impl Iterator<Item = Need> {
         let scalars = pod.requests.fit.scalars.iter().filter(|(name, _)| !self.is_ignored(name));
         let need = |resource: Resource| Need { amount: resource.of(&pod.requests.fit), resource };
@@ -113,8 +114,8 @@ impl Need {
         self.amount > usage.free()
     }
 
-    /// Whether not even an empty node could meet it. A node that takes no pods at all is not told
-    /// apart from one that is full.
+    /// Whether the need exceeds the node's allocatable amount. A missing pod slot is never
+    /// unresolvable, even if the node takes no pods at all.
     fn is_unresolvable(&self, usage: Usage) -> bool {
         self.amount > usage.allocatable && self.resource != Resource::PodSlot
     }
@@ -251,7 +252,7 @@ impl Filter for Fit {
 }
 
 impl PreScore for Fit {
-    /// Nothing to prepare: what the pod requests was summed when it arrived.
+    /// Does nothing: the requests of the pod were summed when it arrived.
     fn pre_score(
         &self,
         _state: &mut CycleState,
@@ -296,7 +297,7 @@ impl Score for Fit {
 
 /// Queueing hints.
 impl Fit {
-    /// Room comes from pods that leave a node, or a nomination, and from pods that shrink on one.
+    /// Requeues if a pod leaves a node, loses a nomination or shrinks on a node.
     fn after_pod_change(
         &self,
         pod: &Pod,
@@ -315,11 +316,11 @@ impl Fit {
         Ok(queue_if(helps))
     }
 
-    /// A node helps if the pod would fit on it were it empty, and it is new or has more of
-    /// something than before.
+    /// Requeues if the pod would fit on the empty node, and the node is new or has more of some
+    /// resource.
     ///
-    /// kube-scheduler judges by resources the filter ignores as well, and so leaves pods asleep
-    /// that fit; here they do not count.
+    /// kube-scheduler also checks ignored resources here and does not requeue some pods that fit.
+    /// This hint skips ignored resources.
     fn after_node_change(
         &self,
         pod: &Pod,
@@ -337,7 +338,7 @@ impl Fit {
         Ok(queue_if(fits && old.is_none_or(grew)))
     }
 
-    /// A DeviceClass may take an extended resource over that the pod requests.
+    /// Requeues if the DeviceClass may provide an extended resource that the pod requests.
     fn after_device_class_change(
         &self,
         pod: &Pod,
@@ -358,10 +359,10 @@ impl Fit {
     }
 }
 
-/// With the name of a DeviceClass behind it, the extended resource that every class stands for.
+/// Prefix of the implicit extended resource of a DeviceClass, followed by the name of the class.
 const IMPLICIT_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
-/// Whether `less` has less than `more` of something that is wanted.
+/// Whether `less` has a smaller amount than `more` of some wanted resource.
 fn is_less_of_wanted(wanted: &Resources, less: &Resources, more: &Resources) -> bool {
     (wanted.milli_cpu > 0 && less.milli_cpu < more.milli_cpu)
         || (wanted.memory > 0 && less.memory < more.memory)

@@ -1,26 +1,25 @@
 //! Arithmetic over columns, [`WIDTH`] nodes at a time, without branches between the nodes of a
 //! block.
 //!
-//! Ratings divide one amount by another on every node. 64-bit integer division is slow and is done
-//! one node at a time, so blocks compute in `f64`, where compilers divide several nodes at once.
-//! That is exact for the amounts a block accepts, see [`Block::load`]; callers rate the other
-//! blocks by the plain formula.
+//! Scores divide one amount by another on every node. 64-bit integer division is slow and compiles
+//! to one division per node. Blocks therefore compute in `f64`, where compilers divide several
+//! nodes at once. The result is exact for the amounts that a block accepts, see [`Block::load`].
+//! Callers compute other blocks with the integer formula.
 
 use framework::{NodeBits, NodeIx, ScalarAmount, ScalarColumn};
 
 use super::{Column, DenseColumn, Lane, Usage};
 
-/// Nodes in a block.
+/// Number of nodes in a block.
 pub(super) const WIDTH: usize = u64::BITS as usize;
 
 /// One number for every node of a block.
 pub(super) type Numbers = [f64; WIDTH];
 
-/// Amounts below 2^46 are small: memory of 64 TiB.
+/// Amounts below 2^46 are small; for memory that is 64 TiB.
 const SMALL_BITS: u32 = 46;
 
-/// Amounts of one resource on up to [`WIDTH`] nodes; beyond the last of them stands what is
-/// harmless.
+/// Amounts of one resource on up to [`WIDTH`] nodes. Harmless values fill the rest of the block.
 pub(super) struct Block {
     allocatable: [i64; WIDTH],
     requested: [i64; WIDTH],
@@ -32,8 +31,8 @@ impl Block {
         Self { allocatable: [1; WIDTH], requested: [0; WIDTH], request: 0 }
     }
 
-    /// Fetches the amounts of `lane` on `nodes`. Answers whether blocks compute exactly with them:
-    /// all are small, none is negative, and no node lacks the resource.
+    /// Loads the amounts of `lane` on `nodes`. Returns whether a block computes exactly with them:
+    /// all amounts are small, none is negative, and every node has the resource.
     pub(super) fn load(&mut self, lane: &Lane<'_>, nodes: &[NodeIx]) -> bool {
         self.request = lane.request;
         match lane.column {
@@ -49,18 +48,18 @@ impl Block {
                 }
             }
         }
-        // One less than 0 sets every bit, so that a node without the resource is not small.
+        // Subtracting 1 from 0 sets every bit, so a node without the resource is not small.
         let amounts = bits_used(&self.requested, 0) | bits_used(&self.allocatable, 1);
         (amounts | self.request).cast_unsigned() >> SMALL_BITS == 0
     }
 
-    /// Whole percent of allocatable, rounded down, that `part` makes of allocatable and requested
-    /// with the pod, which is given as no more than allocatable.
+    /// Returns `part` as a whole percentage of allocatable, rounded down. The closure gets
+    /// allocatable, and requested including the pod, capped at allocatable.
     ///
-    /// `part` is at most `allocatable`, so `100 part + allocatable < 2^53`. Then the rounded
-    /// quotient of the two integers `100 part` and `allocatable` has the same floor as the true
-    /// one: that is short of the next integer by at least `1 / allocatable`, which is more than the
-    /// rounding.
+    /// `part` is at most `allocatable`, so `100 part + allocatable < 2^53`. The floor of the
+    /// rounded quotient of the integers `100 part` and `allocatable` then equals the floor of the
+    /// exact quotient: the distance of the exact quotient to the next integer is at least `1 /
+    /// allocatable`, which exceeds the rounding error.
     #[inline]
     pub(super) fn percent(&self, part: impl Fn(f64, f64) -> f64) -> Numbers {
         let mut percent = [0.0; WIDTH];
@@ -73,7 +72,7 @@ impl Block {
         percent
     }
 
-    /// Requested as a fraction of allocatable, at most 1, without the pod and with it.
+    /// Returns requested as a fraction of allocatable, at most 1, without and with the pod.
     #[inline]
     pub(super) fn fractions(&self) -> (Numbers, Numbers) {
         (self.fraction(0), self.fraction(self.request))
@@ -97,27 +96,28 @@ fn gather(column: &[i64], nodes: &[NodeIx], block: &mut [i64; WIDTH]) {
     }
 }
 
-/// Every bit that is set in some amount less `less`.
+/// Returns the bitwise OR of all amounts minus `less`.
 fn bits_used(amounts: &[i64; WIDTH], less: i64) -> i64 {
     amounts.iter().fold(0, |bits, amount| bits | amount.wrapping_sub(less))
 }
 
-/// 2^52, from where on an `f64` has no digits behind the point.
+/// 2^52: from here on an `f64` has no fractional digits.
 const INTEGERS: f64 = (1_u64 << 52) as f64;
 
-/// `amount` from 0 to below 2^52; unlike a cast it compiles to vector code on every processor.
+/// Converts `amount`, from 0 to below 2^52. Unlike a cast, it compiles to vector code on every
+/// processor.
 #[inline]
 fn number(amount: i64) -> f64 {
     f64::from_bits(amount.cast_unsigned() | INTEGERS.to_bits()) - INTEGERS
 }
 
-/// An integer from 0 to below 2^52; the inverse of [`number`].
+/// Converts an integer from 0 to below 2^52; the inverse of [`number`].
 #[inline]
 pub(super) fn integer(number: f64) -> i64 {
     ((number + INTEGERS).to_bits() ^ INTEGERS.to_bits()).cast_signed()
 }
 
-/// The greatest integer that is not above `number`, from 0 to below 2^51.
+/// Returns the floor of `number`, from 0 to below 2^51.
 #[inline]
 pub(super) fn floor(number: f64) -> f64 {
     let rounded = (number + INTEGERS) - INTEGERS;
@@ -129,7 +129,7 @@ fn at_most(number: f64, limit: f64) -> f64 {
     if number > limit { limit } else { number }
 }
 
-/// Writes scores block by block: with `block` where that answers that it could, else with `plain`.
+/// Writes scores block by block. Uses `block` if it returns true, otherwise `plain`.
 pub(super) fn for_each_block(
     nodes: &[NodeIx],
     scores: &mut [i64],
@@ -145,15 +145,15 @@ pub(super) fn for_each_block(
     }
 }
 
-/// Keeps in `nodes` those that have the wanted amount left in every column.
+/// Retains the nodes that have the wanted amount free in every column.
 pub(super) fn retain_with_room(nodes: &mut NodeBits, columns: &[(DenseColumn<'_>, i64)]) {
     nodes.for_each_block(|first, bits| *bits &= !short_of_room(columns, first));
 }
 
-/// The nodes from index `first` on that have too little left in some column.
+/// Returns the nodes from index `first` on that have too little free in some column.
 ///
-/// The sign of what is left less what is wanted is the answer, as long as no subtraction leaves 64
-/// bits.
+/// The sign of the free amount minus the wanted amount gives the answer, unless a subtraction
+/// overflows 64 bits.
 #[inline]
 fn short_of_room(columns: &[(DenseColumn<'_>, i64)], first: usize) -> u64 {
     let mut lack = [0_i64; WIDTH];
@@ -182,7 +182,7 @@ fn mask(nodes: [bool; WIDTH]) -> u64 {
 }
 
 impl DenseColumn<'_> {
-    /// The amounts on up to [`WIDTH`] nodes from index `first` on.
+    /// Returns the amounts on up to [`WIDTH`] nodes from index `first` on.
     #[inline]
     fn block(&self, first: usize) -> impl Iterator<Item = Usage> {
         let end = (first + WIDTH).min(self.allocatable.len());
@@ -191,7 +191,7 @@ impl DenseColumn<'_> {
     }
 }
 
-/// Keeps in `nodes` those that have `wanted`, more than 0, left of a scalar resource.
+/// Retains the nodes that have `wanted`, greater than 0, free of a scalar resource.
 pub(super) fn retain_with_scalar(nodes: &mut NodeBits, column: &ScalarColumn, wanted: i64) {
     let has_room =
         |amount: &ScalarAmount| wanted <= amount.allocatable.saturating_sub(amount.requested);
@@ -234,7 +234,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
         #[test]
-        fn percentages_of_small_amounts_are_those_of_integers(
+        fn percentages_of_small_amounts_equal_integer_division(
             allocatable in small().prop_map(|amount| amount.max(1)),
             requested in small(),
             request in small(),
@@ -258,7 +258,7 @@ mod tests {
         }
 
         #[test]
-        fn fractions_of_small_amounts_are_those_of_a_cast(
+        fn fractions_of_small_amounts_equal_a_cast(
             allocatable in small().prop_map(|amount| amount.max(1)),
             requested in small(),
             request in small(),
@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_survive_the_way_there_and_back(amount in 0_i64..1 << 52, eighths in 0_i64..8) {
+        fn conversions_to_numbers_round_trip(amount in 0_i64..1 << 52, eighths in 0_i64..8) {
             prop_assert_eq!(number(amount), amount as f64);
             prop_assert_eq!(integer(number(amount)), amount);
             let small = amount >> 4;
@@ -280,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_accept_exactly_what_they_compute_exactly(
+        fn blocks_accept_only_small_amounts(
             amounts in prop::collection::vec((any_amount(), any_amount()), 1..70),
             request in any_amount(),
         ) {
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn room_is_what_a_subtraction_says(
+        fn free_amounts_equal_a_subtraction(
             amounts in prop::collection::vec([(); 4].map(|()| any_amount()), 0..200),
             wanted in (any_amount(), any_amount()),
             choice: u64,
@@ -322,7 +322,7 @@ mod tests {
         }
 
         #[test]
-        fn scalars_have_room_listed_or_in_an_array(
+        fn scalar_room_is_equal_for_sparse_and_dense_columns(
             amounts in prop::collection::vec(prop::option::weighted(0.6, 0_i64..4), 1..200),
             wanted in 1_i64..4,
         ) {

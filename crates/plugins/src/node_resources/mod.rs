@@ -1,12 +1,12 @@
-//! Cpu, memory and other resources: [`fit`] (NodeResourcesFit) keeps nodes that have room for the
-//! pod and rates how full they get, [`balanced_allocation`] (NodeResourcesBalancedAllocation) rates
-//! how evenly their resources are used.
+//! Cpu, memory and other resources. [`fit`] (NodeResourcesFit) rejects nodes without enough free
+//! resources and scores their utilization. [`balanced_allocation`]
+//! (NodeResourcesBalancedAllocation) scores how evenly the resources of a node are used.
 //!
-//! Both rate a list of resources from their arguments. A resource is left out of a rating on nodes
-//! that have none of it, and a scalar resource wherever the pod does not ask for it.
+//! The arguments list the resources to rate. A score leaves out a resource on nodes that have none
+//! of it, and a scalar resource if the pod does not request it.
 //!
-//! Extended resources that are backed by a DeviceClass count as missing on nodes whose kubelet does
-//! not offer them: dynamic resource allocation is not built yet, and the cluster has no device
+//! Extended resources that a DeviceClass provides count as missing on nodes whose kubelet does not
+//! offer them. Dynamic resource allocation is not implemented, so the cluster has no device
 //! classes.
 
 mod args;
@@ -21,24 +21,25 @@ use framework::{Cluster, Node, NodeIx, NodeView, Resources, ScalarColumn};
 
 use self::args::ResourceSpec;
 
-/// What the plugins count of a node.
+/// A resource of a node as the plugins count it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Resource {
-    /// Room in the number of pods the node takes.
+    /// The number of pods that the node takes.
     PodSlot,
     Cpu,
     Memory,
     EphemeralStorage,
-    /// Any other, also a name nobody knows: no node has it.
+    /// Any other resource. No node has a resource whose name is unknown.
     Scalar(Arc<str>),
 }
 
 /// Which sum over the pods of a node counts as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Basis {
-    /// What they ask for.
+    /// The sum of the requests.
     Requested,
-    /// For cpu and memory the same with a default for every container that asks for nothing.
+    /// The sum of the requests, with a default of cpu and memory for every container without a
+    /// request.
     NonZeroRequested,
 }
 
@@ -50,12 +51,12 @@ struct Usage {
 }
 
 impl Usage {
-    /// What is left; negative on an overcommitted node.
+    /// Returns the free amount; negative on an overcommitted node.
     const fn free(self) -> i64 {
         self.allocatable.saturating_sub(self.requested)
     }
 
-    /// The same with `request` more requested.
+    /// Returns the usage with `request` added.
     const fn with(self, request: i64) -> Self {
         Self { requested: self.requested.saturating_add(request), ..self }
     }
@@ -71,7 +72,7 @@ impl Resource {
         }
     }
 
-    /// The amount of it in `resources`; a pod takes one slot.
+    /// Returns its amount in `resources`. A pod takes one slot.
     fn of(&self, resources: &Resources) -> i64 {
         match self {
             Self::PodSlot => 1,
@@ -82,7 +83,7 @@ impl Resource {
         }
     }
 
-    /// What `node` has of it for pods.
+    /// Returns its allocatable amount on `node`.
     fn allocatable(&self, node: &Node) -> i64 {
         match self {
             Self::PodSlot => node.allowed_pods,
@@ -90,7 +91,7 @@ impl Resource {
         }
     }
 
-    /// The amounts on `node`.
+    /// Returns the amounts on `node`.
     fn usage(&self, node: &NodeView<'_>, basis: Basis) -> Usage {
         let requested = match (self, basis) {
             (Self::PodSlot, _) => {
@@ -107,7 +108,7 @@ impl Resource {
         Usage { allocatable: self.of(&node.allocatable()), requested }
     }
 
-    /// The amounts on all nodes; `None` if no node has any.
+    /// Returns the amounts on all nodes; `None` if no node has the resource.
     fn column<'a>(&self, cluster: &'a Cluster, basis: Basis) -> Option<Column<'a>> {
         let (all, requested) = (cluster.allocatable(), cluster.requested());
         let (allocatable, requested) = match (self, basis) {
@@ -166,12 +167,12 @@ struct RatedResources {
     basis: Basis,
 }
 
-/// What a rated resource contributes on one node.
+/// The amounts and weight of a rated resource on one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Share {
     /// Amounts without the pod.
     usage: Usage,
-    /// What the pod asks for.
+    /// The request of the pod.
     request: i64,
     weight: i64,
 }
@@ -190,12 +191,12 @@ impl RatedResources {
         Self { resources: resources.iter().map(named).collect(), basis }
     }
 
-    /// Whether `requests` asks for none of them.
+    /// Whether `requests` contains none of the rated resources.
     fn are_unrequested(&self, requests: &Resources) -> bool {
         self.resources.iter().all(|(resource, _)| resource.of(requests) == 0)
     }
 
-    /// The resources that count for a pod of these requests.
+    /// Returns the resources that count for a pod with these requests.
     fn counting(&self, requests: &Resources) -> impl Iterator<Item = (&Resource, i64, i64)> {
         self.resources.iter().filter_map(|(resource, weight)| {
             let request = resource.of(requests);
@@ -204,7 +205,7 @@ impl RatedResources {
         })
     }
 
-    /// What counts on `node` for a pod of these requests.
+    /// Returns the shares on `node` for a pod with these requests.
     fn shares(&self, node: &NodeView<'_>, requests: &Resources) -> impl Iterator<Item = Share> {
         self.counting(requests).filter_map(|(resource, request, weight)| {
             let usage = resource.usage(node, self.basis);
@@ -212,7 +213,7 @@ impl RatedResources {
         })
     }
 
-    /// What counts on any node for a pod of these requests.
+    /// Returns the columns of the counting resources for a pod with these requests.
     fn lanes<'a>(&self, cluster: &'a Cluster, requests: &Resources) -> Vec<Lane<'a>> {
         let lane = |(resource, request, weight): (&Resource, i64, i64)| {
             let column = resource.column(cluster, self.basis)?;
@@ -222,7 +223,7 @@ impl RatedResources {
     }
 }
 
-/// What counts on one node of all.
+/// Returns the shares on one node of the columns.
 fn shares_on(lanes: &[Lane<'_>], node: NodeIx) -> impl Iterator<Item = Share> {
     lanes.iter().filter_map(move |lane| {
         let usage = lane.column.usage(node);

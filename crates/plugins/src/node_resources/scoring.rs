@@ -1,4 +1,4 @@
-//! The scoring strategies of NodeResourcesFit: how full a node gets with the pod.
+//! The scoring strategies of NodeResourcesFit, which rate the utilization of a node with the pod.
 
 use framework::NodeIx;
 
@@ -7,19 +7,20 @@ use super::kernels::{Block, WIDTH, floor, integer};
 use super::{Lane, Share};
 use crate::shape::{Ratings, rounded};
 
-/// How the resources of a node make a score from 0 to 100.
+/// A strategy that computes a score from 0 to 100.
 #[derive(Debug)]
 pub(super) enum Strategy {
-    /// The emptier the better: the weighted mean of what is left, in percent.
+    /// Prefers low utilization: the weighted mean of the free percentages.
     LeastAllocated,
-    /// The fuller the better: the weighted mean of what is requested, in percent.
+    /// Prefers high utilization: the weighted mean of the requested percentages.
     MostAllocated,
-    /// What is requested, in percent, rated by a broken line; resources rated 0 do not count.
+    /// Maps the requested percentage through a piecewise linear function. Resources rated 0 do not
+    /// count.
     RequestedToCapacityRatio(Ratings),
 }
 
 impl Strategy {
-    /// The strategy of arguments that were checked.
+    /// Makes the strategy from validated arguments.
     pub(super) fn new(args: &ScoringStrategy) -> Self {
         match (args.kind.as_str(), &args.requested_to_capacity_ratio) {
             (args::MOST_ALLOCATED, _) => Self::MostAllocated,
@@ -30,7 +31,7 @@ impl Strategy {
         }
     }
 
-    /// The score of one node from what counts on it.
+    /// Returns the score of one node from the amounts of its rated resources.
     pub(super) fn score(&self, shares: impl Iterator<Item = Share>) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for share in shares {
@@ -63,7 +64,8 @@ impl Strategy {
         rating > 0 || !matches!(self, Self::RequestedToCapacityRatio(_))
     }
 
-    /// The same for a block of nodes; answers whether it could, see [`Block::load`].
+    /// Computes [`score`](Self::score) for a block of nodes. Returns whether the block allows it;
+    /// see [`Block::load`].
     pub(super) fn score_block(
         &self,
         lanes: &[Lane<'_>],
@@ -85,7 +87,7 @@ impl Strategy {
 
 /// Scores a block with the weighted mean of `part` in percent of allocatable.
 ///
-/// Sums are integers far below 2^53, so the floor of a mean is exact for the reason given at
+/// Sums are integers far below 2^53. The floor of a mean is exact for the reason given at
 /// [`Block::percent`].
 fn weighted_means(
     lanes: &[Lane<'_>],
@@ -139,7 +141,7 @@ fn weighted_ratings(
     true
 }
 
-/// `100 part / whole`, rounded down.
+/// Returns `100 part / whole`, rounded down.
 fn percent(part: i64, whole: i64) -> i64 {
     match part.checked_mul(100) {
         Some(hundredfold) => hundredfold / whole,
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_of_absurd_amounts_are_right() {
+    fn percentages_of_extreme_amounts_do_not_overflow() {
         assert_eq!(percent(i64::MAX, i64::MAX), 100);
         assert_eq!(percent(i64::MAX / 2, i64::MAX), 49);
         assert_eq!(percent(1, i64::MAX), 0);

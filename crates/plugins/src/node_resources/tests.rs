@@ -1,4 +1,4 @@
-//! Worked examples of both plugins, and both against the rule on random clusters.
+//! Worked examples of both plugins, and comparisons with an oracle on random clusters.
 
 use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{
@@ -35,7 +35,7 @@ fn shape(points: &[(i32, i32)]) -> Value {
     json!({"shape": points.iter().map(point).collect::<Vec<_>>()})
 }
 
-/// A node with this allocatable, besides 110 pods.
+/// Returns a node with this allocatable and 110 pod slots.
 fn node_with(amounts: &[(&str, &str)]) -> NodeBuilder {
     let bare = node("n").with(|node| node.status.allocatable.clear()).allocatable("pods", "110");
     amounts.iter().fold(bare, |node, (name, amount)| node.allocatable(name, amount))
@@ -45,7 +45,7 @@ fn pod_with(amounts: &[(&str, &str)]) -> PodBuilder {
     amounts.iter().fold(pod("p"), |pod, (name, amount)| pod.request(name, amount))
 }
 
-/// The verdict of all forms on the only node.
+/// Returns the verdict of all forms on the only node.
 #[track_caller]
 fn verdict(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> (Code, String) {
     let cluster = cluster([node.build()], placed.iter().cloned());
@@ -62,7 +62,7 @@ fn verdict(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> (Co
     (status.code(), status.message())
 }
 
-/// The score both forms give the only node.
+/// Returns the score of both forms for the only node.
 #[track_caller]
 fn score(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> i64 {
     let cluster = cluster([node.build()], placed.iter().cloned());
@@ -76,7 +76,7 @@ fn score(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> i64 {
 }
 
 #[test]
-fn a_node_fits_if_nothing_the_pod_asks_for_runs_short() {
+fn node_fits_if_all_requests_are_free() {
     let one_pod =
         || node_with(&[("cpu", "4"), ("memory", "10"), (GPU, "5")]).allocatable("pods", "1");
     let roomy = || one_pod().allocatable("pods", "110");
@@ -141,7 +141,7 @@ fn only_extended_resources_can_be_ignored() {
 }
 
 #[test]
-fn filters_need_the_data_of_pre_filter() {
+fn filter_without_pre_filter_is_an_error() {
     let (plugin, pod) = (fit(json!({})), pod("p").build());
     let cluster = cluster([node("n").build()], []);
     let filter = plugin.filter.as_ref().unwrap();
@@ -156,7 +156,7 @@ fn filters_need_the_data_of_pre_filter() {
 }
 
 #[test]
-fn strategies_rate_the_worked_examples() {
+fn strategies_score_the_worked_examples() {
     let node = || node_with(&[("cpu", "4"), ("memory", "10000"), (GPU, "4")]);
     let pod = pod_with(&[("cpu", "3"), ("memory", "5000")]).build();
     let both = || json!([{"name": "cpu"}, {"name": "memory"}]);
@@ -167,7 +167,8 @@ fn strategies_rate_the_worked_examples() {
         ("LeastAllocated", heavy, json!(null), 41),
         ("MostAllocated", both(), json!(null), 62),
         ("RequestedToCapacityRatio", both(), falling(), 38),
-        // Nothing is left out of these but what the node lacks or is scalar and not asked for.
+        // A score leaves out resources that the node lacks, and scalars that the pod does not
+        // request.
         (
             "LeastAllocated",
             json!([{"name": "cpu"}, {"name": "ephemeral-storage"}]),
@@ -193,7 +194,7 @@ fn strategies_rate_the_worked_examples() {
 }
 
 #[test]
-fn balance_follows_the_worked_examples() {
+fn balance_scores_the_worked_examples() {
     let both = || json!([{"name": "cpu"}, {"name": "memory"}]);
     let three = json!([{"name": "cpu"}, {"name": "memory"}, {"name": GPU}]);
     let pod = || pod_with(&[("cpu", "3"), ("memory", "5000")]).build();
@@ -213,7 +214,7 @@ fn balance_follows_the_worked_examples() {
 }
 
 #[test]
-fn balance_is_not_asked_about_pods_that_request_nothing_rated() {
+fn balance_skips_pods_without_rated_requests() {
     let plugin = balanced(json!([{"name": "cpu"}, {"name": GPU}]));
     let cluster = cluster([node("n").build()], []);
     let pre_score = |pod: PodBuilder| {
@@ -241,7 +242,7 @@ fn hint(
 }
 
 #[test]
-fn pods_that_leave_or_shrink_help() {
+fn deleted_or_shrunk_pod_requeues() {
     use QueueingHint::{Queue, Skip};
     let (plugin, waiting) = (fit(json!({})), pod_with(&[("cpu", "1"), (GPU, "1")]).uid("w"));
     let other = |amounts: &[(&str, &str)]| pod_with(amounts).uid("o");
@@ -266,7 +267,7 @@ fn pods_that_leave_or_shrink_help() {
 }
 
 #[test]
-fn nodes_help_that_would_fit_empty_and_grew() {
+fn new_or_grown_node_requeues_if_the_pod_fits_it_empty() {
     use QueueingHint::{Queue, Skip};
     let waiting = pod_with(&[("cpu", "2"), (GPU, "1")]);
     let with = |cpu: &str, gpus: &str| node_with(&[("cpu", cpu), (GPU, gpus)]);
@@ -291,7 +292,7 @@ fn nodes_help_that_would_fit_empty_and_grew() {
 }
 
 #[test]
-fn an_ignored_resource_does_not_keep_a_pod_asleep() {
+fn ignored_resource_does_not_prevent_requeueing() {
     let waiting = pod_with(&[("cpu", "2"), (GPU, "1")]);
     let new = node_with(&[("cpu", "2")]).build();
     let objects = EventObjects::Node { old: None, new: Some(&new) };
@@ -302,7 +303,7 @@ fn an_ignored_resource_does_not_keep_a_pod_asleep() {
 }
 
 #[test]
-fn device_classes_help_whose_resource_is_requested() {
+fn device_class_of_a_requested_resource_requeues() {
     use QueueingHint::{Queue, Skip};
     let class = |extended: Option<&str>| {
         let spec = json!({"extendedResourceName": extended});
@@ -324,7 +325,7 @@ fn device_classes_help_whose_resource_is_requested() {
     assert_eq!(hint(GPU, Some(class(Some(GPU))), class(None)), Skip);
 }
 
-/// One amount by its Kubernetes name.
+/// Returns one amount by its Kubernetes name.
 fn amount(resources: &Resources, name: &str) -> i64 {
     match name {
         "cpu" => resources.milli_cpu,
@@ -334,7 +335,7 @@ fn amount(resources: &Resources, name: &str) -> i64 {
     }
 }
 
-/// Allocatable of a node, and what its pods request.
+/// Returns allocatable of a node and the requests of its pods.
 fn amounts(world: &World, node: &api::Node, name: &str, non_zero: bool) -> (i64, i64) {
     let requested = world.pods_on(&node.metadata.name).map(|pod| {
         let requests = Pod::from_api(pod).requests;
@@ -347,7 +348,7 @@ fn amounts(world: &World, node: &api::Node, name: &str, non_zero: bool) -> (i64,
     (amount(&Node::from_api(node).0.allocatable, name), requested.sum())
 }
 
-/// The filter rule, resource by resource.
+/// Implements the filter rule, resource by resource.
 fn filter_oracle(world: &World, pod: &api::Pod, node: &api::Node, ignored: &[&str]) -> Status {
     let requests = Pod::from_api(pod).requests.fit.clone();
     let mut reasons = Vec::new();
@@ -375,7 +376,7 @@ fn filter_oracle(world: &World, pod: &api::Pod, node: &api::Node, ignored: &[&st
     }
 }
 
-/// Allocatable, requested without and with the pod, and weight of what counts on a node.
+/// Returns allocatable, requested without and with the pod, and weight of each counting resource.
 fn rated(
     world: &World,
     requests: &Resources,
@@ -395,7 +396,7 @@ fn rated(
         .collect()
 }
 
-/// The rules of the three strategies.
+/// Implements the three strategies.
 fn fit_oracle(kind: &str, points: &[(i32, i32)], rated: &[(i64, i64, i64, i64)]) -> i64 {
     let least = |cap: i64, asked: i64| if asked > cap { 0 } else { (cap - asked) * 100 / cap };
     let most = |cap: i64, asked: i64| asked.min(cap) * 100 / cap;
@@ -428,7 +429,7 @@ fn fit_oracle(kind: &str, points: &[(i32, i32)], rated: &[(i64, i64, i64, i64)])
     }
 }
 
-/// The rule of 1.36 for balance.
+/// Implements the balance rule of 1.36.
 fn balance_oracle(rated: &[(i64, i64, i64, i64)]) -> i64 {
     let balance = |requested: fn(&(i64, i64, i64, i64)) -> i64| {
         let fraction = |rated| (requested(rated) as f64 / rated.0 as f64).min(1.0);
@@ -451,7 +452,7 @@ fn balance_oracle(rated: &[(i64, i64, i64, i64)]) -> i64 {
     50 + (50 + balance(|rated| rated.2) - balance(|rated| rated.1)) / 2
 }
 
-/// Amounts of every magnitude, those next to powers of two and to the limits among them.
+/// Generates amounts of every magnitude, including values next to powers of two and to the limits.
 pub(super) fn any_amount() -> impl Strategy<Value = i64> {
     let near_power = (0_u32..63, -2_i64..3)
         .prop_map(|(power, offset)| (1_i64 << power).saturating_add(offset).max(0));
@@ -459,7 +460,7 @@ pub(super) fn any_amount() -> impl Strategy<Value = i64> {
     prop_oneof![Just(0), Just(i64::MAX), near_power, any]
 }
 
-/// Mostly amounts of the size one meets, so that there are blocks without absurd ones.
+/// Generates mostly realistic amounts, so that some blocks contain no extreme values.
 fn resources() -> impl Strategy<Value = Resources> {
     let amount = || prop_oneof![30 => 0_i64..1 << 40, 1 => any_amount()];
     let gpus = prop::option::of(prop_oneof![30 => 0_i64..9, 1 => any_amount()]);
@@ -480,7 +481,7 @@ fn pod_of(requests: &Resources) -> Pod {
     Pod { requests: requests.into(), ..pod("p").build() }
 }
 
-/// Nodes with these amounts, each with two pods of this request.
+/// Builds nodes with these amounts, each with two pods of this request.
 fn cluster_of(rows: &[(Resources, Resources)]) -> Cluster {
     let mut cluster = Cluster::default();
     for (number, (allocatable, requests)) in rows.iter().enumerate() {
@@ -522,7 +523,7 @@ proptest! {
     #![proptest_config(forms::config())]
 
     #[test]
-    fn the_filter_follows_the_rule(
+    fn filter_agrees_with_the_oracle(
         history in history(),
         pod in arbitrary::pod(),
         choice: u64,
@@ -538,7 +539,7 @@ proptest! {
     }
 
     #[test]
-    fn strategies_follow_the_rule(
+    fn strategies_agree_with_the_oracle(
         history in history(),
         pod in arbitrary::pod(),
         choice: u64,
@@ -556,7 +557,7 @@ proptest! {
     }
 
     #[test]
-    fn balance_follows_the_rule(
+    fn balance_agrees_with_the_oracle(
         history in history(),
         pod in arbitrary::pod(),
         choice: u64,
@@ -575,7 +576,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn forms_agree_on_absurd_amounts(
+    fn forms_agree_on_extreme_amounts(
         rows in prop::collection::vec((resources(), resources()), 1..200),
         requests in resources(),
         resources in rated_resources(),

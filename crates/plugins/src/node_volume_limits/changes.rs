@@ -1,20 +1,20 @@
-//! What becomes of the volumes of a node when other pods are taken to be on it.
+//! What-if changes to the volumes of a node.
 
 use std::collections::BTreeMap;
 
 use framework::{CsiVolume, NodeView, Pod};
 
-/// What pods change about the volumes of a node that are taken to be there, or to be gone.
+/// The volumes that what-if pods add to a node or remove from it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VolumeChanges {
-    /// How many more volumes of pods are this one.
+    /// Change of the number of pods that use a volume.
     users: BTreeMap<CsiVolume, i64>,
-    /// How many more volumes of a driver the node has.
+    /// Change of the number of attached volumes, by driver.
     attached: BTreeMap<Box<str>, i64>,
 }
 
 impl VolumeChanges {
-    /// What is taken to be on `node`, and off it.
+    /// Returns the what-if changes of `node`.
     pub(super) fn on(node: &NodeView<'_>) -> Self {
         let mut changes = Self::default();
         node.added().iter().for_each(|pod| changes.count(pod, 1, node));
@@ -22,7 +22,7 @@ impl VolumeChanges {
         changes
     }
 
-    /// Counts a pod that comes to the node, or with a negative `sign` goes.
+    /// Counts the volumes of a pod added to the node, or removed if `sign` is negative.
     pub(super) fn count(&mut self, pod: &Pod, sign: i64, node: &NodeView<'_>) {
         for volume in node.cluster().counted_volumes(pod) {
             self.count_volume(volume, sign, node);
@@ -41,12 +41,12 @@ impl VolumeChanges {
         self.users.insert(volume, before + sign);
     }
 
-    /// How many more volumes of pods are this one.
+    /// Returns the change of the number of pods that use this volume.
     pub(super) fn users_of(&self, volume: &CsiVolume) -> i64 {
         self.users.get(volume).copied().unwrap_or_default()
     }
 
-    /// How many more volumes of the driver the node has.
+    /// Returns the change of the number of attached volumes of the driver.
     pub(super) fn attached(&self, driver: &str) -> i64 {
         self.attached.get(driver).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Which events may help pods that the plugin rejected.
+//! Queueing hints for pods that the plugin rejected.
 
 use framework::storage::{CsiNode, VolumeAttachment};
 use framework::{EventObjects, Handle, Pod, PodVolume, PodVolumeSource, QueueingHint};
@@ -18,7 +18,8 @@ impl NodeVolumeLimits {
         let (old, new) = objects.others()?;
         let [old, new] = [old, new].map(|node| CsiNode::from_api(&read(node)));
         let limit_of_old = |driver| old.drivers.get(driver).copied().flatten();
-        // Difference node-volume-limits-limit-gone-hint: no limit is more than any.
+        // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: a removed limit counts
+        // as a raised one.
         let raised = new.drivers.iter().any(|(driver, limit)| match limit {
             Some(limit) => *limit > limit_of_old(driver).unwrap_or(0),
             None => limit_of_old(driver).is_some(),
@@ -50,7 +51,8 @@ impl NodeVolumeLimits {
         hint::queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
     }
 
-    /// Difference node-volume-limits-fewer-volumes-hint: the claim of a placed pod counts no more.
+    /// Rule node-volume-limits-fewer-volumes-hint of docs/differences.toml: without its claim, the
+    /// volume of a placed pod no longer counts.
     pub(super) fn after_claim_deletion(
         &self,
         _pod: &Pod,
@@ -73,7 +75,8 @@ impl NodeVolumeLimits {
         let (old, _) = objects.others()?;
         let attacher = VolumeAttachment::from_api(&read(old)).attacher;
         let helps = |volume: &PodVolume| match volume.source {
-            // Difference node-volume-limits-ephemeral-hint: a claim is a claim.
+            // Rule node-volume-limits-ephemeral-hint of docs/differences.toml: an ephemeral volume
+            // has a claim too.
             PodVolumeSource::Claim(_) | PodVolumeSource::Ephemeral => true,
             PodVolumeSource::Csi(_) | PodVolumeSource::InTree(..) => {
                 migration_of_inline(volume).is_some_and(|own| *own.driver == *attacher)
@@ -83,7 +86,7 @@ impl NodeVolumeLimits {
     }
 }
 
-/// What cannot be read is as if it said nothing.
+/// Decodes the object. An object that does not decode counts as empty.
 fn read<T: DeserializeOwned + Default>(object: Option<&Value>) -> T {
     object.and_then(|object| T::deserialize(object).ok()).unwrap_or_default()
 }

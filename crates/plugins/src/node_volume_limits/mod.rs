@@ -1,4 +1,5 @@
-//! NodeVolumeLimits: a node can attach only so many volumes of a CSI driver.
+//! NodeVolumeLimits: rejects nodes on which the volumes of the pod exceed the attach limit of a CSI
+//! driver.
 
 mod changes;
 mod hints;
@@ -26,14 +27,14 @@ pub const NAME: &str = "NodeVolumeLimits";
 
 const REASON: &str = "node(s) exceed max volume count";
 
-/// The plugin.
+/// The NodeVolumeLimits plugin.
 #[derive(Debug)]
 struct NodeVolumeLimits;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     use EventResource as R;
     let event = ClusterEvent::new;
@@ -43,10 +44,10 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .filter()
         .read(R::PersistentVolume)
         .read(R::StorageClass)
-        // Difference node-volume-limits-limit-gone-hint: with the CSINode, its limits go.
+        // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: with the CSINode, its limits go.
         .on(event(R::CsiNode, ActionType::ADD | ActionType::DELETE))
         .on_with_hint(event(R::CsiNode, ActionType::UPDATE), NodeVolumeLimits::after_limit_change)
-        // Difference node-volume-limits-fewer-volumes-hint: a node without volumes has room, and what
+        // Rule node-volume-limits-fewer-volumes-hint of docs/differences.toml: a node without volumes has room, and what
         // is gone is not attached.
         .on(event(R::Node, ActionType::ADD))
         .on(event(R::PersistentVolume, ActionType::DELETE))
@@ -66,7 +67,7 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-/// The migration of the plugin of an inline volume, if a CSI driver has replaced it.
+/// Returns the migration of an inline volume if a CSI driver replaces its in-tree plugin.
 fn migration_of_inline(volume: &PodVolume) -> Option<&'static Migration> {
     match &volume.source {
         PodVolumeSource::InTree(plugin, _) => Migration::of_plugin(*plugin),
@@ -84,7 +85,7 @@ fn may_be_limited(pod: &Pod) -> bool {
     })
 }
 
-/// What a pod wants, and what a what-if changes about the node that it looks at.
+/// The volumes that a pod wants, and the what-if changes of the node.
 #[derive(Debug, Clone)]
 struct PreFilterState {
     wanted: Arc<WantedVolumes>,
@@ -92,11 +93,10 @@ struct PreFilterState {
 }
 
 impl PreFilterState {
-    /// What PreFilter left; where it did not run, or there was nothing to leave, the same from
-    /// scratch.
+    /// Returns the state of PreFilter. Computes it if PreFilter did not run or returned Skip.
     ///
     /// # Errors
-    /// Some volume of the pod cannot be counted on the node.
+    /// Returns the status of the pod if one of its volumes cannot be counted on the node.
     fn of_cycle<'a>(
         state: &'a CycleState,
         pod: &Pod,
@@ -121,7 +121,7 @@ impl PreFilter for NodeVolumeLimits {
         if !may_be_limited(pod) {
             return Err(Status::skip());
         }
-        // As in Kubernetes, a volume that cannot be counted is told of by Filter.
+        // As in Kubernetes, Filter reports a volume that cannot be counted.
         if let Ok(wanted) = WantedVolumes::of(pod, handle.cluster, true) {
             let changes = VolumeChanges::default();
             state.write(PreFilterState { wanted: wanted.into(), changes });

@@ -1,4 +1,4 @@
-//! Whether nodes have room for the volumes of one driver.
+//! Whether nodes can attach more volumes of one driver.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use framework::{AttachedCounts, Cluster, CsiVolume, NodeColumn, NodeIx, VolumeUs
 
 use super::changes::VolumeChanges;
 
-/// The volumes of a driver that a pod wants, and what nodes have of it.
+/// The volumes of a driver that a pod wants, and the attached volumes and limits of nodes.
 pub(super) struct Room<'a> {
     driver: &'a str,
     limits: &'a NodeColumn<Option<i64>>,
@@ -15,7 +15,7 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// `None` for a driver that no node limits.
+    /// Returns `None` for a driver that no node limits.
     pub(super) fn new(
         driver: &'a str,
         wanted: &'a BTreeSet<CsiVolume>,
@@ -29,7 +29,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Whether the node can attach what is wanted beside what it has after `changes`.
+    /// Whether the node can attach the wanted volumes, given `changes`.
     pub(super) fn suffices(&self, node: NodeIx, changes: &VolumeChanges) -> bool {
         let Some(limit) = self.limits.get(node) else { return true };
         let is_new = |(volume, uses): &&(&CsiVolume, Option<&NodeColumn<VolumeUses>>)| {
@@ -37,8 +37,8 @@ impl<'a> Room<'a> {
             i64::from(pods) + changes.users_of(volume) <= 0
         };
         let new: i64 = self.wanted.iter().filter(is_new).map(|_| 1).sum();
-        // A volume that is attached to the node, but used by no pod on it, counts once more for the
-        // pod that wants it, as in Kubernetes.
+        // As in Kubernetes, a volume that is attached to the node but used by no pod there counts a
+        // second time for the pod that wants it.
         let attached = self.attached.get(node) + changes.attached(self.driver);
         new == 0 || attached + new <= limit
     }

@@ -21,8 +21,8 @@ fn built() -> Plugin {
     plugin(&PluginArgs::default()).unwrap()
 }
 
-/// Node `n`, which can attach `limit` volumes of either driver, with what is needed for claims `a`,
-/// `b` and `c` on volumes of [`DRIVER`].
+/// Node `n`, which can attach `limit` volumes of either driver, and the objects of claims `a`, `b`
+/// and `c` on volumes of [`DRIVER`].
 fn harness(limit: Option<i32>) -> Harness {
     let limits = csi_node("n", &[(DRIVER, limit), (EBS, limit)]);
     let harness = Harness::new(built()).node(node("n").build()).storage(limits);
@@ -44,7 +44,7 @@ fn assert_fits(harness: &Harness, pod: PodBuilder, fits: bool) {
 }
 
 #[test]
-fn volumes_beyond_the_limit_keep_pods_off() {
+fn node_at_its_limit_rejects_pods_with_more_volumes() {
     for (limit, used, wanted, fits) in [
         (Some(1), &[][..], &["a"][..], true),
         (Some(1), &[], &["a", "b"], false),
@@ -69,7 +69,7 @@ fn volumes_beyond_the_limit_keep_pods_off() {
 }
 
 #[test]
-fn only_drivers_with_a_limit_count() {
+fn drivers_without_a_limit_do_not_count() {
     let other = json!({ "csi": { "driver": "other.example.com", "volumeHandle": "o" } });
     let harness = harness(Some(1))
         .storage(volume("pv-o", other))
@@ -86,7 +86,7 @@ fn only_drivers_with_a_limit_count() {
 }
 
 #[test]
-fn a_claim_without_volume_counts_for_the_driver_of_its_class() {
+fn claim_without_volume_counts_for_the_driver_of_its_class() {
     let class = |name: &str| json!({ "storageClassName": name });
     let harness = harness(Some(1))
         .storage(storage_class("wait", DRIVER, "WaitForFirstConsumer"))
@@ -121,7 +121,7 @@ fn a_claim_without_volume_counts_for_the_driver_of_its_class() {
 }
 
 #[test]
-fn replaced_plugins_count_where_there_is_a_csi_node() {
+fn in_tree_volumes_count_only_on_nodes_with_a_csi_node() {
     let ebs = |id: &str| json!({ "awsElasticBlockStore": { "volumeID": id } });
     let with = |harness: Harness| {
         harness
@@ -147,7 +147,7 @@ fn replaced_plugins_count_where_there_is_a_csi_node() {
 }
 
 #[test]
-fn every_form_of_a_volume_counts_for_the_driver_that_has_replaced_its_plugin() {
+fn in_tree_volumes_count_for_their_csi_driver() {
     let text = |field: &str| json!({ field: "x" });
     for (plugin, driver, field, source, counts) in [
         ("aws-ebs", EBS, "awsElasticBlockStore", text("volumeID"), true),
@@ -177,7 +177,7 @@ fn every_form_of_a_volume_counts_for_the_driver_that_has_replaced_its_plugin() {
 }
 
 #[test]
-fn attached_volumes_that_no_pod_uses_count() {
+fn attached_volumes_without_pods_count() {
     let attached = |limit| {
         harness(Some(limit))
             .storage(volume_attachment(DRIVER, "pv-a", "n"))
@@ -187,7 +187,7 @@ fn attached_volumes_that_no_pod_uses_count() {
     };
     assert_fits(&attached(1), pod("p").claim("b"), false);
     assert_fits(&attached(2), pod("p").claim("b"), true);
-    // As in Kubernetes, a volume that is attached already counts once more for its pod.
+    // As in Kubernetes, an attached volume counts a second time for the pod that wants it.
     assert_fits(&attached(1), pod("p").claim("a"), false);
     let in_use = attached(1).pod(user("q", &["a"]));
     assert_fits(&in_use, pod("p").claim("a"), true);
@@ -208,14 +208,14 @@ fn generic_ephemeral_volumes_count_with_their_claims() {
     let run = harness().storage(owned("other")).run(&ephemeral().build());
     let text = "PVC default/p-v0 was not created for pod default/p (pod is not owner)";
     assert_eq!(run.verdicts["n"], Status::error(text));
-    // The pod that runs has the claim of another: it cannot have the volume.
+    // The claim of the placed pod belongs to another owner, so its volume does not count.
     let neighbour = pod("p").volume(json!({ "ephemeral": {} })).on("n").build();
     let harness = harness().storage(owned("other")).pod(neighbour);
     assert_fits(&harness, pod("r").claim("b"), true);
 }
 
 #[test]
-fn what_is_wrong_with_the_pod_is_told() {
+fn uncountable_volumes_reject_the_pod_with_a_reason() {
     let harness = harness(Some(5));
     for (pod, expected) in [
         (
@@ -244,7 +244,7 @@ fn what_is_wrong_with_the_pod_is_told() {
 }
 
 #[test]
-fn pods_without_volumes_of_drivers_are_left_alone() {
+fn pods_without_csi_volumes_are_skipped() {
     let pre_filter = built().pre_filter.unwrap();
     for (source, counts) in [
         (json!({ "emptyDir": {} }), false),
@@ -275,7 +275,7 @@ fn hint(
 }
 
 #[test]
-fn a_higher_limit_helps() {
+fn raised_limit_requeues() {
     for (old, new, helps) in [
         (&[(DRIVER, Some(1))][..], &[(DRIVER, Some(2))][..], true),
         (&[(DRIVER, Some(2))], &[(DRIVER, Some(2))], false),
@@ -297,7 +297,7 @@ fn a_higher_limit_helps() {
 }
 
 #[test]
-fn a_csi_node_that_comes_or_goes_helps() {
+fn added_or_deleted_csi_node_requeues() {
     let csi_node = csi_node("n", &[(DRIVER, Some(1))]);
     for (action, old, new) in
         [(ActionType::ADD, None, Some(&csi_node)), (ActionType::DELETE, Some(&csi_node), None)]
@@ -308,7 +308,7 @@ fn a_csi_node_that_comes_or_goes_helps() {
 }
 
 #[test]
-fn the_end_of_a_pod_with_volumes_helps() {
+fn deleted_pod_with_volumes_requeues() {
     let on_deletion = |old: PodBuilder| {
         let old = old.build();
         let objects = EventObjects::Pod { old: Some(&old), new: None };
@@ -329,7 +329,7 @@ fn the_end_of_a_pod_with_volumes_helps() {
 }
 
 #[test]
-fn a_new_claim_helps_its_pod() {
+fn new_claim_requeues_its_pod() {
     let waiting = || pod("p").claim("a").volume(json!({ "ephemeral": {} }));
     for (new, helps) in [
         (claim("a", json!({})), true),
@@ -344,7 +344,7 @@ fn a_new_claim_helps_its_pod() {
 }
 
 #[test]
-fn claims_and_volumes_that_go_and_nodes_that_come_help() {
+fn deleted_claims_and_volumes_and_added_nodes_requeue() {
     let waiting = || pod("p").claim("a");
     let gone = volume("pv", json!({}));
     let resource = EventResource::PersistentVolume;
@@ -373,7 +373,7 @@ fn claims_and_volumes_that_go_and_nodes_that_come_help() {
 }
 
 #[test]
-fn a_detached_volume_helps_pods_that_may_be_limited_by_it() {
+fn detached_volume_requeues_pods_limited_by_its_driver() {
     let inline = |source: &str| pod("p").volume(json!({ source: {} }));
     for (driver, waiting, helps) in [
         (EBS, pod("p").claim("a"), true),
@@ -396,7 +396,7 @@ fn a_detached_volume_helps_pods_that_may_be_limited_by_it() {
 mod oracle {
     use super::*;
 
-    /// Driver and unique name of a volume; `Ok(None)` where it does not count.
+    /// Driver and unique name of a volume; `Ok(None)` if it does not count.
     type Counted = Result<Option<(String, String)>, Status>;
 
     fn counted(driver: &str, handle: &str) -> Option<(String, String)> {
@@ -534,7 +534,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_counted_is_what_there_is(history in history_with_storage(9)) {
+    fn attached_counts_agree_with_the_oracle(history in history_with_storage(9)) {
         let cluster = history.replay().cluster;
         for node in cluster.nodes().iter().map(|ix| cluster.node(ix)) {
             let attachments = cluster.volume_attachments(node.name());
@@ -552,7 +552,7 @@ proptest! {
     }
 
     #[test]
-    fn pods_taken_to_come_or_go_count_as_if_they_did(
+    fn what_if_changes_equal_a_new_count(
         history in history_with_storage(9),
         pod in arbitrary::pod(),
         added in prop::collection::vec(arbitrary::pod(), 0..3),
@@ -572,7 +572,7 @@ proptest! {
     }
 }
 
-/// A node without some of its pods and with others: as plugins are told, and as a cluster.
+/// The what-if state of a node with pods removed and added, as a plugin state and as a cluster.
 struct WhatIf {
     state: CycleState,
     overlay: Overlay,
@@ -580,11 +580,11 @@ struct WhatIf {
 }
 
 impl WhatIf {
-    /// Takes all pods off the node, puts back those whose place has its bit set in `restored`, and
-    /// adds others.
+    /// Removes all pods from the node, restores those whose index has its bit set in `restored`,
+    /// and adds others.
     fn of(cluster: &Cluster, node: NodeIx, pod: &Pod, added: &[Arc<Pod>], restored: u64) -> Self {
         let (mut state, mut overlay) = (CycleState::new(), Overlay::default());
-        // Where the pod is skipped, the plugin is told of nothing.
+        // The plugin gets no what-if calls if PreFilter returned Skip.
         let _ = built().pre_filter.unwrap().pre_filter(&mut state, pod, &handle(cluster));
         let extensions = built().pre_filter_extensions.unwrap();
         let mut after = cluster.clone();

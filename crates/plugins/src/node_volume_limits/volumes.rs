@@ -7,21 +7,22 @@ use framework::{Cluster, CsiVolume, Pod, PodVolume, Status, UncountableVolume};
 use super::room::Room;
 use crate::lookup;
 
-/// The volumes that a pod wants, each of them once, by the driver that attaches them.
+/// The distinct volumes that a pod wants, by driver.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WantedVolumes(BTreeMap<Box<str>, BTreeSet<CsiVolume>>);
 
 impl WantedVolumes {
-    /// The volumes of a pod that is to be placed on a node with or without a CSINode.
+    /// Returns the volumes of a pod to be placed on a node with or without a CSINode.
     ///
     /// # Errors
-    /// The status of a node of this kind: some volume cannot be counted.
+    /// Returns the status for this kind of node if some volume cannot be counted.
     pub(super) fn of(pod: &Pod, cluster: &Cluster, has_csi_node: bool) -> Result<Self, Status> {
         let mut wanted = Self::default();
         for volume in &pod.spec.volumes {
             match cluster.csi_volume(pod, volume) {
                 Ok(counted) => wanted.extend(counted, cluster),
-                // Without a CSINode no volume of an in-tree plugin counts as one of a driver.
+                // Without a CSINode, a volume of an in-tree plugin does not count for its CSI
+                // driver.
                 Err(UncountableVolume::Untranslatable(_)) if !has_csi_node => {}
                 Err(uncountable) => return Err(status(pod, volume, uncountable)),
             }
@@ -37,13 +38,13 @@ impl WantedVolumes {
         }
     }
 
-    /// What there is to say of room for them, driver by driver.
+    /// Returns the limits for these volumes, driver by driver.
     pub(super) fn rooms<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Room<'a>> {
         self.0.iter().filter_map(|(driver, volumes)| Room::new(driver, volumes, cluster))
     }
 }
 
-/// What a volume that cannot be counted means to its pod.
+/// Returns the status of a pod with a volume that cannot be counted.
 fn status(pod: &Pod, volume: &PodVolume, uncountable: UncountableVolume) -> Status {
     match uncountable {
         UncountableVolume::NamelessClaim => Status::error("PersistentVolumeClaim had no name"),

@@ -9,7 +9,7 @@ fn stand_in(name: &str) -> Plugin {
     plugin(catalogue::get(name).unwrap())
 }
 
-/// A pod with these fields of its spec.
+/// Builds a pod with these fields of its spec.
 fn with_spec(name: &str, fields: &Value) -> PodBuilder {
     pod(name).with(|api| {
         let mut spec = serde_json::to_value(&api.spec).unwrap();
@@ -24,7 +24,7 @@ fn pre_filter(plugin: &Plugin, pod: &Pod, cluster: &Cluster) -> Status {
 }
 
 #[test]
-fn pods_that_need_the_plugin_are_rejected_by_name() {
+fn pods_that_need_the_plugin_are_rejected_with_its_name() {
     let devices = json!({"resourceClaims": [{"name": "r"}]});
     for (name, fields, needed) in
         [("DynamicResources", &devices, true), ("DynamicResources", &json!({}), false)]
@@ -39,7 +39,7 @@ fn pods_that_need_the_plugin_are_rejected_by_name() {
 }
 
 #[test]
-fn the_reason_names_plugin_and_need() {
+fn rejection_names_plugin_and_reason() {
     let pod = with_spec("p", &json!({"resourceClaims": [{"name": "r"}]})).build();
     let expected = "plugin DynamicResources is not built yet, and the pod has resource claims";
     let status = pre_filter(&stand_in("DynamicResources"), &pod, &Cluster::default());
@@ -47,7 +47,7 @@ fn the_reason_names_plugin_and_need() {
 }
 
 #[test]
-fn a_filter_without_its_pre_filter_is_as_strict() {
+fn filter_without_pre_filter_rejects_the_same_pods() {
     let cluster = cluster([node("n").build()], []);
     let plugin = stand_in("DynamicResources");
     let filter = plugin.filter.as_ref().unwrap();
@@ -79,7 +79,7 @@ fn post_filter_leaves_the_pod_unschedulable() {
 }
 
 #[test]
-fn no_event_helps_pods_that_need_what_is_not_built() {
+fn no_event_requeues_pods_that_need_the_plugin() {
     for entry in catalogue::ALL.iter().filter(|entry| !entry.is_built()) {
         assert_eq!(plugin(entry).events.unwrap().len(), 0, "{}", entry.name);
     }

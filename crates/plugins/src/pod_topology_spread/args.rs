@@ -1,31 +1,31 @@
-//! `PodTopologySpreadArgs`: decoding, defaults, and what is wrong with them.
+//! `PodTopologySpreadArgs`: decoding, defaults and validation.
 
 use framework::{PluginArgs, TopologySpreadConstraint, WhenUnsatisfiable, api};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Faults, decode_strictly, null_as_default, quoted};
 
-/// Where default constraints come from.
+/// The sources of default constraints.
 const DEFAULTING_TYPES: [&str; 2] = [SYSTEM, LIST];
 const SYSTEM: &str = "System";
 const LIST: &str = "List";
 
-/// What becomes of a pod that fits no domain.
+/// The actions for a pod that fits no domain.
 const UNSATISFIABLE_ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 
-/// The constraints of pods that have none of their own.
+/// The constraints of pods that define none themselves.
 #[derive(Debug)]
 pub(super) struct DefaultConstraints {
     pub(super) constraints: Vec<TopologySpreadConstraint>,
-    /// Whether they are the built-in ones (`defaultingType: System`) and not those of a list.
+    /// Whether they are the built-in constraints (`defaultingType: System`), not those of a list.
     pub(super) are_system: bool,
 }
 
 impl DefaultConstraints {
-    /// Decodes the arguments.
+    /// Decodes and validates the arguments.
     ///
     /// # Errors
-    /// Everything that is wrong, in the words of kube-scheduler.
+    /// Returns all errors, with the texts of kube-scheduler.
     pub(super) fn decode(args: &PluginArgs) -> Result<Self, String> {
         let mut args: Args = decode_strictly(args)?;
         if args.defaulting_type.is_empty() {
@@ -44,7 +44,7 @@ impl DefaultConstraints {
         Ok(Self { constraints, are_system })
     }
 
-    /// Whether any of them is hard.
+    /// Whether any default constraint is hard.
     pub(super) fn have_hard(&self) -> bool {
         let hard = WhenUnsatisfiable::DoNotSchedule;
         self.constraints.iter().any(|own| own.when_unsatisfiable == hard)
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_spreads_softly_over_nodes_and_zones() {
+    fn system_defaults_are_soft_over_nodes_and_zones() {
         for args in [json!({}), json!({"defaultingType": "System", "defaultConstraints": null})] {
             let defaults = decode(args).unwrap();
             assert!(defaults.are_system && !defaults.have_hard());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_replaces_the_system_constraints() {
+    fn list_replaces_the_system_constraints() {
         let constraint =
             json!({"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"});
         let list = json!({"defaultingType": "List", "defaultConstraints": [constraint]});
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_in_the_words_of_kube_scheduler() {
+    fn errors_have_the_texts_of_kube_scheduler() {
         let constraint = |change: Value| {
             let mut constraint =
                 json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});

@@ -1,4 +1,4 @@
-//! The constraints that apply to a pod: its own, or default ones with a selector made up for it.
+//! The constraints that apply to a pod: its own, or default constraints with a derived selector.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,15 +17,15 @@ use crate::taint_toleration::{may_run, retain_tolerated};
 /// A constraint as it applies to one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Constraint {
-    /// Greatest allowed difference between domains.
+    /// Maximum difference between the numbers of pods of two domains.
     pub(super) max_skew: i32,
-    /// Label of the node that names the domain.
+    /// Node label whose value identifies the domain.
     pub(super) topology_key: Arc<str>,
-    /// Least number of domains: with fewer, the smallest one counts as empty.
+    /// Minimum number of domains. With fewer domains, the global minimum is 0.
     pub(super) min_domains: i32,
     /// The nodes whose pods count.
     pub(super) inclusion: NodeInclusion,
-    /// The pods counted, `matchLabelKeys` included.
+    /// The pods that count, `matchLabelKeys` included.
     pods: PodQuery,
 }
 
@@ -44,17 +44,17 @@ impl Constraint {
         }
     }
 
-    /// Whether the constraint is about `pod`, wherever it is.
+    /// Whether the constraint selects `pod`, on whatever node.
     pub(super) fn selects(&self, pod: &Pod) -> bool {
         self.pods.matches(pod)
     }
 
-    /// The pods to keep counting for the constraint; `None` if its selector matches no pod.
+    /// Returns the query to keep counting; `None` if the selector matches no pod.
     pub(super) fn standing_query(self) -> Option<PodQuery> {
         (!self.pods.selector.is_nothing()).then_some(self.pods)
     }
 
-    /// Returns how many pods count on each node. Terminating pods do not count.
+    /// Returns the number of selected pods on each node. Terminating pods do not count.
     pub(super) fn pods_by_node<'a>(&self, cluster: &'a Cluster) -> Cow<'a, NodeColumn<PodCount>> {
         match self.pods.selector.is_nothing() {
             true => Cow::Owned(NodeColumn::default()),
@@ -62,13 +62,13 @@ impl Constraint {
         }
     }
 
-    /// Counts the pods of one node that [`pods_by_node`](Self::pods_by_node) counts.
+    /// Returns the count of [`pods_by_node`](Self::pods_by_node) for one node.
     pub(super) fn pods_on(&self, node: &NodeView<'_>) -> u32 {
         node.pods().map(|pod| u32::from(!pod.terminating && self.selects(pod))).sum()
     }
 }
 
-/// Whether a node carries the topology keys of all `constraints`.
+/// Whether a node has the topology keys of all `constraints`.
 pub(super) fn has_all_keys<'a>(
     constraints: impl IntoIterator<Item = &'a Constraint>,
     node: &impl NodeFields,
@@ -76,7 +76,7 @@ pub(super) fn has_all_keys<'a>(
     constraints.into_iter().all(|own| node.label(&own.topology_key).is_some())
 }
 
-/// Keeps in `nodes` those that carry the topology keys of all `constraints`.
+/// Retains the nodes that have the topology keys of all `constraints`.
 pub(super) fn retain_with_all_keys(
     constraints: &[Constraint],
     cluster: &Cluster,
@@ -87,12 +87,12 @@ pub(super) fn retain_with_all_keys(
     }
 }
 
-/// Which nodes count: the node inclusion policies of a constraint.
+/// The node inclusion policies of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeInclusion {
-    /// Only those that the node affinity of the pod allows.
+    /// Whether only nodes that match the node affinity of the pod count.
     pub(super) honors_node_affinity: bool,
-    /// Only those without taints that the pod does not tolerate.
+    /// Whether only nodes count whose taints the pod tolerates.
     pub(super) honors_node_taints: bool,
 }
 
@@ -102,13 +102,13 @@ impl NodeInclusion {
         self.affinity_includes(pod, node) && (!self.honors_node_taints || may_run(pod, taints))
     }
 
-    /// Whether a node counts as far as node affinity goes. Terms that do not parse match no node.
+    /// Whether the affinity policy includes the node. Terms that do not parse match no node.
     pub(super) fn affinity_includes(self, pod: &Pod, node: &impl NodeFields) -> bool {
         let affinity = &pod.spec.required_node_affinity;
         !self.honors_node_affinity || affinity.matches(node).unwrap_or(false)
     }
 
-    /// Keeps in `nodes` those that count.
+    /// Retains the nodes that count.
     pub(super) fn retain(self, pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
         if self.honors_node_affinity {
             retain_required(&pod.spec.required_node_affinity, cluster, nodes);
@@ -120,10 +120,10 @@ impl NodeInclusion {
 }
 
 impl PodTopologySpread {
-    /// The hard constraints that apply to `pod`.
+    /// Returns the hard constraints that apply to `pod`.
     ///
     /// # Errors
-    /// A selector of its own constraints is invalid.
+    /// Returns an error if a selector of its own constraints is invalid.
     pub(super) fn hard_constraints(
         &self,
         pod: &Pod,
@@ -132,10 +132,10 @@ impl PodTopologySpread {
         self.constraints(pod, cluster, &WhenUnsatisfiable::DoNotSchedule)
     }
 
-    /// The soft constraints that apply to `pod`.
+    /// Returns the soft constraints that apply to `pod`.
     ///
     /// # Errors
-    /// A selector of its own constraints is invalid.
+    /// Returns an error if a selector of its own constraints is invalid.
     pub(super) fn soft_constraints(
         &self,
         pod: &Pod,
@@ -144,7 +144,8 @@ impl PodTopologySpread {
         self.constraints(pod, cluster, &WhenUnsatisfiable::ScheduleAnyway)
     }
 
-    /// Constraints of its own, be they hard or soft, keep all default ones away from a pod.
+    /// Returns the constraints with this action. Default constraints apply only if the pod has no
+    /// constraint of its own, hard or soft.
     fn constraints(
         &self,
         pod: &Pod,
@@ -169,7 +170,7 @@ impl PodTopologySpread {
     }
 }
 
-/// The selector of a constraint of the pod, with its values of the `matchLabelKeys`.
+/// Returns the selector of a constraint of the pod, with the pod's values of the `matchLabelKeys`.
 fn own_selector(
     constraint: &TopologySpreadConstraint,
     pod: &Pod,
@@ -181,10 +182,11 @@ fn own_selector(
     Ok(values.fold(constraint.selector.clone()?, LabelSelector::require))
 }
 
-/// The selector of default constraints: what the Services of the pod and its controller select.
+/// Returns the selector of default constraints, derived from the Services and the controller of the
+/// pod.
 ///
-/// The pairs of Services and of a ReplicationController make up one set, in which later ones win;
-/// the selector of a ReplicaSet or StatefulSet must hold beside them.
+/// The selectors of Services and of a ReplicationController merge into one set of labels; later
+/// values win. The selector of a ReplicaSet or StatefulSet applies in addition.
 fn default_selector(pod: &Pod, cluster: &Cluster) -> LabelSelector {
     let mut sets = cluster.services_selecting(pod);
     let controller = cluster.controller_selector(pod);

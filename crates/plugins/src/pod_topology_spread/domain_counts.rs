@@ -1,16 +1,16 @@
-//! How many pods that a constraint counts are in each topology domain.
+//! Numbers of selected pods in each topology domain.
 
 use framework::{DomainIx, NodeBits, NodeColumn, NodeIx, PodCount, Topology};
 
-/// The matching pods of each known domain, by index of the domain.
+/// The number of selected pods of each known domain, by index of the domain.
 ///
-/// Nodes without the topology key are in the domain of the empty value; soft constraints may see
-/// such nodes, hard ones never do.
+/// Nodes without the topology key are in the domain of the empty value. Only soft constraints may
+/// include such nodes.
 #[derive(Debug, Clone)]
 pub(super) struct DomainCounts(Vec<Option<u32>>);
 
 impl DomainCounts {
-    /// The domains of `nodes`, with the pods on the `eligible` ones.
+    /// Counts the pods on the `eligible` nodes, in the domains of `nodes`.
     pub(super) fn of(
         topology: Option<Topology<'_>>,
         nodes: impl Iterator<Item = NodeIx>,
@@ -36,29 +36,29 @@ impl DomainCounts {
         Self(counts)
     }
 
-    /// Number of known domains.
+    /// Returns the number of known domains.
     pub(super) fn known(&self) -> usize {
         self.0.iter().flatten().count()
     }
 
-    /// The pods of a domain; none if it is not known.
+    /// Returns the pods of a domain; 0 if it is unknown.
     #[inline]
     pub(super) fn get(&self, domain: DomainIx) -> u32 {
         self.0[domain.index()].unwrap_or(0)
     }
 
-    /// Index and pods of every known domain.
+    /// Returns index and pods of every known domain.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u32)> {
         self.0.iter().enumerate().filter_map(|(domain, count)| Some((domain, (*count)?)))
     }
 }
 
-/// Pods taken to be in or gone from domains in a what-if, beside those that are.
+/// What-if changes of the pods in domains.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes(Vec<(DomainIx, i64)>);
 
 impl Changes {
-    /// So many pods more in `domain`, less if negative.
+    /// Adds `pods` to `domain`; a negative number removes pods.
     pub(super) fn add(&mut self, domain: DomainIx, pods: i64) {
         match self.0.iter_mut().find(|(known, _)| *known == domain) {
             Some((_, sum)) => *sum += pods,
@@ -66,7 +66,7 @@ impl Changes {
         }
     }
 
-    /// What became of `domain`.
+    /// Returns the change of `domain`.
     #[inline]
     fn of(&self, domain: DomainIx) -> i64 {
         self.0.iter().filter(|(known, _)| *known == domain).map(|(_, pods)| pods).sum()
@@ -77,13 +77,13 @@ impl Changes {
     }
 }
 
-/// The counts of a hard constraint, and which are the smallest.
+/// The counts of a hard constraint, with the smallest ones at hand.
 #[derive(Debug)]
 pub(super) struct RankedCounts {
     counts: DomainCounts,
     known: usize,
-    /// The two known domains with the fewest pods, the smallest first: as long as a what-if changes
-    /// one domain, it leaves one of them as it is.
+    /// The two known domains with the fewest pods, the smallest first. A what-if that changes one
+    /// domain leaves one of the two unchanged.
     smallest: [Option<(usize, u32)>; 2],
 }
 
@@ -107,18 +107,18 @@ impl From<DomainCounts> for RankedCounts {
 }
 
 impl RankedCounts {
-    /// Number of known domains.
+    /// Returns the number of known domains.
     pub(super) const fn known(&self) -> usize {
         self.known
     }
 
-    /// The pods of a domain after `changes`; none if it is not known.
+    /// Returns the pods of a domain after `changes`; 0 if it is unknown.
     #[inline]
     pub(super) fn get(&self, domain: DomainIx, changes: &Changes) -> i64 {
         i64::from(self.counts.get(domain)) + changes.of(domain)
     }
 
-    /// The pods of the smallest known domain after `changes`.
+    /// Returns the pods of the smallest known domain after `changes`.
     pub(super) fn min(&self, changes: &Changes) -> Option<i64> {
         let unchanged = |(domain, _): &(usize, u32)| !changes.touch(*domain);
         let smallest = self.smallest.iter().flatten().copied().find(unchanged);

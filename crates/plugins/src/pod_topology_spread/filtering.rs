@@ -1,4 +1,5 @@
-//! Hard constraints: the skew that a pod would cause on a node must not exceed the allowed one.
+//! The Filter of PodTopologySpread: rejects nodes on which the pod would exceed the maximum skew of
+//! a hard constraint.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str =
     "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// A hard constraint of a pod and what there is of its pods.
+/// A hard constraint and the counts of its pods.
 #[derive(Debug)]
 struct Counted {
     constraint: Constraint,
-    /// Its topology key; `None` if no node carries that.
+    /// Its topology key; `None` if no node has the label.
     topology: Option<LabelKeyIx>,
-    /// 1 if the pod itself will count, else 0.
+    /// 1 if the constraint selects the pod itself, otherwise 0.
     own: i64,
     counts: RankedCounts,
 }
@@ -31,8 +32,8 @@ impl Counted {
         node.cluster().topology_at(self.topology?).domain_of(node.ix())
     }
 
-    /// The pods of the smallest domain after `changes`. With too few domains a new one may come,
-    /// which is empty.
+    /// Returns the pods of the smallest domain after `changes`. With fewer domains than
+    /// `minDomains` the minimum is 0.
     fn min(&self, changes: &Changes) -> i64 {
         let wanted = usize::try_from(self.constraint.min_domains).unwrap_or(0);
         match self.counts.min(changes) {
@@ -42,8 +43,8 @@ impl Counted {
     }
 }
 
-/// Counts for each constraint the pods on the nodes that carry the keys of all constraints, as far
-/// as the constraint includes them.
+/// Counts for each constraint the pods on the nodes that have the keys of all constraints and that
+/// the constraint includes.
 fn count(constraints: Vec<Constraint>, pod: &Pod, cluster: &Cluster) -> Arc<[Counted]> {
     let mut with_keys = cluster.nodes().clone();
     retain_with_all_keys(&constraints, cluster, &mut with_keys);
@@ -59,11 +60,11 @@ fn count(constraints: Vec<Constraint>, pod: &Pod, cluster: &Cluster) -> Arc<[Cou
     counted.collect()
 }
 
-/// Left by PreFilter: what it counted, and what a what-if changed about it since.
+/// The cycle state of PreFilter: the counts and their what-if changes.
 #[derive(Debug, Clone)]
 struct PreFiltered {
     counted: Arc<[Counted]>,
-    /// By constraint.
+    /// The changes, one entry per constraint.
     changes: Box<[Changes]>,
 }
 
@@ -76,7 +77,7 @@ impl PreFiltered {
         self.counted.iter().zip(&self.changes)
     }
 
-    /// The constraints as the set form asks for them.
+    /// Returns the limit of each constraint for the set form.
     fn limits<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Limit<'a>> {
         self.iter().map(|(counted, changes)| Limit {
             topology: counted.topology.map(|key| cluster.topology_at(key)),
@@ -88,7 +89,7 @@ impl PreFiltered {
 
     /// Counts `pods` more pods like `other` on `node`, or fewer if negative.
     ///
-    /// Terminating pods count here, as in kube-scheduler; PreFilter does not count them.
+    /// As in kube-scheduler, terminating pods count here, while PreFilter ignores them.
     fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, pods: i64) {
         if self.counted.iter().any(|counted| counted.domain_of(node).is_none()) {
             return;
@@ -106,7 +107,7 @@ impl PreFiltered {
         }
     }
 
-    /// Whether some constraint is about `other`.
+    /// Whether some constraint selects `other`.
     fn selects(&self, other: &Pod) -> bool {
         self.counted.iter().any(|counted| counted.constraint.selects(other))
     }
@@ -176,16 +177,16 @@ fn change(
     Status::success()
 }
 
-/// What a constraint allows, for any node.
+/// The limit of a constraint, for any node.
 struct Limit<'a> {
     topology: Option<Topology<'a>>,
     counts: &'a RankedCounts,
     changes: &'a Changes,
-    /// The pods a domain may have at most before the pod joins it.
+    /// Maximum number of pods in a domain that the pod can join.
     most: i64,
 }
 
-/// What a constraint says about a node.
+/// The verdict of a constraint on a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Fits,
@@ -242,8 +243,8 @@ impl Filter for PodTopologySpread {
         Ok(())
     }
 
-    /// The first constraint that fails decides: a skew there hides a label that is missing for the
-    /// next.
+    /// The first constraint that fails determines the reason: a skew hides a missing label of the
+    /// next constraint.
     fn explain_set(
         &self,
         state: &CycleState,

@@ -1,4 +1,4 @@
-//! Queueing hints: which changes may help a pod that a hard constraint turned down.
+//! Queueing hints of PodTopologySpread for pods that a hard constraint rejected.
 
 use framework::{
     ActionType, Cluster, ClusterEvent, ControllerKind, EventObjects, EventResource, Handle,
@@ -21,7 +21,8 @@ pub(super) fn register(
         | ActionType::DELETE
         | ActionType::UPDATE_NODE_LABEL
         | ActionType::UPDATE_NODE_TAINT;
-    // Difference pod-topology-spread-terminating-hint: any update of a pod is listened to.
+    // Rule pod-topology-spread-terminating-hint of docs/differences.toml: registers every update of
+    // a pod.
     let plugin = plugin
         .on_with_hint(any_change(EventResource::Pod), PodTopologySpread::after_pod_change)
         .on_with_hint(
@@ -31,7 +32,8 @@ pub(super) fn register(
     if !hard_defaults {
         return plugin;
     }
-    // Difference pod-topology-spread-default-selector-hint: 1.36 does not listen to these.
+    // Rule pod-topology-spread-default-selector-hint of docs/differences.toml: 1.36 does not
+    // register these.
     plugin
         .on_with_hint(any_change(EventResource::Service), |_, pod, objects, _| {
             after_service_change(pod, objects)
@@ -52,7 +54,7 @@ impl PodTopologySpread {
         self.hard_constraints(pod, cluster).map_err(|error| error.to_string())
     }
 
-    /// A pod helps that is counted from now on, or no longer.
+    /// Requeues if a pod starts or stops to count.
     fn after_pod_change(
         &self,
         pod: &Pod,
@@ -66,11 +68,13 @@ impl PodTopologySpread {
             (Some(old), Some(new)) if new.uid == pod.uid => {
                 self.is_freed(old, new, handle.cluster)?
             }
-            (Some(old), Some(new)) if has_place(new) && may_count_otherwise(old, new) => {
+            (Some(old), Some(new))
+                if is_placed_or_nominated(new) && may_count_otherwise(old, new) =>
+            {
                 some_constraint(&|own| counts_otherwise(own, old, new))?
             }
             (Some(other), None) | (None, Some(other))
-                if has_place(other) || other.uid == pod.uid =>
+                if is_placed_or_nominated(other) || other.uid == pod.uid =>
             {
                 some_constraint(&|own| own.selects(other))?
             }
@@ -81,7 +85,8 @@ impl PodTopologySpread {
 
     /// Whether an update of the waiting pod itself may help it.
     ///
-    /// Difference pod-topology-spread-own-update-hint: 1.36 does not see that constraints change.
+    /// Rule pod-topology-spread-own-update-hint of docs/differences.toml: 1.36 does not notice
+    /// changed constraints.
     fn is_freed(&self, old: &Pod, new: &Pod, cluster: &Cluster) -> Result<bool, String> {
         let before = self.constraints_of(old, cluster)?;
         let after = self.constraints_of(new, cluster)?;
@@ -96,8 +101,7 @@ impl PodTopologySpread {
         Ok(before != after || after.iter().any(is_affected))
     }
 
-    /// A node helps that is counted from now on, no longer, or in another domain, or that may take
-    /// the pod from now on.
+    /// Requeues if a node starts or stops to count, changes its domain, or newly allows the pod.
     fn after_node_change(
         &self,
         pod: &Pod,
@@ -122,33 +126,33 @@ impl PodTopologySpread {
     }
 }
 
-/// Whether the pod is somewhere, or room is kept for it.
-fn has_place(pod: &Pod) -> bool {
+/// Whether the pod is placed or nominated.
+fn is_placed_or_nominated(pod: &Pod) -> bool {
     pod.node_name.is_some() || pod.nominated_node_name.is_some()
 }
 
-/// What most updates leave as it is: those of the status.
+/// Whether fields changed that affect counting. Most updates change only the status.
 fn may_count_otherwise(old: &Pod, new: &Pod) -> bool {
     old.labels != new.labels || old.terminating != new.terminating
 }
 
-/// Whether the constraint counts a pod after a change and did not before, or the other way round.
+/// Whether the constraint counts the pod either before or after a change, but not both.
 fn counts_otherwise(constraint: &Constraint, old: &Pod, new: &Pod) -> bool {
     let (before, after) = (constraint.selects(old), constraint.selects(new));
     before != after || after && old.terminating != new.terminating
 }
 
-/// Whether a node that carries the label before and after a change is in another domain, or is
-/// counted from now on or no longer.
+/// Whether a node that has the label before and after a change is in another domain, or starts or
+/// stops to count.
 ///
-/// Difference pod-topology-spread-inclusion-hint: 1.36 does not look at node affinity.
+/// Rule pod-topology-spread-inclusion-hint of docs/differences.toml: 1.36 ignores node affinity.
 fn changes_place(constraint: &Constraint, pod: &Pod, old: &Node, new: &Node) -> bool {
     let key = &constraint.topology_key;
     let included = |node: &Node| constraint.inclusion.affinity_includes(pod, node);
     old.labels.get(key) != new.labels.get(key) || included(old) != included(new)
 }
 
-/// A Service helps that selects the pod from now on or no longer, or by other labels.
+/// Requeues if a Service starts or stops to select the pod, or changes its selector.
 fn after_service_change(pod: &Pod, objects: &EventObjects<'_>) -> Result<QueueingHint, String> {
     let (old, new) = objects.others()?;
     let selector = |service: Option<&Value>| {
@@ -159,7 +163,7 @@ fn after_service_change(pod: &Pod, objects: &EventObjects<'_>) -> Result<Queuein
     Ok(queue_if(uses_defaults(pod) && selector(old) != selector(new)))
 }
 
-/// The controller of the pod helps if its selector becomes another.
+/// Requeues if the selector of the pod's controller changes.
 fn after_controller_change(
     kind: ControllerKind,
     pod: &Pod,
@@ -176,7 +180,7 @@ fn after_controller_change(
     Ok(queue_if(uses_defaults(pod) && is_about_it && selector(old) != selector(new)))
 }
 
-/// Whether default constraints apply to the pod, if any do.
+/// Whether default constraints, if there are any, apply to the pod.
 fn uses_defaults(pod: &Pod) -> bool {
     pod.spec.topology_spread_constraints.is_empty()
 }

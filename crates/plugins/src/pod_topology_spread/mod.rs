@@ -1,8 +1,8 @@
-//! PodTopologySpread: spreads pods evenly over the domains of a topology: zones, racks, nodes.
+//! PodTopologySpread: spreads pods evenly over topology domains such as zones, racks or nodes.
 //!
-//! `constraint` tells which constraints apply to a pod and which nodes and pods count for them,
-//! `domain_counts` counts. Hard constraints filter nodes (`filtering`), soft ones rate them
-//! (`scoring`). `hints` tells which changes may help a pod that was turned down.
+//! `constraint` determines which constraints apply to a pod and which nodes and pods count.
+//! `domain_counts` counts the pods. Hard constraints filter nodes (`filtering`); soft constraints
+//! score them (`scoring`). `hints` requeues rejected pods.
 
 mod args;
 mod constraint;
@@ -21,10 +21,10 @@ use self::constraint::Constraint;
 /// Plugin name.
 pub const NAME: &str = "PodTopologySpread";
 
-/// The label whose domains are taken to be single nodes.
+/// The label whose domains are single nodes.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The plugin.
+/// The PodTopologySpread plugin.
 #[derive(Debug)]
 pub struct PodTopologySpread {
     defaults: DefaultConstraints,
@@ -51,7 +51,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     Ok(hints::register(plugin, hard_defaults).build())
 }
 
-/// The kinds that the selector of default constraints stems from.
+/// The kinds from which the selector of default constraints is derived.
 const SELECTING: [EventResource; 4] = [
     EventResource::Service,
     EventResource::ReplicationController,

@@ -1,4 +1,4 @@
-//! Soft constraints: the fewer of its pods a domain has, the better for the next one.
+//! The Score of PodTopologySpread: soft constraints prefer domains with fewer selected pods.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use super::constraint::{Constraint, retain_with_all_keys};
 use super::domain_counts::DomainCounts;
 use super::{HOSTNAME, PodTopologySpread};
 
-/// A soft constraint of a pod and what there is of its pods.
+/// A soft constraint and the counts of its pods.
 #[derive(Debug)]
 struct Weighted {
     constraint: Constraint,
-    /// ln(domains + 2): each pod counts for more where there are more domains to choose from.
+    /// ln(domains + 2): the weight of each pod grows with the number of domains.
     weight: f64,
-    /// The pods of each domain. `None` for the hostname: there each node is a domain of its own.
+    /// The pods of each domain. `None` for the hostname label, where each node is a domain.
     counts: Option<DomainCounts>,
 }
 
 impl Weighted {
-    /// What a domain with `pods` adds to the score of its nodes.
+    /// Returns the score that a domain with `pods` adds to its nodes.
     #[inline]
     fn score_for(&self, pods: u32) -> f64 {
         f64::from(pods) * self.weight + (f64::from(self.constraint.max_skew) - 1.0)
     }
 }
 
-/// Left by PreScore.
+/// The cycle state of PreScore.
 #[derive(Debug, Clone)]
 struct PreScored {
     weighted: Arc<[Weighted]>,
-    /// Nodes that do not take part in the comparison, nodes that are no candidates among them.
+    /// Nodes without a score, including nodes that are not candidates.
     ignored: Arc<NodeBits>,
 }
 
@@ -44,8 +44,8 @@ impl PreScored {
 }
 
 impl PodTopologySpread {
-    /// Whether nodes that lack the label of a soft constraint are left out. System constraints put
-    /// up with them.
+    /// Whether nodes that lack the label of a soft constraint are ignored. System constraints
+    /// accept such nodes.
     fn requires_all_keys(&self, pod: &Pod) -> bool {
         !pod.spec.topology_spread_constraints.is_empty() || !self.defaults.are_system
     }
@@ -83,8 +83,8 @@ impl PreScore for PodTopologySpread {
     }
 }
 
-/// Counts the domains that the candidates are in, and the pods in them: those on all nodes that
-/// are `compared` and that the constraint includes.
+/// Counts the domains of the candidates and their pods. The pods on all `compared` nodes that the
+/// constraint includes count.
 fn weigh(
     constraint: Constraint,
     pod: &Pod,
@@ -106,7 +106,7 @@ fn weigh(
     Weighted { constraint, weight: ((domains + 2) as f64).ln(), counts }
 }
 
-/// To the nearest integer, halves up: scores are not negative.
+/// Rounds to the nearest integer, halves up. Scores are not negative.
 #[inline]
 fn rounded(score: f64) -> i64 {
     let whole = score as i64;
@@ -171,7 +171,7 @@ impl Score for PodTopologySpread {
 }
 
 impl Weighted {
-    /// Adds to `sums` what the constraint gives to `nodes`; nothing to those without the label.
+    /// Adds the score of the constraint to `sums`. Nodes without the label get none.
     fn add_scores(
         &self,
         topology: Topology<'_>,
@@ -187,7 +187,7 @@ impl Weighted {
     }
 }
 
-/// Pods that are not being deleted, by index of the node.
+/// Returns the pods that are not terminating, by index of the node.
 fn by_index(pods: &NodeColumn<PodCount>, len: usize) -> Vec<u32> {
     let mut by_index = vec![0; len];
     for (node, count) in pods.iter() {
@@ -197,8 +197,8 @@ fn by_index(pods: &NodeColumn<PodCount>, len: usize) -> Vec<u32> {
 }
 
 impl NormalizeScore for PodTopologySpread {
-    /// The fewer the better: the lowest score becomes 100 times itself over the highest, upside
-    /// down.
+    /// Inverts the scores, so that fewer pods score higher. The lowest score becomes 100 times
+    /// itself over the highest.
     fn normalize_score(
         &self,
         state: &CycleState,

@@ -24,7 +24,7 @@ fn built(args: Value) -> Plugin {
     plugin(&PluginArgs::new(args)).unwrap()
 }
 
-/// A constraint on pods of application `web`, with further or other fields.
+/// Returns a constraint that selects pods of application `web`, with additional or replaced fields.
 fn constraint(key: &str, max_skew: i32, action: &str, fields: Value) -> Value {
     let mut constraint = json!({
         "topologyKey": key, "maxSkew": max_skew, "whenUnsatisfiable": action,
@@ -46,17 +46,18 @@ fn soft(key: &str, max_skew: i32) -> Value {
     constraint(key, max_skew, "ScheduleAnyway", json!({}))
 }
 
-/// A pod called `p` of application `web` with these constraints.
+/// Returns a pod called `p` of application `web` with these constraints.
 fn spread(constraints: &[Value]) -> PodBuilder {
     pod("p").label("app", "web").with(|api| {
         api.spec.topology_spread_constraints = constraints.iter().cloned().map(from).collect();
     })
 }
 
-/// The zone of each node, empty for none, and its number of pods.
+/// The zone of each node, empty for no zone, and its number of pods.
 type Zones<'a> = &'a [(&'a str, usize)];
 
-/// Nodes `n0`, `n1` and so on, in these zones and with so many pods of application `web`.
+/// Builds nodes `n0`, `n1` and so on in these zones, with these numbers of pods of application
+/// `web`.
 fn zones(zones: Zones<'_>) -> Harness {
     let harness = Harness::new(built(json!({})));
     zones.iter().enumerate().fold(harness, |harness, (number, (zone, pods))| {
@@ -72,7 +73,7 @@ fn web(node: usize, number: usize) -> PodBuilder {
 }
 
 #[test]
-fn the_skew_must_not_exceed_the_allowed_one() {
+fn skew_must_not_exceed_the_maximum() {
     let one_each: &[_] = &[("a", 2), ("b", 1), ("c", 0), ("d", 3)];
     let rows: [(Zones<'_>, Value, &[&str]); 9] = [
         (one_each, hard("zone", 1), &["n2"]),
@@ -80,14 +81,14 @@ fn the_skew_must_not_exceed_the_allowed_one() {
         (one_each, hard("zone", 4), &["n0", "n1", "n2", "n3"]),
         (&[("a", 1), ("a", 0), ("b", 1), ("b", 1)], hard("zone", 1), &["n0", "n1"]),
         (&[("a", 0), ("", 0)], hard("zone", 1), &["n0"]),
-        // Three domains of four wanted: a new one may come, so the smallest counts as empty.
+        // Three domains with minDomains 4: the global minimum is 0.
         (&[("a", 2), ("b", 2), ("c", 1)], hard_with("zone", 2, json!({"minDomains": 4})), &["n2"]),
         (
             &[("a", 2), ("b", 2), ("c", 1)],
             hard_with("zone", 2, json!({"minDomains": 3})),
             &["n0", "n1", "n2"],
         ),
-        // An empty selector matches every pod, a missing one no pod.
+        // An empty selector matches every pod; an absent one matches no pod.
         (one_each, hard_with("zone", 1, json!({"labelSelector": {}})), &["n2"]),
         (one_each, hard_with("zone", 1, json!({"labelSelector": null})), &["n0", "n1", "n2", "n3"]),
     ];
@@ -98,7 +99,7 @@ fn the_skew_must_not_exceed_the_allowed_one() {
 }
 
 #[test]
-fn an_empty_selector_counts_all_pods_of_the_namespace() {
+fn empty_selector_counts_all_pods_of_the_namespace() {
     let other_app = |name: &str| pod(name).label("app", "db").on("n0");
     let of_all = || spread(&[hard_with("zone", 1, json!({"labelSelector": {}}))]).build();
     let harness = zones(&[("a", 0), ("b", 0)]);
@@ -111,7 +112,7 @@ fn an_empty_selector_counts_all_pods_of_the_namespace() {
 }
 
 #[test]
-fn a_pod_that_is_not_counted_itself_may_reach_the_skew_everywhere() {
+fn unselected_pod_does_not_add_to_the_skew() {
     let harness = zones(&[("a", 1), ("b", 0)]);
     let pod = spread(&[hard("zone", 1)]);
     assert_eq!(harness.run(&pod.clone().build()).feasible(), ["n1"]);
@@ -119,19 +120,19 @@ fn a_pod_that_is_not_counted_itself_may_reach_the_skew_everywhere() {
 }
 
 #[test]
-fn the_first_constraint_that_fails_gives_the_reason() {
+fn first_failing_constraint_gives_the_reason() {
     let harness = zones(&[("a", 2), ("b", 0), ("", 0)]);
     let run = harness.run(&spread(&[hard("zone", 1), hard("rack", 1)]).build());
     assert_eq!(run.verdicts["n2"], Status::unresolvable(REASON_LABEL));
     assert_eq!(run.verdicts["n1"], Status::unresolvable(REASON_LABEL));
-    // No node has both labels, so no pod counts, and the smallest domain is empty.
+    // No node has both labels, so no pod counts and the smallest domain is empty.
     assert_eq!(run.verdicts["n0"], Status::unresolvable(REASON_LABEL));
     let run = harness.run(&spread(&[hard("zone", 1)]).build());
     assert_eq!(run.verdicts["n0"], Status::unschedulable(REASON));
 }
 
 #[test]
-fn policies_decide_which_nodes_count() {
+fn inclusion_policies_select_the_nodes_that_count() {
     let ignored = json!({"nodeAffinityPolicy": "Ignore"});
     let honoring = json!({"nodeTaintsPolicy": "Honor"});
     let on_ssd = |constraint: Value| spread(&[constraint]).node_selector("disk", "ssd");
@@ -154,7 +155,7 @@ fn policies_decide_which_nodes_count() {
 }
 
 #[test]
-fn pods_of_other_revisions_namespaces_and_pods_being_deleted_do_not_count() {
+fn terminating_pods_and_pods_of_other_revisions_or_namespaces_do_not_count() {
     let by_revision = hard_with("zone", 1, json!({"matchLabelKeys": ["revision", "absent"]}));
     let pod = spread(&[by_revision]).label("revision", "2").build();
     let feasible = |other: PodBuilder| {
@@ -169,7 +170,7 @@ fn pods_of_other_revisions_namespaces_and_pods_being_deleted_do_not_count() {
 }
 
 #[test]
-fn a_selector_that_does_not_parse_is_an_error() {
+fn invalid_selector_is_an_error() {
     let bad = json!({"labelSelector": {"matchLabels": {"app": "not a value"}}});
     let harness = zones(&[("a", 0)]);
     let run = harness.run(&spread(&[hard_with("zone", 1, bad.clone())]).build());
@@ -183,7 +184,7 @@ fn a_selector_that_does_not_parse_is_an_error() {
 }
 
 #[test]
-fn filter_and_score_need_what_was_counted() {
+fn filter_and_score_without_counts_are_errors() {
     let harness = zones(&[("a", 0)]);
     let (plugin, pod) = (built(json!({})), spread(&[hard("zone", 1)]).build());
     let view = harness.cluster().node(NodeIx::new(0));
@@ -199,10 +200,10 @@ fn filter_and_score_need_what_was_counted() {
     );
 }
 
-/// A pod more or less on each of these nodes.
+/// The change of the number of pods on each of these nodes.
 type Changes<'a> = &'a [(&'a str, i64)];
 
-/// Whether each node passes after pods like `other` have been added to or removed from nodes.
+/// Whether each node passes after pods like `other` are added to or removed from nodes.
 fn after_changes(harness: &Harness, pod: &Pod, other: &Pod, changes: Changes<'_>) -> Vec<bool> {
     let plugin = built(json!({}));
     let extensions = plugin.pre_filter_extensions.unwrap();
@@ -226,7 +227,7 @@ fn after_changes(harness: &Harness, pod: &Pod, other: &Pod, changes: Changes<'_>
 }
 
 #[test]
-fn a_what_if_moves_counts_and_the_smallest_domain() {
+fn what_if_changes_counts_and_the_smallest_domain() {
     let harness = zones(&[("a", 1), ("b", 1), ("c", 1), ("", 0)]);
     let (pod, other) = (spread(&[hard("zone", 1)]).build(), web(0, 7).build());
     let rows: [(Changes<'_>, [bool; 4]); 6] = [
@@ -245,9 +246,9 @@ fn a_what_if_moves_counts_and_the_smallest_domain() {
     assert_eq!(unmoved, [true, true, true, false]);
 }
 
-/// A quirk of kube-scheduler: PreFilter does not count terminating pods, AddPod and RemovePod do.
+/// Quirk of kube-scheduler: AddPod and RemovePod count terminating pods; PreFilter does not.
 #[test]
-fn a_what_if_counts_terminating_pods() {
+fn what_if_counts_terminating_pods() {
     let harness = zones(&[("a", 0), ("b", 0)]);
     let gone = |api: &mut framework::api::Pod| api.metadata.deletion_timestamp = Some("now".into());
     let terminating = web(0, 7).with(gone).build();
@@ -258,23 +259,23 @@ fn a_what_if_counts_terminating_pods() {
 
 #[test]
 fn fewer_pods_score_higher() {
-    /// What each node scores, before and after normalising.
+    /// The score of each node, before and after normalization.
     type Scores<'a> = &'a [(i64, i64)];
     let of_all = constraint("zone", 5, "ScheduleAnyway", json!({"labelSelector": {}}));
     let rows: [(Zones<'_>, &[Value], Scores<'_>); 5] = [
-        // Four nodes: ln 6 a pod, and maxSkew - 1.
+        // Four nodes: ln 6 per pod, and maxSkew - 1.
         (
             &[("", 4), ("", 3), ("", 2), ("", 1)],
             &[soft(HOSTNAME, 3)],
             &[(9, 44), (7, 66), (6, 77), (4, 100)],
         ),
-        // Two zones and two nodes: ln 4 a pod.
+        // Two zones and two nodes: ln 4 per pod.
         (&[("a", 2), ("b", 3)], &[soft("zone", 1), soft(HOSTNAME, 1)], &[(6, 100), (8, 75)]),
-        // A node without the label takes no part.
+        // A node without the label is ignored.
         (&[("a", 1), ("", 0)], &[soft("zone", 1)], &[(1, 100), (0, 0)]),
-        // Nothing to count.
+        // No pod counts.
         (&[("a", 0), ("b", 0)], &[soft("zone", 1)], &[(0, 100), (0, 100)]),
-        // Two zones: ln 4 a pod, and maxSkew - 1.
+        // Two zones: ln 4 per pod, and maxSkew - 1.
         (&[("a", 3), ("b", 1)], &[of_all], &[(8, 62), (5, 100)]),
     ];
     for (cluster, constraints, expected) in rows {
@@ -284,7 +285,7 @@ fn fewer_pods_score_higher() {
     }
 }
 
-/// A cluster with zones, in which a Service selects pods of application `web`.
+/// Returns a cluster with zones in which a Service selects pods of application `web`.
 fn with_service(args: Value, selector: Value) -> (Plugin, Cluster) {
     let (plugin, mut cluster) = (built(args), Cluster::default());
     for (number, zone) in ["a", "b"].iter().enumerate() {
@@ -298,7 +299,7 @@ fn with_service(args: Value, selector: Value) -> (Plugin, Cluster) {
 }
 
 #[test]
-fn system_constraints_spread_pods_of_a_service_and_put_up_with_nodes_without_a_zone() {
+fn system_constraints_spread_service_pods_and_accept_nodes_without_a_zone() {
     let (plugin, cluster) = with_service(json!({}), json!({"app": "web"}));
     let scores = |pod: &Pod| {
         let nodes: Vec<_> = cluster.nodes().iter().collect();
@@ -311,14 +312,14 @@ fn system_constraints_spread_pods_of_a_service_and_put_up_with_nodes_without_a_z
         score.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
         Some(scores)
     };
-    // Three zones with the missing one, three nodes: ln 5 a pod; 2 and 4 for the skews.
+    // Three zones including the missing one, three nodes: ln 5 per pod; 2 and 4 for the skews.
     assert_eq!(scores(&pod("p").label("app", "web").build()), Some(vec![9, 6, 2]));
     assert_eq!(scores(&pod("p").label("app", "db").build()), None);
     assert_eq!(scores(&spread(&[hard("zone", 1)]).build()), None);
 }
 
 #[test]
-fn what_is_counted_stands() {
+fn constraints_register_standing_queries() {
     let (plugin, cluster) = with_service(json!({}), json!({"app": "web"}));
     let standing = plugin.standing_queries.unwrap();
     let selectors = |pod: PodBuilder| {
@@ -334,7 +335,7 @@ fn what_is_counted_stands() {
 }
 
 #[test]
-fn services_and_controllers_are_read_for_default_constraints_only() {
+fn services_and_controllers_are_watched_only_for_default_constraints() {
     let list =
         |constraints: Value| json!({"defaultingType": "List", "defaultConstraints": constraints});
     let default =

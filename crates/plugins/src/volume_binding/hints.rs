@@ -58,7 +58,7 @@ fn after_claim_change(
     queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
 }
 
-/// Difference volume-binding-reserved-volume-gone-hint: without the volume that was reserved for
+/// Rule volume-binding-reserved-volume-gone-hint of docs/differences.toml: without the volume that was reserved for
 /// it, a claim may have another.
 fn after_volume_deletion(
     _plugin: &VolumeBinding,
@@ -105,7 +105,7 @@ fn after_driver_change(
     Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, handle.cluster)))
 }
 
-/// Difference volume-binding-driver-hint: volumes that the driver is to make count, not only inline
+/// Rule volume-binding-driver-hint of docs/differences.toml: volumes that the driver is to make count, not only inline
 /// ones.
 fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
     let inline =
@@ -118,7 +118,7 @@ fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
     inline || unbound_claims(pod, cluster).flatten().any(is_made)
 }
 
-/// Difference volume-binding-assumed-hint: a pod that was on its way to a node gives back what was
+/// Rule volume-binding-assumed-hint of docs/differences.toml: a pod that was on its way to a node gives back what was
 /// assumed for its claims.
 fn after_pod_deletion(
     _plugin: &VolumeBinding,

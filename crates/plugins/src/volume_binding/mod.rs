@@ -43,7 +43,7 @@ use crate::shape::Ratings;
 /// Plugin name.
 pub const NAME: &str = "VolumeBinding";
 
-/// The plugin.
+/// The VolumeBinding plugin.
 #[derive(Debug)]
 pub struct VolumeBinding {
     caches: Arc<AssumeCaches>,

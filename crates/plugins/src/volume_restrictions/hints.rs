@@ -15,7 +15,7 @@ impl VolumeRestrictions {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
-        // Difference volume-restrictions-disk-hint: disks know no namespaces.
+        // Rule volume-restrictions-disk-hint of docs/differences.toml: disks know no namespaces.
         let helps = |old: &Pod| disks::conflict(pod, old) || share_a_claim(pod, old);
         Ok(hint::queue_if(old.is_some_and(helps)))
     }

@@ -24,14 +24,14 @@ const REASON_DISK: &str = "node(s) had no available disk";
 const REASON_READ_WRITE_ONCE_POD: &str = "node(s) unavailable due to PersistentVolumeClaim with \
      ReadWriteOncePod access mode already in-use by another pod";
 
-/// The plugin.
+/// The VolumeRestrictions plugin.
 #[derive(Debug)]
 struct VolumeRestrictions;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let event = ClusterEvent::new;
     Ok(Plugin::new(NAME, VolumeRestrictions)

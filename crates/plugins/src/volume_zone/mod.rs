@@ -21,14 +21,14 @@ pub const NAME: &str = "VolumeZone";
 
 const REASON: &str = "node(s) had no available volume zone";
 
-/// The plugin.
+/// The VolumeZone plugin.
 #[derive(Debug)]
 struct VolumeZone;
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// None.
+/// This function does not fail.
 pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     use EventResource as R;
     let event = ClusterEvent::new;

@@ -1,4 +1,4 @@
-//! Both forms, and what-ifs, against the oracle and against counting anew.
+//! Compares both forms with the oracle, and what-if changes with a new count.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::worlds::{identified, objects, placed_pod, some_pod};
 use super::*;
 use crate::forms;
 
-/// The verdict on every node, of the one-node form after checking the set form against it; all pass
-/// where PreFilter leaves the plugin out.
+/// Returns the verdict on every node from the one-node form, after checking that the set form
+/// agrees. All nodes pass if PreFilter returns Skip.
 fn verdicts(
     plugin: &Plugin,
     cluster: &Cluster,
@@ -40,7 +40,7 @@ fn verdicts(
     verdicts
 }
 
-/// The state after PreFilter, `None` if that leaves the plugin out.
+/// Returns the state after PreFilter; `None` if PreFilter returns Skip.
 fn prepared(plugin: &Plugin, cluster: &Cluster, pod: &Pod) -> Option<CycleState> {
     let mut state = CycleState::new();
     match plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, &handle(cluster)) {
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn pods_taken_to_come_and_go_count_as_if_they_had(
+    fn what_if_changes_equal_a_new_count(
         objects in objects(),
         pod in some_pod(0.0),
         comes in prop::collection::vec(placed_pod(5), 0..3),

@@ -1,4 +1,4 @@
-//! The filter, rule by rule.
+//! Tests of Filter, rule by rule.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// n1 and n2 in zone a, n3 in zone b, n4 in none.
+/// Nodes n1 and n2 in zone a, n3 in zone b, and n4 without a zone.
 fn nodes() -> [Node; 4] {
     [node("n1").zone("a"), node("n2").zone("a"), node("n3").zone("b"), node("n4")]
         .map(|node| node.build())
@@ -30,7 +30,7 @@ fn add_namespace(cluster: &mut Cluster, name: &str, env: &str) {
     cluster.set_object(&EventResource::Namespace, "", name, Some(Arc::new(namespace)));
 }
 
-/// Why n1 to n4 cannot take the pod, in that order; empty for those that can.
+/// Returns the rejection of each of n1 to n4 in order; empty for a node that fits.
 fn reasons(cluster: &Cluster, pod: PodBuilder) -> Vec<String> {
     let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
     let pre_filter = plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(cluster));
@@ -42,7 +42,7 @@ fn reasons(cluster: &Cluster, pod: PodBuilder) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_goes_where_its_terms_let_it() {
+fn required_terms_select_the_nodes() {
     let web_on = |node: &str| app("web").on(node);
     let db_on = |node: &str| app("db").on(node);
     let rows: [(&str, Vec<PodBuilder>, PodBuilder, [&str; 4]); 12] = [
@@ -106,7 +106,7 @@ fn a_pod_goes_where_its_terms_let_it() {
             [ANTI_AFFINITY, ANTI_AFFINITY, "", ""],
         ),
         (
-            "any pod that one term means keeps it away",
+            "any pod that one term matches rejects the node",
             vec![web_on("n1"), db_on("n3")],
             app("p").apart(on_app("web", HOST)).apart(on_app("db", ZONE)),
             [ANTI_AFFINITY, "", ANTI_AFFINITY, ""],
@@ -124,7 +124,7 @@ fn a_pod_goes_where_its_terms_let_it() {
 }
 
 #[test]
-fn of_several_reasons_affinity_comes_first_and_existing_pods_last() {
+fn affinity_is_reported_before_anti_affinity_and_existing_pods_last() {
     let pods = [app("web").on("n1").apart(on_app("p", ZONE)), app("db").on("n2")];
     let p = app("p").near(on_app("db", HOST)).apart(on_app("web", HOST));
     assert_eq!(reasons(&with(pods), p), [AFFINITY, EXISTING, AFFINITY, AFFINITY]);
@@ -133,7 +133,7 @@ fn of_several_reasons_affinity_comes_first_and_existing_pods_last() {
 }
 
 #[test]
-fn only_missing_company_cannot_be_resolved_by_eviction() {
+fn only_unmet_affinity_is_unresolvable() {
     let cluster = with([app("web").on("n1").apart(on_app("p", HOST)), app("db").on("n2")]);
     let code = |pod: PodBuilder| {
         let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
@@ -155,7 +155,7 @@ fn only_missing_company_cannot_be_resolved_by_eviction() {
 }
 
 #[test]
-fn terms_mean_the_namespaces_they_name() {
+fn terms_select_their_namespaces() {
     let mut cluster = with([app("web").on("n1").namespace("shop"), app("web").on("n3")]);
     add_namespace(&mut cluster, "shop", "prod");
     add_namespace(&mut cluster, "default", "dev");
@@ -177,12 +177,13 @@ fn terms_mean_the_namespaces_they_name() {
     assert_eq!(near(selecting(web(), env("In", &["prod"]))), shop);
     assert_eq!(near(selecting(within(web(), &["default"]), env("In", &["prod"]))), both);
     assert_eq!(near(selecting(web(), env("In", &["test"]))), [AFFINITY; 4]);
-    // 1.36 asks again without labels, so a selector of absent labels means every namespace.
+    // 1.36 also evaluates the selector without labels, so a selector for absent labels matches
+    // every namespace.
     assert_eq!(near(selecting(web(), env("NotIn", &["prod"]))), both);
 }
 
 #[test]
-fn terms_of_placed_pods_see_the_labels_of_the_namespace() {
+fn terms_of_placed_pods_match_namespace_labels() {
     let not_prod =
         json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]});
     let guard = app("web").on("n1").apart(selecting(on_app("p", HOST), not_prod));
@@ -193,7 +194,7 @@ fn terms_of_placed_pods_see_the_labels_of_the_namespace() {
 }
 
 #[test]
-fn pods_being_deleted_count_and_pods_on_unknown_nodes_do_not() {
+fn terminating_pods_count_and_pods_on_unknown_nodes_do_not() {
     let leaving = |pod: PodBuilder| {
         pod.with(|pod| pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned()))
     };
@@ -212,7 +213,7 @@ fn pre_filter(cluster: &Cluster, pod: PodBuilder) -> Status {
 }
 
 #[test]
-fn pre_filter_steps_aside_where_nothing_is_required() {
+fn pre_filter_skips_pods_without_required_terms() {
     let none = with([app("web").on("n1")]);
     let opposed = with([app("web").on("n1").apart(on_app("p", ZONE))]);
     let without_key = with([app("web").on("n4").apart(on_app("p", ZONE))]);
@@ -225,7 +226,7 @@ fn pre_filter_steps_aside_where_nothing_is_required() {
 }
 
 #[test]
-fn malformed_terms_reject_the_pod_and_are_told_by_category() {
+fn malformed_terms_reject_the_pod_with_their_category() {
     let fault =
         "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty";
     let (far, empty) = (on_app("web", ZONE), Cluster::default());
@@ -248,7 +249,7 @@ fn malformed_terms_reject_the_pod_and_are_told_by_category() {
 }
 
 #[test]
-fn a_malformed_term_of_a_placed_pod_empties_its_category() {
+fn malformed_term_of_a_placed_pod_disables_its_category() {
     let guard = || app("web").on("n1").apart(on_app("p", HOST));
     assert_eq!(reasons(&with([guard()]), app("p"))[0], EXISTING);
     assert_eq!(reasons(&with([guard().apart(malformed())]), app("p")), [""; 4]);
@@ -256,7 +257,7 @@ fn a_malformed_term_of_a_placed_pod_empties_its_category() {
 }
 
 #[test]
-fn the_exception_for_the_first_pod_comes_back_with_the_last_pod_taken_away() {
+fn removal_of_the_last_matching_pod_allows_a_first_pod_again() {
     let cluster = with([app("p").on("n3")]);
     let plugin = default_plugin();
     let (pod, mut state) = (app("p").near(on_app("p", ZONE)).build(), CycleState::new());
@@ -282,7 +283,7 @@ fn the_exception_for_the_first_pod_comes_back_with_the_last_pod_taken_away() {
 }
 
 #[test]
-fn without_pre_filter_there_are_no_verdicts() {
+fn filter_without_pre_filter_is_an_error() {
     let (plugin, cluster, pod) = (default_plugin(), with([]), app("p").build());
     let n1 = cluster.node(cluster.node_named("n1").unwrap());
     let state = &mut CycleState::new();

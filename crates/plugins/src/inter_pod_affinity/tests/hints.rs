@@ -1,4 +1,5 @@
-//! The hints: as a table, and by brute force: whatever makes the pod fit somewhere wakes it.
+//! Tests of the hints: worked examples, and a brute-force check that every change that makes the
+//! pod fit a node requeues it.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +74,7 @@ fn app(name: &str) -> PodBuilder {
     pod(name).label("app", name)
 }
 
-/// n1 and n2 in zone a, n3 in zone b, with these pods.
+/// Nodes n1 and n2 in zone a and n3 in zone b, with these pods.
 fn with(pods: impl IntoIterator<Item = PodBuilder>) -> Cluster {
     let nodes = [node("n1").zone("a"), node("n2").zone("a"), node("n3").zone("b")];
     cluster(nodes.map(|node| node.build()), pods.into_iter().map(PodBuilder::build))
@@ -83,7 +84,7 @@ const QUEUE: QueueingHint = QueueingHint::Queue;
 const SKIP: QueueingHint = QueueingHint::Skip;
 
 #[test]
-fn pods_that_come_help_those_that_must_be_near_them() {
+fn added_pod_requeues_pods_with_matching_affinity() {
     let empty = with([]);
     let near = || app("p").near(on_app("web", ZONE));
     let added = |pod: PodBuilder, new: PodBuilder| after_pod(&empty, pod, None, Some(new));
@@ -103,7 +104,7 @@ fn pods_that_come_help_those_that_must_be_near_them() {
 }
 
 #[test]
-fn pods_that_go_help_those_that_must_not_be_near_them() {
+fn deleted_pod_requeues_pods_with_matching_anti_affinity() {
     let empty = with([]);
     let gone = |pod: PodBuilder, old: PodBuilder| after_pod(&empty, pod, Some(old), None);
     let web = || app("web").on("n1");
@@ -114,7 +115,7 @@ fn pods_that_go_help_those_that_must_not_be_near_them() {
     assert_eq!(gone(apart(), app("web").nominated("n1")), QUEUE);
     assert_eq!(gone(app("p"), web().apart(on_app("p", HOST))), QUEUE);
     assert_eq!(gone(app("p"), web().apart(on_app("q", HOST))), SKIP);
-    // 1.36 asks for all terms, though one is enough to keep the pod away.
+    // 1.36 requires that all terms match, although one term is enough to reject the pod.
     assert_eq!(gone(apart().apart(on_app("db", ZONE)), web()), QUEUE);
     let both = web().apart(on_app("p", HOST)).apart(on_app("q", HOST));
     assert_eq!(gone(app("p"), both), QUEUE);
@@ -125,14 +126,14 @@ fn pods_that_go_help_those_that_must_not_be_near_them() {
 }
 
 #[test]
-fn the_pod_itself_is_tried_again_when_it_changes() {
+fn update_of_the_pod_requeues_it() {
     let relabelled =
         |pod: PodBuilder| after_pod(&with([]), pod.clone(), Some(pod.clone()), Some(pod));
     assert_eq!(relabelled(app("p")), QUEUE);
 }
 
 #[test]
-fn the_last_pod_of_a_group_that_goes_lets_another_be_the_first() {
+fn deletion_of_the_last_pod_of_a_group_requeues_a_first_pod() {
     let p = || app("p").near(on_app("p", ZONE));
     let first = || app("p").uid("first").on("n1");
     let after =
@@ -154,7 +155,7 @@ fn the_last_pod_of_a_group_that_goes_lets_another_be_the_first() {
 }
 
 #[test]
-fn a_new_node_helps_if_it_has_a_domain_to_be_in() {
+fn added_node_requeues_if_it_has_the_topology_label() {
     let added = |pod: PodBuilder, new: NodeBuilder, pods: &[PodBuilder]| {
         let mut cluster = with(pods.iter().cloned());
         cluster.set_node(&new.clone().build());
@@ -164,7 +165,7 @@ fn a_new_node_helps_if_it_has_a_domain_to_be_in() {
     assert_eq!(added(near(), node("n9").zone("a"), &[]), QUEUE);
     assert_eq!(added(near(), node("n9"), &[]), SKIP);
     assert_eq!(added(app("p").apart(on_app("web", ZONE)), node("n9"), &[]), QUEUE);
-    // 1.36 never wakes pods without terms for a node.
+    // 1.36 never requeues pods without terms for a node.
     let guard = |key| [app("web").on("n1").apart(on_app("p", key))];
     assert_eq!(added(app("p"), node("n9").zone("b"), &guard(ZONE)), QUEUE);
     assert_eq!(added(app("p"), node("n9").zone("a"), &guard(ZONE)), SKIP);
@@ -172,7 +173,7 @@ fn a_new_node_helps_if_it_has_a_domain_to_be_in() {
 }
 
 #[test]
-fn a_relabelled_node_helps_if_it_enters_or_leaves_a_domain_that_matters() {
+fn relabelled_node_requeues_if_it_enters_or_leaves_a_relevant_domain() {
     let guard = app("web").on("n1").apart(on_app("p", ZONE));
     let relabelled = |pod: PodBuilder, old: Option<&str>, new: Option<&str>| {
         let labelled = |zone: Option<&str>| match zone {
@@ -193,7 +194,7 @@ fn a_relabelled_node_helps_if_it_enters_or_leaves_a_domain_that_matters() {
         (apart(), None, Some("a"), SKIP),
         (apart(), Some("a"), Some("b"), QUEUE),
         (apart(), Some("a"), None, QUEUE),
-        // 1.36 never wakes pods without terms for a node.
+        // 1.36 never requeues pods without terms for a node.
         (app("p"), Some("a"), None, QUEUE),
         (app("p"), Some("a"), Some("b"), QUEUE),
         (app("p"), None, Some("b"), SKIP),
@@ -204,7 +205,7 @@ fn a_relabelled_node_helps_if_it_enters_or_leaves_a_domain_that_matters() {
 }
 
 #[test]
-fn a_node_that_goes_helps_if_its_pods_closed_the_domain_to_others() {
+fn deleted_node_requeues_if_its_pods_blocked_the_domain() {
     let deleted = |pod: PodBuilder, old: &str, pods: &[PodBuilder]| {
         let old = node(old).zone(if old == "n3" { "b" } else { "a" });
         after_node(&with(pods.iter().cloned()), pod, Some(old), None)
@@ -222,7 +223,7 @@ fn a_node_that_goes_helps_if_its_pods_closed_the_domain_to_others() {
 }
 
 #[test]
-fn a_namespace_helps_if_it_comes_into_or_out_of_the_scope_of_a_term() {
+fn namespace_requeues_if_it_starts_or_stops_to_match_a_term() {
     let empty = with([]);
     let namespace =
         |name: &str, env: &str| Some(json!({"metadata": {"name": name, "labels": {"env": env}}}));
@@ -262,7 +263,7 @@ fn a_namespace_helps_if_it_comes_into_or_out_of_the_scope_of_a_term() {
 }
 
 #[test]
-fn namespaces_selected_by_labels_count_in_hints() {
+fn hints_honor_namespace_selectors() {
     let mut cluster = with([]);
     let shop = json!({"metadata": {"name": "shop", "labels": {"env": "prod"}}});
     cluster.set_object(&EventResource::Namespace, "", "shop", Some(shop.into()));
@@ -283,12 +284,12 @@ fn namespaces_selected_by_labels_count_in_hints() {
 }
 
 #[test]
-fn a_hint_cannot_judge_malformed_terms() {
+fn hints_fail_on_malformed_terms() {
     let pod = app("p").near(malformed());
     assert_eq!(after_pod(&with([]), pod, None, Some(app("web").on("n1"))), QUEUE);
 }
 
-/// What the plugin says about `pod` when it hears of the event.
+/// Returns the hint of the plugin for `pod` and the event.
 fn answer(pod: &Pod, event: &Event, cluster: &Cluster) -> QueueingHint {
     match event {
         Event::Pod(old, new) => {
@@ -313,7 +314,7 @@ fn answer(pod: &Pod, event: &Event, cluster: &Cluster) -> QueueingHint {
     }
 }
 
-/// Names of the nodes that can take the pod.
+/// Returns the names of the nodes that fit the pod.
 fn feasible(objects: &Objects, pod: &api::Pod) -> BTreeSet<String> {
     let nodes = objects.nodes.iter();
     let fits = nodes.filter(|(_, node)| objects.verdict(pod, node).is_success());
@@ -332,7 +333,7 @@ proptest! {
     #![proptest_config(Config { cases: 1024, ..forms::config() })]
 
     #[test]
-    fn a_change_that_makes_a_node_fit_wakes_the_pod(
+    fn change_that_makes_a_node_fit_requeues_the_pod(
         mut objects in objects(),
         pod in some_pod(0.0),
         bare: bool,
@@ -341,9 +342,9 @@ proptest! {
         let pod = if bare { without_terms(pod) } else { pod };
         let (before, seen) = (feasible(&objects, &pod), objects.world().cluster);
         let Some(event) = objects.apply(change) else { return Ok(()) };
-        // The deletion of a node is told while the node is still there.
-        let told_before = matches!(&event, Event::Node(_, None));
-        let seen = if told_before { seen } else { objects.world().cluster };
+        // Plugins are notified of a deleted node while the cluster still has it.
+        let notified_before = matches!(&event, Event::Node(_, None));
+        let seen = if notified_before { seen } else { objects.world().cluster };
         let answer = answer(&Pod::from_api(&pod), &event, &seen);
         if !feasible(&objects, &pod).is_subset(&before) {
             prop_assert_eq!(answer, QUEUE, "it fits: {:?}", event);
@@ -354,7 +355,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_that_are_judged_late_wake_the_pod_too(
+    fn late_hints_requeue_the_pod_too(
         mut objects in objects(),
         pod in some_pod(0.0),
         bare: bool,

@@ -1,4 +1,4 @@
-//! Tests: the rules as tables, and both forms against the rules as written for API objects.
+//! Tests: worked examples of the rules, and both forms against an oracle on API objects.
 
 mod agreement;
 mod filtering;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The zone of a node.
+/// The topology key of zones.
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// The name of a node.
+/// The topology key of single nodes.
 const HOST: &str = "kubernetes.io/hostname";
 
 fn plugin_with(args: Value) -> Plugin {
@@ -26,7 +26,7 @@ fn default_plugin() -> Plugin {
     plugin(&PluginArgs::default()).unwrap()
 }
 
-/// A term on pods with the label `app` of the same namespace.
+/// Returns a term that selects the pods with this label `app` in the same namespace.
 fn on_app(app: &str, key: &str) -> api::PodAffinityTerm {
     term(json!({"matchLabels": {"app": app}}), key)
 }
@@ -35,32 +35,32 @@ fn term(selector: Value, key: &str) -> api::PodAffinityTerm {
     serde_json::from_value(json!({"labelSelector": selector, "topologyKey": key})).unwrap()
 }
 
-/// A term that does not parse.
+/// Returns a term that does not parse.
 fn malformed() -> api::PodAffinityTerm {
     term(json!({"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}), ZONE)
 }
 
-/// The term for the pods of these namespaces.
+/// Restricts the term to these namespaces.
 fn within(term: api::PodAffinityTerm, namespaces: &[&str]) -> api::PodAffinityTerm {
     let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
     api::PodAffinityTerm { namespaces, ..term }
 }
 
-/// The term for the pods of namespaces with such labels.
+/// Adds a namespace selector to the term.
 fn selecting(term: api::PodAffinityTerm, selector: Value) -> api::PodAffinityTerm {
     let namespace_selector = Some(serde_json::from_value(selector).unwrap());
     api::PodAffinityTerm { namespace_selector, ..term }
 }
 
-/// Affinity terms for pods under construction.
+/// Affinity terms in the pod builder.
 trait Affine {
-    /// It must be near these.
+    /// Adds a required affinity term.
     fn near(self, term: api::PodAffinityTerm) -> Self;
-    /// It must not be near these.
+    /// Adds a required anti-affinity term.
     fn apart(self, term: api::PodAffinityTerm) -> Self;
-    /// It should be near these.
+    /// Adds a preferred affinity term.
     fn rather_near(self, weight: i32, term: api::PodAffinityTerm) -> Self;
-    /// It should not be near these.
+    /// Adds a preferred anti-affinity term.
     fn rather_apart(self, weight: i32, term: api::PodAffinityTerm) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! The rules as written for API objects, with a look at every pod.
+//! An implementation of the rules on API objects that scans every pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub(super) type LabelMap = BTreeMap<String, String>;
 pub(super) struct Objects {
     pub(super) nodes: BTreeMap<String, api::Node>,
     pub(super) namespaces: BTreeMap<String, LabelMap>,
-    /// `spec.nodeName` tells where they are, known node or not.
+    /// The pods. `spec.nodeName` names a node that may be unknown.
     pub(super) pods: Vec<api::Pod>,
 }
 
@@ -52,7 +52,7 @@ fn parses(term: &api::PodAffinityTerm) -> bool {
     selectors.into_iter().all(|selector| selects(selector, &nothing).is_some())
 }
 
-/// Whether the selector matches; `None` if it is malformed.
+/// Whether the selector matches the labels; `None` if it is malformed.
 fn selects(selector: &api::LabelSelector, labels: &LabelMap) -> Option<bool> {
     let mut all = selector.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value));
     for own in &selector.match_expressions {
@@ -73,7 +73,8 @@ fn matches(selector: &Option<api::LabelSelector>, labels: &LabelMap) -> bool {
     selector.as_ref().is_some_and(|selector| selects(selector, labels) == Some(true))
 }
 
-/// A term as kube-scheduler asks it: with a set of namespaces and the labels of the pod's one.
+/// Whether a term matches, given its set of namespaces and the labels of the other pod's namespace,
+/// as in kube-scheduler.
 pub(super) fn term_matches(
     term: &api::PodAffinityTerm,
     namespaces: &BTreeSet<String>,
@@ -85,7 +86,7 @@ pub(super) fn term_matches(
     namespace && matches(&term.label_selector, &pod.metadata.labels)
 }
 
-/// The namespaces a term of `owner` lists.
+/// Returns the namespaces that a term of `owner` lists.
 pub(super) fn listed(term: &api::PodAffinityTerm, owner: &api::Pod) -> BTreeSet<String> {
     match term.namespaces.is_empty() && term.namespace_selector.is_none() {
         true => [owner.metadata.namespace.clone()].into(),
@@ -98,13 +99,13 @@ impl Objects {
         self.namespaces.get(name).cloned().unwrap_or_default()
     }
 
-    /// Pods on known nodes.
+    /// Returns the pods on known nodes, with their nodes.
     fn placed(&self) -> impl Iterator<Item = (&api::Pod, &api::Node)> {
         self.pods.iter().filter_map(|pod| Some((pod, self.nodes.get(&pod.spec.node_name)?)))
     }
 
-    /// Whether a term of `pod`, the pod to schedule, means `other`.
-    fn meant(&self, term: &api::PodAffinityTerm, pod: &api::Pod, other: &api::Pod) -> bool {
+    /// Whether a term of `pod`, the pod to schedule, matches `other`.
+    fn term_matches(&self, term: &api::PodAffinityTerm, pod: &api::Pod, other: &api::Pod) -> bool {
         let mut namespaces = listed(term, pod);
         let selected = self.namespaces.iter();
         let selected = selected.filter(|(_, labels)| matches(&term.namespace_selector, labels));
@@ -112,8 +113,8 @@ impl Objects {
         term_matches(term, &namespaces, other, &LabelMap::new())
     }
 
-    /// Whether a term of the placed pod `owner` means `pod`.
-    fn meant_by_existing(
+    /// Whether a term of the placed pod `owner` matches `pod`.
+    fn matched_by_existing(
         &self,
         term: &api::PodAffinityTerm,
         owner: &api::Pod,
@@ -123,7 +124,7 @@ impl Objects {
         term_matches(term, &listed(term, owner), pod, &labels)
     }
 
-    /// Whether the plugin rejects the pod before it looks at nodes.
+    /// Whether PreFilter rejects the pod because a term is malformed.
     pub(super) fn is_malformed(pod: &api::Pod) -> bool {
         let terms = terms_of(pod);
         terms.affinity.is_none()
@@ -132,7 +133,7 @@ impl Objects {
             || terms.preferred_anti.is_none()
     }
 
-    /// The verdict of the filter.
+    /// Returns the verdict of the filter.
     pub(super) fn verdict(&self, pod: &api::Pod, node: &api::Node) -> Status {
         let terms = terms_of(pod);
         let (Some(affinity), Some(anti_affinity)) = (terms.affinity, terms.anti_affinity) else {
@@ -158,20 +159,20 @@ impl Objects {
     fn is_near(&self, pod: &api::Pod, terms: &[api::PodAffinityTerm], node: &api::Node) -> bool {
         let mut counts = Counts::new();
         for (other, at) in self.placed() {
-            if terms.iter().all(|term| self.meant(term, pod, other)) {
+            if terms.iter().all(|term| self.term_matches(term, pod, other)) {
                 terms.iter().for_each(|term| count(&mut counts, at, &term.topology_key, 1));
             }
         }
         let domains = terms.iter().map(|term| domain(node, &term.topology_key));
         let Some(domains) = domains.collect::<Option<Vec<_>>>() else { return false };
-        let first = counts.is_empty() && terms.iter().all(|term| self.meant(term, pod, pod));
+        let first = counts.is_empty() && terms.iter().all(|term| self.term_matches(term, pod, pod));
         first || domains.iter().all(|domain| counts.contains_key(domain))
     }
 
     fn count_any(&self, pod: &api::Pod, terms: &[api::PodAffinityTerm]) -> Counts {
         let mut counts = Counts::new();
         for (other, at) in self.placed() {
-            for term in terms.iter().filter(|term| self.meant(term, pod, other)) {
+            for term in terms.iter().filter(|term| self.term_matches(term, pod, other)) {
                 count(&mut counts, at, &term.topology_key, 1);
             }
         }
@@ -182,7 +183,7 @@ impl Objects {
         let mut counts = Counts::new();
         for (other, at) in self.placed() {
             for term in terms_of(other).anti_affinity.iter().flatten() {
-                if self.meant_by_existing(term, other, pod) {
+                if self.matched_by_existing(term, other, pod) {
                     count(&mut counts, at, &term.topology_key, 1);
                 }
             }
@@ -190,7 +191,7 @@ impl Objects {
         counts
     }
 
-    /// The raw score of a node.
+    /// Returns the raw score of a node.
     pub(super) fn score(
         &self,
         pod: &api::Pod,
@@ -212,21 +213,21 @@ impl Objects {
                 }
             };
             for (weight, term) in &near {
-                add(self.meant(term, pod, other), term, *weight);
+                add(self.term_matches(term, pod, other), term, *weight);
             }
             for (weight, term) in &far {
-                add(self.meant(term, pod, other), term, -weight);
+                add(self.term_matches(term, pod, other), term, -weight);
             }
             let theirs = terms_of(other);
-            let means = |term| self.meant_by_existing(term, other, pod);
+            let matches = |term| self.matched_by_existing(term, other, pod);
             for term in theirs.affinity.iter().flatten() {
-                add(means(term), term, hard_weight);
+                add(matches(term), term, hard_weight);
             }
             for (weight, term) in theirs.preferred.iter().flatten() {
-                add(means(term), term, *weight);
+                add(matches(term), term, *weight);
             }
             for (weight, term) in theirs.preferred_anti.iter().flatten() {
-                add(means(term), term, -weight);
+                add(matches(term), term, -weight);
             }
         }
         labels(node).filter_map(|domain| sums.get(&domain)).sum()
@@ -247,12 +248,12 @@ fn count(counts: &mut Counts, node: &api::Node, key: &str, amount: i64) {
     }
 }
 
-/// The hints of kube-scheduler 1.36, for pods whose terms are well-formed.
+/// The hints of kube-scheduler 1.36, for pods with well-formed terms.
 pub(super) mod hint {
     use super::{LabelMap, Terms, listed, term_matches, terms_of};
     use framework::api;
 
-    /// Whether all terms of `owner` match, without any labels of namespaces.
+    /// Whether all terms of `owner` match, with empty namespace labels.
     fn all_match(terms: &[api::PodAffinityTerm], owner: &api::Pod, pod: &api::Pod) -> bool {
         let matches = |term| term_matches(term, &listed(term, owner), pod, &LabelMap::new());
         !terms.is_empty() && terms.iter().all(matches)
@@ -263,7 +264,7 @@ pub(super) mod hint {
         (affinity.unwrap_or_default(), anti_affinity.unwrap_or_default())
     }
 
-    /// Whether the event of a placed pod wakes `pod`.
+    /// Whether the event of a placed pod requeues `pod`.
     pub(in super::super) fn of_pod(
         pod: &api::Pod,
         old: Option<&api::Pod>,
@@ -282,7 +283,7 @@ pub(super) mod hint {
         }
     }
 
-    /// Whether the event of a node wakes `pod`; its deletion is not registered.
+    /// Whether the event of a node requeues `pod`. Node deletions are not registered.
     pub(in super::super) fn of_node(
         pod: &api::Pod,
         old: Option<&api::Node>,

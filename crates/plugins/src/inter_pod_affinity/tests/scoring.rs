@@ -1,4 +1,4 @@
-//! The scores, rule by rule.
+//! Tests of Score, rule by rule.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ fn app(name: &str) -> PodBuilder {
     pod(name).label("app", name)
 }
 
-/// What the plugin says with n1 and n2 in zone a and n3 in zone b.
+/// Runs the plugin with n1 and n2 in zone a and n3 in zone b.
 fn run(args: Value, pods: &[PodBuilder], pod: PodBuilder) -> Run {
     let nodes = [node("n1").zone("a"), node("n2").zone("a"), node("n3").zone("b")];
     let harness = Harness::new(plugin_with(args));
@@ -94,7 +94,7 @@ fn weights_of_preferences_add_up_by_domain() {
 }
 
 #[test]
-fn pre_score_steps_aside_where_nothing_counts() {
+fn pre_score_skips_pods_without_matching_terms() {
     let ignoring = json!({"ignorePreferredTermsOfExistingPods": true});
     let no_weight = json!({"hardPodAffinityWeight": 0});
     let attracting = || app("web").on("n1").rather_near(5, on_app("p", ZONE));
@@ -122,7 +122,7 @@ fn pre_score_steps_aside_where_nothing_counts() {
 }
 
 #[test]
-fn a_share_is_divided_before_it_is_multiplied() {
+fn normalization_divides_before_it_multiplies() {
     for (raw, expected) in [
         (vec![0, 29, 57, 58, 100], vec![0, 28, 56, 57, 100]),
         (vec![-50, 0, 50], vec![0, 50, 100]),
@@ -141,7 +141,7 @@ fn a_share_is_divided_before_it_is_multiplied() {
 }
 
 #[test]
-fn malformed_terms_are_an_error() {
+fn malformed_preferred_terms_are_an_error() {
     let pod = app("p").rather_near(1, malformed()).build();
     let mut state = CycleState::new();
     let point = default_plugin().pre_score.unwrap();

@@ -1,4 +1,4 @@
-//! Random clusters of pods with affinity terms, as API objects and as a cluster.
+//! Random clusters of pods with affinity terms, as API objects and as compact clusters.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::arbitrary::World;
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
 const RACK: &str = "rack";
 
-/// A few nodes, namespaces and pods; some pods are on nodes that are not known.
+/// Generates a few nodes, namespaces and pods. Some pods are on unknown nodes.
 pub(super) fn objects() -> impl Strategy<Value = Objects> {
     let nodes = prop::collection::vec(some_node(), 1..6);
     let namespaces = prop::collection::vec(prop::option::weighted(0.8, namespace_labels()), 3);
@@ -39,7 +39,7 @@ pub(super) fn objects() -> impl Strategy<Value = Objects> {
     })
 }
 
-/// A node with some of its labels.
+/// Generates a node with some of its labels.
 pub(super) fn some_node() -> impl Strategy<Value = api::Node> {
     let zone = prop::option::weighted(0.8, select(vec!["x", "y"]));
     let rack = prop::option::weighted(0.4, select(vec!["1", "2"]));
@@ -56,7 +56,7 @@ pub(super) fn some_node() -> impl Strategy<Value = api::Node> {
     })
 }
 
-/// The node under its number, with its name as hostname where it has one.
+/// Numbers the node. If it has a hostname label, its value becomes the name.
 pub(super) fn called(mut node: api::Node, number: usize) -> api::Node {
     let name = crate::arbitrary::node_name(number);
     if let Some(host) = node.metadata.labels.get_mut(HOST) {
@@ -71,7 +71,7 @@ pub(super) fn namespace_labels() -> impl Strategy<Value = LabelMap> {
     env.prop_map(|env| env.map(|env| ("env".to_owned(), env.to_owned())).into_iter().collect())
 }
 
-/// A pod on one of so many nodes.
+/// Generates a pod on one of `nodes` nodes.
 pub(super) fn placed_pod(nodes: usize) -> impl Strategy<Value = api::Pod> {
     (some_pod(0.05), 0..nodes).prop_map(|(mut pod, number)| {
         pod.spec.node_name = crate::arbitrary::node_name(number);
@@ -79,7 +79,7 @@ pub(super) fn placed_pod(nodes: usize) -> impl Strategy<Value = api::Pod> {
     })
 }
 
-/// The pod under a name and UID of its own.
+/// Gives the pod a name and UID from its number.
 pub(super) fn identified(mut pod: api::Pod, number: usize) -> api::Pod {
     pod.metadata.name = format!("placed-{number}");
     pod.metadata.uid = format!("uid-placed-{number}");
@@ -92,7 +92,7 @@ pub(super) fn pod_labels() -> impl Strategy<Value = LabelMap> {
     prop::collection::btree_map(key, value, 0..3)
 }
 
-/// A pod with terms, each malformed with this probability.
+/// Generates a pod with terms, each malformed with probability `malformed`.
 pub(super) fn some_pod(malformed: f64) -> impl Strategy<Value = api::Pod> {
     let required = move || prop::collection::vec(some_term(malformed), 0..3);
     let preferred = move || {
@@ -158,7 +158,7 @@ fn some_term(malformed: f64) -> impl Strategy<Value = api::PodAffinityTerm> {
 }
 
 impl Objects {
-    /// The same as a cluster.
+    /// Builds the cluster of these objects.
     pub(super) fn world(&self) -> World {
         let mut world = World::default();
         world.nodes.clone_from(&self.nodes);
@@ -177,7 +177,7 @@ impl Objects {
     }
 }
 
-/// The Namespace object of this name.
+/// Returns the Namespace object of this name.
 pub(super) fn namespace(name: &str, labels: &LabelMap) -> Value {
     json!({"metadata": {"name": name, "labels": labels}})
 }
@@ -188,7 +188,8 @@ pub(super) fn set_namespace(cluster: &mut Cluster, name: &str, labels: Option<&L
     cluster.set_object(&EventResource::Namespace, "", name, object);
 }
 
-/// A change to a cluster; nodes and namespaces by number, pods counted round and round.
+/// A change to a cluster. Nodes and namespaces are identified by number; pods by number modulo
+/// their count.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     PlacePod(Box<api::Pod>),
@@ -211,7 +212,7 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What a change is told as: an object before and after.
+/// The event of a change: an object before and after.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Pod(Option<Box<api::Pod>>, Option<Box<api::Pod>>),
@@ -220,7 +221,7 @@ pub(super) enum Event {
 }
 
 impl Objects {
-    /// Carries out a change; `None` if nothing is different then.
+    /// Applies a change and returns its event; `None` if the change has no effect.
     pub(super) fn apply(&mut self, change: Change) -> Option<Event> {
         match change {
             Change::PlacePod(pod) => {

@@ -3,7 +3,7 @@ use framework::{Cluster, LabelSelector, Namespaces, PodQuery};
 
 use super::*;
 
-/// Nodes by zone, each with so many pods.
+/// Builds nodes by zone, each with a number of pods.
 fn zones(zones: &[(&str, usize)]) -> Cluster {
     let named = || zones.iter().enumerate().map(|(n, zone)| (format!("n{n}"), zone));
     let nodes = named().map(|(name, (zone, _))| match *zone {
@@ -35,7 +35,7 @@ fn by_value(cluster: &Cluster, counts: &DomainCounts) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn domains_of_the_nodes_are_known_and_eligible_pods_count() {
+fn domains_come_from_all_nodes_and_counts_from_eligible_nodes() {
     let cluster = zones(&[("a", 1), ("a", 2), ("b", 4), ("c", 8)]);
     let counts = counted(&cluster, &[0, 2], &[0, 1, 3]);
     let expected = [("a".to_owned(), 3), ("b".to_owned(), 0)];
@@ -55,7 +55,7 @@ fn nodes_without_the_label_are_in_the_domain_of_the_empty_value() {
 }
 
 #[test]
-fn the_smallest_domain_is_exact_after_any_changes() {
+fn smallest_domain_is_exact_after_changes() {
     let cluster = zones(&[("a", 1), ("b", 2), ("c", 3), ("d", 4)]);
     let all = [0, 1, 2, 3];
     let counts = RankedCounts::from(counted(&cluster, &all, &all));

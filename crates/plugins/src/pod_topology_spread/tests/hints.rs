@@ -1,4 +1,4 @@
-//! Which changes wake a pod, and that none that helps is slept through.
+//! Tests of the hints: worked examples, and a check that every change that helps requeues the pod.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn deleted(pod: &mut api::Pod) {
 }
 
 #[test]
-fn pods_that_count_wake_when_they_come_and_go() {
+fn added_and_deleted_counting_pods_requeue() {
     let waiting = spread(&[hard("zone", 1)]).build();
     let rows = [
         (web(0, 0), Queue),
@@ -57,7 +57,7 @@ fn pods_that_count_wake_when_they_come_and_go() {
 }
 
 #[test]
-fn a_pod_that_starts_or_stops_to_count_wakes() {
+fn pod_that_starts_or_stops_to_count_requeues() {
     let waiting = spread(&[hard("zone", 1)]).build();
     let plain = || web(0, 0);
     let rows = [
@@ -66,7 +66,7 @@ fn a_pod_that_starts_or_stops_to_count_wakes() {
         (plain(), plain().label("tier", "front"), Skip),
         (plain(), plain().cpu("1"), Skip),
         (plain().label("app", "db"), plain().label("app", "cache"), Skip),
-        // kube-scheduler does not hear of these.
+        // kube-scheduler does not register these events.
         (plain(), plain().with(deleted), Queue),
         (plain().label("app", "db"), plain().label("app", "db").with(deleted), Skip),
     ];
@@ -77,7 +77,7 @@ fn a_pod_that_starts_or_stops_to_count_wakes() {
 }
 
 #[test]
-fn an_update_of_the_pod_itself_wakes_it_if_it_counts_otherwise() {
+fn own_update_requeues_if_the_pod_counts_differently() {
     let old = || spread(&[hard("zone", 1)]);
     let honoring = || spread(&[hard_with("zone", 1, json!({"nodeTaintsPolicy": "Honor"}))]);
     let by_key = || {
@@ -90,7 +90,7 @@ fn an_update_of_the_pod_itself_wakes_it_if_it_counts_otherwise() {
         (old(), old().label("app", "db"), Queue),
         (old(), old().toleration("k", "Exists", "", ""), Skip),
         (honoring(), honoring().toleration("k", "Exists", "", ""), Queue),
-        // kube-scheduler sleeps on: the pod matches its selector before and after.
+        // kube-scheduler skips: the pod matches its selector before and after.
         (by_key().label("revision", "1"), by_key().label("revision", "2"), Queue),
     ];
     for (old, new, expected) in rows {
@@ -103,7 +103,7 @@ fn an_update_of_the_pod_itself_wakes_it_if_it_counts_otherwise() {
 }
 
 #[test]
-fn nodes_that_count_wake_when_they_come_go_or_move() {
+fn counting_nodes_requeue_when_added_deleted_or_moved() {
     let waiting = spread(&[hard("zone", 1), hard("rack", 1)]).node_selector("disk", "ssd").build();
     let complete = || node("n").label("zone", "a").label("rack", "r");
     let incomplete = || node("n").label("zone", "a");
@@ -120,7 +120,7 @@ fn nodes_that_count_wake_when_they_come_go_or_move() {
         (complete(), complete().label("other", "x"), Skip),
         (complete(), complete().taint("k", "", "NoSchedule"), Queue),
         (incomplete(), incomplete().taint("k", "", "NoSchedule"), Skip),
-        // kube-scheduler does not see that the node counts from now on.
+        // kube-scheduler does not notice that the node starts to count.
         (complete(), complete().label("disk", "ssd"), Queue),
     ];
     for (old, new, expected) in rows {
@@ -136,7 +136,7 @@ fn hard_defaults() -> Plugin {
 }
 
 #[test]
-fn the_selector_of_hard_default_constraints_wakes() {
+fn changed_selector_of_hard_default_constraints_requeues() {
     use EventResource::{ReplicaSet, Service, StatefulSet};
     let waiting = pod("p").label("app", "web").with(|api| {
         api.metadata.owner_references.push(api::OwnerReference {
@@ -180,7 +180,8 @@ fn the_selector_of_hard_default_constraints_wakes() {
     }
 }
 
-/// A pod with any constraints, or one that few nodes can take: on an SSD, by tight constraints.
+/// Generates a pod with any constraints, or a pod that fits few nodes: it requires an SSD and tight
+/// constraints.
 fn waiting() -> impl Strategy<Value = api::Pod> {
     prop_oneof![spread_pod(), spread_pod().prop_map(tightened)]
 }
@@ -202,7 +203,7 @@ fn tightened(mut pod: api::Pod) -> api::Pod {
     pod
 }
 
-/// A change of the world, or of the waiting pod.
+/// A change of the cluster or of the waiting pod.
 #[derive(Debug, Clone)]
 enum Step {
     AddPod(Placed),
@@ -210,12 +211,12 @@ enum Step {
     Relabel(usize, BTreeMap<String, String>),
     Terminate(usize),
     SetNode(usize, Box<api::Node>, bool),
-    /// One of the nodes gets, or loses, a label.
+    /// Sets or removes a label of a node.
     RelabelNode(usize, &'static str, Option<&'static str>),
     RemoveNode(usize),
-    /// The waiting pod gets other labels.
+    /// Replaces the labels of the waiting pod.
     RelabelOwn(BTreeMap<String, String>),
-    /// The waiting pod gets another toleration.
+    /// Adds a toleration to the waiting pod.
     Tolerate(&'static str),
 }
 
@@ -238,8 +239,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Carries out a change and tells what the hint says about it.
-fn carry_out(step: Step, world: &mut World, waiting: &mut api::Pod) -> QueueingHint {
+/// Applies a change and returns its hint.
+fn apply(step: Step, world: &mut World, waiting: &mut api::Pod) -> QueueingHint {
     let known = |number: usize, world: &World| number % world.pods.len();
     let update = |world: &mut World, number, change: &dyn Fn(&mut api::Pod)| {
         let (ix, old) = world.pods.swap_remove(known(number, world));
@@ -309,7 +310,7 @@ fn replace_node(node: api::Node, world: &mut World, waiting: &api::Pod) -> Queue
     after_node(&Pod::from_api(waiting), old.as_ref(), Some(&new))
 }
 
-/// The nodes that hard constraints let the pod on.
+/// Returns the nodes that hard constraints allow.
 fn passing(world: &World, pod: &api::Pod) -> Vec<String> {
     let (plugin, pod) = (built(json!({})), Pod::from_api(pod));
     let mut state = CycleState::new();
@@ -326,7 +327,7 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 800, ..forms::config() })]
 
     #[test]
-    fn no_change_that_helps_is_slept_through(
+    fn change_that_helps_requeues_the_pod(
         setup in setup(),
         mut waiting in waiting(),
         steps in prop::collection::vec(step(), 1..8),
@@ -335,7 +336,7 @@ proptest! {
         let mut before = passing(&world, &waiting);
         for step in steps {
             let told = format!("{step:?}");
-            let hint = carry_out(step, &mut world, &mut waiting);
+            let hint = apply(step, &mut world, &mut waiting);
             let after = passing(&world, &waiting);
             let helped: Vec<_> = after.iter().filter(|node| !before.contains(node)).collect();
             prop_assert!(hint == Queue || helped.is_empty(), "{told} opens {helped:?}");

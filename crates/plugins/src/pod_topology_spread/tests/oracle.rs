@@ -1,4 +1,4 @@
-//! The rules as written for API objects: counts every pod anew, knows no table.
+//! An implementation of the rules on API objects that counts every pod for each question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use framework::{LabelSelector, Node, Pod, Status, api, find_untolerated};
 
 use crate::arbitrary::World;
 
-/// The constraints of one kind that apply to a pod, in a world.
+/// The constraints of one kind that apply to a pod in a world.
 pub(super) struct Oracle<'a> {
     world: &'a World,
     pod: &'a api::Pod,
@@ -14,7 +14,8 @@ pub(super) struct Oracle<'a> {
     constraints: Vec<api::TopologySpreadConstraint>,
 }
 
-/// The constraints of a pod that ask for `action`, `matchLabelKeys` made part of the selector.
+/// Returns the constraints of a pod with this action. `matchLabelKeys` are merged into the
+/// selector.
 pub(super) fn own_constraints(pod: &api::Pod, action: &str) -> Vec<api::TopologySpreadConstraint> {
     let own = pod.spec.topology_spread_constraints.iter();
     own.filter(|own| own.when_unsatisfiable == action).map(|own| with_values(own, pod)).collect()
@@ -81,8 +82,8 @@ impl<'a> Oracle<'a> {
         self.world.pods_on(name).filter(counts).count().try_into().unwrap()
     }
 
-    /// Matching pods by value of the label, `""` where it is missing, over these nodes as far as
-    /// the constraint includes them.
+    /// Counts matching pods by label value, `""` if the label is absent, on those of these nodes
+    /// that the constraint includes.
     fn domains<'n>(
         &self,
         constraint: &api::TopologySpreadConstraint,
@@ -96,7 +97,7 @@ impl<'a> Oracle<'a> {
         domains
     }
 
-    /// The verdict of hard constraints, for any node.
+    /// Returns the verdict of hard constraints as a function of the node.
     pub(super) fn verdict(&self) -> impl Fn(&api::Node) -> Status {
         let text = "node(s) didn't match pod topology spread constraints";
         let nodes = || self.world.nodes.values().filter(|node| self.has_all_keys(node));
@@ -119,7 +120,8 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The score of soft constraints among `candidates`, before normalising, for any of them.
+    /// Returns the score of soft constraints among `candidates`, before normalization, as a
+    /// function of the node.
     pub(super) fn score(
         &self,
         candidates: &[&api::Node],

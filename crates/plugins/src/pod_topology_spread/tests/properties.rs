@@ -1,4 +1,4 @@
-//! Both forms against the oracle, and what-ifs against counting anew.
+//! Compares both forms with the oracle, and what-if changes with a new count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::forms;
 const HARD: &str = "DoNotSchedule";
 const SOFT: &str = "ScheduleAnyway";
 
-/// Kinds of controllers. The selector of a Deployment is not looked at.
+/// Kinds of controllers. The plugin ignores the selector of a Deployment.
 const OWNERS: [&str; 4] = ["ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"];
 
-/// The candidates among which [`forms::check_score`] has scores compared.
+/// Returns the candidates whose scores [`forms::check_score`] compares.
 fn candidates(world: &World, choice: u64) -> Vec<&api::Node> {
     world.some_nodes(choice).iter().map(|node| world.node(node)).collect()
 }
 
-/// A Service, ReplicationController, ReplicaSet or StatefulSet called `own`, the pairs it selects
-/// and whether it is in the namespace of the pod.
+/// Generates a Service, ReplicationController, ReplicaSet or StatefulSet called `own`, the labels
+/// it selects, and whether it is in the namespace of the pod.
 fn selecting() -> impl Strategy<Value = (EventResource, Value, bool)> {
     let kind = select(vec![
         EventResource::Service,
@@ -40,7 +40,7 @@ fn selecting() -> impl Strategy<Value = (EventResource, Value, bool)> {
     (kind, pairs, prop::bool::weighted(0.8))
 }
 
-/// The selector of default constraints, as the objects have it; `None` for none.
+/// Derives the selector of default constraints from API objects; `None` if there is none.
 fn default_selector(
     pod: &api::Pod,
     objects: &[(EventResource, Value, bool)],
@@ -101,7 +101,8 @@ fn default_constraints(list: Option<&Value>) -> Vec<api::TopologySpreadConstrain
     super::from(list.unwrap_or(&system).clone())
 }
 
-/// Counts what-if pods in, or out if they were there: a state that was changed and a cluster.
+/// Applies what-if changes to a state and to a cluster. A pod that exists is removed, other pods
+/// are added.
 fn what_if(world: &mut World, state: &mut CycleState, pod: &Pod, changes: &[(Placed, bool)]) {
     let extensions = built(json!({})).pre_filter_extensions.unwrap();
     for (number, (other, is_added)) in changes.iter().enumerate() {
@@ -128,8 +129,8 @@ fn what_if(world: &mut World, state: &mut CycleState, pod: &Pod, changes: &[(Pla
     }
 }
 
-/// Keeps hard constraints and marks no pod as terminating: a what-if counts terminating pods, PreFilter
-/// does not.
+/// Keeps hard constraints and marks no pod as terminating, because what-if changes count
+/// terminating pods and PreFilter does not.
 fn without_quirks(setup: &mut Setup, pod: &mut api::Pod, changes: &mut [(Placed, bool)]) {
     pod.spec.topology_spread_constraints.retain(|own| own.when_unsatisfiable == HARD);
     let pods = setup.pods.iter_mut().chain(changes.iter_mut().map(|(pod, _)| pod));
@@ -156,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn default_constraints_select_by_services_and_controllers(
+    fn default_selector_comes_from_services_and_controllers(
         setup in setup(),
         mut pod in crate::arbitrary::pod(),
         objects in prop::collection::vec(selecting(), 0..4),
@@ -195,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn a_what_if_is_the_same_as_counting_anew(
+    fn what_if_changes_equal_a_new_count(
         mut setup in setup(),
         mut pod in spread_pod(),
         mut changes in prop::collection::vec((placed(), any::<bool>()), 1..8),

@@ -1,4 +1,4 @@
-//! Random worlds and pods with constraints.
+//! Random clusters and pods with topology spread constraints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use proptest::sample::select;
 
 use crate::arbitrary::{self, History, World, history, node_name};
 
-/// What a placed pod is like, as far as constraints care.
+/// A placed pod, reduced to the fields that constraints read.
 #[derive(Debug, Clone)]
 pub(super) struct Placed {
     pub(super) node: usize,
@@ -19,7 +19,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// As an API object called `name`.
+    /// Returns the API object with name `name`.
     pub(super) fn api(&self, name: &str) -> api::Pod {
         let mut pod = api::Pod::default();
         pod.metadata.name = name.to_owned();
@@ -32,29 +32,29 @@ impl Placed {
     }
 }
 
-/// Places a pod in the world, on a node that may not be known.
+/// Places a pod on a node that may be unknown.
 pub(super) fn place(world: &mut World, pod: api::Pod) {
     let ix = world.cluster.place_pod(Arc::new(Pod::from_api(&pod)), &pod.spec.node_name);
     world.pods.push((ix, pod));
 }
 
-/// Adds a node or replaces it.
+/// Adds or replaces a node.
 pub(super) fn set_node(world: &mut World, node: api::Node) {
     world.cluster.set_node(&Node::from_api(&node).0);
     world.nodes.insert(node.metadata.name.clone(), node);
 }
 
-/// How a world comes about in which constraints have much to count.
+/// The setup of a cluster in which constraints count many pods.
 #[derive(Debug)]
 pub(super) struct Setup {
     history: History,
     pub(super) pods: Vec<Placed>,
-    /// Nodes that lack their hostname, by number.
+    /// Numbers of the nodes without a hostname label.
     nameless: Vec<usize>,
 }
 
 impl Setup {
-    /// The world.
+    /// Builds the cluster.
     pub(super) fn world(&self) -> World {
         let mut world = self.history.replay();
         for (number, pod) in self.pods.iter().enumerate() {
@@ -93,7 +93,7 @@ pub(super) fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map(key, value, 0..3)
 }
 
-/// A pod with constraints that is placed nowhere.
+/// Generates a pod with constraints that is not placed.
 pub(super) fn spread_pod() -> impl Strategy<Value = api::Pod> {
     let constraints = prop::collection::vec(constraint(), 1..4);
     (arbitrary::pod(), labels(), constraints).prop_map(|(mut pod, labels, constraints)| {
