@@ -44,11 +44,12 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .filter()
         .read(R::PersistentVolume)
         .read(R::StorageClass)
-        // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: with the CSINode, its limits go.
+        // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: a deleted CSINode removes
+        // its limits.
         .on(event(R::CsiNode, ActionType::ADD | ActionType::DELETE))
         .on_with_hint(event(R::CsiNode, ActionType::UPDATE), NodeVolumeLimits::after_limit_change)
-        // Rule node-volume-limits-fewer-volumes-hint of docs/differences.toml: a node without volumes has room, and what
-        // is gone is not attached.
+        // Rule node-volume-limits-fewer-volumes-hint of docs/differences.toml: a new node has no
+        // volumes, and a deleted volume is not attached.
         .on(event(R::Node, ActionType::ADD))
         .on(event(R::PersistentVolume, ActionType::DELETE))
         .on_with_hint(
