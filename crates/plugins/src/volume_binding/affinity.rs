@@ -1,4 +1,4 @@
-//! The nodes a volume can be used on.
+//! Which nodes can use a volume.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use framework::{Cluster, NodeBits, NodeFields, NodeSelector, NodeView};
 
 use crate::node_sets::retain_any_term;
 
-/// A node as volumes see it: labels and nothing else, so that requirements on fields always hold.
+/// A view of a node with its labels only. Requirements on fields always match.
 pub(super) struct LabelsOnly<'a>(pub(super) NodeView<'a>);
 
 impl NodeFields for LabelsOnly<'_> {
@@ -21,12 +21,12 @@ impl NodeFields for LabelsOnly<'_> {
     }
 }
 
-/// Whether the volume can be used on the node, as its object has it.
+/// Whether the node affinity of the volume, as stored, allows the node.
 pub(super) fn allows(selector: Option<&NodeSelector>, node: &NodeView<'_>) -> bool {
     selector.is_none_or(|selector| selector.matches(&LabelsOnly(*node)).unwrap_or(false))
 }
 
-/// Keeps in `nodes` those that `selector` allows.
+/// Retains the nodes that `selector` allows.
 pub(super) fn retain_allowed(
     selector: Option<&NodeSelector>,
     cluster: &Cluster,
@@ -38,11 +38,11 @@ pub(super) fn retain_allowed(
     }
 }
 
-/// Whether the volume can be used on the node, as the CSI driver has it where that has replaced the
-/// in-tree plugin of the volume.
+/// Whether the volume can be used on the node. An in-tree volume is translated if its plugin
+/// is migrated on the node.
 ///
 /// # Errors
-/// The volume does not make sense to the driver.
+/// Returns an error if the volume cannot be translated.
 pub(super) fn allows_translated(
     volume: &PersistentVolume,
     node: &NodeView<'_>,
@@ -54,11 +54,11 @@ pub(super) fn allows_translated(
     }
 }
 
-/// Keeps in `nodes` those on which the volume can be used, as the CSI driver has it on the nodes
-/// where that has replaced the in-tree plugin of the volume.
+/// Retains the nodes on which the volume can be used. An in-tree volume is translated for the nodes
+/// on which its plugin is migrated.
 ///
 /// # Errors
-/// The volume does not make sense to the driver of one of the nodes.
+/// Returns an error if the volume cannot be translated for one of the nodes.
 pub(super) fn retain_allowed_translated(
     volume: &PersistentVolume,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! Arguments: decoding, defaults, and what is wrong with them.
+//! `VolumeBindingArgs`: decoding, defaults and validation.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ const DEFAULT_BIND_TIMEOUT_SECONDS: i64 = 600;
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Args {
     bind_timeout_seconds: Option<i64>,
-    /// There only with the gate StorageCapacityScoring, which gives it a default.
+    /// The scoring shape. The gate StorageCapacityScoring permits it and gives it a default.
     shape: Option<Vec<ShapePoint>>,
 }
 
 impl Args {
-    /// Decodes arguments, fills in defaults and checks the result.
+    /// Decodes arguments, fills in defaults and validates the result.
     ///
     /// # Errors
-    /// Everything that is wrong, in the words of kube-scheduler.
+    /// Returns all errors, with the texts of kube-scheduler.
     pub(super) fn decode(args: &PluginArgs) -> Result<Self, String> {
         let mut args: Self = decode_strictly(args)?;
         let mut faults = Faults::default();
@@ -38,13 +38,13 @@ impl Args {
         faults.none_or(args)
     }
 
-    /// How long binding the volumes of a pod may take once everything is written.
+    /// Returns how long a pod may wait for its volumes to be bound after all writes.
     pub(super) fn bind_timeout(&self) -> Duration {
         let seconds = self.bind_timeout_seconds.unwrap_or(DEFAULT_BIND_TIMEOUT_SECONDS);
         Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
     }
 
-    /// How storage is rated by how full it is; `None` where it is not rated at all.
+    /// Returns the scores by storage utilization; `None` if storage is not scored.
     pub(super) fn ratings(&self) -> Option<Ratings> {
         self.shape.as_deref().map(Ratings::of)
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_may_take_ten_minutes_unless_told_otherwise() {
+    fn bind_timeout_defaults_to_ten_minutes() {
         for (args, seconds) in [
             (json!({}), 600),
             (json!({ "bindTimeoutSeconds": null }), 600),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_is_rated_where_there_is_a_shape() {
+    fn storage_is_scored_only_with_a_shape() {
         assert!(decode(json!({})).unwrap().ratings().is_none());
         let falling = [json!({ "utilization": 0, "score": 10 }), json!({ "utilization": 100 })];
         let ratings = decode(json!({ "shape": falling })).unwrap().ratings().unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_in_the_words_of_kube_scheduler() {
+    fn errors_have_the_texts_of_kube_scheduler() {
         for (args, expected) in [
             (
                 json!({ "bindTimeoutSeconds": -1 }),

@@ -1,7 +1,7 @@
-//! The assume caches: volumes and claims as they will be once what a pod needs is written.
+//! The assume caches: volumes and claims with changes that are not yet written or observed.
 //!
-//! They lie above the objects of the cluster. An assumed version counts as long as the cluster has
-//! the very version it was made from, so whatever the API server says of an object takes its place.
+//! The caches overlay the objects of the cluster. An assumed version is valid while the cluster has
+//! the version that it was derived from. Any newer version from the API server replaces it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,9 +15,9 @@ use framework::{Cluster, Uid};
 pub(crate) struct AssumeCaches(Mutex<AssumedObjects>);
 
 impl AssumeCaches {
-    /// The caches, for the duration of one call.
+    /// Locks the caches for one call.
     pub(super) fn lock(&self) -> MutexGuard<'_, AssumedObjects> {
-        // Every change to the caches is a single one, so a panic leaves nothing half done.
+        // Each change to the caches is atomic, so a panic leaves them consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -31,7 +31,7 @@ pub(super) struct AssumedObjects {
 
 /// An object that can be assumed.
 pub(super) trait Assumable: Sized {
-    /// Namespace and name, or name.
+    /// Namespace and name, or only the name.
     type Key: Clone + Eq + Hash;
     /// The plural name of the resource.
     const RESOURCE: &'static str;
@@ -39,21 +39,21 @@ pub(super) trait Assumable: Sized {
     fn key(&self) -> Self::Key;
     fn uid(&self) -> &Uid;
     fn resource_version(&self) -> &Arc<str>;
-    /// The key as people read it.
+    /// Returns the key for messages.
     fn name(&self) -> String;
-    /// The object of this key in the cluster.
+    /// Returns the object of this key in the cluster.
     fn stored<'a>(&self, cluster: &'a Cluster) -> Option<&'a Arc<Self>>;
 
-    /// The object of this key in the cluster.
+    /// Returns the object of this key in the cluster.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if the object does not exist.
     fn must_be_stored<'a>(&self, cluster: &'a Cluster) -> Result<&'a Arc<Self>, String> {
         let stored = self.stored(cluster);
         stored.ok_or_else(|| format!("{} {:?} not found", Self::RESOURCE, self.name()))
     }
 
-    /// Whether it is the version of an object that the cluster has.
+    /// Whether the cluster has this version of the object.
     fn is_current(&self, cluster: &Cluster) -> bool {
         self.stored(cluster).is_some_and(|stored| self.is_version_of(stored))
     }
@@ -67,10 +67,10 @@ pub(super) trait Assumable: Sized {
 /// Assumed versions of objects of one kind.
 #[derive(Debug)]
 pub(super) struct AssumeCache<T: Assumable> {
-    /// The last one of an object is the one to go by. Each pod with a claim assumes what becomes of
-    /// it, so that none takes back what another has assumed.
+    /// The last version of an object is the valid one. Each pod with a claim adds its own version,
+    /// so a pod that reverts its version keeps those of other pods.
     assumed: HashMap<T::Key, Vec<Arc<T>>>,
-    /// The number of entries at which those are looked for that do not count any more.
+    /// The number of entries at which the next sweep removes invalid entries.
     sweep_at: usize,
 }
 
@@ -83,7 +83,7 @@ impl<T: Assumable> Default for AssumeCache<T> {
 impl<T: Assumable> AssumeCache<T> {
     const MIN_SWEEP: usize = 64;
 
-    /// The assumed version of `stored`, an object of the cluster, if there is one that counts.
+    /// Returns the valid assumed version of `stored`, an object of the cluster, if there is one.
     pub(super) fn get(&self, stored: &T) -> Option<&Arc<T>> {
         if self.assumed.is_empty() {
             return None;
@@ -91,20 +91,20 @@ impl<T: Assumable> AssumeCache<T> {
         self.assumed.get(&stored.key())?.last().filter(|assumed| assumed.is_version_of(stored))
     }
 
-    /// The version of `stored`, an object of the cluster, that counts.
+    /// Returns the assumed version of `stored` if there is a valid one, otherwise `stored`.
     pub(super) fn latest(&self, stored: &Arc<T>) -> Arc<T> {
         self.get(stored).unwrap_or(stored).clone()
     }
 
-    /// Every assumed version that counts, in no order.
+    /// Returns every valid assumed version, in no order.
     pub(super) fn iter<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Arc<T>> {
         self.assumed.values().filter_map(|assumed| last_current(assumed, cluster))
     }
 
-    /// Takes `object` for what is stored, of which it must be a version.
+    /// Assumes `object`, which must be a version of the stored object.
     ///
     /// # Errors
-    /// The object is gone, or has changed.
+    /// Returns an error if the stored object is gone or has changed.
     pub(super) fn assume(&mut self, object: Arc<T>, cluster: &Cluster) -> Result<(), String> {
         let stored = object.must_be_stored(cluster)?;
         if !object.is_version_of(stored) {
@@ -122,7 +122,7 @@ impl<T: Assumable> AssumeCache<T> {
         Ok(())
     }
 
-    /// Forgets that `object` is assumed. What else is assumed of the object stays.
+    /// Removes the assumed version `object`. Other assumed versions of the object stay.
     pub(super) fn restore(&mut self, object: &Arc<T>) {
         let key = object.key();
         if let Some(assumed) = self.assumed.get_mut(&key) {
@@ -133,13 +133,13 @@ impl<T: Assumable> AssumeCache<T> {
         }
     }
 
-    /// The number of objects with assumed versions, be it such as do not count any more.
+    /// Returns the number of objects with assumed versions, valid or not.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.assumed.len()
     }
 
-    /// Drops what does not count any more, whenever that may be half of all.
+    /// Removes invalid entries if up to half of all entries may be invalid.
     fn sweep(&mut self, cluster: &Cluster) {
         if self.assumed.len() >= self.sweep_at {
             self.assumed.retain(|_, assumed| last_current(assumed, cluster).is_some());

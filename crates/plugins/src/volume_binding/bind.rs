@@ -1,7 +1,8 @@
-//! From a chosen node to bound volumes (`AssumePodVolumes` and `BindPodVolumes` of Kubernetes).
+//! Binds the volumes of a pod on its chosen node (`AssumePodVolumes` and `BindPodVolumes` of
+//! Kubernetes).
 //!
-//! What is to be written is assumed first, so that the pods which are tried meanwhile see it; then
-//! it is written, one object after the other; then the volume controller has its turn.
+//! All changes are assumed first, so that other pods take them into account. Then they are written
+//! one object at a time. Finally the pod waits until the volume controller has bound its volumes.
 
 mod change;
 
@@ -16,7 +17,7 @@ use self::change::Change;
 use super::assumed::AssumedObjects;
 use super::find::PodVolumes;
 
-/// The volumes of a pod on their way to be bound.
+/// The volume binding of a pod in progress.
 #[derive(Debug, Clone)]
 pub(super) struct VolumeBinder {
     node: Arc<str>,
@@ -24,27 +25,27 @@ pub(super) struct VolumeBinder {
     stage: Stage,
 }
 
-/// How far it is.
+/// The stage of a volume binding.
 #[derive(Debug, Clone)]
 enum Stage {
-    /// The change at this place is being written.
+    /// The change at this index is being written.
     Writing {
         place: usize,
-        /// The answer to an earlier request to write it was lost.
+        /// Whether the answer to an earlier write of this change was lost.
         again: bool,
     },
-    /// The change at this place was refused, maybe because an earlier request to write it was
-    /// carried out. The watch will tell.
-    Disputed { place: usize, refusal: String },
-    /// Everything is written.
+    /// The write of the change at this index was rejected, maybe because an earlier write
+    /// succeeded. The watch shows which.
+    Rejected { place: usize, rejection: String },
+    /// All changes are written; the volumes are not all bound.
     Waiting,
 }
 
 impl VolumeBinder {
-    /// Assumes what is to be written for the volumes of a pod on a node.
+    /// Assumes all changes for the volumes of a pod on a node.
     ///
     /// # Errors
-    /// An object has changed since. Then nothing is assumed.
+    /// Returns an error if an object has changed. In that case no change is assumed.
     pub(super) fn assume(
         volumes: PodVolumes,
         node: &Arc<str>,
@@ -65,12 +66,12 @@ impl VolumeBinder {
         Ok(Self { node: node.clone(), changes, stage })
     }
 
-    /// Forgets what is assumed and not written.
+    /// Reverts the assumed changes that are not written.
     pub(super) fn revert(&self, assumed: &mut AssumedObjects) {
         self.changes.iter().for_each(|change| change.revert(assumed));
     }
 
-    /// Takes the next step; everything written may take `timeout` to be bound.
+    /// Advances the binding. After all writes, the volumes must be bound within `timeout`.
     pub(super) fn step(
         &mut self,
         pod: &Pod,
@@ -83,29 +84,31 @@ impl VolumeBinder {
                 let (place, again) = (*place, *again);
                 self.answered(answer, place, again, cluster)
             }
-            (PreBindInput::Changed, Stage::Disputed { place, refusal }) => {
-                let (place, refusal) = (*place, refusal.clone());
-                self.settle(place, refusal, cluster)
+            (PreBindInput::Changed, Stage::Rejected { place, rejection }) => {
+                let (place, rejection) = (*place, rejection.clone());
+                self.resolve_conflict(place, rejection, cluster)
             }
-            (PreBindInput::Deadline, Stage::Disputed { refusal, .. }) => failed(refusal.clone()),
+            (PreBindInput::Deadline, Stage::Rejected { rejection, .. }) => {
+                failed(rejection.clone())
+            }
             (PreBindInput::Deadline, _) => return timed_out(),
             _ => None,
         }
-        .unwrap_or_else(|| self.go_on(pod, cluster, timeout))
+        .unwrap_or_else(|| self.next_step(pod, cluster, timeout))
     }
 
-    /// What the stage asks for.
-    fn go_on(&mut self, pod: &Pod, cluster: &Cluster, timeout: Duration) -> PreBindStep {
+    /// Returns the next step of the current stage.
+    fn next_step(&mut self, pod: &Pod, cluster: &Cluster, timeout: Duration) -> PreBindStep {
         match self.stage {
             Stage::Writing { place, .. } => match self.changes.get(place) {
                 Some(change) => PreBindStep::Write(change.write().clone()),
                 None if timeout.is_zero() => timed_out(),
                 None => {
                     self.stage = Stage::Waiting;
-                    self.go_on(pod, cluster, timeout)
+                    self.next_step(pod, cluster, timeout)
                 }
             },
-            Stage::Disputed { .. } => self.wait(pod, cluster, timeout),
+            Stage::Rejected { .. } => self.wait(pod, cluster, timeout),
             Stage::Waiting => match self.check(pod, cluster) {
                 Ok(true) => PreBindStep::Done(Status::success()),
                 Ok(false) => self.wait(pod, cluster, timeout),
@@ -114,8 +117,8 @@ impl VolumeBinder {
         }
     }
 
-    /// What the API server says about a write fails the pod as it is; only a lost answer says
-    /// nothing, and the preconditions make it safe to write once more.
+    /// Handles the answer to a write. An error from the API server fails the pod. After a lost
+    /// answer the write is repeated; its preconditions make that safe.
     fn answered(
         &mut self,
         answer: &Answer,
@@ -134,13 +137,18 @@ impl VolumeBinder {
                 self.stage = Stage::Writing { place, again: true };
                 None
             }
-            Answer::Conflict(text) if again => self.settle(place, text.clone(), cluster),
+            Answer::Conflict(text) if again => self.resolve_conflict(place, text.clone(), cluster),
             failure => failed(failure.failure().unwrap_or_default().to_owned()),
         }
     }
 
-    /// Whether an earlier request was carried out is for the object to say.
-    fn settle(&mut self, place: usize, refusal: String, cluster: &Cluster) -> Option<PreBindStep> {
+    /// Determines from the stored object whether an earlier write succeeded.
+    fn resolve_conflict(
+        &mut self,
+        place: usize,
+        rejection: String,
+        cluster: &Cluster,
+    ) -> Option<PreBindStep> {
         let change = self.changes.get_mut(place)?;
         if change.is_shown(cluster) {
             change.set_written(None);
@@ -148,13 +156,13 @@ impl VolumeBinder {
             return None;
         }
         if !change.is_unchanged(cluster) {
-            return failed(refusal);
+            return failed(rejection);
         }
-        self.stage = Stage::Disputed { place, refusal };
+        self.stage = Stage::Rejected { place, rejection };
         None
     }
 
-    /// Whether every volume is bound, going by what the API server says.
+    /// Whether every volume is bound according to the API server.
     fn check(&self, pod: &Pod, cluster: &Cluster) -> Result<bool, String> {
         let name = &self.node;
         let node = cluster
@@ -173,7 +181,7 @@ impl VolumeBinder {
         Ok(true)
     }
 
-    /// A change of anything that [`check`](Self::check) looks at may end the wait.
+    /// Waits for changes of any object that [`check`](Self::check) reads.
     fn wait(&self, pod: &Pod, cluster: &Cluster, timeout: Duration) -> PreBindStep {
         let node = |kind| ObjectKey::cluster_scoped(kind, self.node.clone());
         let mut objects =
@@ -182,7 +190,7 @@ impl VolumeBinder {
         PreBindStep::Wait { timeout, objects }
     }
 
-    /// Everything is bound: nothing is assumed any more.
+    /// Forgets all assumed changes after every volume is bound.
     pub(super) fn forget(&self, assumed: &mut AssumedObjects) {
         self.changes.iter().for_each(|change| change.forget(assumed));
     }

@@ -1,4 +1,5 @@
-//! Where a volume can be made: the topologies its class allows, and the room CSI drivers report.
+//! Where volumes can be provisioned: the allowed topologies of a class, and the storage capacity
+//! that CSI drivers report.
 
 use std::sync::Arc;
 
@@ -8,19 +9,19 @@ use framework::{Cluster, NodeBits, NodeView};
 use super::claims::DelayedClaim;
 use crate::node_sets::{retain_any_term, union_labelled};
 
-/// Whether a volume can be made for the claim on a node.
+/// Whether a volume can be provisioned for a claim on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Provisioning {
-    /// Nobody makes volumes of the class, or not there.
+    /// The class has no provisioner, or its topologies exclude the node.
     Impossible,
-    /// There is not enough room.
+    /// The reported capacity is too small.
     NoRoom,
-    /// It can be made; how much room there is, where that is known and counts.
+    /// Provisioning is possible. Has the capacity if the driver reports it and it must be checked.
     Possible(Option<StorageSize>),
 }
 
 impl Provisioning {
-    /// Whether a volume can be made for the claim on the node.
+    /// Determines whether a volume can be provisioned for the claim on the node.
     pub(super) fn of(delayed: &DelayedClaim, node: &NodeView<'_>) -> Self {
         let DelayedClaim { class, .. } = delayed;
         if !class.provisions() || !class.allowed_topologies.matches_by(|key| node.label(key)) {
@@ -39,10 +40,10 @@ impl Provisioning {
     }
 }
 
-/// Where there is room for volumes; each answer is worked out once.
+/// The nodes with enough capacity. Each result is computed once.
 pub(super) struct Room<'a> {
     cluster: &'a Cluster,
-    /// The nodes with room for a volume of a class and size.
+    /// The nodes with enough capacity, by class and size.
     known: Vec<(Arc<str>, i64, NodeBits)>,
 }
 
@@ -51,7 +52,7 @@ impl<'a> Room<'a> {
         Self { cluster, known: Vec::new() }
     }
 
-    /// Keeps in `nodes` those on which volumes of the class are made.
+    /// Retains the nodes that the topologies of the class allow.
     pub(super) fn retain_allowed_topologies(&self, class: &StorageClass, nodes: &mut NodeBits) {
         match class.allowed_topologies.terms() {
             _ if !class.provisions() => nodes.clear(),
@@ -60,7 +61,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Keeps in `nodes` those for which there is room for the volume of the claim.
+    /// Retains the nodes with enough capacity for the claim.
     pub(super) fn retain_sufficient(&mut self, delayed: &DelayedClaim, nodes: &mut NodeBits) {
         if nodes.is_empty() {
             return;
@@ -87,21 +88,21 @@ impl<'a> Room<'a> {
     }
 }
 
-/// The size of the volume to be made, in bytes, where the driver reports how much room there is.
+/// Returns the requested size in bytes if the driver reports its capacity.
 fn size_to_check(delayed: &DelayedClaim, cluster: &Cluster) -> Option<i64> {
     let size = delayed.claim.request?;
     let driver = cluster.csi_driver(&delayed.class.provisioner)?;
     driver.storage_capacity.then(|| size.to_bytes())
 }
 
-/// What drivers report of room that a volume of this size fits into. Each claim is looked at alone:
-/// nothing is taken off for others.
+/// Returns the reported capacities that fit a volume of this size. Each claim is checked alone; the
+/// sizes of other claims are not subtracted.
 fn sufficient<'a>(
     class: &StorageClass,
     size: i64,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a CsiStorageCapacity> {
-    // A limit counts as whole bytes, rounded up.
+    // A capacity counts in whole bytes, rounded up.
     let too_small = StorageSize::bytes(size.saturating_sub(1));
     let capacities = cluster.storage_capacities(&class.name);
     capacities.filter(move |own| own.limit.is_some_and(|limit| limit > too_small))

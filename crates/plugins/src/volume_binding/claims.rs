@@ -1,4 +1,5 @@
-//! The claims of a pod, sorted by how they get their volumes (`GetPodVolumeClaims` of Kubernetes).
+//! The claims of a pod, classified by how they get their volumes (`GetPodVolumeClaims` of
+//! Kubernetes).
 
 use std::sync::Arc;
 
@@ -10,23 +11,23 @@ use crate::lookup;
 
 const UNBOUND_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
-/// The claims of a pod that can be filtered.
+/// The claims of a pod that Filter can handle.
 #[derive(Debug, Default)]
 pub(super) struct PodVolumeClaims {
-    /// Those that have their volumes.
+    /// Claims that are bound.
     pub(super) bound: Vec<Arc<PersistentVolumeClaim>>,
-    /// Those that get their volumes once the pod has a node.
+    /// Claims with delayed binding that are not bound.
     pub(super) delayed: Vec<DelayedClaim>,
 }
 
-/// A claim that gets its volume once the pod has a node.
+/// A claim with delayed binding: it gets its volume after the pod has a node.
 #[derive(Debug, Clone)]
 pub(super) struct DelayedClaim {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) class: Arc<StorageClass>,
 }
 
-/// What a claim means to the pod.
+/// The class of a claim.
 enum Sorted {
     Bound,
     Delayed(Arc<StorageClass>),
@@ -34,10 +35,10 @@ enum Sorted {
 }
 
 impl PodVolumeClaims {
-    /// The claims of the pod; `None` if it has none.
+    /// Classifies the claims of the pod; `None` if it has none.
     ///
     /// # Errors
-    /// The status that keeps the pod from being filtered.
+    /// Returns the status that rejects the pod.
     pub(super) fn of(
         pod: &Pod,
         cluster: &Cluster,
@@ -64,7 +65,7 @@ impl PodVolumeClaims {
         Ok(Some(claims))
     }
 
-    /// The API server lets no claim in whose size does not parse.
+    /// Checks the requested sizes. The API server admits no claim whose size does not parse.
     fn check_sizes(&self) -> Result<(), Status> {
         for DelayedClaim { claim, .. } in &self.delayed {
             if let Some(problem) = &claim.problem {
@@ -77,7 +78,7 @@ impl PodVolumeClaims {
     }
 }
 
-/// The claims of the pod as they are stored, in the order of its volumes.
+/// Returns the stored claims of the pod, in the order of its volumes.
 fn stored_claims<'a>(
     pod: &Pod,
     cluster: &'a Cluster,
@@ -121,7 +122,8 @@ fn stored_claim<'a>(
     Ok(claim)
 }
 
-/// Claims that name a volume without being bound to it count as immediate, whatever their class.
+/// Classifies a claim. A claim that names a volume but is not bound to it counts as immediate,
+/// whatever its class.
 fn sort(claim: &PersistentVolumeClaim, cluster: &Cluster) -> Result<Sorted, Status> {
     if claim.is_fully_bound() {
         return Ok(Sorted::Bound);

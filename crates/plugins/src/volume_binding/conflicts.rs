@@ -1,5 +1,5 @@
-//! The nodes that cannot have the volumes of a pod: the set form of `find`, answered
-//! from indexes of nodes and volumes.
+//! The set form of `find`: finds the nodes that cannot have the volumes of a pod from indexes of
+//! nodes and volumes.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::matching::{Demand, Supply, demands, match_volumes};
 use super::partition::Partition;
 use crate::node_sets::retain_only;
 
-/// The nodes of a set by what keeps the volumes of a pod from them. A node may be in one of the
-/// first two sets and in one of the others.
+/// Sets of nodes by conflict reason. A node may be in one of the first two sets and in one of the
+/// others.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     node: NodeBits,
@@ -26,10 +26,10 @@ pub(super) struct Conflicts {
 }
 
 impl Conflicts {
-    /// The nodes among `nodes` that cannot have the volumes.
+    /// Determines which of `nodes` cannot have the volumes.
     ///
     /// # Errors
-    /// Something about a claim or a volume fails the attempt.
+    /// Returns the status of the pod if a claim or a volume is invalid.
     pub(super) fn of(
         claims: &PodVolumeClaims,
         nodes: &NodeBits,
@@ -97,8 +97,8 @@ impl Conflicts {
         Ok(())
     }
 
-    /// The volume of a claim is to be made on `wanted`; where it cannot be, the nodes are not
-    /// `left` any more.
+    /// Checks the provisioning of a claim on the nodes of `wanted`. Removes the nodes where it is
+    /// impossible from `left`.
     fn provision(
         &mut self,
         delayed: &DelayedClaim,
@@ -118,14 +118,14 @@ impl Conflicts {
         }
     }
 
-    /// Takes the nodes with conflicts out of `nodes`.
+    /// Removes the nodes with conflicts from `nodes`.
     pub(super) fn remove_from(&self, nodes: &mut NodeBits) {
         for found in [&self.node, &self.missing, &self.bind, &self.space] {
             nodes.subtract(found);
         }
     }
 
-    /// Says of every node with conflicts what they are.
+    /// Records the conflicts of every node.
     pub(super) fn record(&self, verdicts: &mut Verdicts) {
         use ConflictReason::{BindConflict, NodeConflict, NotEnoughSpace, VolumeMissing};
         let bound = [(&self.node, NodeConflict), (&self.missing, VolumeMissing)];
@@ -143,7 +143,7 @@ impl Conflicts {
     }
 }
 
-/// For each of `demands` the nodes among `nodes` that have no volume for it.
+/// Returns for each of `demands` the nodes among `nodes` that have no volume for it.
 fn unmatched(demands: &[Demand<'_>], nodes: &NodeBits, supply: Supply<'_>) -> Vec<NodeBits> {
     let mut unmatched = vec![NodeBits::with_len(supply.cluster.table_len()); demands.len()];
     for places in by_class(demands) {
@@ -158,8 +158,8 @@ fn unmatched(demands: &[Demand<'_>], nodes: &NodeBits, supply: Supply<'_>) -> Ve
     unmatched
 }
 
-/// Adds to `unmatched` what is found for the demands at `places`, which are of one class, so that
-/// one takes volumes from another.
+/// Adds the unmatched nodes of the demands at `places` to `unmatched`. These demands have the same
+/// class and compete for its volumes.
 fn match_class(
     demands: &[Demand<'_>],
     places: &[usize],
@@ -169,7 +169,7 @@ fn match_class(
 ) {
     let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
     let partition = Partition::of(nodes, own[0].free, &own, supply.cluster);
-    // What is found for one node of a part is found for all of them.
+    // All nodes of a part have the same result, so one node of each part is checked.
     let mut known = vec![None; partition.len()];
     let (mut matched, mut groups, mut volumes) = (Vec::new(), Vec::new(), Vec::new());
     for node in nodes.iter() {

@@ -1,4 +1,4 @@
-//! The volumes of a pod on one node (`FindPodVolumes` of Kubernetes).
+//! Finds the volumes of a pod on one node (`FindPodVolumes` of Kubernetes).
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::capacity::Provisioning;
 use super::claims::{DelayedClaim, PodVolumeClaims};
 use super::matching::{Demand, Supply, demands, groups_on, match_volumes};
 
-/// Why a node cannot have the volumes of a pod, in the order in which that is told.
+/// The reasons a node cannot have the volumes of a pod, in the order of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConflictReason {
-    /// A bound volume cannot be used there.
+    /// A bound volume cannot be used on the node.
     NodeConflict,
-    /// There are no volumes for claims without one, nor can they be made.
+    /// An unbound claim has no matching volume, and none can be provisioned.
     BindConflict,
-    /// There is no room to make a volume.
+    /// The storage capacity is too small to provision a volume.
     NotEnoughSpace,
     /// A claim is bound to a volume that does not exist.
     VolumeMissing,
@@ -36,7 +36,7 @@ impl ConflictReason {
         }
     }
 
-    /// The status of a node with these reasons.
+    /// Returns the status of a node with these reasons.
     pub(super) fn status(mut reasons: Vec<Self>) -> Status {
         reasons.sort_unstable();
         let texts = reasons.into_iter().map(|reason| reason.text().into()).collect();
@@ -47,31 +47,31 @@ impl ConflictReason {
 /// The volumes for the claims of a pod on a node.
 #[derive(Debug, Default)]
 pub(super) struct PodVolumes {
-    /// Volumes that exist, and the claims that are to have them.
+    /// Existing volumes and their claims.
     pub(super) static_bindings: Vec<StaticBinding>,
-    /// Claims whose volumes are to be made.
+    /// Claims whose volumes are provisioned.
     pub(super) dynamic_provisions: Vec<DynamicProvision>,
 }
 
-/// A volume for a claim.
+/// An existing volume for a claim.
 #[derive(Debug)]
 pub(super) struct StaticBinding {
     pub(super) volume: Arc<PersistentVolume>,
     pub(super) claim: Arc<PersistentVolumeClaim>,
 }
 
-/// A claim whose volume is to be made.
+/// A claim whose volume is provisioned.
 #[derive(Debug)]
 pub(super) struct DynamicProvision {
     pub(super) claim: Arc<PersistentVolumeClaim>,
-    /// How much room there is for volumes, where the driver reports that.
+    /// The capacity of the storage, if the driver reports it.
     pub(super) capacity: Option<StorageSize>,
 }
 
-/// The volumes of a pod on a node, or why it cannot have them there.
+/// Finds the volumes of a pod on a node, or the reasons the node cannot have them.
 ///
 /// # Errors
-/// Something about a claim or a volume fails the attempt.
+/// Returns the status of the pod if a claim or a volume is invalid.
 pub(super) fn find_pod_volumes(
     claims: &PodVolumeClaims,
     node: &NodeView<'_>,
@@ -85,7 +85,8 @@ pub(super) fn find_pod_volumes(
     })
 }
 
-/// Stops at the first claim whose volume is missing or cannot be used on the node.
+/// Checks the bound claims up to the first one whose volume is missing or cannot be used on the
+/// node.
 fn check_bound_claims(
     claims: &[Arc<PersistentVolumeClaim>],
     node: &NodeView<'_>,
@@ -101,7 +102,8 @@ fn check_bound_claims(
     Ok(None)
 }
 
-/// The volume that the claim is bound to. Nothing is assumed of it that nodes would care about.
+/// Returns the volume that the claim is bound to. Reads no assumed version, because no assumed
+/// change affects the nodes.
 pub(super) fn volume_of<'a>(
     claim: &PersistentVolumeClaim,
     cluster: &'a Cluster,
@@ -109,7 +111,7 @@ pub(super) fn volume_of<'a>(
     cluster.volume(claim.volume_name.as_deref()?)
 }
 
-/// Volumes for claims that have none: such as exist, or else such as can be made.
+/// Finds volumes for unbound claims: existing volumes first, otherwise provisioned ones.
 fn find_for_delayed(
     claims: &[DelayedClaim],
     node: &NodeView<'_>,
@@ -139,7 +141,7 @@ fn find_for_delayed(
     }))
 }
 
-/// Stops at the first claim whose volume cannot be made on the node.
+/// Checks provisioning up to the first claim that cannot be provisioned on the node.
 fn provision(
     claims: &[&DelayedClaim],
     node: &NodeView<'_>,
@@ -154,7 +156,7 @@ fn provision(
     claims.iter().map(provision).collect()
 }
 
-/// A volume for each of `demands`, of whatever classes.
+/// Finds a volume for each of `demands`, which may have several classes.
 fn match_on_node(
     demands: &[Demand<'_>],
     node: &NodeView<'_>,
@@ -173,7 +175,7 @@ fn match_on_node(
     volumes
 }
 
-/// The places of the demands of each class: volumes of one class are never for claims of another.
+/// Groups the indexes of the demands by class. A volume fits only claims of its class.
 pub(super) fn by_class(demands: &[Demand<'_>]) -> Vec<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
     for (place, demand) in demands.iter().enumerate() {

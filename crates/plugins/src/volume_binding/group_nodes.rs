@@ -1,11 +1,11 @@
-//! The nodes that groups of free volumes can be used on.
+//! The nodes on which groups of free volumes can be used.
 
 use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeGroupIx};
 
 use super::affinity::{allows, retain_allowed};
 
-/// Tells `visit` of every group of `free` and the nodes among `nodes` that can have it. A group
-/// under more than one label comes once for each.
+/// Calls `visit` for every group of `free` with the nodes among `nodes` that can use it. A group
+/// under several labels is visited once for each.
 pub(super) fn for_each_group(
     free: &FreeVolumes,
     nodes: &NodeBits,

@@ -1,4 +1,4 @@
-//! What may help a pod whose volumes did not fit.
+//! Queueing hints for pods whose volumes did not fit.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::VolumeBinding;
 use crate::hint::{queue_if, queue_on_claim};
 
-/// Registers the events.
+/// Registers the events of the plugin.
 pub(super) fn register(plugin: PluginBuilder<VolumeBinding>) -> PluginBuilder<VolumeBinding> {
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
@@ -37,7 +37,7 @@ pub(super) fn register(plugin: PluginBuilder<VolumeBinding>) -> PluginBuilder<Vo
         .on_with_hint(ClusterEvent::new(R::AssignedPod, ActionType::DELETE), after_pod_deletion)
 }
 
-/// A change to a class helps if volumes can be made elsewhere.
+/// Requeues if a class allows other topologies.
 fn after_class_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
@@ -48,7 +48,7 @@ fn after_class_change(
     Ok(queue_if(old.is_none_or(|old| old.allowed_topologies != new.allowed_topologies)))
 }
 
-/// A claim helps if it is one of the pod.
+/// Requeues if the claim belongs to the pod.
 fn after_claim_change(
     _plugin: &VolumeBinding,
     pod: &Pod,
@@ -58,8 +58,8 @@ fn after_claim_change(
     queue_on_claim(pod, objects, |volume| volume.claim_name(&pod.key.name))
 }
 
-/// Rule volume-binding-reserved-volume-gone-hint of docs/differences.toml: without the volume that was reserved for
-/// it, a claim may have another.
+/// Requeues if the deleted volume was reserved for a claim of the pod, which may then get another
+/// volume. Rule volume-binding-reserved-volume-gone-hint of docs/differences.toml.
 fn after_volume_deletion(
     _plugin: &VolumeBinding,
     pod: &Pod,
@@ -75,8 +75,8 @@ fn after_volume_deletion(
     Ok(queue_if(claim.is_some_and(is_of_pod)))
 }
 
-/// A change to a CSINode helps if other in-tree volumes are translated for the node. Difference
-/// volume-binding-csi-node-gone-hint: without it, none are.
+/// Requeues if other in-tree volumes are translated for the node. A deleted CSINode ends all
+/// translation: rule volume-binding-csi-node-gone-hint of docs/differences.toml.
 fn after_csi_node_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
@@ -90,7 +90,7 @@ fn after_csi_node_change(
     Ok(queue_if(old.is_none() || migrated(old) != migrated(new)))
 }
 
-/// A driver that stops reporting room helps pods with volumes of it.
+/// Requeues pods with volumes of a driver that stops reporting its capacity.
 fn after_driver_change(
     _plugin: &VolumeBinding,
     pod: &Pod,
@@ -105,8 +105,8 @@ fn after_driver_change(
     Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, handle.cluster)))
 }
 
-/// Rule volume-binding-driver-hint of docs/differences.toml: volumes that the driver is to make count, not only inline
-/// ones.
+/// Whether the driver serves a volume of the pod, inline or to be provisioned. Rule
+/// volume-binding-driver-hint of docs/differences.toml adds provisioned volumes.
 fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
     let inline =
         pod.spec.volumes.iter().any(
@@ -118,8 +118,8 @@ fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
     inline || unbound_claims(pod, cluster).flatten().any(is_made)
 }
 
-/// Rule volume-binding-assumed-hint of docs/differences.toml: a pod that was on its way to a node gives back what was
-/// assumed for its claims.
+/// Requeues if the deleted pod was being bound: its assumed changes are reverted. Rule
+/// volume-binding-assumed-hint of docs/differences.toml.
 fn after_pod_deletion(
     _plugin: &VolumeBinding,
     pod: &Pod,
@@ -131,7 +131,7 @@ fn after_pod_deletion(
     Ok(queue_if(gone.is_some_and(has_unbound) && has_unbound(pod)))
 }
 
-/// The claims of the pod that are not bound; `None` for one that is missing.
+/// Returns the unbound claims of the pod; `None` for a missing claim.
 fn unbound_claims<'a>(
     pod: &'a Pod,
     cluster: &'a Cluster,
@@ -141,7 +141,7 @@ fn unbound_claims<'a>(
     claims.filter(|claim| !claim.is_some_and(|claim| claim.is_fully_bound()))
 }
 
-/// More room helps.
+/// Requeues if the reported capacity grows.
 fn after_capacity_change(
     _plugin: &VolumeBinding,
     _pod: &Pod,
@@ -154,7 +154,7 @@ fn after_capacity_change(
     Ok(queue_if(limit(&new) > limit(&old)))
 }
 
-/// The object of an event before, if it was there, and after.
+/// Decodes the object of an event: the old state if there was one, and the new state.
 fn decoded<T: DeserializeOwned>(objects: &EventObjects<'_>) -> Result<(Option<T>, T), String> {
     let (old, new) = objects.others()?;
     let new = read_any(new)?.ok_or("the object is gone")?;

@@ -1,4 +1,4 @@
-//! Finding volumes that exist already (`FindMatchingVolume` of Kubernetes).
+//! Matches claims with existing volumes (`FindMatchingVolume` of Kubernetes).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::assumed::AssumedObjects;
 use super::claims::DelayedClaim;
 use super::group_nodes::for_each_group;
 
-/// A claim that looks for a volume.
+/// A claim that needs an existing volume.
 #[derive(Debug)]
 pub(super) struct Demand<'a> {
     pub(super) delayed: &'a DelayedClaim,
@@ -25,7 +25,7 @@ pub(super) struct Demand<'a> {
     pub(super) reserved: Vec<Arc<PersistentVolume>>,
 }
 
-/// What there is to choose from.
+/// The volumes to choose from.
 #[derive(Clone, Copy)]
 pub(super) struct Supply<'a> {
     pub(super) cluster: &'a Cluster,
@@ -77,10 +77,10 @@ impl<'a> Demand<'a> {
         reserved
     }
 
-    /// The volume for the claim on `node`, which can have those of `groups`; none that is `chosen`
-    /// for another claim of the pod.
+    /// Chooses the volume for the claim on `node`, which can use the volumes of `groups`. Skips
+    /// volumes in `chosen`, which other claims of the pod have.
     ///
-    /// A volume that is reserved for the claim is the only one it may have.
+    /// The first volume that is reserved for the claim, if any, is the only candidate.
     fn choose(
         &'a self,
         groups: &[VolumeGroupIx],
@@ -100,7 +100,7 @@ impl<'a> Demand<'a> {
         smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)))
     }
 
-    /// The smallest volume for the claim among those of a group that pass `is_left`.
+    /// Returns the smallest volume of a group that fits the claim and passes `is_left`.
     fn smallest_in(
         &self,
         group: &'a VolumeGroup,
@@ -116,8 +116,8 @@ impl<'a> Demand<'a> {
         suits.then(|| group.at_least(self.size).find(is_suitable)).flatten()
     }
 
-    /// The nodes among `nodes` that have a volume for the claim, if that is the only one of its
-    /// class.
+    /// Returns the nodes among `nodes` that have a volume for the claim, if no other claim of the
+    /// pod has its class.
     pub(super) fn nodes_with_volume(&self, nodes: &NodeBits, supply: Supply<'_>) -> NodeBits {
         if let Some(reserved) = self.reserved.first() {
             let mut allowed = nodes.clone();
@@ -137,8 +137,7 @@ impl<'a> Demand<'a> {
         found
     }
 
-    /// Whether a free volume that is like this is one for the claim, by all but its labels and
-    /// size.
+    /// Whether free volumes of this kind fit the claim, apart from labels and size.
     fn suits(&self, kind: &VolumeKind) -> bool {
         let claim = self.claim();
         kind.volume_mode == claim.volume_mode
@@ -147,10 +146,10 @@ impl<'a> Demand<'a> {
     }
 }
 
-/// Puts into `volumes` one for each of `demands`, all of one class, on `node`, which can have the
-/// volumes of `groups`.
+/// Adds a volume for each of `demands`, all of one class, to `volumes`. `node` can use the volumes
+/// of `groups`.
 ///
-/// The smallest claims come first, and get the smallest volumes.
+/// The smallest claims come first and get the smallest volumes.
 pub(super) fn match_volumes<'a>(
     demands: &[&'a Demand<'a>],
     groups: &[VolumeGroupIx],
@@ -164,10 +163,10 @@ pub(super) fn match_volumes<'a>(
     }
 }
 
-/// The claims that look for a volume, the smallest first.
+/// Returns the claims that need an existing volume, the smallest first.
 ///
 /// # Errors
-/// The selector of a claim is invalid.
+/// Returns an error if the selector of a claim is invalid.
 pub(super) fn demands<'a>(
     claims: impl Iterator<Item = &'a DelayedClaim>,
     supply: Supply<'a>,
@@ -177,7 +176,7 @@ pub(super) fn demands<'a>(
     claims.into_iter().map(|delayed| Demand::of(delayed, supply)).collect()
 }
 
-/// The groups of free volumes that the node can have. A group may come more than once.
+/// Returns the groups of free volumes that the node can use. A group may repeat.
 pub(super) fn groups_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeGroupIx> {
     let topology = |key| node.cluster().topology_at(key);
     let candidates = free.candidates(|key| topology(key).domain_of(node.ix()));

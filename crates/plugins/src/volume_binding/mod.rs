@@ -1,11 +1,10 @@
-//! VolumeBinding: finds nodes that can have the volumes of a pod, and has the volumes bound once a
-//! node is chosen.
+//! VolumeBinding: rejects nodes that cannot have the volumes of a pod, and binds the volumes after
+//! a node is chosen.
 //!
-//! The claims of a pod are sorted (`claims`) into those that have their volumes and those that get
-//! them once the pod has a node. For the latter a node must offer volumes that exist (`matching`),
-//! or a place where they can be made (`capacity`). `find` answers that for one node and `conflicts`
-//! for sets of nodes. What a chosen node is to give is assumed (`assumed`) and then written
-//! (`bind`).
+//! `claims` separates bound claims from claims with delayed binding. For a delayed claim a node
+//! must have a matching volume (`matching`) or allow provisioning (`capacity`). `find` checks one
+//! node and `conflicts` checks sets of nodes. The changes for the chosen node are assumed
+//! (`assumed`) and then written (`bind`).
 
 mod affinity;
 mod args;
@@ -51,18 +50,18 @@ pub struct VolumeBinding {
     ratings: Option<Ratings>,
 }
 
-/// Makes the plugin from `VolumeBindingArgs`, with assume caches of its own.
+/// Makes the plugin from `VolumeBindingArgs`, with its own assume caches.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// Returns all invalid arguments.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     plugin_with(args, &Arc::default())
 }
 
-/// Makes the plugin with assume caches that it shares with those of other profiles.
+/// Makes the plugin with assume caches shared with other profiles.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// Returns all invalid arguments.
 pub(crate) fn plugin_with(args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Result<Plugin, String> {
     let args = Args::decode(args)?;
     let plugin = VolumeBinding {
@@ -81,20 +80,20 @@ pub(crate) fn plugin_with(args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Resu
     Ok(hints::register(plugin).build())
 }
 
-/// The claims of the pod; `None` if it has none.
+/// The cycle state of PreFilter: the claims of the pod; `None` if it has none.
 #[derive(Debug, Clone)]
 struct Claims(Option<Arc<PodVolumeClaims>>);
 
-/// What is to be done for the volumes of a pod on the chosen node.
+/// The cycle state of Reserve: the work left for the volumes of a pod on the chosen node.
 #[derive(Debug, Clone)]
 enum Reserved {
-    /// All of them are bound already.
+    /// All volumes are bound.
     AllBound,
-    /// They are on their way.
+    /// The volumes are being bound.
     Binding(VolumeBinder),
 }
 
-/// The claims as PreFilter has found them.
+/// Returns the claims that PreFilter found.
 fn claims_in(state: &CycleState) -> Result<Option<&Arc<PodVolumeClaims>>, Status> {
     match state.read() {
         Some(Claims(claims)) => Ok(claims.as_ref()),
@@ -184,7 +183,7 @@ impl Filter for VolumeBinding {
     }
 }
 
-/// Only with the gate StorageCapacityScoring.
+/// Runs only with the gate StorageCapacityScoring.
 impl PreScore for VolumeBinding {
     fn pre_score(
         &self,
@@ -214,7 +213,7 @@ impl Score for VolumeBinding {
 }
 
 impl VolumeBinding {
-    /// Assumes what is to be written. The volumes are looked for anew, on the chosen node alone.
+    /// Assumes the changes. Finds the volumes again, on the chosen node only.
     fn assume(
         &self,
         claims: &PodVolumeClaims,

@@ -1,4 +1,4 @@
-//! Nodes that volumes do not tell apart.
+//! Partitions of nodes that have the same choice of volumes.
 
 use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeGroupIx};
 
@@ -6,8 +6,8 @@ use super::affinity::retain_allowed;
 use super::group_nodes::for_each_group;
 use super::matching::Demand;
 
-/// The nodes of a set, divided into parts: the nodes of a part can have the same free volumes of a
-/// class, and the same volumes that are reserved for the claims of a pod.
+/// A partition of a set of nodes. The nodes of a part can use the same free volumes of a class and
+/// the same volumes reserved for the claims of a pod.
 #[derive(Debug)]
 pub(super) struct Partition {
     part_of: Vec<u32>,
@@ -15,13 +15,13 @@ pub(super) struct Partition {
     splits: u32,
 }
 
-/// A part, which was split off another.
+/// A part that was split off another part.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     parent: u32,
-    /// What its nodes can have and the others of its parent cannot.
+    /// The group that the nodes of this part can use and the other nodes of its parent cannot.
     group: Option<VolumeGroupIx>,
-    /// The last split that this part was subject to, and the part that it split off.
+    /// The last split of this part, and the part that was split off.
     last_split: (u32, u32),
 }
 
@@ -31,12 +31,12 @@ impl Part {
     }
 }
 
-/// The nodes that can have no volume of the class.
+/// The nodes that can use no volume of the class.
 const ROOT: u32 = 0;
 
 impl Partition {
-    /// Divides `nodes` by the free volumes of a class and by what is reserved for claims of the
-    /// class.
+    /// Partitions `nodes` by the free volumes of a class and by the volumes reserved for claims of
+    /// the class.
     pub(super) fn of(
         nodes: &NodeBits,
         free: Option<&FreeVolumes>,
@@ -63,7 +63,7 @@ impl Partition {
         partition
     }
 
-    /// Tells `nodes`, which can have `group`, from all others.
+    /// Splits `nodes`, which can use `group`, off all parts.
     fn split(&mut self, group: Option<VolumeGroupIx>, nodes: impl Iterator<Item = NodeIx>) {
         self.splits += 1;
         for node in nodes {
@@ -83,17 +83,17 @@ impl Partition {
         half
     }
 
-    /// Number of parts, empty ones included.
+    /// Returns the number of parts, including empty ones.
     pub(super) const fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// The part of a node of the set.
+    /// Returns the part of a node of the set.
     pub(super) fn part_of(&self, node: NodeIx) -> usize {
         self.part_of[node.index()] as usize
     }
 
-    /// The groups of volumes that the nodes of a part can have. A group may come more than once.
+    /// Returns the groups of volumes that the nodes of a part can use. A group may repeat.
     pub(super) fn groups(&self, part: usize) -> impl Iterator<Item = VolumeGroupIx> {
         let parts = std::iter::successors(Some(part), |part| {
             Some(self.parts[*part].parent as usize).filter(|_| *part != ROOT as usize)

@@ -1,21 +1,21 @@
-//! Rating nodes by how full the storage for a pod gets there (gate StorageCapacityScoring).
+//! Scores nodes by the utilization of the storage for a pod (gate StorageCapacityScoring).
 
 use std::collections::BTreeMap;
 
 use super::find::PodVolumes;
 use crate::shape::{Ratings, rounded};
 
-/// What is asked of the storage of a class, and what it has, in bytes.
+/// The requested size and the capacity of the storage of a class, in bytes.
 #[derive(Debug, Default, Clone, Copy)]
 struct StorageResource {
     requested: i64,
     capacity: i64,
 }
 
-/// The score of a node on which the pod gets these volumes: the mean over their classes.
+/// Returns the score of a node with these volumes for the pod: the mean over their classes.
 ///
-/// Volumes to be made count only where there are no others, and where it is known how much room
-/// there is. That room is the same for all volumes of a class.
+/// Provisioned volumes count only if there are no existing volumes and the capacity is known. All
+/// volumes of a class share this capacity.
 pub(super) fn score(volumes: &PodVolumes, ratings: &Ratings) -> i64 {
     let mut classes: BTreeMap<&str, StorageResource> = BTreeMap::new();
     for binding in &volumes.static_bindings {
@@ -39,7 +39,7 @@ pub(super) fn score(volumes: &PodVolumes, ratings: &Ratings) -> i64 {
 }
 
 impl StorageResource {
-    /// In percent; what does not fit makes it full.
+    /// Returns the utilization in percent, at most 100.
     fn utilization(self) -> i64 {
         match (i128::from(self.requested), i128::from(self.capacity)) {
             (_, 0) => 100,

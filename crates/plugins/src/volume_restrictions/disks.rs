@@ -1,4 +1,4 @@
-//! Inline volumes of in-tree plugins: which of them cannot be on one node.
+//! Inline volumes of in-tree plugins that cannot be used twice on one node.
 
 use framework::storage::InTreePlugin;
 use framework::{Cluster, NodeBits, Pod, PodVolume, PodVolumeSource};
@@ -11,7 +11,7 @@ pub(super) fn conflict(pod: &Pod, other: &Pod) -> bool {
     pod.spec.volumes.iter().any(conflicts)
 }
 
-/// Keeps in `nodes` those without a pod whose volumes conflict with those of `pod`.
+/// Retains the nodes without a pod whose volumes conflict with those of `pod`.
 pub(super) fn retain_free(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
     for users in pod.spec.volumes.iter().filter_map(|volume| cluster.using_disk(volume)) {
         for node in users.iter() {
@@ -22,7 +22,8 @@ pub(super) fn retain_free(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
     }
 }
 
-/// EBS volumes are never shared, others only by those who all just read.
+/// Whether two volumes conflict. EBS volumes are never shared; other disks are shared by read-only
+/// users.
 fn volumes_conflict(a: &PodVolume, b: &PodVolume) -> bool {
     let (PodVolumeSource::InTree(plugin, a_source), PodVolumeSource::InTree(_, b_source)) =
         (&a.source, &b.source)
@@ -39,7 +40,7 @@ fn volumes_conflict(a: &PodVolume, b: &PodVolume) -> bool {
         }
 }
 
-/// Whether images of one name are one: in the same pool, behind a common monitor.
+/// Whether two RBD images are the same: same name, same pool and a common monitor.
 fn is_same_rbd_image(a: &Value, b: &Value) -> bool {
     let [a_monitors, b_monitors] = [a, b].map(|source| source["monitors"].as_array());
     let [a_pool, b_pool] = [a, b].map(|source| source["pool"].as_str().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Which events may help pods that the plugin rejected.
+//! Queueing hints for pods that the plugin rejected.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ impl VolumeRestrictions {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
-        // Rule volume-restrictions-disk-hint of docs/differences.toml: disks know no namespaces.
+        // Rule volume-restrictions-disk-hint of docs/differences.toml: disks conflict across
+        // namespaces.
         let helps = |old: &Pod| disks::conflict(pod, old) || share_a_claim(pod, old);
         Ok(hint::queue_if(old.is_some_and(helps)))
     }

@@ -1,5 +1,6 @@
-//! VolumeRestrictions: pods do not share what only one of them may use: the disks of some in-tree
-//! plugins on one node, and ReadWriteOncePod claims anywhere.
+//! VolumeRestrictions: rejects nodes where the pod would share a volume that allows one user. Disks
+//! of some in-tree plugins allow one user per node; ReadWriteOncePod claims allow one pod in the
+//! cluster.
 
 mod disks;
 mod hints;
@@ -50,11 +51,11 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-/// The ReadWriteOncePod claims of the pod.
+/// The cycle state of PreFilter: the ReadWriteOncePod claims of the pod.
 #[derive(Debug, Clone)]
 struct PreFilterState {
     names: Arc<BTreeSet<Arc<str>>>,
-    /// How many of them other pods use, on whatever node.
+    /// How many of the claims other pods use, on any node.
     in_use: i64,
 }
 
@@ -77,8 +78,8 @@ impl PreFilterState {
         state.read().ok_or_else(no_data)
     }
 
-    /// How many volumes of another pod are among the claims. As in Kubernetes, its namespace is not
-    /// looked at.
+    /// Returns how many volumes of another pod use one of the claims. As in Kubernetes, the
+    /// namespace of that pod is ignored.
     fn shared_with(&self, other: &Pod) -> i64 {
         let claims = other.spec.volumes.iter().filter_map(PodVolume::named_claim);
         count(claims.filter(|name| self.names.contains(*name)))

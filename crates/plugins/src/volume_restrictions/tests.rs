@@ -21,7 +21,7 @@ fn exclusive_claim(name: &str) -> framework::testing::StorageObject {
 }
 
 #[test]
-fn disks_conflict_by_the_rule_of_their_plugin() {
+fn disks_conflict_by_the_rules_of_their_plugins() {
     let gce =
         |name: &str, ro: bool| json!({ "gcePersistentDisk": { "pdName": name, "readOnly": ro } });
     let aws =
@@ -54,7 +54,7 @@ fn disks_conflict_by_the_rule_of_their_plugin() {
         (json!({ "cinder": { "volumeID": "a" } }), json!({ "cinder": { "volumeID": "a" } }), false),
     ] {
         let using = pod("q").volume(json!({ "emptyDir": {} })).volume(used.clone()).on("n").build();
-        // A disk of its own keeps the plugin from leaving the pod alone.
+        // A disk of its own prevents Skip.
         let wanting = pod("p").volume(gce("own", false)).volume(wanted.clone()).build();
         let run = harness().pod(using).run(&wanting);
         let expected =
@@ -65,7 +65,7 @@ fn disks_conflict_by_the_rule_of_their_plugin() {
 }
 
 #[test]
-fn a_claim_for_one_pod_is_in_use_on_every_node() {
+fn read_write_once_pod_claim_conflicts_on_every_node() {
     let wanting = pod("p").namespace("team").claim("data").build();
     let user = |claim: &str| pod("q").namespace("team").claim(claim).on("n");
     let harness = || {
@@ -93,7 +93,7 @@ fn a_claim_for_one_pod_is_in_use_on_every_node() {
 }
 
 #[test]
-fn a_disk_is_told_before_a_claim() {
+fn disk_conflict_is_reported_before_claim_conflict() {
     let disk = || json!({ "gcePersistentDisk": { "pdName": "d" } });
     let using = pod("q").claim("data").volume(disk()).on("n").build();
     let harness = harness().storage(exclusive_claim("data")).pod(using);
@@ -103,7 +103,7 @@ fn a_disk_is_told_before_a_claim() {
 }
 
 #[test]
-fn pods_without_anything_exclusive_are_left_alone() {
+fn pods_without_exclusive_volumes_are_skipped() {
     let harness = harness().storage(exclusive_claim("data"));
     let pre_filter = built().pre_filter.unwrap();
     for (pod, skipped) in [
@@ -121,14 +121,14 @@ fn pods_without_anything_exclusive_are_left_alone() {
 }
 
 #[test]
-fn a_missing_claim_keeps_the_pod_from_everywhere() {
+fn missing_claim_rejects_every_node() {
     let run = harness().run(&pod("p").claim("data").build());
     let expected = Status::unresolvable("persistentvolumeclaim \"data\" not found");
     assert_eq!(run.pre_filter, expected);
 }
 
 #[test]
-fn what_ifs_count_the_users_of_the_claims() {
+fn what_if_changes_count_users_of_the_claims() {
     let harness = harness()
         .storage(exclusive_claim("data"))
         .storage(exclusive_claim("more"))
@@ -160,7 +160,7 @@ fn what_ifs_count_the_users_of_the_claims() {
 }
 
 #[test]
-fn filtering_needs_pre_filter() {
+fn filter_without_pre_filter_is_an_error() {
     let harness = harness();
     let (filter, cluster) = (built().filter.unwrap(), harness.cluster());
     let (state, pod) = (CycleState::new(), pod("p").build());
@@ -178,7 +178,7 @@ fn filtering_needs_pre_filter() {
 }
 
 #[test]
-fn the_end_of_a_pod_frees_its_disks_and_claims() {
+fn deleted_pod_frees_its_disks_and_claims() {
     let disk = || json!({ "gcePersistentDisk": { "pdName": "d" } });
     let on_deletion = |waiting: PodBuilder, old: PodBuilder| {
         let (waiting, old) = (waiting.build(), old.on("n").build());
@@ -202,7 +202,7 @@ fn the_end_of_a_pod_frees_its_disks_and_claims() {
 }
 
 #[test]
-fn a_new_claim_helps_the_pods_that_name_it() {
+fn new_claim_requeues_pods_that_name_it() {
     let on_addition = |waiting: PodBuilder, new: framework::testing::StorageObject| {
         let objects = EventObjects::Other { old: None, new: Some(new.json()) };
         let (resource, action) = (EventResource::PersistentVolumeClaim, ActionType::ADD);

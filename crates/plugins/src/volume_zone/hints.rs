@@ -1,4 +1,4 @@
-//! Which events may help pods that the plugin rejected.
+//! Queueing hints for pods that the plugin rejected.
 
 use framework::{EventObjects, Handle, Pod, PodVolume, QueueingHint};
 use serde_json::Value;
@@ -8,7 +8,8 @@ use super::topology::{self, VolumeTopology};
 use crate::hint;
 
 impl VolumeZone {
-    /// Claims of any other class have a volume before the pod is tried.
+    /// Requeues for a class with delayed binding. Claims of other classes have a volume before the
+    /// pod is tried.
     pub(super) fn after_class_addition(
         &self,
         _pod: &Pod,

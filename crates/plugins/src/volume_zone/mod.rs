@@ -1,4 +1,4 @@
-//! VolumeZone: pods go where their volumes are, according to the zone and region labels of these.
+//! VolumeZone: rejects nodes outside the zones and regions in the labels of the pod's volumes.
 
 mod hints;
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-/// Where the volumes of the pod are.
+/// The cycle state of PreFilter: the zones and regions of the pod's volumes.
 #[derive(Debug, Clone)]
 struct PreFilterState(Arc<[VolumeTopology]>);
 
@@ -61,7 +61,7 @@ impl PreFilterState {
         Ok(Self(topologies.into()))
     }
 
-    /// What PreFilter left; where it did not run, the same from scratch.
+    /// Returns the state of PreFilter. Computes it if PreFilter did not run.
     fn of_cycle<'a>(
         state: &'a CycleState,
         pod: &Pod,
@@ -74,8 +74,8 @@ impl PreFilterState {
     }
 }
 
-/// The name of the volume that a claim of the pod is bound to; `None` for a claim that waits for
-/// the pod to have a node.
+/// Returns the name of the volume that a claim of the pod is bound to; `None` for an unbound claim
+/// with delayed binding.
 fn volume_of_claim(
     pod: &Pod,
     claim: &str,

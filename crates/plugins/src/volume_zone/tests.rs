@@ -22,7 +22,7 @@ fn built() -> Plugin {
     plugin(&PluginArgs::default()).unwrap()
 }
 
-/// Nodes `a` and `b` in zones of their names, by labels of both generations or of one.
+/// Nodes with GA labels, beta labels, both, a region only, or no labels.
 fn harness() -> Harness {
     let node = |name: &str, labels: &[(&str, &str)]| {
         labels.iter().fold(node(name), |node, (key, value)| node.label(key, value)).build()
@@ -42,7 +42,7 @@ fn labelled(name: &str, labels: &[(&str, &str)]) -> StorageObject {
 }
 
 #[test]
-fn nodes_are_where_all_volumes_are() {
+fn node_must_match_the_topology_of_all_volumes() {
     for (labels, expected) in [
         (&[(ZONE, "a")][..], &["a", "nowhere", "odd"][..]),
         (&[(ZONE, " a __b")], &["a", "b", "nowhere", "odd"]),
@@ -63,11 +63,11 @@ fn nodes_are_where_all_volumes_are() {
 }
 
 #[test]
-fn every_claim_of_the_pod_counts() {
+fn every_claim_of_the_pod_is_checked() {
     let harness = harness()
         .storage(bound_claim("one", "pv1").namespace("team"))
         .storage(labelled("pv1", &[(ZONE, "a__b")]))
-        // Binding need not be complete.
+        // The binding need not be complete.
         .storage(claim("two", json!({ "volumeName": "pv2" })).namespace("team"))
         .storage(labelled("pv2", &[(ZONE, "b__c")]));
     let run = harness.run(&pod("p").namespace("team").claim("one").claim("two").build());
@@ -81,7 +81,7 @@ fn pre_filter(harness: &Harness, pod: PodBuilder) -> Status {
 }
 
 #[test]
-fn claims_without_a_volume_tell_what_is_missing() {
+fn unbound_claims_report_the_missing_object() {
     let of_class = |class: &str| claim("data", json!({ "storageClassName": class }));
     let modeless = StorageObject::new(EventResource::StorageClass, "modeless", json!({}));
     let harness = || {
@@ -107,7 +107,7 @@ fn claims_without_a_volume_tell_what_is_missing() {
 }
 
 #[test]
-fn pods_whose_volumes_are_everywhere_are_left_alone() {
+fn pods_with_volumes_without_topology_are_skipped() {
     let harness = harness()
         .storage(bound_claim("data", "pv"))
         .storage(labelled("pv", &[("zone", "a"), (ZONE, "")]));
@@ -117,7 +117,7 @@ fn pods_whose_volumes_are_everywhere_are_left_alone() {
 }
 
 #[test]
-fn filtering_without_pre_filter_is_as_strict() {
+fn filter_without_pre_filter_computes_the_same_verdict() {
     let harness =
         harness().storage(bound_claim("data", "pv")).storage(labelled("pv", &[(ZONE, "a")]));
     let (filter, cluster, state) = (built().filter.unwrap(), harness.cluster(), CycleState::new());
@@ -150,7 +150,7 @@ fn hint(
 }
 
 #[test]
-fn a_new_class_helps_if_its_claims_wait_for_pods() {
+fn new_class_with_delayed_binding_requeues() {
     for (mode, helps) in [("WaitForFirstConsumer", true), ("Immediate", false)] {
         let class = storage_class("c", "d", mode);
         let said = hint(EventResource::StorageClass, pod("p").claim("data"), None, &class);
@@ -159,7 +159,7 @@ fn a_new_class_helps_if_its_claims_wait_for_pods() {
 }
 
 #[test]
-fn a_claim_helps_the_pods_that_name_it() {
+fn claim_requeues_pods_that_name_it() {
     for (new, helps) in [
         (claim("data", json!({})), true),
         (claim("data", json!({})).namespace("elsewhere"), false),
@@ -175,7 +175,7 @@ fn a_claim_helps_the_pods_that_name_it() {
 }
 
 #[test]
-fn a_volume_helps_when_it_comes_or_moves() {
+fn added_or_relabelled_volume_requeues() {
     let at = |zone: &str| labelled("pv", &[(ZONE, zone)]);
     let said = |old: Option<&StorageObject>, new| {
         hint(EventResource::PersistentVolume, pod("p").claim("data"), old, &new)
@@ -198,7 +198,7 @@ fn a_volume_helps_when_it_comes_or_moves() {
 mod oracle {
     use super::*;
 
-    /// The name of the volume of a claim, unless it gets one later.
+    /// Returns the name of the volume of a claim, unless its binding is delayed.
     fn volume_name<'a>(name: &str, objects: &'a StorageObjects) -> Result<Option<&'a str>, String> {
         if name.is_empty() {
             return Err("PersistentVolumeClaim had no name".to_owned());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use framework::{Cluster, NodeBits, NodeView, Posting};
 
-/// A label by which volumes tell where they are.
+/// A zone or region label of volumes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TopologyLabel {
     pub(super) key: &'static str,
-    /// The label that nodes without the first one may carry instead.
+    /// The GA label that nodes may have instead of a beta label.
     ga_key: Option<&'static str>,
 }
 
@@ -26,14 +26,14 @@ pub(super) static LABELS: [TopologyLabel; 4] = [
     TopologyLabel { key: "topology.kubernetes.io/region", ga_key: None },
 ];
 
-/// The zones, or regions, that a volume is in.
+/// The zones, or the regions, of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VolumeTopology {
     label: &'static TopologyLabel,
     values: BTreeSet<Arc<str>>,
 }
 
-/// What the labels of a volume say.
+/// Reads the zones and regions from the labels of a volume.
 pub(super) fn of_labels<'a>(
     value: impl Fn(&str) -> Option<&'a str>,
 ) -> impl Iterator<Item = VolumeTopology> {
@@ -42,22 +42,22 @@ pub(super) fn of_labels<'a>(
     })
 }
 
-/// The values in a label that may hold several of them; `None` if one is empty, which makes the
-/// label void.
+/// Returns the values of a label that may hold several; `None` if one is empty, which invalidates
+/// the label.
 fn values_of(label: &str) -> Option<BTreeSet<Arc<str>>> {
     let values = label.split("__").map(str::trim);
     values.map(|value| (!value.is_empty()).then(|| value.into())).collect()
 }
 
 impl VolumeTopology {
-    /// Whether the volume is where the node is.
+    /// Whether the node is in a zone or region of the volume.
     pub(super) fn contains(&self, node: &NodeView<'_>) -> bool {
         let TopologyLabel { key, ga_key } = self.label;
         let value = node.label(key).or_else(|| node.label((*ga_key)?));
         value.is_some_and(|value| self.values.contains(value))
     }
 
-    /// The nodes that are where the volume is.
+    /// Returns the nodes in the zones or regions of the volume.
     fn nodes(&self, cluster: &Cluster) -> NodeBits {
         let TopologyLabel { key, ga_key } = self.label;
         let mut nodes = NodeBits::with_len(cluster.table_len());
@@ -79,7 +79,8 @@ impl VolumeTopology {
     }
 }
 
-/// Keeps in `nodes` those where all of the volumes are, and those that do not say where they are.
+/// Retains the nodes that are in the zones and regions of all volumes, and the nodes without any
+/// of these labels.
 pub(super) fn retain_inside(
     topologies: &[VolumeTopology],
     cluster: &Cluster,

@@ -13,7 +13,7 @@ use super::super::affinity::allows_translated;
 use super::super::assumed::{Assumable, AssumedObjects};
 use super::super::find::{DynamicProvision, StaticBinding};
 
-/// A change, and whether it is written.
+/// A change and its state.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     target: Target,
@@ -21,24 +21,24 @@ pub(super) struct Change {
     written: Option<Written>,
 }
 
-/// The object as it will be.
+/// The object with the change.
 #[derive(Debug, Clone)]
 enum Target {
     /// A volume that is reserved for a claim.
     Volume { volume: Arc<PersistentVolume>, claim: Arc<PersistentVolumeClaim> },
-    /// A claim whose volume is to be made for a node.
+    /// A claim that requests a provisioned volume on a node.
     Claim(Arc<PersistentVolumeClaim>),
 }
 
-/// A write that was carried out.
+/// A successful write.
 #[derive(Debug, Clone)]
 struct Written {
-    /// The version it made, where that is known.
+    /// The resource version it created, if known.
     resource_version: Option<Arc<str>>,
 }
 
 impl Change {
-    /// Reserves the volume for the claim.
+    /// Makes the change that reserves the volume for the claim.
     pub(super) fn bind(binding: StaticBinding, cluster: &Cluster) -> Self {
         let StaticBinding { volume, claim } = binding;
         let mut bound = PersistentVolume::clone(&volume);
@@ -48,8 +48,8 @@ impl Change {
             name: claim.name.clone(),
             uid: Some(claim.uid.clone()),
         });
-        // Another pod with the claim may have assumed all of this, and may fail before it is
-        // written.
+        // Another pod with the same claim may have assumed this reservation and may fail before it
+        // is written. The write therefore starts from the stored volume.
         let stored = volume.stored(cluster).unwrap_or(&volume);
         let mut patch = preconditions(&volume.uid.to_string(), &volume.resource_version);
         if bound.bound_by_controller && !stored.bound_by_controller {
@@ -63,7 +63,7 @@ impl Change {
         Self { target, write, written: None }
     }
 
-    /// Has a volume made for the claim and a node.
+    /// Makes the change that requests provisioning for the claim on a node.
     pub(super) fn provision(provision: DynamicProvision, node: &Arc<str>) -> Self {
         let DynamicProvision { claim, .. } = provision;
         let mut patch = preconditions(&claim.uid.to_string(), &claim.resource_version);
@@ -74,15 +74,15 @@ impl Change {
         Self { target: Target::Claim(selected.into()), write, written: None }
     }
 
-    /// The request.
+    /// Returns the write request.
     pub(super) const fn write(&self) -> &Write {
         &self.write
     }
 
-    /// Has the change seen by whoever asks for the object.
+    /// Adds the change to the assume caches.
     ///
     /// # Errors
-    /// The object has changed since.
+    /// Returns an error if the stored object has changed.
     pub(super) fn assume(
         &self,
         cluster: &Cluster,
@@ -94,14 +94,15 @@ impl Change {
         }
     }
 
-    /// Forgets the change unless it was written: then the watch brings it.
+    /// Reverts the change unless it was written. A written change stays until the watch delivers
+    /// it.
     pub(super) fn revert(&self, assumed: &mut AssumedObjects) {
         if self.written.is_none() {
             self.forget(assumed);
         }
     }
 
-    /// Forgets the change.
+    /// Removes the change from the assume caches.
     pub(super) fn forget(&self, assumed: &mut AssumedObjects) {
         match &self.target {
             Target::Volume { volume, .. } => assumed.volumes.restore(volume),
@@ -109,7 +110,7 @@ impl Change {
         }
     }
 
-    /// The change was written; `object` is what the API server returned.
+    /// Records a successful write. `object` is the object that the API server returned.
     pub(super) fn set_written(&mut self, object: Option<&Value>) {
         let version = object.and_then(|object| object["metadata"]["resourceVersion"].as_str());
         self.written = Some(Written { resource_version: version.map(Into::into) });
@@ -127,7 +128,7 @@ impl Change {
         }
     }
 
-    /// Whether the cluster still has the version of the object that was to be changed.
+    /// Whether the cluster still has the version that the change is based on.
     pub(super) fn is_unchanged(&self, cluster: &Cluster) -> bool {
         match &self.target {
             Target::Volume { volume, .. } => volume.is_current(cluster),
@@ -135,7 +136,7 @@ impl Change {
         }
     }
 
-    /// Whether the cluster has an older version of the object than the one that was written.
+    /// Whether the cluster has an older version than the written one.
     fn is_outdated(&self, stored: &str, cluster: &Cluster) -> bool {
         let written = self.written.as_ref().and_then(|own| own.resource_version.as_deref());
         match written.and_then(|own| compare_versions(stored, own)) {
@@ -144,7 +145,8 @@ impl Change {
         }
     }
 
-    /// What [`is_bound`](Self::is_bound) looks at: the claim, and its volume once that has a name.
+    /// Returns the objects that [`is_bound`](Self::is_bound) reads: the claim, and its volume if it
+    /// names one.
     pub(super) fn objects(&self, cluster: &Cluster) -> impl Iterator<Item = ObjectKey> {
         let (claim, volume) = match &self.target {
             Target::Volume { volume, claim } => (claim, Some(volume.name.clone())),
@@ -164,7 +166,7 @@ impl Change {
     /// Whether the volume is bound, for a pod on `node`.
     ///
     /// # Errors
-    /// It will not be.
+    /// Returns an error if the volume can no longer be bound.
     pub(super) fn is_bound(&self, node: &NodeView<'_>) -> Result<bool, String> {
         match &self.target {
             Target::Volume { volume, claim } => self.is_claim_bound(volume, claim, node),
@@ -219,7 +221,7 @@ impl Change {
     }
 }
 
-/// Why a volume is not for a node.
+/// The reason a volume cannot be used on a node.
 enum AffinityError {
     Untranslatable(String),
     Mismatch(String),
@@ -245,13 +247,13 @@ fn check_affinity(volume: &PersistentVolume, node: &NodeView<'_>) -> Result<(), 
     }
 }
 
-/// Which of two resource versions is the newer one, where both are numbers of any length.
+/// Compares two resource versions if both are decimal numbers, of any length.
 fn compare_versions(a: &str, b: &str) -> Option<Ordering> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (is_number(a) && is_number(b)).then(|| (a.len(), a).cmp(&(b.len(), b)))
 }
 
-/// What a volume says of the claim it is reserved for.
+/// Returns the `claimRef` of a volume that is reserved for the claim.
 fn reference(claim: &PersistentVolumeClaim) -> Value {
     json!({
         "kind": "PersistentVolumeClaim",
@@ -263,7 +265,8 @@ fn reference(claim: &PersistentVolumeClaim) -> Value {
     })
 }
 
-/// The metadata of a patch that is refused where the object has changed or was replaced.
+/// Returns patch metadata whose preconditions reject the write if the object has changed or was
+/// replaced.
 fn preconditions(uid: &str, resource_version: &str) -> Value {
     let mut metadata = json!({});
     for (field, value) in [("uid", uid), ("resourceVersion", resource_version)] {

@@ -1,4 +1,4 @@
-//! The set form says what the one-node form says, whatever the storage and whatever is assumed.
+//! Checks that both forms agree, for any storage and any assumed changes.
 
 use framework::api;
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
@@ -67,7 +67,7 @@ fn some_volume() -> impl Strategy<Value = Value> {
     )
 }
 
-/// How claim number `n` is: bound to a volume, or waiting for one.
+/// Generates claim number `n`, bound to a volume or unbound.
 fn some_claim()
 -> impl Strategy<Value = (Option<&'static str>, &'static str, &'static str, Option<&'static str>)> {
     (
@@ -139,7 +139,7 @@ fn points(plugin: &Plugin) -> (&dyn PreFilter, &dyn Filter) {
     (&**plugin.pre_filter.as_ref().unwrap(), &**plugin.filter.as_ref().unwrap())
 }
 
-/// Pods reserve the volumes of their claims wherever they fit first.
+/// Reserves the volumes of each claim on the first node that fits.
 fn reserve(plugin: &Plugin, world: &World, claims: &[&str]) {
     let pod = claims.iter().fold(pod("other"), |pod, claim| pod.claim(claim)).build();
     let mut state = CycleState::new();
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(forms::config())]
 
     #[test]
-    fn both_forms_say_the_same(
+    fn filter_forms_agree(
         history in history(),
         storage in storage(),
         claims in prop::collection::vec(select(CLAIMS.to_vec()), 1..5),

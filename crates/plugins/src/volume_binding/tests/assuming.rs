@@ -14,7 +14,7 @@ fn volume_of(world: &World) -> PersistentVolume {
     PersistentVolume::clone(world.cluster.volume("pv").unwrap())
 }
 
-/// The volume as it would be in class `assumed`.
+/// Returns the volume with class `assumed`.
 fn changed(volume: PersistentVolume) -> Arc<PersistentVolume> {
     Arc::new(PersistentVolume { class: "assumed".into(), ..volume })
 }
@@ -28,12 +28,12 @@ fn assume(world: &World, volume: Arc<PersistentVolume>) -> Result<(), String> {
 }
 
 #[test]
-fn an_assumed_version_counts_until_the_object_changes() {
+fn assumed_version_is_valid_until_the_object_changes() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     assert_eq!(class_of(&world), "local");
     assume(&world, changed(volume_of(&world))).unwrap();
     assert_eq!(class_of(&world), "assumed");
-    // The same version once more, as a relist brings it.
+    // A relist delivers the same version again.
     world.watch(VOLUMES, "pv");
     assert_eq!(class_of(&world), "assumed");
     world.show(VOLUMES, "pv", json!({ "spec": { "storageClassName": "newer" } }));
@@ -41,7 +41,7 @@ fn an_assumed_version_counts_until_the_object_changes() {
 }
 
 #[test]
-fn an_assumed_version_does_not_come_back_for_another_object_of_the_name() {
+fn assumed_version_does_not_apply_to_a_recreated_object() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     let version = volume_of(&world).resource_version.to_string();
     assume(&world, changed(volume_of(&world))).unwrap();
@@ -54,7 +54,7 @@ fn an_assumed_version_does_not_come_back_for_another_object_of_the_name() {
 }
 
 #[test]
-fn only_the_stored_version_can_be_assumed() {
+fn assume_rejects_other_versions_than_the_stored_one() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     let old = changed(volume_of(&world));
     world.show(VOLUMES, "pv", json!({ "metadata": { "labels": { "x": "y" } } }));
@@ -66,7 +66,7 @@ fn only_the_stored_version_can_be_assumed() {
 }
 
 #[test]
-fn restoring_leaves_a_newer_assumption_alone() {
+fn restore_keeps_newer_assumed_versions() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     let old = changed(volume_of(&world));
     assume(&world, old.clone()).unwrap();
@@ -80,7 +80,7 @@ fn restoring_leaves_a_newer_assumption_alone() {
 }
 
 #[test]
-fn claims_of_one_name_in_two_namespaces_are_two() {
+fn assumed_claims_are_keyed_by_namespace() {
     let claim = |namespace: &str| sized_claim("data", "local", "1Gi").namespace(namespace);
     let mut world = World::new(json!({}), []);
     ["x", "y"].into_iter().for_each(|namespace| claim(namespace).put(&mut world.cluster));
@@ -95,7 +95,7 @@ fn claims_of_one_name_in_two_namespaces_are_two() {
 }
 
 #[test]
-fn what_does_not_count_any_more_does_not_pile_up() {
+fn sweep_removes_invalid_entries() {
     let mut world = World::new(json!({}), [local_volume("pv", "1Gi", "a")]);
     assume(&world, changed(volume_of(&world))).unwrap();
     for number in 0..1000 {
@@ -110,7 +110,7 @@ fn what_does_not_count_any_more_does_not_pile_up() {
 }
 
 #[test]
-fn a_volume_assumed_for_a_claim_is_not_for_another_of_the_name() {
+fn volume_assumed_for_a_claim_does_not_match_a_recreated_claim() {
     let reference = json!({ "namespace": "default", "name": "data" });
     let reserved = local_volume("pv", "1Gi", "a").set("/spec/claimRef", reference);
     let data = sized_claim("data", "local", "1Gi");
@@ -124,7 +124,7 @@ fn a_volume_assumed_for_a_claim_is_not_for_another_of_the_name() {
 }
 
 #[test]
-fn two_pods_race_for_one_volume() {
+fn second_pod_does_not_get_an_assumed_volume() {
     let claims = ["one", "two"].map(|name| sized_claim(name, "local", "1Gi"));
     let mut world = World::new(json!({}), [local(), local_volume("pv", "1Gi", "a")]);
     claims.into_iter().for_each(|claim| world.put(claim));
@@ -137,13 +137,13 @@ fn two_pods_race_for_one_volume() {
     assert_eq!(world.claim_of("pv"), None);
     world.reserve(pod("q").claim("two"), "a").unwrap();
     assert_eq!(world.claim_of("pv").as_deref(), Some("two"));
-    // Undone twice.
+    // Unreserve runs a second time.
     world.unreserve(&mut first);
     assert_eq!(world.claim_of("pv").as_deref(), Some("two"));
 }
 
 #[test]
-fn nothing_is_assumed_for_a_pod_when_one_of_its_objects_has_changed() {
+fn reserve_assumes_no_change_if_an_object_has_changed() {
     let mut world = World::new(json!({}), [storage_class("local", DRIVER, WAIT)]);
     for (claim, size) in [("one", "1Gi"), ("two", "2Gi"), ("three", "9Gi"), ("four", "9Gi")] {
         world.put(sized_claim(claim, "local", size));
@@ -166,7 +166,7 @@ fn nothing_is_assumed_for_a_pod_when_one_of_its_objects_has_changed() {
 }
 
 #[test]
-fn a_volume_that_was_assumed_for_a_claim_and_has_changed_is_not_the_one_any_more() {
+fn changed_volume_is_no_longer_assumed_for_its_claim() {
     let other = json!({ "spec": { "claimRef": { "namespace": "default", "name": "other" } } });
     let taken: fn(&mut World, Value) = |world, other| world.show(VOLUMES, "pv", other);
     let gone: fn(&mut World, Value) = |world, _| world.delete(VOLUMES, "pv");
@@ -209,7 +209,7 @@ fn objects_without_versions_and_uids_can_be_assumed() {
 }
 
 #[test]
-fn two_pods_with_one_claim_get_the_same_volume() {
+fn pods_with_the_same_claim_get_the_same_volume() {
     let mut world = World::new(
         json!({}),
         [
@@ -227,7 +227,7 @@ fn two_pods_with_one_claim_get_the_same_volume() {
 }
 
 #[test]
-fn what_pods_with_one_claim_assume_counts_until_the_last_of_them_takes_it_back() {
+fn shared_claim_stays_assumed_until_its_last_pod_reverts() {
     let by_name = json!({ "namespace": "default", "name": "data" });
     let free = || local_volume("pv", "1Gi", "a");
     let reserved = free().set("/spec/claimRef", by_name);
@@ -253,13 +253,13 @@ fn what_pods_with_one_claim_assume_counts_until_the_last_of_them_takes_it_back()
 }
 
 #[test]
-fn a_claim_keeps_to_the_node_it_is_assumed_for() {
+fn assumed_claim_keeps_its_selected_node() {
     let made = storage_class("made", DRIVER, WAIT);
     let mut world = World::new(json!({}), [made, sized_claim("data", "made", "1Gi")]);
     let mut first = world.reserve(pod("p").claim("data"), "a").unwrap();
     assert_eq!(world.node_of("data").as_deref(), Some("a"));
     assert!(world.reserve(pod("q").claim("data"), "b").is_err());
-    // A second pod has assumed nothing, so it takes nothing back.
+    // The second pod assumed no change, so it reverts none.
     let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
     world.unreserve(&mut second);
     assert_eq!(world.node_of("data").as_deref(), Some("a"));
@@ -271,7 +271,7 @@ fn a_claim_keeps_to_the_node_it_is_assumed_for() {
 }
 
 #[test]
-fn the_profiles_of_a_scheduler_share_what_is_assumed() {
+fn profiles_share_assumed_volumes() {
     let registry = crate::registry();
     let (own, other) = (registry.for_scheduler(), registry.for_scheduler());
     let make = |registry: &Registry| registry.get(NAME).unwrap()(&PluginArgs::default()).unwrap();

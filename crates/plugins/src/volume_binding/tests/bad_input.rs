@@ -1,5 +1,5 @@
-//! References that lead nowhere, and objects that cannot be read: the pod that needs them is told,
-//! and no other pod is affected.
+//! Dangling references and invalid objects: the pods that need them get an error, and other pods
+//! are not affected.
 
 use framework::storage::SELECTED_NODE;
 use framework::testing::{Harness, bound_claim, csi_node, pod, storage_class};
@@ -9,7 +9,7 @@ use super::filtering::{
 };
 use super::*;
 
-/// Storage of a pod that fits on node `a` alone.
+/// Returns the storage of a pod that fits only node `a`.
 fn good() -> [StorageObject; 5] {
     [
         bound_claim("own", "pv-own"),
@@ -31,7 +31,7 @@ fn of_class(class: &str) -> StorageObject {
 }
 
 #[test]
-fn a_claim_that_leads_nowhere_keeps_its_pod_from_every_node() {
+fn dangling_claim_rejects_every_node() {
     let immediate = "pod has unbound immediate PersistentVolumeClaims";
     let unreadable = "persistentvolumeclaim \"data\" cannot be read: \
          spec.resources.requests.storage: \"1 Gi\": quantities must match the regular expression \
@@ -65,7 +65,7 @@ fn a_claim_that_leads_nowhere_keeps_its_pod_from_every_node() {
 }
 
 #[test]
-fn a_volume_that_leads_nowhere_keeps_its_pod_from_the_nodes_it_concerns() {
+fn invalid_volume_rejects_only_the_nodes_it_affects() {
     let bound = || bound_claim("data", "pv");
     let zone = |operator: &str| {
         let zone = json!({ "key": "zone", "operator": operator, "values": ["a"] });
@@ -110,7 +110,7 @@ fn a_volume_that_leads_nowhere_keeps_its_pod_from_the_nodes_it_concerns() {
             SPACE,
         ),
     ] {
-        // What drivers report is about class `odd` alone.
+        // Reported capacities concern only class `odd`.
         let objects = good().map(|own| match own.json()["metadata"]["name"] == "new" {
             true => sized_claim("new", "reserve", "1Gi"),
             false => own,
@@ -123,7 +123,7 @@ fn a_volume_that_leads_nowhere_keeps_its_pod_from_the_nodes_it_concerns() {
 }
 
 #[test]
-fn what_is_known_of_no_node_or_cannot_be_read_changes_nothing() {
+fn unrelated_and_invalid_objects_are_ignored() {
     let unreadable = csi_node("a", &[]).set("/spec", json!("x"));
     let elsewhere = csi_node("gone", &[(DRIVER, Some(0))]);
     let driver = StorageObject::new(EventResource::CsiDriver, DRIVER, json!({ "spec": [] }));

@@ -5,7 +5,7 @@ use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
 use super::world::{Attempt, World};
 use super::*;
 
-/// A world in which claim `data` gets volume `pv` on node `a`.
+/// Returns a world in which claim `data` gets volume `pv` on node `a`.
 fn static_world(args: Value) -> World {
     World::new(
         args,
@@ -17,13 +17,14 @@ fn static_world(args: Value) -> World {
     )
 }
 
-/// A world in which a volume is made for claim `data`.
+/// Returns a world in which a volume is provisioned for claim `data`.
 fn dynamic_world() -> World {
     let made = storage_class("made", DRIVER, WAIT);
     World::new(json!({}), [made, sized_claim("data", "made", "1Gi")])
 }
 
-/// A world in which claim `small` gets volume `pv` on node `a` and one is made for claim `large`.
+/// Returns a world in which claim `small` gets volume `pv` on node `a` and a volume is provisioned
+/// for claim `large`.
 fn both_world() -> World {
     World::new(
         json!({}),
@@ -75,7 +76,7 @@ fn failed(text: &str) -> Status {
 }
 
 #[test]
-fn pods_whose_volumes_are_bound_have_nothing_to_wait_for() {
+fn pod_with_bound_volumes_skips_pre_bind() {
     let mut world =
         World::new(json!({}), [bound_claim("data", "pv"), local_volume("pv", "1Gi", "a")]);
     for pod in [pod("p").claim("data"), pod("q")] {
@@ -90,7 +91,7 @@ fn pods_whose_volumes_are_bound_have_nothing_to_wait_for() {
 }
 
 #[test]
-fn nothing_is_bound_for_a_pod_that_was_not_reserved() {
+fn pre_bind_without_reserve_is_an_error() {
     let world = static_world(json!({}));
     let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
     let point = world.plugin.pre_bind.as_ref().unwrap();
@@ -105,7 +106,7 @@ fn nothing_is_bound_for_a_pod_that_was_not_reserved() {
 }
 
 #[test]
-fn a_free_volume_is_reserved_for_its_claim_and_then_bound_by_the_controller() {
+fn free_volume_is_reserved_and_then_bound_by_the_controller() {
     let mut world = static_world(json!({}));
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -132,7 +133,7 @@ fn a_free_volume_is_reserved_for_its_claim_and_then_bound_by_the_controller() {
 }
 
 #[test]
-fn a_pod_waits_for_its_node_its_claims_and_their_volumes() {
+fn pod_waits_for_changes_of_its_node_claims_and_volumes() {
     let awaited = |step: PreBindStep| match step {
         PreBindStep::Wait { objects, .. } => objects,
         step => panic!("a wait was expected, not {step:?}"),
@@ -165,7 +166,7 @@ fn a_pod_waits_for_its_node_its_claims_and_their_volumes() {
 }
 
 #[test]
-fn a_pod_waits_until_all_its_claims_are_bound() {
+fn pod_waits_until_all_claims_are_bound() {
     let mut world = both_world();
     let mut attempt = start_both(&mut world);
     let PreBindStep::Wait { objects, .. } = world.write_all(&mut attempt) else {
@@ -186,7 +187,7 @@ fn a_pod_waits_until_all_its_claims_are_bound() {
 }
 
 #[test]
-fn a_volume_that_is_reserved_by_name_gets_the_uid_and_no_annotation() {
+fn volume_reserved_by_name_gets_the_uid_but_no_annotation() {
     let mut world = static_world(json!({}));
     let by_name = json!({ "namespace": "default", "name": "data" });
     world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": by_name } }));
@@ -195,7 +196,7 @@ fn a_volume_that_is_reserved_by_name_gets_the_uid_and_no_annotation() {
     assert_eq!(write.patch["spec"]["claimRef"]["uid"], "uid-data");
     assert!(write.patch["metadata"]["annotations"].is_null());
     world.write(&write);
-    // One that is reserved in full is written as it is.
+    // A volume that is already reserved completely is written unchanged.
     world.watch(VOLUMES, "pv");
     let mut attempt = start(&mut world);
     assert_eq!(world.caches.lock().volumes.len(), 1);
@@ -205,7 +206,7 @@ fn a_volume_that_is_reserved_by_name_gets_the_uid_and_no_annotation() {
 }
 
 #[test]
-fn the_second_pod_of_a_claim_writes_what_the_first_one_has_assumed() {
+fn second_pod_of_a_claim_writes_the_assumed_change() {
     let mut world = static_world(json!({}));
     let mut first = start(&mut world);
     let mut second = world.reserve(pod("q").claim("data"), "a").unwrap();
@@ -215,7 +216,7 @@ fn the_second_pod_of_a_claim_writes_what_the_first_one_has_assumed() {
 }
 
 #[test]
-fn a_volume_is_made_for_the_node() {
+fn volume_is_provisioned_for_the_node() {
     let mut world = dynamic_world();
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -228,7 +229,7 @@ fn a_volume_is_made_for_the_node() {
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
     world.watch(CLAIMS, "data");
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
-    // The claim is bound before the scheduler hears of the volume.
+    // The scheduler observes the bound claim before the volume.
     world.show(CLAIMS, "data", bound("made"));
     expect_wait(world.step(&mut attempt, PreBindInput::Changed));
     let unbound = json!({ "metadata": { "annotations": { BIND_COMPLETED: null } } });
@@ -241,7 +242,7 @@ fn a_volume_is_made_for_the_node() {
 }
 
 #[test]
-fn volumes_are_written_before_claims_the_smallest_first() {
+fn volumes_are_written_before_claims_smallest_first() {
     let mut world = World::new(
         json!({}),
         [
@@ -267,7 +268,7 @@ fn volumes_are_written_before_claims_the_smallest_first() {
 }
 
 #[test]
-fn what_the_api_server_says_fails_the_pod_as_it_is() {
+fn api_server_error_fails_the_pod_with_its_text() {
     for answer in [
         Answer::Conflict("changed".to_owned()),
         Answer::Gone("gone".to_owned()),
@@ -285,7 +286,7 @@ fn what_the_api_server_says_fails_the_pod_as_it_is() {
 }
 
 #[test]
-fn what_is_written_stays_assumed_until_the_watch_brings_it() {
+fn written_change_stays_assumed_until_the_watch_delivers_it() {
     let mut world = both_world();
     let mut attempt = start_both(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -303,7 +304,7 @@ fn what_is_written_stays_assumed_until_the_watch_brings_it() {
 }
 
 #[test]
-fn a_write_whose_answer_is_lost_is_repeated() {
+fn write_with_lost_answer_is_retried() {
     let lost = Answer::Unknown("the connection broke".to_owned());
     let mut world = static_world(json!({}));
     let mut attempt = start(&mut world);
@@ -322,8 +323,9 @@ fn a_write_whose_answer_is_lost_is_repeated() {
     assert_eq!(status, failed("the connection broke"));
 }
 
-/// A pod whose write was carried out although the answer was lost, and that was refused thereupon.
-fn disputed(world: &mut World) -> (Attempt, PreBindStep) {
+/// Returns a pod whose first write succeeded with a lost answer, and whose second write was
+/// rejected.
+fn rejected_after_lost_answer(world: &mut World) -> (Attempt, PreBindStep) {
     let lost = Answer::Unknown("the connection broke".to_owned());
     let mut attempt = start(world);
     let first = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -336,11 +338,11 @@ fn disputed(world: &mut World) -> (Attempt, PreBindStep) {
 }
 
 #[test]
-fn a_write_that_was_carried_out_unheard_is_found_in_the_watch() {
+fn successful_write_with_lost_answer_is_found_in_the_watch() {
     for (mut world, resource, name) in
         [(static_world(json!({})), VOLUMES, "pv"), (dynamic_world(), CLAIMS, "data")]
     {
-        let (mut attempt, step) = disputed(&mut world);
+        let (mut attempt, step) = rejected_after_lost_answer(&mut world);
         expect_wait(step);
         expect_wait(world.step(&mut attempt, PreBindInput::Changed));
         world.watch(resource, name);
@@ -352,7 +354,7 @@ fn a_write_that_was_carried_out_unheard_is_found_in_the_watch() {
 }
 
 #[test]
-fn a_lost_answer_is_about_one_write_alone() {
+fn lost_answer_affects_only_its_own_write() {
     let mut world = both_world();
     let mut attempt = start_both(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -369,33 +371,33 @@ fn a_lost_answer_is_about_one_write_alone() {
 }
 
 #[test]
-fn a_write_that_somebody_else_was_faster_with_is_refused() {
+fn conflicting_write_of_another_client_fails_the_pod() {
     let refusal = failed("another resourceVersion");
     let mut world = static_world(json!({}));
-    let (mut attempt, step) = disputed(&mut world);
+    let (mut attempt, step) = rejected_after_lost_answer(&mut world);
     expect_wait(step);
     let other = json!({ "namespace": "default", "name": "other", "uid": "uid-other" });
     world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": other } }));
     assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
 
-    // Another object of the name is not the one that was written.
+    // Another object of the same name is not the written one.
     for (mut world, resource, name) in
         [(static_world(json!({})), VOLUMES, "pv"), (dynamic_world(), CLAIMS, "data")]
     {
-        let (mut attempt, step) = disputed(&mut world);
+        let (mut attempt, step) = rejected_after_lost_answer(&mut world);
         expect_wait(step);
         world.show(resource, name, json!({ "metadata": { "uid": "another" } }));
         assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Changed)), refusal);
     }
 
     let mut world = static_world(json!({}));
-    let (mut attempt, step) = disputed(&mut world);
+    let (mut attempt, step) = rejected_after_lost_answer(&mut world);
     expect_wait(step);
     assert_eq!(expect_done(world.step(&mut attempt, PreBindInput::Deadline)), refusal);
 }
 
 #[test]
-fn binding_takes_no_longer_than_it_may() {
+fn binding_ends_at_its_timeout() {
     let late = failed("binding volumes: context deadline exceeded");
     let mut world = static_world(json!({ "bindTimeoutSeconds": 3 }));
     let mut attempt = start(&mut world);
@@ -408,7 +410,7 @@ fn binding_takes_no_longer_than_it_may() {
 }
 
 #[test]
-fn an_object_older_than_what_was_written_says_nothing() {
+fn object_older_than_the_write_is_ignored() {
     let mut world = static_world(json!({}));
     for number in 0..10 {
         let labels = json!({ "number": number.to_string() });
@@ -419,7 +421,7 @@ fn an_object_older_than_what_was_written_says_nothing() {
     let answer = world.write(&write);
     world.show(CLAIMS, "data", bound("pv"));
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
-    // A list from an API server that lags behind shows what was before.
+    // A list from a lagging API server shows the old version.
     local_volume("pv", "1Gi", "a")
         .set("/metadata/resourceVersion", json!("9"))
         .put(&mut world.cluster);
@@ -429,7 +431,7 @@ fn an_object_older_than_what_was_written_says_nothing() {
 }
 
 #[test]
-fn an_answer_without_the_object_is_enough() {
+fn answer_without_the_object_is_accepted() {
     let mut world = static_world(json!({}));
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -439,7 +441,7 @@ fn an_answer_without_the_object_is_enough() {
     world.watch(VOLUMES, "pv");
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
 
-    // What was written may be undone before it is seen.
+    // The write may be undone before the scheduler observes it.
     let mut world = static_world(json!({}));
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -451,7 +453,7 @@ fn an_answer_without_the_object_is_enough() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_needs_no_news() {
+fn write_without_changes_needs_no_watch_event() {
     let mut world = static_world(json!({}));
     let reference = json!({ "namespace": "default", "name": "data", "uid": "uid-data" });
     world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": reference } }));
@@ -462,7 +464,7 @@ fn a_write_that_changes_nothing_needs_no_news() {
     assert!(expect_done(world.step(&mut attempt, PreBindInput::Changed)).is_success());
 }
 
-/// What the wait for the volume of a pod ends with after a change to the world.
+/// Returns the status that ends the wait of a pod after a change to the world.
 fn after(mut world: World, change: impl FnOnce(&mut World, &Attempt)) -> Status {
     let mut attempt = start(&mut world);
     expect_wait(world.write_all(&mut attempt));
@@ -471,7 +473,7 @@ fn after(mut world: World, change: impl FnOnce(&mut World, &Attempt)) -> Status 
 }
 
 #[test]
-fn waiting_ends_when_pod_or_node_is_gone() {
+fn wait_ends_when_pod_or_node_is_deleted() {
     for make in [|| static_world(json!({})), dynamic_world] {
         let status = after(make(), |world, _| {
             world.cluster.remove_node("a");
@@ -490,7 +492,7 @@ fn waiting_ends_when_pod_or_node_is_gone() {
 }
 
 #[test]
-fn waiting_for_a_reserved_volume_ends_when_it_will_not_be_bound() {
+fn wait_for_a_reserved_volume_ends_when_binding_becomes_impossible() {
     let nowhere = json!({ "spec": { "nodeAffinity": zone_affinity(&["elsewhere"]) } });
     let reset = json!({ "spec": { "claimRef": { "uid": null } } });
     type Change = fn(&mut World, Value);
@@ -528,7 +530,7 @@ fn waiting_for_a_reserved_volume_ends_when_it_will_not_be_bound() {
 }
 
 #[test]
-fn waiting_ends_when_a_volume_makes_no_sense_to_its_driver() {
+fn wait_ends_when_a_volume_cannot_be_translated() {
     let why = "could not translate pv: failed to translate Kubernetes ID to EBS Volume ID Invalid \
                format for AWS volume (aws://disk)";
     let disk = json!({ "volumeID": "aws://disk" });
@@ -551,7 +553,7 @@ fn waiting_ends_when_a_volume_makes_no_sense_to_its_driver() {
 }
 
 #[test]
-fn waiting_for_a_volume_to_be_made_ends_when_it_will_not_be() {
+fn wait_for_provisioning_ends_when_it_becomes_impossible() {
     let selected = |node: Value| json!({ "metadata": { "annotations": { SELECTED_NODE: node } } });
     let mut kept = selected(json!(null));
     kept["metadata"]["annotations"]["other"] = json!("");
@@ -579,7 +581,7 @@ fn waiting_for_a_volume_to_be_made_ends_when_it_will_not_be() {
 }
 
 #[test]
-fn a_node_that_is_gone_cannot_be_reserved() {
+fn reserve_on_a_deleted_node_is_an_error() {
     let mut world = static_world(json!({}));
     let pod = pod("p").claim("data").build();
     let mut state = CycleState::new();

@@ -1,5 +1,5 @@
-//! An assume cache is a list of what was assumed, of which that counts which was made of what is
-//! stored.
+//! Compares an assume cache with a list of all assumed versions, of which those derived from the
+//! stored version are valid.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::super::assumed::{Assumable, AssumeCache};
 use super::*;
 use crate::forms;
 
-/// More than there may be entries before stale ones are dropped.
+/// More than the number of entries that triggers a sweep.
 const NAMES: usize = 100;
 
-/// Something that happens to the object of a name.
+/// An event of the object with a given name.
 #[derive(Debug, Clone)]
 enum Event {
-    /// It comes, or gets another version.
+    /// The object is created or gets another version.
     Stored(usize),
-    /// Another one of the same version is there instead.
+    /// Another object with the same version replaces it.
     Replaced(usize),
     Deleted(usize),
-    /// It is assumed to be changed.
+    /// A change to it is assumed.
     Assumed(usize),
-    /// A change to it as it was before it changed last is assumed.
+    /// A change to its previous version is assumed.
     AssumedLate(usize),
-    /// This one of all that were assumed is taken back, be it for the second time.
+    /// An assumed version is reverted, maybe for the second time.
     Restored(Index),
 }
 
@@ -42,22 +42,22 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A cache beside the list.
+/// A cache and the list to compare it with.
 #[derive(Default)]
 struct Caches {
     cluster: Cluster,
     cache: AssumeCache<PersistentVolume>,
-    /// What was assumed and not taken back. Of each name the last one counts.
+    /// The assumed versions that were not reverted. For each name the last one is valid.
     list: Vec<Arc<PersistentVolume>>,
-    /// All that was ever assumed.
+    /// All versions that were ever assumed.
     all: Vec<Arc<PersistentVolume>>,
-    /// The objects as they were before they changed last, by number.
+    /// The previous versions of the objects, by number.
     before: Vec<Option<Arc<PersistentVolume>>>,
     changes: u64,
 }
 
 impl Caches {
-    /// All objects are there.
+    /// Creates all objects.
     fn new() -> Self {
         let mut caches = Self { before: vec![None; NAMES], ..Self::default() };
         (0..NAMES).for_each(|number| caches.happen(&Event::Stored(number)));
@@ -117,14 +117,14 @@ impl Caches {
         self.list.retain(|other| !Arc::ptr_eq(other, object));
     }
 
-    /// Whether an object was made of the one that is stored.
+    /// Whether a version was derived from the stored object.
     fn counts(&self, object: &PersistentVolume) -> bool {
         self.cluster.volume(&object.name).is_some_and(|stored| {
             (&stored.uid, &stored.resource_version) == (&object.uid, &object.resource_version)
         })
     }
 
-    /// The cache shows what the list does.
+    /// Checks that the cache agrees with the list.
     fn agree(&self) {
         let identity = |object: &Arc<PersistentVolume>| (object.name.clone(), Arc::as_ptr(object));
         let expected: BTreeMap<_, _> =
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(Config { cases: 64, ..forms::config() })]
 
     #[test]
-    fn a_cache_is_a_list_of_what_was_assumed(events in prop::collection::vec(event(), 1..600)) {
+    fn cache_agrees_with_a_list_of_assumed_versions(events in prop::collection::vec(event(), 1..600)) {
         let mut caches = Caches::new();
         for some in events.chunks(10) {
             some.iter().for_each(|event| caches.happen(event));

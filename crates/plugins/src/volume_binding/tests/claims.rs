@@ -17,7 +17,7 @@ fn ephemeral() -> PodBuilder {
 }
 
 #[test]
-fn claims_that_keep_the_pod_from_every_node_are_told() {
+fn invalid_claims_reject_every_node_with_a_reason() {
     let data = || pod("p").claim("data");
     let deleted = |claim: StorageObject| {
         claim.set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))
@@ -105,7 +105,7 @@ fn claims_that_keep_the_pod_from_every_node_are_told() {
 }
 
 #[test]
-fn the_first_claim_in_the_order_of_volumes_decides() {
+fn first_claim_in_volume_order_gives_the_reason() {
     let pod = pod("p").claim("one").claim("two").build();
     let run = harness([claim("one", json!({}))]).run(&pod);
     assert_eq!(run.pre_filter.message(), "persistentvolumeclaim \"two\" not found");
@@ -114,7 +114,7 @@ fn the_first_claim_in_the_order_of_volumes_decides() {
 }
 
 #[test]
-fn a_claim_of_a_pod_is_for_that_very_pod() {
+fn ephemeral_claim_must_be_owned_by_its_pod() {
     let owned_by = |uid: &str, controller: bool| {
         let owners = json!([{ "uid": uid, "controller": controller }]);
         bound_claim("p-v0", "pv").set("/metadata/ownerReferences", owners)
@@ -131,7 +131,7 @@ fn a_claim_of_a_pod_is_for_that_very_pod() {
 }
 
 #[test]
-fn a_class_without_a_mode_is_an_error() {
+fn class_without_a_binding_mode_is_an_error() {
     let class = storage_class("vague", DRIVER, WAIT).set("/volumeBindingMode", json!(null));
     let claim = claim("data", json!({ "storageClassName": "vague" }));
     let run = harness([class, claim]).run(&pod("p").claim("data").build());
@@ -140,7 +140,7 @@ fn a_class_without_a_mode_is_an_error() {
 }
 
 #[test]
-fn pods_without_claims_are_not_looked_at() {
+fn pods_without_claims_are_skipped() {
     let inline = pod("p").volume(json!({ "csi": { "driver": DRIVER } }));
     for pod in [pod("p"), inline] {
         let (mut state, pod) = (CycleState::new(), pod.build());
@@ -152,7 +152,7 @@ fn pods_without_claims_are_not_looked_at() {
 }
 
 #[test]
-fn claims_that_can_be_had_are_sorted() {
+fn claims_are_classified_as_bound_or_delayed() {
     let owner = json!([{ "uid": "uid-p", "controller": true }]);
     let objects = [
         bound_claim("p-v0", "pv-0").set("/metadata/ownerReferences", owner),

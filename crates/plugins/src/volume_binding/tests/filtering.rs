@@ -9,8 +9,8 @@ pub(super) const SPACE: &str = "node(s) did not have enough free storage";
 pub(super) const MISSING: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// Nodes `a` and `b` in zones of their names and `c` without one; class `local` without and class
-/// `made` with a provisioner.
+/// Nodes `a` and `b` in zones of their names, node `c` without a zone, class `local` without
+/// provisioner and class `made` with one.
 pub(super) fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
     let harness = Harness::new(plugin_of(json!({})))
         .node(node("a").label("zone", "a").build())
@@ -21,7 +21,7 @@ pub(super) fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harne
     objects.into_iter().fold(harness, Harness::storage)
 }
 
-/// The messages for nodes `a`, `b` and `c`; none where the pod fits.
+/// Returns the messages of nodes `a`, `b` and `c`; empty for a node that fits.
 #[track_caller]
 pub(super) fn messages(harness: &Harness, claims: &[&str]) -> [String; 3] {
     let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
@@ -43,7 +43,7 @@ pub(super) fn at(name: &str, affinity: Value) -> StorageObject {
 }
 
 #[test]
-fn bound_volumes_are_used_where_their_affinity_allows() {
+fn bound_volume_selects_nodes_by_its_affinity() {
     let terms = |terms: Value| json!({ "required": { "nodeSelectorTerms": terms } });
     let zone = |zone: &str| json!({ "key": "zone", "operator": "In", "values": [zone] });
     let name = json!({ "key": "metadata.name", "operator": "In", "values": ["b"] });
@@ -79,7 +79,7 @@ fn bound_volumes_are_used_where_their_affinity_allows() {
 }
 
 #[test]
-fn the_first_bound_claim_that_does_not_fit_is_told() {
+fn first_bound_claim_that_does_not_fit_gives_the_reason() {
     let harness = harness([
         bound_claim("in-a", "pv-a"),
         at("pv-a", zone_affinity(&["a"])),
@@ -91,7 +91,7 @@ fn the_first_bound_claim_that_does_not_fit_is_told() {
 }
 
 #[test]
-fn conflicts_of_bound_and_of_other_claims_are_told_together() {
+fn conflicts_of_bound_and_unbound_claims_are_reported_together() {
     let harness = harness([
         bound_claim("in-a", "pv-a"),
         at("pv-a", zone_affinity(&["a"])),
@@ -111,7 +111,7 @@ fn conflicts_of_bound_and_of_other_claims_are_told_together() {
 }
 
 #[test]
-fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
+fn in_tree_volumes_are_translated_on_migrated_nodes() {
     let disk = json!({
         "awsElasticBlockStore": { "volumeID": "vol-1" }, "nodeAffinity": zone_terms("a"),
     });
@@ -134,7 +134,7 @@ fn in_tree_volumes_are_translated_where_the_csi_node_says_so() {
 }
 
 #[test]
-fn a_volume_that_makes_no_sense_to_the_driver_fails_no_node_that_an_earlier_claim_rejects() {
+fn untranslatable_volume_does_not_fail_nodes_an_earlier_claim_rejects() {
     let announcing = csi_node("a", &[]).annotation(MIGRATED_PLUGINS, "kubernetes.io/aws-ebs");
     let harness = harness([
         announcing,
@@ -147,7 +147,7 @@ fn a_volume_that_makes_no_sense_to_the_driver_fails_no_node_that_an_earlier_clai
 }
 
 #[test]
-fn a_free_volume_must_be_what_the_claim_asks_for() {
+fn free_volume_must_match_the_claim() {
     let labelled = |pv: StorageObject| pv.label("tier", "gold");
     let spec = |field: &str, value: Value| {
         local_volume("pv", "5Gi", "a").set(&format!("/spec/{field}"), value)
@@ -228,7 +228,7 @@ fn a_free_volume_must_be_what_the_claim_asks_for() {
 }
 
 #[test]
-fn a_free_volume_is_for_the_nodes_that_meet_a_whole_term() {
+fn free_volume_fits_nodes_that_match_a_whole_term() {
     let zone = |zone: &str| json!({ "key": "zone", "operator": "In", "values": [zone] });
     let not_in_a = json!({ "key": "zone", "operator": "NotIn", "values": ["a"] });
     let disk = |operator: &str| json!({ "key": "disk", "operator": operator });
@@ -250,7 +250,7 @@ fn a_free_volume_is_for_the_nodes_that_meet_a_whole_term() {
     }
 }
 
-/// A volume of 5Gi in zone `a` that is reserved for claim `data`.
+/// Returns a volume of 5Gi in zone `a` that is reserved for claim `data`.
 fn reserved(fields: Value) -> StorageObject {
     let mut reference = json!({ "namespace": "default", "name": "data" });
     for (field, value) in fields.as_object().unwrap() {
@@ -260,7 +260,7 @@ fn reserved(fields: Value) -> StorageObject {
 }
 
 #[test]
-fn a_reserved_volume_is_the_only_one_for_its_claim() {
+fn claim_uses_only_its_reserved_volume() {
     let claim = || {
         let gold = json!({ "matchLabels": { "tier": "gold" } });
         sized_claim("data", "local", "5Gi").set("/spec/selector", gold)
@@ -272,7 +272,7 @@ fn a_reserved_volume_is_the_only_one_for_its_claim() {
     for (text, reserved, expected) in [
         ("by name", reserved(json!({})), own),
         ("by UID", reserved(json!({ "uid": "uid-data" })), own),
-        // Neither labels, access modes nor phase count.
+        // Labels, access modes and phase do not count.
         ("with other modes", spec("accessModes", json!(["ReadOnlyMany"])), own),
         ("pending", reserved(json!({})).set("/status/phase", json!("Pending")), own),
         ("by another UID", reserved(json!({ "uid": "x" })), other),
@@ -288,7 +288,7 @@ fn a_reserved_volume_is_the_only_one_for_its_claim() {
 }
 
 #[test]
-fn the_first_of_two_reserved_volumes_is_the_one() {
+fn first_of_two_reserved_volumes_is_used() {
     let own = |name: &str, zone: &str| {
         let reference = json!({ "namespace": "default", "name": "data" });
         local_volume(name, "5Gi", zone).set("/spec/claimRef", reference)
@@ -303,7 +303,7 @@ fn the_first_of_two_reserved_volumes_is_the_one() {
 }
 
 #[test]
-fn a_reserved_volume_tells_nodes_apart_that_can_have_the_same_free_volumes() {
+fn reserved_volume_splits_nodes_with_the_same_free_volumes() {
     let everywhere = anywhere("free")
         .set("/spec/storageClassName", json!("local"))
         .set("/spec/accessModes", json!(["ReadWriteOnce"]))
@@ -314,7 +314,7 @@ fn a_reserved_volume_tells_nodes_apart_that_can_have_the_same_free_volumes() {
 }
 
 #[test]
-fn volumes_that_no_node_can_have_hide_no_others() {
+fn unusable_volumes_do_not_hide_usable_ones() {
     let term = json!({ "key": "absent", "operator": "In", "values": ["a"] });
     let absent = json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [term] }] } });
     let harness = harness([
@@ -327,13 +327,13 @@ fn volumes_that_no_node_can_have_hide_no_others() {
 }
 
 #[test]
-fn a_reserved_volume_is_there_once_although_its_claim_is_named_twice() {
+fn reserved_volume_is_used_once_for_a_repeated_claim() {
     let harness = harness([sized_claim("data", "local", "5Gi"), reserved(json!({}))]);
     assert_eq!(messages(&harness, &["data", "data"]), [BIND; 3]);
 }
 
 #[test]
-fn where_a_reserved_volume_cannot_be_used_another_is_made() {
+fn volume_is_provisioned_where_the_reserved_one_cannot_be_used() {
     let class = storage_class("local", DRIVER, WAIT);
     let objects = [sized_claim("data", "local", "5Gi"), reserved(json!({})), class];
     let harness = harness(objects.into_iter().chain([local_volume("free", "5Gi", "b")]));
@@ -343,7 +343,8 @@ fn where_a_reserved_volume_cannot_be_used_another_is_made() {
     assert_eq!(names("b"), (vec![], vec!["data".to_owned()]));
 }
 
-/// The volumes that claims get on a node, and the claims whose volumes are made there.
+/// Returns the existing volumes for claims on a node, and the claims whose volumes are provisioned
+/// there.
 fn volumes_on(harness: &Harness, node: &str, claims: &[&str]) -> (Vec<String>, Vec<String>) {
     let cluster = harness.cluster();
     let pod = claims.iter().fold(pod("p"), |pod, claim| pod.claim(claim)).build();
@@ -356,7 +357,7 @@ fn volumes_on(harness: &Harness, node: &str, claims: &[&str]) -> (Vec<String>, V
 }
 
 #[test]
-fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
+fn each_claim_needs_its_own_volume() {
     let claims = || [sized_claim("one", "local", "1Gi"), sized_claim("five", "local", "5Gi")];
     let volumes = |sizes: &[(&str, &str)]| {
         let volume = |(number, (size, zone)): (usize, &(&str, &str))| {
@@ -386,13 +387,13 @@ fn each_claim_of_a_pod_needs_a_volume_of_its_own() {
     assert_eq!(messages(&three, &["one", "five", "six"]), [BIND; 3]);
     let three = three.storage(local_volume("z", "6Gi", "a"));
     assert_eq!(messages(&three, &["one", "five", "six"]), ["", BIND, BIND]);
-    // Kubernetes does not notice that a claim is the same.
+    // Kubernetes does not notice that both volumes use the same claim.
     let harness = harness(claims().into_iter().chain(volumes(&[("5Gi", "a")])));
     assert_eq!(messages(&harness, &["one", "one"]), [BIND, BIND, BIND]);
 }
 
 #[test]
-fn a_node_has_the_volumes_of_all_affinities_that_allow_it() {
+fn node_can_use_volumes_of_every_matching_affinity() {
     let volume = |name: &str, affinity: Value| {
         local_volume(name, "1Gi", "a").set("/spec/nodeAffinity", affinity)
     };
@@ -407,7 +408,7 @@ fn a_node_has_the_volumes_of_all_affinities_that_allow_it() {
 }
 
 #[test]
-fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
+fn smallest_fitting_volume_is_chosen_then_first_by_name() {
     for (name, size, on_a) in [("0", "4Gi", "a"), ("0", "3Gi", "0"), ("x", "3Gi", "a")] {
         let everywhere = anywhere(name)
             .set("/spec/storageClassName", json!("local"))
@@ -427,7 +428,7 @@ fn the_smallest_volume_that_fits_is_found_the_first_by_name_among_equals() {
 }
 
 #[test]
-fn an_invalid_selector_fails_the_attempt() {
+fn invalid_selector_fails_the_attempt() {
     let selector = json!({ "matchExpressions": [{ "key": "tier", "operator": "Odd" }] });
     let data = || sized_claim("data", "made", "1Gi").set("/spec/selector", selector.clone());
     let expected = "error creating internal label selector for claim: default/data: \"Odd\" is not \
@@ -436,7 +437,7 @@ fn an_invalid_selector_fails_the_attempt() {
     let elsewhere =
         harness([data(), sized_claim("other", "made", "1Gi").annotation(SELECTED_NODE, "gone")]);
     assert_eq!(messages(&elsewhere, &["data", "other"]), [BIND; 3]);
-    // The smallest claim comes first, also here.
+    // The smallest claim comes first here too.
     let small = sized_claim("small", "made", "1Mi").set("/spec/selector", selector.clone());
     let both = harness([data(), small]);
     let expected = expected.replace("data", "small");
@@ -444,7 +445,7 @@ fn an_invalid_selector_fails_the_attempt() {
 }
 
 #[test]
-fn volumes_are_made_where_the_class_allows_it() {
+fn volumes_are_provisioned_in_allowed_topologies() {
     let terms = |terms: &[&[&str]]| {
         let label = |zones: &[&str]| json!({ "key": "zone", "values": zones });
         let term = |zones: &&[&str]| json!({ "matchLabelExpressions": [label(zones)] });
@@ -464,7 +465,7 @@ fn volumes_are_made_where_the_class_allows_it() {
 }
 
 #[test]
-fn a_claim_with_a_selected_node_is_made_there() {
+fn claim_with_a_selected_node_is_provisioned_there() {
     let on = |node: &str| sized_claim("data", "made", "1Gi").annotation(SELECTED_NODE, node);
     assert_eq!(messages(&harness([on("a")]), &["data"]), ["", BIND, BIND]);
     assert_eq!(messages(&harness([on("gone")]), &["data"]), [BIND; 3]);
@@ -477,7 +478,7 @@ fn a_claim_with_a_selected_node_is_made_there() {
 }
 
 #[test]
-fn what_is_not_there_is_made() {
+fn unmatched_claims_are_provisioned() {
     let class = storage_class("local", DRIVER, WAIT);
     let objects =
         ["one", "two"].map(|name| sized_claim(name, "local", "1Gi")).into_iter().chain([class]);
@@ -498,7 +499,7 @@ pub(super) fn capacity(name: &str, class: &str, zone: &str, fields: Value) -> St
 }
 
 #[test]
-fn there_must_be_room_where_the_driver_says_how_much() {
+fn reported_capacity_must_fit_the_claim() {
     let room = |size: &str| json!({ "capacity": size });
     let data = || sized_claim("data", "made", "5Gi");
     let unsized_claim = claim("data", json!({ "storageClassName": "made" }));
@@ -581,7 +582,7 @@ fn there_must_be_room_where_the_driver_says_how_much() {
 }
 
 #[test]
-fn room_is_where_the_topology_of_what_is_reported_is() {
+fn capacity_applies_to_its_topology() {
     for (requirement, expected) in [
         (json!({ "operator": "In", "values": ["a"] }), ["", SPACE, SPACE]),
         (json!({ "operator": "In", "values": ["a", "b"] }), ["", "", SPACE]),
@@ -600,7 +601,7 @@ fn room_is_where_the_topology_of_what_is_reported_is() {
 }
 
 #[test]
-fn there_must_be_room_for_each_class_and_size() {
+fn capacity_is_checked_per_class_and_size() {
     let room = |size: &str| json!({ "capacity": size });
     let data = || sized_claim("data", "made", "5Gi");
     let other = [storage_class("other", DRIVER, WAIT), sized_claim("more", "other", "5Gi")];
@@ -613,7 +614,7 @@ fn there_must_be_room_for_each_class_and_size() {
 }
 
 #[test]
-fn the_first_claim_that_cannot_be_made_is_told() {
+fn first_claim_that_cannot_be_provisioned_gives_the_reason() {
     let class = |name: &str, provisioner: &str| storage_class(name, provisioner, WAIT);
     let objects = || {
         [
@@ -632,7 +633,7 @@ fn the_first_claim_that_cannot_be_made_is_told() {
 }
 
 #[test]
-fn a_filter_without_its_pre_filter_is_an_error() {
+fn filter_without_pre_filter_is_an_error() {
     let harness = harness([]);
     let (filter, state) = (plugin_of(json!({})).filter.unwrap(), CycleState::new());
     let (cluster, pod) = (harness.cluster(), pod("p").build());

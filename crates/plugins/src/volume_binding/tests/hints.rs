@@ -35,7 +35,7 @@ fn check(resource: &EventResource, rows: impl IntoIterator<Item = (Option<Value>
 }
 
 #[test]
-fn other_topologies_of_a_class_may_help() {
+fn changed_topologies_of_a_class_requeue() {
     let class = |zones: &[&str]| {
         let label = json!({ "key": "zone", "values": zones });
         json!({ "allowedTopologies": [{ "matchLabelExpressions": [label] }] })
@@ -48,7 +48,7 @@ fn other_topologies_of_a_class_may_help() {
             (None, class(&["a"]), true),
             (Some(class(&["a"])), class(&["a"]), false),
             (Some(class(&["a"])), class(&["a", "b"]), true),
-            // Kubernetes does not notice that it is the same.
+            // Kubernetes compares the topologies in order and requeues here.
             (Some(class(&["a", "b"])), class(&["b", "a"]), true),
             (Some(class(&["a"])), json!({}), true),
             (Some(json!({ "allowedTopologies": [] })), json!({ "parameters": {} }), false),
@@ -58,7 +58,7 @@ fn other_topologies_of_a_class_may_help() {
 }
 
 #[test]
-fn claims_of_the_pod_may_help() {
+fn changes_of_own_claims_requeue() {
     let claim = |namespace: &str, name: &str| {
         let metadata = json!({ "namespace": namespace, "name": name });
         json!({ "metadata": metadata })
@@ -76,7 +76,7 @@ fn claims_of_the_pod_may_help() {
 }
 
 #[test]
-fn any_volume_may_help() {
+fn changes_of_any_volume_requeue() {
     check(
         &EventResource::PersistentVolume,
         [(None, json!({}), true), (Some(json!({})), json!({}), true)],
@@ -84,7 +84,7 @@ fn any_volume_may_help() {
 }
 
 #[test]
-fn a_volume_that_goes_helps_the_claim_it_was_reserved_for() {
+fn deleted_volume_requeues_the_pod_it_was_reserved_for() {
     let reserved = |namespace: &str, name: &str| {
         let reference = json!({ "namespace": namespace, "name": name });
         json!({ "spec": { "claimRef": reference } })
@@ -103,7 +103,7 @@ fn a_volume_that_goes_helps_the_claim_it_was_reserved_for() {
 }
 
 #[test]
-fn a_csi_node_helps_when_it_replaces_other_plugins() {
+fn csi_node_with_changed_migration_requeues() {
     let node =
         |plugins: &str| json!({ "metadata": { "annotations": { MIGRATED_PLUGINS: plugins } } });
     check(
@@ -123,7 +123,7 @@ fn a_csi_node_helps_when_it_replaces_other_plugins() {
 }
 
 #[test]
-fn a_driver_helps_when_it_stops_telling_how_much_room_there_is() {
+fn driver_that_stops_reporting_capacity_requeues() {
     let driver = |name: &str, capacity: Value| {
         let spec = json!({ "storageCapacity": capacity });
         json!({ "metadata": { "name": name }, "spec": spec })
@@ -141,7 +141,7 @@ fn a_driver_helps_when_it_stops_telling_how_much_room_there_is() {
     );
 }
 
-/// The hint for pod `p` with claim `data` of class `made`, whose claim is bound or not.
+/// Returns the hint for pod `p` with claim `data` of class `made`, bound or not.
 fn hint_in_cluster(
     is_bound: bool,
     resource: EventResource,
@@ -164,7 +164,7 @@ fn hint_in_cluster(
 }
 
 #[test]
-fn a_driver_helps_claims_whose_volumes_it_makes_also_when_it_goes() {
+fn changed_or_deleted_driver_requeues_claims_it_provisions() {
     let driver = |name: &str, capacity: bool| {
         let spec = json!({ "storageCapacity": capacity });
         json!({ "metadata": { "name": name }, "spec": spec })
@@ -184,7 +184,7 @@ fn a_driver_helps_claims_whose_volumes_it_makes_also_when_it_goes() {
 }
 
 #[test]
-fn a_pod_that_was_on_its_way_gives_back_what_was_assumed_for_it() {
+fn deleted_pod_with_assumed_claims_requeues() {
     for (namespace, claim, is_bound, queue) in [
         ("default", "unbound", false, true),
         ("default", "missing", false, true),
@@ -201,7 +201,7 @@ fn a_pod_that_was_on_its_way_gives_back_what_was_assumed_for_it() {
 }
 
 #[test]
-fn more_room_helps() {
+fn grown_capacity_requeues() {
     let capacity = |capacity: Value, largest: Value| {
         let mut said = json!({ "capacity": capacity });
         said["maximumVolumeSize"] = largest;
@@ -224,7 +224,7 @@ fn more_room_helps() {
 }
 
 #[test]
-fn what_is_not_an_object_of_the_kind_queues() {
+fn object_that_does_not_decode_requeues() {
     let old = Some(json!({ "allowedTopologies": 7 }));
     assert_eq!(answer(EventResource::StorageClass, old, json!({})), QueueingHint::Queue);
 }

@@ -22,7 +22,7 @@ const DRIVER: &str = "csi.example.com";
 const VOLUMES: &str = "persistentvolumes";
 const CLAIMS: &str = "persistentvolumeclaims";
 
-/// A claim of this class on a volume of this size.
+/// Returns a claim of this class and size.
 fn sized_claim(name: &str, class: &str, size: &str) -> StorageObject {
     claim(
         name,
@@ -34,7 +34,7 @@ fn sized_claim(name: &str, class: &str, size: &str) -> StorageObject {
     )
 }
 
-/// A free volume of class `local` and this size for the nodes with this value of the label `zone`.
+/// Returns a free volume of class `local` and this size for the nodes with this zone label.
 fn local_volume(name: &str, size: &str, zone: &str) -> StorageObject {
     volume(
         name,

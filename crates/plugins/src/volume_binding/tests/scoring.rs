@@ -3,7 +3,7 @@ use framework::testing::{Harness, node, pod, storage_class};
 use super::world::World;
 use super::*;
 
-/// The line between these scores of empty and of full storage.
+/// Returns the shape with these scores for empty and full storage.
 fn line([empty, full]: [i32; 2]) -> Value {
     json!({ "shape": [
         { "utilization": 0, "score": empty },
@@ -11,15 +11,15 @@ fn line([empty, full]: [i32; 2]) -> Value {
     ] })
 }
 
-/// The emptier the storage, the better.
+/// Prefers empty storage.
 const FALLING: [i32; 2] = [10, 0];
 
-/// Nodes `a` and `b` in zones of their names; the emptier the storage, the better.
+/// Nodes `a` and `b` in zones of their names, with the shape that prefers empty storage.
 fn harness(objects: impl IntoIterator<Item = StorageObject>) -> Harness {
     harness_with(FALLING, objects)
 }
 
-/// The same with these scores of empty and of full storage.
+/// The same nodes, with these scores for empty and full storage.
 fn harness_with(scores: [i32; 2], objects: impl IntoIterator<Item = StorageObject>) -> Harness {
     let harness = Harness::new(plugin_of(line(scores)))
         .node(node("a").label("zone", "a").build())
@@ -37,13 +37,13 @@ fn scores(harness: &Harness, claims: &[&str]) -> [i64; 2] {
 }
 
 #[test]
-fn without_a_shape_nothing_is_rated() {
+fn without_a_shape_storage_is_not_scored() {
     let harness = Harness::new(plugin_of(json!({}))).node(node("a").build());
     assert!(harness.run(&pod("p").build()).pre_score.is_skip());
 }
 
 #[test]
-fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
+fn existing_volumes_score_by_requested_share() {
     let harness = harness([
         sized_claim("one", "local", "1Gi"),
         sized_claim("two", "local", "2Gi"),
@@ -58,7 +58,7 @@ fn volumes_that_exist_are_rated_by_what_is_asked_of_them() {
 }
 
 #[test]
-fn the_score_is_the_mean_over_classes_halves_rounded_up() {
+fn score_is_the_mean_over_classes_with_halves_rounded_up() {
     let slow = |volume: StorageObject| volume.set("/spec/storageClassName", json!("slow"));
     let harness = harness([
         storage_class("slow", "kubernetes.io/no-provisioner", WAIT),
@@ -79,7 +79,7 @@ fn driver() -> StorageObject {
     StorageObject::new(EventResource::CsiDriver, DRIVER, spec)
 }
 
-/// What the driver reports of class `made` in a zone.
+/// Returns the reported capacity of class `made` in a zone.
 fn capacity(zone: &str, mut fields: Value) -> StorageObject {
     fields["storageClassName"] = json!("made");
     fields["nodeTopology"] = json!({ "matchLabels": { "zone": zone } });
@@ -87,7 +87,7 @@ fn capacity(zone: &str, mut fields: Value) -> StorageObject {
 }
 
 #[test]
-fn storage_of_unknown_room_is_full_and_storage_that_nobody_reports_is_not_rated() {
+fn unknown_capacity_counts_as_full_and_unreported_storage_is_not_scored() {
     let objects = || {
         [sized_claim("one", "made", "1Gi"), capacity("b", json!({ "maximumVolumeSize": "1Gi" }))]
     };
@@ -100,7 +100,7 @@ fn storage_of_unknown_room_is_full_and_storage_that_nobody_reports_is_not_rated(
 }
 
 #[test]
-fn volumes_that_are_assumed_for_others_are_not_rated() {
+fn volumes_assumed_for_other_claims_are_not_scored() {
     let mut world = World::new(
         line(FALLING),
         [
@@ -117,7 +117,7 @@ fn volumes_that_are_assumed_for_others_are_not_rated() {
 }
 
 #[test]
-fn volumes_to_be_made_are_rated_by_the_room_there_is() {
+fn provisioned_volumes_score_by_capacity() {
     let harness = harness([
         driver(),
         sized_claim("one", "made", "1Gi"),
@@ -128,13 +128,13 @@ fn volumes_to_be_made_are_rated_by_the_room_there_is() {
         capacity("a", json!({ "capacity": "10Gi" })),
         capacity("b", json!({ "maximumVolumeSize": "10Gi" })),
     ]);
-    // Where only the largest volume is known there is no room to speak of.
+    // If only the maximum volume size is known, the capacity is unknown.
     assert_eq!(scores(&harness, &["one"]), [90, 0]);
     assert_eq!(scores(&harness, &["one", "two"]), [70, 0]);
-    // A volume may be larger than the room there is.
+    // A volume may be larger than the capacity.
     let harness =
         harness.storage(capacity("b", json!({ "capacity": "1Gi", "maximumVolumeSize": "9Gi" })));
     assert_eq!(scores(&harness, &["two"]), [80, 0]);
-    // They do not count beside volumes that exist.
+    // Provisioned volumes do not count beside existing volumes.
     assert_eq!(scores(&harness, &["one", "three"]), [25, 75]);
 }

@@ -1,4 +1,4 @@
-//! An API server, what the scheduler has seen of it, and pods on their way.
+//! An API server, the scheduler's view of it, and pods that are being bound.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::*;
 
 /// Nodes `a` and `b` in zones of their names, and storage.
 pub(super) struct World {
-    /// What the scheduler knows.
+    /// The scheduler's view.
     pub(super) cluster: Cluster,
     pub(super) caches: Arc<AssumeCaches>,
     pub(super) plugin: Plugin,
-    /// Objects as the API server has them, by resource, namespace and name.
+    /// The objects of the API server, by resource, namespace and name.
     server: BTreeMap<(String, String, String), Value>,
     versions: u64,
 }
 
-/// A pod on its way to a node.
+/// A pod that is being bound to a node.
 pub(super) struct Attempt {
     state: CycleState,
     pub(super) pod: Arc<Pod>,
@@ -41,7 +41,7 @@ impl World {
         world
     }
 
-    /// Creates or replaces an object, which the scheduler sees.
+    /// Creates or replaces an object, which the scheduler observes.
     pub(super) fn put(&mut self, object: StorageObject) {
         let object = object.json();
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -63,14 +63,14 @@ impl World {
         object
     }
 
-    /// Changes an object on the server.
+    /// Changes an object on the server only.
     pub(super) fn change(&mut self, resource: &str, name: &str, patch: Value) {
         let (key, mut object) = self.find(resource, name);
         merge_patch(&mut object, &patch);
         self.store(resource, &key.1, name, object);
     }
 
-    /// Changes an object, which the scheduler sees.
+    /// Changes an object, which the scheduler observes.
     pub(super) fn show(&mut self, resource: &str, name: &str, patch: Value) {
         self.change(resource, name, patch);
         self.watch(resource, name);
@@ -82,20 +82,20 @@ impl World {
         (key.clone(), object.clone())
     }
 
-    /// The scheduler sees the object as it is on the server.
+    /// Delivers the object of the server to the scheduler.
     pub(super) fn watch(&mut self, resource: &str, name: &str) {
         let (key, object) = self.find(resource, name);
         self.cluster.set_object(&kind(resource), &key.1, name, Some(Arc::new(object)));
     }
 
-    /// The object is gone, and the scheduler sees that.
+    /// Deletes an object, which the scheduler observes.
     pub(super) fn delete(&mut self, resource: &str, name: &str) {
         let (key, _) = self.find(resource, name);
         self.server.remove(&key);
         self.cluster.set_object(&kind(resource), &key.1, name, None);
     }
 
-    /// Carries out a write as the API server does; the scheduler has yet to see it.
+    /// Performs a write on the server. The scheduler does not observe it yet.
     pub(super) fn write(&mut self, write: &Write) -> Answer {
         let key = (write.resource.to_string(), write.namespace.to_string(), write.name.to_string());
         let Some(stored) = self.server.get(&key) else {
@@ -140,7 +140,7 @@ impl World {
         Ok(Attempt { state, pod, node })
     }
 
-    /// The verdict on the node, which is the same in both forms.
+    /// Returns the verdict on the node, after checking that both forms agree.
     fn filter(&self, state: &CycleState, pod: &Pod, node: &str) -> Status {
         let filter = self.plugin.filter.as_ref().unwrap();
         let ix = self.cluster.node_named(node).unwrap();
@@ -152,7 +152,7 @@ impl World {
         status
     }
 
-    /// What the node is worth to the pod.
+    /// Returns the score of the node for the pod.
     pub(super) fn score(&self, pod: PodBuilder, node: &str) -> i64 {
         let (pod, mut state) = (pod.build(), CycleState::new());
         let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
@@ -177,7 +177,7 @@ impl World {
         point.pre_bind(state, pod, node, &handle(&self.cluster), input)
     }
 
-    /// Writes everything and shows it to the scheduler; returns the step after that.
+    /// Performs and delivers every write; returns the step after the last one.
     pub(super) fn write_all(&mut self, attempt: &mut Attempt) -> PreBindStep {
         let mut step = self.step(attempt, PreBindInput::Start);
         while let PreBindStep::Write(write) = step {
@@ -194,14 +194,14 @@ impl World {
         point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &handle);
     }
 
-    /// The claim that the volume of this name is taken to be for.
+    /// Returns the claim that this volume is assumed to be reserved for.
     pub(super) fn claim_of(&self, volume: &str) -> Option<String> {
         let volume = self.cluster.volume(volume).unwrap();
         let volume = self.caches.lock().volumes.latest(volume);
         volume.claim_ref.as_ref().map(|claim| claim.name.to_string())
     }
 
-    /// The node that the volume of this claim is taken to be made for.
+    /// Returns the node for which the volume of this claim is assumed to be provisioned.
     pub(super) fn node_of(&self, claim: &str) -> Option<String> {
         let claim = self.cluster.claim("default", claim).unwrap();
         let claim = self.caches.lock().claims.latest(claim);
