@@ -36,7 +36,7 @@ mod tests {
         let BindStep::Bind(binding) =
             DefaultBinder.bind(&CycleState::new(), &pod, "n", &handle(&Cluster::default()))
         else {
-            panic!("the default binder binds");
+            panic!("expected a binding");
         };
         let expected =
             Binding { pod: PodKey::new("team-a", "p"), uid: Uid::from("u-1"), node: "n".into() };

@@ -291,8 +291,8 @@ fn raised_limit_requeues() {
     ] {
         let (from, to) = (csi_node("n", old), csi_node("n", new));
         let (resource, action) = (EventResource::CsiNode, ActionType::UPDATE);
-        let said = hint(resource, action, pod("p").claim("a"), Some(&from), Some(&to));
-        assert_eq!(said, QueueingHint::queue_if(helps), "{old:?} {new:?}");
+        let hint_given = hint(resource, action, pod("p").claim("a"), Some(&from), Some(&to));
+        assert_eq!(hint_given, QueueingHint::queue_if(helps), "{old:?} {new:?}");
     }
 }
 
@@ -302,8 +302,8 @@ fn added_or_deleted_csi_node_requeues() {
     for (action, old, new) in
         [(ActionType::ADD, None, Some(&csi_node)), (ActionType::DELETE, Some(&csi_node), None)]
     {
-        let said = hint(EventResource::CsiNode, action, pod("p").claim("a"), old, new);
-        assert_eq!(said, QueueingHint::Queue, "{action:?}");
+        let hint_given = hint(EventResource::CsiNode, action, pod("p").claim("a"), old, new);
+        assert_eq!(hint_given, QueueingHint::Queue, "{action:?}");
     }
 }
 
@@ -338,8 +338,8 @@ fn new_claim_requeues_its_pod() {
         (claim("a", json!({})).namespace("elsewhere"), false),
     ] {
         let (resource, action) = (EventResource::PersistentVolumeClaim, ActionType::ADD);
-        let said = hint(resource, action, waiting(), None, Some(&new));
-        assert_eq!(said, QueueingHint::queue_if(helps), "{new:?}");
+        let hint_given = hint(resource, action, waiting(), None, Some(&new));
+        assert_eq!(hint_given, QueueingHint::queue_if(helps), "{new:?}");
     }
 }
 
@@ -348,8 +348,8 @@ fn deleted_claims_and_volumes_and_added_nodes_requeue() {
     let waiting = || pod("p").claim("a");
     let gone = volume("pv", json!({}));
     let resource = EventResource::PersistentVolume;
-    let said = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
-    assert_eq!(said, QueueingHint::Queue);
+    let hint_given = hint(resource, ActionType::DELETE, waiting(), Some(&gone), None);
+    assert_eq!(hint_given, QueueingHint::Queue);
 
     let user = pod("user").namespace("team").claim("used").volume(json!({ "ephemeral": {} }));
     let harness = harness(Some(1)).pod(user.on("n").build());
@@ -362,14 +362,14 @@ fn deleted_claims_and_volumes_and_added_nodes_requeue() {
     ] {
         let gone = claim(name, json!({})).namespace(namespace);
         let objects = EventObjects::Other { old: Some(gone.json()), new: None };
-        let said = harness.hint(&waiting().build(), &event, &objects);
-        assert_eq!(said, Some(QueueingHint::queue_if(helps)), "{namespace} {name}");
+        let hint_given = harness.hint(&waiting().build(), &event, &objects);
+        assert_eq!(hint_given, Some(QueueingHint::queue_if(helps)), "{namespace} {name}");
     }
     let new = node("m").build();
     let objects = EventObjects::Node { old: None, new: Some(&new) };
     let (resource, action) = (EventResource::Node, ActionType::ADD);
-    let said = forms::hint(&built(), &waiting().build(), resource, action, &objects);
-    assert_eq!(said, QueueingHint::Queue);
+    let hint_given = forms::hint(&built(), &waiting().build(), resource, action, &objects);
+    assert_eq!(hint_given, QueueingHint::Queue);
 }
 
 #[test]
@@ -387,8 +387,8 @@ fn detached_volume_requeues_pods_limited_by_its_driver() {
     ] {
         let detached = volume_attachment(driver, "pv", "n");
         let (resource, action) = (EventResource::VolumeAttachment, ActionType::DELETE);
-        let said = hint(resource, action, waiting.clone(), Some(&detached), None);
-        assert_eq!(said, QueueingHint::queue_if(helps), "{driver} {waiting:?}");
+        let hint_given = hint(resource, action, waiting.clone(), Some(&detached), None);
+        assert_eq!(hint_given, QueueingHint::queue_if(helps), "{driver} {waiting:?}");
     }
 }
 

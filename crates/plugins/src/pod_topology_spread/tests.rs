@@ -340,7 +340,7 @@ fn services_and_controllers_are_watched_only_for_default_constraints() {
         |constraints: Value| json!({"defaultingType": "List", "defaultConstraints": constraints});
     let default =
         |action: &str| json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": action}]);
-    for (args, reads, hears) in [
+    for (args, reads, registers) in [
         (json!({}), true, false),
         (list(json!([])), false, false),
         (list(default("ScheduleAnyway")), true, false),
@@ -349,7 +349,8 @@ fn services_and_controllers_are_watched_only_for_default_constraints() {
         let plugin = built(args);
         assert_eq!(plugin.read_kinds.len(), if reads { 4 } else { 0 });
         let events = plugin.events.unwrap();
-        let heard = events.iter().filter(|own| plugin.read_kinds.contains(&own.event.resource));
-        assert_eq!(heard.count(), if hears { 4 } else { 0 });
+        let registered =
+            events.iter().filter(|own| plugin.read_kinds.contains(&own.event.resource));
+        assert_eq!(registered.count(), if registers { 4 } else { 0 });
     }
 }

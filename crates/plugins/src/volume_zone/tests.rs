@@ -153,8 +153,8 @@ fn hint(
 fn new_class_with_delayed_binding_requeues() {
     for (mode, helps) in [("WaitForFirstConsumer", true), ("Immediate", false)] {
         let class = storage_class("c", "d", mode);
-        let said = hint(EventResource::StorageClass, pod("p").claim("data"), None, &class);
-        assert_eq!(said, QueueingHint::queue_if(helps), "{mode}");
+        let hint_given = hint(EventResource::StorageClass, pod("p").claim("data"), None, &class);
+        assert_eq!(hint_given, QueueingHint::queue_if(helps), "{mode}");
     }
 }
 
@@ -168,8 +168,8 @@ fn claim_requeues_pods_that_name_it() {
     ] {
         let waiting = pod("p").claim("data").volume(json!({ "ephemeral": {} }));
         for old in [None, Some(&new)] {
-            let said = hint(EventResource::PersistentVolumeClaim, waiting.clone(), old, &new);
-            assert_eq!(said, QueueingHint::queue_if(helps), "{new:?}");
+            let hint_given = hint(EventResource::PersistentVolumeClaim, waiting.clone(), old, &new);
+            assert_eq!(hint_given, QueueingHint::queue_if(helps), "{new:?}");
         }
     }
 }
@@ -177,7 +177,7 @@ fn claim_requeues_pods_that_name_it() {
 #[test]
 fn added_or_relabelled_volume_requeues() {
     let at = |zone: &str| labelled("pv", &[(ZONE, zone)]);
-    let said = |old: Option<&StorageObject>, new| {
+    let hint_given = |old: Option<&StorageObject>, new| {
         hint(EventResource::PersistentVolume, pod("p").claim("data"), old, &new)
     };
     for (old, new, helps) in [
@@ -190,7 +190,7 @@ fn added_or_relabelled_volume_requeues() {
         (Some(at("")), at("a__"), false),
     ] {
         let expected = QueueingHint::queue_if(helps);
-        assert_eq!(said(old.as_ref(), new.clone()), expected, "{old:?} {new:?}");
+        assert_eq!(hint_given(old.as_ref(), new.clone()), expected, "{old:?} {new:?}");
     }
 }
 

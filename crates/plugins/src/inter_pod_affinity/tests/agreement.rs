@@ -91,13 +91,13 @@ proptest! {
         pod in some_pod(0.0),
         comes in prop::collection::vec(placed_pod(5), 0..3),
         goes in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
-        stands: bool,
+        has_standing_queries: bool,
     ) {
         let plugin = default_plugin();
         let mut world = objects.world();
         let pod = Pod::from_api(&pod);
-        if stands {
-            stand(&plugin, &mut world.cluster, &pod);
+        if has_standing_queries {
+            add_standing_queries(&plugin, &mut world.cluster, &pod);
         }
         let Some(state) = prepared(&plugin, &world.cluster, &pod) else { return Ok(()) };
         let before = verdicts(&plugin, &world.cluster, &pod, Some(&state));
@@ -148,7 +148,7 @@ fn without_terms(mut pod: api::Pod) -> api::Pod {
     pod
 }
 
-fn stand(plugin: &Plugin, cluster: &mut Cluster, pod: &Pod) {
+fn add_standing_queries(plugin: &Plugin, cluster: &mut Cluster, pod: &Pod) {
     let queries = plugin.standing_queries.as_ref().unwrap().queries(pod, &handle(cluster));
     queries.iter().for_each(|query| cluster.stand(query));
 }

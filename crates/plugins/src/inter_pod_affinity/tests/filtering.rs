@@ -46,45 +46,45 @@ fn required_terms_select_the_nodes() {
     let web_on = |node: &str| app("web").on(node);
     let db_on = |node: &str| app("db").on(node);
     let rows: [(&str, Vec<PodBuilder>, PodBuilder, [&str; 4]); 12] = [
-        ("nothing is asked", vec![web_on("n1")], app("p"), [""; 4]),
+        ("no terms", vec![web_on("n1")], app("p"), [""; 4]),
         (
-            "near a pod of its zone",
+            "affinity to a pod in its zone",
             vec![db_on("n1")],
             app("p").near(on_app("db", ZONE)),
             ["", "", AFFINITY, AFFINITY],
         ),
         (
-            "near a pod on its node",
+            "affinity to a pod on its node",
             vec![db_on("n1")],
             app("p").near(on_app("db", HOST)),
             ["", AFFINITY, AFFINITY, AFFINITY],
         ),
         (
-            "near no pod there is",
+            "affinity that no pod matches",
             vec![web_on("n1")],
             app("p").near(on_app("db", ZONE)),
             [AFFINITY; 4],
         ),
         (
-            "the first of its kind still needs a zone",
+            "first pod of a group needs the zone label",
             vec![web_on("n1")],
             app("p").near(on_app("p", ZONE)),
             ["", "", "", AFFINITY],
         ),
         (
-            "pods on nodes without the label do not count, so it is the first",
+            "pods on nodes without the label do not count",
             vec![app("p").on("n4")],
             app("p").near(on_app("p", ZONE)),
             ["", "", "", AFFINITY],
         ),
         (
-            "the second of its kind joins the first",
+            "second pod of a group joins the first",
             vec![app("p").on("n3")],
             app("p").near(on_app("p", ZONE)),
             [AFFINITY, AFFINITY, "", AFFINITY],
         ),
         (
-            "one pod must be all that is asked for",
+            "one pod must match all terms",
             vec![web_on("n1"), db_on("n1"), web_on("n2").label("tier", "x")],
             app("p")
                 .near(on_app("web", ZONE))
@@ -92,7 +92,7 @@ fn required_terms_select_the_nodes() {
             [AFFINITY, "", AFFINITY, AFFINITY],
         ),
         (
-            "different pods may supply different domains",
+            "different pods may match in different domains",
             vec![web_on("n1").label("tier", "x"), web_on("n3").label("tier", "x")],
             app("p")
                 .near(on_app("web", ZONE))
@@ -100,19 +100,19 @@ fn required_terms_select_the_nodes() {
             ["", AFFINITY, "", AFFINITY],
         ),
         (
-            "away from pods of a zone, and where there are no zones",
+            "anti-affinity to pods of a zone",
             vec![web_on("n1"), web_on("n4")],
             app("p").apart(on_app("web", ZONE)),
             [ANTI_AFFINITY, ANTI_AFFINITY, "", ""],
         ),
         (
-            "any pod that one term matches rejects the node",
+            "one matching anti-affinity term rejects the node",
             vec![web_on("n1"), db_on("n3")],
             app("p").apart(on_app("web", HOST)).apart(on_app("db", ZONE)),
             [ANTI_AFFINITY, "", ANTI_AFFINITY, ""],
         ),
         (
-            "pods that want it away, by whatever label",
+            "anti-affinity of placed pods, by any topology key",
             vec![web_on("n1").apart(on_app("p", ZONE)), web_on("n4").apart(on_app("p", HOST))],
             app("p"),
             [EXISTING, EXISTING, "", EXISTING],

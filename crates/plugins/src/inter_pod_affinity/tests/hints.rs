@@ -139,7 +139,7 @@ fn deletion_of_the_last_pod_of_a_group_requeues_a_first_pod() {
     let after =
         |left: &[PodBuilder]| after_pod(&with(left.iter().cloned()), p(), Some(first()), None);
     assert_eq!(after(&[]), QUEUE);
-    assert_eq!(after(&[app("p").uid("second").on("n3")]), SKIP, "a second one is left");
+    assert_eq!(after(&[app("p").uid("second").on("n3")]), SKIP, "a second pod remains");
     assert_eq!(after(&[app("p").uid("second").on("gone")]), QUEUE);
     let other = app("q").near(on_app("p", ZONE));
     assert_eq!(after_pod(&with([]), other, Some(first()), None), SKIP, "it is none of the group");
@@ -246,7 +246,7 @@ fn namespace_requeues_if_it_starts_or_stops_to_match_a_term() {
         ("created without labels", near(), (None, bare("shop")), SKIP),
         ("in scope all the time", everywhere(), to_prod(), SKIP),
         (
-            "terms of placed pods may mean it no more",
+            "terms of placed pods may no longer match",
             app("p"),
             (bare("default"), namespace("default", "x")),
             QUEUE,
@@ -350,7 +350,7 @@ proptest! {
             prop_assert_eq!(answer, QUEUE, "it fits: {:?}", event);
         }
         if wakes_in_1_36(&pod, &event) {
-            prop_assert_eq!(answer, QUEUE, "1.36 wakes it: {:?}", event);
+            prop_assert_eq!(answer, QUEUE, "1.36 requeues it: {:?}", event);
         }
     }
 

@@ -335,11 +335,11 @@ proptest! {
         let mut world = setup.world();
         let mut before = passing(&world, &waiting);
         for step in steps {
-            let told = format!("{step:?}");
+            let described = format!("{step:?}");
             let hint = apply(step, &mut world, &mut waiting);
             let after = passing(&world, &waiting);
             let helped: Vec<_> = after.iter().filter(|node| !before.contains(node)).collect();
-            prop_assert!(hint == Queue || helped.is_empty(), "{told} opens {helped:?}");
+            prop_assert!(hint == Queue || helped.is_empty(), "{described} helps on {helped:?}");
             before = after;
         }
     }

@@ -202,7 +202,7 @@ fn objects_without_versions_and_uids_can_be_assumed() {
     let PreBindStep::Write(write) =
         pre_bind.pre_bind(&mut state, &pod, "a", &handle(&cluster), start)
     else {
-        panic!("the volume is to be written");
+        panic!("expected a write");
     };
     let bound_by_controller = json!({ "annotations": { BOUND_BY_CONTROLLER: "yes" } });
     assert_eq!(write.patch["metadata"], bound_by_controller, "without preconditions");

@@ -170,7 +170,7 @@ fn pod_waits_until_all_claims_are_bound() {
     let mut world = both_world();
     let mut attempt = start_both(&mut world);
     let PreBindStep::Wait { objects, .. } = world.write_all(&mut attempt) else {
-        panic!("there is nobody yet to bind the claims");
+        panic!("expected a wait");
     };
     for claim in ["large", "small"] {
         let kind = EventResource::PersistentVolumeClaim;

@@ -158,25 +158,25 @@ fn free_volume_must_match_the_claim() {
     let plain = || sized_claim("data", "local", "5Gi");
     let gold = || asking("selector", json!({ "matchLabels": { "tier": "gold" } }));
     for (text, claim, volume, fits) in [
-        ("it does", plain(), spec("volumeMode", json!("Filesystem")), true),
+        ("a match", plain(), spec("volumeMode", json!("Filesystem")), true),
         ("too small", plain(), local_volume("pv", "4Gi", "a"), false),
         ("another class", plain(), spec("storageClassName", json!("made")), false),
         ("another mode", plain(), spec("volumeMode", json!("Block")), false),
         (
-            "mode asked for",
+            "requested mode",
             asking("volumeMode", json!("Block")),
             spec("volumeMode", json!("Block")),
             true,
         ),
         ("attributes", plain(), spec("volumeAttributesClassName", json!("fast")), false),
         (
-            "attributes asked for",
+            "requested attributes",
             asking("volumeAttributesClassName", json!("fast")),
             spec("volumeAttributesClassName", json!("fast")),
             true,
         ),
         (
-            "no attributes, but asked for",
+            "requested attributes are missing",
             asking("volumeAttributesClassName", json!("fast")),
             local_volume("pv", "5Gi", "a"),
             false,
@@ -505,21 +505,21 @@ fn reported_capacity_must_fit_the_claim() {
     let unsized_claim = claim("data", json!({ "storageClassName": "made" }));
     for (text, objects, expected) in [
         ("no driver", vec![data()], ["", "", ""]),
-        ("a driver that does not say", vec![data(), driver(false)], ["", "", ""]),
-        ("nothing said", vec![data(), driver(true)], [SPACE, SPACE, SPACE]),
-        ("no size asked for", vec![unsized_claim, driver(true)], ["", "", ""]),
+        ("a driver without capacity reports", vec![data(), driver(false)], ["", "", ""]),
+        ("no capacity reported", vec![data(), driver(true)], [SPACE, SPACE, SPACE]),
+        ("no requested size", vec![unsized_claim, driver(true)], ["", "", ""]),
         (
             "in zone a",
             vec![data(), driver(true), capacity("a", "made", "a", room("5Gi"))],
             ["", SPACE, SPACE],
         ),
         (
-            "a byte too little",
+            "a byte too small",
             vec![data(), driver(true), capacity("a", "made", "a", room("5368709119"))],
             [SPACE; 3],
         ),
         (
-            "a part of a byte too little",
+            "a fraction of a byte too small",
             vec![data(), driver(true), capacity("a", "made", "a", room("5368709119.1"))],
             ["", SPACE, SPACE],
         ),
@@ -529,7 +529,7 @@ fn reported_capacity_must_fit_the_claim() {
             [SPACE; 3],
         ),
         (
-            "the largest volume counts before the room",
+            "maximum volume size takes precedence",
             vec![
                 data(),
                 driver(true),
@@ -549,7 +549,7 @@ fn reported_capacity_must_fit_the_claim() {
             [SPACE, "", SPACE],
         ),
         (
-            "neither said",
+            "neither reported",
             vec![data(), driver(true), capacity("a", "made", "a", json!({}))],
             [SPACE; 3],
         ),

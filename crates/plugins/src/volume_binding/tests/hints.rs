@@ -203,9 +203,9 @@ fn deleted_pod_with_assumed_claims_requeues() {
 #[test]
 fn grown_capacity_requeues() {
     let capacity = |capacity: Value, largest: Value| {
-        let mut said = json!({ "capacity": capacity });
-        said["maximumVolumeSize"] = largest;
-        said
+        let mut hint_given = json!({ "capacity": capacity });
+        hint_given["maximumVolumeSize"] = largest;
+        hint_given
     };
     let room = |size: &str| capacity(json!(size), json!(null));
     check(
