@@ -1,7 +1,7 @@
-//! Gang: the pods of a group are bound together or not at all.
+//! Gang: binds all pods of a group or none.
 //!
-//! An example of a Permit plugin, in the spirit of the coscheduling plugin of the Kubernetes scheduler
-//! plugins. Two labels put a pod into a gang of its namespace:
+//! This example of a Permit plugin resembles Coscheduling of sigs.k8s.io/scheduler-plugins. Two
+//! labels put a pod into a gang of its namespace:
 //!
 //! ```yaml
 //! metadata:
@@ -12,28 +12,29 @@
 //!
 //! # How it works
 //!
-//! - **PreFilter** reads the labels. A pod outside any gang passes; a pod whose labels cannot be read is
-//!   rejected until they change.
-//! - **Permit** counts the members that have a node: bound, assumed, or waiting. Once they are enough,
-//!   all go on. Until then the members wait, which keeps their room, for at most
-//!   `permitWaitingTimeSeconds`. The first to wait brings the other members into the active queue, and
-//!   is turned away at once where fewer members exist than the gang needs.
-//! - **Unreserve** of a member that waited, because its time is over or because it was deleted, rejects
-//!   the others that wait, so that no half gang keeps room.
-//! - **Events** bring rejected members back: a member that some other way got a node, and a change of
-//!   labels. In all other cases a member that finds room brings them back, from Permit.
+//! - **PreFilter** reads the labels. It passes pods outside any gang, and rejects pods with invalid
+//!   labels until the labels change.
+//! - **Permit** counts the members that have a node: bound, assumed or waiting. Once there are
+//!   enough, Permit allows all of them. Until then the members wait and keep their room, for at most
+//!   `permitWaitingTimeSeconds`. The first waiting member activates the other members. If the gang
+//!   has too few members, Permit rejects it at once.
+//! - **Unreserve** runs for a waiting member after a timeout or its deletion. It rejects the other
+//!   waiting members, so that an incomplete gang keeps no room.
+//! - **Queueing hints** requeue a rejected member when another member gets a node or its own labels
+//!   change. In other cases Permit activates it when a member finds room.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! - It does not reject a gang that lacks members before Filter has run. The check is in Permit, where a
-//!   member that finds a node brings the others back.
-//! - It does not reject the waiting members as soon as one of them finds no node (as coscheduling does in
-//!   PostFilter). The rejected ones would leave room that the next member finds at once, and so on, round
-//!   and round without a pause; coscheduling needs a backoff per gang, hence a clock and a memory, to
-//!   break that circle. Here the timeout ends it.
-//! - It does not keep a gang that never fits from coming again: each time it keeps what room it finds for
-//!   the waiting time, and others have to wait. A lower priority for such gangs limits the harm.
-//! - It does not take back what is bound: a member whose bind fails after the gang was let go is
+//! - The plugin does not reject a gang without enough members before Filter has run. Permit makes
+//!   the check, because Permit activates the other members.
+//! - The plugin does not reject the waiting members as soon as one member finds no node, as
+//!   Coscheduling does in PostFilter. The rejected members would free room that the next member takes
+//!   at once, in an endless loop. Coscheduling breaks that loop with a backoff per gang; this example
+//!   relies on the timeout.
+//! - The plugin does not stop a gang that never fits from being retried. Each attempt keeps its
+//!   room for the waiting time, and other pods have to wait. A lower priority of such gangs limits
+//!   the effect.
+//! - The plugin does not undo a binding. If the bind of an allowed member fails, that member is
 //!   retried alone.
 
 mod membership;
@@ -55,25 +56,25 @@ use membership::Membership;
 /// Plugin name.
 pub const NAME: &str = "Gang";
 
-/// Longest wait in Permit, in seconds: the engine allows no more.
+/// Longest wait in Permit, in seconds. The engine allows no more.
 const WAITING_TIME_MAX: u64 = 15 * 60;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GangArgs {
-    /// How long a member waits for the others.
+    /// Seconds that a member waits for the others.
     pub permit_waiting_time_seconds: u64,
 }
 
-/// The plugin.
+/// The Gang plugin.
 #[derive(Debug)]
 pub struct Gang {
     timeout: Duration,
     given_up: Arc<Counter>,
 }
 
-/// Left in the cycle state by Permit when the pod has to wait.
+/// The cycle state of Permit for a pod that waits: the start of the wait.
 #[derive(Debug, Clone, Copy)]
 struct WaitsSince(Time);
 
@@ -86,7 +87,7 @@ impl Default for GangArgs {
 /// Adds the plugin to `registry`.
 ///
 /// # Errors
-/// The name is taken.
+/// Returns an error if the name is taken.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     registry.register(NAME, plugin)
 }
@@ -94,7 +95,7 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
 /// Makes the plugin from [`GangArgs`].
 ///
 /// # Errors
-/// The arguments do not decode, or the waiting time is out of range.
+/// Returns an error if the arguments do not decode or the waiting time is out of range.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args: GangArgs = args.decode()?;
     let seconds = args.permit_waiting_time_seconds;
@@ -120,7 +121,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Gang {
-    /// Wakes a member when its own labels change, or when another member has a node now.
+    /// Requeues a member if its own labels change, or if another member gets a node.
     fn after_pod_change(
         &self,
         pod: &Pod,
@@ -188,11 +189,11 @@ impl Reserve for Gang {
         Status::success()
     }
 
-    /// Rejects the other waiting members when this one waited and gave up.
+    /// Rejects the other waiting members if this member waited and failed.
     ///
-    /// A member that fails in the very call in which it began to wait, because another plugin rejects
-    /// it, takes nobody along: the others may still become enough without it, and if it did, members
-    /// that activate and reject one another could go on forever at one point in time.
+    /// A member may fail in the same call in which it starts to wait, because another plugin
+    /// rejects it. Such a member rejects no others, because the gang may still complete without it.
+    /// Otherwise, members could activate and reject each other forever at one point in time.
     fn unreserve(&self, state: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
         let waited = state.read().is_some_and(|WaitsSince(since)| *since < handle.now);
         let Some(own) = state.read::<Membership>().filter(|_| waited) else { return };

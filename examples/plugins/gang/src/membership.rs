@@ -1,4 +1,4 @@
-//! Which gang a pod is in, and who else is.
+//! The gang of a pod and its members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::NAME;
 /// Label with the name of the gang, unique within the namespace.
 pub const NAME_LABEL: &str = "gang.example.com/name";
 
-/// Label with the number of members that must have a node before any is bound.
+/// Label with the number of members that must have a node before any of them is bound.
 pub const MIN_AVAILABLE: &str = "gang.example.com/min-available";
 
-/// The place of a pod in a gang.
+/// The membership of a pod in a gang.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Membership {
     namespace: Arc<str>,
@@ -25,7 +25,7 @@ impl Membership {
     /// Reads the labels of `pod`; `None` if it is in no gang.
     ///
     /// # Errors
-    /// The number of members is missing, or is none.
+    /// Returns an error if the number of members is missing or invalid.
     pub(crate) fn of(pod: &Pod) -> Result<Option<Self>, String> {
         let Some(gang) = pod.labels.get(NAME_LABEL) else { return Ok(None) };
         let min = pod.labels.get(MIN_AVAILABLE).unwrap_or_default();
@@ -38,22 +38,22 @@ impl Membership {
         }
     }
 
-    /// Whether `pod` is in the same gang, and here to stay.
+    /// Whether `pod` is in the same gang and not terminating.
     pub(crate) fn includes(&self, pod: &Pod) -> bool {
         pod.key.namespace == self.namespace
             && !pod.terminating
             && pod.labels.get(NAME_LABEL) == Some(&self.gang)
     }
 
-    /// The members that have a node, the one that asks included: it is assumed already.
+    /// Returns the members that have a node, including the pod in Permit, which is already assumed.
     ///
-    /// Looks at every pod of the cluster, as the framework has no index of pods by label.
+    /// Scans every pod of the cluster; the framework has no index of pods by label.
     pub(crate) fn placed<'a>(&self, cluster: &'a Cluster) -> BTreeSet<&'a Uid> {
         let members = cluster.pods().filter(|placed| self.includes(&placed.pod));
         members.map(|placed| &placed.pod.uid).collect()
     }
 
-    /// The members that wait in Permit for this plugin.
+    /// Returns the members that wait in Permit for this plugin.
     pub(crate) fn waiting(&self, handle: &Handle<'_>) -> Vec<Uid> {
         let ours = handle.waiting.iter().filter(|(_, waiting)| {
             waiting.pending.contains_key(NAME) && self.includes(&waiting.pod)
@@ -61,7 +61,7 @@ impl Membership {
         ours.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// The members that have no node and no gate that holds them back.
+    /// Returns the members that have neither a node nor a scheduling gate.
     pub(crate) fn unplaced(&self, placed: &BTreeSet<&Uid>, handle: &Handle<'_>) -> Vec<PodKey> {
         let members = handle.pending_in(&self.namespace).filter(|pod| {
             self.includes(pod) && pod.spec.scheduling_gates.is_empty() && !placed.contains(&pod.uid)
@@ -69,17 +69,17 @@ impl Membership {
         members.map(|pod| pod.key.clone()).collect()
     }
 
-    /// Why a member is rejected when too few of them exist.
+    /// Returns the rejection of a gang that has too few members.
     pub(crate) fn lacks_members(&self, existing: usize) -> String {
         format!("gang {} has {existing} of {} members", self.gang, self.min_available)
     }
 
-    /// Why a member waits.
+    /// Returns the reason a member waits.
     pub(crate) fn lacks_nodes(&self, placed: usize) -> String {
         format!("{placed} of {} members of gang {} have a node", self.min_available, self.gang)
     }
 
-    /// Why a waiting member is rejected after `pod` gave up.
+    /// Returns the rejection of a waiting member after `pod` failed.
     pub(crate) fn abandoned_by(&self, pod: &Pod) -> String {
         format!("gang {} gave up: {} did", self.gang, pod.key)
     }

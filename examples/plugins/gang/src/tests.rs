@@ -12,7 +12,7 @@ fn harness() -> Harness {
     Harness::new(made()).node(node("n").build())
 }
 
-/// A member of a gang of three.
+/// Returns a member of a gang of three.
 fn member(name: &str) -> PodBuilder {
     pod(name).label(NAME_LABEL, "g").label(MIN_AVAILABLE, "3")
 }
@@ -35,7 +35,7 @@ fn lacks(existing: usize) -> PermitVerdict {
 }
 
 #[test]
-fn a_pod_in_no_gang_passes() {
+fn pod_outside_any_gang_passes() {
     let commit = commit(&harness(), pod("p"));
     assert_eq!((commit.permit, commit.commands), (PermitVerdict::Allow, vec![]));
     let run = harness().run(&pod("p").label(MIN_AVAILABLE, "3").build());
@@ -43,7 +43,7 @@ fn a_pod_in_no_gang_passes() {
 }
 
 #[test]
-fn labels_that_cannot_be_read_are_told() {
+fn invalid_labels_reject_the_pod() {
     for (min, shown) in [(None, ""), (Some("0"), "0"), (Some("three"), "three"), (Some("-1"), "-1")]
     {
         let named = pod("p").label(NAME_LABEL, "g");
@@ -55,7 +55,7 @@ fn labels_that_cannot_be_read_are_told() {
 }
 
 #[test]
-fn the_first_member_waits_and_calls_the_others() {
+fn first_member_waits_and_activates_the_others() {
     let harness = ["a", "b", "c"].map(|name| member(name).build());
     let harness = harness.into_iter().fold(super::tests::harness(), Harness::pending);
     let commit = commit(&harness, member("a"));
@@ -65,7 +65,7 @@ fn the_first_member_waits_and_calls_the_others() {
 }
 
 #[test]
-fn a_gang_that_lacks_members_is_turned_away() {
+fn gang_without_enough_members_is_rejected() {
     let harness = harness()
         .pending(member("a").build())
         .pending(member("b").build())
@@ -78,15 +78,15 @@ fn a_gang_that_lacks_members_is_turned_away() {
 }
 
 #[test]
-fn the_next_member_waits_without_calling_again() {
+fn next_member_waits_without_activating_again() {
     let harness = harness().waiting(member("a").on("n").build());
     let commit = commit(&harness, member("b"));
-    // One of three does not exist, but a member that waits already is not left alone.
+    // One of three members does not exist, but a waiting member counts as existing.
     assert_eq!((commit.permit, commit.commands), (waits(2), vec![]));
 }
 
 #[test]
-fn the_last_member_lets_all_go() {
+fn last_member_allows_the_whole_gang() {
     let stranger = member("x").label(NAME_LABEL, "h").on("n").build();
     let harness = harness()
         .waiting(member("a").on("n").build())
@@ -98,7 +98,7 @@ fn the_last_member_lets_all_go() {
 }
 
 #[test]
-fn bound_members_count_and_further_members_pass() {
+fn bound_members_count_and_extra_members_pass() {
     let leaving = Pod { terminating: true, ..member("x").on("n").build() };
     let one_bound = || harness().pod(member("a").on("n").build());
     let two_exist = commit(&one_bound().pod(leaving), member("b"));
@@ -111,7 +111,7 @@ fn bound_members_count_and_further_members_pass() {
 }
 
 #[test]
-fn a_member_that_gives_up_takes_the_waiting_ones_along() {
+fn failed_member_rejects_the_waiting_members() {
     let harness = || {
         let waiting = harness().waiting(member("a").on("n").build());
         waiting.waiting(member("x").label(NAME_LABEL, "h").on("n").build())
@@ -130,7 +130,7 @@ fn a_member_that_gives_up_takes_the_waiting_ones_along() {
 }
 
 #[test]
-fn hints_ask_for_its_own_labels_and_for_members_with_a_node() {
+fn own_labels_and_placed_members_requeue() {
     let hint = |waiting: &PodBuilder, new: PodBuilder| {
         let new = new.build();
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::ADD);

@@ -1,8 +1,8 @@
-//! MaintenanceWindow: keeps pods off nodes that are being worked on.
+//! MaintenanceWindow: rejects nodes under maintenance.
 //!
-//! An example of a Filter that reads a custom resource, with queueing hints that wake the pods it
-//! rejected. The custom resource is cluster-scoped, and the controller or person who does the
-//! maintenance opens and closes it; the plugin reads no clock:
+//! This example of a Filter plugin reads a custom resource and has queueing hints that requeue the
+//! pods it rejected. The custom resource is cluster-scoped. A controller or an administrator opens
+//! and closes the windows; the plugin reads no clock:
 //!
 //! ```yaml
 //! apiVersion: example.com/v1
@@ -14,7 +14,7 @@
 //!   nodeLabel: {key: rack, value: "7"} # nodes by label
 //! ```
 //!
-//! While a window is open, no new pod is placed on its nodes. The scheduler needs permission to get,
+//! While a window is open, the plugin rejects its nodes. The scheduler needs permission to get,
 //! list and watch `maintenancewindows.example.com`.
 
 mod window;
@@ -35,17 +35,17 @@ pub const NAME: &str = "MaintenanceWindow";
 /// The custom resource, as `<plural>.<version>.<group>`.
 pub const KIND: &str = "maintenancewindows.v1.example.com";
 
-/// The plugin.
+/// The MaintenanceWindow plugin.
 #[derive(Debug)]
 pub struct MaintenanceWindow {
     unreadable: Arc<Gauge>,
 }
 
-/// The open windows, left by PreFilter so that they are read once per attempt and not once per node.
+/// The cycle state of PreFilter: the open windows, read once per attempt.
 #[derive(Debug, Clone)]
 struct OpenWindows(Arc<[Window]>);
 
-/// Arguments: there are none, and none are accepted.
+/// The arguments. The plugin accepts none.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoArgs {}
@@ -53,7 +53,7 @@ struct NoArgs {}
 /// Adds the plugin to `registry`.
 ///
 /// # Errors
-/// The name is taken.
+/// Returns an error if the name is taken.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     registry.register(NAME, plugin)
 }
@@ -61,7 +61,7 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
-/// There are arguments.
+/// Returns an error if there are arguments.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     args.decode::<NoArgs>()?;
     let kind = EventResource::Custom(KIND.into());
@@ -85,7 +85,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl MaintenanceWindow {
-    /// The open windows, by name, and how many objects could not be read.
+    /// Returns the open windows by name, and the number of invalid objects.
     fn open_windows(&self, cluster: &Cluster) -> (Vec<Window>, usize) {
         let (mut open, mut unreadable) = (Vec::new(), 0);
         for object in cluster.objects(KIND) {
@@ -98,9 +98,9 @@ impl MaintenanceWindow {
         (open, unreadable)
     }
 
-    /// Wakes a pod if some node was in the window and now is in none. `cluster` is the state after the
-    /// change, so a node that another open window holds does not count. A window that cannot be read
-    /// kept no node away.
+    /// Requeues a pod if some node was in the window and is now in none. `cluster` is the state
+    /// after the change, so a node in another open window does not count. An invalid window
+    /// rejected no node.
     fn after_window_change(
         &self,
         _pod: &Pod,
@@ -120,8 +120,8 @@ impl MaintenanceWindow {
         Ok(QueueingHint::queue_if(free != free_before))
     }
 
-    /// Wakes a pod if a node is new or has new labels, and is in no window; for labels, if it was in one
-    /// before.
+    /// Requeues a pod if a node outside all windows was added, or was relabelled and was in a
+    /// window before.
     fn after_node_change(
         &self,
         _pod: &Pod,
@@ -136,7 +136,7 @@ impl MaintenanceWindow {
 }
 
 impl PreFilter for MaintenanceWindow {
-    /// Leaves the filter out where no window is open.
+    /// Returns Skip if no window is open.
     fn pre_filter(
         &self,
         state: &mut CycleState,
@@ -154,7 +154,7 @@ impl PreFilter for MaintenanceWindow {
 }
 
 impl Filter for MaintenanceWindow {
-    /// Evicting pods would not help, so the rejection is not to be resolved by preemption.
+    /// Returns an unresolvable status, because evicting pods does not help.
     fn filter(
         &self,
         state: &CycleState,
@@ -170,8 +170,8 @@ impl Filter for MaintenanceWindow {
         }
     }
 
-    /// Removes the nodes of each window. The default explanation runs the one-node form, and only when
-    /// reasons are needed.
+    /// Removes the nodes of each window. The framework explains a rejection with the one-node form,
+    /// and only if a reason is needed.
     fn filter_set(
         &self,
         state: &CycleState,
@@ -185,7 +185,7 @@ impl Filter for MaintenanceWindow {
     }
 }
 
-/// The first open window that `node` is in.
+/// Returns the first open window that contains `node`.
 fn holder<'w>(open: &'w [Window], node: &impl NodeFields) -> Option<&'w Window> {
     open.iter().find(|window| window.has(node))
 }

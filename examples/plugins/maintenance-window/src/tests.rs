@@ -29,7 +29,7 @@ fn harness<'w>(windows: impl IntoIterator<Item = &'w Value>) -> Harness {
 }
 
 #[test]
-fn open_windows_keep_pods_off_their_nodes() {
+fn open_windows_reject_their_nodes() {
     let harness = harness(&[
         window("one", "Open", &["a", "gone"]),
         window("later", "Closed", &["b"]),
@@ -43,7 +43,7 @@ fn open_windows_keep_pods_off_their_nodes() {
 }
 
 #[test]
-fn without_an_open_window_there_is_nothing_to_filter() {
+fn pre_filter_skips_without_an_open_window() {
     let state = &mut CycleState::new();
     let closed = harness(&[window("one", "Closed", &["a"])]);
     let status = made().pre_filter.unwrap().pre_filter(state, &pod("p").build(), &closed.handle());
@@ -52,7 +52,7 @@ fn without_an_open_window_there_is_nothing_to_filter() {
 }
 
 #[test]
-fn an_unreadable_window_is_passed_over_and_shows_in_the_metric() {
+fn invalid_window_is_ignored_and_counted() {
     let plugin = made();
     let Metric::Gauge(unreadable) = plugin.metrics[0].clone() else { panic!("it is a gauge") };
     let harness = Harness::new(plugin)
@@ -64,7 +64,7 @@ fn an_unreadable_window_is_passed_over_and_shows_in_the_metric() {
 }
 
 #[test]
-fn the_filter_needs_its_pre_filter() {
+fn filter_without_pre_filter_is_an_error() {
     let harness = harness([]);
     let view = harness.cluster().node(harness.cluster().node_named("a").unwrap());
     let status = made().filter.unwrap().filter(
@@ -76,7 +76,7 @@ fn the_filter_needs_its_pre_filter() {
     assert_eq!(status.message(), "PreFilter of MaintenanceWindow did not run");
 }
 
-/// What the plugin says about a change of a window, when it is one of several.
+/// Returns the hint for a change of one of several windows.
 fn window_hint(old: Option<&Value>, new: Option<&Value>, others: &[Value]) -> QueueingHint {
     let action = match (old, new) {
         (None, _) => ActionType::ADD,
@@ -90,7 +90,7 @@ fn window_hint(old: Option<&Value>, new: Option<&Value>, others: &[Value]) -> Qu
 }
 
 #[test]
-fn a_pod_wakes_when_a_node_is_in_no_window_any_more() {
+fn pod_requeues_when_a_node_leaves_all_windows() {
     use QueueingHint::{Queue, Skip};
     let (open, closed) = (window("w", "Open", &["a"]), window("w", "Closed", &["a"]));
     let wider = window("w", "Open", &["a", "b"]);
@@ -117,7 +117,7 @@ fn a_pod_wakes_when_a_node_is_in_no_window_any_more() {
 }
 
 #[test]
-fn a_pod_wakes_for_a_node_that_is_in_no_window() {
+fn pod_requeues_for_a_node_outside_all_windows() {
     let harness = harness(&[rack_window("w", "Open", "1")]);
     let hint = |old: Option<&Node>, new: &Node| {
         let action = if old.is_none() { ActionType::ADD } else { ActionType::UPDATE_NODE_LABEL };
@@ -134,7 +134,7 @@ fn a_pod_wakes_for_a_node_that_is_in_no_window() {
 }
 
 #[test]
-fn the_kind_is_watched_and_arguments_are_refused() {
+fn kind_is_watched_and_arguments_are_rejected() {
     let plugin = made();
     assert_eq!(plugin.watched_kinds, [KIND.into()].into());
     let error = super::plugin(&PluginArgs::new(json!({"state": "Open"}))).unwrap_err();

@@ -1,11 +1,10 @@
-//! A maintenance window, as read from its object.
+//! A maintenance window, decoded from its object.
 
 use framework::{Cluster, NodeBits, NodeFields};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A maintenance window. Fields that this plugin does not know are passed over: the object is the
-/// API server's, and may be newer.
+/// A maintenance window. Unknown fields are ignored, because the object may have a newer schema.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Window {
     metadata: Metadata,
@@ -39,32 +38,32 @@ struct Label {
 }
 
 impl Window {
-    /// Reads the object.
+    /// Decodes the object.
     ///
     /// # Errors
-    /// It is not of the expected shape; says what is wrong.
+    /// Returns an error that says what is wrong with the object.
     pub(crate) fn read(object: &Value) -> Result<Self, String> {
         Self::deserialize(object).map_err(|error| error.to_string())
     }
 
-    /// Its name.
+    /// Returns the name.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Whether its nodes are being worked on.
+    /// Whether the window is open.
     pub(crate) fn is_open(&self) -> bool {
         self.spec.state == State::Open
     }
 
-    /// Whether it is about `node`.
+    /// Whether the window contains `node`.
     pub(crate) fn has(&self, node: &impl NodeFields) -> bool {
         let label = self.spec.node_label.as_ref();
         self.spec.nodes.iter().any(|name| name == node.name())
             || label.is_some_and(|label| node.label(&label.key) == Some(&label.value))
     }
 
-    /// Takes its nodes out of `nodes`.
+    /// Removes the nodes of the window from `nodes`.
     pub(crate) fn remove_nodes(&self, cluster: &Cluster, nodes: &mut NodeBits) {
         for node in self.spec.nodes.iter().filter_map(|name| cluster.node_named(name)) {
             nodes.remove(node);

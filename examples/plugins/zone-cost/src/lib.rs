@@ -1,7 +1,7 @@
-//! ZoneCost: prefers the nodes that cost least.
+//! ZoneCost: prefers cheaper nodes.
 //!
-//! An example of a Score plugin with arguments, a set form and a metric. Prices are numbers of
-//! whatever currency and period, by zone, by instance type, or by both:
+//! This example of a Score plugin has arguments, a set form and a metric. Prices are set by zone,
+//! by instance type, or by both. Any currency and period will do:
 //!
 //! ```yaml
 //! pluginConfig:
@@ -11,8 +11,8 @@
 //!     instanceTypes: {spot-16: 0.12}
 //! ```
 //!
-//! The price of its instance type counts before the price of its zone. Nodes without either cost
-//! `defaultPrice`, which is the highest price of the lists unless it is given.
+//! The price of the instance type takes precedence over the price of the zone. Other nodes cost
+//! `defaultPrice`, by default the highest listed price.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub const NAME: &str = "ZoneCost";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
-/// Highest price that can be given.
+/// Highest valid price.
 const PRICE_MAX: f64 = 1e6;
 
 /// The arguments.
@@ -38,13 +38,13 @@ const PRICE_MAX: f64 = 1e6;
 pub struct ZoneCostArgs {
     /// Prices by zone, the value of the label `topology.kubernetes.io/zone`.
     pub zones: BTreeMap<String, f64>,
-    /// Prices by the label `node.kubernetes.io/instance-type`; they count before those of zones.
+    /// Prices by the label `node.kubernetes.io/instance-type`. They take precedence over zones.
     pub instance_types: BTreeMap<String, f64>,
-    /// The price of nodes that have neither; the highest of the lists if absent.
+    /// Price of nodes without a listed price. The default is the highest listed price.
     pub default_price: Option<f64>,
 }
 
-/// The plugin.
+/// The ZoneCost plugin.
 #[derive(Debug)]
 pub struct ZoneCost {
     zones: Prices,
@@ -53,13 +53,13 @@ pub struct ZoneCost {
     unpriced: Arc<Counter>,
 }
 
-/// Prices in millionths by label value: whole numbers, so that scores are the same on every machine.
+/// Prices in millionths by label value. Integers make the scores equal on every machine.
 type Prices = BTreeMap<String, i64>;
 
 /// Adds the plugin to `registry`.
 ///
 /// # Errors
-/// The name is taken.
+/// Returns an error if the name is taken.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     registry.register(NAME, plugin)
 }
@@ -67,7 +67,7 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
 /// Makes the plugin from [`ZoneCostArgs`].
 ///
 /// # Errors
-/// The arguments do not decode, or a price is out of range.
+/// Returns an error if the arguments do not decode or a price is out of range.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args = args.decode::<ZoneCostArgs>()?.completed()?;
     let unpriced = Counter::new(
@@ -79,7 +79,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl ZoneCostArgs {
-    /// The arguments with the default filled in, once they are found to be in order.
+    /// Validates the arguments and fills in the default.
     fn completed(mut self) -> Result<Self, String> {
         let faults = self.faults();
         if !faults.is_empty() {
@@ -90,7 +90,7 @@ impl ZoneCostArgs {
         Ok(self)
     }
 
-    /// What is wrong, field by field.
+    /// Returns the errors of the arguments, field by field.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.zones.is_empty() && self.instance_types.is_empty() {
@@ -119,13 +119,13 @@ impl ZoneCost {
         }
     }
 
-    /// The price of one node, if it has one of its own.
+    /// Returns the listed price of one node; `None` without one.
     fn price(&self, node: &NodeView<'_>) -> Option<i64> {
         let listed = |prices: &Prices, label| prices.get(node.label(label)?).copied();
         listed(&self.instance_types, INSTANCE_TYPE).or_else(|| listed(&self.zones, ZONE))
     }
 
-    /// The price of every node that has one of its own, by [`NodeIx::index`].
+    /// Returns the listed price of every node, by [`NodeIx::index`].
     fn price_column(&self, cluster: &Cluster) -> Vec<Option<i64>> {
         let mut column = vec![None; cluster.table_len()];
         for (label, prices) in [(ZONE, &self.zones), (INSTANCE_TYPE, &self.instance_types)] {
@@ -137,7 +137,7 @@ impl ZoneCost {
         column
     }
 
-    /// `price`, or the default one, which is counted.
+    /// Returns `price`, or the default price, whose uses are counted.
     fn or_default(&self, price: Option<i64>) -> i64 {
         price.unwrap_or_else(|| {
             self.unpriced.inc();
@@ -147,7 +147,7 @@ impl ZoneCost {
 }
 
 impl Score for ZoneCost {
-    /// The price: [`NormalizeScore`] turns it round.
+    /// Returns the price. [`NormalizeScore`] inverts it.
     fn score(
         &self,
         _state: &CycleState,
@@ -158,7 +158,7 @@ impl Score for ZoneCost {
         Ok(self.or_default(self.price(node)))
     }
 
-    /// Goes by price instead of by node: the cluster knows the nodes of each label value.
+    /// Iterates over prices instead of nodes: the cluster has an index of nodes by label value.
     fn score_set(
         &self,
         _state: &CycleState,
@@ -176,7 +176,7 @@ impl Score for ZoneCost {
 }
 
 impl NormalizeScore for ZoneCost {
-    /// The cheapest of the nodes gets 100, the dearest 0, the others lie between in proportion.
+    /// Maps the cheapest node to 100 and the most expensive to 0, others in proportion.
     fn normalize_score(
         &self,
         _state: &CycleState,

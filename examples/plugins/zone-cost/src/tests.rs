@@ -26,14 +26,14 @@ fn named<const N: usize>(scores: [(&str, i64); N]) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn the_cheapest_zone_is_best() {
+fn cheapest_zone_scores_highest() {
     let nodes = [node("dear").zone("c"), node("cheap").zone("a"), node("middle").zone("b")];
     let scores = scores(by_zone(), nodes.map(NodeBuilder::build));
     assert_eq!(scores, named([("cheap", 100), ("dear", 0), ("middle", 33)]));
 }
 
 #[test]
-fn the_instance_type_counts_before_the_zone() {
+fn instance_type_takes_precedence_over_zone() {
     let plugin = made(json!({"zones": {"a": 1, "b": 3}, "instanceTypes": {"spot": 2}})).unwrap();
     let nodes = [
         node("a").zone("a").build(),
@@ -46,7 +46,7 @@ fn the_instance_type_counts_before_the_zone() {
 }
 
 #[test]
-fn equal_prices_are_equally_good() {
+fn equal_prices_score_equally() {
     let same = || [node("x").zone("b").build(), node("y").zone("b").build()];
     assert_eq!(scores(by_zone(), same()), named([("x", 100), ("y", 100)]));
     assert_eq!(scores(by_zone(), []), []);
@@ -58,14 +58,14 @@ fn nodes_without_a_price_cost_the_default_and_are_counted() {
     let plugin = by_zone();
     let Metric::Counter(unpriced) = plugin.metrics[0].clone() else { panic!("it is a counter") };
     assert_eq!(scores(plugin, nodes()), named([("listed", 100), ("nowhere", 0)]));
-    // The harness asks both forms.
+    // The harness runs both forms.
     assert_eq!(unpriced.get(), 2);
     let plugin = made(json!({"zones": {"b": 1.5}, "defaultPrice": 1})).unwrap();
     assert_eq!(scores(plugin, nodes()), named([("listed", 0), ("nowhere", 100)]));
 }
 
 #[test]
-fn arguments_are_shown_with_the_default_filled_in() {
+fn shown_arguments_include_the_default() {
     let plugin = by_zone();
     let shown = json!({
         "zones": {"a": 0.5, "b": 1.5, "c": 2.0}, "instanceTypes": {}, "defaultPrice": 2.0,
@@ -76,7 +76,7 @@ fn arguments_are_shown_with_the_default_filled_in() {
 }
 
 #[test]
-fn wrong_arguments_are_told_field_by_field() {
+fn invalid_arguments_are_reported_field_by_field() {
     let error = |args| made(args).unwrap_err();
     assert_eq!(error(json!({})), "zones, instanceTypes: at least one price is required");
     assert_eq!(plugin(&PluginArgs::default()).unwrap_err(), error(json!({})));
@@ -93,7 +93,7 @@ fn wrong_arguments_are_told_field_by_field() {
 }
 
 #[test]
-fn it_is_registered_once() {
+fn plugin_can_be_registered_only_once() {
     let mut registry = Registry::new();
     register(&mut registry).unwrap();
     assert_eq!(register(&mut registry), Err(RegistryError(NAME.into())));
