@@ -103,7 +103,8 @@ impl<'a> Waiting<'a> {
         comes_near || last_leaves || self.is_freed_by_pod(old, new)
     }
 
-    /// Whether an anti-affinity term no longer matches the changed pod, or one of its terms is gone.
+    /// Whether an anti-affinity term no longer matches the changed pod, or one of its terms is
+    /// gone.
     fn is_freed_by_pod(&self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
         let Some(old) = old else { return false };
         let term_matches = |term, other| matches(term, other, self.cluster);

@@ -44,8 +44,8 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .filter()
         .read(R::PersistentVolume)
         .read(R::StorageClass)
-        // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: a deleted CSINode removes
-        // its limits.
+        // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: a deleted CSINode
+        // removes its limits.
         .on(event(R::CsiNode, ActionType::ADD | ActionType::DELETE))
         .on_with_hint(event(R::CsiNode, ActionType::UPDATE), NodeVolumeLimits::after_limit_change)
         // Rule node-volume-limits-fewer-volumes-hint of docs/differences.toml: a new node has no

@@ -197,8 +197,8 @@ fn by_index(pods: &NodeColumn<PodCount>, len: usize) -> Vec<u32> {
 }
 
 impl NormalizeScore for PodTopologySpread {
-    /// Inverts the scores, so that fewer pods score higher. The lowest score becomes 100, the highest
-    /// becomes 100 times lowest over highest.
+    /// Inverts the scores, so that fewer pods score higher. The lowest score becomes 100, the
+    /// highest becomes 100 times lowest over highest.
     fn normalize_score(
         &self,
         state: &CycleState,

@@ -15,8 +15,8 @@
 //! - **PreFilter** reads the labels. It passes pods outside any gang, and rejects pods with invalid
 //!   labels until the labels change.
 //! - **Permit** counts the members that have a node: bound, assumed or waiting. Once there are
-//!   enough, Permit allows all of them. Until then the members wait and keep their room, for at most
-//!   `permitWaitingTimeSeconds`. The first waiting member activates the other members. If the gang
+//!   enough, Permit allows all of them. Until then the members wait and keep their room, for at
+//!   most `permitWaitingTimeSeconds`. The first waiting member activates the other members. If the gang
 //!   has too few members, Permit rejects it at once.
 //! - **Unreserve** runs for a waiting member after a timeout or its deletion. It rejects the other
 //!   waiting members, so that an incomplete gang keeps no room.
@@ -28,9 +28,9 @@
 //! - The plugin does not reject a gang without enough members before Filter has run. Permit makes
 //!   the check, because Permit activates the other members.
 //! - The plugin does not reject the waiting members as soon as one member finds no node, as
-//!   Coscheduling does in PostFilter. The rejected members would free room that the next member takes
-//!   at once, in an endless loop. Coscheduling breaks that loop with a backoff per gang; this example
-//!   relies on the timeout.
+//!   Coscheduling does in PostFilter. The rejected members would free room that the next member
+//!   takes at once, in an endless loop. Coscheduling breaks that loop with a backoff per gang; this
+//!   example relies on the timeout.
 //! - The plugin does not stop a gang that never fits from being retried. Each attempt keeps its
 //!   room for the waiting time, and other pods have to wait. A lower priority of such gangs limits
 //!   the effect.

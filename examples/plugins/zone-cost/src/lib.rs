@@ -1,7 +1,7 @@
 //! ZoneCost: prefers cheaper nodes.
 //!
 //! This example of a Score plugin has arguments, a set form and a metric. Prices are set by zone,
-//! by instance type, or by both. Any currency and period will do:
+//! by instance type, or by both. The currency and period are arbitrary:
 //!
 //! ```yaml
 //! pluginConfig:
