@@ -413,7 +413,7 @@ impl Engine {
             let handle = self.world.view().handle(cx.now);
             let queries =
                 catch_panic(&plugin.name, cx.probe, || plugin.plugin.queries(pod, &handle));
-            queries.iter().flatten().for_each(|query| self.world.stand(query));
+            queries.iter().flatten().for_each(|query| self.world.register_query(query));
         }
     }
 

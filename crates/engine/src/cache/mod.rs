@@ -203,17 +203,17 @@ impl Cache {
     ) -> Option<Arc<Value>> {
         let before = self.cluster.set_object(kind, namespace, name, object);
         if *kind == EventResource::PodDisruptionBudget {
-            self.settle_evictions(namespace, name);
+            self.confirm_evictions(namespace, name);
         }
         before
     }
 
     /// What has changed about a PodDisruptionBudget may be that it counts evicted pods that end.
-    fn settle_evictions(&mut self, namespace: &str, name: &str) {
+    fn confirm_evictions(&mut self, namespace: &str, name: &str) {
         let runs = |uid: &Uid| self.placed(uid).is_some_and(|placed| !placed.pod.terminating);
         let evicting = self.cluster.evicting(namespace, name);
         let ended: Vec<Uid> = evicting.filter(|uid| !runs(uid)).cloned().collect();
-        self.cluster.settle_evictions(namespace, name, &ended);
+        self.cluster.confirm_evictions(namespace, name, &ended);
     }
 
     /// Notes that the scheduler evicts `pod`: PodDisruptionBudgets count that from now on.
@@ -226,9 +226,9 @@ impl Cache {
         self.cluster.cancel_eviction(pod);
     }
 
-    /// Keeps the answer to `query` up to date from now on, see [`Cluster::stand`].
-    pub fn stand(&mut self, query: &PodQuery) {
-        self.cluster.stand(query);
+    /// Keeps the answer to `query` up to date; see [`Cluster::register_query`].
+    pub fn register_query(&mut self, query: &PodQuery) {
+        self.cluster.register_query(query);
     }
 
     /// Brings [`node_order`](Self::node_order) up to date.

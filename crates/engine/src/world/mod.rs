@@ -92,9 +92,9 @@ impl World {
         }
     }
 
-    /// Keeps the answer to `query` up to date, see [`framework::Cluster::stand`].
-    pub(crate) fn stand(&mut self, query: &PodQuery) {
-        self.view.cache.stand(query);
+    /// Keeps the answer to `query` up to date; see [`framework::Cluster::register_query`].
+    pub(crate) fn register_query(&mut self, query: &PodQuery) {
+        self.view.cache.register_query(query);
     }
 
     /// Brings the node order of sampled searches up to date.

@@ -1,9 +1,9 @@
-//! How many volumes of each CSI driver nodes can attach, and which they have by now.
+//! The attach limit of each CSI driver on each node, and the volumes that count against it.
 //!
-//! A volume counts once on a node, however many of its pods use it, and whether or not a
-//! VolumeAttachment names it. What claims that wait for a volume will get is counted by class: the
-//! provisioner of a class is asked for only when somebody wants to know, so that a change of the
-//! class changes no count.
+//! A volume counts once per node, however many pods of the node use it, and whether or not a
+//! VolumeAttachment names it. The volume of an unbound claim is counted under the StorageClass of
+//! the claim. The provisioner of the class is looked up on read, so a change of the class changes
+//! no count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::{Cluster, CsiVolume, NodeColumn, NodeIx, PodIx};
 use crate::EventResource;
 use crate::storage::CsiNode;
 
-/// Who uses a volume on a node.
+/// The number of users of a volume on a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VolumeUses {
-    /// Volumes of the pods of the node that are this one.
+    /// Number of pod volumes on the node that refer to the volume.
     pub by_pods: u32,
-    /// VolumeAttachments that name it.
+    /// Number of VolumeAttachments that name the volume.
     pub by_attachments: u32,
 }
 
-/// Something that volumes are counted for.
+/// A user of volumes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum VolumeUser {
     /// A placed pod.
@@ -33,23 +33,23 @@ enum VolumeUser {
     Attachment(Arc<str>),
 }
 
-/// Whether a user comes or goes.
+/// Whether the volumes of a user are added to the counts or removed from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counting {
-    In,
-    Out,
+pub(super) enum CountChange {
+    Add,
+    Remove,
 }
 
-impl Counting {
+impl CountChange {
     const fn apply(self, count: &mut u32) {
         *count = match self {
-            Self::In => count.saturating_add(1),
-            Self::Out => count.saturating_sub(1),
+            Self::Add => count.saturating_add(1),
+            Self::Remove => count.saturating_sub(1),
         };
     }
 }
 
-/// Limits and volumes of the nodes with a CSINode; others cost nothing.
+/// Limits and volumes of the nodes with a CSINode. Nodes without a CSINode take no memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AttachedVolumes {
     limits: BTreeMap<Arc<str>, NodeColumn<Option<i64>>>,
@@ -85,7 +85,7 @@ impl AttachedVolumes {
         }
     }
 
-    /// Notes a change of who uses a volume on a node.
+    /// Changes the users of a volume on a node. Counts the volume while it has a user.
     fn change(&mut self, node: NodeIx, volume: &CsiVolume, change: impl FnOnce(&mut VolumeUses)) {
         let uses = match self.uses.get_mut(volume) {
             Some(uses) => uses,
@@ -108,7 +108,7 @@ impl AttachedVolumes {
     fn count(&mut self, node: NodeIx, volume: &CsiVolume, sign: i64) {
         let (columns, name) = match volume {
             CsiVolume::Existing { driver, .. } => (&mut self.of_driver, driver),
-            CsiVolume::ToBeMade { class, .. } => (&mut self.of_class, class),
+            CsiVolume::Unprovisioned { class, .. } => (&mut self.of_class, class),
         };
         let column = columns.entry(name.clone()).or_default();
         column.change(node, |count| *count += sign);
@@ -118,12 +118,12 @@ impl AttachedVolumes {
     }
 }
 
-/// How many volumes of a driver nodes have.
+/// The number of volumes that a driver has on each node.
 #[derive(Debug, Clone)]
 pub struct AttachedCounts<'a>(Vec<&'a NodeColumn<i64>>);
 
 impl AttachedCounts<'_> {
-    /// The volumes of a node with a CSINode, each counted once.
+    /// Returns the number of distinct volumes on a node with a CSINode; 0 for other nodes.
     #[inline]
     pub fn get(&self, node: NodeIx) -> i64 {
         self.0.iter().map(|column| column.get(node)).sum()
@@ -132,18 +132,19 @@ impl AttachedCounts<'_> {
 
 /// Attached volumes.
 impl Cluster {
-    /// How many volumes of this CSI driver nodes can attach, where that is limited.
+    /// Returns the number of volumes that this CSI driver can attach to each node, where limited.
     pub fn attach_limits(&self, driver: &str) -> Option<&NodeColumn<Option<i64>>> {
         self.attached.limits.get(driver)
     }
 
-    /// The nodes on which a CSI driver has replaced this in-tree plugin, as their CSINodes say.
+    /// Returns the nodes whose CSINode says that a CSI driver has replaced this in-tree plugin.
     pub fn migrated_nodes(&self, plugin: &str) -> Option<&NodeColumn<bool>> {
         self.attached.migrated.get(plugin)
     }
 
-    /// How many volumes of this CSI driver the nodes with a CSINode have: those of their pods, the
-    /// ones to be made included, and those that VolumeAttachments name.
+    /// Returns the number of volumes of this CSI driver on each node with a CSINode. Volumes of
+    /// pods, volumes still to be provisioned for pods, and volumes named by VolumeAttachments
+    /// count.
     pub fn attached_counts(&self, driver: &str) -> AttachedCounts<'_> {
         let existing = self.attached.of_driver.get(driver);
         let classes = self.attached.of_class.iter();
@@ -151,26 +152,26 @@ impl Cluster {
         AttachedCounts(existing.into_iter().chain(own.map(|(_, column)| column)).collect())
     }
 
-    /// The nodes with a CSINode that have this volume.
+    /// Returns the nodes with a CSINode that have this volume.
     pub fn uses_of(&self, volume: &CsiVolume) -> Option<&NodeColumn<VolumeUses>> {
         self.attached.uses.get(volume)
     }
 
-    /// A row has come to be, without pods.
-    pub(super) fn open_attached(&mut self, ix: NodeIx) {
+    /// Sets the limits of a new row without pods, and adds the volumes of its VolumeAttachments.
+    pub(super) fn add_attached_row(&mut self, ix: NodeIx) {
         let name = self.rows[ix.index()].name.clone();
         self.attached.set_csi_node(ix, self.storage.csi_node(&name));
-        self.count_users(&self.users_on(&name), Counting::In);
+        self.count_users(&self.users_on(&name), CountChange::Add);
     }
 
-    /// A row without pods is about to go.
-    pub(super) fn close_attached(&mut self, ix: NodeIx) {
+    /// Removes the limits and VolumeAttachments of a row without pods before the row is removed.
+    pub(super) fn remove_attached_row(&mut self, ix: NodeIx) {
         let name = self.rows[ix.index()].name.clone();
-        self.count_users(&self.users_on(&name), Counting::Out);
+        self.count_users(&self.users_on(&name), CountChange::Remove);
         self.attached.set_csi_node(ix, None);
     }
 
-    /// Takes in an object of any kind, and counts anew the volumes it decides about.
+    /// Stores an object of any kind, and recounts the volumes that depend on it.
     pub(super) fn set_storage(
         &mut self,
         kind: &EventResource,
@@ -178,9 +179,9 @@ impl Cluster {
         name: &str,
         object: Option<&Value>,
     ) {
-        self.count_users(&self.users_of_object(kind, namespace, name), Counting::Out);
+        self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Remove);
         self.storage.set(kind, namespace, name, object, &mut self.labels);
-        self.count_users(&self.users_of_object(kind, namespace, name), Counting::In);
+        self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Add);
         if *kind == EventResource::CsiNode
             && let Some(row) = self.by_name.get(name)
         {
@@ -188,7 +189,7 @@ impl Cluster {
         }
     }
 
-    /// All whose volumes may count otherwise once an object of this kind and name changes.
+    /// Returns the users whose volumes may count differently once this object changes.
     fn users_of_object(
         &self,
         kind: &EventResource,
@@ -223,17 +224,17 @@ impl Cluster {
         pods.chain(attachments).collect()
     }
 
-    /// Counts the volumes of `users` in or out, as the objects of the cluster have them now.
-    fn count_users(&mut self, users: &BTreeSet<VolumeUser>, counting: Counting) {
+    /// Adds or removes the volumes of `users`, resolved against the current objects.
+    fn count_users(&mut self, users: &BTreeSet<VolumeUser>, change: CountChange) {
         for user in users {
             match user {
-                VolumeUser::Pod(pod) => self.count_volumes_of_pod(*pod, counting),
-                VolumeUser::Attachment(name) => self.count_attachment(name, counting),
+                VolumeUser::Pod(pod) => self.count_volumes_of_pod(*pod, change),
+                VolumeUser::Attachment(name) => self.count_attachment(name, change),
             }
         }
     }
 
-    pub(super) fn count_volumes_of_pod(&mut self, ix: PodIx, counting: Counting) {
+    pub(super) fn count_volumes_of_pod(&mut self, ix: PodIx, change: CountChange) {
         let placed = self.pods.get(ix);
         let (pod, node) = (&placed.pod, placed.node);
         if pod.spec.volumes.is_empty() || self.csi_node(self.node_name(node)).is_none() {
@@ -241,16 +242,16 @@ impl Cluster {
         }
         let volumes: Vec<_> = self.counted_volumes(pod).collect();
         for volume in volumes {
-            self.attached.change(node, &volume, |uses| counting.apply(&mut uses.by_pods));
+            self.attached.change(node, &volume, |uses| change.apply(&mut uses.by_pods));
         }
     }
 
-    fn count_attachment(&mut self, name: &str, counting: Counting) {
+    fn count_attachment(&mut self, name: &str, change: CountChange) {
         let Some(attachment) = self.storage.attachment(name) else { return };
         let node = &attachment.node_name;
         let row = self.by_name.get(node).filter(|_| self.csi_node(node).is_some()).copied();
         if let Some((row, volume)) = row.zip(self.attached_volume(attachment)) {
-            self.attached.change(row, &volume, |uses| counting.apply(&mut uses.by_attachments));
+            self.attached.change(row, &volume, |uses| change.apply(&mut uses.by_attachments));
         }
     }
 }
@@ -274,7 +275,7 @@ mod tests {
         cluster.set_object(&kind, text("namespace"), text("name"), None);
     }
 
-    /// How many volumes of the driver the node of this name has.
+    /// Returns the number of volumes of the driver on the node with this name.
     fn count(cluster: &Cluster, driver: &str, name: &str) -> i64 {
         cluster.attached_counts(driver).get(cluster.node_named(name).unwrap())
     }
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_of_the_node_whichever_comes_first() {
+    fn limits_do_not_depend_on_the_order_of_node_and_csi_node() {
         let mut cluster = Cluster::default();
         let limit = |cluster: &Cluster, name| {
             cluster.attach_limits(DRIVER)?.get(cluster.node_named(name).unwrap())
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn migrated_plugins_are_those_of_the_node_whichever_comes_first() {
+    fn migrated_plugins_do_not_depend_on_the_order_of_node_and_csi_node() {
         let plugin = "kubernetes.io/aws-ebs";
         let announcing = |list| csi_node("n", &[]).annotation(MIGRATED_PLUGINS, list);
         let migrated = |cluster: &Cluster, name| {
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_counts_once_a_node_as_long_as_something_uses_it() {
+    fn volume_counts_once_per_node_while_it_has_a_user() {
         let mut cluster = with_nodes();
         for object in [disk("pv", "a"), disk("alias", "a"), bound_claim("c", "pv")] {
             object.put(&mut cluster);
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_gets_its_volume_goes_on_to_count() {
+    fn claim_counts_before_and_after_it_is_bound() {
         let mut cluster = with_nodes();
         place(&mut cluster, "p", &["c", "d"], "n");
         assert_eq!(count(&cluster, DRIVER, "n"), 0);
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_that_of_its_namespace() {
+    fn claims_of_one_name_in_two_namespaces_count_separately() {
         let mut cluster = with_nodes();
         disk("pv", "a").put(&mut cluster);
         let user = pod("p").namespace("team").claim("c").build();
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_csi_node_are_not_counted_for() {
+    fn node_without_csi_node_has_no_counts() {
         let mut cluster = Cluster::default();
         disk("pv", "a").put(&mut cluster);
         bound_claim("c", "pv").put(&mut cluster);
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_leaves_nothing_behind() {
+    fn removed_objects_leave_no_counts() {
         let mut cluster = Cluster::default();
         let seen = |cluster: &Cluster| format!("{:?} {:?}", cluster.storage, cluster.attached);
         let before = seen(&cluster);
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_on_record_while_some_pod_of_the_node_uses_it() {
+    fn disk_is_indexed_while_a_pod_of_the_node_uses_it() {
         let mut cluster = Cluster::default();
         let disk = |name| json!({ "gcePersistentDisk": { "pdName": name } });
         let user = |name| Arc::new(pod(name).volume(disk("d")).build());

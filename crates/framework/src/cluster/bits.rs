@@ -1,4 +1,4 @@
-//! A set of nodes as bits.
+//! A set of nodes, stored as bits.
 
 use crate::NodeIx;
 
@@ -11,7 +11,7 @@ pub struct NodeBits {
 }
 
 impl PartialEq for NodeBits {
-    /// Equal sets may have room for different ids.
+    /// Compares the members. Equal sets may have capacity for different ids.
     fn eq(&self, other: &Self) -> bool {
         let common = self.words.len().min(other.words.len());
         let rest = self.words[common..].iter().chain(&other.words[common..]);
@@ -22,12 +22,12 @@ impl PartialEq for NodeBits {
 impl Eq for NodeBits {}
 
 impl NodeBits {
-    /// An empty set with room for ids below `len`.
+    /// Returns an empty set with room for ids below `len`.
     pub fn with_len(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(WORD)] }
     }
 
-    /// Whether `node` is in the set.
+    /// Returns whether `node` is in the set.
     #[inline]
     pub fn contains(&self, node: NodeIx) -> bool {
         let (word, bit) = place(node);
@@ -95,17 +95,17 @@ impl NodeBits {
         self.words.fill(0);
     }
 
-    /// Number of nodes in the set.
+    /// Returns the number of nodes in the set.
     pub fn count(&self) -> usize {
         self.words.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// Whether no node is in the set.
+    /// Returns whether no node is in the set.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|bits| *bits == 0)
     }
 
-    /// The nodes in ascending order of id.
+    /// Returns the nodes in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
         self.words
             .iter()
@@ -113,8 +113,8 @@ impl NodeBits {
             .flat_map(|(word, bits)| Ones { base: word * WORD, bits: *bits })
     }
 
-    /// Keeps the nodes for which `keep` holds. Blocks of 64 ids are decided at a time, so a column
-    /// kernel in `keep` stays free of branches between nodes of one block.
+    /// Keeps the nodes for which `keep` returns true. It handles 64 ids at a time, so a column
+    /// kernel in `keep` has no branches between the nodes of a block.
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(NodeIx) -> bool) {
         for (word, bits) in self.words.iter_mut().enumerate() {
@@ -129,8 +129,8 @@ impl NodeBits {
         }
     }
 
-    /// Visits blocks of 64 ids: the first id of the block and its bits, which may be changed. Empty
-    /// blocks are passed over.
+    /// Visits the non-empty blocks of 64 ids. `visit` gets the first id of the block and its bits,
+    /// which it may change.
     #[inline]
     pub fn for_each_block(&mut self, mut visit: impl FnMut(usize, &mut u64)) {
         for (word, bits) in self.words.iter_mut().enumerate() {
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(
+        fn equals_a_btree_set(
             a in prop::collection::btree_set(0_usize..300, 0..80),
             b in prop::collection::btree_set(0_usize..300, 0..80),
         ) {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn insert_and_remove_tell_whether_something_changed() {
+    fn insert_and_remove_report_changes() {
         let mut set = NodeBits::default();
         assert!(set.insert(NodeIx::new(70)));
         assert!(!set.insert(NodeIx::new(70)));

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets, as far as preemption heeds them.
+//! PodDisruptionBudgets, as preemption reads them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::slab::Slab;
 use super::{Cluster, PlacedPod, PodIx};
 use crate::{LabelSelector, Namespaces, Pod, PodQuery, Uid, api};
 
-/// The budgets that select any pod at all.
+/// The budgets that select at least one pod.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DisruptionBudgets {
     ids: HashMap<Name, BudgetIx>,
     budgets: Slab<DisruptionBudget>,
     by_selector: SelectorIndex<BudgetIx>,
-    /// Pods the scheduler evicts that some budget has counted, until they are gone or spared.
+    /// Pods that the scheduler evicts and that a budget counts, until the eviction ends.
     evicted: BTreeSet<Uid>,
 }
 
 /// Namespace and name.
 type Name = (Arc<str>, Arc<str>);
 
-/// The dense id of a PodDisruptionBudget. Ids of budgets that are gone are used again.
+/// The dense id of a PodDisruptionBudget. Ids of removed budgets are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BudgetIx(u32);
 
@@ -33,11 +33,11 @@ pub struct BudgetIx(u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisruptionBudget {
     pods: PodQuery,
-    /// How many of its pods may be evicted, as its status says.
+    /// `status.disruptionsAllowed`: the number of its pods that may still be evicted.
     disruptions_allowed: i32,
-    /// Names of pods whose eviction is counted already.
+    /// `status.disruptedPods`: names of pods whose eviction the status counts already.
     disrupted_pods: BTreeSet<Arc<str>>,
-    /// Pods the scheduler evicts, as far as the status may not count them yet.
+    /// Pods that the scheduler evicts and that the status may not count yet.
     evicting: BTreeSet<Uid>,
 }
 
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl DisruptionBudgets {
-    /// Adds, replaces or removes a budget, and tells the classes of the pods it means.
+    /// Adds, replaces or removes a budget, and updates the classes of the pods it selects.
     pub(super) fn set(
         &mut self,
         namespace: &str,
@@ -80,7 +80,7 @@ impl DisruptionBudgets {
     }
 
     fn insert(&mut self, name: Name, budget: DisruptionBudget, classes: &mut Classes) {
-        let meant = classes.meant_by(&budget.pods);
+        let meant = classes.matched_by(&budget.pods);
         let ix = BudgetIx(self.budgets.insert(budget));
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
         self.by_selector.insert(Some(std::slice::from_ref(&name.0)), selector, ix);
@@ -92,15 +92,15 @@ impl DisruptionBudgets {
         self.ids.remove(name);
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
         self.by_selector.remove(Some(std::slice::from_ref(&name.0)), selector, ix);
-        for class in classes.meant_by(&self.budgets.remove(ix.0).pods) {
+        for class in classes.matched_by(&self.budgets.remove(ix.0).pods) {
             classes.get_mut(class).budgets.retain(|own| *own != ix);
         }
     }
 
-    /// The budgets that mean the pods of a class.
-    pub(super) fn meaning(&self, class: &Class) -> impl Iterator<Item = BudgetIx> {
-        let candidates = self.by_selector.may_mean(class.namespace(), class.labels());
-        candidates.filter(|ix| class.is_meant_by(&self.budgets.get(ix.0).pods))
+    /// Returns the budgets that select the pods of a class.
+    pub(super) fn matching(&self, class: &Class) -> impl Iterator<Item = BudgetIx> {
+        let candidates = self.by_selector.candidates(class.namespace(), class.labels());
+        candidates.filter(|ix| class.is_matched_by(&self.budgets.get(ix.0).pods))
     }
 
     fn named(&self, namespace: &str, name: &str) -> Option<BudgetIx> {
@@ -109,9 +109,9 @@ impl DisruptionBudgets {
 }
 
 impl DisruptionBudget {
-    /// Reads a budget of policy/v1. An empty selector matches every pod of the namespace, those without
-    /// labels included. A budget with an absent or invalid selector protects no pod and gives `None`. A
-    /// status that does not decode allows no disruptions.
+    /// Reads a budget of policy/v1. Returns `None` for an absent or invalid selector, which
+    /// protects no pod. An empty selector matches every pod of the namespace, including pods
+    /// without labels. A status that does not decode allows no disruptions.
     fn of(namespace: &Arc<str>, object: &Value) -> Option<Self> {
         let spec = Spec::deserialize(&object["spec"]).ok()?;
         let selector = LabelSelector::compile(spec.selector.as_ref()).ok()?;
@@ -124,24 +124,25 @@ impl DisruptionBudget {
         })
     }
 
-    /// How many of its pods may be evicted beside those that are being evicted.
+    /// Returns how many more of its pods may be evicted, beside the evictions in progress.
     pub fn disruptions_left(&self) -> i64 {
         let evicting = i64::try_from(self.evicting.len()).unwrap_or(i64::MAX);
         i64::from(self.disruptions_allowed).saturating_sub(evicting)
     }
 
-    /// Whether evicting `pod`, which it means, would use it up. An eviction that is counted already
-    /// does not.
-    fn pays_for(&self, pod: &Pod) -> bool {
+    /// Returns whether evicting `pod`, which the budget selects, takes one of its disruptions. An
+    /// eviction that the status counts already takes none.
+    fn is_charged_for(&self, pod: &Pod) -> bool {
         !self.disrupted_pods.contains(&pod.key.name) && !self.evicting.contains(&pod.uid)
     }
 }
 
 impl Cluster {
-    /// Returns the PodDisruptionBudgets that the eviction of a placed pod would use up, each once.
+    /// Returns the PodDisruptionBudgets that the eviction of a placed pod takes a disruption from,
+    /// each once.
     ///
     /// # Panics
-    /// The cluster has no pod with this id.
+    /// Panics if no pod has this id.
     pub fn disruption_budgets_of(
         &self,
         pod: PodIx,
@@ -150,26 +151,26 @@ impl Cluster {
         let class = self.classes.get(membership.class);
         let budgets =
             class.budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
-        budgets.filter(|(_, budget)| budget.pays_for(pod))
+        budgets.filter(|(_, budget)| budget.is_charged_for(pod))
     }
 }
 
-/// For the engine: its own evictions count before the status of a budget shows them.
+/// Evictions in progress, for the engine: they count until the status of the budget shows them.
 impl Cluster {
-    /// Notes that the scheduler evicts `pod`.
+    /// Records that the scheduler evicts `pod`.
     pub fn begin_eviction(&mut self, pod: &Pod) {
         let all = &mut self.disruption_budgets;
-        for ix in all.by_selector.may_mean(&pod.key.namespace, &pod.labels) {
+        for ix in all.by_selector.candidates(&pod.key.namespace, &pod.labels) {
             let budget = all.budgets.get_mut(ix.0);
-            if budget.pods.matches(pod) && budget.pays_for(pod) {
+            if budget.pods.matches(pod) && budget.is_charged_for(pod) {
                 budget.evicting.insert(pod.uid.clone());
                 all.evicted.insert(pod.uid.clone());
             }
         }
     }
 
-    /// Notes that the scheduler does not evict the pod after all, or that it is gone. Budgets that
-    /// have counted it may mean other pods by now, or the pod have other labels.
+    /// Records that the eviction of the pod is cancelled or that the pod is gone. Clears it from
+    /// every budget that counts it, even if the budget no longer selects the pod.
     pub fn cancel_eviction(&mut self, pod: &Uid) {
         let all = &mut self.disruption_budgets;
         if all.evicted.remove(pod) {
@@ -179,15 +180,16 @@ impl Cluster {
         }
     }
 
-    /// Pods the scheduler evicts, as far as the status of this budget may not count them yet.
+    /// Returns the pods that the scheduler evicts and that the status of this budget may not count
+    /// yet.
     pub fn evicting(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Uid> {
         let all = &self.disruption_budgets;
         let budget = all.named(namespace, name).map(|ix| all.budgets.get(ix.0));
         budget.into_iter().flat_map(|budget| &budget.evicting)
     }
 
-    /// Notes that the status of this budget counts the evictions of `pods`.
-    pub fn settle_evictions(&mut self, namespace: &str, name: &str, pods: &[Uid]) {
+    /// Records that the status of this budget counts the evictions of `pods`.
+    pub fn confirm_evictions(&mut self, namespace: &str, name: &str, pods: &[Uid]) {
         let all = &mut self.disruption_budgets;
         if let Some(ix) = all.named(namespace, name) {
             all.budgets.get_mut(ix.0).evicting.retain(|uid| !pods.contains(uid));
@@ -203,13 +205,14 @@ mod tests {
     use crate::EventResource;
     use crate::testing::pod;
 
-    /// What the budgets of a pod have left.
+    /// Returns the disruptions left of each budget of a pod.
     fn left_for(cluster: &Cluster, pod: PodIx) -> Vec<i64> {
         let budgets = cluster.disruption_budgets_of(pod);
         budgets.map(|(_, budget)| budget.disruptions_left()).collect()
     }
 
-    /// The same for one budget, whichever of the two came first.
+    /// Returns the disruptions left of one budget, and checks that the order of arrival does not
+    /// matter.
     fn left(object: Value, pod: Pod) -> Vec<i64> {
         let mut cluster = Cluster::default();
         let kind = EventResource::PodDisruptionBudget;
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_protects_the_pods_its_selector_matches() {
+    fn budget_protects_the_pods_its_selector_matches() {
         let web = || pod("p").label("app", "web");
         let status = json!({ "disruptionsAllowed": 2, "disruptedPods": { "q": "2026-01-01" } });
         let selecting =
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_replaced_or_gone_leaves_nothing_behind() {
+    fn replaced_or_removed_budget_leaves_no_trace() {
         let mut cluster = Cluster::default();
         let kind = EventResource::PodDisruptionBudget;
         let budget = |app: &str| {
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_counts_once_until_the_status_shows_it() {
+    fn eviction_counts_once_until_the_status_shows_it() {
         let mut cluster = Cluster::default();
         let kind = EventResource::PodDisruptionBudget;
         let budget = |allowed: i32| {
@@ -290,7 +293,7 @@ mod tests {
         assert_eq!(left_for(&cluster, other), [1]);
         assert_eq!(left_for(&cluster, a_ix), [0; 0], "it is counted already");
         cluster.set_object(&kind, "default", "b", budget(2));
-        cluster.settle_evictions("default", "b", std::slice::from_ref(&a.uid));
+        cluster.confirm_evictions("default", "b", std::slice::from_ref(&a.uid));
         assert_eq!(cluster.evicting("default", "b").collect::<Vec<_>>(), [&b.uid]);
         assert_eq!(left_for(&cluster, other), [1], "the status counts the one that went");
         cluster.cancel_eviction(&b.uid);
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_that_ends_counts_for_no_budget_whatever_it_means_by_now() {
+    fn ended_eviction_counts_for_no_budget_even_after_relabelling() {
         let kind = EventResource::PodDisruptionBudget;
         let budget = |app: &str| {
             let selector = json!({ "matchLabels": { "app": app } });

@@ -9,30 +9,30 @@ const CHUNK: usize = 128;
 /// a plain list, which a B-tree of small entries does not achieve.
 #[derive(Debug, Clone)]
 pub(super) struct ChunkedMap<K, V> {
-    /// No chunk is empty.
+    /// Chunks; none is empty.
     chunks: Vec<Vec<(K, V)>>,
     len: usize,
 }
 
 impl<K, V> ChunkedMap<K, V> {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// The entries in ascending order of key.
+    /// Returns the entries in ascending order of key.
     pub(super) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         self.chunks.iter().flatten()
     }
 
-    /// The entry with the highest key.
+    /// Returns the entry with the highest key.
     pub(super) fn last(&self) -> Option<&(K, V)> {
         self.chunks.last()?.last()
     }
 }
 
 impl<K: Ord, V> ChunkedMap<K, V> {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         let (chunk, Ok(place)) = self.find(key) else { return None };
         Some(&self.chunks[chunk][place].1)
@@ -51,7 +51,7 @@ impl<K: Ord, V> ChunkedMap<K, V> {
         place.is_err()
     }
 
-    /// Removes `key`; returns whether it was there.
+    /// Removes `key`; returns whether it was present.
     pub(super) fn remove(&mut self, key: &K) -> bool {
         let (chunk, Ok(place)) = self.find(key) else { return false };
         self.chunks[chunk].remove(place);
@@ -60,7 +60,7 @@ impl<K: Ord, V> ChunkedMap<K, V> {
         true
     }
 
-    /// The chunk of a key, and its place there or the place where it belongs.
+    /// Returns the chunk of a key, and its position there or the position to insert it at.
     fn find(&self, key: &K) -> (usize, Result<usize, usize>) {
         let chunk = self.chunks.partition_point(|chunk| chunk[0].0 <= *key).saturating_sub(1);
         let entries = self.chunks.get(chunk).map_or(&[][..], Vec::as_slice);
@@ -84,8 +84,8 @@ impl<K: Ord, V> ChunkedMap<K, V> {
         self.chunks.insert(chunk + 1, upper);
     }
 
-    /// Removes a chunk that has become empty, and joins one that has become short with a short
-    /// neighbour, so that chunks stay few.
+    /// Removes a chunk that is empty, and joins a short chunk with a short neighbour to keep the
+    /// number of chunks small.
     fn join(&mut self, chunk: usize) {
         match self.chunks[chunk].len() {
             0 => drop(self.chunks.remove(chunk)),
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_btree_map(
+        fn equals_a_btree_map(
             phases in prop::collection::vec((0..100_u32, prop::collection::vec(0..1500_u32, 0..400)), 1..6),
         ) {
             let mut map: ChunkedMap<u32, usize> = ChunkedMap::from_iter([]);

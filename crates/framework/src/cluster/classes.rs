@@ -1,7 +1,8 @@
 //! Placed pods by namespace and labels.
 //!
-//! The pods of one template are one class, so that whatever depends on labels is worked out once for
-//! all of them. Labels that are unique per pod make classes of one pod, found by the pairs they share.
+//! The pods of one template form one class, so anything that depends only on labels is computed
+//! once per class. Labels that are unique per pod form classes of one pod; a selector finds them
+//! through the labels they share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::{LabelSelector, Labels, Operator, PodQuery};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClassIx(u32);
 
-/// The place of a pod in its class.
+/// The position of a pod in its class.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Membership {
     pub(super) class: ClassIx,
@@ -30,9 +31,9 @@ pub(super) struct Membership {
 pub(super) struct Class {
     key: ClassKey,
     pub(super) pods: SmallVec<[PodIx; 4]>,
-    /// The standing queries that mean them.
+    /// The standing queries that match these pods.
     pub(super) queries: SmallVec<[QueryIx; 4]>,
-    /// The PodDisruptionBudgets that mean them.
+    /// The PodDisruptionBudgets that select these pods.
     pub(super) budgets: SmallVec<[BudgetIx; 2]>,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct Classes {
     by_label: HashMap<Arc<str>, HashMap<Arc<str>, ClassSet>>,
 }
 
-/// Classes that share a label, in ascending order; mostly one, without room of its own.
+/// Classes that share a label, in ascending order. Most sets hold one class, without an allocation.
 #[derive(Debug, Clone)]
 enum ClassSet {
     One(ClassIx),
@@ -65,7 +66,7 @@ impl ClassSet {
         }
     }
 
-    /// Takes a class out; returns whether none is left.
+    /// Removes a class; returns whether the set is then empty.
     fn remove(&mut self, class: ClassIx) -> bool {
         match self {
             Self::One(_) => true,
@@ -101,8 +102,8 @@ impl Class {
         &self.key.labels
     }
 
-    /// Whether `query` means the pods of the class.
-    pub(super) fn is_meant_by(&self, query: &PodQuery) -> bool {
+    /// Returns whether `query` matches the pods of the class.
+    pub(super) fn is_matched_by(&self, query: &PodQuery) -> bool {
         query.namespaces.contains(self.namespace()) && query.selector.matches(self.labels())
     }
 }
@@ -116,7 +117,7 @@ impl Classes {
         self.table.get_mut(class.0)
     }
 
-    /// The class of these labels, and whether it is new.
+    /// Returns the class of these labels, and whether it is new.
     pub(super) fn intern(&mut self, namespace: &Arc<str>, labels: &Arc<Labels>) -> (ClassIx, bool) {
         let key = ClassKey { namespace: namespace.clone(), labels: labels.clone() };
         if let Some(class) = self.ids.get(&key) {
@@ -143,7 +144,7 @@ impl Classes {
         (class, true)
     }
 
-    /// Adds a pod to a class; returns its place.
+    /// Adds a pod to a class; returns its position.
     pub(super) fn add(&mut self, class: ClassIx, pod: PodIx) -> Membership {
         let pods = &mut self.get_mut(class).pods;
         pods.push(pod);
@@ -151,8 +152,8 @@ impl Classes {
         Membership { class, place }
     }
 
-    /// Takes the pod at a place out of its class, and the class away with its last pod. Returns the
-    /// pod that has moved to the place.
+    /// Removes a pod from its class, and removes the class with its last pod. Returns the pod that
+    /// has moved to the freed position.
     pub(super) fn remove(&mut self, from: Membership) -> Option<PodIx> {
         let pods = &mut self.get_mut(from.class).pods;
         pods.swap_remove(from.place as usize);
@@ -178,22 +179,22 @@ impl Classes {
         self.ids.remove(&dropped.key);
     }
 
-    /// Has every class forget the queries that are not `standing`.
+    /// Removes from every class the queries for which `standing` returns false.
     pub(super) fn retain_queries(&mut self, standing: impl Fn(QueryIx) -> bool) {
         self.table.values_mut().for_each(|class| class.queries.retain(|query| standing(*query)));
     }
 
-    /// The classes that `query` means.
-    pub(super) fn meant_by(&self, query: &PodQuery) -> Vec<ClassIx> {
+    /// Returns the classes whose pods `query` matches.
+    pub(super) fn matched_by(&self, query: &PodQuery) -> Vec<ClassIx> {
         let candidates: Box<dyn Iterator<Item = ClassIx>> = match self.narrowest(&query.selector) {
             None => Box::new(self.table.iter().map(|(id, _)| ClassIx(id))),
             Some(sets) => Box::new(sets.into_iter().flat_map(ClassSet::iter)),
         };
-        candidates.filter(|class| self.get(*class).is_meant_by(query)).collect()
+        candidates.filter(|class| self.get(*class).is_matched_by(query)).collect()
     }
 
-    /// The sets of classes by the values that one requirement of `selector` asks for: the one with the
-    /// fewest classes. `None` if no requirement names values.
+    /// Returns the class sets for the values of one requirement of `selector`: the requirement with
+    /// the fewest classes. Returns `None` if no requirement lists values.
     fn narrowest(&self, selector: &LabelSelector) -> Option<Vec<&ClassSet>> {
         let Some(requirements) = selector.requirements() else { return Some(Vec::new()) };
         requirements
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn unique_labels_are_looked_up_and_not_searched_for() {
+    fn unique_labels_are_found_by_index() {
         let mut cluster = Cluster::default();
         for number in 0..100 {
             let pod = pod("p").label("app", "web").label("pod", &number.to_string());
@@ -237,16 +238,17 @@ mod tests {
         assert_eq!(looked_at(&[("app", "web")]), Some(100));
         assert_eq!(looked_at(&[("app", "web"), ("pod", "no such")]), Some(0));
         assert_eq!(looked_at(&[]), None);
-        assert_eq!(classes.meant_by(&query(&[("app", "web"), ("pod", "7")])).len(), 1);
+        assert_eq!(classes.matched_by(&query(&[("app", "web"), ("pod", "7")])).len(), 1);
     }
 
     #[test]
-    fn a_class_goes_with_its_last_pod() {
+    fn class_is_removed_with_its_last_pod() {
         let mut cluster = Cluster::default();
         let web = || Arc::new(pod("p").label("app", "web").build());
         let elsewhere = Arc::new(pod("p").namespace("other").label("app", "web").build());
         let placed = [web(), web(), elsewhere].map(|pod| cluster.place_pod(pod, "no such node"));
-        let number = |cluster: &Cluster| cluster.classes.meant_by(&query(&[("app", "web")])).len();
+        let number =
+            |cluster: &Cluster| cluster.classes.matched_by(&query(&[("app", "web")])).len();
         assert_eq!(number(&cluster), 2);
         cluster.remove_pod(placed[0]);
         assert_eq!(number(&cluster), 2);

@@ -1,4 +1,4 @@
-//! Hot numbers of nodes, one array per number.
+//! Columns: per-node numbers that most decisions read, one array per number.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl ResourceColumns {
         add(&mut self.ephemeral_storage[node.index()], amounts.ephemeral_storage, sign);
     }
 
-    /// The amounts of one node, without scalars.
+    /// Returns the amounts of one node, without scalars.
     pub fn get(&self, node: NodeIx) -> Resources {
         Resources {
             milli_cpu: self.milli_cpu[node.index()],
@@ -72,19 +72,19 @@ impl CpuMemoryColumns {
         add(&mut self.memory[node.index()], amounts.memory, sign);
     }
 
-    /// The amounts of one node.
+    /// Returns the amounts of one node.
     pub fn get(&self, node: NodeIx) -> CpuMemory {
         CpuMemory { milli_cpu: self.milli_cpu[node.index()], memory: self.memory[node.index()] }
     }
 }
 
-/// Sums that overflow stay at the limit of 64 bits; [`Cluster`](super::Cluster) recounts such a node when a
-/// pod leaves it.
+/// Adds to a sum, which saturates at the limits of 64 bits. [`Cluster`](super::Cluster) recounts
+/// such a node when a pod leaves it.
 pub(super) fn add(sum: &mut i64, amount: i64, sign: i64) {
     *sum = sum.saturating_add(amount.saturating_mul(sign));
 }
 
-/// What one node has and has given away of a scalar resource.
+/// The allocatable and the requested amount of a scalar resource on one node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScalarAmount {
     /// Allocatable, in units.
@@ -95,17 +95,17 @@ pub struct ScalarAmount {
 
 /// A value per node where many nodes have the default.
 ///
-/// A list of the other values while they are few, an array of all values where many nodes have
-/// another value. No change takes time that grows with the number of nodes, except the rare change
-/// from one form to another.
+/// With few other values it is a list of them; with many it is an array of all values. No change
+/// takes time proportional to the number of nodes, except the rare switch from one form to the
+/// other.
 #[derive(Debug, Clone)]
 pub struct NodeColumn<T>(Form<T>);
 
 #[derive(Debug, Clone)]
 enum Form<T> {
-    /// Values other than the default, in ascending order of node id.
-    Few(Vec<(NodeIx, T)>),
-    /// The same, of more nodes.
+    /// Values other than the default, in ascending order of node id; at most [`LIST_MAX`].
+    List(Vec<(NodeIx, T)>),
+    /// The same for more values.
     Sparse(Box<ChunkedMap<NodeIx, T>>),
     /// Indexed by [`NodeIx::index`].
     Dense {
@@ -116,10 +116,11 @@ enum Form<T> {
 }
 
 /// Maximum length of a plain list.
-const FEW: usize = 64;
-/// A column of at least [`FEW`] values is an array if one node in this many has a value.
+const LIST_MAX: usize = 64;
+/// A column with more than [`LIST_MAX`] values becomes an array once one node in this many has a
+/// value.
 const DENSE: usize = 4;
-/// An array becomes a list when fewer than one node in this many has a value.
+/// An array becomes a list once fewer than one node in this many has a value.
 const SPARSE: usize = 16;
 
 /// A scalar resource over all nodes.
@@ -127,12 +128,12 @@ pub type ScalarColumn = NodeColumn<ScalarAmount>;
 
 impl<T> Default for NodeColumn<T> {
     fn default() -> Self {
-        Self(Form::Few(Vec::new()))
+        Self(Form::List(Vec::new()))
     }
 }
 
 impl<T: Copy + Default + PartialEq> PartialEq for NodeColumn<T> {
-    /// Equal columns may be of different forms.
+    /// Compares the values. Equal columns may be in different forms.
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
@@ -141,22 +142,22 @@ impl<T: Copy + Default + PartialEq> PartialEq for NodeColumn<T> {
 impl<T: Copy + Default + Eq> Eq for NodeColumn<T> {}
 
 impl<T: Copy + Default + PartialEq> NodeColumn<T> {
-    /// The value of `node`, the default if it has none.
+    /// Returns the value of `node`, or the default.
     #[inline]
     pub fn get(&self, node: NodeIx) -> T {
         match &self.0 {
             Form::Dense { values, .. } => values.get(node.index()).copied().unwrap_or_default(),
-            Form::Few(list) => list
+            Form::List(list) => list
                 .binary_search_by_key(&node, |(id, _)| *id)
                 .map_or_else(|_| T::default(), |place| list[place].1),
             Form::Sparse(map) => map.get(&node).copied().unwrap_or_default(),
         }
     }
 
-    /// The nodes with another value than the default, in ascending order of id.
+    /// Returns the nodes with a value other than the default, in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, T)> + '_ {
         let (list, map, values) = match &self.0 {
-            Form::Few(list) => (list.as_slice(), None, &[][..]),
+            Form::List(list) => (list.as_slice(), None, &[][..]),
             Form::Sparse(map) => (&[][..], Some(map.iter()), &[][..]),
             Form::Dense { values, .. } => (&[][..], None, values.as_slice()),
         };
@@ -165,12 +166,12 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         list.iter().chain(map.into_iter().flatten()).copied().chain(dense)
     }
 
-    /// The values by [`NodeIx::index`], if the column is an array. Nodes beyond its end have the
-    /// default.
+    /// Returns the values by [`NodeIx::index`], if the column is an array. Nodes beyond its end
+    /// have the default.
     pub fn as_array(&self) -> Option<&[T]> {
         match &self.0 {
             Form::Dense { values, .. } => Some(values),
-            Form::Few(_) | Form::Sparse(_) => None,
+            Form::List(_) | Form::Sparse(_) => None,
         }
     }
 
@@ -183,30 +184,30 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         }
     }
 
-    /// Sets a value that differs from the one on record.
+    /// Sets a value that differs from the stored one.
     fn set(&mut self, node: NodeIx, value: T) {
         let is_default = value == T::default();
         match &mut self.0 {
-            Form::Few(list) => match list.binary_search_by_key(&node, |(id, _)| *id) {
+            Form::List(list) => match list.binary_search_by_key(&node, |(id, _)| *id) {
                 Ok(place) if is_default => {
                     list.remove(place);
                 }
                 Ok(place) => list[place].1 = value,
                 Err(place) => {
                     list.insert(place, (node, value));
-                    if list.len() >= FEW {
+                    if list.len() >= LIST_MAX {
                         self.fit();
                     }
                 }
             },
             Form::Sparse(map) if is_default => {
                 map.remove(&node);
-                if map.len() < FEW / 2 {
+                if map.len() < LIST_MAX / 2 {
                     self.fit();
                 }
             }
             Form::Sparse(map) => {
-                if map.insert(node, value) && map.len().is_multiple_of(FEW) {
+                if map.insert(node, value) && map.len().is_multiple_of(LIST_MAX) {
                     self.fit();
                 }
             }
@@ -228,25 +229,25 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         }
     }
 
-    /// Takes the form that suits the number of values.
+    /// Switches to the form that suits the number of values.
     fn fit(&mut self) {
         let highest = match &self.0 {
-            Form::Few(list) => list.last().map(|(node, _)| *node),
+            Form::List(list) => list.last().map(|(node, _)| *node),
             Form::Sparse(map) => map.last().map(|(node, _)| *node),
             Form::Dense { values, .. } => values.len().checked_sub(1).map(NodeIx::new),
         };
         self.fit_up_to(highest.unwrap_or(NodeIx::new(0)));
     }
 
-    /// Takes the form that suits the number of values, for nodes up to `highest`.
+    /// Switches to the form that suits the number of values, for nodes up to `highest`.
     fn fit_up_to(&mut self, highest: NodeIx) {
         let count = match &self.0 {
-            Form::Few(list) => list.len(),
+            Form::List(list) => list.len(),
             Form::Sparse(map) => map.len(),
             Form::Dense { others, .. } => *others,
         };
-        self.0 = if count < FEW {
-            Form::Few(self.iter().collect())
+        self.0 = if count < LIST_MAX {
+            Form::List(self.iter().collect())
         } else if count * DENSE < highest.index() {
             match &self.0 {
                 Form::Sparse(_) => return,
@@ -260,7 +261,7 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        matches!(&self.0, Form::Few(list) if list.is_empty())
+        matches!(&self.0, Form::List(list) if list.is_empty())
     }
 }
 
@@ -277,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(
+        fn equals_a_btree_map(
             phases in prop::collection::vec(
                 (0..10_u32, prop::collection::vec(0..3000_usize, 0..300)),
                 1..8,
@@ -314,14 +315,14 @@ mod tests {
         fill(&mut column, 100..1000, 0);
         assert!(matches!(column.0, Form::Dense { others: 100, .. }));
         fill(&mut column, 30..100, 0);
-        assert!(matches!(&column.0, Form::Few(list) if list.len() < 64));
+        assert!(matches!(&column.0, Form::List(list) if list.len() < 64));
         assert!(column.iter().map(|(node, _)| node.index()).eq(0..30));
         fill(&mut column, 0..30, 0);
         assert!(column.is_unused());
     }
 
     #[test]
-    fn one_far_node_does_not_stretch_an_array() {
+    fn single_high_node_id_does_not_create_an_array() {
         let mut column = NodeColumn::default();
         fill(&mut column, 0..100, 7);
         assert!(column.as_array().is_some());
@@ -331,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn resources_unique_per_node_stay_small() {
+    fn columns_of_resources_unique_per_node_stay_small() {
         let mut column = ScalarColumn::default();
         column.change(NodeIx::new(1_000_000), |amount| amount.requested = 1);
-        assert!(matches!(&column.0, Form::Few(list) if list.len() == 1));
+        assert!(matches!(&column.0, Form::List(list) if list.len() == 1));
         column.change(NodeIx::new(1_000_000), |amount| amount.requested = 0);
         assert!(column.is_unused());
     }

@@ -1,4 +1,4 @@
-//! Volumes of pods as CSI drivers count them.
+//! Volumes of pods, identified as CSI drivers identify them.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use crate::storage::csi_translation::{MigratableVolume, Migration, TranslationEr
 use crate::storage::{PersistentVolume, PersistentVolumeClaim, VolumeAttachment, VolumeSource};
 use crate::{Pod, PodVolume, PodVolumeSource};
 
-/// A volume by what its driver calls it, or will call it.
+/// The identity of a volume to its CSI driver, existing or still to be provisioned.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CsiVolume {
     /// A volume that exists.
     Existing {
         /// Name of the driver.
         driver: Arc<str>,
-        /// Name of the volume to the driver.
+        /// The volume handle of the driver.
         handle: Arc<str>,
     },
-    /// The volume that is to be made for a claim.
-    ToBeMade {
-        /// The class, whose provisioner makes it.
+    /// A volume still to be provisioned for a claim.
+    Unprovisioned {
+        /// The StorageClass, which names the provisioner.
         class: Arc<str>,
         /// Namespace of the claim.
         namespace: Arc<str>,
@@ -28,28 +28,28 @@ pub enum CsiVolume {
     },
 }
 
-/// Why a volume of a pod cannot be counted.
+/// The reason a volume of a pod cannot be counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UncountableVolume {
-    /// It is a claim without a name.
+    /// The volume refers to a claim without a name.
     NamelessClaim,
-    /// Its claim, of this name, is not there.
+    /// The claim with this name does not exist.
     MissingClaim(String),
-    /// Its claim was to be made for the pod, but was made for something else.
-    ClaimOfAnother(Arc<PersistentVolumeClaim>),
-    /// The driver that has replaced its in-tree plugin cannot make sense of it.
+    /// An ephemeral volume whose claim has another owner than the pod.
+    ForeignClaim(Arc<PersistentVolumeClaim>),
+    /// The CSI driver that replaced the in-tree plugin has no handle for the volume.
     Untranslatable(TranslationError),
 }
 
 impl CsiVolume {
-    /// `None` for what the driver cannot know.
+    /// Returns the volume, or `None` if the driver or the handle is empty.
     fn existing(driver: &Arc<str>, handle: &Arc<str>) -> Option<Self> {
         let is_known = !handle.is_empty();
         is_known.then(|| Self::Existing { driver: driver.clone(), handle: handle.clone() })
     }
 
-    /// A volume of an in-tree plugin. Whether the CSINode lists the plugin is not asked, as in
-    /// Kubernetes.
+    /// Returns the CSI volume of an in-tree volume. As in Kubernetes, it does not check that the
+    /// CSINode lists the plugin.
     fn migrated(migration: &Migration, handle: &str) -> Option<Self> {
         Self::existing(&migration.driver.into(), &handle.into())
     }
@@ -62,19 +62,23 @@ impl CsiVolume {
         Self::migrated(volume.migration, &volume.handle().ok()?)
     }
 
-    fn to_be_made_for(claim: &PersistentVolumeClaim) -> Self {
+    fn unprovisioned(claim: &PersistentVolumeClaim) -> Self {
         let PersistentVolumeClaim { class, namespace, name, .. } = claim;
-        Self::ToBeMade { class: class.clone(), namespace: namespace.clone(), claim: name.clone() }
+        Self::Unprovisioned {
+            class: class.clone(),
+            namespace: namespace.clone(),
+            claim: name.clone(),
+        }
     }
 }
 
 /// Volumes as CSI drivers count them.
 impl Cluster {
-    /// A volume of a pod that is, or is to be, on a node with a CSINode; `None` for one that no
-    /// driver attaches.
+    /// Returns the CSI volume of a pod volume on a node with a CSINode; `None` if no driver
+    /// attaches it.
     ///
     /// # Errors
-    /// It cannot be counted.
+    /// The volume cannot be counted.
     pub fn csi_volume(
         &self,
         pod: &Pod,
@@ -95,13 +99,13 @@ impl Cluster {
             .claim(&pod.key.namespace, &name)
             .ok_or_else(|| UncountableVolume::MissingClaim(name.into_owned()))?;
         if volume.source == PodVolumeSource::Ephemeral && !claim.is_made_for(pod) {
-            return Err(UncountableVolume::ClaimOfAnother(claim.clone()));
+            return Err(UncountableVolume::ForeignClaim(claim.clone()));
         }
         Ok(self.csi_volume_of_claim(claim))
     }
 
-    /// The volumes of a pod that count on its node. What cannot be counted does not; in 1.36 it
-    /// fails every attempt that looks at the node.
+    /// Returns the volumes of a pod that count on its node. Volumes that cannot be counted are left
+    /// out; kube-scheduler 1.36 fails every attempt that looks at such a node.
     pub fn counted_volumes<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = CsiVolume> + 'a {
         let volumes = pod.spec.volumes.iter();
         volumes.filter_map(|volume| self.csi_volume(pod, volume).ok().flatten())
@@ -110,11 +114,11 @@ impl Cluster {
     fn csi_volume_of_claim(&self, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
         match claim.volume_name.as_ref().and_then(|name| self.volume(name)) {
             Some(volume) => CsiVolume::of_persistent_volume(volume),
-            None => Some(CsiVolume::to_be_made_for(claim)),
+            None => Some(CsiVolume::unprovisioned(claim)),
         }
     }
 
-    /// The volume that an attachment names. Volumes of in-tree plugins are not known by it.
+    /// Returns the volume that an attachment names; `None` for volumes of in-tree plugins.
     pub fn attached_volume(&self, attachment: &VolumeAttachment) -> Option<CsiVolume> {
         let volume = self.volume(attachment.volume_name.as_ref()?)?;
         let VolumeSource::Csi { handle, .. } = &volume.source else { return None };
@@ -122,16 +126,16 @@ impl Cluster {
         Some(CsiVolume::Existing { driver, handle: handle.clone() })
     }
 
-    /// The driver that attaches a volume; `None` where it is not known.
+    /// Returns the driver that attaches a volume; `None` if it is not known.
     pub fn driver_of<'a>(&'a self, volume: &'a CsiVolume) -> Option<&'a str> {
         match volume {
             CsiVolume::Existing { driver, .. } => Some(driver),
-            CsiVolume::ToBeMade { class, .. } => self.driver_of_class(class),
+            CsiVolume::Unprovisioned { class, .. } => self.driver_of_class(class),
         }
     }
 
-    /// The driver that attaches the volumes made for a class. A provisioner that is no driver
-    /// counts as one: it has no limits.
+    /// Returns the driver that attaches the volumes of a class. A provisioner that is not a CSI
+    /// driver counts as a driver without limits.
     pub(super) fn driver_of_class(&self, class: &str) -> Option<&str> {
         let provisioner = &*self.storage_class(class)?.provisioner;
         match Migration::of_provisioner(provisioner) {

@@ -1,4 +1,4 @@
-//! How objects of custom kinds are decoded into the types that plugins read.
+//! Decoding of custom objects into the types that plugins read.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A decoded object.
 pub(super) type Decoded = Arc<dyn Any + Send + Sync>;
 
-/// The types that the objects of each custom kind are decoded as.
+/// The types into which the objects of each custom kind are decoded.
 #[derive(Debug, Clone, Default)]
 pub struct Decoders(BTreeMap<Arc<str>, Vec<Decoder>>);
 
@@ -36,7 +36,7 @@ impl Decoder {
         Self { type_id: TypeId::of::<T>(), type_name, decode: decode::<T> }
     }
 
-    /// Decodes `object`. Code of a plugin that panics counts as a failure to decode.
+    /// Decodes `object`. A panic in the code of a plugin counts as a decoding error.
     pub(super) fn decode(&self, object: &Value) -> Result<Decoded, Box<str>> {
         let decoded = catch_unwind(AssertUnwindSafe(|| (self.decode)(object)));
         let decoded = decoded.unwrap_or_else(|_| Err("the decoder panicked".to_owned()));
@@ -45,7 +45,7 @@ impl Decoder {
 }
 
 impl Decoders {
-    /// Decodes the objects of `kind`, named `<plural>.<version>.<group>`, as `T` too. A kind can be
+    /// Decodes the objects of `kind`, named `<plural>.<version>.<group>`, as `T`. A kind can be
     /// decoded as several types.
     pub fn add<T: DeserializeOwned + Send + Sync + 'static>(&mut self, kind: &str) {
         self.insert(&kind.into(), Decoder::of::<T>());
@@ -69,7 +69,7 @@ impl Decoders {
         self.0.get(kind).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the place of `T` among the types of `kind`.
+    /// Returns the position of `T` among the types of `kind`.
     pub(super) fn place<T: Any>(&self, kind: &str) -> Option<usize> {
         self.of_kind(kind).iter().position(|decoder| decoder.type_id == TypeId::of::<T>())
     }

@@ -1,5 +1,5 @@
-//! The volumes of a class that no claim has, grouped by what they are like and by the nodes they
-//! can be used on.
+//! The unclaimed volumes of a class, grouped by their properties and by the nodes that can use
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::storage::{
 };
 use crate::{DomainIx, LabelKeyIx, NodeSelector, NodeSelectorTerm, Operator, Requirement};
 
-/// A group of free volumes, as long as it has any.
+/// The id of a group of free volumes, valid while the group is not empty.
 pub type VolumeGroupIx = u32;
 
-/// What a volume is like, but for its name, labels and size.
+/// The properties of a volume other than name, labels and size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VolumeKind {
-    /// The nodes it can be used on; `None` for all.
+    /// The nodes that can use the volume; `None` for all nodes.
     pub node_selector: Option<Arc<NodeSelector>>,
     /// File system or block device.
     pub volume_mode: VolumeMode,
-    /// The VolumeAttributesClass; empty where nothing is said.
+    /// The VolumeAttributesClass; empty if the volume has none.
     pub attributes_class: Arc<str>,
-    /// The access modes it has.
+    /// The access modes of the volume.
     pub access_modes: Box<[AccessMode]>,
 }
 
@@ -40,33 +40,33 @@ impl VolumeKind {
     }
 }
 
-/// Free volumes of a class that are alike.
+/// Free volumes of a class with equal properties.
 #[derive(Debug, Clone)]
 pub struct VolumeGroup {
     kind: VolumeKind,
-    /// What it is filed under; `None` if that cannot be said by labels.
+    /// The node labels under which the group is indexed; `None` if labels do not restrict it.
     labels: Option<Box<[LabelIx]>>,
     label_decides: bool,
     by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
 }
 
 impl VolumeGroup {
-    /// What the volumes are like.
+    /// Returns the properties of the volumes.
     pub const fn kind(&self) -> &VolumeKind {
         &self.kind
     }
 
-    /// The nodes they can be used on; `None` for all.
+    /// Returns the nodes that can use the volumes; `None` for all nodes.
     pub fn node_selector(&self) -> Option<&NodeSelector> {
         self.kind.node_selector.as_deref()
     }
 
-    /// Whether every node with a label that the group is under can have the volumes.
+    /// Returns whether a node with one of the labels of the group can always use the volumes.
     pub const fn label_decides(&self) -> bool {
         self.label_decides
     }
 
-    /// The volumes of at least this size, the smallest first, those of one size by name.
+    /// Returns the volumes of at least this size, by size and then by name.
     pub fn at_least(&self, size: StorageSize) -> impl Iterator<Item = &Arc<PersistentVolume>> {
         self.by_size.range(size..).flat_map(|(_, volumes)| volumes.values())
     }
@@ -74,9 +74,9 @@ impl VolumeGroup {
 
 type FewGroups = SmallVec<[VolumeGroupIx; 2]>;
 
-/// The free volumes of a class: those that are `Available` and that no claim has.
+/// The free volumes of a class: those in phase `Available` without a claim.
 ///
-/// A group is filed under every label value that a node can have it by, or else under none.
+/// A group is indexed under every node label value that gives access to it, or is unlabelled.
 #[derive(Debug, Clone, Default)]
 pub struct FreeVolumes {
     groups: Slab<VolumeGroup>,
@@ -86,16 +86,16 @@ pub struct FreeVolumes {
 }
 
 impl FreeVolumes {
-    /// A group.
+    /// Returns a group.
     ///
     /// # Panics
-    /// There is no such group.
+    /// Panics if the group does not exist.
     pub fn group(&self, group: VolumeGroupIx) -> &VolumeGroup {
         self.groups.get(group)
     }
 
-    /// The groups that only nodes with certain labels can have, by key and then by value. A group
-    /// may be under more than one.
+    /// Returns the groups that only nodes with certain labels can use, by key and then by value. A
+    /// group may be listed under several labels.
     pub fn labelled(
         &self,
     ) -> impl Iterator<Item = (LabelKeyIx, impl Iterator<Item = (DomainIx, &[VolumeGroupIx])>)>
@@ -105,8 +105,8 @@ impl FreeVolumes {
             .map(|(key, values)| (*key, values.iter().map(|(value, groups)| (*value, &groups[..]))))
     }
 
-    /// The groups for which a node may qualify whose values of labels are looked up by `value`. A
-    /// group may come more than once.
+    /// Returns the groups that a node may be able to use. `value` looks up the labels of the node.
+    /// A group may occur more than once.
     pub fn candidates(
         &self,
         value: impl Fn(LabelKeyIx) -> Option<DomainIx>,
@@ -116,13 +116,13 @@ impl FreeVolumes {
         labelled.flatten().chain(&self.unlabelled).copied()
     }
 
-    /// The groups that are under no label.
+    /// Returns the groups without a label.
     pub fn unlabelled(&self) -> &[VolumeGroupIx] {
         &self.unlabelled
     }
 
-    /// The smallest volume that suits the claim and has the labels it asks for, on whatever node;
-    /// of equally small ones the first by name.
+    /// Returns the smallest volume that fits the claim and matches its selector, on any node. Of
+    /// equally small volumes it returns the first by name.
     pub fn smallest_for(&self, claim: &PersistentVolumeClaim) -> Option<&Arc<PersistentVolume>> {
         let will_do =
             |volume: &&Arc<PersistentVolume>| volume.suits(claim) && volume.is_selected_by(claim);
@@ -203,16 +203,16 @@ impl FreeVolumes {
     }
 }
 
-/// Labels of which a node has one if the selector matches it, held in `index`; `None` if there are
-/// no such labels.
+/// Returns node labels of which every node that the selector matches has at least one, and acquires
+/// them in `index`. Returns `None` if there are no such labels.
 fn labels_of(selector: &NodeSelector, index: &mut LabelIndex) -> Option<Box<[LabelIx]>> {
     let terms = selector.terms().iter().flatten();
     let narrowing: Vec<_> = terms.map(narrowing).collect::<Option<_>>()?;
     let labels = narrowing.into_iter().flat_map(|own| own.values().iter().map(|v| (own.key(), v)));
-    Some(labels.map(|(key, value)| index.hold(key, value)).collect())
+    Some(labels.map(|(key, value)| index.acquire(key, value)).collect())
 }
 
-/// A requirement of the term that names the values of a label.
+/// Returns a requirement of the term that lists the values of a label.
 fn narrowing(term: &NodeSelectorTerm) -> Option<&Requirement> {
     term.expressions.iter().find(|own| own.operator() == Operator::In)
 }

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use super::{NodeIx, Posting};
 use crate::NodeImage;
 
-/// An image some node has.
+/// An image that at least one node has.
 #[derive(Debug, Clone)]
 pub struct ImageState {
-    /// Size in bytes, as reported first among the nodes that have it.
+    /// Size in bytes, as first reported by a node that has the image.
     pub size: i64,
-    /// Nodes that have it.
+    /// Nodes that have the image.
     pub nodes: Posting,
 }
 
-/// The dense id of an image name that some node has. The ids of names that no node has are used
-/// again.
+/// The dense id of an image name that at least one node has. Ids of unused names are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ImageId(u32);
 
@@ -38,12 +37,12 @@ impl ImageIndex {
         self.ids.get(name).map(|id| &self.images[id.index()].1)
     }
 
-    /// Replaces the images of a node, whose ids are in `row`, each once; returns whether that
-    /// changes anything that a decision reads.
+    /// Replaces the images of a node, whose ids are in `row`, each once. Returns whether a value
+    /// that decisions read has changed.
     ///
-    /// The size on record is the one that was reported first. A node that reports another size
-    /// changes it only if no other node has the image, as in kube-scheduler, where an update of a
-    /// node forgets its images and adds them again.
+    /// The stored size is the first one reported. A node that reports another size changes it only
+    /// if no other node has the image, as in kube-scheduler, where an update of a node removes its
+    /// images and adds them again.
     pub(super) fn replace(
         &mut self,
         node: NodeIx,
@@ -77,7 +76,8 @@ impl ImageIndex {
         changed
     }
 
-    /// Whether these images are the ones behind `ids`, in that order, and none has a new size.
+    /// Returns whether `images` are the images with these `ids`, in that order, with unchanged
+    /// sizes.
     pub(super) fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
         let mut ids = ids.iter();
         let same = named(images).all(|(name, size)| {
@@ -118,7 +118,7 @@ impl ImageIndex {
     }
 }
 
-/// The names of images, each with its size.
+/// Returns the names of images, each with its size.
 fn named(images: &[NodeImage]) -> impl Iterator<Item = (&Arc<str>, i64)> {
     images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size)))
 }

@@ -1,4 +1,4 @@
-//! Node labels: strings once, a column of value ids per key, sets of nodes per value.
+//! Node labels: interned strings, a column of value ids per key, and a node set per value.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -8,13 +8,13 @@ use super::slab::Slab;
 use super::{NodeColumn, NodeIx, Posting};
 use crate::{Labels, NodeBits};
 
-/// The dense id of a label key that some node carries. Ids of keys that no node carries any more are
-/// used again, so an id may stand for another key once the cluster has changed.
+/// The dense id of a label key that at least one node carries. Ids of unused keys are reused, so an
+/// id is valid only until the cluster changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelKeyIx(u32);
 
-/// The dense id of a value among those of its label key: a topology domain, where the key is a
-/// topology key. Ids of values that no node carries any more are used again.
+/// The dense id of a value of a label key. For a topology key the value is a topology domain. Ids
+/// of unused values are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainIx(NonZeroU32);
 
@@ -24,7 +24,7 @@ impl DomainIx {
         Self(id.expect("fewer than 2^32 values of a label"))
     }
 
-    /// The index into arrays of [`Topology::len`] entries.
+    /// Returns the index into arrays of [`Topology::len`] entries.
     #[inline]
     pub const fn index(self) -> usize {
         self.0.get() as usize - 1
@@ -34,7 +34,7 @@ impl DomainIx {
 /// A label by its ids.
 pub(super) type LabelIx = (LabelKeyIx, DomainIx);
 
-/// The keys of the labels of one row.
+/// The label keys of one row.
 pub(super) type RowLabels = Box<[LabelKeyIx]>;
 
 /// Every label of every node.
@@ -59,79 +59,79 @@ struct Key {
 struct Value {
     text: Arc<str>,
     nodes: Posting,
-    /// Number of calls of [`LabelIndex::hold`] that have not been released.
-    holders: u32,
+    /// Number of calls of [`LabelIndex::acquire`] without a matching release.
+    references: u32,
 }
 
 impl Value {
     fn is_unused(&self) -> bool {
-        self.nodes.is_empty() && self.holders == 0
+        self.nodes.is_empty() && self.references == 0
     }
 }
 
-/// The nodes by their value of one label key.
+/// The nodes, grouped by their value of one label key.
 #[derive(Debug, Clone, Copy)]
 pub struct Topology<'a>(&'a Key);
 
 impl<'a> Topology<'a> {
-    /// The label key.
+    /// Returns the label key.
     pub fn key(&self) -> &'a Arc<str> {
         &self.0.text
     }
 
-    /// The id of the label key, for [`Cluster::topology_at`](crate::Cluster::topology_at).
+    /// Returns the id of the label key, for [`Cluster::topology_at`](crate::Cluster::topology_at).
     #[inline]
     pub const fn ix(&self) -> LabelKeyIx {
         self.0.ix
     }
 
-    /// One more than the highest index of any domain.
+    /// Returns one more than the highest index of any domain.
     #[expect(clippy::len_without_is_empty, reason = "a length for arrays, not a number of domains")]
     pub fn len(&self) -> usize {
         self.0.values.len()
     }
 
-    /// The domain of `node`, if it carries the label.
+    /// Returns the domain of `node`, if it carries the label.
     #[inline]
     pub fn domain_of(&self, node: NodeIx) -> Option<DomainIx> {
         self.0.column.get(node)
     }
 
-    /// The domain of each node.
+    /// Returns the domain of each node.
     pub fn column(&self) -> &'a NodeColumn<Option<DomainIx>> {
         &self.0.column
     }
 
-    /// The domain called `value`, if some node is in it.
+    /// Returns the domain with this value, if it has a node.
     pub fn domain_named(&self, value: &str) -> Option<DomainIx> {
         self.0.ids.get(value).copied().filter(|domain| !self.nodes(*domain).is_empty())
     }
 
-    /// The value of the label in a domain.
+    /// Returns the value of the label in a domain.
     pub fn value(&self, domain: DomainIx) -> &'a Arc<str> {
         &self.0.values[domain.index()].text
     }
 
-    /// The nodes of a domain.
+    /// Returns the nodes of a domain.
     pub fn nodes(&self, domain: DomainIx) -> &'a Posting {
         &self.0.values[domain.index()].nodes
     }
 
-    /// The domains that some node is in, in ascending order of index.
+    /// Returns the domains that have a node, in ascending order of index.
     pub fn domains(&self) -> impl Iterator<Item = DomainIx> + use<'a> {
         let values = self.0.values.iter().enumerate();
         values.filter(|(_, value)| !value.nodes.is_empty()).map(|(index, _)| DomainIx::new(index))
     }
 
-    /// Nodes that carry the label.
+    /// Returns the nodes that carry the label.
     pub fn present(&self) -> &'a Posting {
         &self.0.present
     }
 }
 
 impl LabelIndex {
-    /// Replaces the labels of a node, whose keys are in `row`, in the order of the keys; returns
-    /// whether any differs.
+    /// Replaces the labels of a node, whose keys are in `row`, in the order of the keys. Returns
+    /// whether a label has changed.
     pub(super) fn replace(&mut self, node: NodeIx, row: &mut RowLabels, labels: &Labels) -> bool {
         if self.pairs(node, row).eq(labels.pairs()) {
             return false;
@@ -151,20 +151,20 @@ impl LabelIndex {
         true
     }
 
-    /// Returns the ids of a label and keeps them in use, even if no node carries the label, until
-    /// [`release`](Self::release) has been called as often as `hold`.
-    pub(super) fn hold(&mut self, key: &str, value: &str) -> LabelIx {
+    /// Returns the ids of a label and keeps them allocated, even if no node carries the label. Each
+    /// call needs one call of [`release`](Self::release).
+    pub(super) fn acquire(&mut self, key: &str, value: &str) -> LabelIx {
         let ix = self.key_id(key);
         let key = self.keys.get_mut(ix.0);
         let domain = key.value_id(value);
-        key.values[domain.index()].holders += 1;
+        key.values[domain.index()].references += 1;
         (ix, domain)
     }
 
-    /// Ends the effect of one call of [`hold`](Self::hold).
+    /// Reverts one call of [`acquire`](Self::acquire).
     pub(super) fn release(&mut self, (ix, domain): LabelIx) {
         let key = self.keys.get_mut(ix.0);
-        key.values[domain.index()].holders -= 1;
+        key.values[domain.index()].references -= 1;
         key.drop_if_unused(domain);
         self.drop_if_unused(ix);
     }
@@ -203,18 +203,18 @@ impl LabelIndex {
         self.keys.get(ix.0)
     }
 
-    /// The nodes by their value of `key`.
+    /// Returns the nodes grouped by their value of `key`.
     pub(super) fn topology(&self, key: &str) -> Option<Topology<'_>> {
         self.key(key).map(Topology)
     }
 
-    /// The nodes by their value of the key with this id.
+    /// Returns the nodes grouped by their value of the key with this id.
     #[inline]
     pub(super) fn topology_at(&self, key: LabelKeyIx) -> Topology<'_> {
         Topology(self.key_at(key))
     }
 
-    /// The value of `key` on `node`.
+    /// Returns the value of `key` on `node`.
     pub(super) fn get(&self, node: NodeIx, key: &str) -> Option<&Arc<str>> {
         let key = self.key(key)?;
         key.column.get(node).map(|value| &key.values[value.index()].text)
@@ -231,18 +231,18 @@ impl LabelIndex {
         })
     }
 
-    /// Nodes that carry `key`, with any value.
+    /// Returns the nodes that carry `key`, with any value.
     pub(super) fn with_key(&self, key: &str) -> Option<&Posting> {
         self.key(key).map(|key| &key.present)
     }
 
-    /// Nodes that carry `key` with exactly `value`.
+    /// Returns the nodes that carry `key` with exactly `value`.
     pub(super) fn with_value(&self, key: &str, value: &str) -> Option<&Posting> {
         let key = self.key(key)?;
         key.ids.get(value).map(|id| &key.values[id.index()].nodes)
     }
 
-    /// Adds to `bits` the nodes whose value of `key` passes `wanted`.
+    /// Adds to `bits` the nodes for whose value of `key` `wanted` returns true.
     pub(super) fn union_values_into(
         &self,
         key: &str,
@@ -291,7 +291,7 @@ impl Key {
     }
 
     fn new_value(&mut self, text: Arc<str>) -> DomainIx {
-        let value = Value { text: text.clone(), nodes: Posting::default(), holders: 0 };
+        let value = Value { text: text.clone(), nodes: Posting::default(), references: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.values[id.index()] = value;
@@ -322,7 +322,7 @@ mod tests {
     use crate::testing::node;
 
     #[test]
-    fn domains_are_numbered_densely_and_numbers_are_used_again() {
+    fn domain_ids_are_dense_and_reused() {
         let mut cluster = Cluster::default();
         for number in 0..1000 {
             let node = node("n").label("rack", &format!("r{number}"));
@@ -345,12 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_held_stays_with_its_value_and_no_longer() {
+    fn acquired_id_keeps_its_value_until_release() {
         let mut index = LabelIndex::default();
         let node = NodeIx::new(0);
         let labels: Labels = [(Arc::from("rack"), Arc::from("r"))].into_iter().collect();
-        let held = index.hold("rack", "r");
-        assert_eq!(index.hold("rack", "r"), held);
+        let held = index.acquire("rack", "r");
+        assert_eq!(index.acquire("rack", "r"), held);
         let mut row = RowLabels::default();
         index.replace(node, &mut row, &labels);
         index.replace(node, &mut row, &Labels::default());
@@ -362,13 +362,13 @@ mod tests {
         index.release(held);
         assert_eq!(index.topology("rack").unwrap().domain_named("r"), Some(held.1));
         index.replace(node, &mut row, &Labels::default());
-        assert_eq!(index.hold("rack", "other"), held);
+        assert_eq!(index.acquire("rack", "other"), held);
     }
 
     #[test]
-    fn keys_that_no_node_carries_are_freed_unless_a_volume_holds_them() {
+    fn unused_keys_are_freed_unless_a_volume_acquired_them() {
         let mut cluster = Cluster::default();
-        let held = cluster.labels.hold("held", "a");
+        let held = cluster.labels.acquire("held", "a");
         for number in 0..100 {
             let node = node("n").label(&format!("key-{number}"), "").label("held", "b");
             cluster.set_node(&node.build());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ghost_is_in_no_domain() {
+    fn ghost_is_in_no_domain() {
         let mut cluster = Cluster::default();
         let (ix, _) = cluster.set_node(&node("n").label("rack", "r").build());
         cluster.set_node(&node("m").label("rack", "s").build());

@@ -1,11 +1,11 @@
 //! The cluster as the scheduler sees it: a table of nodes and the pods placed on them.
 //!
-//! Nodes are rows with dense ids. Numbers that every decision reads are columns; labels, taints, host
-//! ports, images and features index sets of nodes. Everything is kept up to date as nodes and pods
-//! come and go, so a decision never scans pods.
+//! Nodes are rows with dense ids. Numbers that every decision reads are columns. Labels, taints,
+//! host ports, images and features index sets of nodes. Every change of a node or pod updates the
+//! counts, so a decision never scans pods.
 //!
-//! A pod may be placed on a node that is not (or no longer) known: its row is a *ghost*, which counts
-//! pods but is in no set and no list of nodes, until the node appears.
+//! A pod may be placed on a node that the cluster does not know. The row of such a node is a
+//! *ghost*: it counts pods, but it is in no set and no list of nodes until the node is added.
 
 mod attached_volumes;
 mod bits;
@@ -59,7 +59,7 @@ pub use self::sums::PodSums;
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
-use self::attached_volumes::{AttachedVolumes, Counting};
+use self::attached_volumes::{AttachedVolumes, CountChange};
 use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
@@ -77,28 +77,28 @@ use crate::{
     EventResource, Extra, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Taint,
 };
 
-/// The dense id of a node. Ids of nodes that are gone are used again.
+/// The dense id of a node. Ids of removed nodes are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIx(u32);
 
 impl NodeIx {
-    /// The node at this index of every column.
+    /// Returns the node with this index in every column.
     ///
     /// # Panics
-    /// At 2^32 nodes.
+    /// Panics if the index is 2^32 or higher.
     #[inline]
     pub fn new(index: usize) -> Self {
         Self(u32::try_from(index).expect("fewer than 2^32 nodes"))
     }
 
-    /// The index into columns.
+    /// Returns the index into columns.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The parts of a node that only some decisions read.
+/// The fields of a node that few decisions read.
 #[derive(Debug, Clone, Default)]
 struct Row {
     name: Arc<str>,
@@ -106,7 +106,7 @@ struct Row {
     taints: Box<[Taint]>,
     images: Box<[ImageId]>,
     declared_features: Box<[Arc<str>]>,
-    /// Scalar resources that the node offers, sorted by name.
+    /// Names of the scalar resources that the node offers, sorted.
     scalars: Box<[Arc<str>]>,
     pods: Vec<PodIx>,
     conditions: u64,
@@ -114,7 +114,7 @@ struct Row {
     extra: Extra,
 }
 
-/// Nodes, the pods placed on them, and what is counted about both.
+/// The nodes, the pods placed on them, and the counts and indexes over both.
 ///
 /// Plugins read it through `&Cluster`; only the engine changes it.
 #[derive(Debug, Clone, Default)]
@@ -150,54 +150,55 @@ pub struct Cluster {
     objects: Objects,
 }
 
-/// Reading.
+/// Read access.
 impl Cluster {
-    /// Number of nodes without ghosts.
+    /// Returns the number of nodes, without ghosts.
     pub const fn node_count(&self) -> usize {
         self.node_count
     }
 
-    /// One more than the highest index of any node: the length of every column.
+    /// Returns one more than the highest index of any node: the length of every column.
     pub fn table_len(&self) -> usize {
         self.rows.len()
     }
 
-    /// All nodes, without ghosts.
+    /// Returns all nodes, without ghosts.
     pub const fn nodes(&self) -> &NodeBits {
         &self.nodes
     }
 
-    /// The node called `name`, if it exists and is not a ghost.
+    /// Returns the node with this name, if it exists and is not a ghost.
     pub fn node_named(&self, name: &str) -> Option<NodeIx> {
         self.by_name.get(name).copied().filter(|node| self.nodes.contains(*node))
     }
 
-    /// The view of one node.
+    /// Returns the view of one node.
     ///
     /// # Panics
-    /// The id is not in use.
+    /// Panics if the id is not in use.
     #[inline]
     pub fn node(&self, node: NodeIx) -> NodeView<'_> {
         NodeView::new(self, node)
     }
 
-    /// The name of a node.
+    /// Returns the name of a node.
     #[inline]
     pub fn node_name(&self, node: NodeIx) -> &Arc<str> {
         &self.rows[node.index()].name
     }
 
-    /// Resources for pods.
+    /// Returns the allocatable resources of each node.
     pub const fn allocatable(&self) -> &ResourceColumns {
         &self.allocatable
     }
 
-    /// Sum of the requests of the pods on each node.
+    /// Returns the sum of the requests of the pods on each node.
     pub const fn requested(&self) -> &ResourceColumns {
         &self.requested
     }
 
-    /// Sum of the requests for scoring, where a container without requests counts with a default.
+    /// Returns the sum of the requests for scoring, where a container without requests counts with
+    /// a default.
     pub const fn non_zero_requested(&self) -> &CpuMemoryColumns {
         &self.non_zero_requested
     }
@@ -207,73 +208,74 @@ impl Cluster {
         &self.allowed_pods
     }
 
-    /// Number of pods on each node.
+    /// Returns the number of pods on each node.
     pub fn pod_counts(&self) -> &[i64] {
         &self.pod_counts
     }
 
-    /// The scalar resource called `name`, if any node has or any pod requests it.
+    /// Returns the scalar resource with this name, if a node has it or a pod requests it.
     pub fn scalar(&self, name: &str) -> Option<&ScalarColumn> {
         self.scalars.get(name)
     }
 
-    /// Cordoned nodes.
+    /// Returns the cordoned nodes.
     pub const fn unschedulable(&self) -> &NodeBits {
         &self.unschedulable
     }
 
-    /// Every distinct taint and the nodes that carry it.
+    /// Returns every distinct taint and the nodes that carry it.
     pub fn taints(&self) -> impl Iterator<Item = (&Taint, &Posting)> {
         self.taints.iter()
     }
 
-    /// Nodes that declare `feature`.
+    /// Returns the nodes that declare `feature`.
     pub fn declaring(&self, feature: &str) -> Option<&Posting> {
         self.features.get(feature)
     }
 
-    /// Nodes on which some pod uses this host port, on any address.
+    /// Returns the nodes on which a pod uses this host port, on any address.
     pub fn using_port(&self, port: &HostPort) -> Option<&Posting> {
         self.ports.get(&(port.protocol.clone(), port.port))
     }
 
-    /// Nodes on which some pod has an inline volume of the same disk, if others may conflict with it.
+    /// Returns the nodes on which a pod has an inline volume of the same disk, if disks of this
+    /// plugin can conflict.
     pub fn using_disk(&self, volume: &PodVolume) -> Option<&Posting> {
         let (plugin, name) = volume.disk()?;
         self.disks.get(&(plugin, name.into()))
     }
 
-    /// The image called `name`, if any node has it.
+    /// Returns the image with this name, if a node has it.
     pub fn image(&self, name: &str) -> Option<&ImageState> {
         self.images.get(name)
     }
 
-    /// Nodes that carry the label `key`, with any value.
+    /// Returns the nodes that carry the label `key`, with any value.
     pub fn with_label_key(&self, key: &str) -> Option<&Posting> {
         self.labels.with_key(key)
     }
 
-    /// Nodes that carry the label `key` with exactly `value`.
+    /// Returns the nodes that carry the label `key` with exactly `value`.
     pub fn with_label(&self, key: &str, value: &str) -> Option<&Posting> {
         self.labels.with_value(key, value)
     }
 
-    /// The nodes by their value of the label `key`, if any node carries it.
+    /// Returns the nodes grouped by their value of the label `key`, if a node carries it.
     pub fn topology(&self, key: &str) -> Option<Topology<'_>> {
         self.labels.topology(key)
     }
 
-    /// The nodes by their value of the label key with this id.
+    /// Returns the nodes grouped by their value of the label key with this id.
     ///
     /// # Panics
-    /// The id is not in use.
+    /// Panics if the id is not in use.
     #[inline]
     pub fn topology_at(&self, key: LabelKeyIx) -> Topology<'_> {
         self.labels.topology_at(key)
     }
 
-    /// Adds to `bits` the nodes whose value of the label `key` passes `wanted`. Costs one call per
-    /// distinct value.
+    /// Adds to `bits` the nodes for whose value of the label `key` `wanted` returns true. Calls
+    /// `wanted` once per distinct value.
     pub fn union_labelled_into(
         &self,
         key: &str,
@@ -283,26 +285,26 @@ impl Cluster {
         self.labels.union_values_into(key, wanted, bits);
     }
 
-    /// Placed pods in ascending order of id, those on ghosts included.
+    /// Returns the placed pods in ascending order of id, including pods on ghosts.
     pub fn pods(&self) -> impl Iterator<Item = &PlacedPod> {
         self.pods.iter()
     }
 
-    /// Number of placed pods.
+    /// Returns the number of placed pods.
     pub const fn pod_count(&self) -> usize {
         self.pods.len()
     }
 
-    /// A placed pod.
+    /// Returns a placed pod.
     ///
     /// # Panics
-    /// The id is not in use.
+    /// Panics if the id is not in use.
     pub fn pod(&self, pod: PodIx) -> &PlacedPod {
         self.pods.get(pod)
     }
 
-    /// A node as an object of its own, for comparing with an update. Its images are known to the
-    /// cluster only by name and first size, so they are left out.
+    /// Returns a node as an object, for comparing it with an update. The object has no images,
+    /// because the cluster keeps only their names and first sizes.
     pub fn to_node(&self, node: NodeIx) -> Node {
         let row = &self.rows[node.index()];
         let mut allocatable = self.allocatable.get(node);
@@ -333,9 +335,9 @@ impl Cluster {
     }
 }
 
-/// Changing; for the engine and for tests that build a cluster.
+/// Changes, for the engine and for tests that build a cluster.
 impl Cluster {
-    /// Places `pod` on the node called `node`, which is a ghost if it is unknown.
+    /// Places `pod` on the node with this name. An unknown node becomes a ghost.
     pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
         let ix = self.row_named(node);
         self.touch(ix);
@@ -352,42 +354,42 @@ impl Cluster {
         let membership = Membership::default();
         let placed = self.pods.insert(PlacedPod { pod, node: ix, slot, membership });
         pods.push(placed);
-        self.storage.use_claims(placed, &self.pods.get(placed).pod);
-        self.count_volumes_of_pod(placed, Counting::In);
-        self.enrol(placed);
+        self.storage.add_claim_user(placed, &self.pods.get(placed).pod);
+        self.count_volumes_of_pod(placed, CountChange::Add);
+        self.add_to_class(placed);
         placed
     }
 
     /// Adds a placed pod to the class of its labels.
-    fn enrol(&mut self, ix: PodIx) {
+    fn add_to_class(&mut self, ix: PodIx) {
         let placed = self.pods.get_mut(ix);
         let (class, is_new) = self.classes.intern(&placed.pod.key.namespace, &placed.pod.labels);
         if is_new {
-            let queries = self.queries.meaning(self.classes.get(class)).collect();
-            let budgets = self.disruption_budgets.meaning(self.classes.get(class)).collect();
+            let queries = self.queries.matching(self.classes.get(class)).collect();
+            let budgets = self.disruption_budgets.matching(self.classes.get(class)).collect();
             let class = self.classes.get_mut(class);
             (class.queries, class.budgets) = (queries, budgets);
         }
         placed.membership = self.classes.add(class, ix);
         let queries = &self.classes.get(class).queries;
-        self.queries.count_in(queries, &placed.pod, placed.node);
+        self.queries.add_pod(queries, &placed.pod, placed.node);
     }
 
     /// Removes a pod that has left the table from the class of its labels.
-    fn dismiss(&mut self, placed: &PlacedPod) {
+    fn remove_from_class(&mut self, placed: &PlacedPod) {
         let queries = &self.classes.get(placed.membership.class).queries;
-        self.queries.count_out(queries, &placed.pod, placed.node);
+        self.queries.remove_pod(queries, &placed.pod, placed.node);
         if let Some(moved) = self.classes.remove(placed.membership) {
             self.pods.get_mut(moved).membership = placed.membership;
         }
     }
 
-    /// Replaces the object of a placed pod, which stays on its node and keeps its id. Returns whether
-    /// anything differs that the cluster counts. If not, only the object is replaced, and the
-    /// [generation](NodeView::generation) of the node stays.
+    /// Replaces the object of a placed pod, which keeps its node and its id. Returns whether a
+    /// value that the cluster counts has changed. If not, only the object is replaced, and the
+    /// [generation](NodeView::generation) of the node stays the same.
     ///
     /// # Panics
-    /// The id is not in use.
+    /// Panics if the id is not in use.
     pub fn update_pod(&mut self, ix: PodIx, pod: Arc<Pod>) -> bool {
         let placed = self.pods.get_mut(ix);
         if pods::count_alike(&placed.pod, &pod) {
@@ -405,9 +407,9 @@ impl Cluster {
     /// Removes a placed pod from its node.
     ///
     /// # Panics
-    /// The id is not in use.
+    /// Panics if the id is not in use.
     pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
-        self.count_volumes_of_pod(pod, Counting::Out);
+        self.count_volumes_of_pod(pod, CountChange::Remove);
         let placed = self.pods.remove(pod);
         self.touch(placed.node);
         let pods = &mut self.rows[placed.node.index()].pods;
@@ -415,9 +417,9 @@ impl Cluster {
         if let Some(moved) = pods.get(placed.slot as usize) {
             self.pods.get_mut(*moved).slot = placed.slot;
         }
-        self.dismiss(&placed);
+        self.remove_from_class(&placed);
         self.terms.remove(&placed.pod, placed.node);
-        self.storage.release_claims(pod, &placed.pod);
+        self.storage.remove_claim_user(pod, &placed.pod);
         self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -429,7 +431,8 @@ impl Cluster {
         placed
     }
 
-    /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
+    /// Adds, replaces or (with `None`) removes an object of another kind; returns the previous
+    /// object.
     pub fn set_object(
         &mut self,
         kind: &EventResource,
@@ -473,13 +476,13 @@ impl Cluster {
         let name: Arc<str> = name.into();
         self.rows[ix.index()].name = name.clone();
         self.by_name.insert(name, ix);
-        self.open_attached(ix);
+        self.add_attached_row(ix);
         ix
     }
 
     fn drop_if_empty_ghost(&mut self, ix: NodeIx) {
         if self.rows[ix.index()].pods.is_empty() && !self.nodes.contains(ix) {
-            self.close_attached(ix);
+            self.remove_attached_row(ix);
             let row = std::mem::take(&mut self.rows[ix.index()]);
             self.by_name.remove(&row.name);
             self.free.push(ix);
@@ -503,7 +506,7 @@ impl Cluster {
         }
     }
 
-    /// Sums the requests on a node anew, because the running sum reached the limit of 64 bits.
+    /// Recomputes the requests of a node whose running sum reached the limit of 64 bits.
     fn recount_requests(&mut self, ix: NodeIx) {
         self.requested.set(ix, &crate::Resources::default());
         self.non_zero_requested.set(ix, crate::CpuMemory::default());
@@ -518,9 +521,10 @@ impl Cluster {
         }
     }
 
-    /// Removes a port from the record unless another pod of the node uses it.
+    /// Removes a port from the index unless another pod of the node uses it.
     ///
-    /// kube-scheduler forgets the port with the first pod that leaves, and could then assign it again.
+    /// kube-scheduler removes the port with the first pod that leaves, and could then assign it
+    /// again.
     fn forget_port(&mut self, ix: NodeIx, port: &HostPort) {
         let same = |other: &HostPort| other.protocol == port.protocol && other.port == port.port;
         let mut others = self.rows[ix.index()].pods.iter();
@@ -529,7 +533,7 @@ impl Cluster {
         }
     }
 
-    /// Removes a disk from the record unless another pod of the node uses it.
+    /// Removes a disk from the index unless another pod of the node uses it.
     fn forget_disk(&mut self, ix: NodeIx, disk: (InTreePlugin, &str)) {
         let mut others = self.rows[ix.index()].pods.iter().map(|pod| &self.pods.get(*pod).pod.spec);
         let used = |spec: &PodSpec| spec.volumes.iter().any(|volume| volume.disk() == Some(disk));

@@ -1,4 +1,4 @@
-//! Taking in a node: only the parts that differ from what is known are touched.
+//! Updates of nodes. An update touches only the fields that differ from the stored node.
 
 use std::collections::BTreeMap;
 use std::ops::{BitOr, BitOrAssign};
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use super::{Cluster, NodeIx, Posting, ScalarAmount};
 use crate::{Node, Resources};
 
-/// The parts of a node that a change concerns.
+/// The set of changed fields of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NodeChange(u16);
 
 impl NodeChange {
-    /// The node is new. Stands for all its parts.
+    /// The node is new. Implies all fields.
     pub const ADDED: Self = Self(1);
-    /// The node is gone. Stands for all its parts.
+    /// The node is gone. Implies all fields.
     pub const REMOVED: Self = Self(1 << 1);
-    /// Resources for pods, or the number of pods the node takes.
+    /// Allocatable resources, or the number of pods the node can run.
     pub const ALLOCATABLE: Self = Self(1 << 2);
     /// Labels.
     pub const LABELS: Self = Self(1 << 3);
@@ -32,20 +32,20 @@ impl NodeChange {
     pub const DECLARED_FEATURES: Self = Self(1 << 8);
     /// Names of images, or the size on record of an image that only this node has.
     pub const IMAGES: Self = Self(1 << 9);
-    /// Further fields that some plugin asked for.
+    /// Further fields that a plugin asked for.
     pub const EXTRA_FIELDS: Self = Self(1 << 10);
 
-    /// Whether nothing has changed.
+    /// Returns whether no field has changed.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` has changed.
+    /// Returns whether all fields of `other` have changed.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// `self` if `applies`, else nothing.
+    /// Returns `self` if `applies`, else the empty set.
     fn when(self, applies: bool) -> Self {
         if applies { self } else { Self::default() }
     }
@@ -65,13 +65,12 @@ impl BitOrAssign for NodeChange {
     }
 }
 
-/// Changing nodes; for the engine and for tests that build a cluster.
+/// Changes of nodes, for the engine and for tests that build a cluster.
 impl Cluster {
-    /// Adds a node or updates the one of its name; returns what has changed. Pods placed under that
-    /// name count on it.
+    /// Adds a node, or updates the node with the same name; returns the changed fields. Pods placed
+    /// under that name count on the node.
     ///
-    /// An update that changes nothing leaves no trace: the [generation](crate::NodeView::generation)
-    /// of the node stays.
+    /// An update without a change keeps the [generation](crate::NodeView::generation) of the node.
     pub fn set_node(&mut self, node: &Node) -> (NodeIx, NodeChange) {
         let ix = self.row_named(&node.name);
         let change = self.replace_node(ix, node);
@@ -88,8 +87,8 @@ impl Cluster {
         (ix, change)
     }
 
-    /// Whether the node of this name is known exactly so, and [`set_node`](Self::set_node) would change
-    /// nothing. Allocates nothing: most updates of a node are heartbeats.
+    /// Returns whether the stored node equals `node`, so that [`set_node`](Self::set_node) would
+    /// change no field. It does not allocate, because most updates of a node are heartbeats.
     pub fn has_node(&self, node: &Node) -> bool {
         let Some(ix) = self.node_named(&node.name) else { return false };
         let row = &self.rows[ix.index()];
@@ -113,7 +112,7 @@ impl Cluster {
             && self.images.are(&row.images, &node.images)
     }
 
-    /// Removes the node called `name`; its pods stay on a ghost. Returns whether it existed.
+    /// Removes the node with this name; its pods stay on a ghost. Returns whether the node existed.
     pub fn remove_node(&mut self, name: &str) -> bool {
         let Some(ix) = self.node_named(name) else { return false };
         self.replace_node(ix, &Node::default());
@@ -124,7 +123,7 @@ impl Cluster {
         true
     }
 
-    /// Makes the row of a node, but for its name and its pods, that of `node`.
+    /// Replaces the fields of a row, except its name and its pods, with those of `node`.
     fn replace_node(&mut self, ix: NodeIx, node: &Node) -> NodeChange {
         let row = &mut self.rows[ix.index()];
         let mut change =
@@ -177,7 +176,7 @@ impl Cluster {
                 self.change_scalar(ix, name, |scalar| scalar.allocatable = *amount);
                 changed = true;
             }
-            // The name that is shared by all nodes.
+            // Share the name that the column holds.
             self.scalars.get_key_value(name).map_or(name, |(shared, _)| shared).clone()
         });
         let offered = offered.collect();
@@ -202,7 +201,7 @@ impl Cluster {
     }
 }
 
-/// Replaces what a node has of the keys of an index; returns whether anything differs.
+/// Replaces the keys under which a node is indexed; returns whether any key has changed.
 fn replace<K: Ord + Clone>(
     index: &mut BTreeMap<K, Posting>,
     node: NodeIx,
@@ -222,7 +221,7 @@ fn replace<K: Ord + Clone>(
     true
 }
 
-/// Removes a node from the set under a key, and the key with the last node.
+/// Removes a node from the set of a key, and removes the key with its last node.
 pub(super) fn remove_from<K: Ord>(index: &mut BTreeMap<K, Posting>, key: &K, node: NodeIx) {
     if let Some(posting) = index.get_mut(key) {
         posting.remove(node);
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn change_names_the_parts_that_differ() {
+    fn change_lists_the_fields_that_differ() {
         use NodeChange as C;
         let rows = [
             (full().label("zone", "b").build(), C::LABELS),
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sizes_of_a_shared_image_leave_no_trace() {
+    fn other_sizes_of_a_shared_image_are_ignored() {
         let mut cluster = Cluster::default();
         cluster.set_node(&node("a").image("web:1", 100).image("db:1", 5).build());
         let (ix, _) = cluster.set_node(&node("b").image("web:1", 200).build());
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_a_name_that_was_removed_is_new() {
+    fn node_is_new_after_its_removal() {
         let mut cluster = Cluster::default();
         cluster.set_node(&full().build());
         cluster.remove_node("n");

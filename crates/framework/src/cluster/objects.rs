@@ -1,4 +1,4 @@
-//! Objects of kinds other than nodes and pods, as the API server showed them last.
+//! Objects of kinds other than nodes and pods, in their last observed version.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -13,9 +13,9 @@ use crate::EventResource;
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// Its namespace; empty for cluster-scoped objects.
+    /// The namespace of the object; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// The name of the object.
     pub name: Arc<str>,
 }
 
@@ -27,9 +27,9 @@ type Key = (Arc<str>, Arc<str>);
 struct CustomObject {
     name: ObjectName,
     json: Arc<Value>,
-    /// New with every version of any object.
+    /// A number that is new for each version of each object.
     generation: u64,
-    /// The object as each type its kind is decoded as, or why it cannot be.
+    /// The object, decoded as each type of its kind, or the decoding error.
     decoded: Box<[Result<Decoded, Box<str>>]>,
 }
 
@@ -54,11 +54,11 @@ type CustomObjects = BTreeMap<Arc<str>, BTreeMap<Arc<str>, CustomObject>>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Objects {
     decoders: Decoders,
-    /// Objects that plugins read.
+    /// Objects of custom kinds, which plugins read.
     custom: BTreeMap<Arc<str>, CustomObjects>,
     last_generation: u64,
-    /// Objects that are kept in compact form elsewhere. They are kept here to be compared with their
-    /// next version, as text: a tree takes several times as much.
+    /// Objects whose compact form is stored elsewhere. They are stored here as text for comparison
+    /// with their next version; a JSON tree would take several times as much memory.
     built_in: HashMap<EventResource, HashMap<Key, Box<str>>>,
 }
 
@@ -83,7 +83,7 @@ impl Objects {
             Some(object) => objects.insert(key, object.to_string().into()),
             None => objects.remove(&key),
         };
-        // What was written as JSON can be read as such.
+        // The text was written as JSON, so it parses.
         replaced.and_then(|text| serde_json::from_str(&text).ok())
     }
 
@@ -142,7 +142,7 @@ fn all(objects: &CustomObjects) -> impl Iterator<Item = &CustomObject> {
     objects.values().flat_map(BTreeMap::values)
 }
 
-/// Objects of custom kinds that some plugin watches. A kind is named `<plural>.<version>.<group>`; the
+/// Objects of custom kinds that a plugin watches. A kind is named `<plural>.<version>.<group>`; the
 /// namespace is empty for cluster-scoped objects.
 impl Cluster {
     /// Returns the objects of a kind, by namespace and name.
@@ -155,9 +155,9 @@ impl Cluster {
         self.objects.custom(kind, namespace, name).map(|object| &object.json)
     }
 
-    /// Returns one object, decoded as `T`. `None` if there is no such object, if it
-    /// [cannot be decoded](Self::decode_problem), or if no plugin [asked](crate::PluginBuilder::watch_as)
-    /// for the kind as `T`.
+    /// Returns one object, decoded as `T`. Returns `None` if the object does not exist, if it
+    /// [cannot be decoded](Self::decode_problem), or if no plugin
+    /// [asked](crate::PluginBuilder::watch_as) for the kind as `T`.
     pub fn decoded<T: Any>(&self, kind: &str, namespace: &str, name: &str) -> Option<&T> {
         let place = self.objects.decoders.place::<T>(kind)?;
         self.objects.custom(kind, namespace, name)?.get(place)
@@ -171,13 +171,13 @@ impl Cluster {
         objects.filter_map(move |object| Some((&object.name, object.get(place?)?)))
     }
 
-    /// Returns a number that is new whenever the object changes, and that no other object or version
-    /// ever has.
+    /// Returns a number that changes with every version of the object. No other object or version
+    /// has the same number.
     pub fn object_generation(&self, kind: &str, namespace: &str, name: &str) -> Option<u64> {
         self.objects.custom(kind, namespace, name).map(|object| object.generation)
     }
 
-    /// Returns why an object cannot be decoded as a type that some plugin asked for.
+    /// Returns why an object cannot be decoded as a type that a plugin asked for.
     pub fn decode_problem(&self, kind: &str, namespace: &str, name: &str) -> Option<&str> {
         self.objects.custom(kind, namespace, name)?.problem()
     }
@@ -187,8 +187,8 @@ impl Cluster {
         self.objects.of_kind(kind).filter_map(|object| Some((&object.name, object.problem()?)))
     }
 
-    /// Sets the types that objects of custom kinds are decoded as, and decodes the objects that are
-    /// there; for the engine and for tests.
+    /// Sets the types into which objects of custom kinds are decoded, and decodes the stored
+    /// objects; for the engine and for tests.
     pub fn set_decoders(&mut self, decoders: Decoders) {
         self.objects.set_decoders(decoders);
     }

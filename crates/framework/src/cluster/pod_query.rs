@@ -1,25 +1,25 @@
-//! Questions about placed pods that are asked again and again: which of them, on which nodes.
+//! Queries that select placed pods by namespace and labels.
 
 use std::sync::Arc;
 
 use crate::{LabelSelector, Pod};
 
-/// The namespaces a query means.
+/// The namespaces that a query selects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Namespaces {
     /// Every namespace.
     All,
-    /// These: sorted, each once.
+    /// These namespaces: sorted, without duplicates.
     These(Box<[Arc<str>]>),
 }
 
 impl Namespaces {
-    /// Just one.
+    /// Returns the set of one namespace.
     pub fn one(namespace: &Arc<str>) -> Self {
         Self::These([namespace.clone()].into())
     }
 
-    /// These, in any order and however often each.
+    /// Returns the set of these namespaces, given in any order and with duplicates.
     pub fn these(namespaces: impl IntoIterator<Item = Arc<str>>) -> Self {
         let mut namespaces: Vec<_> = namespaces.into_iter().collect();
         namespaces.sort_unstable();
@@ -27,7 +27,7 @@ impl Namespaces {
         Self::These(namespaces.into())
     }
 
-    /// Whether `namespace` is among them.
+    /// Returns whether the set contains `namespace`.
     pub fn contains(&self, namespace: &str) -> bool {
         match self {
             Self::All => true,
@@ -35,7 +35,7 @@ impl Namespaces {
         }
     }
 
-    /// Those in both.
+    /// Returns the namespaces in both sets.
     #[must_use]
     pub fn intersect(self, other: &Self) -> Self {
         match (self, other) {
@@ -48,22 +48,22 @@ impl Namespaces {
     }
 }
 
-/// Placed pods, by namespace and labels.
+/// A query for placed pods, by namespace and labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodQuery {
-    /// Namespaces meant.
+    /// The namespaces of the pods.
     pub namespaces: Namespaces,
-    /// Labels meant.
+    /// The selector on the labels of the pods.
     pub selector: LabelSelector,
 }
 
 impl PodQuery {
-    /// Whether the query means `pod`.
+    /// Returns whether the query matches `pod`.
     pub fn matches(&self, pod: &Pod) -> bool {
         self.selector.matches(&pod.labels) && self.namespaces.contains(&pod.key.namespace)
     }
 
-    /// The pods that both mean.
+    /// Returns the query for the pods that both queries match.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         Self {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_sets() {
+    fn namespaces_intersect_as_sets() {
         assert_eq!(these(&["b", "a", "b"]), these(&["a", "b"]));
         assert!(these(&["a", "b"]).contains("b") && !these(&["a"]).contains("b"));
         assert!(Namespaces::All.contains("any"));

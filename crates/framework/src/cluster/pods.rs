@@ -7,27 +7,28 @@ use super::classes::Membership;
 use super::slab::Slab;
 use crate::Pod;
 
-/// The dense id of a placed pod. Ids of pods that are gone are used again.
+/// The dense id of a placed pod. Ids of removed pods are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodIx(u32);
 
-/// A pod and where it is.
+/// A pod and its node.
 #[derive(Debug, Clone)]
 pub struct PlacedPod {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// The node it is on.
+    /// The node of the pod.
     pub node: NodeIx,
-    /// Its place in the list of the node.
+    /// The position of the pod in the list of the node.
     pub(super) slot: u32,
-    /// Its place among the pods of its labels.
+    /// The position of the pod in its class.
     pub(super) membership: Membership,
 }
 
-/// Whether two versions of a placed pod count alike: they differ at most in what the cluster keeps no
-/// count of, such as conditions, the nomination, the start time and the version of the object.
+/// Returns whether two versions of a placed pod have the same counts. Such versions differ at most
+/// in fields that the cluster does not count, such as conditions, the nomination, the start time
+/// and the resource version.
 pub(super) fn count_alike(old: &Pod, new: &Pod) -> bool {
-    // Parts that the template decides are shared, so most comparisons are of addresses.
+    // Pods of one template share these parts, so most comparisons compare addresses.
     old.uid == new.uid
         && old.key == new.key
         && old.terminating == new.terminating

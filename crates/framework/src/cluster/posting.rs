@@ -1,4 +1,4 @@
-//! A set of nodes that is a list where it has few nodes.
+//! A set of nodes that is a list while it has few nodes.
 
 use smallvec::SmallVec;
 
@@ -8,31 +8,32 @@ use crate::NodeBits;
 
 /// The nodes that share a label value, a taint, a port or an image.
 ///
-/// A list while the list takes less room than bits: a label that is unique per node costs a few
-/// bytes per node.
+/// The set is a list while a list takes less memory than bits. A label that is unique per node
+/// therefore costs only a few bytes per node.
 #[derive(Debug, Clone)]
 pub struct Posting(Form);
 
 #[derive(Debug, Clone)]
 enum Form {
-    /// Ascending ids. The inline room holds the node of a hostname without an allocation.
-    Few(SmallVec<[NodeIx; 4]>),
-    /// Ascending ids that are more than a short list should hold.
+    /// Ascending ids, at most [`LIST_MAX`]. The inline capacity holds the node of a hostname
+    /// without an allocation.
+    List(SmallVec<[NodeIx; 4]>),
+    /// Ascending ids, more than [`LIST_MAX`].
     Sparse(Box<ChunkedMap<NodeIx, ()>>),
     /// Bits, and the number of nodes.
     Dense(NodeBits, usize),
 }
 
 /// Maximum length of a plain list.
-const FEW: usize = 64;
+const LIST_MAX: usize = 64;
 /// Minimum number of nodes for bits.
 const DENSE: usize = 16;
-/// A listed id takes as much room as this many bits.
+/// A listed id takes as much memory as this many bits.
 const BITS_PER_LISTED: usize = 32;
 
 impl Default for Posting {
     fn default() -> Self {
-        Self(Form::Few(SmallVec::new()))
+        Self(Form::List(SmallVec::new()))
     }
 }
 
@@ -40,7 +41,7 @@ impl Posting {
     /// Adds `node`; returns whether it is new.
     pub fn insert(&mut self, node: NodeIx) -> bool {
         match &mut self.0 {
-            Form::Few(list) => {
+            Form::List(list) => {
                 let Err(place) = list.binary_search(&node) else { return false };
                 list.insert(place, node);
                 if list.len() > DENSE {
@@ -63,18 +64,18 @@ impl Posting {
         }
     }
 
-    /// Removes `node`; returns whether it was there.
+    /// Removes `node`; returns whether it was in the set.
     pub fn remove(&mut self, node: NodeIx) -> bool {
         match &mut self.0 {
-            Form::Few(list) => {
+            Form::List(list) => {
                 let Ok(place) = list.binary_search(&node) else { return false };
                 list.remove(place);
                 true
             }
             Form::Sparse(map) => {
                 let there = map.remove(&node);
-                if map.len() < FEW / 2 {
-                    self.0 = Form::Few(self.iter().collect());
+                if map.len() < LIST_MAX / 2 {
+                    self.0 = Form::List(self.iter().collect());
                 }
                 there
             }
@@ -82,49 +83,49 @@ impl Posting {
                 let there = bits.remove(node);
                 *count -= usize::from(there);
                 if *count <= DENSE / 2 {
-                    self.0 = Form::Few(self.iter().collect());
+                    self.0 = Form::List(self.iter().collect());
                 }
                 there
             }
         }
     }
 
-    /// Gives a list that has grown the form that suits its length.
+    /// Switches a list that has grown to the form that suits its length.
     fn fit(&mut self) {
         let highest = match &self.0 {
-            Form::Few(list) => list.last().copied(),
+            Form::List(list) => list.last().copied(),
             Form::Sparse(map) => map.last().map(|(node, ())| *node),
             Form::Dense(..) => return,
         };
         let len = self.len();
         if len * BITS_PER_LISTED > highest.map_or(0, NodeIx::index) {
             self.0 = Form::Dense(self.iter().collect(), len);
-        } else if let Form::Few(list) = &self.0
-            && list.len() > FEW
+        } else if let Form::List(list) = &self.0
+            && list.len() > LIST_MAX
         {
             self.0 = Form::Sparse(Box::new(list.iter().map(|node| (*node, ())).collect()));
         }
     }
 
-    /// Whether `node` is in the set.
+    /// Returns whether `node` is in the set.
     pub fn contains(&self, node: NodeIx) -> bool {
         match &self.0 {
-            Form::Few(list) => list.binary_search(&node).is_ok(),
+            Form::List(list) => list.binary_search(&node).is_ok(),
             Form::Sparse(map) => map.get(&node).is_some(),
             Form::Dense(bits, _) => bits.contains(node),
         }
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Form::Few(list) => list.len(),
+            Form::List(list) => list.len(),
             Form::Sparse(map) => map.len(),
             Form::Dense(_, count) => *count,
         }
     }
 
-    /// Whether no node is in the set.
+    /// Returns whether no node is in the set.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -133,7 +134,7 @@ impl Posting {
     pub fn union_into(&self, bits: &mut NodeBits) {
         match &self.0 {
             Form::Dense(own, _) => bits.union(own),
-            Form::Few(_) | Form::Sparse(_) => self.iter().for_each(|node| {
+            Form::List(_) | Form::Sparse(_) => self.iter().for_each(|node| {
                 bits.insert(node);
             }),
         }
@@ -143,16 +144,16 @@ impl Posting {
     pub fn subtract_from(&self, bits: &mut NodeBits) {
         match &self.0 {
             Form::Dense(own, _) => bits.subtract(own),
-            Form::Few(_) | Form::Sparse(_) => self.iter().for_each(|node| {
+            Form::List(_) | Form::Sparse(_) => self.iter().for_each(|node| {
                 bits.remove(node);
             }),
         }
     }
 
-    /// The nodes in ascending order of id.
+    /// Returns the nodes in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
         let (list, map, bits) = match &self.0 {
-            Form::Few(list) => (list.as_slice(), None, None),
+            Form::List(list) => (list.as_slice(), None, None),
             Form::Sparse(map) => (&[][..], Some(map.iter().map(|(node, ())| *node)), None),
             Form::Dense(bits, _) => (&[][..], None, Some(bits.iter())),
         };
@@ -171,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(
+        fn equals_a_btree_set(
             spread in 1_usize..100,
             changes in prop::collection::vec((0_usize..400, prop::bool::weighted(0.7)), 0..600),
         ) {

@@ -1,7 +1,7 @@
-//! Standing queries: the placed pods that a selector matches, counted per node, and their requests,
-//! summed over the cluster, as pods come and go.
+//! Standing queries: the placed pods that a selector matches, counted per node, and the sum of
+//! their requests. Every change of a placed pod updates them.
 //!
-//! A query that is not standing has the same answer, worked out when it is asked for.
+//! A query that is not registered gives the same answer, computed on each call.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub struct PodCount {
 }
 
 impl PodCount {
-    /// Returns the number of all of them.
+    /// Returns the number of live and terminating pods.
     pub const fn total(self) -> u32 {
         self.live + self.terminating
     }
@@ -44,7 +44,7 @@ struct Standing {
     query: Arc<PodQuery>,
     counts: NodeColumn<PodCount>,
     sums: RunningSums,
-    last_asked: u64,
+    last_registered: u64,
 }
 
 /// The standing queries.
@@ -53,12 +53,12 @@ pub(super) struct Queries {
     table: Slab<Standing>,
     ids: HashMap<Arc<PodQuery>, QueryIx>,
     index: SelectorIndex<QueryIx>,
-    /// Grows by one with each question.
+    /// The number of registrations, repeated ones included.
     clock: u64,
 }
 
-/// Maximum number of standing queries. A further one replaces the half that was asked for least recently.
-const MOST: usize = 4096;
+/// Maximum number of standing queries. One more replaces the least recently registered half.
+const MAX_STANDING: usize = 4096;
 
 fn scope(query: &PodQuery) -> Option<&[Arc<str>]> {
     match &query.namespaces {
@@ -87,13 +87,13 @@ fn sum(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> RunningSums {
 
 impl Queries {
     /// Returns the standing queries that match the pods of a class.
-    pub(super) fn meaning(&self, class: &Class) -> impl Iterator<Item = QueryIx> {
-        let candidates = self.index.may_mean(class.namespace(), class.labels());
-        candidates.filter(|query| class.is_meant_by(&self.table.get(query.0).query))
+    pub(super) fn matching(&self, class: &Class) -> impl Iterator<Item = QueryIx> {
+        let candidates = self.index.candidates(class.namespace(), class.labels());
+        candidates.filter(|query| class.is_matched_by(&self.table.get(query.0).query))
     }
 
-    /// Counts in a pod that `queries` match.
-    pub(super) fn count_in(&mut self, queries: &[QueryIx], pod: &Pod, node: NodeIx) {
+    /// Adds a pod to the answers of `queries`, which match it.
+    pub(super) fn add_pod(&mut self, queries: &[QueryIx], pod: &Pod, node: NodeIx) {
         for query in queries {
             let standing = self.table.get_mut(query.0);
             standing.sums.add(pod);
@@ -101,8 +101,8 @@ impl Queries {
         }
     }
 
-    /// Counts out a pod that `queries` match.
-    pub(super) fn count_out(&mut self, queries: &[QueryIx], pod: &Pod, node: NodeIx) {
+    /// Removes a pod from the answers of `queries`, which match it.
+    pub(super) fn remove_pod(&mut self, queries: &[QueryIx], pod: &Pod, node: NodeIx) {
         for query in queries {
             let standing = self.table.get_mut(query.0);
             standing.sums.subtract(pod);
@@ -113,22 +113,22 @@ impl Queries {
         }
     }
 
-    fn stand(&mut self, query: &PodQuery, classes: &mut Classes, pods: &Pods) {
+    fn register(&mut self, query: &PodQuery, classes: &mut Classes, pods: &Pods) {
         self.clock += 1;
         if let Some(id) = self.ids.get(query) {
-            self.table.get_mut(id.0).last_asked = self.clock;
+            self.table.get_mut(id.0).last_registered = self.clock;
             return;
         }
-        if self.table.len() == MOST {
+        if self.table.len() == MAX_STANDING {
             self.forget_half(classes);
         }
-        let matched = classes.meant_by(query);
+        let matched = classes.matched_by(query);
         let query = Arc::new(query.clone());
         let standing = Standing {
             query: query.clone(),
             counts: count(classes, &matched, pods),
             sums: sum(classes, &matched, pods),
-            last_asked: self.clock,
+            last_registered: self.clock,
         };
         let id = QueryIx(self.table.insert(standing));
         self.index.insert(scope(&query), &query.selector, id);
@@ -139,10 +139,13 @@ impl Queries {
     }
 
     fn forget_half(&mut self, classes: &mut Classes) {
-        let mut oldest: Vec<(u64, QueryIx)> =
-            self.table.iter().map(|(id, standing)| (standing.last_asked, QueryIx(id))).collect();
+        let mut oldest: Vec<(u64, QueryIx)> = self
+            .table
+            .iter()
+            .map(|(id, standing)| (standing.last_registered, QueryIx(id)))
+            .collect();
         oldest.sort_unstable();
-        for (_, id) in oldest.into_iter().take(MOST / 2) {
+        for (_, id) in oldest.into_iter().take(MAX_STANDING / 2) {
             let forgotten = self.table.remove(id.0);
             self.index.remove(scope(&forgotten.query), &forgotten.query.selector, id);
             self.ids.remove(&forgotten.query);
@@ -152,29 +155,30 @@ impl Queries {
 }
 
 impl Cluster {
-    /// Returns the number of placed pods that `query` matches, by node, including nodes that are not
-    /// known or no longer known. The counts follow every pod if the query [stands](Self::stand);
-    /// otherwise this call counts.
+    /// Returns the number of placed pods that `query` matches on each node, including nodes that
+    /// the cluster does not know. The call takes constant time for a
+    /// [registered](Self::register_query) query; otherwise it counts the pods.
     pub fn matching_pods(&self, query: &PodQuery) -> Cow<'_, NodeColumn<PodCount>> {
         match self.queries.ids.get(query) {
             Some(id) => Cow::Borrowed(&self.queries.table.get(id.0).counts),
-            None => Cow::Owned(count(&self.classes, &self.classes.meant_by(query), &self.pods)),
+            None => Cow::Owned(count(&self.classes, &self.classes.matched_by(query), &self.pods)),
         }
     }
 
-    /// Returns how many placed pods `query` matches in the whole cluster, and what they request. The sums
-    /// follow every pod if the query [stands](Self::stand); otherwise this call sums.
+    /// Returns the number of placed pods that `query` matches in the whole cluster, and their
+    /// requests. The call does not visit pods for a [registered](Self::register_query) query;
+    /// otherwise it sums over them.
     pub fn requested_by(&self, query: &PodQuery) -> PodSums {
         match self.queries.ids.get(query) {
             Some(id) => self.queries.table.get(id.0).sums.totals(),
-            None => sum(&self.classes, &self.classes.meant_by(query), &self.pods).totals(),
+            None => sum(&self.classes, &self.classes.matched_by(query), &self.pods).totals(),
         }
     }
 
-    /// Keeps the answers to `query` up to date, until thousands of other queries are asked for more
-    /// recently.
-    pub fn stand(&mut self, query: &PodQuery) {
-        self.queries.stand(query, &mut self.classes, &self.pods);
+    /// Keeps the answers to `query` up to date, until thousands of other queries have been
+    /// registered more recently.
+    pub fn register_query(&mut self, query: &PodQuery) {
+        self.queries.register(query, &mut self.classes, &self.pods);
     }
 }
 
@@ -214,7 +218,7 @@ mod tests {
         let web = with_label("app", "web");
         let expected = vec![(0, 1, 1), (1, 1, 0)];
         assert_eq!(counted(&cluster, &web), expected);
-        cluster.stand(&web);
+        cluster.register_query(&web);
         assert_eq!(counted(&cluster, &web), expected);
         let here = PodQuery { namespaces: Namespaces::one(&"default".into()), ..web };
         assert_eq!(counted(&cluster, &here), [(0, 1, 1)]);
@@ -232,17 +236,17 @@ mod tests {
         let both = cluster.requested_by(&web);
         assert_eq!((both.pods, both.requests.milli_cpu, both.requests.memory), (2, 3000, 2 << 30));
         assert_eq!(both.requests.scalar("example.com/gpu"), 4);
-        cluster.stand(&web);
+        cluster.register_query(&web);
         assert_eq!(cluster.requested_by(&web), both);
         cluster.remove_pod(placed);
         assert_eq!(cluster.requested_by(&web).requests.scalar("example.com/gpu"), 2);
     }
 
     #[test]
-    fn sums_recover_from_absurd_requests() {
+    fn sums_are_exact_after_an_overflow() {
         let mut cluster = Cluster::default();
         let web = with_label("app", "web");
-        cluster.stand(&web);
+        cluster.register_query(&web);
         let absurd = |name| Arc::new(app(name, "web").memory("9e18").build());
         let placed = ["a", "b", "c"].map(|name| cluster.place_pod(absurd(name), "n0"));
         assert_eq!(cluster.requested_by(&web).requests.memory, i64::MAX);
@@ -252,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn terminating_pod_is_counted_apart() {
+    fn terminating_pods_are_counted_separately() {
         let mut cluster = Cluster::default();
         let web = with_label("app", "web");
-        cluster.stand(&web);
+        cluster.register_query(&web);
         let placed = cluster.place_pod(Arc::new(app("a", "web").build()), "n0");
         assert_eq!(counted(&cluster, &web), [(0, 1, 0)]);
         cluster.remove_pod(placed);
@@ -266,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn query_without_pods_takes_no_room_per_node() {
+    fn query_without_pods_takes_no_memory_per_node() {
         let mut cluster = Cluster::default();
         let web = with_label("app", "web");
-        cluster.stand(&web);
+        cluster.register_query(&web);
         let place =
             |number| cluster.place_pod(Arc::new(app("a", "web").build()), &format!("n{number}"));
         let placed: Vec<_> = (0..100).map(place).collect();
@@ -279,23 +283,23 @@ mod tests {
     }
 
     #[test]
-    fn least_recently_asked_queries_are_forgotten() {
+    fn least_recently_registered_queries_are_dropped() {
         let mut cluster = Cluster::default();
         let named = |number: usize| with_label("name", &format!("p{number}"));
         let often = with_label("app", "web");
-        for number in 0..2 * MOST {
+        for number in 0..2 * MAX_STANDING {
             let pod = app("p", "web").label("name", &format!("p{number}"));
             cluster.place_pod(Arc::new(pod.build()), &format!("n{}", number % 7));
-            cluster.stand(&named(number));
-            cluster.stand(&often);
+            cluster.register_query(&named(number));
+            cluster.register_query(&often);
         }
         let queries = &cluster.queries;
-        assert!(queries.table.len() <= MOST && queries.ids.len() == queries.table.len());
+        assert!(queries.table.len() <= MAX_STANDING && queries.ids.len() == queries.table.len());
         assert!(queries.ids.contains_key(&often) && !queries.ids.contains_key(&named(0)));
-        assert!(queries.ids.contains_key(&named(2 * MOST - 1)));
+        assert!(queries.ids.contains_key(&named(2 * MAX_STANDING - 1)));
         for pod in cluster.pods() {
             let class = cluster.classes.get(pod.membership.class);
-            let meaning: std::collections::BTreeSet<_> = cluster.queries.meaning(class).collect();
+            let meaning: std::collections::BTreeSet<_> = cluster.queries.matching(class).collect();
             assert_eq!(
                 class.queries.iter().copied().collect::<std::collections::BTreeSet<_>>(),
                 meaning

@@ -1,5 +1,5 @@
-//! What relates pods to one another beside their labels: their namespaces, and the Services and
-//! controllers that select them.
+//! Relations between pods other than labels: their namespaces, and the Services and controllers
+//! that select them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Cluster;
 use super::selector_index::SelectorIndex;
 use crate::{ControllerKind, EventResource, LabelSelector, Labels, Pod, api};
 
-/// Namespaces, Services and controllers, as far as pods are related by them.
+/// Namespaces, Services and controllers: the fields that relate pods.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Related {
     namespaces: BTreeMap<Arc<str>, Labels>,
@@ -25,7 +25,7 @@ pub(super) struct Related {
 type Name = Arc<(Arc<str>, Arc<str>)>;
 
 impl Related {
-    /// Takes in an object of any kind.
+    /// Stores an object of any kind; ignores kinds that do not relate pods.
     pub(super) fn set(
         &mut self,
         kind: &EventResource,
@@ -73,7 +73,7 @@ impl Related {
     }
 }
 
-/// The selector of a controller; one that cannot be read selects nothing of its own.
+/// Returns the selector of a controller; a selector that does not decode selects no pod.
 fn selector_of(kind: ControllerKind, object: &Value) -> Option<LabelSelector> {
     let selector = &object["spec"]["selector"];
     if kind == ControllerKind::ReplicationController {
@@ -83,34 +83,34 @@ fn selector_of(kind: ControllerKind, object: &Value) -> Option<LabelSelector> {
     LabelSelector::compile(Some(&selector)).ok()
 }
 
-/// `None` also for what is not of the shape of `T`.
+/// Decodes a value; returns `None` also if it does not have the shape of `T`.
 fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Option<T> {
     Option::deserialize(value).ok().flatten()
 }
 
 impl Cluster {
-    /// The labels of a namespace; none if it is not known.
+    /// Returns the labels of a namespace; no labels if the namespace is unknown.
     pub fn namespace_labels(&self, namespace: &str) -> &Labels {
         self.related.namespaces.get(namespace).unwrap_or(&self.related.no_labels)
     }
 
-    /// All namespaces that are known, by name.
+    /// Returns all known namespaces, by name.
     pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, &Labels)> {
         self.related.namespaces.iter()
     }
 
-    /// The selectors of the Services that select `pod`, by name of the Service. A Service without a
-    /// selector selects no pod.
+    /// Returns the selectors of the Services that select `pod`, by name of the Service. A Service
+    /// without a selector selects no pod.
     pub fn services_selecting(&self, pod: &Pod) -> Vec<&LabelSelector> {
         let related = &self.related;
         let mut names: Vec<Name> =
-            related.by_selector.may_mean(&pod.key.namespace, &pod.labels).collect();
+            related.by_selector.candidates(&pod.key.namespace, &pod.labels).collect();
         names.sort_unstable();
         let selectors = names.iter().filter_map(|name| related.services.get(name));
         selectors.filter(|selector| selector.matches(&pod.labels)).collect()
     }
 
-    /// The selector of the controller of `pod`, if both are known.
+    /// Returns the selector of the controller of `pod`, if both are known.
     pub fn controller_selector(&self, pod: &Pod) -> Option<(ControllerKind, &LabelSelector)> {
         let controller = pod.controller.as_ref()?;
         let name = Name::new((pod.key.namespace.clone(), controller.name.clone()));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn services_select_by_equality_and_come_by_name() {
+    fn services_select_by_equality_in_order_of_name() {
         let mut cluster = Cluster::default();
         let too_long = "x".repeat(64);
         for (name, selector) in [
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_selects_by_all_of_its_labels() {
+    fn service_requires_all_labels_of_its_selector() {
         let mut cluster = Cluster::default();
         let selector = json!({ "app": "web", "tier": "front" });
         set(&mut cluster, EventResource::Service, "s", selector);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_replaced_or_gone_leaves_nothing_behind() {
+    fn replaced_or_removed_service_leaves_no_trace() {
         let mut cluster = Cluster::default();
         let web = || pod("p").label("app", "web");
         let db = || pod("p").label("app", "db");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_are_known_by_kind_and_name() {
+    fn controllers_are_found_by_kind_and_name() {
         let set_selector = || json!({ "matchLabels": { "app": "web" } });
         let too_long = json!({ "matchLabels": { "app": "x".repeat(64) } });
         let operator = json!({ "matchExpressions": [{ "key": "app", "operator": "Like" }] });

@@ -1,29 +1,29 @@
-//! Finds the selectors that may mean an object without trying all of them.
+//! An index of selectors that finds the candidates for an object without trying every selector.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::{LabelSelector, Labels, Operator};
 
-/// Ids of selectors, each with the namespaces it is about.
+/// Ids of selectors, by the namespaces they select.
 #[derive(Debug, Clone)]
 pub(super) struct SelectorIndex<Id> {
     within: HashMap<Arc<str>, ByLabel<Id>>,
     everywhere: ByLabel<Id>,
 }
 
-/// Each selector is filed under one of its requirements, which an object it means must meet.
+/// Selectors, each indexed under one requirement that every matching object meets.
 #[derive(Debug, Clone)]
 struct ByLabel<Id> {
     keys: HashMap<Arc<str>, ByValue<Id>>,
-    /// Those that do not ask for the presence of any label.
+    /// Selectors that require no label to be present.
     others: BTreeSet<Id>,
 }
 
 #[derive(Debug, Clone)]
 struct ByValue<Id> {
     values: HashMap<Arc<str>, BTreeSet<Id>>,
-    /// Those content with any value.
+    /// Selectors that accept any value.
     any: BTreeSet<Id>,
 }
 
@@ -46,7 +46,7 @@ impl<Id> Default for ByValue<Id> {
 }
 
 impl<Id: Clone + Ord> SelectorIndex<Id> {
-    /// Files `selector`, about these namespaces or (with `None`) about all.
+    /// Adds `selector` for these namespaces or (with `None`) for all.
     pub(super) fn insert(
         &mut self,
         namespaces: Option<&[Arc<str>]>,
@@ -62,7 +62,7 @@ impl<Id: Clone + Ord> SelectorIndex<Id> {
         }
     }
 
-    /// Takes out what was filed with the same arguments.
+    /// Removes a selector that was inserted with the same arguments.
     pub(super) fn remove(
         &mut self,
         namespaces: Option<&[Arc<str>]>,
@@ -80,10 +80,10 @@ impl<Id: Clone + Ord> SelectorIndex<Id> {
         }
     }
 
-    /// Every selector that means such an object, and some that do not; each once.
-    pub(super) fn may_mean(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = Id> {
+    /// Returns every selector that matches such an object, and possibly others; each once.
+    pub(super) fn candidates(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = Id> {
         let within = self.within.get(namespace).into_iter();
-        within.chain([&self.everywhere]).flat_map(|index| index.may_mean(labels))
+        within.chain([&self.everywhere]).flat_map(|index| index.candidates(labels))
     }
 }
 
@@ -111,7 +111,8 @@ impl<Id: Clone + Ord> ByLabel<Id> {
         };
     }
 
-    /// Under which requirement it was filed is not on record, so all are looked at.
+    /// Removes a selector. It tries every requirement, because the index does not store which one
+    /// was used.
     fn remove(&mut self, selector: &LabelSelector, id: &Id) {
         self.others.remove(id);
         for requirement in selector.requirements().unwrap_or_default() {
@@ -135,7 +136,7 @@ impl<Id: Clone + Ord> ByLabel<Id> {
         self.keys.is_empty() && self.others.is_empty()
     }
 
-    fn may_mean(&self, labels: &Labels) -> impl Iterator<Item = Id> {
+    fn candidates(&self, labels: &Labels) -> impl Iterator<Item = Id> {
         let by_key = labels.iter().filter_map(|(key, value)| Some((self.keys.get(key)?, value)));
         let by_value = by_key.flat_map(|(filed, value)| {
             filed.values.get(value).into_iter().chain([&filed.any]).flatten()
@@ -185,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_all_that_match(
+        fn candidates_include_every_matching_selector(
             filed in prop::collection::vec((namespaces(), selector(), any::<bool>()), 0..40),
             namespace in select(vec!["n", "m", "o"]),
             labels in labels(),
@@ -199,7 +200,7 @@ mod tests {
                     index.remove(namespaces.as_deref(), selector, id);
                 }
             }
-            let found: Vec<usize> = index.may_mean(namespace, &labels).collect();
+            let found: Vec<usize> = index.candidates(namespace, &labels).collect();
             let distinct: BTreeSet<usize> = found.iter().copied().collect();
             prop_assert_eq!(distinct.len(), found.len(), "an id came twice");
             for (id, (namespaces, selector, stays)) in filed.iter().enumerate() {

@@ -1,51 +1,51 @@
-//! A sorted set that is short most of the time.
+//! A sorted set that is usually short.
 
 use super::chunked_map::ChunkedMap;
 
 /// Maximum number of entries of a plain list.
-const FEW: usize = 64;
+const LIST_MAX: usize = 64;
 
-/// Entries in ascending order, each once.
+/// Values in ascending order, without duplicates.
 #[derive(Debug, Clone)]
 pub(super) struct ShortSet<T>(Form<T>);
 
 #[derive(Debug, Clone)]
 enum Form<T> {
-    Few(Vec<T>),
-    Many(Box<ChunkedMap<T, ()>>),
+    List(Vec<T>),
+    Tree(Box<ChunkedMap<T, ()>>),
 }
 
 impl<T> Default for ShortSet<T> {
     fn default() -> Self {
-        Self(Form::Few(Vec::new()))
+        Self(Form::List(Vec::new()))
     }
 }
 
 impl<T: Ord> ShortSet<T> {
     pub(super) fn insert(&mut self, value: T) {
         match &mut self.0 {
-            Form::Few(list) => {
+            Form::List(list) => {
                 let Err(place) = list.binary_search(&value) else { return };
                 list.insert(place, value);
-                if list.len() > FEW {
-                    self.0 = Form::Many(Box::new(list.drain(..).map(|own| (own, ())).collect()));
+                if list.len() > LIST_MAX {
+                    self.0 = Form::Tree(Box::new(list.drain(..).map(|own| (own, ())).collect()));
                 }
             }
-            Form::Many(map) => {
+            Form::Tree(map) => {
                 map.insert(value, ());
             }
         }
     }
 
-    /// Removes a value. A set that was long does not become a list again.
+    /// Removes a value. A long set does not become a list again.
     pub(super) fn remove(&mut self, value: &T) {
         match &mut self.0 {
-            Form::Few(list) => {
+            Form::List(list) => {
                 if let Ok(place) = list.binary_search(value) {
                     list.remove(place);
                 }
             }
-            Form::Many(map) => {
+            Form::Tree(map) => {
                 map.remove(value);
             }
         }
@@ -55,15 +55,15 @@ impl<T: Ord> ShortSet<T> {
 impl<T> ShortSet<T> {
     pub(super) const fn is_empty(&self) -> bool {
         match &self.0 {
-            Form::Few(list) => list.is_empty(),
-            Form::Many(map) => map.len() == 0,
+            Form::List(list) => list.is_empty(),
+            Form::Tree(map) => map.len() == 0,
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let (few, many) = match &self.0 {
-            Form::Few(list) => (list.as_slice(), None),
-            Form::Many(map) => (&[][..], Some(map.iter().map(|(value, ())| value))),
+            Form::List(list) => (list.as_slice(), None),
+            Form::Tree(map) => (&[][..], Some(map.iter().map(|(value, ())| value))),
         };
         few.iter().chain(many.into_iter().flatten())
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_set_keeps_its_order() {
+    fn long_set_keeps_its_order() {
         let mut set = ShortSet::default();
         (0..1000).rev().for_each(|value| set.insert(value));
         set.insert(7);

@@ -1,4 +1,4 @@
-//! A table with dense ids that are used again.
+//! A table with dense ids that are reused.
 
 /// Values by dense id.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// Adds a value; it gets the id that was freed last, if any is free.
+    /// Adds a value and returns its id: the most recently freed id, or a new one.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(id) => {
@@ -54,7 +54,7 @@ impl<T> Slab<T> {
         self.entries.iter_mut().flatten()
     }
 
-    /// Values in ascending order of id.
+    /// Returns values in ascending order of id.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let entries = self.entries.iter().zip(0..);
         entries.filter_map(|(entry, id)| entry.as_ref().map(|value| (id, value)))

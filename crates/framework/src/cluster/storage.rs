@@ -1,4 +1,4 @@
-//! Storage objects, and the indexes by which volumes are found without a scan.
+//! Storage objects, and indexes that find volumes without a scan.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,35 +17,35 @@ use crate::storage::{
 };
 use crate::{EventResource, Pod, PodVolume};
 
-/// Claims, volumes, classes, and what CSI drivers say.
+/// Claims, volumes, classes, and the objects of CSI drivers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Storage {
     claims: Namespaced<Arc<PersistentVolumeClaim>>,
-    /// The placed pods with a volume that is this claim, whether it exists or not.
+    /// The placed pods that use this claim, which need not exist.
     claim_users: Namespaced<ShortSet<PodIx>>,
-    /// The claims that name this volume, whether it exists or not.
+    /// The claims that name this volume, which need not exist.
     claims_naming: HashMap<Arc<str>, ShortSet<Name>>,
     volumes: HashMap<Arc<str>, Arc<PersistentVolume>>,
     free_volumes: HashMap<Arc<str>, FreeVolumes>,
-    /// Names of the volumes that are bound to, or reserved for, the claim of this name.
+    /// Names of the volumes that are bound to this claim or reserved for it.
     reserved_volumes: Namespaced<BTreeSet<Arc<str>>>,
     classes: HashMap<Arc<str>, Arc<StorageClass>>,
     csi_nodes: HashMap<Arc<str>, CsiNode>,
     csi_drivers: HashMap<Arc<str>, CsiDriver>,
-    /// By class and then by namespace and name.
+    /// CSIStorageCapacities by class and then by namespace and name.
     capacities: BTreeMap<Arc<str>, BTreeMap<Name, CsiStorageCapacity>>,
     capacity_classes: HashMap<Name, Arc<str>>,
     attachments: HashMap<Arc<str>, VolumeAttachment>,
-    /// Names of the attachments that name this volume, whether it exists or not.
+    /// Names of the attachments that name this volume, which need not exist.
     attachments_of: HashMap<Arc<str>, ShortSet<Arc<str>>>,
-    /// Names of the attachments to a node.
+    /// Names of the attachments to this node.
     attached: HashMap<Arc<str>, ShortSet<Arc<str>>>,
 }
 
 /// Namespace and name.
 pub(super) type Name = (Arc<str>, Arc<str>);
 
-/// Something for every namespace and name.
+/// A map by namespace and name.
 #[derive(Debug, Clone)]
 struct Namespaced<T>(HashMap<Arc<str>, HashMap<Arc<str>, T>>);
 
@@ -82,7 +82,8 @@ impl<T> Namespaced<T> {
 }
 
 impl Storage {
-    /// Takes in an object of any kind. Free volumes are found by the labels of nodes.
+    /// Stores an object of any kind; ignores kinds other than storage. `labels` is used to index
+    /// free volumes by node labels.
     pub(super) fn set(
         &mut self,
         kind: &EventResource,
@@ -124,32 +125,32 @@ impl Storage {
         }
     }
 
-    /// What CSI drivers say of the node of this name.
+    /// Returns the CSINode with this name.
     pub(super) fn csi_node(&self, node: &str) -> Option<&CsiNode> {
         self.csi_nodes.get(node)
     }
 
-    /// The VolumeAttachment of this name.
+    /// Returns the VolumeAttachment with this name.
     pub(super) fn attachment(&self, name: &str) -> Option<&VolumeAttachment> {
         self.attachments.get(name)
     }
 
-    /// Names of the VolumeAttachments to this node.
+    /// Returns the names of the VolumeAttachments to this node.
     pub(super) fn attachments_to(&self, node: &str) -> impl Iterator<Item = &Arc<str>> {
         self.attached.get(node).map(ShortSet::iter).into_iter().flatten()
     }
 
-    /// Names of the VolumeAttachments that name this volume.
+    /// Returns the names of the VolumeAttachments that name this volume.
     pub(super) fn attachments_of(&self, volume: &str) -> impl Iterator<Item = &Arc<str>> {
         self.attachments_of.get(volume).map(ShortSet::iter).into_iter().flatten()
     }
 
-    /// The claims that name this volume.
+    /// Returns the claims that name this volume.
     pub(super) fn claims_naming(&self, volume: &str) -> impl Iterator<Item = &Name> {
         self.claims_naming.get(volume).map(ShortSet::iter).into_iter().flatten()
     }
 
-    /// The placed pods with a volume that is this claim.
+    /// Returns the placed pods that use this claim.
     pub(super) fn claim_users(&self, namespace: &str, name: &str) -> Option<&ShortSet<PodIx>> {
         self.claim_users.get(namespace, name)
     }
@@ -246,15 +247,15 @@ impl Storage {
         }
     }
 
-    /// A pod comes to a node.
-    pub(super) fn use_claims(&mut self, ix: PodIx, pod: &Pod) {
+    /// Records that a placed pod uses its claims.
+    pub(super) fn add_claim_user(&mut self, ix: PodIx, pod: &Pod) {
         for claim in claim_names(pod) {
             self.claim_users.entry(&pod.key.namespace, &claim).insert(ix);
         }
     }
 
-    /// A pod leaves its node.
-    pub(super) fn release_claims(&mut self, ix: PodIx, pod: &Pod) {
+    /// Records that a removed pod no longer uses its claims.
+    pub(super) fn remove_claim_user(&mut self, ix: PodIx, pod: &Pod) {
         let namespace = &*pod.key.namespace;
         for claim in claim_names(pod) {
             let users = self.claim_users.entry(namespace, &claim);
@@ -266,7 +267,7 @@ impl Storage {
     }
 }
 
-/// The claims behind the volumes of the pod.
+/// Returns the names of the claims of the pod, including those of ephemeral volumes.
 fn claim_names(pod: &Pod) -> impl Iterator<Item = Cow<'_, str>> {
     pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.key.name))
 }
@@ -287,42 +288,42 @@ fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {
     }
 }
 
-/// `None` also for what is not of the shape of `T`: it is as good as not there.
+/// Decodes an object; returns `None` also if it does not have the shape of `T`.
 fn read<T: DeserializeOwned>(object: Option<&Value>) -> Option<T> {
     T::deserialize(object?).ok()
 }
 
 /// Storage.
 impl Cluster {
-    /// The claim of this name.
+    /// Returns the claim with this name.
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
         self.storage.claims.get(namespace, name)
     }
 
-    /// The placed pods with a volume that is this claim, or that a claim of this name is made for.
+    /// Returns the placed pods that use this claim, including pods whose ephemeral volume owns it.
     pub fn pods_with_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<Pod>> {
         let users = self.storage.claim_users(namespace, name).map(ShortSet::iter);
         users.into_iter().flatten().map(|user| &self.pods.get(*user).pod)
     }
 
-    /// Whether a placed pod has a volume that is this claim. Claims made for a pod do not count.
+    /// Returns whether a placed pod names this claim. Claims of ephemeral volumes do not count.
     pub fn is_claim_in_use(&self, namespace: &str, name: &str) -> bool {
         let names_it = |volume: &PodVolume| volume.named_claim().is_some_and(|own| **own == *name);
         self.pods_with_claim(namespace, name).any(|user| user.spec.volumes.iter().any(names_it))
     }
 
-    /// The volume of this name.
+    /// Returns the PersistentVolume with this name.
     pub fn volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
         self.storage.volumes.get(name)
     }
 
-    /// The volumes of a class that are `Available` and that no claim has, if there are any.
+    /// Returns the volumes of a class that are `Available` and have no claim, if there are any.
     pub fn free_volumes(&self, class: &str) -> Option<&FreeVolumes> {
         self.storage.free_volumes.get(class)
     }
 
-    /// The volumes that are bound to, or reserved for, a claim of this name, by name; whether they
-    /// mean this very claim is for [`PersistentVolume::is_for`] to say.
+    /// Returns the volumes that are bound to, or reserved for, a claim with this name, by name. Use
+    /// [`PersistentVolume::is_for`] to check the UID.
     pub fn volumes_reserved_for(
         &self,
         namespace: &str,
@@ -332,27 +333,27 @@ impl Cluster {
         names.filter_map(|name| self.volume(name))
     }
 
-    /// The class of this name.
+    /// Returns the StorageClass with this name.
     pub fn storage_class(&self, name: &str) -> Option<&Arc<StorageClass>> {
         self.storage.classes.get(name)
     }
 
-    /// What CSI drivers say of the node of this name.
+    /// Returns the CSINode with this name.
     pub fn csi_node(&self, node: &str) -> Option<&CsiNode> {
         self.storage.csi_node(node)
     }
 
-    /// The CSI driver of this name.
+    /// Returns the CSIDriver with this name.
     pub fn csi_driver(&self, name: &str) -> Option<&CsiDriver> {
         self.storage.csi_drivers.get(name)
     }
 
-    /// What drivers say about room for volumes of a class, by namespace and name of the object.
+    /// Returns the CSIStorageCapacities of a class, by namespace and name.
     pub fn storage_capacities(&self, class: &str) -> impl Iterator<Item = &CsiStorageCapacity> {
         self.storage.capacities.get(class).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The volumes attached to the node of this name, by name of the attachment.
+    /// Returns the VolumeAttachments of this node, by name.
     pub fn volume_attachments(&self, node: &str) -> impl Iterator<Item = &VolumeAttachment> {
         let names = self.storage.attachments_to(node);
         names.filter_map(|name| self.storage.attachment(name))

@@ -1,4 +1,4 @@
-//! What sets of pods request together.
+//! Sums of the requests of sets of pods.
 
 use std::sync::Arc;
 
@@ -6,18 +6,19 @@ use smallvec::SmallVec;
 
 use crate::{Pod, Resources};
 
-/// How many pods there are, and what they request together.
+/// The number of pods in a set, and the sum of their requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PodSums {
-    /// Number of pods, those being deleted included.
+    /// Number of pods, including terminating pods.
     pub pods: i64,
-    /// What they take of their nodes, as [`PodRequests::placed`](crate::PodRequests::placed) has it.
-    /// Scalar resources that sum up to 0 are left out.
+    /// Sum of [`PodRequests::placed`](crate::PodRequests::placed). Scalar resources with the sum 0
+    /// are left out.
     pub requests: Resources,
 }
 
-/// Sums that follow pods as they come and go. They are wide enough to be exact for any number of pods.
+/// Running sums that follow pods as they are placed and removed. They are wide enough to be exact
+/// for any number of pods.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunningSums {
     pods: i64,
@@ -58,7 +59,7 @@ impl RunningSums {
         }
     }
 
-    /// Returns the sums; a sum beyond the largest `i64` stays there.
+    /// Returns the sums, which saturate at the largest `i64`.
     pub(super) fn totals(&self) -> PodSums {
         let narrow = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
         let scalars = self.scalars.iter().map(|(name, sum)| (name.clone(), narrow(*sum)));

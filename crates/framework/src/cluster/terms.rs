@@ -1,4 +1,4 @@
-//! The affinity terms of placed pods, each distinct one once.
+//! The distinct affinity terms of placed pods.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use super::slab::Slab;
 use super::{Cluster, NodeColumn, NodeIx};
 use crate::{Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
 
-/// What an affinity term of a pod is to it.
+/// How an affinity term relates to the pod that carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityTermKind {
-    /// It must be near what the term means.
+    /// The pod must run near the pods that the term selects.
     RequiredAffinity,
-    /// It must not be near.
+    /// The pod must not run near them.
     RequiredAntiAffinity,
-    /// It should be near.
+    /// The pod prefers to run near them.
     PreferredAffinity {
         /// Weight, 1 to 100.
         weight: i32,
     },
-    /// It should not be near.
+    /// The pod prefers not to run near them.
     PreferredAntiAffinity {
         /// Weight, 1 to 100.
         weight: i32,
@@ -30,11 +30,11 @@ pub enum AffinityTermKind {
 /// A distinct affinity term of placed pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedTerm {
-    /// What it is to the pods that have it.
+    /// How the term relates to the pods that carry it.
     pub kind: AffinityTermKind,
     /// The term.
     pub term: Arc<PodAffinityTerm>,
-    /// How often it occurs on the pods of each node.
+    /// Number of occurrences of the term on the pods of each node.
     pub carriers: NodeColumn<u32>,
     pods: usize,
 }
@@ -50,13 +50,13 @@ pub(super) struct Terms {
     index: SelectorIndex<TermIx>,
 }
 
-/// The namespaces a term is about, unless that depends on their labels.
+/// Returns the namespaces of a term; `None` if they depend on namespace labels.
 fn scope(term: &PodAffinityTerm) -> Option<&[Arc<str>]> {
     term.namespace_selector.is_nothing().then_some(&term.namespaces)
 }
 
 impl Terms {
-    /// Counts in the terms of `pod`, placed on `node`.
+    /// Adds the terms of `pod`, placed on `node`.
     pub(super) fn add(&mut self, pod: &Pod, node: NodeIx) {
         for (kind, term) in terms_of(pod) {
             let id = self.intern(kind, term);
@@ -66,7 +66,7 @@ impl Terms {
         }
     }
 
-    /// Counts out the terms of `pod`, which was placed on `node`.
+    /// Removes the terms of `pod`, which was placed on `node`.
     pub(super) fn remove(&mut self, pod: &Pod, node: NodeIx) {
         for (kind, term) in terms_of(pod) {
             let Some(terms) = self.ids.get_mut(&kind) else { continue };
@@ -97,19 +97,19 @@ impl Terms {
 }
 
 impl Cluster {
-    /// The distinct terms of placed pods that mean `pod`, those of pods on nodes that are not known
-    /// (any more) among them. Of a category with a malformed term there are none.
-    pub fn terms_meaning(&self, pod: &Pod) -> Vec<&CarriedTerm> {
+    /// Returns the distinct terms of placed pods that match `pod`, including terms of pods on
+    /// ghosts. A category with a malformed term has no terms.
+    pub fn terms_matching(&self, pod: &Pod) -> Vec<&CarriedTerm> {
         let labels = self.namespace_labels(&pod.key.namespace);
         let mut ids: Vec<TermIx> =
-            self.terms.index.may_mean(&pod.key.namespace, &pod.labels).collect();
+            self.terms.index.candidates(&pod.key.namespace, &pod.labels).collect();
         ids.sort_unstable();
         let candidates = ids.into_iter().map(|id| self.terms.table.get(id.0));
         candidates.filter(|carried| carried.term.matches(pod, labels)).collect()
     }
 }
 
-/// The terms of a pod, category by category; a category with a malformed term has none.
+/// Returns the terms of a pod by category. A category with a malformed term has no terms.
 fn terms_of(pod: &Pod) -> impl Iterator<Item = (AffinityTermKind, &PodAffinityTerm)> {
     use AffinityTermKind as Kind;
     let (near, far) = (pod.spec.pod_affinity.iter(), pod.spec.pod_anti_affinity.iter());
@@ -164,46 +164,49 @@ mod tests {
         })
     }
 
-    /// Kind, and how often the term occurs on each node.
-    fn meaning(cluster: &Cluster, pod: PodBuilder) -> Vec<(AffinityTermKind, Vec<(usize, u32)>)> {
+    /// Returns each matching term: its kind, and its number of occurrences on each node.
+    fn matching_terms(
+        cluster: &Cluster,
+        pod: PodBuilder,
+    ) -> Vec<(AffinityTermKind, Vec<(usize, u32)>)> {
         let carriers = |term: &CarriedTerm| {
             term.carriers.iter().map(|(node, count)| (node.index(), count)).collect()
         };
-        let terms = cluster.terms_meaning(&pod.build());
+        let terms = cluster.terms_matching(&pod.build());
         terms.into_iter().map(|term| (term.kind, carriers(term))).collect()
     }
 
     #[test]
-    fn a_term_of_many_pods_is_one_and_goes_with_the_last_of_them() {
+    fn shared_term_is_removed_with_its_last_pod() {
         let mut cluster = Cluster::default();
         let carrier = |name| Arc::new(must_not(pod(name), away_from_web()).build());
         let placed = [("a", "n0"), ("b", "n1"), ("c", "n1")]
             .map(|(name, node)| cluster.place_pod(carrier(name), node));
         let web = || pod("w").label("app", "web");
         let kind = AffinityTermKind::RequiredAntiAffinity;
-        assert_eq!(meaning(&cluster, web()), [(kind, vec![(0, 1), (1, 2)])]);
-        assert_eq!(meaning(&cluster, web().namespace("other")), []);
-        assert_eq!(meaning(&cluster, pod("d").label("app", "db")), []);
+        assert_eq!(matching_terms(&cluster, web()), [(kind, vec![(0, 1), (1, 2)])]);
+        assert_eq!(matching_terms(&cluster, web().namespace("other")), []);
+        assert_eq!(matching_terms(&cluster, pod("d").label("app", "db")), []);
         cluster.remove_pod(placed[1]);
-        assert_eq!(meaning(&cluster, web()), [(kind, vec![(0, 1), (1, 1)])]);
+        assert_eq!(matching_terms(&cluster, web()), [(kind, vec![(0, 1), (1, 1)])]);
         placed[..1].iter().chain(&placed[2..]).for_each(|pod| drop(cluster.remove_pod(*pod)));
-        assert_eq!(meaning(&cluster, web()), []);
+        assert_eq!(matching_terms(&cluster, web()), []);
         assert_eq!(cluster.terms.table.len(), 0);
     }
 
     #[test]
-    fn terms_of_other_weights_are_other_terms_and_one_can_occur_twice() {
+    fn terms_differ_by_weight_and_may_repeat_in_a_pod() {
         let mut cluster = Cluster::default();
         let pod_of = |name, weight| should(pod(name), weight, away_from_web());
         cluster.place_pod(Arc::new(should(pod_of("a", 10), 10, away_from_web()).build()), "n0");
         cluster.place_pod(Arc::new(pod_of("b", 20).build()), "n0");
         let kind = |weight| AffinityTermKind::PreferredAffinity { weight };
         let expected = [(kind(10), vec![(0, 2)]), (kind(20), vec![(0, 1)])];
-        assert_eq!(meaning(&cluster, pod("w").label("app", "web")), expected);
+        assert_eq!(matching_terms(&cluster, pod("w").label("app", "web")), expected);
     }
 
     #[test]
-    fn a_malformed_term_empties_its_category_and_no_other() {
+    fn malformed_term_empties_only_its_category() {
         let mut cluster = Cluster::default();
         let selector = json!({ "matchLabels": { "app": "x".repeat(64) } });
         let malformed = term(json!({ "topologyKey": "zone", "labelSelector": selector }));
@@ -211,13 +214,13 @@ mod tests {
         let placed = cluster.place_pod(Arc::new(must_not(builder, malformed).build()), "n0");
         let kind = AffinityTermKind::PreferredAffinity { weight: 10 };
         let web = || pod("w").label("app", "web");
-        assert_eq!(meaning(&cluster, web()), [(kind, vec![(0, 1)])]);
+        assert_eq!(matching_terms(&cluster, web()), [(kind, vec![(0, 1)])]);
         cluster.remove_pod(placed);
-        assert_eq!(meaning(&cluster, web()), []);
+        assert_eq!(matching_terms(&cluster, web()), []);
     }
 
     #[test]
-    fn a_namespace_named_twice_counts_once() {
+    fn duplicate_namespace_counts_once() {
         let mut cluster = Cluster::default();
         let labels = json!({ "app": "web", "tier": "front" });
         let twice = term(json!({
@@ -227,11 +230,11 @@ mod tests {
         }));
         cluster.place_pod(Arc::new(must_not(pod("a"), twice).build()), "n0");
         let blue = pod("w").namespace("blue").label("app", "web").label("tier", "front");
-        assert_eq!(meaning(&cluster, blue).len(), 1);
+        assert_eq!(matching_terms(&cluster, blue).len(), 1);
     }
 
     #[test]
-    fn namespace_selectors_go_by_the_labels_of_the_moment() {
+    fn namespace_selectors_use_the_current_labels() {
         let mut cluster = Cluster::default();
         let everywhere = |selector| {
             term(json!({
@@ -243,7 +246,7 @@ mod tests {
             "matchExpressions": [{ "key": "old", "operator": "DoesNotExist" }],
         }));
         cluster.place_pod(Arc::new(must_not(must_not(pod("a"), team), not_old).build()), "n0");
-        let count = |cluster: &Cluster| meaning(cluster, pod("w").namespace("blue")).len();
+        let count = |cluster: &Cluster| matching_terms(cluster, pod("w").namespace("blue")).len();
         let mut set = |labels: Option<serde_json::Value>| {
             let object = labels.map(|labels| Arc::new(json!({ "metadata": { "labels": labels } })));
             cluster.set_object(&EventResource::Namespace, "", "blue", object);

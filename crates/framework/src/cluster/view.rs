@@ -1,11 +1,12 @@
-//! One node, as the one-node forms see it.
+//! A view of one node, which the one-node forms of the extension points read.
 
 use std::sync::Arc;
 
 use super::{Cluster, NodeIx, PodIx, ScalarAmount, columns};
 use crate::{CpuMemory, HostPort, Labels, NodeFields, Pod, Resources, Taint};
 
-/// Pods taken to be on or off a node, beside those that are: for nominated pods and preemption.
+/// Hypothetical changes to the pods of a node: pods added and pods removed. Used for nominated pods
+/// and preemption.
 #[derive(Debug, Clone, Default)]
 pub struct Overlay {
     added: Vec<Arc<Pod>>,
@@ -17,19 +18,19 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Takes `pod` to run on the node.
+    /// Adds `pod` to the node.
     pub fn add(&mut self, pod: Arc<Pod>) {
         self.count(&pod, 1);
         self.added.push(pod);
     }
 
-    /// Takes `pod`, which is placed on the node, to be gone.
+    /// Removes `pod`, which is placed on the node.
     pub fn remove(&mut self, cluster: &Cluster, pod: PodIx) {
         self.count(&cluster.pod(pod).pod, -1);
         self.removed.push(pod);
     }
 
-    /// Takes `pod` to be there again; without effect unless it was [removed](Self::remove).
+    /// Restores a [removed](Self::remove) pod; has no effect on other pods.
     pub fn restore(&mut self, cluster: &Cluster, pod: PodIx) {
         if let Some(place) = self.removed.iter().position(|removed| *removed == pod) {
             self.removed.swap_remove(place);
@@ -69,7 +70,7 @@ impl<'a> NodeView<'a> {
         Self { cluster, ix, overlay: None }
     }
 
-    /// The same node with other pods on it.
+    /// Returns the same node with the changes of `overlay`.
     #[must_use]
     pub const fn with<'b>(self, overlay: &'b Overlay) -> NodeView<'b>
     where
@@ -78,66 +79,66 @@ impl<'a> NodeView<'a> {
         NodeView { cluster: self.cluster, ix: self.ix, overlay: Some(overlay) }
     }
 
-    /// The cluster the node is part of.
+    /// Returns the cluster of the node.
     pub const fn cluster(&self) -> &'a Cluster {
         self.cluster
     }
 
-    /// The dense id.
+    /// Returns the dense id.
     #[inline]
     pub const fn ix(&self) -> NodeIx {
         self.ix
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &'a Arc<str> {
         self.cluster.node_name(self.ix)
     }
 
-    /// The value of the label `key`.
+    /// Returns the value of the label `key`.
     pub fn label(&self, key: &str) -> Option<&'a str> {
         self.cluster.label(self.ix, key)
     }
 
-    /// All labels, as an object of their own.
+    /// Returns a copy of all labels.
     pub fn labels(&self) -> Labels {
         self.cluster.labels_of(self.ix)
     }
 
-    /// The taints, in the order of the object.
+    /// Returns the taints, in the order of the object.
     pub fn taints(&self) -> &'a [Taint] {
         &self.cluster.row(self.ix).taints
     }
 
-    /// Whether the node is cordoned.
+    /// Returns whether the node is cordoned.
     pub fn is_unschedulable(&self) -> bool {
         self.cluster.unschedulable.contains(self.ix)
     }
 
-    /// Features the kubelet declares, in the order of the object.
+    /// Returns the features the kubelet declares, in the order of the object.
     pub fn declared_features(&self) -> &'a [Arc<str>] {
         &self.cluster.row(self.ix).declared_features
     }
 
-    /// The field at `pointer`, if some plugin asked for it and the node has it.
+    /// Returns the field at `pointer`, if a plugin asked for it and the node has it.
     pub fn extra(&self, pointer: &str) -> Option<&'a serde_json::Value> {
         self.cluster.row(self.ix).extra.get(pointer)
     }
 
-    /// A number that is new whenever the node or the pods on it change, and never comes again. A
-    /// result that a plugin computed for one generation is valid while the node has it. A new version
-    /// of a pod is a change if its labels, spec, requests, kept fields or deletion differ. `None` for
-    /// a node with an [`Overlay`].
+    /// Returns a number that is new after every change of the node or of its pods, and is never
+    /// reused. A result that a plugin computed for one generation is valid while the node has that
+    /// generation. A new version of a pod is a change if its labels, spec, requests, kept fields or
+    /// deletion differ. Returns `None` for a node with an [`Overlay`].
     pub fn generation(&self) -> Option<u64> {
         self.overlay.is_none().then(|| self.cluster.generations[self.ix.index()])
     }
 
-    /// Resources for pods, without scalars.
+    /// Returns the allocatable resources, without scalars.
     pub fn allocatable(&self) -> Resources {
         self.cluster.allocatable.get(self.ix)
     }
 
-    /// Sum of what the pods request, without scalars.
+    /// Returns the sum of the requests of the pods, without scalars.
     pub fn requested(&self) -> Resources {
         let mut requested = self.cluster.requested.get(self.ix);
         if let Some(overlay) = self.overlay {
@@ -149,7 +150,8 @@ impl<'a> NodeView<'a> {
         requested
     }
 
-    /// The same for scoring, where a container that asks for nothing counts with a default.
+    /// Returns the sum of the requests for scoring, where a container without requests counts with
+    /// a default.
     pub fn non_zero_requested(&self) -> CpuMemory {
         let mut requested = self.cluster.non_zero_requested.get(self.ix);
         if let Some(overlay) = self.overlay {
@@ -159,7 +161,7 @@ impl<'a> NodeView<'a> {
         requested
     }
 
-    /// The amounts of a scalar resource, zero if the node does not have it.
+    /// Returns the amounts of a scalar resource, zero if the node does not have it.
     pub fn scalar(&self, name: &str) -> ScalarAmount {
         let mut amount = self.cluster.scalar(name).map(|c| c.get(self.ix)).unwrap_or_default();
         if let Some(overlay) = self.overlay {
@@ -169,17 +171,17 @@ impl<'a> NodeView<'a> {
         amount
     }
 
-    /// Number of pods the node takes.
+    /// Returns the maximum number of pods.
     pub fn allowed_pods(&self) -> i64 {
         self.cluster.allowed_pods[self.ix.index()]
     }
 
-    /// Number of pods on the node.
+    /// Returns the number of pods on the node.
     pub fn pod_count(&self) -> i64 {
         self.cluster.pod_counts[self.ix.index()] + self.overlay.map_or(0, |o| o.pod_count)
     }
 
-    /// The pods on the node.
+    /// Returns the pods on the node.
     pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
         let (cluster, overlay) = (self.cluster, self.overlay);
         let removed = overlay.map_or(&[][..], |overlay| &overlay.removed);
@@ -188,24 +190,24 @@ impl<'a> NodeView<'a> {
         placed.map(|pod| &cluster.pod(*pod).pod).chain(added)
     }
 
-    /// The pods that an [`Overlay`] takes to be on the node.
+    /// Returns the pods that the [`Overlay`] adds.
     pub fn added(&self) -> &'a [Arc<Pod>] {
         self.overlay.map_or(&[], |overlay| &overlay.added)
     }
 
-    /// The pods on the node that an [`Overlay`] takes to be gone.
+    /// Returns the placed pods that the [`Overlay`] removes.
     pub fn removed(&self) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
         let (cluster, removed) = (self.cluster, self.overlay.map(|overlay| &overlay.removed));
         removed.into_iter().flatten().map(|pod| &cluster.pod(*pod).pod)
     }
 
-    /// The pods placed on the node with their ids, whatever an [`Overlay`] says.
+    /// Returns the pods placed on the node with their ids, without regard to an [`Overlay`].
     pub fn placed(&self) -> impl ExactSizeIterator<Item = (PodIx, &'a Arc<Pod>)> + use<'a> {
         let cluster = self.cluster;
         cluster.row(self.ix).pods.iter().map(|pod| (*pod, &cluster.pod(*pod).pod))
     }
 
-    /// Whether a pod on the node uses a host port that `wanted` conflicts with.
+    /// Returns whether a pod on the node uses a host port that conflicts with `wanted`.
     pub fn has_port_conflict(&self, wanted: &HostPort) -> bool {
         let used = self.cluster.using_port(wanted).is_some_and(|nodes| nodes.contains(self.ix));
         (used || self.overlay.is_some_and(|overlay| !overlay.added.is_empty()))

@@ -1,16 +1,16 @@
-//! Lean Kubernetes API types: the fields a scheduler reads, as they stand in JSON.
+//! Lean Kubernetes API types: the JSON fields that a scheduler reads.
 //!
-//! They are decoded from what the API server (or `kubectl get -o json`) writes and are turned into the
-//! compact [`Pod`](crate::Pod) and [`Node`](crate::Node) at once; nothing keeps them. Unknown fields are
-//! skipped, `null` reads as absent, quantities stay text until they are converted.
-//! Writes never come from these types: they do not carry every field.
+//! They decode the JSON of the API server or of `kubectl get -o json`, and are converted at once
+//! into the compact [`Pod`](crate::Pod) and [`Node`](crate::Node). Unknown fields are skipped,
+//! `null` reads as absent, and quantities stay text until the conversion. They do not carry every
+//! field, so they are never used for writes.
 
 use std::collections::BTreeMap;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
-/// A quantity as written; parsed with its path when the object is converted.
+/// A quantity as written. The conversion of the object parses it, and reports errors with its path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct QuantityText(pub String);
@@ -68,11 +68,11 @@ api! {
         creation_timestamp: Option<String>,
         /// RFC 3339 time from which the object is being deleted.
         deletion_timestamp: Option<String>,
-        /// Objects it belongs to.
+        /// Owners of the object.
         owner_references: Vec<OwnerReference>,
     }
 
-    /// An object that another one belongs to.
+    /// An owner of an object.
     struct OwnerReference {
         /// API version of the owner.
         api_version: String,
@@ -100,13 +100,13 @@ api! {
     struct PodSpec {
         /// Node the pod is assigned to; empty while unassigned.
         node_name: String,
-        /// Scheduler that is responsible for the pod.
+        /// Name of the responsible scheduler.
         scheduler_name: String,
         /// Priority; absent counts as 0.
         priority: Option<i32>,
         /// `PreemptLowerPriority` (default) or `Never`.
         preemption_policy: Option<String>,
-        /// Labels a node must carry. A present but empty map is told apart from an absent one.
+        /// Required labels of the node. An empty map differs from an absent one.
         node_selector: Option<BTreeMap<String, String>>,
         /// Node and pod affinity.
         affinity: Option<Affinity>,
@@ -120,7 +120,7 @@ api! {
         overhead: ResourceList,
         /// Pod-level resources.
         resources: Option<ResourceRequirements>,
-        /// Gates that hold the pod back from scheduling.
+        /// Gates that keep the pod from being scheduled.
         scheduling_gates: Vec<SchedulingGate>,
         /// Topology spread constraints.
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
@@ -138,7 +138,7 @@ api! {
     struct PodStatus {
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         phase: String,
-        /// Node that room is reserved on for the pod.
+        /// The node that is nominated for the pod.
         nominated_node_name: String,
         /// RFC 3339 time at which the kubelet acknowledged the pod.
         start_time: Option<String>,
@@ -152,9 +152,9 @@ api! {
         resources: Option<ResourceRequirements>,
         /// Pod-level resources as admitted.
         allocated_resources: ResourceList,
-        /// Generated resource claims, kept for change detection.
+        /// Generated resource claims, used to detect changes.
         resource_claim_statuses: Vec<serde_json::Value>,
-        /// The claim made up for extended resources, kept for change detection.
+        /// The claim generated for extended resources, used to detect changes.
         extended_resource_claim_status: Option<serde_json::Value>,
     }
 
@@ -199,7 +199,7 @@ api! {
 
     /// A rule for the exit of a container.
     struct ContainerRestartRule {
-        /// What happens, for example `RestartAllContainers`.
+        /// The action, for example `RestartAllContainers`.
         action: String,
     }
 
@@ -215,12 +215,12 @@ api! {
     struct ContainerPort {
         /// Port inside the container.
         container_port: i32,
-        /// Port on the node; 0 for none.
+        /// Port of the node; 0 for none.
         host_port: i32,
-        /// Address on the node; empty means all.
+        /// Address of the node; empty for all.
         #[serde(rename = "hostIP")]
         host_ip: String,
-        /// `TCP` when empty.
+        /// Protocol; empty means `TCP`.
         protocol: String,
     }
 
@@ -256,29 +256,29 @@ api! {
     struct Affinity {
         /// Rules on nodes.
         node_affinity: Option<NodeAffinity>,
-        /// Rules that draw pods together.
+        /// Attraction to other pods.
         pod_affinity: Option<PodAffinity>,
-        /// Rules that keep pods apart.
+        /// Repulsion from other pods.
         pod_anti_affinity: Option<PodAffinity>,
     }
 
     /// Node affinity.
     struct NodeAffinity {
-        /// Must hold.
+        /// The required terms.
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
         required: Option<NodeSelector>,
-        /// Should hold, by weight. An absent list is told apart from an empty one.
+        /// The preferred terms. An absent list differs from an empty one.
         #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
         preferred: Option<Vec<PreferredSchedulingTerm>>,
     }
 
-    /// Alternatives a node may satisfy.
+    /// A node selector: alternatives, one of which must match.
     struct NodeSelector {
-        /// Terms, ORed.
+        /// Terms, combined with OR.
         node_selector_terms: Vec<NodeSelectorTerm>,
     }
 
-    /// Requirements on one node, ANDed.
+    /// Requirements on one node, combined with AND.
     struct NodeSelectorTerm {
         /// Requirements on labels.
         match_expressions: Vec<SelectorRequirement>,
@@ -306,27 +306,27 @@ api! {
 
     /// Pod affinity or anti-affinity.
     struct PodAffinity {
-        /// Must hold.
+        /// The required terms.
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
         required: Vec<PodAffinityTerm>,
-        /// Should hold, by weight.
+        /// The preferred terms.
         #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
         preferred: Vec<WeightedPodAffinityTerm>,
     }
 
     /// A term on the pods of a topology domain.
     struct PodAffinityTerm {
-        /// Pods meant; absent matches none.
+        /// Selects the pods by label; absent selects none.
         label_selector: Option<LabelSelector>,
-        /// Namespaces meant.
+        /// Selects the pods by namespace.
         namespaces: Vec<String>,
-        /// Further namespaces, by their labels.
+        /// Selects further namespaces by their labels.
         namespace_selector: Option<LabelSelector>,
-        /// Label of the node that names the domain.
+        /// The node label whose value names the domain.
         topology_key: String,
-        /// Keys whose value on the pod joins the selector; the API server sees to it.
+        /// Label keys of the pod whose values are added to the selector by the API server.
         match_label_keys: Vec<String>,
-        /// Keys whose value on the pod the selector rules out; the API server sees to it.
+        /// Label keys of the pod whose values are excluded from the selector by the API server.
         mismatch_label_keys: Vec<String>,
     }
 
@@ -348,35 +348,35 @@ api! {
 
     /// A topology spread constraint.
     struct TopologySpreadConstraint {
-        /// Greatest allowed difference between domains.
+        /// Maximum difference between domains.
         max_skew: i32,
-        /// Label of the node that names the domain.
+        /// The node label whose value names the domain.
         topology_key: String,
         /// `DoNotSchedule` or `ScheduleAnyway`.
         when_unsatisfiable: String,
-        /// Pods counted.
+        /// Selects the counted pods.
         label_selector: Option<LabelSelector>,
-        /// Least number of domains.
+        /// Minimum number of domains.
         min_domains: Option<i32>,
         /// `Honor` (default) or `Ignore`.
         node_affinity_policy: Option<String>,
         /// `Honor` or `Ignore` (default).
         node_taints_policy: Option<String>,
-        /// Keys whose value on the pod joins the selector.
+        /// Label keys of the pod whose values are added to the selector.
         match_label_keys: Vec<String>,
     }
 
-    /// A volume; only what placement depends on.
+    /// A volume; only the fields that affect placement.
     struct Volume {
         /// Volume name.
         name: String,
         /// Reference to a claim.
         persistent_volume_claim: Option<ClaimVolumeSource>,
-        /// A claim made for the pod.
+        /// The template of a claim that the ephemeral volume controller creates.
         ephemeral: Option<serde_json::Value>,
         /// An image mounted as a volume.
         image: Option<ImageVolumeSource>,
-        /// A volume of a CSI driver, described inline.
+        /// An inline CSI volume.
         csi: Option<CsiVolumeSource>,
         /// In-tree disk.
         aws_elastic_block_store: Option<serde_json::Value>,
@@ -475,15 +475,15 @@ api! {
 
     /// `spec` of a PersistentVolumeClaim.
     struct PersistentVolumeClaimSpec {
-        /// Access modes the volume must have.
+        /// Required access modes.
         access_modes: Vec<String>,
-        /// Labels the volume must have.
+        /// Required labels of the volume.
         selector: Option<LabelSelector>,
-        /// How much storage is asked for.
+        /// The requested size.
         resources: ResourceRequirements,
-        /// The volume it is, or is to be, bound to.
+        /// The volume that the claim is bound to, or should be bound to.
         volume_name: String,
-        /// Class.
+        /// StorageClass.
         storage_class_name: Option<String>,
         /// `Filesystem` (default) or `Block`.
         volume_mode: Option<String>,
@@ -491,7 +491,7 @@ api! {
         volume_attributes_class_name: Option<String>,
     }
 
-    /// `status` of an object of which only the phase is read.
+    /// The `status` of an object; only the phase is read.
     struct PhaseStatus {
         /// Phase.
         phase: String,
@@ -509,55 +509,55 @@ api! {
 
     /// `spec` of a PersistentVolume.
     struct PersistentVolumeSpec {
-        /// How much it holds.
+        /// The capacity.
         capacity: ResourceList,
-        /// Access modes it has.
+        /// Supported access modes.
         access_modes: Vec<String>,
-        /// The claim it is, or is to be, bound to.
+        /// The claim that the volume is bound to, or should be bound to.
         claim_ref: Option<ClaimReference>,
-        /// Class.
+        /// StorageClass.
         storage_class_name: String,
         /// `Filesystem` (default) or `Block`.
         volume_mode: Option<String>,
         /// VolumeAttributesClass.
         volume_attributes_class_name: Option<String>,
-        /// Nodes it can be used on.
+        /// The nodes that can use the volume.
         node_affinity: Option<VolumeNodeAffinity>,
-        /// Volume of a CSI driver.
+        /// The CSI source.
         csi: Option<CsiVolumeSource>,
-        /// Volume of a plugin that has been replaced by a CSI driver.
+        /// Source of an in-tree plugin that a CSI driver replaces.
         aws_elastic_block_store: Option<serde_json::Value>,
-        /// Volume of a plugin that has been replaced by a CSI driver.
+        /// Source of an in-tree plugin that a CSI driver replaces.
         azure_disk: Option<serde_json::Value>,
-        /// Volume of a plugin that has been replaced by a CSI driver.
+        /// Source of an in-tree plugin that a CSI driver replaces.
         cinder: Option<serde_json::Value>,
-        /// Volume of a plugin that has been replaced by a CSI driver.
+        /// Source of an in-tree plugin that a CSI driver replaces.
         gce_persistent_disk: Option<serde_json::Value>,
-        /// Volume of a plugin that has been replaced by a CSI driver.
+        /// Source of an in-tree plugin that a CSI driver replaces.
         portworx_volume: Option<serde_json::Value>,
     }
 
-    /// Reference to the claim of a volume.
+    /// A reference from a volume to its claim.
     struct ClaimReference {
         /// Namespace of the claim.
         namespace: String,
         /// Name of the claim.
         name: String,
-        /// UID of the claim; empty as long as it is only meant by name.
+        /// UID of the claim; empty for a reservation by name only.
         uid: String,
     }
 
-    /// Nodes a volume can be used on.
+    /// The nodes that can use a volume.
     struct VolumeNodeAffinity {
-        /// What they must be like.
+        /// The selector of the nodes.
         required: Option<NodeSelector>,
     }
 
-    /// Volume of a CSI driver.
+    /// A volume of a CSI driver.
     struct CsiVolumeSource {
         /// Name of the driver.
         driver: String,
-        /// Name of the volume to the driver.
+        /// The volume handle of the driver.
         volume_handle: String,
     }
 
@@ -565,17 +565,17 @@ api! {
     struct StorageClass {
         /// Standard metadata.
         metadata: ObjectMeta,
-        /// Who makes volumes.
+        /// The provisioner of volumes.
         provisioner: String,
         /// `Immediate` or `WaitForFirstConsumer`.
         volume_binding_mode: Option<String>,
-        /// Where volumes may be made.
+        /// The topologies in which volumes may be provisioned.
         allowed_topologies: Vec<crate::TopologySelectorTerm>,
     }
 
     /// A `storage.k8s.io/v1` CSINode.
     struct CsiNode {
-        /// Standard metadata; the name is that of the node.
+        /// Standard metadata; the name is the name of the node.
         metadata: ObjectMeta,
         /// Desired state.
         spec: CsiNodeSpec,
@@ -591,13 +591,13 @@ api! {
     struct CsiNodeDriver {
         /// Name of the driver.
         name: String,
-        /// How much of it is left for pods.
+        /// The limits of the driver on the node.
         allocatable: Option<VolumeNodeResources>,
     }
 
-    /// What a driver can do on a node.
+    /// The limits of a driver on a node.
     struct VolumeNodeResources {
-        /// Number of volumes it can attach.
+        /// Maximum number of attached volumes.
         count: Option<i32>,
     }
 
@@ -611,7 +611,7 @@ api! {
 
     /// `spec` of a CSIDriver.
     struct CsiDriverSpec {
-        /// Whether it says by CSIStorageCapacity where there is room.
+        /// Whether the driver reports its capacity in CSIStorageCapacity objects.
         storage_capacity: Option<bool>,
     }
 
@@ -619,13 +619,13 @@ api! {
     struct CsiStorageCapacity {
         /// Standard metadata.
         metadata: ObjectMeta,
-        /// Where it speaks of.
+        /// The nodes that can use the capacity.
         node_topology: Option<LabelSelector>,
-        /// The class it speaks of.
+        /// The StorageClass.
         storage_class_name: String,
-        /// Room that is left.
+        /// Remaining capacity.
         capacity: Option<QuantityText>,
-        /// Size of the largest volume.
+        /// Maximum size of a volume.
         maximum_volume_size: Option<QuantityText>,
     }
 
@@ -649,7 +649,7 @@ api! {
 
     /// The volume that is attached.
     struct VolumeAttachmentSource {
-        /// Name of the PersistentVolume, unless it is described inline.
+        /// Name of the PersistentVolume; absent for an inline volume.
         persistent_volume_name: Option<String>,
     }
 }

@@ -1,4 +1,4 @@
-//! What the containers of a pod request and are limited to, one by one.
+//! The requests and limits of the single containers of a pod.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ pub enum ContainerKind {
     App,
 }
 
-/// What one container requests and is limited to, as its spec has it.
+/// The requests and limits of one container, as its spec has them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ContainerResources {
     /// Name of the container.
     pub name: Arc<str>,
-    /// When it runs.
+    /// When the container runs.
     pub kind: ContainerKind,
-    /// Its requests. Cpu, memory and ephemeral storage are 0 where the spec does not name them.
+    /// The requests. CPU, memory and ephemeral storage are 0 if absent.
     pub requests: Resources,
-    /// Its limits, likewise. 0 stands for no limit.
+    /// The limits. 0 means no limit.
     pub limits: Resources,
 }
 
 impl ContainerResources {
-    /// Returns the containers of a pod: init containers and sidecars in their order, then the others.
-    /// A quantity that cannot be read is left out.
+    /// Returns the containers of a pod: init containers and sidecars in their order, then the
+    /// others. A quantity that cannot be read is left out.
     pub(super) fn of_pod(spec: &api::PodSpec) -> Arc<[Self]> {
         let init = spec.init_containers.iter().map(|container| match is_sidecar(container) {
             true => Self::of(container, ContainerKind::Sidecar),
@@ -43,7 +43,7 @@ impl ContainerResources {
     }
 
     fn of(container: &api::Container, kind: ContainerKind) -> Self {
-        // Quantities of requests that cannot be read are reported by the sums over the pod.
+        // The sums over the pod report unreadable requests.
         let parse = |list| parse_resource_list(list, "", &mut Vec::new());
         Self {
             name: container.name.as_str().into(),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_kept_in_the_order_in_which_they_start() {
+    fn containers_are_in_start_order() {
         let wanted = ExtraFields { containers: true, ..ExtraFields::default() };
         let pod = decoded("p", &wanted);
         let kinds: Vec<_> = pod.containers().iter().map(|one| (&*one.name, one.kind)).collect();

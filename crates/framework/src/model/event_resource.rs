@@ -48,14 +48,14 @@ pub enum EventResource {
     StatefulSet,
     /// A PodDisruptionBudget.
     PodDisruptionBudget,
-    /// A kind a plugin brings along, as `<plural>.<version>.<group>`.
+    /// A custom kind that a plugin watches, as `<plural>.<version>.<group>`.
     Custom(Arc<str>),
     /// Every kind.
     Any,
 }
 
 impl EventResource {
-    /// The name Kubernetes gives the resource in event labels.
+    /// Returns the name of the resource in event labels of Kubernetes.
     pub fn name(&self) -> &str {
         match self {
             Self::Pod => "Pod",

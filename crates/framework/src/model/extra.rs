@@ -1,4 +1,4 @@
-//! Parts of pods and nodes that only some plugins read, kept because a plugin asked for them.
+//! Further fields of pods and nodes that a plugin asked for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::containers::ContainerResources;
 use crate::api;
 
-/// The further parts of pods and nodes to keep. Fields are JSON pointers (RFC 6901), for example
+/// The further fields of pods and nodes to keep. Fields are JSON pointers (RFC 6901), for example
 /// `/metadata/annotations/example.com~1tier`. The empty pointer keeps the whole object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraFields {
@@ -16,7 +16,7 @@ pub struct ExtraFields {
     pub pod: BTreeSet<Arc<str>>,
     /// Fields of nodes.
     pub node: BTreeSet<Arc<str>>,
-    /// Whether to keep what each container of a pod requests and is limited to.
+    /// Whether to keep the requests and limits of each container of a pod.
     pub containers: bool,
 }
 
@@ -28,19 +28,19 @@ impl ExtraFields {
         self.containers |= other.containers;
     }
 
-    /// Whether only the parts are kept that scheduling itself reads.
+    /// Returns whether no further field is kept.
     pub fn is_empty(&self) -> bool {
         self.pod.is_empty() && self.node.is_empty() && !self.containers
     }
 }
 
-/// The further parts of one object. An object without any costs one word.
+/// The kept fields of one object. An object without such fields takes one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Extra(Option<Arc<Kept>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Kept {
-    /// By pointer, sorted.
+    /// Fields by pointer, sorted.
     fields: Box<[(Arc<str>, Value)]>,
     containers: Arc<[ContainerResources]>,
 }
@@ -51,7 +51,7 @@ impl Extra {
         Self::with(object, wanted, Arc::default())
     }
 
-    /// Returns the wanted parts of a pod. `json` is only read if fields are wanted.
+    /// Returns the wanted fields of a pod. `json` is read only if fields are wanted.
     pub fn of_pod(pod: &api::Pod, json: &Value, wanted: &ExtraFields) -> Self {
         let containers = match wanted.containers {
             true => ContainerResources::of_pod(&pod.spec),
@@ -74,7 +74,7 @@ impl Extra {
         Self(Some(Arc::new(Kept { fields, containers })))
     }
 
-    /// Returns the field at `pointer`, if some plugin asked for it and the object has it.
+    /// Returns the field at `pointer`, if a plugin asked for it and the object has it.
     pub fn get(&self, pointer: &str) -> Option<&Value> {
         let fields = &self.0.as_deref()?.fields;
         let place = fields.binary_search_by(|(known, _)| (**known).cmp(pointer)).ok()?;
@@ -85,8 +85,8 @@ impl Extra {
         self.0.as_deref().map_or(&[], |kept| &kept.containers)
     }
 
-    /// The list of containers, to share it with other pods. `None` if there is none, or if this value
-    /// is shared itself.
+    /// Returns the list of containers for sharing it with other pods. Returns `None` if there is no
+    /// list, or if this value is already shared.
     pub(super) fn containers_mut(&mut self) -> Option<&mut Arc<[ContainerResources]>> {
         let kept = Arc::get_mut(self.0.as_mut()?)?;
         (!kept.containers.is_empty()).then_some(&mut kept.containers)

@@ -1,4 +1,4 @@
-//! Labels of an object, and the syntax Kubernetes demands of label keys and values.
+//! Labels of an object, and the Kubernetes syntax of label keys and values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,38 +9,38 @@ use std::sync::Arc;
 pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {
-    /// The value of the label `key`.
+    /// Returns the value of the label `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        // Most keys differ in length already, so with few labels this is faster than a binary search.
+        // Most keys differ in length, so for few labels this is faster than a binary search.
         self.0.iter().find(|(own, _)| **own == *key).map(|(_, value)| &**value)
     }
 
-    /// Whether there is a label `key`.
+    /// Returns whether there is a label `key`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Keys and values, ordered by key.
+    /// Returns the keys and values, ordered by key.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// The same, to be shared.
+    /// Returns the keys and values as shared strings, ordered by key.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
-    /// Keys and values, to be replaced by equal ones.
+    /// Returns the keys and values, to be replaced by equal shared strings.
     pub(crate) fn texts_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
         self.0.iter_mut().flat_map(|(key, value)| [key, value])
     }
 
-    /// Number of labels.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no labels.
+    /// Returns whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -59,7 +59,7 @@ impl From<&BTreeMap<String, String>> for Labels {
 }
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
-    /// Of labels with the same key the last one stays.
+    /// Collects labels. Of labels with the same key the last one is kept.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let map: BTreeMap<Arc<str>, Arc<str>> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
@@ -67,9 +67,9 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     }
 }
 
-/// Longest label value, and longest name part of a label key, in bytes.
+/// Maximum length of a label value and of the name part of a label key, in bytes.
 const NAME_MAX: usize = 63;
-/// Longest prefix part of a label key, in bytes.
+/// Maximum length of the prefix part of a label key, in bytes.
 const PREFIX_MAX: usize = 253;
 
 const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must \
@@ -84,8 +84,8 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
      (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What keeps `key` from being a label key (Kubernetes calls it a qualified name), fault by fault, in
-/// the words of the API server; empty if it is one.
+/// Returns every reason why `key` is not a label key (a qualified name in Kubernetes), in the words
+/// of the API server. Returns an empty list for a valid key.
 pub fn label_key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>()[..] {
@@ -112,7 +112,7 @@ pub fn label_key_faults(key: &str) -> Vec<String> {
     faults
 }
 
-/// What keeps `key` from being a label key; `None` if it is one.
+/// Returns the reasons why `key` is not a label key; `None` for a valid key.
 pub(crate) fn label_key_fault(key: &str) -> Option<String> {
     joined(&label_key_faults(key))
 }
@@ -130,7 +130,7 @@ fn prefix_faults(prefix: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// What keeps `value` from being a label value; `None` if it is one.
+/// Returns the reasons why `value` is not a label value; `None` for a valid value.
 pub(crate) fn label_value_fault(value: &str) -> Option<String> {
     let mut faults = Vec::new();
     if value.len() > NAME_MAX {
@@ -158,7 +158,8 @@ fn is_dns_label(text: &str) -> bool {
     is_made_of(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), b"-")
 }
 
-/// Whether `text` starts and ends with an `edge` byte and holds only those and `inner` ones.
+/// Returns whether `text` starts and ends with an `edge` byte and contains only `edge` and `inner`
+/// bytes.
 fn is_made_of(text: &str, edge: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_by_key_whatever_the_order_of_creation() {
+    fn labels_are_found_by_key_in_any_order_of_creation() {
         let labels =
             Labels::from_iter([("zone", "b"), ("app", "old"), ("app", "web"), ("empty", "")]);
         assert_eq!(labels.get("app"), Some("web"));
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_good_keys_and_values_from_bad_ones() {
+    fn label_keys_and_values_are_validated() {
         let long = "a".repeat(64);
         for key in ["app", "a", "A.b_c-9", "example.com/app", "a-b.c/x"] {
             assert_eq!(label_key_fault(key), None, "{key}");

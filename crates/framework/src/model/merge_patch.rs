@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// Merges `patch` into `target`: objects field by field, `null` removes, all else replaces.
+/// Merges `patch` into `target`: objects field by field, `null` removes a field, any other value
+/// replaces the target.
 ///
-/// It is what an API server makes of a [`Write`](crate::Write).
+/// An API server applies a [`Write`](crate::Write) in this way.
 pub fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -39,7 +40,7 @@ mod tests {
 
     /// The examples of RFC 7396, appendix A.
     #[test]
-    fn the_table_of_the_rfc_holds() {
+    fn examples_of_the_rfc_hold() {
         let cases = [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -78,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_patch_applied_twice_changes_nothing_more(
+        fn patch_is_idempotent(
             target in value(),
             patch in value(),
         ) {
@@ -87,7 +88,7 @@ mod tests {
         }
 
         #[test]
-        fn no_null_of_a_patch_survives_in_an_object(patch in value()) {
+        fn patched_object_has_no_null_from_the_patch(patch in value()) {
             fn has_null(value: &Value) -> bool {
                 let fields = value.as_object().into_iter().flatten();
                 fields.map(|(_, field)| field).any(|field| field.is_null() || has_null(field))

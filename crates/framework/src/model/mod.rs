@@ -1,7 +1,7 @@
 //! The Kubernetes API objects as the scheduler reads them.
 //!
-//! [`api`] has the lean JSON types. [`Pod`] and [`Node`] are the compact forms made from them, with
-//! quantities, selectors and taints parsed once.
+//! [`api`] has the lean JSON types. [`Pod`] and [`Node`] are the compact forms built from them,
+//! with quantities, selectors and taints parsed once.
 
 pub mod api;
 mod containers;

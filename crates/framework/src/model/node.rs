@@ -20,7 +20,7 @@ pub struct NodeImage {
     pub size: i64,
 }
 
-/// A node: what scheduling reads of it.
+/// A node, with the fields that scheduling reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     /// Name.
@@ -33,22 +33,22 @@ pub struct Node {
     pub unschedulable: bool,
     /// Resources for pods.
     pub allocatable: Resources,
-    /// Number of pods the node takes.
+    /// Maximum number of pods.
     pub allowed_pods: i64,
     /// Images present.
     pub images: Box<[NodeImage]>,
     /// Features the kubelet declares, in the order of the object.
     pub declared_features: Box<[Arc<str>]>,
-    /// Digest of condition types and statuses, to notice changes.
+    /// Digest of condition types and statuses, used to detect changes.
     pub conditions: u64,
-    /// Digest of the annotations, to notice changes.
+    /// Digest of the annotations, used to detect changes.
     pub annotations: u64,
-    /// Further fields that some plugin asked for.
+    /// Further fields that a plugin asked for.
     pub extra: Extra,
 }
 
 impl Node {
-    /// Converts the API object. What could not be read is left out and told in the problems.
+    /// Converts the API object. Fields that cannot be read are left out and reported as problems.
     pub fn from_api(node: &api::Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let allocatable = NodeAllocatable::of(&node.status, &mut problems);
@@ -70,11 +70,11 @@ impl Node {
         (compact, problems)
     }
 
-    /// Decodes and converts the API object, and keeps the further fields in `wanted`. What could not
-    /// be read is left out and told in the problems.
+    /// Decodes and converts the API object, and keeps the further fields in `wanted`. Fields that
+    /// cannot be read are left out and reported as problems.
     ///
     /// # Errors
-    /// The object is not of the shape of a Node.
+    /// The JSON does not have the shape of a Node.
     pub fn from_json(
         node: &Value,
         wanted: &ExtraFields,
@@ -100,7 +100,7 @@ impl NodeFields for Node {
     }
 }
 
-/// Taints, each once: the API server refuses repeated ones, a file may hold them.
+/// Removes duplicate taints. The API server rejects them, but a file may contain them.
 fn distinct(taints: impl Iterator<Item = Taint>) -> Box<[Taint]> {
     let mut distinct: Vec<Taint> = Vec::new();
     for taint in taints {
@@ -115,7 +115,7 @@ pub(crate) fn texts(list: &[String]) -> Box<[Arc<str>]> {
     list.iter().map(|text| text.as_str().into()).collect()
 }
 
-/// A digest that is the same in every run: it only tells whether two values differ.
+/// Returns a digest that is the same in every run, for detecting changes.
 pub(crate) fn digest(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

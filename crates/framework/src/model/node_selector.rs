@@ -8,37 +8,37 @@ use super::selector::{
 };
 use crate::api;
 
-/// The only field of a node that selectors can read.
+/// The only field of a node that selectors support.
 const NAME_FIELD: &str = "metadata.name";
 
 const LABEL_OPERATORS: [&str; 6] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
 const FIELD_OPERATORS: [&str; 2] = ["In", "NotIn"];
 
-/// What a node selector reads of a node.
+/// The fields of a node that a node selector reads.
 pub trait NodeFields {
-    /// Name of the node; with an empty one, requirements on fields are ignored.
+    /// Returns the name of the node. If it is empty, requirements on fields are ignored.
     fn name(&self) -> &str;
-    /// The value of the label `key`.
+    /// Returns the value of the label `key`.
     fn label(&self, key: &str) -> Option<&str>;
 }
 
-/// What a requirement asks of a field.
+/// The operator of a requirement on a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldOperator {
-    /// The field has the value.
+    /// The field equals the value.
     In,
-    /// The field has another value.
+    /// The field differs from the value.
     NotIn,
 }
 
 /// A requirement on one field of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldRequirement {
-    /// Path of the field; any but `metadata.name` reads as empty.
+    /// Path of the field; every path other than `metadata.name` reads as empty.
     pub key: Arc<str>,
-    /// What is asked of the field.
+    /// The operator.
     pub operator: FieldOperator,
-    /// The one value.
+    /// The value; there is exactly one.
     pub value: Arc<str>,
 }
 
@@ -62,7 +62,7 @@ impl FieldRequirement {
         }
     }
 
-    /// Whether a node of this (non-empty) name meets the requirement.
+    /// Returns whether a node with this (non-empty) name meets the requirement.
     pub fn matches(&self, name: &str) -> bool {
         let field = if &*self.key == NAME_FIELD { name } else { "" };
         match self.operator {
@@ -72,7 +72,7 @@ impl FieldRequirement {
     }
 }
 
-/// One alternative of a node selector: all of its requirements must hold.
+/// One alternative of a node selector; a node must meet all its requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeSelectorTerm {
     /// Requirements on labels.
@@ -105,7 +105,7 @@ impl NodeSelectorTerm {
         }
     }
 
-    /// Whether the node meets every requirement of the term.
+    /// Returns whether the node meets every requirement of the term.
     pub fn matches(&self, node: &impl NodeFields) -> bool {
         self.expressions.iter().all(|own| own.matches(node.label(own.key())))
             && (node.name().is_empty() || self.fields.iter().all(|own| own.matches(node.name())))
@@ -131,25 +131,27 @@ fn compile_expression(
         .map_err(|error| error.messages().to_vec())
 }
 
-/// A term without requirements takes no part: it never matches, never scores, is never wrong.
+/// Returns whether the term has no requirements. Such a term never matches, scores or causes an
+/// error.
 fn is_empty(term: &api::NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
-/// The nodes a selector can match going by the names in its fields alone.
+/// The node names that a selector allows by its requirements on `metadata.name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NodeNameRestriction {
-    /// Some alternative is open to any name.
+    /// At least one alternative allows any name.
     Unrestricted,
-    /// Nodes of these names only, sorted; never empty.
+    /// Only these names, sorted; never empty.
     Names(Box<[Arc<str>]>),
-    /// Every alternative contradicts itself.
+    /// No name: every alternative contradicts itself.
     Conflict,
 }
 
 impl NodeNameRestriction {
-    /// The union, over the terms as written, of what their `metadata.name In` requirements allow.
-    /// Empty and invalid terms count, and so do requirements with any number of values.
+    /// Returns the union of the names that the `metadata.name In` requirements of the uncompiled
+    /// terms allow. Empty and invalid terms count, and so do requirements with any number of
+    /// values.
     fn of(terms: &[api::NodeSelectorTerm]) -> Self {
         let mut names = BTreeSet::new();
         for term in terms {
@@ -168,7 +170,8 @@ impl NodeNameRestriction {
     }
 }
 
-/// The names all `metadata.name In` requirements of the term agree on; `None` if it has none.
+/// Returns the names that satisfy all `metadata.name In` requirements of the term; `None` without
+/// such requirements.
 fn names_of(term: &api::NodeSelectorTerm) -> Option<BTreeSet<&str>> {
     term.match_fields
         .iter()
@@ -179,7 +182,7 @@ fn names_of(term: &api::NodeSelectorTerm) -> Option<BTreeSet<&str>> {
 
 /// A node selector: alternatives, one of which must match.
 ///
-/// Invalid terms are kept as errors: they match no node, and come to light only where no valid term
+/// Invalid terms are kept as errors. They match no node, and are reported only if no valid term
 /// matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeSelector {
@@ -193,12 +196,11 @@ impl NodeSelector {
         Self::compile_at(selector, "")
     }
 
-    /// Compiles a selector that must not have an invalid term, as `addedAffinity` demands.
+    /// Compiles a selector without invalid terms, as `addedAffinity` requires. `path` is the path
+    /// of the selector in the configuration, empty at the root.
     ///
     /// # Errors
-    ///
-    /// All faults of all terms. `path` is the path of the selector in what was configured, empty at
-    /// the root.
+    /// All errors of all terms.
     pub fn compile_strict(selector: &api::NodeSelector, path: &str) -> Result<Self, SelectorError> {
         let compiled = Self::compile_at(selector, path);
         match compiled.error() {
@@ -217,21 +219,21 @@ impl NodeSelector {
         Self { terms: terms.collect(), names: NodeNameRestriction::of(raw) }
     }
 
-    /// The alternatives that are not empty, in order.
+    /// Returns the non-empty alternatives, in order.
     pub fn terms(&self) -> &[Result<NodeSelectorTerm, SelectorError>] {
         &self.terms
     }
 
-    /// The node names the selector is restricted to, as NodeAffinity's PreFilter reads it.
+    /// Returns the node names that the selector allows, as the PreFilter of NodeAffinity reads
+    /// them.
     pub fn node_names(&self) -> &NodeNameRestriction {
         &self.names
     }
 
-    /// Whether some term matches the node.
+    /// Returns whether a term matches the node.
     ///
     /// # Errors
-    ///
-    /// If none does and there are invalid terms: what is wrong with them.
+    /// The errors of the invalid terms, if there are any and no term matches.
     pub fn matches(&self, node: &impl NodeFields) -> Result<bool, SelectorError> {
         if self.terms.iter().flatten().any(|term| term.matches(node)) {
             return Ok(true);
@@ -242,14 +244,14 @@ impl NodeSelector {
         }
     }
 
-    /// What is wrong with the invalid terms.
+    /// Returns the errors of the invalid terms.
     pub fn error(&self) -> Option<SelectorError> {
         let invalid = self.terms.iter().filter_map(|term| term.as_ref().err());
         SelectorError::of(invalid.flat_map(SelectorError::messages).cloned().collect())
     }
 }
 
-/// What a pod demands of its node: `nodeSelector` and required node affinity.
+/// The required node affinity of a pod: `nodeSelector` and required terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RequiredNodeAffinity {
     labels: Option<LabelSelector>,
@@ -257,7 +259,7 @@ pub struct RequiredNodeAffinity {
 }
 
 impl RequiredNodeAffinity {
-    /// The demands of a pod with this spec.
+    /// Returns the required node affinity of a pod with this spec.
     pub fn of(spec: &api::PodSpec) -> Self {
         let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let required = affinity.and_then(|affinity| affinity.required.as_ref());
@@ -267,21 +269,20 @@ impl RequiredNodeAffinity {
         }
     }
 
-    /// The compiled `nodeSelector`, if the pod has one, even an empty one.
+    /// Returns the compiled `nodeSelector`, if the pod has one, even an empty one.
     pub fn labels(&self) -> Option<&LabelSelector> {
         self.labels.as_ref()
     }
 
-    /// The compiled required node affinity, if the pod has one.
+    /// Returns the compiled required node affinity, if the pod has one.
     pub fn selector(&self) -> Option<&NodeSelector> {
         self.selector.as_ref()
     }
 
-    /// Whether the pod may run on the node.
+    /// Returns whether the pod may run on the node. Filters treat an error as `false`.
     ///
     /// # Errors
-    ///
-    /// As [`NodeSelector::matches`], if `nodeSelector` matches; whoever filters takes it for false.
+    /// The errors of [`NodeSelector::matches`], if `nodeSelector` matches.
     pub fn matches(&self, node: &impl NodeFields) -> Result<bool, SelectorError> {
         if self.labels.as_ref().is_some_and(|own| !own.matches_by(|key| node.label(key))) {
             return Ok(false);
@@ -290,10 +291,10 @@ impl RequiredNodeAffinity {
     }
 }
 
-/// A term and what it is worth.
+/// A term and its weight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WeightedNodeSelectorTerm {
-    /// Added to the score of the nodes that match; not 0.
+    /// Weight, added to the score of matching nodes; not 0.
     pub weight: i32,
     /// The term.
     pub term: NodeSelectorTerm,
@@ -304,12 +305,11 @@ pub struct WeightedNodeSelectorTerm {
 pub struct PreferredSchedulingTerms(Box<[WeightedNodeSelectorTerm]>);
 
 impl PreferredSchedulingTerms {
-    /// Compiles preferences; those of weight 0 and those without requirements are left out, unread.
+    /// Compiles preferences. Terms of weight 0 and terms without requirements are skipped without
+    /// validation. `path` is the path of the list in its object, empty at the root.
     ///
     /// # Errors
-    ///
-    /// All faults of all other terms: one invalid term spoils the list. `path` is the path of the
-    /// list in its object, empty at the root.
+    /// All errors of all other terms: one invalid term makes the whole list invalid.
     pub fn compile(
         terms: &[api::PreferredSchedulingTerm],
         path: &str,
@@ -331,12 +331,12 @@ impl PreferredSchedulingTerms {
         }
     }
 
-    /// The preferences that count.
+    /// Returns the preferences that are not skipped.
     pub fn terms(&self) -> &[WeightedNodeSelectorTerm] {
         &self.0
     }
 
-    /// The sum of the weights of the terms that match the node.
+    /// Returns the sum of the weights of the terms that match the node.
     pub fn score(&self, node: &impl NodeFields) -> i64 {
         let matching = self.0.iter().filter(|own| own.term.matches(node));
         matching.map(|own| i64::from(own.weight)).sum()
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn single_requirements() {
+    fn each_operator_matches_as_specified() {
         for (term, expected) in [
             (on_label("zone", "In", &["a", "b"]), true),
             (on_label("zone", "NotIn", &["a"]), false),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_surface_only_where_nothing_matches() {
+    fn errors_are_returned_only_if_no_term_matches() {
         let bad = on_label("gen", "Gt", &["-1"]);
         let good = on_label("zone", "In", &["a"]);
         let both = NodeSelector::compile(&raw(&[bad.clone(), good.clone()]));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn restricts_names_by_the_terms_as_written() {
+    fn names_are_restricted_by_uncompiled_terms() {
         let names = |values: &[&str]| on_field("metadata.name", "In", values);
         let mut contradiction = names(&["n1"]);
         contradiction.match_fields.push(requirement("metadata.name", "In", &["n2"]));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn required_affinity_is_node_selector_and_affinity() {
+    fn required_affinity_combines_node_selector_and_terms() {
         let spec = |selector: &[(&str, &str)], terms: &[api::NodeSelectorTerm]| {
             let pairs = selector.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
             let node_affinity = api::NodeAffinity { required: Some(raw(terms)), preferred: None };
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn preferences_add_up_and_one_bad_term_spoils_them() {
+    fn preferences_add_up_and_one_invalid_term_is_an_error() {
         let term = |weight, preference| api::PreferredSchedulingTerm { weight, preference };
         let zone = |value| on_label("zone", "In", &[value]);
         let bad = || on_label("zone", "Bogus", &[]);

@@ -13,7 +13,7 @@ use crate::{
     PreferredSchedulingTerms, Problem, RequiredNodeAffinity, SelectorError, Time, Toleration, api,
 };
 
-/// The UID of an object: 16 bytes where it is a UUID, text otherwise.
+/// The UID of an object: 16 bytes for a UUID, text otherwise.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Uid {
     /// A UUID in its canonical, lower-case form.
@@ -28,7 +28,7 @@ impl From<&str> for Uid {
     }
 }
 
-/// `None` unless printing the result gives back the very same text.
+/// Parses a UUID. Returns `None` unless printing the result reproduces the text exactly.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     const DASHES: [usize; 4] = [8, 13, 18, 23];
     let text = text.as_bytes();
@@ -68,7 +68,7 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// Namespace and name; prints as `namespace/name`.
+/// Namespace and name of a pod; prints as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodKey {
     /// Namespace.
@@ -78,7 +78,7 @@ pub struct PodKey {
 }
 
 impl PodKey {
-    /// A key from its parts.
+    /// Returns the key of a namespace and a name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -93,10 +93,10 @@ impl fmt::Display for PodKey {
 /// The condition of pods that are evicted.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// The reason of that condition where a scheduler evicted the pod to make room.
+/// The reason of that condition for a pod that a scheduler preempted.
 pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
-/// The `PodScheduled` condition, as far as its writer compares it.
+/// The fields of the `PodScheduled` condition that its writer compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledCondition {
     /// `True` or `False`.
@@ -107,58 +107,58 @@ pub struct ScheduledCondition {
     pub message: Arc<str>,
 }
 
-/// A pod: what scheduling reads of it.
+/// A pod, with the fields that scheduling reads.
 ///
-/// What pods of one template have in common is shared behind [`Arc`]s once the engine has seen it.
+/// The engine shares parts that are equal for all pods of a template behind [`Arc`]s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace and name.
     pub key: PodKey,
     /// UID.
     pub uid: Uid,
-    /// Version of the object, 0 where it has none.
+    /// Resource version of the object, 0 if it has none.
     pub resource_version: u64,
-    /// `metadata.generation`, reported back in the condition.
+    /// `metadata.generation`, copied to the condition as `observedGeneration`.
     pub generation: i64,
     /// Labels.
     pub labels: Arc<Labels>,
-    /// What the template decides.
+    /// The part that the pods of a template have in common.
     pub spec: Arc<PodSpec>,
-    /// What the pod asks for.
+    /// The requests of the pod.
     pub requests: Arc<PodRequests>,
-    /// Its controller, if that is of a kind whose selector tells which pods belong together.
+    /// Its controller, if the kind of the controller has a selector on pods.
     pub controller: Option<Arc<Controller>>,
-    /// The node it is assigned to.
+    /// The node the pod is assigned to.
     pub node_name: Option<Arc<str>>,
-    /// The node room is reserved on for it.
+    /// The node that is nominated for the pod.
     pub nominated_node_name: Option<Arc<str>>,
-    /// Since when it runs (`status.startTime`), if it does.
+    /// When the pod started (`status.startTime`).
     pub start_time: Option<Time>,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub terminating: bool,
-    /// Whether a scheduler evicted it: condition `DisruptionTarget` is `True` with reason
+    /// Whether a scheduler preempted the pod: condition `DisruptionTarget` is `True` with reason
     /// [`PREEMPTION_BY_SCHEDULER`].
     pub preempted: bool,
-    /// Whether it has ended (`Succeeded` or `Failed`): it uses nothing any more.
+    /// Whether the pod has ended (`Succeeded` or `Failed`) and uses no more resources.
     pub terminal: bool,
     /// Its `PodScheduled` condition, if any.
     pub scheduled_condition: Option<Box<ScheduledCondition>>,
-    /// Digest of the claims generated for it, to notice changes.
+    /// Digest of the claims generated for it, used to detect changes.
     pub generated_claims: u64,
-    /// What of the object could not be read; a pod with problems is not scheduled.
+    /// The fields that could not be read. A pod with problems is not scheduled.
     pub problems: Option<Box<[Problem]>>,
-    /// Further parts that some plugin asked for.
+    /// Further fields that a plugin asked for.
     pub extra: Extra,
 }
 
-/// The part of a pod that its template decides.
+/// The part of a pod that the pods of a template have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PodSpec {
-    /// Scheduler that is responsible.
+    /// Name of the responsible scheduler.
     pub scheduler_name: Arc<str>,
     /// Priority; absent counts as 0.
     pub priority: i32,
-    /// Whether it may preempt others.
+    /// Whether it may preempt other pods.
     pub may_preempt: bool,
     /// `spec.nodeSelector` and required node affinity.
     pub required_node_affinity: RequiredNodeAffinity,
@@ -172,26 +172,26 @@ pub struct PodSpec {
     pub images: Box<[Arc<str>]>,
     /// Images mounted as volumes, normalised.
     pub image_volumes: Box<[Arc<str>]>,
-    /// Names of the gates that hold the pod back.
+    /// Names of the gates that keep the pod from being scheduled.
     pub scheduling_gates: Box<[Arc<str>]>,
-    /// Pod affinity, absent unless the pod has the struct.
+    /// Pod affinity; `None` if the field is absent.
     pub pod_affinity: Option<PodAffinity>,
-    /// Pod anti-affinity, absent unless the pod has the struct.
+    /// Pod anti-affinity; `None` if the field is absent.
     pub pod_anti_affinity: Option<PodAffinity>,
     /// Topology spread constraints.
     pub topology_spread_constraints: Box<[TopologySpreadConstraint]>,
-    /// The volumes that placement depends on, in their order.
+    /// The volumes that affect placement, in their order.
     pub volumes: Box<[PodVolume]>,
     /// Names of the claims for dynamic resources.
     pub resource_claims: Box<[Arc<str>]>,
-    /// Some container exit restarts all containers.
+    /// Whether the exit of some container restarts all containers.
     pub restarts_all_containers: bool,
-    /// It uses the network of the host but a user namespace of its own.
+    /// Whether it uses the network of the host with its own user namespace.
     pub host_network_in_user_namespace: bool,
 }
 
 impl PodSpec {
-    /// Whether the pod has a required anti-affinity term that parses.
+    /// Returns whether the pod has a required anti-affinity term that parses.
     pub fn has_required_anti_affinity(&self) -> bool {
         self.pod_anti_affinity
             .as_ref()
@@ -199,26 +199,26 @@ impl PodSpec {
     }
 }
 
-/// Pod affinity or anti-affinity. A category with a malformed term is an error as a whole.
+/// Pod affinity or anti-affinity. One malformed term makes its whole category an error.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodAffinity {
-    /// Must hold.
+    /// The required terms.
     pub required: Result<Box<[PodAffinityTerm]>, SelectorError>,
-    /// Should hold, by weight.
+    /// The preferred terms.
     pub preferred: Result<Box<[WeightedPodAffinityTerm]>, SelectorError>,
 }
 
 /// A term on the pods of a topology domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodAffinityTerm {
-    /// Pods meant.
+    /// Selects the pods by label.
     pub selector: LabelSelector,
-    /// Namespaces meant: those listed, or the pod's own where neither list nor selector is given.
-    /// Sorted, each once.
+    /// Selects the pods by namespace: the listed namespaces, or the own namespace of the pod
+    /// without list and selector. Sorted, each once.
     pub namespaces: Box<[Arc<str>]>,
-    /// Further namespaces, by their labels.
+    /// Selects further namespaces by their labels.
     pub namespace_selector: LabelSelector,
-    /// Label of the node that names the domain.
+    /// The node label whose value names the domain.
     pub topology_key: Arc<str>,
 }
 
@@ -231,14 +231,14 @@ pub struct WeightedPodAffinityTerm {
     pub term: PodAffinityTerm,
 }
 
-/// What to do with a pod that would violate a topology spread constraint.
+/// The action for a pod that would violate a topology spread constraint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WhenUnsatisfiable {
-    /// Keep it off: a hard constraint.
+    /// Reject the node: a hard constraint.
     DoNotSchedule,
     /// Prefer other nodes: a soft constraint.
     ScheduleAnyway,
-    /// Something else, which has no effect.
+    /// An unknown action, which has no effect.
     Other(Arc<str>),
 }
 
@@ -255,22 +255,22 @@ impl From<&str> for WhenUnsatisfiable {
 /// A topology spread constraint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TopologySpreadConstraint {
-    /// Greatest allowed difference between domains.
+    /// Maximum difference between domains.
     pub max_skew: i32,
-    /// Label of the node that names the domain.
+    /// The node label whose value names the domain.
     pub topology_key: Arc<str>,
-    /// Hard or soft.
+    /// Whether the constraint is hard or soft.
     pub when_unsatisfiable: WhenUnsatisfiable,
-    /// Pods counted, before `matchLabelKeys`.
+    /// Selects the counted pods, without `matchLabelKeys`.
     pub selector: Result<LabelSelector, SelectorError>,
-    /// Least number of domains; absent counts as 1.
+    /// Minimum number of domains; absent counts as 1.
     pub min_domains: i32,
-    /// Whether only nodes that the node affinity of the pod allows are counted
-    /// (`nodeAffinityPolicy: Honor`, the default).
+    /// Whether to count only nodes that match the node affinity of the pod (`nodeAffinityPolicy:
+    /// Honor`, the default).
     pub honors_node_affinity: bool,
-    /// Whether nodes with taints the pod does not tolerate are left out (`nodeTaintsPolicy: Honor`).
+    /// Whether to leave out nodes with untolerated taints (`nodeTaintsPolicy: Honor`).
     pub honors_node_taints: bool,
-    /// Keys whose value on the pod joins the selector.
+    /// Label keys of the pod whose values are added to the selector.
     pub match_label_keys: Box<[Arc<str>]>,
 }
 
@@ -290,7 +290,7 @@ impl TopologySpreadConstraint {
     }
 }
 
-/// The kinds of controllers whose selector tells which pods belong together.
+/// The kinds of controllers whose selector identifies pods that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the kinds of these names")]
 pub enum ControllerKind {
@@ -304,7 +304,7 @@ pub enum ControllerKind {
 pub struct Controller {
     /// Its kind.
     pub kind: ControllerKind,
-    /// Its name; the namespace is that of the pod.
+    /// Its name; the namespace is the namespace of the pod.
     pub name: Arc<str>,
 }
 
@@ -336,7 +336,7 @@ impl PodAffinityTerm {
         })
     }
 
-    /// Whether the term means `pod`, whose namespace carries `namespace_labels`.
+    /// Returns whether the term selects `pod`, whose namespace has the labels `namespace_labels`.
     pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
         self.selector.matches(&pod.labels)
             && (self.namespaces.contains(&pod.key.namespace)
@@ -364,20 +364,20 @@ impl PodAffinity {
 /// The protocol of a host port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// TCP, also when none is given.
+    /// TCP; also the default.
     Tcp,
     /// UDP.
     Udp,
     /// SCTP.
     Sctp,
-    /// Anything else, as written.
+    /// An unknown protocol, as written.
     Other(Arc<str>),
 }
 
-/// A port of the node that a container wants for itself.
+/// A port of the node that a container reserves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
-    /// Address on the node; `0.0.0.0` stands for all.
+    /// Address of the node; `0.0.0.0` means all addresses.
     pub ip: Arc<str>,
     /// Protocol.
     pub protocol: Protocol,
@@ -399,13 +399,14 @@ impl HostPort {
         Self { ip: ip.into(), protocol, port: port.host_port }
     }
 
-    /// Whether the port is wanted on all addresses: it then conflicts with every use of its number.
+    /// Returns whether the port is for all addresses, so that it conflicts with every use of its
+    /// number.
     pub fn is_on_all_addresses(&self) -> bool {
         &*self.ip == Self::ALL
     }
 
-    /// Whether the two cannot be had on one node: same protocol and port, and the same address or one
-    /// of them stands for all. IPv6 `::` is not special.
+    /// Returns whether one node cannot provide both ports: same protocol and port, and the same
+    /// address or all addresses in one of them. IPv6 `::` is not special.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
@@ -414,7 +415,7 @@ impl HostPort {
 }
 
 impl Pod {
-    /// Converts the API object. What could not be read is left out and told in
+    /// Converts the API object. Fields that cannot be read are left out and reported in
     /// [`problems`](Self::problems).
     pub fn from_api(pod: &api::Pod) -> Self {
         let mut problems = Vec::new();
@@ -444,17 +445,17 @@ impl Pod {
         }
     }
 
-    /// Decodes and converts the API object, and keeps the further parts in `wanted`.
+    /// Decodes and converts the API object, and keeps the further fields in `wanted`.
     ///
     /// # Errors
-    /// The object is not of the shape of a Pod.
+    /// The JSON does not have the shape of a Pod.
     pub fn from_json(pod: &Value, wanted: &ExtraFields) -> Result<Self, serde_json::Error> {
         let object = api::Pod::deserialize(pod)?;
         Ok(Self { extra: Extra::of_pod(&object, pod, wanted), ..Self::from_api(&object) })
     }
 
-    /// Returns what each container requests and is limited to, in the order in which the containers
-    /// start. Empty unless some plugin asked for it with
+    /// Returns the requests and limits of each container, in the order in which the containers
+    /// start. Empty unless a plugin asked for them with
     /// [`keep_containers`](crate::PluginBuilder::keep_containers).
     pub fn containers(&self) -> &[ContainerResources] {
         self.extra.containers()
@@ -529,7 +530,8 @@ impl PodSpec {
     }
 }
 
-/// An image reference with its tag: `:latest` is added where neither tag nor digest is given.
+/// Returns an image reference with its tag: `:latest` is added to a reference without tag and
+/// digest.
 fn normalized_image(image: &str) -> Arc<str> {
     let tagged = image.rfind(':') > image.rfind('/');
     if tagged { image.into() } else { format!("{image}:latest").into() }

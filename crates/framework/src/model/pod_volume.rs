@@ -1,4 +1,4 @@
-//! The volumes of a pod, as far as placement depends on them.
+//! The volumes of a pod that affect placement.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use crate::storage::InTreePlugin;
 /// A volume of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodVolume {
-    /// Its name in the pod.
+    /// Name of the volume in the pod.
     pub name: Arc<str>,
-    /// Where it comes from.
+    /// The source of the volume.
     pub source: PodVolumeSource,
 }
 
-/// Where a volume of a pod comes from.
+/// The source of a volume of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PodVolumeSource {
     /// The claim of this name.
     Claim(Arc<str>),
-    /// A claim that is made for the pod.
+    /// An ephemeral volume: a controller creates its claim for the pod.
     Ephemeral,
-    /// The CSI driver of this name; the rest is described inline.
+    /// An inline volume of this CSI driver.
     Csi(Arc<str>),
-    /// A plugin of Kubernetes itself, as described inline.
+    /// An inline volume of an in-tree plugin.
     InTree(InTreePlugin, Arc<Value>),
 }
 
 impl PodVolume {
-    /// Converts the API object; `None` if placement does not depend on it.
+    /// Converts the API object; returns `None` if the volume does not affect placement.
     pub fn of(volume: &api::Volume) -> Option<Self> {
         let source = claimed(volume).or_else(|| in_tree(volume))?;
         Some(Self { name: volume.name.as_str().into(), source })
     }
 
-    /// The claim behind the volume in a pod of this name, if there is one.
+    /// Returns the name of the claim behind the volume in a pod with this name, if it has one.
     pub fn claim_name(&self, pod: &str) -> Option<Cow<'_, str>> {
         match &self.source {
             PodVolumeSource::Claim(name) => Some(Cow::Borrowed(name)),
@@ -46,7 +46,7 @@ impl PodVolume {
         }
     }
 
-    /// The claim that the pod names itself, which is not one made for it.
+    /// Returns the claim that the pod names. Claims of ephemeral volumes do not count.
     pub fn named_claim(&self) -> Option<&Arc<str>> {
         match &self.source {
             PodVolumeSource::Claim(name) => Some(name),
@@ -54,8 +54,8 @@ impl PodVolume {
         }
     }
 
-    /// What of an inline volume tells its disk from others, for the plugins whose disks pods may keep
-    /// from one another; volumes of different disks never conflict.
+    /// Returns the identity of the disk behind an inline volume, for plugins whose disks can
+    /// conflict. Volumes of different disks never conflict.
     pub fn disk(&self) -> Option<(InTreePlugin, &str)> {
         let PodVolumeSource::InTree(plugin, source) = &self.source else { return None };
         let name = match plugin {

@@ -1,4 +1,4 @@
-//! One copy of what pods have in common.
+//! Sharing of equal parts of pods.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::{ContainerResources, Controller, Labels, Pod, PodRequests, PodSpec};
 
-/// Shares equal parts between pods, so that the pods of one template cost little more than their names.
+/// A pool that shares equal parts between pods. It keeps the memory of a pod small if other pods
+/// have the same template.
 #[derive(Debug, Default)]
 pub struct PodPool {
     specs: Shared<PodSpec>,
@@ -18,7 +19,7 @@ pub struct PodPool {
 }
 
 impl PodPool {
-    /// Replaces the parts of `pod` that another pod already has by that pod's.
+    /// Replaces parts of `pod` by equal parts of other pods.
     pub fn share(&mut self, pod: &mut Pod) {
         self.specs.share(&mut pod.spec);
         self.requests.share(&mut pod.requests);
@@ -35,7 +36,7 @@ impl PodPool {
         }
     }
 
-    /// Labels that are unique to a pod still have keys and values in common with others.
+    /// Shares labels. Labels that are unique to a pod share keys and values with other pods.
     fn share_labels(&mut self, labels: &mut Arc<Labels>) {
         if !self.labels.replace(labels) {
             Arc::make_mut(labels).texts_mut().for_each(|text| self.texts.share(text));
@@ -65,7 +66,7 @@ impl<T: ?Sized + Eq + Hash> Shared<T> {
         }
     }
 
-    /// Replaces `value` by an equal one that is known; returns whether there is one.
+    /// Replaces `value` by an equal known value; returns whether there is one.
     fn replace(&self, value: &mut Arc<T>) -> bool {
         let known = self.known.get(value);
         if let Some(known) = known {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_share_what_they_have_in_common() {
+    fn labels_share_equal_keys_and_values() {
         let labels = |name: &str| Arc::new(Labels::from_iter([("app", "web"), ("pod", name)]));
         let mut pool = PodPool::default();
         let mut all = ["p0", "p1", "p0"].map(labels);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_become_one_and_unused_ones_are_swept() {
+    fn equal_values_are_shared_and_unused_ones_are_freed() {
         let mut shared = Shared::<str>::default();
         let mut first: Arc<str> = "team-a".into();
         let mut second: Arc<str> = "team-a".into();

@@ -1,18 +1,18 @@
-//! What is wrong with one field of an object.
+//! Problems with single fields of an object.
 
 use std::fmt;
 
-/// A field that could not be used as written; the object is kept, the field is left out.
+/// A field that could not be used as written. The object is used without the field.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Problem {
-    /// Where in the object, for example `spec.containers[0].resources.requests[cpu]`.
+    /// Path of the field, for example `spec.containers[0].resources.requests[cpu]`.
     pub path: String,
-    /// What is wrong there.
+    /// Description of the problem.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem with the field at `path`.
+    /// Returns a problem with the field at `path`.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
     }
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_as_path_and_message() {
+    fn problem_prints_path_and_message() {
         assert_eq!(
             Problem::new("spec.overhead[cpu]", "too odd").to_string(),
             "spec.overhead[cpu]: too odd"

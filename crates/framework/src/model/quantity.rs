@@ -1,13 +1,13 @@
 //! Resource quantities: numbers with a unit, such as `500m`, `4Gi` or `1e3`.
 //!
-//! Two representations, as in Kubernetes, because they round differently: what is short enough is
-//! an `i64` times a power of ten, everything else is decimal digits of any length. Only the latter,
-//! and odd spellings that are printed as they came (`+1`, `1e3`), allocate.
+//! As in Kubernetes, there are two representations, which round differently. Short numbers are an
+//! `i64` times a power of ten; all others are decimal digits of any length. Only long numbers and
+//! non-canonical spellings that are printed as written (`+1`, `1e3`) allocate.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text is not a quantity; the texts are those of Kubernetes.
+/// The reason a text is not a quantity, in the words of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum QuantityError {
     /// The text is not a number followed by a suffix.
@@ -16,10 +16,10 @@ pub enum QuantityError {
          '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// There is no such suffix.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// A suffix that needs a number stands alone.
+    /// A suffix has no number.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
 }
@@ -35,51 +35,51 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// An exact number, its finest digit worth a billionth, and how it is printed.
+/// An exact number with a resolution of one billionth, and its print format.
 ///
-/// Numbers with a binary suffix are capped at the limits of `i64`.
+/// Numbers with a binary suffix are limited to the range of `i64`.
 #[derive(Debug, Clone)]
 pub struct Quantity {
     amount: Amount,
     format: Format,
-    /// The text it was parsed from, where that is printed instead of the canonical form.
+    /// The parsed text, if it is printed instead of the canonical form.
     spelling: Option<Box<str>>,
 }
 
 #[derive(Debug, Clone)]
 enum Amount {
-    /// `value * 10^exponent`; the exponent is at least that of the finest digit.
+    /// `value * 10^exponent`; the exponent is at least [`FINEST`].
     Short { value: i64, exponent: i32 },
-    /// The same with ASCII digits, no leading zeros, not empty.
+    /// The same with ASCII digits, without leading zeros, not empty.
     Long { negative: bool, digits: Box<str>, exponent: i64 },
 }
 
-/// Exponent of the finest digit that is kept.
+/// Exponent of the finest digit.
 const FINEST: i64 = -9;
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
-/// Decimal numbers with more digits than this are held digit by digit.
+/// Decimal numbers with more digits are stored as digits.
 const SHORT_DIGITS: usize = 18;
-/// The same for binary suffixes, where the suffix counts with its decimal digits.
+/// The same limit for binary suffixes, where the decimal digits of the suffix count too.
 const SHORT_BINARY_DIGITS: usize = 14;
 
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 impl Quantity {
-    /// The number in units, rounded away from zero.
+    /// Returns the number in units, rounded away from zero.
     ///
-    /// As in Kubernetes, what does not fit wraps around or reads as 0, and negative numbers of many
-    /// digits come out wrong. [`nanos`](Self::nanos) has no such traps.
+    /// As in Kubernetes, a number that does not fit wraps around or becomes 0, and long negative
+    /// numbers are wrong. [`nanos`](Self::nanos) has no such errors.
     pub fn value(&self) -> i64 {
         self.scaled(0)
     }
 
-    /// The number in thousandths, rounded like [`value`](Self::value).
+    /// Returns the number in thousandths, rounded like [`value`](Self::value).
     pub fn milli_value(&self) -> i64 {
         self.scaled(-3)
     }
 
-    /// The exact number in billionths; the limits of `i128` stand for what lies beyond them.
+    /// Returns the exact number in billionths. Saturates at the limits of `i128`.
     pub fn nanos(&self) -> i128 {
         let (negative, nanos) = match &self.amount {
             Amount::Short { value, exponent } => {
@@ -94,7 +94,7 @@ impl Quantity {
         nanos.unwrap_or(if negative { i128::MIN } else { i128::MAX })
     }
 
-    /// -1 for negative numbers, 0 for zero, 1 for positive ones.
+    /// Returns -1 for negative numbers, 0 for zero and 1 for positive numbers.
     pub fn sign(&self) -> i32 {
         match self.amount {
             Amount::Short { value, .. } => value.signum() as i32,
@@ -103,7 +103,7 @@ impl Quantity {
         }
     }
 
-    /// The family of suffixes it was written with.
+    /// Returns the family of suffixes with which it was written.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -112,7 +112,8 @@ impl Quantity {
         Self { amount: Amount::Short { value, exponent }, format, spelling: None }
     }
 
-    /// A number held digit by digit, rounded up to the finest digit; zero if all digits are.
+    /// Returns a number stored as digits, rounded up to the finest digit; zero if all digits are
+    /// zero.
     fn long(negative: bool, digits: String, exponent: i64, format: Format) -> Self {
         let (digits, exponent) = round_up_to_finest(digits, exponent);
         let digits = digits.trim_start_matches('0');
@@ -123,7 +124,7 @@ impl Quantity {
         Self { amount, format, spelling: None }
     }
 
-    /// The number in units of 10^scale, where scale is 0 or -3.
+    /// Returns the number in units of 10^scale, where scale is 0 or -3.
     fn scaled(&self, scale: i64) -> i64 {
         match &self.amount {
             Amount::Short { value, exponent } => match i64::from(*exponent) - scale {
@@ -136,14 +137,14 @@ impl Quantity {
         }
     }
 
-    /// The number if it is whole and fits.
+    /// Returns the number if it is whole and fits.
     fn whole(&self) -> Option<i64> {
         let nanos = self.nanos();
         (nanos % NANOS_PER_UNIT == 0).then(|| i64::try_from(nanos / NANOS_PER_UNIT).ok()).flatten()
     }
 }
 
-/// `number * 10^shift`, if it fits.
+/// Returns `number * 10^shift`, if it fits.
 fn scale_up(number: i128, shift: i64) -> Option<i128> {
     if number == 0 {
         return Some(0);
@@ -160,7 +161,8 @@ fn divide_away_from_zero(value: i64, places: u64) -> i64 {
     }
 }
 
-/// `value * 10^shift`. What does not fit wraps around for the usual shifts and is 0 for others.
+/// Returns `value * 10^shift`. A result that does not fit wraps around for the usual shifts and is
+/// 0 for others.
 fn wrapping_scale_up(value: i64, shift: i64) -> i64 {
     let Some(factor) = u32::try_from(shift).ok().and_then(|shift| 10_i64.checked_pow(shift)) else {
         return 0;
@@ -172,10 +174,10 @@ fn wrapping_scale_up(value: i64, shift: i64) -> i64 {
     }
 }
 
-/// The low 64 bits of a long number in units of 10^scale.
+/// Returns the low 64 bits of a long number in units of 10^scale.
 ///
-/// Kubernetes divides billionths. It has a shortcut for small ones that takes every negative
-/// number for small, cuts it to 64 bits first, and always adds one for a remainder.
+/// Kubernetes divides billionths, and has a shortcut for small numbers. The shortcut treats every
+/// negative number as small, truncates it to 64 bits first, and always adds one for a remainder.
 fn scaled_digits(negative: bool, digits: &str, exponent: i64, scale: i64) -> i64 {
     let nanos = low_bits(digits, exponent - FINEST);
     if negative || fits(digits, exponent - FINEST) {
@@ -189,9 +191,9 @@ fn scaled_digits(negative: bool, digits: &str, exponent: i64, scale: i64) -> i64
     low_bits(whole, exponent - scale).wrapping_add(i64::from(remainder))
 }
 
-/// `digits * 10^shift` cut to 64 bits; negative shifts count as none.
+/// Returns `digits * 10^shift` truncated to 64 bits; a negative shift counts as 0.
 fn low_bits(digits: &str, shift: i64) -> i64 {
-    // 2^64 divides 10^64.
+    // 10^64 is a multiple of 2^64.
     let factor = if shift < 64 { 10_i64.wrapping_pow(shift.max(0) as u32) } else { 0 };
     let number = digits
         .bytes()
@@ -217,7 +219,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// What a suffix multiplies with.
+/// The factor of a suffix.
 enum Unit {
     /// Two to this power.
     Binary(u32),
@@ -227,7 +229,7 @@ enum Unit {
     Exponent(i32),
 }
 
-/// A quantity taken apart.
+/// The parts of a quantity.
 struct Parts<'a> {
     text: &'a str,
     negative: bool,
@@ -324,23 +326,23 @@ impl<'a> Parts<'a> {
         self.whole.bytes().chain(self.fraction.bytes())
     }
 
-    /// All digits as one integer; there are few enough.
+    /// Returns all digits as one integer. The caller checks that they fit.
     fn short_value(&self) -> i64 {
         let value = self.digits().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
         if self.negative { -value } else { value }
     }
 
-    /// Number of digits before the point; where there are none, a zero is meant.
+    /// Returns the number of digits before the point, at least 1.
     fn whole_length(&self) -> usize {
         self.whole.len().max(1)
     }
 
-    /// Whether the text has no `+`, leading zero or point.
+    /// Returns whether the text has no `+`, leading zero or point.
     fn is_plain(&self) -> bool {
         self.text.len() == usize::from(self.negative) + self.whole.len() + self.suffix.len()
     }
 
-    /// Long numbers must have a digit; short ones without are zero.
+    /// Checks that a long number has a digit. A short number without digits is zero.
     fn expect_digits(&self) -> Result<(), QuantityError> {
         let number = &self.text[..self.text.len() - self.suffix.len()];
         let found = number.bytes().any(|byte| byte.is_ascii_digit());
@@ -353,7 +355,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// The decimal number `digits` times 2^shift, where shift is at most 60.
+/// Returns the decimal number `digits` times 2^shift, where shift is at most 60.
 fn shift_left(digits: impl DoubleEndedIterator<Item = u8>, shift: u32) -> String {
     let mut reversed = Vec::new();
     let mut carry = 0_u64;
@@ -369,7 +371,7 @@ fn shift_left(digits: impl DoubleEndedIterator<Item = u8>, shift: u32) -> String
     reversed.into_iter().rev().map(|digit| char::from(b'0' + digit as u8)).collect()
 }
 
-/// Drops the digits finer than a billionth, and adds one billionth if any of them was not zero.
+/// Drops digits finer than a billionth, and adds one billionth if any of them was not zero.
 fn round_up_to_finest(mut digits: String, exponent: i64) -> (String, i64) {
     if exponent >= FINEST {
         return (digits, exponent);
@@ -392,7 +394,8 @@ fn increment(digits: &mut String) {
     digits.extend(std::iter::repeat_n('0', nines));
 }
 
-/// Holds a number with a binary suffix to its limits; below one it changes to decimal suffixes.
+/// Limits a number with a binary suffix to its range. A number below one changes to decimal
+/// suffixes.
 fn capped(mut exact: Quantity) -> Quantity {
     let nanos = exact.nanos().saturating_abs();
     if nanos > i128::from(i64::MAX) * NANOS_PER_UNIT {
@@ -405,7 +408,7 @@ fn capped(mut exact: Quantity) -> Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The form in which the API prints the quantity: the largest suffix that needs no fraction.
+    /// Prints the quantity as the API does: with the largest suffix that needs no fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(spelling) = &self.spelling {
             return f.write_str(spelling);
@@ -455,7 +458,7 @@ impl Quantity {
     }
 }
 
-/// The suffix for 10^exponent; there is none beyond `n` and `E`.
+/// Returns the suffix for 10^exponent; `None` beyond `n` and `E`.
 fn decimal_suffix(exponent: i64) -> Option<&'static str> {
     let index = usize::try_from((exponent - FINEST) / 3).ok()?;
     DECIMAL_SUFFIXES.get(index).copied()
@@ -472,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_units_and_rounds_away_from_zero() {
+    fn units_are_parsed_and_rounded_away_from_zero() {
         for (text, value, milli, canonical) in [
             ("0", 0, 0, "0"),
             ("2", 2, 2000, "2"),
@@ -497,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_long_numbers_exact_and_caps_binary_ones() {
+    fn long_numbers_are_exact_and_binary_ones_are_limited() {
         for (text, canonical) in [
             ("99999999999999999999.9999999999", "100E"),
             ("1234567890123456789012345678901234567890123", "same"),
@@ -514,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_odd_spellings_of_canonical_numbers_only() {
+    fn non_canonical_spellings_are_kept_only_for_canonical_numbers() {
         for (text, printed) in [
             ("+1", "+1"),
             ("0100", "0100"),
@@ -531,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_is_wrong() {
+    fn invalid_quantities_have_the_errors_of_kubernetes() {
         for (text, error) in [
             ("", QuantityError::Format),
             ("1 Gi", QuantityError::Format),
@@ -563,7 +566,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_form_means_the_same(
+        fn canonical_form_has_the_same_value(
             text in "[+-]?[0-9]{0,30}(\\.[0-9]{0,30})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?"
         ) {
             if let Ok(quantity) = text.parse::<Quantity>() {
@@ -575,7 +578,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in "\\PC*|[-+.0-9eEinumkKMGTP]{0,60}") {
+        fn parsing_never_panics(text in "\\PC*|[-+.0-9eEinumkKMGTP]{0,60}") {
             if let Ok(quantity) = text.parse::<Quantity>() {
                 let _ = (quantity.value(), quantity.milli_value(), quantity.to_string());
             }

@@ -1,4 +1,4 @@
-//! Amounts of resources: what nodes offer and what pods ask for.
+//! Amounts of resources: allocatable resources of nodes and requests of pods.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -20,32 +20,32 @@ const NATIVE_DOMAIN: &str = "kubernetes.io/";
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
-/// What a container without a cpu request counts as in scores, in thousandths of a cpu.
+/// The CPU request that scoring assumes for a container without one, in thousandths of a CPU.
 pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
-/// What a container without a memory request counts as in scores, in bytes.
+/// The memory request that scoring assumes for a container without one, in bytes.
 pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 
-/// Amounts of the resources that scheduling counts. All arithmetic stops at the limits of `i64`.
+/// Amounts of the resources that scheduling counts. Arithmetic saturates at the limits of `i64`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Resources {
-    /// Cpu, in thousandths.
+    /// CPU, in thousandths.
     pub milli_cpu: i64,
     /// Memory, in bytes.
     pub memory: i64,
     /// Ephemeral storage, in bytes.
     pub ephemeral_storage: i64,
-    /// The others, in units, sorted by name. A resource may be present with 0.
+    /// The other resources, in units, sorted by name. A resource may be present with 0.
     pub scalars: Box<[(Arc<str>, i64)]>,
 }
 
 impl Resources {
-    /// The amount of the scalar resource `name`, 0 if there is none.
+    /// Returns the amount of the scalar resource `name`, or 0.
     pub fn scalar(&self, name: &str) -> i64 {
         let found = self.scalars.binary_search_by(|(own, _)| (**own).cmp(name));
         found.map_or(0, |index| self.scalars[index].1)
     }
 
-    /// Whether cpu, memory and ephemeral storage are 0 and no scalar is mentioned.
+    /// Returns whether CPU, memory and ephemeral storage are 0 and there is no scalar resource.
     pub fn is_zero(&self) -> bool {
         self.milli_cpu == 0
             && self.memory == 0
@@ -78,16 +78,16 @@ impl Resources {
     }
 }
 
-/// Cpu and memory alone.
+/// Amounts of CPU and memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CpuMemory {
-    /// Cpu, in thousandths.
+    /// CPU, in thousandths.
     pub milli_cpu: i64,
     /// Memory, in bytes.
     pub memory: i64,
 }
 
-/// Whether `name` is an extended resource: one with a domain that is not Kubernetes' own.
+/// Returns whether `name` is an extended resource: it has a domain outside Kubernetes.
 pub fn is_extended_resource_name(name: &str) -> bool {
     name.contains('/')
         && !name.contains(NATIVE_DOMAIN)
@@ -95,9 +95,9 @@ pub fn is_extended_resource_name(name: &str) -> bool {
         && label_key_fault(&format!("requests.{name}")).is_none()
 }
 
-/// Whether `name` is counted as a scalar: extended resources, huge pages, resources of Kubernetes'
-/// own domain and attachable volumes. Apart from cpu, memory, ephemeral storage and the number of
-/// pods, all other names are ignored.
+/// Returns whether `name` is counted as a scalar resource: extended resources, huge pages,
+/// resources of Kubernetes domains and attachable volumes. CPU, memory, ephemeral storage and the
+/// number of pods are counted elsewhere; other names are ignored.
 pub fn is_scalar_resource_name(name: &str) -> bool {
     name.starts_with(HUGE_PAGES_PREFIX)
         || name.starts_with("attachable-volumes-")
@@ -105,17 +105,17 @@ pub fn is_scalar_resource_name(name: &str) -> bool {
         || is_extended_resource_name(name)
 }
 
-/// What a node has for pods.
+/// The allocatable resources of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct NodeAllocatable {
     /// The resources.
     pub resources: Resources,
-    /// How many pods may run there.
+    /// Maximum number of pods.
     pub pods: i64,
 }
 
 impl NodeAllocatable {
-    /// Converts `status.allocatable`; what cannot be read is left out and reported.
+    /// Converts `status.allocatable`. Quantities that cannot be read are left out and reported.
     pub fn of(status: &api::NodeStatus, problems: &mut Vec<Problem>) -> Self {
         let amounts = Amounts::parse(&status.allocatable, "status.allocatable", problems);
         let pods = amounts.get(PODS).map_or(0, units);
@@ -123,10 +123,10 @@ impl NodeAllocatable {
     }
 }
 
-/// Converts a resource list that stands at `path`.
+/// Converts the resource list at `path`.
 ///
 /// Fractions are rounded up. A quantity that cannot be parsed or is negative is left out and
-/// reported, its path ending in the name of the resource: `path[cpu]`.
+/// reported; its path ends in the name of the resource: `path[cpu]`.
 pub fn parse_resource_list(
     list: &api::ResourceList,
     path: impl Display,
@@ -149,18 +149,19 @@ pub fn parse_resource_list(
 /// pod as a whole does not ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
-    /// What must be free on a node (the filter of NodeResourcesFit).
+    /// The free resources that a node needs (Filter of NodeResourcesFit).
     pub fit: Resources,
-    /// What NodeResourcesFit scores with while the pod is pending.
+    /// The requests that NodeResourcesFit scores with while the pod is pending.
     pub score: Resources,
-    /// What the pod takes of its node, and what NodeResourcesBalancedAllocation scores with.
+    /// The resources that the pod takes from its node. NodeResourcesBalancedAllocation scores with
+    /// them too.
     pub placed: Resources,
-    /// What the pod takes of its node in the eyes of scoring.
+    /// The resources that the pod takes from its node, as scoring counts them.
     pub placed_non_zero: CpuMemory,
 }
 
 impl PodRequests {
-    /// The requests of a pod.
+    /// Returns the requests of a pod.
     ///
     /// Sums are exact and rounded up once at the end. A quantity that cannot be parsed or is
     /// negative is left out and reported.
@@ -193,7 +194,7 @@ impl<'a> Amounts<'a> {
         self.get(name).is_some()
     }
 
-    /// Sets each resource of `other` to what `merge` makes of the own and the other amount.
+    /// Sets each resource of `other` to `merge(own amount, other amount)`.
     fn merge(&mut self, other: &Self, merge: impl Fn(i128, i128) -> i128) {
         for &(name, nanos) in &other.0 {
             match self.0.iter_mut().find(|(own, _)| *own == name) {
@@ -260,11 +261,11 @@ fn round_up(nanos: i128, unit: i128) -> i64 {
 
 /// The requests of one container.
 struct ContainerAmounts<'a> {
-    /// As the spec has them.
+    /// The requests in the spec.
     spec: Amounts<'a>,
-    /// With regard to a resize, as the status has them, if it does.
+    /// The requests of a container with a resize in the status, if any.
     resized: Option<Amounts<'a>>,
-    /// Whether an init container keeps running.
+    /// Whether it is an init container that keeps running.
     sidecar: bool,
 }
 
@@ -274,18 +275,18 @@ impl<'a> ContainerAmounts<'a> {
     }
 }
 
-/// Everything that a pod says about its requests, parsed.
+/// All requests of a pod, parsed.
 struct PodAmounts<'a> {
     containers: Vec<ContainerAmounts<'a>>,
     init_containers: Vec<ContainerAmounts<'a>>,
-    /// Pod-level requests that take the place of the sum over containers.
+    /// Pod-level requests, which replace the sum over containers.
     pod_level: Amounts<'a>,
-    /// The same with regard to a resize, if the status tells.
+    /// The pod-level requests with a resize in the status, if any.
     pod_level_resized: Option<Amounts<'a>>,
     overhead: Amounts<'a>,
 }
 
-/// Stand-ins for requests that containers do not name.
+/// Defaults for requests that containers do not name.
 struct Defaults {
     cpu: bool,
     memory: bool,
@@ -352,7 +353,7 @@ impl<'a> PodAmounts<'a> {
         }
     }
 
-    /// Whether the status has a say.
+    /// Returns whether the status reports a resize.
     fn is_resized(&self) -> bool {
         let mut all = self.containers.iter().chain(&self.init_containers);
         self.pod_level_resized.is_some() || all.any(|container| container.resized.is_some())
@@ -367,8 +368,8 @@ impl<'a> PodAmounts<'a> {
         self.all_containers(|container| &container.spec, defaults)
     }
 
-    /// The most that the containers take at any time: init containers run one by one before the
-    /// regular ones, sidecars from their turn on.
+    /// Returns the maximum that the containers take at any time: init containers run one by one
+    /// before the regular containers, and sidecars run from their turn on.
     fn all_containers(
         &self,
         pick: impl for<'c> Fn(&'c ContainerAmounts<'a>) -> &'c Amounts<'a>,
@@ -399,7 +400,7 @@ impl<'a> PodAmounts<'a> {
         total
     }
 
-    /// Puts pod-level requests in the place of the containers' and adds the overhead.
+    /// Replaces the sum over containers by pod-level requests and adds the overhead.
     fn finish(&self, mut total: Amounts<'a>, pod_level: &Amounts<'a>) -> Amounts<'a> {
         total.merge(pod_level, |_, own| own);
         total.add(&self.overhead);
@@ -407,12 +408,12 @@ impl<'a> PodAmounts<'a> {
     }
 }
 
-/// What the status of a pod says about resizing it.
+/// The state of a resize in the status of a pod.
 #[derive(Clone, Copy)]
 enum Resize {
-    /// The spec is, or will be, in force.
+    /// The spec applies, now or after the resize.
     Feasible,
-    /// The node cannot fulfil the spec; what was admitted counts.
+    /// The node cannot provide the spec; the admitted resources count.
     Infeasible,
 }
 
@@ -424,7 +425,7 @@ impl Resize {
         if status.conditions.iter().any(infeasible) { Self::Infeasible } else { Self::Feasible }
     }
 
-    /// The greatest of what was asked for (if it still counts), actuated and admitted.
+    /// Returns the maximum of the desired (if feasible), actuated and admitted resources.
     fn merge<'a>(
         self,
         spec: &Amounts<'a>,
@@ -440,7 +441,7 @@ impl Resize {
     }
 }
 
-/// Containers of one kind, their statuses, and where they stand in the pod.
+/// Containers of one kind, their statuses, and their paths in the pod.
 struct Containers<'a> {
     raw: &'a [api::Container],
     path: &'static str,
@@ -449,7 +450,7 @@ struct Containers<'a> {
 }
 
 impl<'a> Containers<'a> {
-    /// Parses the requests; the status counts for containers that are `resizable`.
+    /// Parses the requests. The status counts for containers that are `resizable`.
     fn parse(
         &self,
         resize: Resize,
@@ -476,7 +477,7 @@ impl<'a> Containers<'a> {
         resize: Resize,
         problems: &mut Vec<Problem>,
     ) -> Option<Amounts<'a>> {
-        // Of several statuses with one name the last one counts.
+        // The last of several statuses with one name counts.
         let index = self.statuses.iter().rposition(|status| status.name == name)?;
         let status = &self.statuses[index];
         let actuated = &status.resources.as_ref()?.requests;
@@ -492,7 +493,7 @@ pub(super) fn is_sidecar(container: &api::Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// The requests of the pod as a whole, as far as there can be such: cpu, memory and huge pages.
+/// Returns the pod-level requests for resources that support them: CPU, memory and huge pages.
 fn pod_level_amounts<'a>(spec: &'a api::PodSpec, problems: &mut Vec<Problem>) -> Amounts<'a> {
     let Some(resources) = &spec.resources else { return Amounts::default() };
     let mut amounts = Amounts::parse(&resources.requests, "spec.resources.requests", problems);
@@ -516,7 +517,7 @@ fn pod_level_resized<'a>(
     let admitted =
         Amounts::parse(&status.allocated_resources, "status.allocatedResources", problems);
     let merged = resize.merge(spec, actuated, &admitted);
-    // The spec says which resources are meant, 0 stands for what the status does not name.
+    // The spec lists the resources. A resource that the status does not name counts as 0.
     let amount = |name| (name, merged.get(name).unwrap_or(0));
     Some(Amounts(spec.0.iter().map(|&(name, _)| amount(name)).collect()))
 }
@@ -529,7 +530,7 @@ mod tests {
 
     const MI: i64 = 1 << 20;
 
-    /// The requests of the pod with this spec and status, which must be free of problems.
+    /// Returns the requests of a pod with this spec and status, which must have no problems.
     fn requests(spec: serde_json::Value, status: serde_json::Value) -> PodRequests {
         let (requests, problems) = requests_and_problems(spec, status);
         assert_eq!(problems, [] as [String; 0]);
@@ -552,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_which_names_are_scalars() {
+    fn scalar_resource_names_are_recognised() {
         for (name, extended, scalar) in [
             ("nvidia.com/gpu", true, true),
             ("hugepages-2Mi", false, true),
@@ -569,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn adds_up_without_overflow() {
+    fn addition_saturates() {
         let scalars = |pairs: &[(&str, i64)]| {
             pairs.iter().map(|&(name, amount)| (name.into(), amount)).collect()
         };
@@ -588,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_up_once_after_adding() {
+    fn sums_are_rounded_up_once() {
         let half = container(json!({ "cpu": "500u", "example.com/x": "500m" }));
         let both = requests(json!({ "containers": [half, half] }), json!({}));
         assert_eq!((both.fit.milli_cpu, both.fit.scalar("example.com/x")), (1, 1));
@@ -598,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn init_containers_count_where_they_need_more() {
+    fn init_containers_count_if_they_need_more() {
         let mut sidecar = container(json!({ "cpu": "1" }));
         sidecar["restartPolicy"] = json!("Always");
         let spec = json!({
@@ -638,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_counts_once_placed() {
+    fn status_counts_for_placed_pods() {
         let spec = json!({
             "containers": [container(json!({ "cpu": "3" }))],
         });
@@ -659,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spec_names_the_pod_level_resources_that_count() {
+    fn spec_determines_which_pod_level_resources_count() {
         let spec = json!({ "resources": { "requests": { "cpu": "1", "hugepages-2Mi": "2Mi" } } });
         let status = json!({
             "conditions": [{ "type": "PodResizePending", "reason": "Infeasible" }],
@@ -671,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_each_bad_quantity_once_and_leaves_it_out() {
+    fn invalid_quantity_is_reported_once_and_left_out() {
         let spec = json!({
             "containers": [container(json!({ "cpu": "-1", "memory": "64Mi" }))],
             "overhead": { "memory": "1GB" },
@@ -684,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_resources_and_room_for_pods() {
+    fn node_allocatable_has_resources_and_pods() {
         let status =
             json!({ "allocatable": { "cpu": "3.9", "pods": "110", "example.com/x": "2" } });
         let mut problems = Vec::new();

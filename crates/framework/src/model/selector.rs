@@ -7,15 +7,15 @@ use std::sync::Arc;
 use super::labels::{Labels, label_key_fault, label_value_fault};
 use crate::api;
 
-/// Why a selector is invalid: every message, each with the path of its field.
+/// The errors of an invalid selector, each with the path of its field.
 ///
-/// The texts are those of Kubernetes; several are printed as `[first, second]`.
+/// The texts are those of Kubernetes. Several errors print as `[first, second]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{}", bracketed(.0))]
 pub struct SelectorError(Vec<String>);
 
 impl SelectorError {
-    /// An error out of `messages`, each kept once; `None` if there are none.
+    /// Returns an error with these `messages`, without duplicates; `None` for no messages.
     pub(crate) fn of(messages: Vec<String>) -> Option<Self> {
         let mut distinct: Vec<String> = Vec::with_capacity(messages.len());
         for message in messages {
@@ -26,7 +26,7 @@ impl SelectorError {
         (!distinct.is_empty()).then_some(Self(distinct))
     }
 
-    /// The single messages.
+    /// Returns the single messages.
     pub fn messages(&self) -> &[String] {
         &self.0
     }
@@ -39,18 +39,18 @@ fn bracketed(messages: &[String]) -> String {
     }
 }
 
-/// What a requirement asks of the value of a label.
+/// The operator of a requirement on a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// The label has the one value; how plain key-value pairs are compiled.
+    /// The label has the value; plain key-value pairs are compiled to it.
     Equals,
     /// The label has one of the values.
     In,
-    /// The label is missing or has none of the values.
+    /// The label is absent or has none of the values.
     NotIn,
-    /// There is such a label.
+    /// The label is present.
     Exists,
-    /// There is no such label.
+    /// The label is absent.
     DoesNotExist,
     /// The label is an integer greater than this one (node selectors only).
     Gt(i64),
@@ -67,7 +67,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// `key` has the value `value`; nothing is validated.
+    /// Returns the requirement that `key` has the value `value`, without validation.
     pub fn equals(key: &str, value: &str) -> Self {
         Self { key: key.into(), operator: Operator::Equals, values: [value.into()].into() }
     }
@@ -87,7 +87,7 @@ impl Requirement {
         Self::validated(&raw.key, kind, &raw.values, "")
     }
 
-    /// A requirement that holds to the rules for keys, values and their number.
+    /// Returns a requirement with a valid key and a valid number of valid values.
     ///
     /// `path` is the path of the requirement in its object, empty at the root.
     pub(crate) fn validated(
@@ -120,17 +120,17 @@ impl Requirement {
         &self.key
     }
 
-    /// What is asked of the label.
+    /// Returns the operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// The values as written, sorted, duplicates included.
+    /// Returns the values as written, sorted, with duplicates.
     pub fn values(&self) -> &[Arc<str>] {
         &self.values
     }
 
-    /// Whether a label with this value (`None`: no such label) meets the requirement.
+    /// Returns whether a label with this value (`None` if absent) meets the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match (self.operator, value) {
             (Operator::Exists, value) => value.is_some(),
@@ -167,7 +167,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// An operator before its values have been looked at.
+/// An operator without its values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OperatorKind {
     Equals,
@@ -180,8 +180,8 @@ pub(crate) enum OperatorKind {
 }
 
 impl OperatorKind {
-    /// The operator for `values`. What is wrong with their number or form goes to `messages`, and
-    /// the result is then of no use.
+    /// Returns the operator for `values`. Adds errors in the number or form of the values to
+    /// `messages`; the result is then meaningless.
     fn with_values(self, values: &[String], path: &str, messages: &mut Vec<String>) -> Operator {
         let wanted = match self {
             Self::Equals => {
@@ -212,7 +212,7 @@ impl OperatorKind {
     }
 }
 
-/// The integer of `Gt` and `Lt`; 0 if there is none, which has then been reported.
+/// Returns the integer of `Gt` and `Lt`. An invalid integer is reported and returns 0.
 fn bound(values: &[String], path: &str, messages: &mut Vec<String>) -> i64 {
     let mut first = None;
     for (index, value) in values.iter().enumerate() {
@@ -241,22 +241,23 @@ pub struct LabelSelector(Form);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Form {
     Nothing,
-    /// All of the requirements, sorted by key; without any, everything matches.
+    /// Matches objects that meet all requirements, sorted by key. Without requirements it matches
+    /// every object.
     All(Vec<Requirement>),
 }
 
 impl LabelSelector {
-    /// The selector that matches nothing.
+    /// The selector that matches no object.
     pub const NOTHING: Self = Self(Form::Nothing);
     /// The selector that matches every object.
     pub const EVERYTHING: Self = Self(Form::All(Vec::new()));
 
-    /// Compiles a selector of the API. An absent one matches nothing, an empty one everything.
+    /// Compiles a selector of the API. An absent selector matches no object, an empty one every
+    /// object.
     ///
     /// # Errors
-    ///
     /// The first invalid requirement, `matchLabels` first: an unknown operator, an invalid key or
-    /// value, or a number of values that the operator does not take.
+    /// value, or a number of values that the operator does not accept.
     pub fn compile(selector: Option<&api::LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else { return Ok(Self::NOTHING) };
         let pairs = selector.match_labels.iter().map(|(key, value)| {
@@ -266,13 +267,13 @@ impl LabelSelector {
         Ok(pairs.chain(expressions).collect::<Result<Vec<_>, _>>()?.into())
     }
 
-    /// The selector that asks for exactly these pairs, as `nodeSelector` and Services write it.
-    /// Nothing is validated; no pairs match everything.
+    /// Returns the selector for exactly these pairs, as in `nodeSelector` and Services, without
+    /// validation. An empty set matches every object.
     pub fn from_set(set: &BTreeMap<String, String>) -> Self {
         set.iter().map(|(key, value)| Requirement::equals(key, value)).collect::<Vec<_>>().into()
     }
 
-    /// Asks for `requirement` too. What matches nothing goes on matching nothing.
+    /// Adds a requirement. A selector that matches no object stays unchanged.
     #[must_use]
     pub fn require(self, requirement: Requirement) -> Self {
         match self.0 {
@@ -284,7 +285,7 @@ impl LabelSelector {
         }
     }
 
-    /// Means what both mean.
+    /// Returns the selector for the objects that both selectors match.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         match (self.0, &other.0) {
@@ -296,12 +297,12 @@ impl LabelSelector {
         }
     }
 
-    /// Whether an object with these labels is meant.
+    /// Returns whether the selector matches an object with these labels.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matches_by(|key| labels.get(key))
     }
 
-    /// Whether an object is meant whose labels `value_of` looks up.
+    /// Returns whether the selector matches an object whose labels `value_of` looks up.
     pub fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             Form::Nothing => false,
@@ -309,17 +310,18 @@ impl LabelSelector {
         }
     }
 
-    /// Whether every object is meant.
+    /// Returns whether the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.requirements().is_some_and(<[_]>::is_empty)
     }
 
-    /// Whether no object is meant, whatever its labels.
+    /// Returns whether the selector matches no object.
     pub fn is_nothing(&self) -> bool {
         self.0 == Form::Nothing
     }
 
-    /// The requirements, all of which must hold, ordered by key; `None` if nothing can match.
+    /// Returns the requirements, all of which an object must meet, ordered by key; `None` if no
+    /// object can match.
     pub fn requirements(&self) -> Option<&[Requirement]> {
         match &self.0 {
             Form::Nothing => None,
@@ -329,7 +331,7 @@ impl LabelSelector {
 }
 
 impl From<Vec<Requirement>> for LabelSelector {
-    /// The selector of what meets all `requirements`.
+    /// Returns the selector for objects that meet all `requirements`.
     fn from(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self(Form::All(requirements))
@@ -337,7 +339,8 @@ impl From<Vec<Requirement>> for LabelSelector {
 }
 
 impl fmt::Display for LabelSelector {
-    /// The form `kubectl` takes; empty both for everything and for nothing.
+    /// Prints the syntax of `kubectl`; empty both for [`EVERYTHING`](Self::EVERYTHING) and for
+    /// [`NOTHING`](Self::NOTHING).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements().unwrap_or_default().iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
@@ -347,12 +350,12 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// The text for an invalid value; `value` is already quoted.
+/// Formats the error for an invalid value; `value` is already quoted.
 pub(crate) fn invalid(path: &str, value: &str, rule: &str) -> String {
     format!("{path}: Invalid value: {value}: {rule}")
 }
 
-/// The text for a value that is none of the `supported` ones.
+/// Formats the error for a value that is not one of the `supported` values.
 pub(crate) fn not_supported(path: &str, value: &str, supported: &[&str]) -> String {
     let supported: Vec<String> = supported.iter().map(|value| quoted(value)).collect();
     format!(
@@ -362,7 +365,7 @@ pub(crate) fn not_supported(path: &str, value: &str, supported: &[&str]) -> Stri
     )
 }
 
-/// A list as Go's JSON encoder writes it; an empty list is an absent one.
+/// Formats a list like the JSON encoder of Go, which omits an empty list.
 pub(crate) fn json_list(values: &[String]) -> String {
     if values.is_empty() {
         return "null".to_owned();
@@ -371,7 +374,7 @@ pub(crate) fn json_list(values: &[String]) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// Text in double quotes, with the escapes of Go's `%q`.
+/// Quotes text with the escapes of Go's `%q`.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for char in text.chars() {
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_agree_on_missing_and_present_labels() {
+    fn operators_handle_missing_and_present_labels() {
         for (operator, values, missing, web, db) in [
             ("In", &["db", "api"][..], false, false, true),
             ("NotIn", &["db", "api"], true, true, false),
@@ -434,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_matches_nothing_and_empty_everything() {
+    fn absent_selector_matches_no_object_and_empty_selector_every_object() {
         let nothing = LabelSelector::compile(None).unwrap();
         let everything = selector(&[], &[]).unwrap();
         assert!(nothing.is_nothing() && !nothing.matches(&Labels::default()));
@@ -445,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_requirements_by_key_and_values_sorted() {
+    fn selector_prints_sorted_requirements_and_values() {
         let expressions = [
             requirement("tier", "NotIn", &["web", "db"]),
             requirement("app", "Exists", &[]),
@@ -456,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_invalid_requirements() {
+    fn invalid_requirements_are_rejected() {
         for (raw, expected) in [
             (requirement("a", "Gt", &["1"]), "\"Gt\" is not a valid label selector operator"),
             (
@@ -485,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_as_go_does() {
+    fn text_is_quoted_as_in_go() {
         assert_eq!(quoted("a\"\\\n\u{1}\u{85}é"), "\"a\\\"\\\\\\n\\x01\\u0085é\"");
     }
 }

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use crate::api;
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TaintEffect {
-    /// They are not placed on the node.
+    /// The node rejects new pods.
     NoSchedule,
-    /// They are placed elsewhere if possible.
+    /// The scheduler avoids the node if possible.
     PreferNoSchedule,
-    /// They are not placed on the node and do not stay there.
+    /// The node rejects new pods and evicts running pods.
     NoExecute,
-    /// An effect this version does not know, as written; it has no effect on scheduling.
+    /// An unknown effect, as written; it does not affect scheduling.
     Other(Arc<str>),
 }
 
 impl TaintEffect {
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn as_str(&self) -> &str {
         match self {
             Self::NoSchedule => "NoSchedule",
@@ -28,7 +28,7 @@ impl TaintEffect {
         }
     }
 
-    /// Whether the effect keeps pods off the node: `NoSchedule` and `NoExecute` do.
+    /// Returns whether the effect rejects pods: `NoSchedule` and `NoExecute` do.
     pub fn forbids_scheduling(&self) -> bool {
         matches!(self, Self::NoSchedule | Self::NoExecute)
     }
@@ -66,23 +66,23 @@ impl From<&api::Taint> for Taint {
     }
 }
 
-/// How a toleration looks at the value of a taint.
+/// How a toleration compares the value of a taint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TolerationOperator {
-    /// The values are equal; also what an empty operator means.
+    /// The values are equal; an empty operator is the same.
     Equal,
-    /// Any value.
+    /// Any value matches.
     Exists,
     /// The value of the taint is the smaller integer.
     Lt,
     /// The value of the taint is the greater integer.
     Gt,
-    /// An operator this version does not know, as written; it tolerates nothing.
+    /// An unknown operator, as written; it tolerates no taint.
     Other(Arc<str>),
 }
 
 impl TolerationOperator {
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Equal => "Equal",
@@ -109,13 +109,13 @@ impl From<&str> for TolerationOperator {
 /// A toleration of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Toleration {
-    /// Key of the taint; empty means every key.
+    /// Key of the taint; empty matches every key.
     pub key: Arc<str>,
-    /// How the values are compared.
+    /// The operator.
     pub operator: TolerationOperator,
-    /// Value the one of the taint is compared with.
+    /// The value for the comparison.
     pub value: Arc<str>,
-    /// Effect of the taint; `None` means every effect.
+    /// Effect of the taint; `None` matches every effect.
     pub effect: Option<TaintEffect>,
 }
 
@@ -131,13 +131,14 @@ impl From<&api::Toleration> for Toleration {
 }
 
 impl Toleration {
-    /// Whether the pod puts up with `taint`, by default rules: `Lt` and `Gt` tolerate nothing.
+    /// Returns whether the pod tolerates `taint` with the default feature gates: `Lt` and `Gt`
+    /// tolerate no taint.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         self.tolerates_with(taint, false)
     }
 
     /// Like [`tolerates`](Self::tolerates). `comparison_operators` is the feature gate
-    /// TaintTolerationComparisonOperators: with it, `Lt` and `Gt` compare canonical decimal
+    /// TaintTolerationComparisonOperators: if it is on, `Lt` and `Gt` compare canonical decimal
     /// integers.
     pub fn tolerates_with(&self, taint: &Taint, comparison_operators: bool) -> bool {
         self.covers_effect(&taint.effect)
@@ -155,7 +156,7 @@ impl Toleration {
             }
     }
 
-    /// Whether the toleration is about taints with `effect`.
+    /// Returns whether the toleration applies to taints with `effect`.
     pub fn covers_effect(&self, effect: &TaintEffect) -> bool {
         self.effect.as_ref().is_none_or(|own| own == effect)
     }
@@ -168,14 +169,15 @@ impl Toleration {
     }
 }
 
-/// A decimal integer in its only spelling: no `+`, no leading zeros, no `-0`.
+/// Parses a decimal integer in canonical form: no `+`, no leading zeros, no `-0`.
 fn canonical_integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let canonical = !digits.starts_with(['0', '+', '-']) || text == "0";
     if canonical { text.parse().ok() } else { None }
 }
 
-/// The first of `taints` that `filter` selects and no toleration tolerates, by default rules.
+/// Returns the first of `taints` that `filter` selects and no toleration tolerates, with the
+/// default feature gates.
 pub fn find_untolerated<'a>(
     taints: &'a [Taint],
     tolerations: &[Toleration],
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerates_by_key_operator_value_and_effect() {
+    fn toleration_compares_key_operator_value_and_effect() {
         let gpu = taint("gpu", "a100", "NoSchedule");
         for (own, expected) in [
             (toleration("gpu", "Equal", "a100", "NoSchedule"), true),
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_canonical_integers_when_the_gate_is_on() {
+    fn comparison_operators_need_the_feature_gate() {
         for (operator, own, value, expected) in [
             ("Lt", "10", "9", true),
             ("Lt", "10", "10", false),
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_first_untolerated_taint_and_keeps_unknown_effects() {
+    fn first_untolerated_taint_is_found_and_unknown_effects_are_kept() {
         let taints =
             [taint("a", "", "NoSchedule"), taint("b", "", "Banish"), taint("c", "", "NoExecute")];
         let own = [toleration("a", "Exists", "", "")];

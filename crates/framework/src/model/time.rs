@@ -1,10 +1,10 @@
-//! Points in time, always passed in: the engine reads no clock.
+//! Points in time. The engine reads no clock; every call gets the time as an argument.
 
 use std::time::Duration;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A point in time in nanoseconds since the Unix epoch. In a simulation the epoch is its start.
+/// A point in time, in nanoseconds since the Unix epoch or since the start of a simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
@@ -12,25 +12,25 @@ impl Time {
     /// The epoch.
     pub const ZERO: Self = Self(0);
 
-    /// A time from nanoseconds since the epoch.
+    /// Returns a time from nanoseconds since the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// A time from whole seconds since the epoch; saturates.
+    /// Returns a time from whole seconds since the epoch; saturates.
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// Reads RFC 3339, the form of Kubernetes timestamps.
+    /// Parses an RFC 3339 timestamp, the format of Kubernetes.
     ///
     /// # Errors
-    /// The text does not parse or lies outside the years 1678 to 2261.
+    /// The text does not parse or is outside the years 1678 to 2261.
     pub fn parse_rfc3339(text: &str) -> Result<Self, String> {
         let stamp: jiff::Timestamp =
             text.parse().map_err(|error: jiff::Error| error.to_string())?;
@@ -39,12 +39,12 @@ impl Time {
             .map_err(|_| format!("{text} is out of range"))
     }
 
-    /// Time elapsed since `earlier`, zero if that lies in the future.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// This time cut to the whole second, as the queue aligns backoffs.
+    /// Returns this time rounded down to the second, to which the queue aligns backoffs.
     pub const fn floor_to_second(self) -> Self {
         Self(self.0.div_euclid(NANOS_PER_SECOND).saturating_mul(NANOS_PER_SECOND))
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_cut_towards_the_past() {
+    fn floor_to_second_rounds_towards_the_past() {
         let time = Time::parse_rfc3339("2025-06-01T12:00:01.834Z").unwrap();
         assert_eq!(time.floor_to_second().to_string(), "2025-06-01T12:00:01Z");
         assert_eq!(Time::from_nanos(-1).floor_to_second(), Time::from_secs(-1));

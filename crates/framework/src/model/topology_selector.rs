@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::labels::Labels;
 use super::selector::{OperatorKind, Requirement};
 
-/// A `TopologySelectorTerm` as written: all of its requirements must hold.
+/// A `TopologySelectorTerm` as written; a node must meet all its requirements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySelectorTerm {
@@ -31,7 +31,7 @@ pub struct TopologySelector {
 }
 
 impl TopologySelector {
-    /// Compiles terms. No terms match everywhere; empty and invalid terms match nowhere.
+    /// Compiles terms. An empty list matches every node; empty and invalid terms match no node.
     pub fn compile(terms: &[TopologySelectorTerm]) -> Self {
         let compiled = terms
             .iter()
@@ -40,17 +40,17 @@ impl TopologySelector {
         Self { unrestricted: terms.is_empty(), terms: compiled.collect() }
     }
 
-    /// The terms that may match; `None` if every node is allowed.
+    /// Returns the valid terms; `None` if every node is allowed.
     pub fn terms(&self) -> Option<&[Box<[Requirement]>]> {
         (!self.unrestricted).then_some(&self.terms)
     }
 
-    /// Whether a node with these labels lies in an allowed topology.
+    /// Returns whether a node with these labels is in an allowed topology.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matches_by(|key| labels.get(key))
     }
 
-    /// Whether a node lies in an allowed topology whose labels `value_of` looks up.
+    /// Returns whether a node whose labels `value_of` looks up is in an allowed topology.
     pub fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         let holds = |own: &Requirement| own.matches(value_of(own.key()));
         self.unrestricted || self.terms.iter().any(|term| term.iter().all(holds))
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_must_match_as_a_whole() {
+    fn one_term_must_match_completely() {
         let labels = Labels::from_iter([("zone", "a"), ("rack", "1")]);
         for (terms, expected) in [
             (&[][..], true),

@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn node_is_forgotten_an_hour_after_its_pause_or_when_it_is_removed() {
-        // When it goes on, and the pause that follows.
+        // The time of another preemption in seconds, and the pause that follows.
         for (now, pause) in [(9, 20), (HOUR + 9, 20), (HOUR + 10, 0)] {
             let mut fruitless = FruitlessPreemptions::default();
             preempt_fruitlessly(&mut fruitless, 4, 0, 0);

@@ -58,7 +58,7 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// The nodes and the pods placed on them.
+    /// Returns the nodes and the pods placed on them.
     pub const fn cluster(&self) -> &'a Cluster {
         self.handle.cluster
     }
@@ -66,7 +66,7 @@ impl<'a> Attempt<'a> {
 
 /// The steps of a preemption (`preemption.Interface`).
 pub trait Evaluator {
-    /// The name of the plugin that preempts.
+    /// Returns the name of the plugin that preempts.
     fn plugin(&self) -> &PluginName;
 
     /// Returns how many candidates are enough if dry runs may help on `nodes` nodes

@@ -14,7 +14,8 @@ pub struct PreemptionProgress {
 }
 
 impl PreemptionProgress {
-    /// Whether victims of this pod are still to be evicted. Until they are, another attempt fails.
+    /// Returns whether victims of this pod are still to be evicted. Until they are, another attempt
+    /// fails.
     pub fn is_running(&self, preemptor: &Uid) -> bool {
         self.running.contains(preemptor)
     }
@@ -35,7 +36,7 @@ impl PreemptionProgress {
         &self.fruitless
     }
 
-    /// Returns the preemptions that led to no binding, to be changed.
+    /// Returns the preemptions that led to no binding, for the engine to change.
     pub const fn fruitless_mut(&mut self) -> &mut FruitlessPreemptions {
         &mut self.fruitless
     }

@@ -77,14 +77,14 @@ fn run(evaluator: &dyn Evaluator, pod: &Pod, cluster: &Cluster, verdicts: &Verdi
     }
 }
 
-/// Every node rejects the pod as Unschedulable.
+/// Returns the rejection of every node as Unschedulable.
 fn all_unschedulable(cluster: &Cluster) -> Verdicts {
     let mut verdicts = Verdicts::default();
     verdicts.record_all(cluster.nodes(), Status::unschedulable("full"));
     verdicts
 }
 
-/// The victims among `placed` on one node of 4 CPUs, of a pod of priority 100 with 2 CPUs.
+/// Returns the victims among `placed` on one node of 4 CPUs, of a pod of priority 100 with 2 CPUs.
 fn victims(placed: impl IntoIterator<Item = PodBuilder>, budgets: Budgets<'_>) -> Vec<String> {
     let placed = placed.into_iter().map(|pod| pod.on("n").build());
     let mut cluster = cluster([node("n").allocatable("cpu", "4").build()], placed);
@@ -163,7 +163,8 @@ fn pods_under_a_budget_are_reprieved_first() {
     }
 }
 
-/// Nodes `a`, `b` … of 2 CPUs with these pods, and a pod of priority 100 that wants 2 CPUs.
+/// Returns the nodes `a`, `b` … of 2 CPUs with these pods, and a pod of priority 100 that wants 2
+/// CPUs.
 fn choice(nodes: &[&[PodBuilder]]) -> (Cluster, Pod) {
     let names = ["a", "b", "c"];
     let cluster = cluster(
@@ -331,7 +332,7 @@ fn ineligible_pod_gets_the_reason_and_keeps_its_nomination() {
     }
 }
 
-/// A pod on the node, with what it uses.
+/// Returns a pod on the node, with what it uses.
 fn any_pod() -> impl Strategy<Value = (i32, i64, i64, Option<i32>, bool)> {
     let port = prop::option::weighted(0.3, 80..83);
     (0..4, 0_i64..4, 0_i64..4, port, any::<bool>())
@@ -346,7 +347,7 @@ fn built(name: &str, what: (i32, i64, i64, Option<i32>, bool)) -> PodBuilder {
 
 proptest! {
     #[test]
-    fn no_proper_subset_of_the_victims_would_have_made_room(
+    fn no_proper_subset_of_the_victims_is_enough(
         placed in prop::collection::vec(any_pod(), 1..9),
         incoming in any_pod(),
         allowed in -1..3,

@@ -13,7 +13,7 @@ pub enum AccessMode {
     ReadOnlyMany,
     ReadWriteMany,
     ReadWriteOncePod,
-    /// Anything else, as written.
+    /// An unknown mode, as written.
     Other(Arc<str>),
 }
 
@@ -33,15 +33,15 @@ pub(super) fn access_modes(texts: &[String]) -> Box<[AccessMode]> {
     texts.iter().map(|text| text.as_str().into()).collect()
 }
 
-/// What a volume looks like to a container.
+/// How a container sees a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum VolumeMode {
-    /// A file system, also when nothing is said.
+    /// A file system; also the default.
     #[default]
     Filesystem,
     /// A block device.
     Block,
-    /// Anything else, as written.
+    /// An unknown mode, as written.
     Other(Arc<str>),
 }
 
@@ -55,7 +55,7 @@ impl VolumeMode {
     }
 }
 
-/// A claim on a volume.
+/// A PersistentVolumeClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersistentVolumeClaim {
     /// Namespace.
@@ -66,33 +66,34 @@ pub struct PersistentVolumeClaim {
     pub uid: Uid,
     /// Version of the object.
     pub resource_version: Arc<str>,
-    /// UID of the object it was made for, where that is its controller.
+    /// UID of the controller, which owns the claim.
     pub controller: Option<Uid>,
-    /// Whether it is being deleted.
+    /// Whether the claim is being deleted.
     pub terminating: bool,
-    /// Whether the volume it is bound to is gone (phase `Lost`).
+    /// Whether the volume it is bound to no longer exists (phase `Lost`).
     pub lost: bool,
-    /// The volume it is, or is to be, bound to.
+    /// The name of the volume that the claim is bound to, or should be bound to.
     pub volume_name: Option<Arc<str>>,
-    /// Whether it carries [`BIND_COMPLETED`], with any value.
+    /// Whether the claim has the annotation [`BIND_COMPLETED`], with any value.
     pub bind_completed: bool,
-    /// The node for which its volume is to be made, if it carries [`SELECTED_NODE`]; may be empty.
+    /// The node for which a volume should be provisioned (annotation [`SELECTED_NODE`]); may be
+    /// empty.
     pub selected_node: Option<Arc<str>>,
-    /// Whether it has any annotation.
+    /// Whether the claim has any annotation.
     pub annotated: bool,
-    /// The class; an empty name stands for none.
+    /// The StorageClass; empty for none.
     pub class: Arc<str>,
-    /// The access modes it asks for.
+    /// The requested access modes.
     pub access_modes: Box<[AccessMode]>,
-    /// The size it asks for.
+    /// The requested size.
     pub request: Option<StorageSize>,
     /// File system or block device.
     pub volume_mode: VolumeMode,
-    /// Labels a volume must have; `None` where nothing is said.
+    /// The selector on the labels of volumes; `None` if absent.
     pub selector: Option<Result<LabelSelector, SelectorError>>,
-    /// The VolumeAttributesClass; empty where nothing is said.
+    /// The VolumeAttributesClass; empty if absent.
     pub attributes_class: Arc<str>,
-    /// What of the object could not be read.
+    /// The error of the first field that could not be read.
     pub problem: Option<Arc<str>>,
 }
 
@@ -127,17 +128,18 @@ impl PersistentVolumeClaim {
         }
     }
 
-    /// Whether it is bound to its volume and the binding is complete.
+    /// Returns whether the claim is bound to its volume and the binding is complete.
     pub const fn is_fully_bound(&self) -> bool {
         self.volume_name.is_some() && self.bind_completed
     }
 
-    /// Whether it was made for this pod: the pod is its controller.
+    /// Returns whether the claim belongs to an ephemeral volume of this pod: the pod is its
+    /// controller.
     pub fn is_made_for(&self, pod: &Pod) -> bool {
         self.controller.as_ref() == Some(&pod.uid)
     }
 
-    /// Whether only one pod at a time may use it.
+    /// Returns whether only one pod at a time may use the claim.
     pub fn is_for_one_pod(&self) -> bool {
         self.access_modes.contains(&AccessMode::ReadWriteOncePod)
     }

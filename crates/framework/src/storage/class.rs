@@ -4,32 +4,32 @@ use std::sync::Arc;
 
 use crate::{TopologySelector, api};
 
-/// When claims of a class get their volumes.
+/// When the claims of a class are bound.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VolumeBindingMode {
-    /// At once.
+    /// Immediately.
     Immediate,
-    /// When a pod that uses them has a node.
+    /// Once a pod that uses the claim has a node.
     WaitForFirstConsumer,
-    /// Anything else, as written; counts as at once.
+    /// An unknown mode, as written; treated as immediate.
     Other(Arc<str>),
 }
 
-/// A class of volumes.
+/// A StorageClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageClass {
     /// Name.
     pub name: Arc<str>,
-    /// Who makes volumes; empty or [`NOT_SUPPORTED`](Self::NOT_SUPPORTED) where nobody does.
+    /// The provisioner; empty or [`NOT_SUPPORTED`](Self::NOT_SUPPORTED) for a class without one.
     pub provisioner: Arc<str>,
-    /// When claims get their volumes; `None` where it is not said, which is an error.
+    /// When claims are bound; `None` if absent, which is an error.
     pub binding_mode: Option<VolumeBindingMode>,
-    /// Where volumes may be made.
+    /// The topologies in which volumes may be provisioned.
     pub allowed_topologies: TopologySelector,
 }
 
 impl StorageClass {
-    /// The provisioner of classes whose volumes are made by hand.
+    /// The provisioner of classes whose volumes are created by hand.
     pub const NOT_SUPPORTED: &str = "kubernetes.io/no-provisioner";
 
     /// Converts the API object.
@@ -47,12 +47,12 @@ impl StorageClass {
         }
     }
 
-    /// Whether claims wait for a pod that uses them.
+    /// Returns whether the binding of claims waits for a pod that uses them.
     pub fn waits_for_first_consumer(&self) -> bool {
         self.binding_mode == Some(VolumeBindingMode::WaitForFirstConsumer)
     }
 
-    /// Whether somebody makes volumes of this class.
+    /// Returns whether the class has a provisioner.
     pub fn provisions(&self) -> bool {
         !self.provisioner.is_empty() && &*self.provisioner != Self::NOT_SUPPORTED
     }

@@ -1,4 +1,4 @@
-//! What CSI drivers say about nodes, room and attached volumes.
+//! Storage objects of CSI drivers: nodes, drivers, capacities and attachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::{MIGRATED_PLUGINS, StorageSize};
 use crate::{LabelSelector, SelectorError, api};
 
-/// The drivers of a node.
+/// A CSINode: the drivers of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CsiNode {
-    /// Drivers on the node with the number of volumes they can attach, where that is limited.
+    /// Drivers of the node, with the number of volumes each can attach; `None` means no limit.
     pub drivers: BTreeMap<Arc<str>, Option<i64>>,
-    /// In-tree plugins that drivers of the node stand for.
+    /// In-tree plugins that CSI drivers of the node replace.
     pub migrated_plugins: BTreeSet<Arc<str>>,
 }
 
@@ -30,10 +30,10 @@ impl CsiNode {
     }
 }
 
-/// A driver.
+/// A CSIDriver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CsiDriver {
-    /// Whether it says by [`CsiStorageCapacity`] where there is room.
+    /// Whether the driver reports its capacity in [`CsiStorageCapacity`] objects.
     pub storage_capacity: bool,
 }
 
@@ -44,17 +44,17 @@ impl CsiDriver {
     }
 }
 
-/// How much room there is for volumes of a class, in some part of the cluster.
+/// A CSIStorageCapacity: the capacity for volumes of a class in a part of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsiStorageCapacity {
-    /// The class.
+    /// The StorageClass.
     pub class: Arc<str>,
-    /// Room that is left, if that is known.
+    /// Remaining capacity, if known.
     pub capacity: Option<StorageSize>,
-    /// Size of the largest volume there can be: what is said of it, or else all the room. `None`
-    /// also where one of them cannot be read.
+    /// The maximum size of a volume: `maximumVolumeSize`, or else the capacity. `None` if that
+    /// value is absent or cannot be read.
     pub limit: Option<StorageSize>,
-    /// The nodes it is about; `None` for none.
+    /// The nodes that can use the capacity; `None` for no node.
     pub node_topology: Option<Result<LabelSelector, SelectorError>>,
 }
 
@@ -75,14 +75,14 @@ impl CsiStorageCapacity {
     }
 }
 
-/// A volume that is attached to a node.
+/// A VolumeAttachment: a volume attached to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeAttachment {
     /// The CSI driver.
     pub attacher: Arc<str>,
     /// The node.
     pub node_name: Arc<str>,
-    /// The PersistentVolume; `None` where it is described inline.
+    /// The PersistentVolume; `None` for an inline volume.
     pub volume_name: Option<Arc<str>>,
 }
 

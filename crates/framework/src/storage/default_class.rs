@@ -1,5 +1,4 @@
-//! The default StorageClass: which class a claim gets that says nothing of one, at admission or
-//! when there is one at last.
+//! The default StorageClass of claims without a class, set at admission or later.
 
 use std::cmp::Reverse;
 
@@ -7,20 +6,21 @@ use serde_json::Value;
 
 use super::BETA_STORAGE_CLASS;
 
-/// The annotations that make a class a default one, each by itself.
+/// The annotations that mark a default class; either is enough.
 const IS_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// Whether a StorageClass, as the API server has it, is a default one.
+/// Returns whether this StorageClass is a default class.
 pub fn is_default(class: &Value) -> bool {
     let annotations = &class["metadata"]["annotations"];
     IS_DEFAULT.iter().any(|annotation| annotations[annotation] == "true")
 }
 
-/// The name of the default class for a claim that says nothing of a class, not even that it wants
-/// none: the newest, and of equally new ones the first by name.
+/// Returns the name of the default class for a claim that does not set a class. A claim that sets
+/// an empty class gets none. Of several default classes it returns the newest, and of equally new
+/// ones the first by name.
 pub fn class_for<'a>(classes: impl Iterator<Item = &'a Value>, claim: &Value) -> Option<&'a str> {
     let says_nothing = claim["spec"]["storageClassName"].is_null()
         && claim["metadata"]["annotations"].get(BETA_STORAGE_CLASS).is_none();

@@ -1,7 +1,8 @@
-//! Storage objects as the volume plugins read them: claims, volumes, classes and what CSI drivers say.
+//! Storage objects as the volume plugins read them: claims, volumes, classes and the objects of CSI
+//! drivers.
 //!
-//! They are compact and are made once, when an object arrives. What of an object cannot be read is
-//! left out of it: one bad object never keeps others from being read.
+//! The types are compact and are built once, when an object arrives. A field that cannot be read is
+//! left out; the other fields and objects stay usable.
 
 mod claim;
 mod class;
@@ -23,30 +24,31 @@ use std::sync::Arc;
 use crate::api::{QuantityText, ResourceList};
 use crate::{Quantity, Uid};
 
-/// The annotation that names the class of a claim or volume, older than the field and stronger.
+/// The annotation that names the class of a claim or volume. It is older than the field and takes
+/// precedence.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// The annotation of a claim whose binding is complete.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// The annotation of a volume that was not bound by hand.
+/// The annotation of a volume that a controller bound.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// The annotation of a claim that names the node for which its volume is to be made.
+/// The annotation of a claim that names the node for which a volume should be provisioned.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// The annotation of a CSINode that lists the in-tree plugins replaced by CSI drivers.
 pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
-/// An amount of storage, exact to the billionth of a byte.
+/// An amount of storage, exact to a billionth of a byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StorageSize(i128);
 
 impl StorageSize {
     const PER_BYTE: i128 = 1_000_000_000;
 
-    /// So many bytes.
+    /// Returns this number of bytes.
     pub const fn bytes(bytes: i64) -> Self {
         Self(bytes as i128 * Self::PER_BYTE)
     }
 
-    /// Whole bytes, rounded up; the limits of `i64` stand for what lies beyond them.
+    /// Returns whole bytes, rounded up. Saturates at the limits of `i64`.
     pub fn to_bytes(self) -> i64 {
         let rounding = if self.0 > 0 { Self::PER_BYTE - 1 } else { 0 };
         let bytes = self.0.saturating_add(rounding) / Self::PER_BYTE;
@@ -59,24 +61,24 @@ impl StorageSize {
         Ok(Self(quantity.nanos()))
     }
 
-    /// Reads the entry `storage` of a list.
+    /// Reads the entry `storage` of a list. An error describes a value that is not a quantity.
     fn of_list(list: &ResourceList) -> Result<Option<Self>, String> {
         list.get("storage").map(Self::read).transpose()
     }
 }
 
-/// The class of a claim or volume: the annotation where there is one, even an empty one, else the
-/// field. An empty name stands for no class.
+/// Returns the class of a claim or volume: the annotation if present, even if empty, else the
+/// field. An empty name means no class.
 fn class_name(annotations: &BTreeMap<String, String>, field: Option<&str>) -> Arc<str> {
     annotations.get(BETA_STORAGE_CLASS).map(String::as_str).or(field).unwrap_or_default().into()
 }
 
-/// `None` for an empty text.
+/// Returns the name, or `None` for an empty text.
 fn named(text: &str) -> Option<Arc<str>> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// `None` for an empty UID.
+/// Returns the UID, or `None` for an empty text.
 fn identified(uid: &str) -> Option<Uid> {
     (!uid.is_empty()).then(|| uid.into())
 }

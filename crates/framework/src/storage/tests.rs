@@ -13,7 +13,7 @@ fn persistent_volume(object: Value) -> PersistentVolume {
 }
 
 #[test]
-fn the_class_is_the_annotation_before_the_field() {
+fn class_annotation_takes_precedence_over_the_field() {
     let rows = [
         (json!({}), json!({}), ""),
         (json!({}), json!({ "storageClassName": "fast" }), "fast"),
@@ -28,7 +28,7 @@ fn the_class_is_the_annotation_before_the_field() {
 }
 
 #[test]
-fn a_claim_is_bound_when_it_says_so_and_names_its_volume() {
+fn claim_is_bound_with_annotation_and_volume_name() {
     let rows = [
         (json!({}), json!({}), false),
         (json!({}), json!({ "volumeName": "pv" }), false),
@@ -42,7 +42,7 @@ fn a_claim_is_bound_when_it_says_so_and_names_its_volume() {
 }
 
 #[test]
-fn a_claim_is_for_one_pod_if_that_is_among_its_modes() {
+fn claim_is_for_one_pod_with_read_write_once_pod() {
     for (modes, expected) in [
         (json!([]), false),
         (json!(["ReadWriteOnce"]), false),
@@ -54,7 +54,7 @@ fn a_claim_is_for_one_pod_if_that_is_among_its_modes() {
 }
 
 #[test]
-fn a_volume_is_bound_by_a_controller_if_it_carries_the_annotation() {
+fn annotation_marks_a_volume_bound_by_a_controller() {
     for (annotations, expected) in [
         (json!({}), false),
         (json!({ BOUND_BY_CONTROLLER: "yes" }), true),
@@ -66,7 +66,7 @@ fn a_volume_is_bound_by_a_controller_if_it_carries_the_annotation() {
 }
 
 #[test]
-fn a_size_that_cannot_be_read_is_told_and_nothing_else_is_lost() {
+fn unreadable_size_is_reported_and_other_fields_are_kept() {
     let requests = json!({ "resources": { "requests": { "storage": "ten" } }, "volumeName": "pv" });
     let claim = claim(json!({ "metadata": { "name": "c" }, "spec": requests }));
     let problem = claim.problem.as_deref().unwrap();
@@ -87,7 +87,7 @@ fn sizes_compare_exactly_and_round_up() {
 }
 
 #[test]
-fn a_volume_is_for_the_claim_of_its_reference() {
+fn volume_belongs_to_the_claim_of_its_reference() {
     let claim = claim(json!({ "metadata": { "namespace": "ns", "name": "c", "uid": "u" } }));
     for (reference, expected) in [
         (json!(null), false),
@@ -114,7 +114,7 @@ fn volume(name: &str, size: &str, phase: &str, claim: Option<&str>) -> Option<Va
 }
 
 #[test]
-fn free_volumes_come_smallest_first_and_leave_when_they_are_taken() {
+fn free_volumes_are_sorted_by_size_and_exclude_claimed_ones() {
     let mut cluster = Cluster::default();
     let free = |cluster: &Cluster| -> Vec<String> {
         let Some(free) = cluster.free_volumes("fast") else { return Vec::new() };
@@ -147,7 +147,7 @@ fn free_volumes_come_smallest_first_and_leave_when_they_are_taken() {
 }
 
 #[test]
-fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
+fn free_volumes_are_indexed_by_node_labels() {
     let mut cluster = Cluster::default();
     let volume = |expressions: Value| {
         let term = json!({ "matchExpressions": expressions });
@@ -195,7 +195,7 @@ fn free_volumes_are_filed_under_the_labels_of_their_nodes() {
 }
 
 #[test]
-fn classes_drivers_and_csi_nodes_are_there_until_they_go() {
+fn classes_drivers_and_csi_nodes_exist_until_removed() {
     let mut cluster = Cluster::default();
     let known = |cluster: &Cluster| {
         let class = cluster.storage_class("x").is_some();
@@ -213,7 +213,7 @@ fn classes_drivers_and_csi_nodes_are_there_until_they_go() {
 }
 
 #[test]
-fn what_is_said_about_room_and_attachments_is_found_by_class_and_node() {
+fn capacities_are_found_by_class_and_attachments_by_node() {
     let mut cluster = Cluster::default();
     let capacity = |class: &str, size: &str| {
         Some(json!({ "storageClassName": class, "capacity": size, "nodeTopology": {} }))
@@ -243,7 +243,7 @@ fn what_is_said_about_room_and_attachments_is_found_by_class_and_node() {
 }
 
 #[test]
-fn a_claim_is_in_use_as_long_as_a_placed_pod_names_it() {
+fn claim_is_in_use_while_a_placed_pod_names_it() {
     let mut cluster = Cluster::default();
     let user = |name: &str| {
         let volume = json!({ "name": "v", "persistentVolumeClaim": { "claimName": "data" } });
@@ -260,7 +260,7 @@ fn a_claim_is_in_use_as_long_as_a_placed_pod_names_it() {
 }
 
 #[test]
-fn a_claim_made_for_a_pod_is_in_use_only_if_another_names_it() {
+fn ephemeral_claim_is_in_use_only_if_another_pod_names_it() {
     let mut cluster = Cluster::default();
     let owner = pod("p").volume(json!({ "ephemeral": {} })).build();
     cluster.place_pod(Arc::new(owner), "n");

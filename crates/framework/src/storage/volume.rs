@@ -11,27 +11,28 @@ use super::{
 };
 use crate::{Labels, NodeSelector, Uid, api};
 
-/// The claim that a volume is, or is to be, bound to.
+/// The claim that a volume is bound to, or should be bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRef {
     /// Namespace of the claim.
     pub namespace: Arc<str>,
     /// Name of the claim.
     pub name: Arc<str>,
-    /// UID of the claim; `None` as long as it is only meant by name.
+    /// UID of the claim; `None` for a reservation by name only.
     pub uid: Option<Uid>,
 }
 
 impl ClaimRef {
-    /// Whether `claim` is meant: by name, and by UID where there is one.
-    pub fn means(&self, claim: &PersistentVolumeClaim) -> bool {
+    /// Returns whether the reference refers to `claim`: same namespace and name, and same UID if
+    /// set.
+    pub fn refers_to(&self, claim: &PersistentVolumeClaim) -> bool {
         self.namespace == claim.namespace
             && self.name == claim.name
             && self.uid.as_ref().is_none_or(|uid| *uid == claim.uid)
     }
 }
 
-/// A volume plugin that lives, or lived, in Kubernetes itself.
+/// A volume plugin that is, or was, part of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the plugins of these names")]
 pub enum InTreePlugin {
@@ -46,19 +47,19 @@ pub enum InTreePlugin {
     Vsphere,
 }
 
-/// Where the bytes are.
+/// The storage behind a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeSource {
     /// A volume of a CSI driver.
     Csi {
         /// Name of the driver.
         driver: Arc<str>,
-        /// Name of the volume to the driver.
+        /// The volume handle of the driver.
         handle: Arc<str>,
     },
-    /// A volume of a plugin that has been replaced by a CSI driver.
+    /// A volume of an in-tree plugin that a CSI driver replaces.
     InTree(InTreePlugin, Arc<Value>),
-    /// Anything else.
+    /// Any other source.
     Other,
 }
 
@@ -83,7 +84,7 @@ impl VolumeSource {
     }
 }
 
-/// A volume.
+/// A PersistentVolume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersistentVolume {
     /// Name.
@@ -94,30 +95,30 @@ pub struct PersistentVolume {
     pub resource_version: Arc<str>,
     /// Labels.
     pub labels: Labels,
-    /// Whether it is being deleted.
+    /// Whether the volume is being deleted.
     pub terminating: bool,
-    /// Whether it is free to be bound (phase `Available`).
+    /// Whether the volume is ready to be bound (phase `Available`).
     pub available: bool,
-    /// The claim it is, or is to be, bound to.
+    /// The claim that the volume is bound to, or should be bound to.
     pub claim_ref: Option<ClaimRef>,
-    /// Whether it carries [`BOUND_BY_CONTROLLER`], with any value.
+    /// Whether the volume has the annotation [`BOUND_BY_CONTROLLER`], with any value.
     pub bound_by_controller: bool,
-    /// The class; an empty name stands for none.
+    /// The StorageClass; empty for none.
     pub class: Arc<str>,
-    /// How much it holds; nothing where that is not said or cannot be read.
+    /// The capacity; zero if absent or unreadable.
     pub capacity: StorageSize,
-    /// The access modes it has.
+    /// The supported access modes.
     pub access_modes: Box<[AccessMode]>,
     /// File system or block device.
     pub volume_mode: VolumeMode,
-    /// The VolumeAttributesClass; empty where nothing is said.
+    /// The VolumeAttributesClass; empty if absent.
     pub attributes_class: Arc<str>,
-    /// The nodes it can be used on; `None` for all. As written, because volumes of in-tree plugins
-    /// are translated.
+    /// The nodes that can use the volume; `None` for all nodes. Uncompiled, because the affinity of
+    /// in-tree volumes is translated.
     pub node_affinity: Option<Arc<api::NodeSelector>>,
-    /// The same, compiled.
+    /// The compiled `node_affinity`.
     pub node_selector: Option<Arc<NodeSelector>>,
-    /// Where the bytes are.
+    /// The storage behind the volume.
     pub source: VolumeSource,
 }
 
@@ -152,13 +153,13 @@ impl PersistentVolume {
         }
     }
 
-    /// Whether a claim may have it: nobody has it, and it is there to be had.
+    /// Returns whether a claim may bind the volume: it is available and has no claim.
     pub const fn is_free(&self) -> bool {
         self.claim_ref.is_none() && self.available && !self.terminating
     }
 
-    /// Whether it is what `claim` asks for by size, mode, access modes and VolumeAttributesClass,
-    /// whatever its class and labels, and whoever it is meant for.
+    /// Returns whether the volume satisfies `claim` in size, mode, access modes and
+    /// VolumeAttributesClass. Does not compare class, labels or `claim_ref`.
     pub fn suits(&self, claim: &PersistentVolumeClaim) -> bool {
         claim.request.is_none_or(|request| self.capacity >= request)
             && self.volume_mode == claim.volume_mode
@@ -166,15 +167,15 @@ impl PersistentVolume {
             && claim.access_modes.iter().all(|mode| self.access_modes.contains(mode))
     }
 
-    /// Whether it has the labels that `claim` asks for.
+    /// Returns whether the selector of `claim` matches the volume.
     pub fn is_selected_by(&self, claim: &PersistentVolumeClaim) -> bool {
         claim.selector.as_ref().is_none_or(|selector| {
             selector.as_ref().is_ok_and(|selector| selector.matches(&self.labels))
         })
     }
 
-    /// Whether it is bound to `claim`, or reserved for it.
+    /// Returns whether the volume is bound to `claim` or reserved for it.
     pub fn is_for(&self, claim: &PersistentVolumeClaim) -> bool {
-        self.claim_ref.as_ref().is_some_and(|reference| reference.means(claim))
+        self.claim_ref.as_ref().is_some_and(|reference| reference.refers_to(claim))
     }
 }

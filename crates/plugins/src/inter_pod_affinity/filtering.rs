@@ -37,7 +37,7 @@ pub(super) fn opposing_terms<'a>(
     pod: &Pod,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a CarriedTerm> {
-    let terms = cluster.terms_meaning(pod).into_iter();
+    let terms = cluster.terms_matching(pod).into_iter();
     terms.filter(|carried| carried.kind == AffinityTermKind::RequiredAntiAffinity)
 }
 

@@ -44,7 +44,7 @@ impl InterPodAffinity {
                 pods.iter().map(|(node, count)| (node, weight * i64::from(count.total())));
             sums.add(cluster, &term.topology_key, amounts);
         }
-        for carried in cluster.terms_meaning(pod) {
+        for carried in cluster.terms_matching(pod) {
             let Some(weight) = self.weight_of_existing(carried.kind) else { continue };
             let carriers = carried.carriers.iter();
             let amounts = carriers.map(|(node, count)| (node, weight * i64::from(count)));

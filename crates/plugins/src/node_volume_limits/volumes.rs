@@ -52,9 +52,7 @@ fn status(pod: &Pod, volume: &PodVolume, uncountable: UncountableVolume) -> Stat
             let (namespace, error) = (&pod.key.namespace, lookup::no_claim(&name));
             Status::unresolvable(format!("looking up PVC {namespace}/{name}: {error}"))
         }
-        UncountableVolume::ClaimOfAnother(claim) => {
-            Status::error(lookup::not_made_for(&claim, pod))
-        }
+        UncountableVolume::ForeignClaim(claim) => Status::error(lookup::not_made_for(&claim, pod)),
         UncountableVolume::Untranslatable(error) => {
             let name = &volume.name;
             Status::error(format!("converting volume({name}) from inline to csi: {error}"))

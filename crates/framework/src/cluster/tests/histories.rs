@@ -1,4 +1,4 @@
-//! What is counted as things come and go is what is found by looking through all there is.
+//! Random histories: the incremental counts equal a full scan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::testing::{node, pod};
 use crate::{ControllerKind, LabelSelector, Namespaces, PodAffinityTerm, PodQuery, api};
 
 const NAMESPACES: [&str; 3] = ["blue", "green", "red"];
-/// The last three are never created, so that pods on them are on ghosts.
+/// Number of nodes. The last three are never created, so pods on them are on ghosts.
 const NODES: usize = 11;
 const CREATED_NODES: usize = 8;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "example.com/host";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Something that happens to a cluster. Few names, so that they meet.
+/// A change of a cluster. There are few names, so changes collide.
 #[derive(Debug, Clone)]
 enum Step {
     SetNode { number: usize, zone: Option<&'static str>, host: bool },
@@ -36,13 +36,13 @@ enum Step {
     SetController { kind: ControllerKind, namespace: usize, number: usize, object: Option<Value> },
 }
 
-/// What of a pod matters here.
+/// The fields of a pod that these tests vary.
 #[derive(Debug, Clone)]
 struct PodShape {
     namespace: usize,
     app: Option<&'static str>,
     tier: Option<&'static str>,
-    /// Has its own name among the labels, as the pods of a StatefulSet.
+    /// Carries its own name as a label, like the pods of a StatefulSet.
     named: bool,
     terminating: bool,
     terms: Vec<(u8, usize)>,
@@ -73,7 +73,7 @@ fn controller_kind() -> impl Strategy<Value = ControllerKind> {
     select(vec![ReplicaSet, ReplicationController, StatefulSet])
 }
 
-/// Absent, of the wrong shape, or selecting something.
+/// Generates an absent object, one of the wrong shape, or one with a selector.
 fn object(selector: fn(&str) -> Value) -> impl Strategy<Value = Option<Value>> {
     let good = select(vec!["web", "db", "job"]).prop_map(selector).prop_map(Some);
     let odd = select(vec![
@@ -150,7 +150,7 @@ fn selector(labels: &[(&str, &str)], expressions: &[(&str, &str, &[&str])]) -> a
     }
 }
 
-/// Selectors of every kind; the last one is not valid.
+/// Returns selectors of every kind; the last one is invalid.
 fn selectors() -> [Option<api::LabelSelector>; 11] {
     [
         None,
@@ -180,7 +180,7 @@ fn query(number: usize) -> PodQuery {
     PodQuery { namespaces, selector }
 }
 
-/// The pods that have the labels of this one, in its namespace.
+/// Returns the query for the pods of the same namespace with the labels of this pod.
 fn query_of(pod: &Pod) -> PodQuery {
     let labels = pod.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
     let selector = LabelSelector::from_set(&labels.collect());
@@ -258,7 +258,7 @@ fn owner((kind, number): (ControllerKind, usize)) -> api::OwnerReference {
     }
 }
 
-/// A cluster, and beside it all there is, to be looked through.
+/// A cluster, and beside it plain lists of its objects for the full scan.
 #[derive(Default)]
 struct World {
     cluster: Cluster,
@@ -291,11 +291,11 @@ impl World {
                 }
             }
             Step::RemovePod(pick) => drop(self.remove(pick)),
-            Step::Ask(number) => self.cluster.stand(&query(number)),
+            Step::Ask(number) => self.cluster.register_query(&query(number)),
             Step::AskOf(pick) => {
                 if !self.pods.is_empty() {
                     let query = query_of(&pick.get(&self.pods).1);
-                    self.cluster.stand(&query);
+                    self.cluster.register_query(&query);
                 }
             }
             Step::SetNamespace(namespace, object) => self.set_namespace(namespace, object),
@@ -400,7 +400,7 @@ impl World {
     }
 }
 
-/// What the cluster says beside what is found by looking through everything.
+/// Comparisons of the cluster with a full scan.
 impl World {
     fn check(&self) -> TestCaseResult {
         (0..QUERIES).try_for_each(|number| self.check_query(&query(number)))?;
@@ -456,7 +456,7 @@ impl World {
             }
         }
         let mut found = HashMap::new();
-        for carried in self.cluster.terms_meaning(incoming) {
+        for carried in self.cluster.terms_matching(incoming) {
             for (node, count) in carried.carriers.iter() {
                 let key = (carried.kind, &*carried.term, self.name_of(node));
                 prop_assert_eq!(found.insert(key, count), None, "a term comes twice");
@@ -520,7 +520,7 @@ impl World {
     }
 }
 
-/// The terms of a pod by the rule for existing pods: a category with a malformed term is empty.
+/// Returns the terms of an existing pod: a category with a malformed term is empty.
 fn terms_of(pod: &Pod) -> Vec<(AffinityTermKind, &PodAffinityTerm)> {
     use AffinityTermKind as Kind;
     let mut terms = Vec::new();
@@ -560,7 +560,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn counts_are_right_after_each_step(steps in prop::collection::vec(step(), 0..40)) {
+    fn counts_equal_a_full_scan_after_each_step(steps in prop::collection::vec(step(), 0..40)) {
         run(steps, 1)?;
     }
 }
@@ -569,7 +569,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3, ..ProptestConfig::default() })]
 
     #[test]
-    fn counts_are_right_after_ten_thousand_steps(
+    fn counts_equal_a_full_scan_after_ten_thousand_steps(
         steps in prop::collection::vec(step(), 10_000),
     ) {
         run(steps, 200)?;

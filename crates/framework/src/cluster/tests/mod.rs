@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{PodBuilder, node, pod};
 
-/// A step of a random history over a few names, so that they meet.
+/// A change of a cluster. There are few names, so changes collide.
 #[derive(Debug, Clone)]
 enum Step {
     SetNode { name: u8, zone: u8, taint: bool, cordoned: bool, image: u8, gpus: u8 },
@@ -60,7 +60,7 @@ fn a_pod(number: usize, cpu: u16, gpus: u8, port: bool) -> Pod {
     builder.build()
 }
 
-/// What can be seen of a cluster, by name.
+/// Returns everything that can be read of a cluster, by name.
 fn seen(cluster: &Cluster) -> BTreeMap<String, String> {
     let wanted = pod("w").host_port(80).build().spec.host_ports[0].clone();
     let names = |posting: Option<&Posting>| {
@@ -101,9 +101,9 @@ fn seen(cluster: &Cluster) -> BTreeMap<String, String> {
 }
 
 proptest! {
-    /// After any history the cluster is what it would be if built from what is left.
+    /// After any history the cluster equals a new cluster built from the remaining objects.
     #[test]
-    fn a_history_leaves_no_trace(steps in steps()) {
+    fn cluster_depends_only_on_the_remaining_objects(steps in steps()) {
         let mut cluster = Cluster::default();
         let mut nodes = BTreeMap::new();
         let mut pods: Vec<(PodIx, Arc<Pod>, String)> = Vec::new();
@@ -151,7 +151,7 @@ proptest! {
 }
 
 #[test]
-fn pods_of_a_missing_node_count_when_it_comes_back() {
+fn pods_of_a_ghost_count_once_the_node_is_added() {
     let mut cluster = Cluster::default();
     cluster.place_pod(Arc::new(pod("early").cpu("2").build()), "n1");
     assert_eq!((cluster.node_count(), cluster.node_named("n1")), (0, None));
@@ -163,7 +163,7 @@ fn pods_of_a_missing_node_count_when_it_comes_back() {
 }
 
 #[test]
-fn the_row_of_a_ghost_is_used_again() {
+fn row_of_a_ghost_is_reused() {
     let mut cluster = Cluster::default();
     for number in 0..100 {
         let placed = cluster.place_pod(Arc::new(pod("p").build()), &format!("n{number}"));
@@ -173,7 +173,7 @@ fn the_row_of_a_ghost_is_used_again() {
 }
 
 #[test]
-fn a_port_is_free_only_when_its_last_user_has_gone() {
+fn port_is_free_after_its_last_user_is_removed() {
     let mut cluster = Cluster::default();
     let (ix, _) = cluster.set_node(&node("n1").build());
     let user = |name| Arc::new(pod(name).host_port(80).build());
@@ -187,7 +187,7 @@ fn a_port_is_free_only_when_its_last_user_has_gone() {
 }
 
 #[test]
-fn absurd_requests_do_not_stick() {
+fn requests_are_exact_after_an_overflow() {
     let mut cluster = Cluster::default();
     let (ix, _) = cluster.set_node(&node("n1").build());
     let huge = |name| Arc::new(pod(name).memory("8Ei").cpu("1").build());
@@ -201,7 +201,7 @@ fn absurd_requests_do_not_stick() {
 }
 
 #[test]
-fn an_overlay_adds_and_takes_away_without_touching_the_table() {
+fn overlay_changes_the_view_but_not_the_cluster() {
     let mut cluster = Cluster::default();
     let (ix, _) = cluster.set_node(&node("n1").build());
     let there = cluster.place_pod(Arc::new(pod("there").cpu("1").host_port(80).build()), "n1");
@@ -219,7 +219,7 @@ fn an_overlay_adds_and_takes_away_without_touching_the_table() {
 }
 
 #[test]
-fn an_update_of_what_is_not_counted_replaces_the_object_only() {
+fn update_of_uncounted_fields_replaces_only_the_object() {
     let mut cluster = Cluster::default();
     let (ix, _) = cluster.set_node(&node("n1").build());
     let old = || pod("p").cpu("1").label("app", "web");

@@ -1,4 +1,4 @@
-//! The node affinity of volumes whose driver has a zone label of its own.
+//! The node affinity of volumes whose driver has its own zone label.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::zones_of;
 use crate::storage::PersistentVolume;
 use crate::{NodeSelector, api};
 
-/// The labels of zone and region, of one generation.
+/// The labels of zone and region of one generation (GA or beta).
 #[derive(Debug, Clone, Copy)]
 struct TopologyLabels {
     zone: &'static str,
@@ -21,7 +21,8 @@ const BETA: TopologyLabels = TopologyLabels {
     region: "failure-domain.beta.kubernetes.io/region",
 };
 
-/// The nodes on which a driver with this zone label can use the volume; `None` for all.
+/// Returns the nodes on which a driver with this zone label can use the volume; `None` for all
+/// nodes.
 pub(super) fn translated(volume: &PersistentVolume, zone_key: &str) -> Option<Arc<NodeSelector>> {
     let mut affinity = volume.node_affinity.as_deref().cloned();
     let topology = labels_in_use(volume, affinity.as_ref());
@@ -37,8 +38,8 @@ pub(super) fn translated(volume: &PersistentVolume, zone_key: &str) -> Option<Ar
     affinity.map(|affinity| Arc::new(NodeSelector::compile(&affinity)))
 }
 
-/// The generation of labels that the volume speaks of: that of its affinity before that of its own
-/// labels, GA before beta.
+/// Returns the generation of labels that the volume uses. Its affinity takes precedence over its
+/// labels, and GA over beta.
 fn labels_in_use(
     volume: &PersistentVolume,
     affinity: Option<&api::NodeSelector>,
@@ -69,7 +70,7 @@ fn rename(affinity: Option<&mut api::NodeSelector>, old: &str, new: &str) {
     }
 }
 
-/// The zones in a label of a volume, as a requirement that has no key yet.
+/// Returns a requirement for the zones in a label of a volume. Its key is still empty.
 fn requirement_on_zones(label: &str) -> Option<api::SelectorRequirement> {
     let zones = zones_of(label).map(str::trim).filter(|zone| !zone.is_empty());
     let values: BTreeSet<String> = zones.map(str::to_owned).collect();
@@ -80,7 +81,7 @@ fn requirement_on_zones(label: &str) -> Option<api::SelectorRequirement> {
     })
 }
 
-/// Adds a requirement to every term, and makes a term of it where there is none.
+/// Adds a requirement to every term, or as a term of its own if there is none.
 fn require(affinity: &mut api::NodeSelector, requirement: &api::SelectorRequirement) {
     let terms = &mut affinity.node_selector_terms;
     if terms.is_empty() {

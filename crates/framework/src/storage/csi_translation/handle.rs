@@ -1,4 +1,4 @@
-//! The names by which CSI drivers know volumes of in-tree plugins.
+//! The handles that CSI drivers use for volumes of in-tree plugins.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,19 +9,19 @@ use super::zones_of;
 use crate::Labels;
 use crate::storage::InTreePlugin;
 
-/// What takes the place of the project, or zone, that a GCE disk does not name.
+/// The placeholder for the project or zone that a GCE disk does not name.
 const UNSPECIFIED: &str = "UNSPECIFIED";
-/// Labels that tell the zones of a GCE disk, the stronger one first.
+/// Labels that name the zones of a GCE disk, in order of precedence.
 const ZONE_LABELS: [&str; 2] =
     ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 
-/// How errors about the zones of a GCE disk begin.
+/// The prefix of errors about the zones of a GCE disk.
 const NO_REGION: &str = "failed to get region from zones";
 
-/// What a volume of an in-tree plugin lacks to be known to the CSI driver.
+/// The reason a volume of an in-tree plugin has no CSI handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TranslationError {
-    /// The ID of an EBS volume is a URL without the name of a volume.
+    /// The ID of an EBS volume is a URL without a volume name.
     EbsVolumeId(String),
     /// A GCE zone is not of the form `locale-region-zone`.
     GceZone(String),
@@ -55,7 +55,7 @@ impl fmt::Display for TranslationError {
     }
 }
 
-/// The name of a volume with this source and these labels.
+/// Returns the handle of a volume with this source and these labels.
 pub(super) fn translated(
     plugin: InTreePlugin,
     source: &Value,
@@ -70,7 +70,7 @@ pub(super) fn translated(
     }
 }
 
-/// `vol-1`, also from `aws://zone/vol-1`.
+/// Returns `vol-1` for `vol-1` and for `aws://zone/vol-1`.
 fn ebs_volume(id: &str) -> Result<String, TranslationError> {
     let Some(location) = id.strip_prefix("aws://") else { return Ok(id.to_owned()) };
     let path = location.split(['?', '#']).next().unwrap_or_default();
@@ -93,7 +93,7 @@ fn gce_disk(name: &str, labels: &Labels) -> Result<String, TranslationError> {
     Ok(format!("projects/{UNSPECIFIED}/{place}/disks/{name}"))
 }
 
-/// The one region that all zones are in.
+/// Returns the region of the zones. All zones must be in one region.
 fn gce_region(zones: &[&str]) -> Result<String, TranslationError> {
     let region = |zone: &&str| match zone.split('-').collect::<Vec<_>>()[..] {
         [locale, region, _] => Ok(format!("{locale}-{region}")),

@@ -1,5 +1,5 @@
-//! In-tree volume plugins and the CSI drivers that have replaced them, as far as placement depends
-//! on it: names, handles and node affinity (csi-translation-lib of Kubernetes).
+//! In-tree volume plugins and the CSI drivers that replace them: names, handles and node affinity,
+//! as in the csi-translation-lib of Kubernetes.
 
 mod affinity;
 mod handle;
@@ -14,17 +14,17 @@ pub use self::handle::TranslationError;
 use super::{InTreePlugin, PersistentVolume, VolumeSource};
 use crate::{Cluster, Labels, NodeColumn, NodeSelector};
 
-/// An in-tree plugin that a CSI driver has replaced.
+/// An in-tree plugin that a CSI driver replaces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Migration {
     plugin: InTreePlugin,
-    /// Name of the plugin as provisioner, and in the annotation of a CSINode.
+    /// Name of the plugin, as provisioner and in the annotation of a CSINode.
     pub plugin_name: &'static str,
     /// Name of the CSI driver.
     pub driver: &'static str,
-    /// The label by which the driver tells zones apart, if it does.
+    /// The zone label of the driver, if it has one.
     zone_key: Option<&'static str>,
-    /// Whether volumes of the plugin count as volumes of the driver to the scheduler
+    /// Whether the scheduler counts volumes of the plugin as volumes of the driver
     /// (`isCSIMigrationOn`).
     pub is_on: bool,
 }
@@ -82,61 +82,60 @@ static MIGRATIONS: [Migration; 7] = [
 ];
 
 impl Migration {
-    /// The migration of a plugin; `None` if no driver has replaced it.
+    /// Returns the migration of a plugin; `None` if no driver replaces it.
     pub fn of_plugin(plugin: InTreePlugin) -> Option<&'static Self> {
         MIGRATIONS.iter().find(|migration| migration.plugin == plugin)
     }
 
-    /// The migration of the plugin that goes by this name as provisioner.
+    /// Returns the migration of the plugin with this provisioner name.
     pub fn of_provisioner(name: &str) -> Option<&'static Self> {
         MIGRATIONS.iter().find(|migration| migration.plugin_name == name)
     }
 
-    /// The nodes on which the driver has replaced the plugin, as their CSINodes say.
+    /// Returns the nodes whose CSINode says that the driver has replaced the plugin.
     pub fn nodes<'a>(&self, cluster: &'a Cluster) -> Option<&'a NodeColumn<bool>> {
         cluster.migrated_nodes(self.plugin_name)
     }
 
-    /// The name by which the driver knows a volume that a pod describes inline.
+    /// Returns the CSI handle of an inline volume of a pod.
     ///
     /// # Errors
-    /// The volume does not make sense to the driver.
+    /// The volume has no CSI handle.
     pub fn inline_handle(&self, source: &Value) -> Result<String, TranslationError> {
         handle::translated(self.plugin, source, &Labels::default())
     }
 }
 
-/// A persistent volume of an in-tree plugin that a CSI driver has replaced.
+/// A persistent volume of an in-tree plugin that a CSI driver replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct MigratableVolume<'a> {
-    /// The plugin and the driver. Whether the driver acts on a node is for
-    /// [`Migration::nodes`] to say.
+    /// The plugin and the driver. [`Migration::nodes`] has the nodes on which the driver is active.
     pub migration: &'static Migration,
     volume: &'a PersistentVolume,
     source: &'a Value,
 }
 
 impl<'a> MigratableVolume<'a> {
-    /// `None` for a volume of another kind, or of a plugin whose volumes do not count as those of
-    /// the driver.
+    /// Returns the volume with its migration. Returns `None` for a volume of another kind, or of a
+    /// plugin whose volumes do not count as those of the driver.
     pub fn of(volume: &'a PersistentVolume) -> Option<Self> {
         let VolumeSource::InTree(plugin, source) = &volume.source else { return None };
         let migration = Migration::of_plugin(*plugin).filter(|own| own.is_on)?;
         Some(Self { migration, volume, source })
     }
 
-    /// The name by which the driver knows the volume.
+    /// Returns the CSI handle of the volume.
     ///
     /// # Errors
-    /// The volume does not make sense to the driver.
+    /// The volume has no CSI handle.
     pub fn handle(&self) -> Result<String, TranslationError> {
         handle::translated(self.migration.plugin, self.source, &self.volume.labels)
     }
 
-    /// The nodes on which the driver can use the volume; `None` for all.
+    /// Returns the nodes on which the driver can use the volume; `None` for all nodes.
     ///
     /// # Errors
-    /// The volume does not make sense to the driver, if only by its name.
+    /// The volume cannot be translated. A missing CSI handle counts as an error too.
     pub fn node_selector(&self) -> Result<Option<Arc<NodeSelector>>, TranslationError> {
         self.handle()?;
         Ok(match self.migration.zone_key {
@@ -146,7 +145,7 @@ impl<'a> MigratableVolume<'a> {
     }
 }
 
-/// The zones in the value of a label of a volume that is in several of them.
+/// Returns the zones in a label value that may list several zones.
 fn zones_of(value: &str) -> impl Iterator<Item = &str> {
     value.split("__")
 }

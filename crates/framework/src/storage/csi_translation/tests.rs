@@ -11,7 +11,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const GKE_ZONE: &str = "topology.gke.io/zone";
 
-/// A volume with these labels and this spec.
+/// Returns a volume with these labels and this spec.
 fn volume(labels: Value, spec: Value) -> PersistentVolume {
     let object = json!({ "metadata": { "name": "pv", "labels": labels }, "spec": spec });
     PersistentVolume::from_api(&serde_json::from_value(object).unwrap())
@@ -26,7 +26,7 @@ fn handle(labels: Value, spec: Value) -> Result<String, String> {
 }
 
 #[test]
-fn volumes_get_the_names_that_drivers_know() {
+fn in_tree_volumes_get_csi_handles() {
     for (labels, spec, expected) in [
         (
             json!({}),
@@ -76,7 +76,7 @@ fn volumes_get_the_names_that_drivers_know() {
 }
 
 #[test]
-fn volumes_that_make_no_sense_to_the_driver_are_errors() {
+fn volumes_without_csi_handle_are_errors() {
     let disk = || json!({ "gcePersistentDisk": { "pdName": "d" } });
     let ebs = |id: &str| json!({ "awsElasticBlockStore": { "volumeID": id } });
     for (labels, spec, expected) in [
@@ -120,7 +120,7 @@ fn only_replaced_plugins_are_translated() {
 }
 
 #[test]
-fn a_node_announces_what_its_annotation_lists() {
+fn csi_node_annotation_lists_migrated_plugins() {
     let ebs = Migration::of_plugin(InTreePlugin::AwsElasticBlockStore).unwrap();
     for (list, expected) in [
         ("kubernetes.io/gce-pd,kubernetes.io/aws-ebs", true),
@@ -136,7 +136,7 @@ fn a_node_announces_what_its_annotation_lists() {
     }
 }
 
-/// A node with labels and no name, as volumes see it.
+/// A node with labels and no name.
 struct Labelled(Labels);
 
 impl NodeFields for Labelled {
@@ -154,7 +154,7 @@ fn matches(selector: Option<&NodeSelector>, labels: &[(&str, &str)]) -> bool {
     selector.is_none_or(|selector| selector.matches(&node).unwrap())
 }
 
-/// The nodes, of a fixed few, that a GCE disk with these labels and affinity terms can be used on.
+/// Returns which of a few fixed nodes can use a GCE disk with these labels and affinity terms.
 fn usable_on(labels: Value, terms: Value) -> Vec<&'static str> {
     let affinity = match terms {
         Value::Null => json!({}),
@@ -175,7 +175,7 @@ fn usable_on(labels: Value, terms: Value) -> Vec<&'static str> {
     .collect()
 }
 
-/// A term of requirements `(key, values)`.
+/// Returns a term of requirements `(key, values)`.
 fn term(requirements: &[(&str, &[&str])]) -> Value {
     let requirement = |&(key, values): &(&str, &[&str])| {
         let operator = if values.is_empty() { "Exists" } else { "In" };
@@ -185,7 +185,7 @@ fn term(requirements: &[(&str, &[&str])]) -> Value {
 }
 
 #[test]
-fn zones_are_those_of_the_driver() {
+fn zone_labels_are_translated_to_the_label_of_the_driver() {
     let all = vec!["driver-a", "driver-b", "ga-a", "beta-a", "bare"];
     for (labels, terms, expected) in [
         (json!({}), Value::Null, all.clone()),
@@ -204,7 +204,7 @@ fn zones_are_those_of_the_driver() {
         (json!({}), json!([term(&[(ZONE, &[])])]), vec!["driver-a", "ga-a"]),
         (json!({ ZONE: "r-1-b" }), json!([term(&[(REGION, &["r-2"])])]), vec!["driver-b"]),
         (json!({ ZONE: "r-1-a" }), json!([{}]), vec!["driver-a"]),
-        // Labels of both generations: GA comes first.
+        // The volume has labels of both generations: GA takes precedence.
         (json!({ ZONE: "r-1-a", BETA_ZONE: "r-1-b" }), Value::Null, vec!["driver-a"]),
         (
             json!({}),
@@ -225,7 +225,7 @@ fn zones_are_those_of_the_driver() {
 }
 
 #[test]
-fn zones_have_the_label_of_their_driver() {
+fn zone_requirements_use_the_label_of_the_driver() {
     for (source, label) in [
         ("awsElasticBlockStore", "topology.ebs.csi.aws.com/zone"),
         ("cinder", "topology.cinder.csi.openstack.org/zone"),
@@ -239,7 +239,7 @@ fn zones_have_the_label_of_their_driver() {
 }
 
 #[test]
-fn volumes_of_drivers_without_zones_stay_where_they_are() {
+fn affinity_is_unchanged_for_drivers_without_zones() {
     let required = json!({ "required": { "nodeSelectorTerms": [term(&[(ZONE, &["r-1-a"])])] } });
     for source in [json!({ "azureDisk": {} }), json!({ "portworxVolume": {} })] {
         let mut spec = source.clone();

@@ -150,5 +150,5 @@ fn without_terms(mut pod: api::Pod) -> api::Pod {
 
 fn add_standing_queries(plugin: &Plugin, cluster: &mut Cluster, pod: &Pod) {
     let queries = plugin.standing_queries.as_ref().unwrap().queries(pod, &handle(cluster));
-    queries.iter().for_each(|query| cluster.stand(query));
+    queries.iter().for_each(|query| cluster.register_query(query));
 }
