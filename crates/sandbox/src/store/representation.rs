@@ -14,7 +14,7 @@ use crate::events;
 use crate::metadata;
 use crate::resources::{EVENTS_V1, Resource};
 use crate::status::Status;
-use crate::table::{self, IncludeObject};
+use crate::table::{self, IncludeObject, Layout};
 
 /// The representation that `Accept` requests.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +91,7 @@ impl Representation {
             Shape::Metadata => partial(&object),
             Shape::Table(include) => {
                 let list = json!({"resourceVersion": metadata::resource_version(&object)});
-                table::table(resource, &[&object], list, now, include, with_headers)
+                table::table(resource, &[&object], list, now, Layout { include, with_headers })
             }
         }
     }
@@ -112,7 +112,13 @@ impl Representation {
         let (kind, api_version, items): (_, _, Vec<Value>) = match self.shape {
             Shape::Table(include) => {
                 let objects: Vec<&Value> = objects.iter().map(AsRef::as_ref).collect();
-                return table::table(resource, &objects, page.metadata(), now, include, true);
+                return table::table(
+                    resource,
+                    &objects,
+                    page.metadata(),
+                    now,
+                    Layout { include, with_headers: true },
+                );
             }
             Shape::Metadata => (
                 "PartialObjectMetadataList".to_owned(),
@@ -165,9 +171,13 @@ impl Representation {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = match self.shape {
-            Shape::Table(include) => {
-                table::table(resource, &[], metadata, line.now, include, line.first)
-            }
+            Shape::Table(include) => table::table(
+                resource,
+                &[],
+                metadata,
+                line.now,
+                Layout { include, with_headers: line.first },
+            ),
             Shape::Metadata => partial(&json!({"metadata": metadata})),
             Shape::Object => {
                 let mut object = json!({"metadata": metadata});

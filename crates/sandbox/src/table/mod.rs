@@ -27,24 +27,31 @@ pub enum IncludeObject {
     Object,
 }
 
+/// The parts of a table that depend on the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// The part of each object in its row.
+    pub include: IncludeObject,
+    /// Whether the table has column definitions; in a watch only the first one has.
+    pub with_headers: bool,
+}
+
 /// Returns a table of the objects with the columns of their kind and `list_metadata` as metadata.
-/// In a watch, only the first table has column definitions.
 pub fn table(
     resource: &Resource,
     objects: &[&Value],
     list_metadata: Value,
     now: Time,
-    include: IncludeObject,
-    with_headers: bool,
+    layout: Layout,
 ) -> Value {
     let row = |object: &&Value| {
         let cells = columns::cells(resource, object, now);
-        match carried(object, include) {
+        match carried(object, layout.include) {
             Some(carried) => json!({"cells": cells, "object": carried}),
             None => json!({"cells": cells}),
         }
     };
-    let headers = with_headers.then(|| columns::definitions(resource));
+    let headers = layout.with_headers.then(|| columns::definitions(resource));
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

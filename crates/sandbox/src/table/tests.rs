@@ -11,7 +11,13 @@ fn now() -> Time {
 }
 
 fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
-    let table = table(resource, &[object], json!({}), now(), IncludeObject::None, false);
+    let table = table(
+        resource,
+        &[object],
+        json!({}),
+        now(),
+        Layout { include: IncludeObject::None, with_headers: false },
+    );
     table["rows"][0]["cells"].as_array().unwrap().clone()
 }
 
@@ -33,7 +39,13 @@ fn tables_are_as_recorded() {
         let object = recorded::dialogue(created).unwrap().response_body();
         let expected = recorded.response_body();
         let metadata = expected["metadata"].clone();
-        let made = table(resource, &[object], metadata, now(), IncludeObject::Metadata, true);
+        let made = table(
+            resource,
+            &[object],
+            metadata,
+            now(),
+            Layout { include: IncludeObject::Metadata, with_headers: true },
+        );
         assert_eq!(made["columnDefinitions"], expected["columnDefinitions"]);
         assert_eq!(made["rows"][0], expected["rows"][0]);
         let rest = |table: &Value| ["kind", "apiVersion", "metadata"].map(|it| table[it].clone());
