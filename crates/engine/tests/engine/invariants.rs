@@ -18,6 +18,7 @@ use framework::{
 };
 use proptest::prelude::*;
 
+use crate::change_log::Replica;
 use crate::harness::*;
 
 /// Numbers of pods and nodes; indexes are taken modulo these.
@@ -159,6 +160,8 @@ struct Sim {
     /// Somebody has been nominated.
     nominated: bool,
     created: u32,
+    /// What the change log says about the cluster.
+    replica: Replica,
 }
 
 fn plugins(open: &Arc<AtomicBool>, preempts: bool) -> Vec<Fake> {
@@ -229,6 +232,7 @@ impl Sim {
             open,
             nominated: false,
             created: 0,
+            replica: Replica::default(),
         }
     }
 
@@ -484,7 +488,8 @@ impl Sim {
 
 /// Safety.
 impl Sim {
-    fn check(&self) {
+    fn check(&mut self) {
+        self.replica.catch_up(&self.world.engine);
         self.check_places();
         self.check_sums();
         self.check_cache();

@@ -9,6 +9,8 @@ extern crate loadmaster_engine as engine;
 #[cfg(test)]
 mod binding;
 #[cfg(test)]
+mod change_log;
+#[cfg(test)]
 mod cycle;
 #[cfg(test)]
 mod determinism;
