@@ -31,6 +31,8 @@ mod invariants;
 #[cfg(test)]
 mod nominated;
 #[cfg(test)]
+mod notifications;
+#[cfg(test)]
 mod panics;
 #[cfg(test)]
 mod post_filter;
