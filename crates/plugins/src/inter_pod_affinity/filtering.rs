@@ -33,7 +33,7 @@ struct PreFilterState {
 }
 
 /// Returns the required anti-affinity terms of placed pods that match `pod`.
-pub(super) fn opposing_terms<'a>(
+pub(super) fn existing_anti_affinity_against<'a>(
     pod: &Pod,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a CarriedTerm> {
@@ -68,7 +68,7 @@ impl PreFilterState {
         for term in terms.required_anti_affinity.iter().filter(meaning) {
             self.anti_affinity.change(node, &term.topology_key, amount);
         }
-        for term in opposing_terms_of(other, pod, cluster) {
+        for term in anti_affinity_against(other, pod, cluster) {
             self.existing_anti_affinity.change(node, &term.topology_key, amount);
         }
     }
@@ -79,11 +79,11 @@ fn is_counted(pod: &Pod, other: &Pod, cluster: &Cluster) -> bool {
     let terms = Terms::of(pod);
     terms.required_anti_affinity.iter().any(|term| matches(term, other, cluster))
         || all_match(terms.required_affinity, other, cluster)
-        || opposing_terms_of(other, pod, cluster).next().is_some()
+        || anti_affinity_against(other, pod, cluster).next().is_some()
 }
 
 /// Returns the required anti-affinity terms of `other` that match `pod`.
-fn opposing_terms_of<'a>(
+fn anti_affinity_against<'a>(
     other: &'a Pod,
     pod: &'a Pod,
     cluster: &'a Cluster,
@@ -121,7 +121,7 @@ fn add_matching(sums: &mut TopologySums, cluster: &Cluster, key: &Arc<str>, quer
 
 fn count_existing_anti_affinity(pod: &Pod, cluster: &Cluster) -> TopologySums {
     let mut sums = TopologySums::default();
-    for carried in opposing_terms(pod, cluster) {
+    for carried in existing_anti_affinity_against(pod, cluster) {
         let carriers = carried.carriers.iter().map(|(node, count)| (node, count.into()));
         sums.add(cluster, &carried.term.topology_key, carriers);
     }

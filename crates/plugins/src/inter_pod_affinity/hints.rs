@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::InterPodAffinity;
-use super::filtering::opposing_terms;
+use super::filtering::existing_anti_affinity_against;
 use super::terms::{Terms, all_match, covers, matches, query_of_all};
 use crate::hint;
 
@@ -96,11 +96,13 @@ impl<'a> Waiting<'a> {
     }
 
     fn is_helped_by_pod(&self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
-        let (was_wanted, is_wanted) =
-            (old.is_some_and(|old| self.wants(old)), new.is_some_and(|new| self.wants(new)));
-        let comes_near = is_wanted && !was_wanted;
-        let last_leaves = was_wanted && !is_wanted && self.may_be_first(None);
-        comes_near || last_leaves || self.is_freed_by_pod(old, new)
+        let (matched, matches_now) = (
+            old.is_some_and(|old| self.matches_affinity(old)),
+            new.is_some_and(|new| self.matches_affinity(new)),
+        );
+        let starts_to_match = matches_now && !matched;
+        let last_leaves = matched && !matches_now && self.may_be_first(None);
+        starts_to_match || last_leaves || self.is_freed_by_pod(old, new)
     }
 
     /// Whether an anti-affinity term no longer matches the changed pod, or one of its terms is
@@ -112,14 +114,14 @@ impl<'a> Waiting<'a> {
             .anti_affinity
             .iter()
             .any(|term| term_matches(term, old) && !new.is_some_and(|new| term_matches(term, new)));
-        released || (new.is_none() && self.is_opposed_by(old, |_| true))
+        released || (new.is_none() && self.is_rejected_by(old, |_| true))
     }
 
     /// Whether the added node helps. For a pod without terms, it helps unless a placed pod there
     /// rejects the pod.
     fn is_helped_by_added(&self, node: &Node) -> bool {
         if self.affinity.is_empty() && self.anti_affinity.is_empty() {
-            return !self.is_opposed_on(node);
+            return !self.is_rejected_on(node);
         }
         let mut keys = self.affinity.iter().map(|term| &term.topology_key);
         !self.anti_affinity.is_empty() || keys.any(|key| node.labels.contains_key(key))
@@ -130,9 +132,10 @@ impl<'a> Waiting<'a> {
         let goes = |term: &PodAffinityTerm| enters(old, new, &term.topology_key);
         self.affinity.iter().any(comes)
             || self.anti_affinity.iter().any(goes)
-            || opposing_terms(self.pod, self.cluster).any(|carried| goes(&carried.term))
+            || existing_anti_affinity_against(self.pod, self.cluster)
+                .any(|carried| goes(&carried.term))
             || (self.affinity.iter().any(goes)
-                && self.may_have_wanted_on(old)
+                && self.may_have_matching_on(old)
                 && self.may_be_first(None))
     }
 
@@ -143,9 +146,9 @@ impl<'a> Waiting<'a> {
             let mut terms = self.anti_affinity.iter();
             terms.any(|term| frees_others(term) && matches(term, other, self.cluster))
         };
-        let frees = |other: &Pod| is_released_by(other) || self.is_opposed_by(other, frees_others);
-        self.may_have_on(node, frees)
-            || (self.may_have_wanted_on(node) && self.may_be_first(Some(node)))
+        let frees = |other: &Pod| is_released_by(other) || self.is_rejected_by(other, frees_others);
+        self.may_have_pod_on(node, frees)
+            || (self.may_have_matching_on(node) && self.may_be_first(Some(node)))
     }
 
     fn is_helped_by_namespace(&self, name: &str, before: &Labels, after: &Labels) -> bool {
@@ -157,7 +160,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Whether all required affinity terms of the pod match `other`.
-    fn wants(&self, other: &Pod) -> bool {
+    fn matches_affinity(&self, other: &Pod) -> bool {
         all_match(self.affinity, other, self.cluster)
     }
 
@@ -165,7 +168,7 @@ impl<'a> Waiting<'a> {
     ///
     /// kube-scheduler ignores the labels of the pod's namespace. The hint therefore also requeues a
     /// pod whose terms match without them.
-    fn is_opposed_by(&self, other: &Pod, considered: impl Fn(&PodAffinityTerm) -> bool) -> bool {
+    fn is_rejected_by(&self, other: &Pod, considered: impl Fn(&PodAffinityTerm) -> bool) -> bool {
         let labels = self.cluster.namespace_labels(&self.pod.key.namespace);
         Terms::of(other).required_anti_affinity.iter().any(|term| {
             let matches = |labels| term.matches(self.pod, labels);
@@ -174,8 +177,8 @@ impl<'a> Waiting<'a> {
     }
 
     /// Whether a required anti-affinity term of a placed pod rejects the pod on `node`.
-    fn is_opposed_on(&self, node: &Node) -> bool {
-        opposing_terms(self.pod, self.cluster).any(|carried| {
+    fn is_rejected_on(&self, node: &Node) -> bool {
+        existing_anti_affinity_against(self.pod, self.cluster).any(|carried| {
             let key = &carried.term.topology_key;
             let Some(topology) = self.cluster.topology(key) else { return false };
             let own = node.labels.get(key).and_then(|value| topology.domain_named(value));
@@ -202,15 +205,15 @@ impl<'a> Waiting<'a> {
             .any(|(node, _)| topologies.iter().any(|topology| topology.domain_of(node).is_some()))
     }
 
-    fn may_have_wanted_on(&self, node: &Node) -> bool {
-        self.may_have_on(node, |other| self.wants(other))
+    fn may_have_matching_on(&self, node: &Node) -> bool {
+        self.may_have_pod_on(node, |other| self.matches_affinity(other))
     }
 
-    /// Whether a pod on `node` satisfies `is_such`. Returns true for an unknown node, because its
+    /// Whether a pod on `node` satisfies `predicate`. Returns true for an unknown node, because its
     /// former pods are not known.
-    fn may_have_on(&self, node: &Node, is_such: impl Fn(&Pod) -> bool) -> bool {
+    fn may_have_pod_on(&self, node: &Node, predicate: impl Fn(&Pod) -> bool) -> bool {
         let known = self.cluster.node_named(&node.name);
-        known.is_none_or(|node| self.cluster.node(node).pods().any(|pod| is_such(pod)))
+        known.is_none_or(|node| self.cluster.node(node).pods().any(|pod| predicate(pod)))
     }
 
     /// Whether another node is in the domain of `node`.

@@ -100,7 +100,7 @@ pub(super) fn all_match(terms: &[PodAffinityTerm], other: &Pod, cluster: &Cluste
     !terms.is_empty() && terms.iter().all(|term| matches(term, other, cluster))
 }
 
-/// Returns the query for the pods that a term of the pod to schedule [`matches`].
+/// Returns the query for the pods that a term of the pod to schedule [matches](matches()).
 pub(super) fn query(term: &PodAffinityTerm, cluster: &Cluster) -> PodQuery {
     PodQuery { namespaces: namespaces(term, cluster), selector: term.selector.clone() }
 }

@@ -297,7 +297,8 @@ impl Score for Fit {
 
 /// Queueing hints.
 impl Fit {
-    /// Requeues if a pod leaves a node, loses a nomination or shrinks on a node.
+    /// Requeues if a pod leaves a node, loses a nomination or shrinks on a node, or if the waiting
+    /// pod itself changes.
     fn after_pod_change(
         &self,
         pod: &Pod,
@@ -328,7 +329,7 @@ impl Fit {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, Some(new)) = hint::nodes(objects)? else {
-            return Err("not an added or changed node".to_owned());
+            return Err("expected an added or updated node".to_owned());
         };
         let fits = self.needs(pod).all(|need| need.amount <= need.resource.allocatable(new));
         let grew = |old: &Node| {
@@ -346,7 +347,7 @@ impl Fit {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let EventObjects::Other { old, new: Some(new) } = objects else {
-            return Err("not an added or changed DeviceClass".to_owned());
+            return Err("expected an added or updated DeviceClass".to_owned());
         };
         let requests = |name: &str| pod.requests.fit.scalars.iter().any(|(own, _)| **own == *name);
         let explicit = new["spec"]["extendedResourceName"].as_str();

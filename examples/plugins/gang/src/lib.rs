@@ -199,7 +199,7 @@ impl Reserve for Gang {
         let Some(own) = state.read::<Membership>().filter(|_| waited) else { return };
         self.given_up.inc();
         for member in own.waiting(handle) {
-            handle.command(reject(member, own.abandoned_by(pod)));
+            handle.command(reject(member, own.failed_with(pod)));
         }
     }
 }

@@ -80,7 +80,7 @@ impl Membership {
     }
 
     /// Returns the rejection of a waiting member after `pod` failed.
-    pub(crate) fn abandoned_by(&self, pod: &Pod) -> String {
-        format!("gang {} gave up: {} did", self.gang, pod.key)
+    pub(crate) fn failed_with(&self, pod: &Pod) -> String {
+        format!("gang {} is incomplete: member {} failed", self.gang, pod.key)
     }
 }

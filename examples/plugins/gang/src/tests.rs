@@ -122,7 +122,7 @@ fn failed_member_rejects_the_waiting_members() {
         harness.at(at).undo(&pod.build(), "n", commit)
     };
     let later = Time::from_secs(60);
-    let expected = [reject(uid("a"), "gang g gave up: default/b did".to_owned())];
+    let expected = [reject(uid("a"), "gang g is incomplete: member default/b failed".to_owned())];
     assert_eq!(undo(member("b"), later), expected);
     assert_eq!(undo(member("b"), Time::ZERO), [], "another plugin rejected it at once");
     assert_eq!(undo(member("b").label(MIN_AVAILABLE, "2"), later), [], "it did not wait");

@@ -188,7 +188,7 @@ impl Change {
             return Ok(false);
         }
         check_affinity(volume, node).map_err(|error| {
-            error.told_by(|text| format!("failed to translate pv to csi: {text}"))
+            error.into_text(|text| format!("failed to translate pv to csi: {text}"))
         })?;
         if volume.claim_ref.as_ref().is_none_or(|reference| reference.uid.is_none()) {
             return Err(format!("ClaimRef got reset for pv {:?}", &*volume.name));
@@ -215,7 +215,7 @@ impl Change {
         }
         if let Some(name) = &claim.volume_name {
             let Some(volume) = cluster.volume(name) else { return Ok(false) };
-            check_affinity(volume, node).map_err(|error| error.told_by(|text| text))?;
+            check_affinity(volume, node).map_err(|error| error.into_text(|text| text))?;
         }
         Ok(claim.is_fully_bound())
     }
@@ -228,7 +228,7 @@ enum AffinityError {
 }
 
 impl AffinityError {
-    fn told_by(self, untranslatable: impl FnOnce(String) -> String) -> String {
+    fn into_text(self, untranslatable: impl FnOnce(String) -> String) -> String {
         match self {
             Self::Untranslatable(text) => untranslatable(text),
             Self::Mismatch(text) => text,
