@@ -1,11 +1,11 @@
-//! Which specific events an update of a pod or a node is told as.
+//! The events that an update of a pod or a node is split into.
 //!
-//! Plugins register for what they care about, so an update is split into the parts that changed;
-//! each part moves pods on its own, in the order given here.
+//! Plugins register for parts of an object. Each part that changed is an event of its own and moves
+//! pods on its own, in the order given here.
 
 use framework::{ActionType, EventResource, Node, Pod, Resources};
 
-/// The resource under which events of `pod` are told: a pod with a node, or one without.
+/// Returns the resource of the events of `pod`, which depends on whether the pod has a node.
 pub fn pod_resource(pod: &Pod) -> EventResource {
     match pod.node_name {
         Some(_) => EventResource::AssignedPod,
@@ -13,8 +13,8 @@ pub fn pod_resource(pod: &Pod) -> EventResource {
     }
 }
 
-/// What an update of a pod changed, in the order of the events; the general [`ActionType::UPDATE`]
-/// when nothing specific did.
+/// Returns the parts of a pod that an update changed, in the order of the events, or the general
+/// [`ActionType::UPDATE`] if none of these parts changed.
 pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
     let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
     let tests = [
@@ -40,8 +40,9 @@ pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
     updates
 }
 
-/// What an update of a node changed, in the order of the events; nothing when no pod can care, as
-/// with a heartbeat. Taints may come twice: the end of a cordon is told as a change of taints.
+/// Returns the parts of a node that an update changed, in the order of the events. The list is empty
+/// if no pod can depend on the update, for example a heartbeat. Taints may be listed twice, because
+/// the end of a cordon counts as a change of taints.
 pub fn node_updates(old: &Node, new: &Node) -> Vec<ActionType> {
     let allocatable = |node: &Node| (node.allocatable.clone(), node.allowed_pods);
     those_that_apply([
@@ -59,7 +60,7 @@ fn those_that_apply<const N: usize>(tests: [(ActionType, bool); N]) -> Vec<Actio
     tests.into_iter().filter(|(_, applies)| *applies).map(|(action, _)| action).collect()
 }
 
-/// Whether some resource is requested less than before, or no longer mentioned.
+/// Whether the pod requests less of some resource, or no longer mentions it.
 fn scales_down(old: &Resources, new: &Resources) -> bool {
     let mentioned = |name| new.scalars.iter().any(|(own, _)| own == name);
     old.milli_cpu > new.milli_cpu
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_update_is_told_by_what_changed() {
+    fn pod_update_is_split_into_changed_parts() {
         use ActionType as A;
         let old = || pod("p").cpu("2").request("example.com/gpu", "0").gate("example.com/hold");
         type Change = fn(PodBuilder) -> PodBuilder;
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_update_is_told_by_what_changed() {
+    fn node_update_is_split_into_changed_parts() {
         use ActionType as A;
         let old = || node("n").unschedulable().label("app", "x");
         type Change = fn(NodeBuilder) -> NodeBuilder;
@@ -149,7 +150,7 @@ mod tests {
             assert_eq!(updates, expected, "row {place}");
         }
         let cordoned = node_updates(&node("n").build(), &node("n").unschedulable().build());
-        assert_eq!(cordoned, [], "a cordon helps nobody");
+        assert_eq!(cordoned, [], "a cordon cannot help any pod");
     }
 
     fn ready() -> framework::api::NodeCondition {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use framework::{NominatedPods, NominatingInfo, Pod, Uid};
 
-/// Which pods are nominated to which node.
+/// The pods that are nominated to each node.
 ///
-/// The pods themselves are kept, in flight or queued. (kube-scheduler looks them up in the queue
-/// and takes a nominated pod in flight for one without requests and priority, which gives its room
-/// away a second time; this is a deliberate difference.)
+/// The nominator keeps the pods themselves, queued or in flight. This is a deliberate difference:
+/// kube-scheduler looks them up in its queue, and counts a nominated pod in flight as a pod without
+/// requests and priority, so that another pod may take its room.
 #[derive(Debug, Default)]
 pub struct Nominator {
     /// Never iterated.
@@ -27,11 +27,10 @@ struct Entry {
 }
 
 impl Nominator {
-    /// Nominates a pod in place of what it was nominated to: to the node of an
-    /// [`Override`](NominatingInfo::Override), otherwise to the one its status names. With an empty
-    /// name it is nominated to none.
+    /// Nominates a pod to the node of an [`Override`](NominatingInfo::Override), otherwise to the node
+    /// that its status names. An empty name means no node. Replaces any earlier nomination.
     ///
-    /// The caller knows that the pod exists and is not bound.
+    /// The caller ensures that the pod exists and is not bound.
     pub fn add(&mut self, pod: Arc<Pod>, info: &NominatingInfo) {
         self.delete(&pod.uid);
         let node = match info {
@@ -45,7 +44,7 @@ impl Nominator {
         self.by_node.entry(node).or_default().insert(nomination, pod);
     }
 
-    /// Drops the nomination of a pod, if any.
+    /// Removes the nomination of a pod, if there is one.
     pub fn delete(&mut self, uid: &Uid) {
         let Some(Entry { node, nomination }) = self.entries.remove(uid) else { return };
         let pods = self.by_node.get_mut(&node).expect("an entry is listed under its node");
@@ -55,8 +54,8 @@ impl Nominator {
         }
     }
 
-    /// Follows an update of a pod. The status decides, unless neither version names a node: then a
-    /// nomination that is not written yet is kept.
+    /// Takes in an update of a pod. If neither version names a node in its status, keeps a nomination
+    /// that is not written yet. Otherwise the new status decides.
     pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
         let unnamed = old.nominated_node_name.is_none() && new.nominated_node_name.is_none();
         let kept = self.node_of(&old.uid).filter(|_| unnamed).cloned();
@@ -64,19 +63,19 @@ impl Nominator {
         self.add(new, &kept.map_or(NominatingInfo::Noop, NominatingInfo::Override));
     }
 
-    /// Replaces the object of a nominated pod; node and order stay as they are.
+    /// Replaces the object of a nominated pod, but keeps its node and its order.
     pub fn refresh(&mut self, pod: &Arc<Pod>) {
         let Some(Entry { node, nomination }) = self.entries.get(&pod.uid) else { return };
         let listed = self.by_node.get_mut(node).and_then(|pods| pods.get_mut(nomination));
         *listed.expect("an entry is listed under its node") = pod.clone();
     }
 
-    /// The node a pod is nominated to.
+    /// Returns the node that a pod is nominated to.
     pub fn node_of(&self, uid: &Uid) -> Option<&Arc<str>> {
         self.entries.get(uid).map(|entry| &entry.node)
     }
 
-    /// The nodes with nominations, by name.
+    /// Returns the nodes with nominations, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.by_node.keys().map(|node| &**node)
     }
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_override_wins_over_the_status() {
+    fn override_wins_over_the_status() {
         let mut nominator = Nominator::default();
         let pod = Arc::new(pod("p").nominated("stated").build());
         // Info, expected node.
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_node_are_in_the_order_of_nomination() {
+    fn pods_of_a_node_are_listed_in_the_order_of_nomination() {
         let mut nominator = Nominator::default();
         let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(pod(name).build()));
         for pod in [&c, &a, &b] {
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_what_is_not_written_yet() {
+    fn update_keeps_a_nomination_that_is_not_written_yet() {
         let bare = || Arc::new(pod("p").build());
         let stated = |node| Arc::new(pod("p").nominated(node).build());
         // Old, new, expected after an in-memory nomination to `m`.
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_changes_the_object_only() {
+    fn refresh_keeps_node_and_order() {
         let mut nominator = Nominator::default();
         let [a, b] = ["a", "b"].map(|name| Arc::new(pod(name).build()));
         nominator.add(a, &to("n"));

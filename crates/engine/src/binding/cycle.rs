@@ -14,7 +14,7 @@ use crate::plugin_call::{call_plugin, catch_panic};
 use crate::profile::Profile;
 use crate::world::View;
 
-/// An assumed pod on its way to its node.
+/// The binding cycle of an assumed pod.
 pub(crate) struct BindingCycle {
     pub(crate) queued: QueuedPod,
     pub(crate) profile: Arc<Profile>,
@@ -24,12 +24,12 @@ pub(crate) struct BindingCycle {
     pub(crate) state: CycleState,
     /// The nomination that PreBind or Permit asked to write.
     pub(crate) nominated: Option<Arc<str>>,
-    /// Start of the attempt.
+    /// The start of the attempt.
     pub(crate) since: Time,
     pub(super) phase: Phase,
-    /// PreBind plugins by index in the profile; the plugins of one group run side by side.
+    /// PreBind plugins by index in the profile. The plugins of one group run in parallel.
     pub(super) groups: Vec<Vec<usize>>,
-    /// The Bind plugin that binds the pod; `None` while an extender does.
+    /// The Bind plugin that binds the pod; `None` if an extender binds it.
     pub(super) binder: Option<PluginName>,
 }
 
@@ -43,27 +43,27 @@ pub(super) enum Phase {
     Bind {
         effect: EffectId,
         extender: Option<usize>,
-        /// An earlier request to bind may still reach the server.
+        /// Whether an earlier request to bind may still reach the server.
         repeated: bool,
         since: Time,
     },
-    /// The outcome of the bind is unknown: the pod is read.
+    /// The outcome of the bind is unknown, and the pod is read to find out.
     ReadPod {
         effect: EffectId,
         if_unbound: IfUnbound,
     },
 }
 
-/// What to do with a pod that turns out not to be bound.
+/// The next step for a pod that turns out not to be bound.
 #[derive(Debug, Clone)]
 pub(super) enum IfUnbound {
-    /// Bind it, by the first interested extender from this index on or by the Bind plugins.
+    /// Bind the pod, by the first interested extender from this index on or by the Bind plugins.
     Bind { extender: usize },
-    /// Fail with this message: the binder has refused.
+    /// Fail with this message, because the extender or the API server has refused the bind.
     Fail(String),
 }
 
-/// What a PreBind plugin waits for.
+/// The input that a PreBind plugin waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Waiting {
     Answer(EffectId),
@@ -71,7 +71,7 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    /// Returns this wait, ended at the latest by the deadline of the wait before it.
+    /// Returns this wait with the deadline of the wait before it, if that one is earlier.
     pub(super) fn within(mut self, before: &Self) -> Self {
         if let (Self::Change(wait), Self::Change(before)) = (&mut self, before) {
             wait.until = wait.until.min(before.until);
@@ -80,7 +80,7 @@ impl Waiting {
     }
 }
 
-/// What a step of a cycle has led to.
+/// The result of a step of a cycle.
 pub(super) enum Next {
     Wait,
     Bound,
@@ -109,12 +109,12 @@ impl BindingCycle {
         }
     }
 
-    /// Whether no request to bind has been made.
+    /// Whether no request to bind has been sent.
     pub(super) const fn is_before_bind(&self) -> bool {
         matches!(self.phase, Phase::WaitOnPermit | Phase::PreBind { .. })
     }
 
-    /// Returns what the running PreBind plugins wait for together.
+    /// Returns the combined wait of the running PreBind plugins for a change.
     pub(super) fn wait_for_change(&self) -> Option<Wait> {
         let Phase::PreBind { running, .. } = &self.phase else { return None };
         let waits = running.iter().filter_map(|(_, waiting)| match waiting {
@@ -125,7 +125,7 @@ impl BindingCycle {
     }
 
     /// Runs PreBindPreFlight of every PreBind plugin, and groups the plugins that have work to do.
-    /// Returns whether there is one.
+    /// Returns whether any plugin has work to do.
     pub(super) fn pre_flight(&mut self, view: &View, cx: &mut Context<'_>) -> Result<bool, Status> {
         let handle = view.handle(cx.now);
         let mut joins_last = false;
@@ -213,7 +213,7 @@ impl BindingCycle {
         Err(Status::skip())
     }
 
-    /// Returns what it means that the pod is bound to `node`.
+    /// Returns the result for a pod that is bound to `node`.
     pub(super) fn bound_to(&self, node: &str) -> Next {
         match *node == *self.node {
             true => Next::Bound,

@@ -7,9 +7,10 @@
 //!   failed ◀──────────────────────────────────────────── ReadPod ─▶ not bound: Bind again
 //! ```
 //!
-//! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) moves one cycle on and
-//! returns the [`Transition`]; requests are effects. A cycle that is bound or has failed leaves the
-//! machine with its transition, and the engine does the rest.
+//! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle and
+//! returns a [`Transition`]; requests to the API server are effects. [`Transition::Bound`] and
+//! [`Transition::Failed`] hand the cycle over to the engine, which runs PostBind (`Engine::bound`), or
+//! Unreserve and requeueing (`Engine::binding_failed`).
 
 mod cycle;
 mod waits;
@@ -33,11 +34,11 @@ use crate::failure::changed_nomination;
 use crate::ports::Count;
 use crate::world::View;
 
-/// What an input has done to a binding cycle.
+/// The result of an input to a binding cycle.
 pub(crate) enum Transition {
-    /// The cycle waits for an answer, a change or a deadline, or there is none.
+    /// The cycle waits for an answer, a change or a deadline, or the pod has no cycle.
     Waiting,
-    /// Nothing holds the pod in Permit: PreBind may run.
+    /// The pod does not wait in Permit, so PreBind may run.
     Permitted(Uid),
     /// The pod is bound.
     Bound(Box<BindingCycle>),
@@ -54,7 +55,7 @@ pub(crate) struct BindingCycles {
     waits: PreBindWaits,
 }
 
-/// Looking in.
+/// Accessors.
 impl BindingCycles {
     pub(crate) fn new(extenders: Arc<[Extender]>) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl BindingCycles {
         self.cycles.contains_key(pod)
     }
 
-    /// Whether the cycle of the pod can be cancelled: no request to bind has been made.
+    /// Whether the cycle of the pod can be cancelled, because no request to bind has been sent.
     pub(crate) fn is_before_bind(&self, pod: &Uid) -> bool {
         self.cycles.get(pod).is_some_and(BindingCycle::is_before_bind)
     }
@@ -100,7 +101,7 @@ impl BindingCycles {
 
 /// Inputs.
 impl BindingCycles {
-    /// Starts a cycle, which waits in Permit first if `waits`.
+    /// Starts a cycle. With `waits` the pod waits in Permit first.
     pub(crate) fn start(
         &mut self,
         mut cycle: BindingCycle,
@@ -121,14 +122,14 @@ impl BindingCycles {
         }
     }
 
-    /// Takes in that the pod has passed Permit.
+    /// Takes in that the pod has passed Permit, and runs PreBind.
     pub(crate) fn permitted(&mut self, pod: &Uid, view: &View, cx: &mut Context<'_>) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
         let next = self.run_pre_bind(&mut cycle, 0, view, cx);
         self.transition(cycle, next)
     }
 
-    /// Takes in the answer to an effect. Answers to the effects of others are ignored.
+    /// Takes in the answer to an effect. Ignores an effect that belongs to no binding cycle.
     pub(crate) fn answer(
         &mut self,
         effect: EffectId,
@@ -160,7 +161,7 @@ impl BindingCycles {
         self.transition(cycle, next)
     }
 
-    /// Takes in that `object` has changed, which PreBind plugins of the pod may wait for.
+    /// Takes in a change of `object`, which PreBind plugins of the pod may wait for.
     pub(crate) fn object_changed(
         &mut self,
         pod: &Uid,
@@ -189,7 +190,8 @@ impl BindingCycles {
         self.transition(cycle, next)
     }
 
-    /// Takes in that the watch shows the pod bound to `node`, which answers a bind of unknown outcome.
+    /// Takes in that the watch shows the pod bound to `node`. This ends the wait for the outcome of a
+    /// bind whose answer was lost.
     pub(crate) fn confirmed(&mut self, pod: &Uid, node: &str) -> Transition {
         let unknown = |cycle: &BindingCycle| matches!(cycle.phase, Phase::ReadPod { .. });
         if !self.cycles.get(pod).is_some_and(unknown) {
@@ -200,7 +202,7 @@ impl BindingCycles {
         self.transition(cycle, next)
     }
 
-    /// Ends a cycle that has not made a request to bind.
+    /// Ends a cycle that has not sent a request to bind.
     pub(crate) fn cancel(&mut self, pod: &Uid, status: Status) -> Transition {
         if !self.is_before_bind(pod) {
             return Transition::Waiting;
@@ -240,7 +242,7 @@ impl BindingCycles {
         effect
     }
 
-    /// Runs PreBind groups from `group` on until one has to wait; binds after the last.
+    /// Runs the PreBind groups from `group` on until one has to wait. Binds after the last group.
     fn run_pre_bind(
         &mut self,
         cycle: &mut BindingCycle,
@@ -265,7 +267,7 @@ impl BindingCycles {
         self.bind(cycle, 0, false, view, cx)
     }
 
-    /// Moves on the plugins for which `input` has something. A plugin that keeps waiting for a change
+    /// Resumes the plugins for which `input` returns an input. A plugin that keeps waiting for a change
     /// keeps its first deadline; otherwise repeated changes could postpone it forever.
     fn resume_pre_bind<'a>(
         &mut self,
@@ -354,7 +356,7 @@ impl BindingCycles {
                 self.find_out(cycle, IfUnbound::Bind { extender: next }, view, cx)
             }
             _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
-            // The failure of this request says nothing about the earlier one.
+            // The failure of this request does not show the outcome of the earlier request.
             (_, None) if repeated => {
                 self.find_out(cycle, IfUnbound::Bind { extender: next }, view, cx)
             }
@@ -368,7 +370,7 @@ impl BindingCycles {
         }
     }
 
-    /// Finds out whether the pod is bound: from the watch, or by reading the pod.
+    /// Determines whether the pod is bound, from the watch or by reading the pod.
     fn find_out(
         &mut self,
         cycle: &mut BindingCycle,
@@ -382,7 +384,7 @@ impl BindingCycles {
         }
     }
 
-    /// Reads the pod. It keeps its room until the outcome of the bind is known.
+    /// Reads the pod. The pod stays assumed until the outcome of the bind is known.
     fn read_pod(
         &mut self,
         cycle: &mut BindingCycle,
@@ -395,8 +397,11 @@ impl BindingCycles {
         Next::Wait
     }
 
-    /// A request whose success is not seen may still reach the server. The pod keeps its room and is
-    /// bound to the same node again: the server carries out the first request and refuses the second.
+    /// Takes in the pod as read after a bind of unknown outcome.
+    ///
+    /// If the pod is not bound, the request may still reach the server. The pod therefore stays assumed
+    /// and is bound to the same node again. The server accepts the first request that arrives and
+    /// refuses the other.
     fn pod_read(
         &mut self,
         cycle: &mut BindingCycle,

@@ -84,7 +84,7 @@ impl Cache {
         &self.cluster
     }
 
-    /// All nodes, taken in turn from each zone.
+    /// Returns all nodes, taken in turn from each zone.
     pub fn node_order(&self) -> &[NodeIx] {
         self.tree.order()
     }
@@ -94,12 +94,12 @@ impl Cache {
         self.assumed
     }
 
-    /// Shares the parts of `pod` that other pods have too.
+    /// Replaces the parts of `pod` that equal those of other pods by shared ones, which saves memory.
     pub fn share(&mut self, pod: &mut Pod) {
         self.pool.share(pod);
     }
 
-    /// The placed pod of this UID.
+    /// Returns the placed pod of this UID.
     pub fn placed(&self, uid: &Uid) -> Option<&PlacedPod> {
         self.pods.get(uid).map(|state| self.cluster.pod(state.placed))
     }
@@ -109,7 +109,7 @@ impl Cache {
         self.pods.get(uid).is_some_and(|state| state.assumed)
     }
 
-    /// Places the pod on `node` before the API server knows; returns the pod as placed, with its node.
+    /// Places the pod on `node` before the API server knows. Returns the pod with its node.
     ///
     /// # Errors
     /// The pod is known already.
@@ -122,8 +122,9 @@ impl Cache {
         Ok(pod)
     }
 
-    /// Takes in that the watch shows the pod on `node`: confirms, corrects or updates what is known.
-    /// Returns the pod as it was placed before, and whether anything that is counted changed.
+    /// Takes in that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
+    /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
+    /// changed that plugins can see.
     pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> (Option<Arc<Pod>>, bool) {
         let known = self.pods.get_mut(&pod.uid);
         if let Some(state) = known
@@ -143,7 +144,7 @@ impl Cache {
     /// Removes a pod that is gone. Returns it and where it was placed.
     pub fn remove(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
         let removed = self.take_off(uid)?;
-        // A status of its budgets may have counted its end already, and none may follow.
+        // A status of its budgets may count its end already. No later status may come.
         self.cluster.cancel_eviction(uid);
         Some(removed)
     }
@@ -168,7 +169,7 @@ impl Cache {
         self.assumed += usize::from(assumed);
     }
 
-    /// The node called `name`, as far as the cluster keeps it.
+    /// Returns the node called `name`, with the fields that the cluster keeps.
     pub fn node(&self, name: &str) -> Option<Node> {
         self.cluster.node_named(name).map(|ix| self.cluster.to_node(ix))
     }
@@ -193,7 +194,8 @@ impl Cache {
         Some(NodeUpdate { node, old, change: NodeChange::REMOVED })
     }
 
-    /// Adds, replaces or (with `None`) removes an object of another kind; returns the one before.
+    /// Adds or replaces an object of another kind, or removes it if `object` is `None`. Returns the
+    /// object as it was before.
     pub fn set_object(
         &mut self,
         kind: &EventResource,
@@ -208,7 +210,8 @@ impl Cache {
         before
     }
 
-    /// What has changed about a PodDisruptionBudget may be that it counts evicted pods that end.
+    /// Takes in a change of a PodDisruptionBudget, whose status may now count the evicted pods that have
+    /// ended.
     fn confirm_evictions(&mut self, namespace: &str, name: &str) {
         let runs = |uid: &Uid| self.placed(uid).is_some_and(|placed| !placed.pod.terminating);
         let evicting = self.cluster.evicting(namespace, name);
@@ -216,12 +219,12 @@ impl Cache {
         self.cluster.confirm_evictions(namespace, name, &ended);
     }
 
-    /// Notes that the scheduler evicts `pod`: PodDisruptionBudgets count that from now on.
+    /// Counts the eviction of `pod` against its PodDisruptionBudgets.
     pub fn begin_eviction(&mut self, pod: &Pod) {
         self.cluster.begin_eviction(pod);
     }
 
-    /// Notes that the scheduler does not evict the pod after all.
+    /// Stops counting the eviction of a pod that is not evicted after all.
     pub fn cancel_eviction(&mut self, pod: &Uid) {
         self.cluster.cancel_eviction(pod);
     }

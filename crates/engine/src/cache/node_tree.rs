@@ -9,7 +9,7 @@ use framework::{Labels, NodeIx};
 /// Region and zone of the node labels, both empty for nodes without either.
 type ZoneKey = (String, String);
 
-/// The number of a zone: zones are numbered in the order in which their first nodes came.
+/// The number of a zone. Zones are numbered in the order in which their first nodes came.
 type ZoneNumber = NonZeroU32;
 
 /// Zones in the order in which their first nodes came, and their nodes in order of arrival.
@@ -28,13 +28,13 @@ pub(super) struct NodeTree {
 #[derive(Debug)]
 struct Zone {
     key: Arc<ZoneKey>,
-    /// A node is at its [`Place`]. Other entries are left by nodes that are gone.
+    /// The nodes by [`Place::index`]. Other entries are those of nodes that are gone.
     nodes: Vec<NodeIx>,
-    /// Number of nodes that are at their place.
+    /// Number of nodes in the zone.
     len: usize,
 }
 
-/// Where a node is listed, if it is.
+/// The position of a node in its zone, if it has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     zone: Option<ZoneNumber>,
@@ -109,15 +109,15 @@ impl NodeTree {
         }
     }
 
-    /// The order as of the last [`refresh`](Self::refresh).
+    /// Returns the order as of the last [`refresh`](Self::refresh).
     pub(super) fn order(&self) -> &[NodeIx] {
         &self.order
     }
 }
 
 impl Zone {
-    /// Removes the entries that gone nodes have left. Removals call it when most entries are such, so
-    /// that a removal takes constant time on average.
+    /// Removes the entries of nodes that are gone. A removal calls it only when more than half of the
+    /// entries are, so that a removal takes constant time on average.
     fn compact(&mut self, number: ZoneNumber, places: &mut [Place]) {
         if self.len == self.nodes.len() {
             return;

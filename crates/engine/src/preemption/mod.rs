@@ -1,4 +1,4 @@
-//! Evictions: the victims of a preemption go one after the other, while the preemptor is gated.
+//! Preemptions in progress: evicts the victims while the preemptor is gated.
 //!
 //! ```text
 //!   lower nominations cleared ─▶ all victims but the last, at once ─▶ the last one ─▶ done
@@ -8,16 +8,16 @@
 //! ```
 //!
 //! [`Preemptions`] owns the preemptions in progress. [`advance`](Preemptions::advance) emits the evictions
-//! that may go now and says what the engine has to do: cancel the binding cycle of a victim that is not
-//! bound yet, or nothing.
+//! that may be requested now. If a victim is not bound yet, it asks the engine to cancel the binding
+//! cycle of the victim instead.
 //!
-//! The last victim waits for the others, so that its end, which wakes the preemptor, finds all the room
-//! free. Until that end is seen the preemptor is gated (PreEnqueue of DefaultPreemption asks
-//! `Handle::is_preempting`): otherwise it would find its victims still there and evict others, as it may
-//! in kube-scheduler.
+//! The last victim is evicted after the others. Its deletion requeues the preemptor, which then finds
+//! all the room free. Until the watch shows that deletion, the preemptor is gated: PreEnqueue of
+//! DefaultPreemption checks `Handle::is_preempting`. Without the gate, the preemptor could find its
+//! victims still running and evict other pods, as in kube-scheduler.
 //!
-//! No pod is evicted twice: a victim whose eviction has been requested counts as ending for every
-//! preemptor. Preemptors whose evictions lead to no binding again and again [pause](pauses).
+//! No pod is evicted twice: for every preemptor, a victim whose eviction was requested counts as
+//! ending. A preemptor whose evictions repeatedly lead to no binding [pauses](pauses).
 
 mod pauses;
 
@@ -54,35 +54,36 @@ pub(crate) struct Preemptions {
 
 /// A preemption whose victims are being evicted.
 struct InProgress {
-    /// The preemptor as it was.
+    /// The preemptor at the start of the preemption.
     preemptor: Arc<Pod>,
     /// The plugin that asked for the preemption.
     plugin: PluginName,
     node: Arc<str>,
     /// Victims whose eviction was requested.
     evicting: BTreeMap<EffectId, Arc<Pod>>,
-    /// Victims whose turn has not come; the one that goes last comes first.
+    /// Victims whose eviction was not requested, in reverse order of eviction.
     waiting: Vec<Arc<Pod>>,
-    /// UID of the victim that goes last.
+    /// UID of the victim that is evicted last.
     last: Uid,
     /// Whether the preemptor is gated.
     gates_preemptor: bool,
-    /// Whether a pod has been evicted.
+    /// Whether a victim was evicted, or its binding cycle cancelled.
     evicted: bool,
+    /// Whether an eviction has failed.
     failed: bool,
 }
 
-/// What has to be done before a preemption goes on.
+/// The next step of a preemption.
 pub(crate) enum Next {
-    /// The preemption waits for an answer or for the end of its last victim, or is over.
+    /// The preemption waits for an answer or for the end of its last victim, or it is over.
     Wait,
-    /// The victim is not bound yet: its binding cycle is cancelled, then the preemption
-    /// [goes on](Preemptions::binding_cancelled).
+    /// The victim is not bound yet. The engine cancels its binding cycle and reports that to
+    /// [`binding_cancelled`](Preemptions::binding_cancelled).
     CancelBinding { victim: Arc<Pod>, plugin: PluginName },
 }
 
 impl InProgress {
-    /// Ends the gating of the preemptor.
+    /// Stops gating the preemptor.
     fn release(&mut self, world: &mut World) {
         if std::mem::take(&mut self.gates_preemptor) {
             world.preemptions_mut().end(&self.preemptor.uid);
@@ -96,8 +97,8 @@ impl InProgress {
 
 /// Inputs.
 impl Preemptions {
-    /// Starts a preemption. Victims that are ending already are left alone; if there are no others
-    /// there is nothing to do, and no id is returned.
+    /// Starts a preemption. Skips victims that are ending already. Returns `None` if no other victim is
+    /// left, or if the preemptor is no longer pending.
     pub(crate) fn start(
         &mut self,
         mut preemption: Preemption,
@@ -134,8 +135,8 @@ impl Preemptions {
         Some(self.last_id)
     }
 
-    /// Requests the evictions that may go now: all but the last at once, the last after the others have
-    /// succeeded.
+    /// Requests the evictions that are due: those of all victims but the last at once, and that of the
+    /// last victim after the others have succeeded.
     pub(crate) fn advance(
         &mut self,
         id: PreemptionId,
@@ -162,7 +163,7 @@ impl Preemptions {
         Next::Wait
     }
 
-    /// Takes in that the binding cycle of a victim was cancelled: it needs no eviction.
+    /// Takes in that the binding cycle of a victim was cancelled. The victim needs no eviction.
     pub(crate) fn binding_cancelled(
         &mut self,
         id: PreemptionId,
@@ -177,7 +178,8 @@ impl Preemptions {
         }
     }
 
-    /// Takes in the answer to an eviction. Returns the preemption that it belongs to, which goes on.
+    /// Takes in the answer to an eviction. Returns the preemption that it belongs to, for
+    /// [`advance`](Self::advance).
     pub(crate) fn answer(
         &mut self,
         effect: EffectId,
@@ -203,15 +205,15 @@ impl Preemptions {
         Some(id)
     }
 
-    /// Takes in that a pod is ending or gone, or cannot be evicted: preemptors for which it is the last
-    /// victim may be tried again.
+    /// Takes in that a pod is terminating or gone, or cannot be evicted. Preemptors for which it is the
+    /// last victim are no longer gated.
     pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
         self.ending.remove(victim);
         self.release(victim, world, |step| step.last == *victim && step.waiting.is_empty());
     }
 
-    /// Takes in that a pod is no longer pending. Unless it has a node now, its preemptions were
-    /// fruitless.
+    /// Takes in that a preemptor is no longer pending. Its preemptions count as fruitless unless the pod
+    /// has a node now.
     pub(crate) fn preemptor_leaves(&mut self, pod: &Uid, world: &mut World, now: Time) {
         self.pauses.remove(pod);
         self.release(pod, world, |step| step.preemptor.uid == *pod && step.evicting.is_empty());
@@ -221,7 +223,7 @@ impl Preemptions {
         world.preemptions_mut().fruitless_mut().end(pod, node.as_deref(), now);
     }
 
-    /// Pauses the preemptions of a pod, and reports it once.
+    /// Pauses the preemptions of a pod. Records one event per pause.
     pub(crate) fn pause(
         &mut self,
         preemptor: PodKey,
@@ -271,7 +273,7 @@ impl Preemptions {
         world.view().is_running(&victim.uid) && !self.ending.contains(&victim.uid)
     }
 
-    /// Returns the next victim that may go.
+    /// Returns the next victim whose eviction may be requested.
     fn next_victim(&self, step: &mut InProgress, world: &mut World) -> Option<Arc<Pod>> {
         if step.waiting.len() > 1 {
             return step.waiting.pop();
@@ -283,7 +285,7 @@ impl Preemptions {
             return None;
         }
         if world.view().cache().is_assumed(&last.uid) {
-            // The end of its binding cycle wakes the preemptor at once.
+            // The failure of its binding cycle moves the preemptor, which must not be gated by then.
             step.release(world);
         }
         Some(last)
@@ -310,8 +312,8 @@ impl Preemptions {
         step.evicting.insert(effect, victim);
     }
 
-    /// Ends the gating by the preemptions of a pod, as preemptor or last victim, to which `applies`;
-    /// forgets those that are over.
+    /// Stops gating the preemptor in the preemptions for which `applies` returns true, among those of
+    /// which `pod` is the preemptor or the last victim. Removes the preemptions that are over.
     fn release(&mut self, pod: &Uid, world: &mut World, applies: impl Fn(&InProgress) -> bool) {
         let from = (pod.clone(), 0);
         let of_pod = self.by_pod.range(from..).take_while(|(uid, _)| uid == pod);
@@ -328,8 +330,8 @@ impl Preemptions {
     }
 }
 
-/// Pods of lower priority that are nominated to the node may no longer fit there. Without a nomination
-/// they find another node sooner.
+/// Clears the nominations of pods of lower priority to the node. They may no longer fit there, and find
+/// another node sooner without a nomination.
 fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
     let nominated = world.view().nominator().nominated_to(node);
     for pod in nominated.iter().filter(|pod| pod.priority() < preemptor.priority()) {
@@ -339,7 +341,7 @@ fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &
     }
 }
 
-/// Ends a preemption: nothing is left to evict or to wait for.
+/// Ends a preemption that has no more victims to evict or to wait for.
 fn finish(mut step: InProgress, world: &mut World, cx: &mut Context<'_>) {
     for spared in &step.waiting {
         world.cancel_eviction(&spared.uid);
@@ -351,13 +353,13 @@ fn finish(mut step: InProgress, world: &mut World, cx: &mut Context<'_>) {
         }
         retry_preemptors(&step, world, cx);
     } else if world.view().cache().placed(&step.last).is_none() {
-        wake_gated(&step.preemptor, world, cx);
+        activate_gated(&step.preemptor, world, cx);
     }
 }
 
-/// A victim stays: the preemptor is retried, and so is every pod that is nominated to the node, which
-/// may have counted on the same victim. Pods that are still gated keep their place and their rejectors,
-/// without which the end of their own victims would not wake them.
+/// Requeues the preemptor after a failed eviction, and every other pod that is nominated to the node,
+/// because it may depend on the same victim. Pods that are still gated stay where they are: they need
+/// their rejectors to be requeued by the end of their own victims.
 fn retry_preemptors(step: &InProgress, world: &mut World, cx: &mut Context<'_>) {
     let others = world.view().nominator().nominated_to(&step.node);
     for pod in std::iter::once(&step.preemptor).chain(&others) {
@@ -367,8 +369,9 @@ fn retry_preemptors(step: &InProgress, world: &mut World, cx: &mut Context<'_>) 
     }
 }
 
-/// All victims may have gone while the preemptor was gated; then no event is left to wake it.
-fn wake_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
+/// Activates the preemptor if it is still gated: all victims may have gone while it was, so that no
+/// later event requeues it.
+fn activate_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
     let queued = world.queue().get(&preemptor.key);
     if queued.is_some_and(|(place, _)| place == Place::Gated) {
         world.activate(std::slice::from_ref(&preemptor.key), cx);

@@ -1,4 +1,4 @@
-//! Pauses of preemptors: too many of their preemptions led to no binding.
+//! Pauses of preemptors, whose evictions too often led to no binding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Sets the end of the pause of a pod. Returns whether it is another end than before.
+    /// Sets the end of the pause of a pod. Returns whether the end has changed.
     pub(super) fn set(&mut self, pod: PodKey, uid: &Uid, until: Time) -> bool {
         let before = self.by_pod.insert(uid.clone(), (until, pod));
         let before = before.map(|(until, _)| until);

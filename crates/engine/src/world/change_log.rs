@@ -1,10 +1,10 @@
-//! The change log: what changed about which node, entry by entry.
+//! The change log: the latest changes of nodes and of the pods on them.
 
 use std::collections::VecDeque;
 
 use framework::{NodeChange, NodeIx, PodIx};
 
-/// Number of entries that are kept. A reader that is further behind looks at every node.
+/// Number of entries that are kept. A reader that is further behind has to look at every node.
 const CAPACITY: usize = 16_384;
 
 /// One change of the cluster.
@@ -36,7 +36,7 @@ pub struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// Returns the number of changes since the start: the number of the present state.
+    /// Returns the number of the present state, which is the number of changes since the start.
     pub fn state(&self) -> u64 {
         self.first + self.entries.len() as u64
     }

@@ -1,4 +1,5 @@
-//! What changes of API objects do to cache and queue (`eventhandlers.go` in kube-scheduler).
+//! Event handlers: how changes of API objects update cache and queue (`eventhandlers.go` in
+//! kube-scheduler).
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::context::Context;
 use crate::object_event::{ObjectEvent, Objects};
 use crate::queue::Updated;
 
-/// What a change means beyond cache and queue.
+/// An effect of a change that the engine passes on to binding cycles, preemptions and plugins.
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// A pending pod has a node now.
@@ -26,15 +27,15 @@ pub(crate) enum Changed {
 }
 
 impl World {
-    /// Returns the deletion that `change` implies: of a pending pod which another pod of its name has
-    /// replaced.
+    /// Returns the deletion that `change` implies if it shows a new pod in place of a pending pod of the
+    /// same name.
     pub(crate) fn implied_deletion(&self, change: &Change) -> Option<Change> {
         let Change::Pod(pod) = change else { return None };
         let known = self.view.pending.get(&pod.key).filter(|known| known.uid != pod.uid)?;
         Some(Change::PodDeleted { key: known.key.clone(), uid: known.uid.clone() })
     }
 
-    /// Takes in the state of an object, and moves the pods that the change may help.
+    /// Takes in the new state of an object, and moves the unschedulable pods that the change may help.
     pub(crate) fn apply(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
         match change {
             Change::Node(node) => self.set_node(node, cx),
@@ -54,7 +55,7 @@ impl World {
         self.log.push(update.node, LoggedChange::Node(update.change));
         let actions = match &update.old {
             None => vec![ActionType::ADD],
-            // Both as the cache knows them: it drops amounts of zero.
+            // Both nodes are read from the cache, which drops amounts of zero.
             Some(old) => self
                 .view
                 .cache
@@ -77,7 +78,8 @@ impl World {
         self.view.preemptions.fruitless_mut().forget_node(name);
     }
 
-    /// Events of kinds other than pods and nodes do not say what an update changed.
+    /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
+    /// which part changed.
     fn move_after_update(
         &mut self,
         kind: EventResource,
@@ -117,7 +119,7 @@ impl World {
         let before = self.place(&pod, &node);
         let moved = before.as_ref().is_some_and(|before| before.node_name != pod.node_name);
         if moved {
-            // Another scheduler has bound the pod: the room it was assumed to take is free.
+            // Another scheduler has bound the pod elsewhere, so the room on the assumed node is free.
             let event = ObjectEvent::assigned_pod(ActionType::DELETE, before.clone(), None);
             self.move_pods(&event, cx);
         }
@@ -154,7 +156,7 @@ impl World {
 
     fn set_pending_pod(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) -> Vec<Changed> {
         if self.view.confirmed_node(&pod.uid).is_some() {
-            // A bind cannot be undone: this version of the pod is older.
+            // A bind cannot be undone, so this version of the pod is older.
             return Vec::new();
         }
         let Some(old) = self.view.pending.insert(pod.key.clone(), pod.clone()) else {
@@ -207,12 +209,12 @@ impl World {
     }
 }
 
-/// The queue and the nominations follow the pending pods.
+/// Updates of queue and nominator.
 impl World {
     fn add_to_queue(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         let updated = queue.add(pod.clone(), &mut queue_cx);
-        self.nominate_as_stated(pod, updated);
+        self.nominate_by_status(pod, updated);
     }
 
     fn update_in_queue(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Context<'_>) {
@@ -223,11 +225,11 @@ impl World {
         }
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         let updated = queue.update(old, new.clone(), &mut queue_cx);
-        self.nominate_as_stated(new, updated);
+        self.nominate_by_status(new, updated);
     }
 
-    /// A pod that enters the active queue is nominated to the node that its status names.
-    fn nominate_as_stated(&mut self, pod: Arc<Pod>, updated: Updated) {
+    /// Nominates a pod that has entered the active queue to the node that its status names.
+    fn nominate_by_status(&mut self, pod: Arc<Pod>, updated: Updated) {
         if updated == Updated::EnteredActive {
             self.view.nominator.add(pod, &framework::NominatingInfo::Noop);
         }

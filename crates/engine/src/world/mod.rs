@@ -1,7 +1,7 @@
-//! The world as the scheduler knows it, and the one door through which it changes.
+//! The state of the scheduler: what it knows of the cluster, and its queue.
 //!
-//! [`View`] is what decisions and plugins read. [`World`] owns it together with the queue and the
-//! change log; every mutation is a method of `World`, so the log is complete.
+//! [`World`] owns the [`View`], the queue and the change log. Every mutation is a method of `World`, so
+//! the log is complete. Scheduling cycles and plugins read the [`View`].
 
 mod change_log;
 mod event_handlers;
@@ -62,9 +62,9 @@ impl World {
     }
 }
 
-/// Placing pods.
+/// Placed pods.
 impl World {
-    /// Places a pod on a node before the API server knows; its nomination ends.
+    /// Places a pod on a node before the API server knows, and ends its nomination.
     pub(crate) fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
         let assumed = self.view.cache.assume(pod, node)?;
         self.log_placed(&assumed.uid);
@@ -72,8 +72,8 @@ impl World {
         Ok(assumed)
     }
 
-    /// Takes an assumed pod off its node. A pod that is gone, or that the watch shows on a node, is
-    /// left as it is.
+    /// Removes an assumed pod from its node. Ignores a pod that is gone, or that the watch shows on a
+    /// node.
     pub(crate) fn forget(&mut self, uid: &Uid) {
         if self.view.cache.is_assumed(uid) {
             self.take_off(uid);
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-/// Waiting in Permit.
+/// Pods that wait in Permit.
 impl World {
     pub(crate) fn wait_on_permit(&mut self, pod: WaitingPod) {
         self.view.waiting.insert(pod);
@@ -138,7 +138,7 @@ impl World {
         &mut self.view.preemptions
     }
 
-    /// Counts the eviction of `victim` against its PodDisruptionBudgets from now on.
+    /// Counts the eviction of `victim` against its PodDisruptionBudgets.
     pub(crate) fn begin_eviction(&mut self, victim: &Pod) {
         self.view.cache.begin_eviction(victim);
     }
@@ -151,19 +151,19 @@ impl World {
 
 /// The queue.
 impl World {
-    /// Takes the next pod; it is in flight from then on.
+    /// Removes and returns the next pod of the queue, which is then in flight.
     pub(crate) fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.pop(&mut cx)
     }
 
-    /// Ends the flight of a pod: events no longer concern it.
+    /// Ends the flight of a pod: the queue keeps no more events for it.
     pub(crate) fn done(&mut self, uid: &Uid) {
         self.queue.done(uid);
     }
 
-    /// Takes back a pod whose attempt failed, and nominates it as the attempt asks. Returns the pod as
-    /// last seen, or `None` if another pod of its name has replaced it.
+    /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. Returns the pod as
+    /// last seen, or `None` if another pod of the same name has replaced it.
     pub(crate) fn take_back(
         &mut self,
         mut queued: QueuedPod,
@@ -185,19 +185,19 @@ impl World {
         Some(known)
     }
 
-    /// Moves pods to the active queue, whatever keeps them elsewhere but a gate.
+    /// Moves pods to the active queue, unless a PreEnqueue plugin gates them.
     pub(crate) fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.activate(pods, &mut cx);
     }
 
-    /// Lets a rejected pod back off as after an error.
+    /// Requeues an unschedulable pod as after an error.
     pub(crate) fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.retry_after_error(pod, &mut cx);
     }
 
-    /// Ends backoffs that are over, and flushes pods that have been unschedulable for too long.
+    /// Moves the pods whose backoff is over, and the pods that have been unschedulable for too long.
     pub(crate) fn flush_queue(&mut self, cx: &mut Context<'_>) {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.tick(&mut cx);
@@ -220,14 +220,14 @@ impl World {
         cx.probe.stop(Span::Event(&event.event), Code::Success);
     }
 
-    /// Moves pods other than `pod`, whose room on a node is free again.
+    /// Moves the unschedulable pods that may fit into the room that `pod` has left, except `pod` itself.
     pub(crate) fn move_others(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
         let uid = pod.uid.clone();
         let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod), None);
         self.move_pods_if(&event, &|other| other.uid != uid, cx);
     }
 
-    /// Moves pods of at most the priority of `pod`, whose nomination has ended.
+    /// Moves the unschedulable pods of at most the priority of `pod`, whose nomination has ended.
     fn move_after_nomination(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
         let priority = pod.priority();
         let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod), None);

@@ -1,4 +1,4 @@
-//! What decisions and plugins read.
+//! The read-only view of the world for scheduling cycles and plugins.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::profile::{Profile, Profiles};
 
 /// Nodes, placed, pending, waiting and nominated pods, and the profiles that decide about them.
 ///
-/// Everyone below the engine reads it; only [`World`](super::World) changes it.
+/// Only [`World`](super::World) changes it.
 pub(crate) struct View {
     pub(super) profiles: Profiles,
     pub(super) cache: Cache,
@@ -88,7 +88,7 @@ impl View {
         &self.commands
     }
 
-    /// Whether this very pod is still pending.
+    /// Whether the pod is pending, and not replaced by another pod of the same name.
     pub(crate) fn is_pending(&self, pod: &Pod) -> bool {
         self.pending.get(&pod.key).is_some_and(|known| known.uid == pod.uid)
     }
