@@ -7,7 +7,7 @@ fn web() -> PodBuilder {
     pod("web").label("app", "web").on("n")
 }
 
-/// A new status of the budget `b`, which means pods labelled `app=web`.
+/// Sets the status of the budget `b`, which selects pods labelled `app=web`.
 fn status(cache: &mut Cache, disruptions_allowed: i32) {
     let selector = json!({ "matchLabels": { "app": "web" } });
     let status = json!({ "disruptionsAllowed": disruptions_allowed });
@@ -34,7 +34,7 @@ fn counted(cache: &Cache) -> usize {
 }
 
 #[test]
-fn an_eviction_counts_while_the_pod_runs_whatever_is_seen_of_it_and_its_budget() {
+fn eviction_counts_while_the_pod_runs() {
     let mut cache = evicting();
     show(&mut cache, web().label("changed", "yes"));
     status(&mut cache, 1);
@@ -42,7 +42,7 @@ fn an_eviction_counts_while_the_pod_runs_whatever_is_seen_of_it_and_its_budget()
 }
 
 #[test]
-fn an_eviction_counts_until_a_status_that_is_newer_than_the_beginning_of_the_end() {
+fn eviction_of_terminating_pod_counts_until_the_next_budget_status() {
     let mut cache = evicting();
     let ending = Some("2026-01-01T00:00:00Z".to_owned());
     show(&mut cache, web().with(|pod| pod.metadata.deletion_timestamp = ending));
@@ -52,7 +52,7 @@ fn an_eviction_counts_until_a_status_that_is_newer_than_the_beginning_of_the_end
 }
 
 #[test]
-fn an_eviction_of_a_pod_that_is_gone_counts_no_more() {
+fn eviction_of_deleted_pod_does_not_count() {
     let mut cache = evicting();
     cache.remove(&web().build().uid);
     assert_eq!(counted(&cache), 0, "no further status may come");

@@ -74,8 +74,8 @@ impl PreemptingExtenders<'_> {
 }
 
 impl Extender {
-    /// The candidates of an answer: any nodes and any pods on them, as kube-scheduler leaves it to
-    /// the extender whom to evict. A pod counts once, and a number below zero is none.
+    /// Returns the candidates of an answer. As in kube-scheduler, the extender may name any nodes and
+    /// any pods on them. A pod named twice counts once, and a negative number of violations as zero.
     fn candidates(
         &self,
         answer: BTreeMap<String, MetaVictims>,
@@ -95,7 +95,7 @@ impl Extender {
 
     fn victim(&self, uid: &Uid, node: NodeIx, cluster: &Cluster) -> Result<Arc<Pod>, String> {
         let known = cluster.node(node).pods().find(|pod| pod.uid == *uid);
-        // The braces are kube-scheduler's: that is how Go prints a pointer to a MetaPod.
+        // kube-scheduler prints the braces, because the value is a Go pointer to a MetaPod.
         known.cloned().ok_or_else(|| {
             format!(
                 "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {}, but the pod is \

@@ -1,4 +1,4 @@
-//! PostFilter: what could help a pod that fits nowhere.
+//! PostFilter: plugins that try to help a pod that no node can take.
 
 use framework::{Code, ExtensionPoint, NominatingInfo, PostFilterResult, Status, Verdicts};
 

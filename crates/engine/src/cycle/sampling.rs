@@ -1,6 +1,6 @@
-//! How many nodes are looked at.
+//! The number of nodes that a search looks for.
 
-/// How many nodes an attempt looks at.
+/// The extent of a search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sampling {
     /// All of them.
@@ -26,7 +26,7 @@ impl Sampling {
     }
 }
 
-/// After how many feasible nodes a sampled search over `candidates` nodes ends. `percentage` is 1 to
+/// Returns the number of feasible nodes after which a sampled search over `candidates` nodes ends. `percentage` is 1 to
 /// 100, or 0 for the adaptive share of 50 percent minus one for every 125 nodes, at least 5.
 pub fn num_feasible_nodes_to_find(candidates: usize, percentage: i32) -> usize {
     if candidates < MIN_FEASIBLE_NODES_TO_FIND {

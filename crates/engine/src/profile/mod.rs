@@ -79,7 +79,7 @@ pub struct Profile {
     pub pre_bind: Vec<Named<dyn PreBind>>,
     pub bind: Vec<Named<dyn Bind>>,
     pub post_bind: Vec<Named<dyn PostBind>>,
-    /// Which plugin wants to hear of which event for pods it rejected.
+    /// The events that each plugin registered for pods that it rejected.
     pub events: Vec<(PluginName, EventRegistration)>,
     /// Every plugin enabled at some point, by name.
     pub plugins: BTreeMap<PluginName, Plugin>,
@@ -289,7 +289,8 @@ fn registrations(
     events.collect()
 }
 
-/// What a plugin declared, or else every event, those on the kinds it watches among them.
+/// Returns the events that a plugin declared, or else every event, including those of the kinds that it
+/// watches.
 fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
     let on_watched = plugin.watched_kinds.iter().map(|kind| {
         let kind = EventResource::Custom(kind.clone());
@@ -303,8 +304,8 @@ fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
     plugin.events.clone().unwrap_or_else(every)
 }
 
-/// A plugin that waits for new nodes also hears of taint changes: kube-scheduler adds this to make
-/// up for nodes that are added with a taint which goes away later.
+/// Adds taint updates for a plugin that registers new nodes. kube-scheduler does so because a node may
+/// be added with a taint that is removed later.
 fn with_taint_changes(mut events: Vec<EventRegistration>) -> Vec<EventRegistration> {
     let hears = |action| {
         let on_nodes = |registered: &&EventRegistration| {
@@ -319,7 +320,7 @@ fn with_taint_changes(mut events: Vec<EventRegistration>) -> Vec<EventRegistrati
     events
 }
 
-/// What a plugin hears of that does not say what it waits for.
+/// Returns every event, for a plugin that declares none.
 fn any_event() -> impl Iterator<Item = EventRegistration> {
     use EventResource as R;
     [
@@ -338,7 +339,7 @@ fn any_event() -> impl Iterator<Item = EventRegistration> {
     .map(|resource| EventRegistration::always(ClusterEvent::new(resource, ActionType::ALL)))
 }
 
-/// Refuses a profile that sorts the queue otherwise than the first one does.
+/// Refuses a profile whose QueueSort plugin differs from that of the first profile.
 fn same_queue_sort(
     first: &SchedulerProfile,
     first_sort: &Named<dyn QueueSort>,
@@ -432,12 +433,12 @@ impl Profiles {
         decoders
     }
 
-    /// Kinds that some plugin reads or hears of, as `<plural>.<version>.<group>`.
+    /// Returns the kinds that some plugin reads or registers events of, as `<plural>.<version>.<group>`.
     pub fn watched_kinds(&self) -> BTreeSet<Arc<str>> {
         self.plugins().flat_map(|plugin| plugin.watched_kinds.iter().cloned()).collect()
     }
 
-    /// Whether any plugin of any profile wants to hear of `event`.
+    /// Whether any plugin of any profile registered `event`.
     pub fn any_registered(&self, event: &ClusterEvent) -> bool {
         self.iter()
             .flat_map(|profile| &profile.events)

@@ -1,4 +1,4 @@
-//! Expansion of profiles, as a table of configurations and what becomes of them.
+//! Tables of configurations and the profiles that they expand to.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -176,7 +176,7 @@ fn filters_are_expanded_point_by_point() {
 }
 
 #[test]
-fn a_weight_comes_from_the_entry_that_is_nearest() {
+fn weight_of_the_extension_point_wins_over_multi_point() {
     let weighted = |name: &str, weight: i32| json!([{"name": name, "weight": weight}]);
     let rows: [(Value, &[(&str, i64)]); 5] = [
         (
@@ -204,7 +204,7 @@ fn a_weight_comes_from_the_entry_that_is_nearest() {
 }
 
 #[test]
-fn what_cannot_be_built_says_so_in_the_words_of_kubernetes() {
+fn invalid_profiles_are_refused_with_the_texts_of_kubernetes() {
     let rows = [
         (json!({"filter": {"enabled": enable(&["Nope"])}}), "FilterPlugin \"Nope\" does not exist"),
         (
@@ -272,7 +272,7 @@ fn only_the_last_score_plugin_may_have_a_negative_weight() {
 }
 
 #[test]
-fn of_two_entries_for_a_default_the_last_takes_its_place() {
+fn last_of_two_entries_replaces_the_default() {
     let user = PluginSet {
         enabled: vec![PluginRef::new("Taints", 5), PluginRef::new("Taints", 7)],
         disabled: vec![PluginRef::new("Ports", 9)],
@@ -325,7 +325,7 @@ fn points_of_pod_groups_are_expanded_by_name() {
 }
 
 #[test]
-fn arguments_reach_the_plugin_they_are_for() {
+fn arguments_reach_their_plugin() {
     let build = |plugin_config| {
         let config = config(json!({ "pluginConfig": plugin_config }));
         Profile::build(&config, &defaults(), &registry()).map(|_| ()).map_err(|e| e.to_string())
@@ -338,7 +338,7 @@ fn arguments_reach_the_plugin_they_are_for() {
 }
 
 #[test]
-fn profiles_stand_side_by_side() {
+fn several_profiles_are_independent() {
     let build = |profiles: &[Value]| {
         let configs: Vec<_> = profiles.iter().cloned().map(config).collect();
         Profiles::build(&configs, &defaults(), &registry(), false)
@@ -374,7 +374,7 @@ fn profiles_stand_side_by_side() {
 }
 
 #[test]
-fn profiles_of_one_scheduler_share_and_two_schedulers_do_not() {
+fn plugins_are_shared_within_a_scheduler_only() {
     let mut registry = registry();
     let made_at_most_twice =
         |_: &PluginArgs, made: &Arc<AtomicU32>| match made.fetch_add(1, Ordering::Relaxed) {
@@ -396,14 +396,14 @@ fn profiles_of_one_scheduler_share_and_two_schedulers_do_not() {
     assert!(error.ends_with("made before"), "{error}");
 }
 
-/// The events a plugin of a profile hears of, by name.
+/// Returns the events that a plugin of a profile registered, by name.
 fn heard(profile: &Profile, plugin: &str) -> Vec<String> {
     let own = profile.events.iter().filter(|(name, _)| **name == *plugin);
     own.map(|(_, registered)| registered.event.to_string()).collect()
 }
 
 #[test]
-fn plugins_that_can_reject_hear_of_events() {
+fn plugins_that_can_reject_register_events() {
     let profile = build(json!({})).unwrap();
     let rows: [(&str, &[&str]); 5] = [
         ("Name", &[]),

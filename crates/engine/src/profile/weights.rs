@@ -29,8 +29,8 @@ pub(super) fn by_point(
 /// The weights of all plugins that extend `point` and are enabled there or everywhere; an entry of
 /// the point goes before one of multiPoint. `None` if their sum could overflow.
 ///
-/// kube-scheduler compares with what is left up to the greatest total, which wraps around once a
-/// negative weight was taken: any plugin after that one is refused, but the last may be negative.
+/// As in kube-scheduler, only the last weight may be negative. Its check subtracts each weight from the
+/// greatest total, and wraps around after a negative weight, so that any later plugin is refused.
 fn weights(
     point: ExtensionPoint,
     sets: &PluginSets,

@@ -1,4 +1,4 @@
-//! The binding cycle: preflight, PreBind, Bind and what its answer means, PostBind, undo.
+//! The binding cycle: PreBindPreFlight, PreBind, Bind and its answers, PostBind, Unreserve.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,7 +49,7 @@ fn ledger() -> Fake {
     fake("Ledger").reserve(|_, _| yes())
 }
 
-/// A pod `p` whose Bind to `a` is asked for, and a pod `q` that waits for its room.
+/// A pod `p` whose Bind to `a` was requested, and a pod `q` that waits for its room.
 fn world_with_bind() -> World {
     let mut world = Setup::new([fit(), ledger()]).nodes(&["a"]);
     assert_eq!(world.schedule(pod("p").cpu("8")), Outcome::Assumed("a".into()));
@@ -74,17 +74,17 @@ fn check_undone(world: &mut World, condition: &str) {
 }
 
 #[test]
-fn what_pre_flight_skips_is_not_run() {
+fn plugin_that_skips_pre_flight_does_not_run() {
     let mut world = world([writer("A", SKIP), writer("B", SKIP_PARALLEL)]);
     world.schedule(pod("p"));
     assert_eq!(world.log.take(), ["PreFlight A p", "PreFlight B p"]);
-    assert_eq!(world.patches("p"), [], "it is bound soon, nobody needs to know before");
+    assert_eq!(world.patches("p"), [], "it is bound at once and needs no nomination");
     world.run();
     assert_eq!(world.place("p"), "placed");
 }
 
 #[test]
-fn a_pod_with_work_before_its_bind_is_nominated() {
+fn pod_with_pre_bind_work_is_nominated() {
     // Nomination of the pod, number of patches.
     for (nominated, patches) in [("", 1), ("b", 1), ("a", 0)] {
         let only_a =
@@ -99,7 +99,7 @@ fn a_pod_with_work_before_its_bind_is_nominated() {
 }
 
 #[test]
-fn a_failing_pre_flight_undoes_the_attempt() {
+fn failed_pre_flight_unreserves_the_pod() {
     let unsupported = |code: &str| {
         format!(
             "SchedulerError: PreBindPreFlight A returned \"{code}\", which is unsupported. It is \
@@ -121,7 +121,7 @@ fn a_failing_pre_flight_undoes_the_attempt() {
 }
 
 #[test]
-fn neighbours_that_allow_it_run_side_by_side() {
+fn neighbours_that_allow_it_run_in_parallel() {
     type Row = ([PreBindPreFlight; 3], &'static [&'static str]);
     // Preflights of A, B and C, and the groups that run after each other.
     let rows: [Row; 7] = [
@@ -155,7 +155,7 @@ fn neighbours_that_allow_it_run_side_by_side() {
 }
 
 #[test]
-fn the_answer_to_a_write_moves_pre_bind_on() {
+fn answer_to_a_write_resumes_pre_bind() {
     let failed = "SchedulerError: running PreBind plugin \"A\": x";
     let rows = [
         (Answer::Conflict("x".to_owned()), "Unschedulable: x"),
@@ -171,11 +171,11 @@ fn the_answer_to_a_write_moves_pre_bind_on() {
         world.answer(write, &answer);
         check_undone(&mut world, condition);
         world.answer(late, &Answer::ok());
-        assert_eq!(world.log.take(), [""; 0], "nobody waits for the neighbour any more");
+        assert_eq!(world.log.take(), [""; 0], "no plugin waits for the answer to the neighbour");
     }
 }
 
-/// Waits for a change of the world, 10 seconds at a time; the third one is what it waited for.
+/// A PreBind plugin that waits 10 seconds at a time for a change, and is done after the third one.
 fn patient() -> Fake {
     let changes = std::sync::atomic::AtomicUsize::new(0);
     fake("Patient").pre_bind(move |pod, input| match input {
@@ -205,7 +205,7 @@ fn pre_bind_waits_for_a_change() {
 }
 
 #[test]
-fn pre_bind_is_asked_again_for_what_it_waits_for_and_for_nothing_else() {
+fn pre_bind_resumes_only_for_objects_it_waits_for() {
     let waits = || {
         fake("Patient").pre_bind(|_, input| match input {
             PreBindInput::Changed => PreBindStep::Done(yes()),
@@ -231,7 +231,7 @@ fn pre_bind_is_asked_again_for_what_it_waits_for_and_for_nothing_else() {
 }
 
 #[test]
-fn the_patience_of_pre_bind_ends_although_the_world_keeps_changing() {
+fn repeated_changes_do_not_postpone_the_pre_bind_deadline() {
     let mut world = world([ledger(), patient()]);
     world.schedule(pod("p").label("hopeless", "yes"));
     for second in 0..9 {
@@ -247,7 +247,7 @@ fn the_patience_of_pre_bind_ends_although_the_world_keeps_changing() {
 }
 
 #[test]
-fn a_bound_pod_is_told_of_and_stays_assumed_until_the_watch_shows_it() {
+fn bound_pod_is_reported_and_stays_assumed_until_the_watch_shows_it() {
     let mut world = Setup::new([fit(), fake("After").post_bind(|_, _| ())]).nodes(&["a"]);
     world.schedule(pod("p"));
     let (bind, binding) = world.take_bind("p");
@@ -267,7 +267,7 @@ fn a_bound_pod_is_told_of_and_stays_assumed_until_the_watch_shows_it() {
 }
 
 #[test]
-fn a_definite_failure_of_the_bind_gives_the_room_back() {
+fn definite_bind_failure_forgets_the_pod() {
     let answers: [fn(String) -> Answer; 5] =
         [Answer::Conflict, Answer::Gone, Answer::Forbidden, Answer::Throttled, Answer::Error];
     for answer in answers {
@@ -281,8 +281,8 @@ fn a_definite_failure_of_the_bind_gives_the_room_back() {
 }
 
 #[test]
-fn an_unknown_outcome_keeps_the_room_until_a_read_settles_it() {
-    // What happened on the server meanwhile, condition, place.
+fn bind_of_unknown_outcome_stays_assumed_until_the_pod_is_read() {
+    // Event on the server before the read, condition, place.
     type Row = (fn(&mut World, &Binding), Option<&'static str>, &'static str);
     let text = "SchedulerError: running Bind plugin \"DefaultBinder\": ";
     let rows: [Row; 3] = [
@@ -314,7 +314,7 @@ fn an_unknown_outcome_keeps_the_room_until_a_read_settles_it() {
     }
 }
 
-/// The first request to bind seems lost, and the pod is read unbound: it is bound to the same node again.
+/// A pod that was read unbound after a lost answer, and is bound to the same node again.
 fn bound_again() -> (World, EffectId, Binding) {
     let mut world = world_with_bind();
     let (bind, first) = world.take_bind("p");
@@ -329,7 +329,7 @@ fn bound_again() -> (World, EffectId, Binding) {
 }
 
 #[test]
-fn a_pod_that_is_read_unbound_is_bound_to_the_same_node_again() {
+fn pod_read_unbound_is_bound_to_the_same_node_again() {
     let (mut world, bind, binding) = bound_again();
     world.bind_on_server(&binding);
     world.answer(bind, &Answer::ok());
@@ -338,7 +338,7 @@ fn a_pod_that_is_read_unbound_is_bound_to_the_same_node_again() {
 }
 
 #[test]
-fn the_first_request_may_arrive_after_all() {
+fn first_bind_request_may_arrive_after_the_second() {
     let failures: [fn(String) -> Answer; 4] =
         [Answer::Conflict, Answer::Throttled, Answer::Forbidden, Answer::Error];
     for failure in failures {
@@ -353,7 +353,7 @@ fn the_first_request_may_arrive_after_all() {
 }
 
 #[test]
-fn a_pod_that_is_read_being_deleted_is_not_bound_again() {
+fn pod_read_terminating_is_not_bound_again() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");
     world.answer(bind, &Answer::Unknown("timeout".to_owned()));
@@ -365,7 +365,7 @@ fn a_pod_that_is_read_being_deleted_is_not_bound_again() {
 }
 
 #[test]
-fn a_pod_that_is_read_bound_keeps_its_room_although_it_is_being_deleted() {
+fn pod_read_bound_and_terminating_keeps_its_room() {
     let mut world = world_with_bind();
     let (bind, binding) = world.take_bind("p");
     world.bind_on_server(&binding);
@@ -378,7 +378,7 @@ fn a_pod_that_is_read_bound_keeps_its_room_although_it_is_being_deleted() {
 }
 
 #[test]
-fn a_pod_that_is_gone_when_it_is_read_frees_its_room() {
+fn pod_that_no_longer_exists_when_read_frees_its_room() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");
     world.answer(bind, &Answer::Unknown("timeout".to_owned()));
@@ -392,7 +392,7 @@ fn a_pod_that_is_gone_when_it_is_read_frees_its_room() {
 }
 
 #[test]
-fn a_read_that_fails_is_repeated() {
+fn failed_read_is_repeated() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");
     world.answer(bind, &Answer::Unknown("timeout".to_owned()));
@@ -411,8 +411,8 @@ fn a_read_that_fails_is_repeated() {
 }
 
 #[test]
-fn the_watch_settles_what_a_lost_answer_left_open() {
-    // Whether the watch is faster than the loss of the answer.
+fn watch_settles_a_bind_whose_answer_was_lost() {
+    // Whether the watch shows the pod before the answer is lost.
     for first in [true, false] {
         let mut world = world_with_bind();
         let (bind, binding) = world.take_bind("p");
@@ -434,7 +434,7 @@ fn the_watch_settles_what_a_lost_answer_left_open() {
 }
 
 #[test]
-fn a_confirmed_pod_may_go_before_the_answer_is_lost() {
+fn confirmed_pod_may_be_deleted_before_its_answer_is_lost() {
     let mut world = world_with_bind();
     let (bind, binding) = world.take_bind("p");
     world.bind_on_server(&binding);
@@ -447,7 +447,7 @@ fn a_confirmed_pod_may_go_before_the_answer_is_lost() {
 }
 
 #[test]
-fn a_pod_bound_elsewhere_stays_where_it_is() {
+fn pod_bound_elsewhere_stays_there() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");
     world.update("p", |pod| pod.spec.node_name = "b".to_owned());
@@ -461,7 +461,7 @@ fn a_pod_bound_elsewhere_stays_where_it_is() {
 }
 
 #[test]
-fn a_pod_replaced_while_it_is_bound_does_not_disturb_its_successor() {
+fn bind_of_a_replaced_pod_does_not_affect_its_successor() {
     let mut world = world_with_bind();
     let (old, binding) = world.take_bind("p");
     world.pod(pod("p").uid("new").cpu("8"));
@@ -483,7 +483,7 @@ fn a_pod_replaced_while_it_is_bound_does_not_disturb_its_successor() {
 }
 
 #[test]
-fn deleting_a_pod_that_is_being_bound_frees_its_room_at_once() {
+fn deleted_pod_in_binding_frees_its_room_at_once() {
     for gone in [true, false] {
         let mut world = world_with_bind();
         let (bind, binding) = world.take_bind("p");
@@ -505,7 +505,7 @@ fn deleting_a_pod_that_is_being_bound_frees_its_room_at_once() {
     }
 }
 
-/// There is one token, which a pod has from Reserve on.
+/// A plugin with one token, which a pod holds from Reserve to Unreserve.
 fn token() -> Fake {
     let taken = Arc::new(AtomicBool::new(false));
     let (reserved, freed) = (taken.clone(), taken.clone());
@@ -520,7 +520,7 @@ fn token() -> Fake {
 }
 
 #[test]
-fn what_unreserve_frees_after_the_pod_has_gone_wakes_others() {
+fn unreserve_of_a_deleted_pod_requeues_others() {
     let deleted: fn(&mut World) = |world| world.delete("p");
     let bound_elsewhere: fn(&mut World) =
         |world| world.update("p", |pod| pod.spec.node_name = "b".to_owned());
@@ -546,7 +546,7 @@ fn what_unreserve_frees_after_the_pod_has_gone_wakes_others() {
 }
 
 #[test]
-fn a_pod_that_comes_back_while_its_bind_is_open_is_not_bound_a_second_time() {
+fn recreated_pod_with_an_open_bind_is_not_bound_twice() {
     let mut world = Setup::new([fit()]).nodes(&["a", "b"]);
     world.schedule(pod("p"));
     let known = world.server[&key("p")].clone();
@@ -575,7 +575,7 @@ fn post(pod: &Pod, node: &str) -> BindStep {
 }
 
 #[test]
-fn the_first_bind_plugin_that_does_not_skip_decides() {
+fn first_bind_plugin_that_does_not_skip_decides() {
     let plugins = || [binder("One", post), binder("Two", post)];
     let mut world = world(plugins());
     world.schedule(pod("p").label("binder", "Two"));
@@ -587,7 +587,7 @@ fn the_first_bind_plugin_that_does_not_skip_decides() {
 }
 
 #[test]
-fn a_bind_plugin_may_do_it_by_itself() {
+fn bind_plugin_may_bind_the_pod_itself() {
     let mut world = world([
         binder("Self", |_, _| BindStep::Done(Status::success())),
         binder("Bad", |_, _| BindStep::Done(Status::error("x"))),
@@ -604,7 +604,7 @@ fn a_bind_plugin_may_do_it_by_itself() {
 }
 
 #[test]
-fn a_pod_nobody_binds_comes_back_in_silence() {
+fn pod_that_all_bind_plugins_skip_is_requeued_without_report() {
     let mut world = world([binder("One", post)]);
     world.schedule(pod("p"));
     assert_eq!((world.place("p"), world.node_of("p")), ("error backoff", None));

@@ -1,4 +1,4 @@
-//! PreFilter and Filter: merge rules, texts, who is on record as rejector.
+//! PreFilter and Filter: merge rules, messages and recorded rejectors.
 
 use engine::Outcome;
 use framework::testing::{node, pod};
@@ -39,7 +39,7 @@ fn check_error(world: &World, outcome: &Outcome, message: &str) {
 }
 
 #[test]
-fn rejections_of_pre_filter_are_merged() {
+fn pre_filter_rejections_are_merged() {
     type Row = ([fn() -> PreFiltered; 3], usize, &'static str, &'static [&'static str]);
     // Answers, plugins asked, what the message says of the nodes, rejectors.
     let rows: [Row; 8] = [
@@ -79,7 +79,7 @@ fn contradicting_plugins_are_named_in_alphabetical_order() {
 }
 
 #[test]
-fn any_other_failure_of_pre_filter_is_an_error() {
+fn other_pre_filter_status_is_an_error() {
     for code in [Code::Error, Code::Pending, Code::Wait] {
         let mut world = world([
             fake("A").pre_filter(move |_| Err(status(code, "x"))),
@@ -92,7 +92,7 @@ fn any_other_failure_of_pre_filter_is_an_error() {
 }
 
 #[test]
-fn restrictions_intersect_and_unknown_names_do_not_count() {
+fn restrictions_intersect_and_ignore_unknown_nodes() {
     // Answers, node.
     type Row = ([fn() -> PreFiltered; 3], &'static str);
     let rows: [Row; 3] = [
@@ -107,7 +107,7 @@ fn restrictions_intersect_and_unknown_names_do_not_count() {
 }
 
 #[test]
-fn nodes_left_out_by_pre_filter_are_told_apart_from_those_that_failed() {
+fn nodes_excluded_by_pre_filter_have_their_own_message() {
     // Names the search is narrowed to, message.
     let rows: [(&'static [&'static str], &str); 3] = [
         (&["a"], "1 full, 2 node(s) didn't satisfy plugin(s) [A Narrow]"),
@@ -129,7 +129,7 @@ fn nodes_left_out_by_pre_filter_are_told_apart_from_those_that_failed() {
 }
 
 #[test]
-fn a_skipped_plugin_does_not_filter() {
+fn skipped_plugin_does_not_filter() {
     let mut world = world([
         fake("Idle").pre_filter(|_| Err(Status::skip())).filter(|_, _| no("never asked")),
         fake("Picky").filter(|_, node| if &**node.name() == "b" { yes() } else { no("not b") }),
@@ -140,7 +140,7 @@ fn a_skipped_plugin_does_not_filter() {
 }
 
 #[test]
-fn the_first_filter_that_fails_decides_over_a_node() {
+fn first_failing_filter_decides_about_a_node() {
     let mut world = world([
         fake("First").filter(|_, node| match &**node.name() {
             "a" => no("taken"),
@@ -160,7 +160,7 @@ fn the_first_filter_that_fails_decides_over_a_node() {
 }
 
 #[test]
-fn an_error_of_a_filter_aborts_the_attempt_even_if_nodes_passed() {
+fn filter_error_aborts_the_attempt_even_if_nodes_passed() {
     for code in [Code::Error, Code::Wait, Code::Skip] {
         let mut world = world([fake("A").filter(move |_, node| match &**node.name() {
             "b" => status(code, "out of order"),
@@ -172,7 +172,7 @@ fn an_error_of_a_filter_aborts_the_attempt_even_if_nodes_passed() {
 }
 
 #[test]
-fn the_set_form_and_the_one_node_form_fail_alike() {
+fn both_forms_fail_alike() {
     use engine::cycle::Form;
     let texts = [Form::Set, Form::OneNode].map(|form| {
         let mut setup = Setup::new([fake("A").filter(|_, node| match &**node.name() {
@@ -193,7 +193,7 @@ fn the_set_form_and_the_one_node_form_fail_alike() {
 }
 
 #[test]
-fn without_nodes_nothing_is_asked_and_the_pod_comes_back_by_itself() {
+fn pod_in_an_empty_cluster_is_retried_after_backoff() {
     let mut world = Setup::new([
         fake("A").pre_filter(|_| all()).filter(|_, _| yes()),
         fake("Helper").post_filter(|_, _, _| framework::PostFilterResult::default()),
@@ -212,7 +212,7 @@ fn without_nodes_nothing_is_asked_and_the_pod_comes_back_by_itself() {
 }
 
 #[test]
-fn a_pod_that_cannot_be_read_is_told_why_and_not_placed() {
+fn invalid_pod_is_rejected_with_the_decoding_errors() {
     let mut world = world([fit()]);
     let outcome = world.schedule(pod("p").cpu("two"));
     let Outcome::Unschedulable(message) = outcome else { panic!("{outcome:?}") };

@@ -64,7 +64,7 @@ fn effects(seed: u64, form: Form, percentage: i32) -> Vec<Effect> {
 }
 
 #[test]
-fn two_runs_with_one_seed_are_the_same() {
+fn equal_seeds_give_equal_effects() {
     for seed in 0..8 {
         for percentage in [0, 50] {
             let [first, second] = [(); 2].map(|()| effects(seed, Form::Set, percentage));
@@ -74,7 +74,7 @@ fn two_runs_with_one_seed_are_the_same() {
 }
 
 #[test]
-fn both_forms_decide_alike() {
+fn both_forms_give_equal_effects() {
     for seed in 0..16 {
         for percentage in [0, 50] {
             let [set, one] = [Form::Set, Form::OneNode].map(|form| effects(seed, form, percentage));
@@ -84,7 +84,7 @@ fn both_forms_decide_alike() {
 }
 
 #[test]
-fn another_seed_breaks_ties_in_another_way() {
+fn another_seed_breaks_ties_differently() {
     let nodes = |seed| -> Vec<String> {
         let mut setup = Setup::new([fit()]);
         (setup.seed, setup.tie_break) = (seed, TieBreak::Random);

@@ -1,4 +1,4 @@
-//! What changes of the world do to cache and queue.
+//! Event handlers: the effects of object changes on cache and queue.
 
 use engine::Change;
 use framework::testing::{NodeBuilder, node, pod};
@@ -29,7 +29,7 @@ fn listeners() -> Vec<Fake> {
     ]
 }
 
-/// A world with one parked pod for each listener, named after it, and a pod that runs on `a`.
+/// A world with one unschedulable pod for each listener, named after it, and a pod that runs on `a`.
 fn parked() -> World {
     let mut world = world(listeners());
     for name in NAMES {
@@ -55,7 +55,7 @@ const NAMES: [&str; 10] = [
     "NodeCondition",
 ];
 
-/// Which parked pods a change has moved, but for one that was changed itself.
+/// Returns the unschedulable pods that a change has moved, except the changed pod itself.
 fn moved(world: &World) -> Vec<&'static str> {
     let place = |name: &str| world.place(&name.to_lowercase());
     NAMES.into_iter().filter(|name| place(name) != "unschedulable").collect()
@@ -70,7 +70,7 @@ fn check_moves(change: impl FnOnce(&mut World), expected: &[&str]) {
 }
 
 #[test]
-fn assigned_pods_of_any_scheduler_are_placed_and_told_of() {
+fn assigned_pods_of_any_scheduler_are_placed_and_cause_events() {
     check_moves(|world| world.pod(pod("x").on("b").scheduler("foreign")), &["PodAdd"]);
     check_moves(|world| world.delete("runner"), &["PodDelete"]);
     check_moves(
@@ -87,7 +87,7 @@ fn assigned_pods_of_any_scheduler_are_placed_and_told_of() {
 }
 
 #[test]
-fn unassigned_pods_of_other_schedulers_are_passed_over() {
+fn unassigned_pods_of_other_schedulers_are_ignored() {
     check_moves(|world| world.pod(pod("x").scheduler("foreign").nominated("a")), &[]);
     let mut world = parked();
     world.pod(pod("x").scheduler("foreign").nominated("a"));
@@ -97,7 +97,7 @@ fn unassigned_pods_of_other_schedulers_are_passed_over() {
 }
 
 #[test]
-fn a_pod_that_ends_is_gone() {
+fn terminal_pod_counts_as_deleted() {
     for phase in ["Succeeded", "Failed"] {
         let mut world = parked();
         world.update("runner", |pod| pod.status.phase = phase.to_owned());
@@ -118,7 +118,7 @@ fn terminating_pods_keep_their_room_until_they_are_gone() {
 }
 
 #[test]
-fn a_pod_bound_by_someone_else_leaves_the_queue() {
+fn pod_bound_by_another_scheduler_leaves_the_queue() {
     let mut world = parked();
     world.update("podadd", |pod| pod.spec.node_name = "c".to_owned());
     assert_eq!((world.place("podadd"), world.node_of("podadd").as_deref()), ("placed", Some("c")));
@@ -126,7 +126,7 @@ fn a_pod_bound_by_someone_else_leaves_the_queue() {
 }
 
 #[test]
-fn the_deletion_of_a_pod_nobody_knows_is_passed_over() {
+fn deletion_of_an_unknown_pod_is_ignored() {
     let mut world = parked();
     let gone = |name: &str, uid: &str| Change::PodDeleted { key: key(name), uid: Uid::from(uid) };
     world.apply(gone("stranger", "uid-stranger"));
@@ -138,7 +138,7 @@ fn the_deletion_of_a_pod_nobody_knows_is_passed_over() {
 }
 
 #[test]
-fn the_same_version_of_a_pod_is_no_change() {
+fn same_resource_version_is_no_change() {
     let mut world = parked();
     world.see("podupdate");
     assert_eq!(world.place("podupdate"), "unschedulable");
@@ -147,7 +147,7 @@ fn the_same_version_of_a_pod_is_no_change() {
 }
 
 #[test]
-fn a_waiting_pod_is_moved_by_its_own_update_only() {
+fn own_update_moves_only_the_pod_itself() {
     check_moves(
         |world| {
             world
@@ -158,7 +158,7 @@ fn a_waiting_pod_is_moved_by_its_own_update_only() {
 }
 
 #[test]
-fn an_older_version_without_node_does_not_unbind_a_pod() {
+fn older_version_without_node_does_not_unbind_a_pod() {
     let mut world = world(listeners());
     world.pod(pod("p"));
     let old = world.server[&key("p")].clone();
@@ -172,7 +172,7 @@ fn an_older_version_without_node_does_not_unbind_a_pod() {
 }
 
 #[test]
-fn a_pod_of_the_same_name_replaces_the_one_before() {
+fn new_pod_of_the_same_name_replaces_the_old_pod() {
     let mut world = parked();
     world.pod(pod("podadd").uid("new"));
     assert_eq!((world.place("podadd"), world.engine.pending().count()), ("active", NAMES.len()));
@@ -187,7 +187,7 @@ fn a_pod_of_the_same_name_replaces_the_one_before() {
 }
 
 #[test]
-fn the_end_of_a_nomination_frees_room_for_pods_of_at_most_its_priority() {
+fn cleared_nomination_moves_pods_of_at_most_its_priority() {
     let end: [fn(&mut World); 3] = [
         |world| world.delete("guest"),
         |world| world.update("guest", |pod| pod.status.nominated_node_name.clear()),
@@ -210,7 +210,7 @@ fn the_end_of_a_nomination_frees_room_for_pods_of_at_most_its_priority() {
 }
 
 #[test]
-fn an_update_of_a_pod_on_its_way_is_no_event() {
+fn update_of_an_assumed_pod_is_no_event() {
     let mut world = parked();
     world.pod(pod("p"));
     world.attempt();
@@ -223,13 +223,13 @@ fn beat(world: &mut World, change: impl FnOnce(NodeBuilder) -> NodeBuilder) {
 }
 
 #[test]
-fn node_updates_move_by_what_changed() {
+fn node_update_moves_pods_by_its_changed_parts() {
     check_moves(|world| world.node(node("new")), &["NodeAdd"]);
     check_moves(|world| beat(world, |node| node), &[]);
     check_moves(|world| beat(world, |node| node.image("busybox", 1)), &[]);
     check_moves(|world| beat(world, |node| node.label("x", "y")), &["NodeLabel"]);
     check_moves(|world| beat(world, |node| node.allocatable("cpu", "9")), &["NodeAllocatable"]);
-    // Who waits for new nodes hears of taints too: a quirk of 1.36.
+    // A plugin that registers new nodes also gets taint updates, as in 1.36.
     let taints = ["NodeAdd", "NodeTaint"];
     check_moves(|world| beat(world, |node| node.taint("k", "", "NoSchedule")), &taints);
     check_moves(|world| beat(world, NodeBuilder::unschedulable), &[]);
@@ -243,7 +243,7 @@ fn node_updates_move_by_what_changed() {
 }
 
 #[test]
-fn a_heartbeat_of_a_node_that_offers_none_of_a_resource_moves_nothing() {
+fn heartbeat_of_a_node_with_a_zero_resource_moves_no_pod() {
     let mut world = parked();
     let lost = || node("a").allocatable("example.com/gpu", "0");
     world.node(lost());
@@ -255,7 +255,7 @@ fn a_heartbeat_of_a_node_that_offers_none_of_a_resource_moves_nothing() {
 }
 
 #[test]
-fn the_deletion_of_a_node_is_told_while_it_is_still_there() {
+fn node_deletion_moves_pods_before_the_node_leaves_the_cache() {
     let watcher = fake("Watcher").filter(|_, _| no("waiting")).on_with_hint(
         node_event(ActionType::DELETE),
         |_, _, objects, handle| {
@@ -276,7 +276,7 @@ fn the_deletion_of_a_node_is_told_while_it_is_still_there() {
 }
 
 #[test]
-fn pods_of_a_node_that_is_gone_count_when_it_comes_back() {
+fn pods_of_a_deleted_node_count_when_it_returns() {
     let mut world = Setup::new([fit()]).build();
     world.pod(pod("early").on("a").cpu("5"));
     world.node(node("a"));
@@ -290,7 +290,7 @@ fn pods_of_a_node_that_is_gone_count_when_it_comes_back() {
 }
 
 #[test]
-fn objects_of_other_kinds_are_events_too() {
+fn changes_of_other_kinds_move_pods() {
     let claim = |action| ClusterEvent::new(EventResource::ResourceClaim, action);
     let waits = |name: &'static str, action| {
         fake(name).on(claim(action)).filter(move |pod, _| match &*pod.key.name == name {

@@ -1,4 +1,4 @@
-//! `Engine::evaluate`: the decision in full, without acting on it.
+//! `Engine::evaluate`: the full decision without its effects.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn names(world: &World, nodes: impl IntoIterator<Item = framework::NodeIx>) -> V
 }
 
 #[test]
-fn an_evaluation_says_what_holds_of_every_node_and_changes_nothing() {
+fn evaluation_covers_every_node_and_changes_no_state() {
     let mut world = world(plugins());
     let evaluation = evaluate(&mut world, pod("p").label("not", "a"));
     let feasible = evaluation.feasible.iter().map(|(node, _)| *node);
@@ -60,7 +60,7 @@ fn an_evaluation_says_what_holds_of_every_node_and_changes_nothing() {
 }
 
 #[test]
-fn the_explanation_is_the_decision() {
+fn evaluation_agrees_with_the_decision() {
     // The pod, the best nodes.
     type Row = (fn(PodBuilder) -> PodBuilder, &'static [&'static str]);
     let rows: [Row; 7] = [
@@ -101,7 +101,7 @@ fn the_explanation_is_the_decision() {
 }
 
 #[test]
-fn the_node_a_pod_is_nominated_to_leaves_no_other_in_question() {
+fn feasible_nominated_node_is_the_only_choice() {
     let mut world = world(plugins());
     let evaluation = evaluate(&mut world, pod("p").nominated("a").label("not", "b"));
     let feasible = evaluation.feasible.iter().map(|(node, _)| *node);
@@ -111,7 +111,7 @@ fn the_node_a_pod_is_nominated_to_leaves_no_other_in_question() {
 }
 
 #[test]
-fn an_error_and_an_empty_cluster_are_told() {
+fn evaluation_reports_errors_and_an_empty_cluster() {
     let mut world = Setup::new(plugins()).build();
     let evaluation = evaluate(&mut world, pod("p"));
     let error = evaluation.error.unwrap();

@@ -1,4 +1,4 @@
-//! Scheduler extenders, asked through the port `Outside`.
+//! Scheduler extenders: filter, prioritize and bind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn rated(scores: &[(&str, i64)]) -> Result<HostPriorities, String> {
 }
 
 #[test]
-fn an_extender_is_asked_about_what_the_filters_left() {
+fn extender_filters_the_nodes_that_pass_the_plugins() {
     let mut world = extended(vec![filters()]);
     world.extenders.filter = Box::new(|_| filtered(&["b"], &[("a", "x"), ("c", "x")], &[]));
     assert_eq!(world.schedule(pod("p")), Outcome::Assumed("b".into()));
@@ -70,7 +70,7 @@ fn an_extender_is_asked_about_what_the_filters_left() {
 }
 
 #[test]
-fn extenders_are_asked_one_after_the_other_while_nodes_remain() {
+fn extenders_filter_in_order_while_nodes_remain() {
     let mut world = extended(vec![filters(), filters(), filters()]);
     world.extenders.filter = Box::new(|call| match call.extender {
         0 => filtered(&["a", "c"], &[("b", "first")], &[]),
@@ -84,7 +84,7 @@ fn extenders_are_asked_one_after_the_other_while_nodes_remain() {
 }
 
 #[test]
-fn any_event_brings_back_what_an_extender_rejected() {
+fn any_event_requeues_a_pod_that_an_extender_rejected() {
     let mut world = extended(vec![filters()]);
     world.extenders.filter = Box::new(|_| filtered(&[], &[], &[]));
     world.schedule(pod("p"));
@@ -94,7 +94,7 @@ fn any_event_brings_back_what_an_extender_rejected() {
 }
 
 #[test]
-fn failed_and_unresolvable_wins_in_the_eyes_of_post_filter() {
+fn post_filter_sees_unresolvable_over_failed_nodes() {
     let see = fake("See").post_filter(|_, verdicts, handle| {
         let node = |name| handle.cluster.node_named(name).unwrap();
         let codes = ["a", "b"].map(|name| verdicts.get(node(name)).code().name());
@@ -114,7 +114,7 @@ fn failed_and_unresolvable_wins_in_the_eyes_of_post_filter() {
 }
 
 #[test]
-fn an_error_of_an_extender_fails_the_attempt_unless_it_is_ignorable() {
+fn extender_error_fails_the_attempt_unless_ignorable() {
     type Answers = fn() -> Result<Filtered, String>;
     let answers: [(Answers, &str); 2] = [
         (|| Err("failed filter with extender at URL u, code 500".to_owned()), "code 500"),
@@ -143,7 +143,7 @@ fn an_error_of_an_extender_fails_the_attempt_unless_it_is_ignorable() {
 }
 
 #[test]
-fn an_extender_is_asked_only_about_pods_that_want_what_it_manages() {
+fn extender_is_called_only_for_pods_with_managed_resources() {
     let mut world = extended(vec![for_gpus(filters())]);
     world.extenders.filter = Box::new(|_| filtered(&["c"], &[], &[]));
     assert_eq!(world.schedule(pod("p").cpu("1")), Outcome::Assumed("a".into()));
@@ -173,7 +173,7 @@ fn scores_of_extenders_count_ten_times_their_weight() {
 }
 
 #[test]
-fn an_extender_that_cannot_rate_is_passed_over() {
+fn failed_prioritize_call_is_ignored() {
     let mut world = extended(vec![prioritizes(1), prioritizes(1)]);
     world.extenders.prioritize = Box::new(|call| match call.extender {
         0 => Err("timeout".to_owned()),
@@ -183,7 +183,7 @@ fn an_extender_that_cannot_rate_is_passed_over() {
 }
 
 #[test]
-fn the_node_a_pod_is_nominated_to_is_put_to_the_extenders_alone() {
+fn extenders_filter_the_nominated_node_alone_first() {
     let mut world = extended(vec![filters()]);
     world.extenders.filter = Box::new(|call| match call.nodes.as_slice() {
         ["b"] => filtered(&[], &[("b", "not alone")], &[]),
@@ -197,7 +197,7 @@ fn the_node_a_pod_is_nominated_to_is_put_to_the_extenders_alone() {
 }
 
 #[test]
-fn an_extender_that_breaks_down_over_the_nominated_node_is_asked_again_about_all() {
+fn extender_error_on_the_nominated_node_leads_to_a_full_search() {
     let mut world = extended(vec![filters()]);
     world.extenders.filter = Box::new(|call| match call.nodes.as_slice() {
         ["b"] => Err("timeout".to_owned()),
@@ -218,14 +218,14 @@ fn slowly_extended(extenders: Vec<Extender>) -> World {
     world
 }
 
-/// How long after the attempt began the pod began to wait.
+/// Returns the time from the start of the attempt to the start of the wait.
 fn waits_after(world: &World) -> Duration {
     let waiting = world.engine.waiting_pods().values().next().unwrap();
     waiting.since.since(world.now)
 }
 
 #[test]
-fn the_time_an_extender_takes_passes_for_the_attempt() {
+fn time_of_extender_calls_passes_for_the_attempt() {
     let mut world = slowly_extended(vec![filters(), filters()]);
     world.extenders.filter = Box::new(|_| filtered(&["a"], &[], &[]));
     world.schedule(pod("p"));
@@ -233,7 +233,7 @@ fn the_time_an_extender_takes_passes_for_the_attempt() {
 }
 
 #[test]
-fn all_extenders_are_asked_for_scores_at_once() {
+fn prioritize_calls_run_in_parallel() {
     let mut world = slowly_extended(vec![prioritizes(1), for_gpus(prioritizes(1)), prioritizes(1)]);
     world.extenders.prioritize = Box::new(|_| rated(&[]));
     world.schedule(pod("p"));
@@ -241,7 +241,7 @@ fn all_extenders_are_asked_for_scores_at_once() {
     assert_eq!(waits_after(&world), Duration::from_secs(5));
 }
 
-/// The open ExtenderBind: which extender is asked to bind what.
+/// Takes the open ExtenderBind: the extender and the binding.
 #[track_caller]
 fn take_extender_bind(world: &mut World) -> (engine::EffectId, usize, Binding) {
     let effect = world.take_open(|kind| matches!(kind, EffectKind::ExtenderBind { .. }));
@@ -250,7 +250,7 @@ fn take_extender_bind(world: &mut World) -> (engine::EffectId, usize, Binding) {
 }
 
 #[test]
-fn the_first_interested_extender_binds() {
+fn first_interested_extender_binds() {
     let mut world = extended(vec![filters(), for_gpus(binds()), binds()]);
     world.extenders.filter = Box::new(|_| filtered(&["a"], &[], &[]));
     world.pod(pod("p"));
@@ -263,7 +263,7 @@ fn the_first_interested_extender_binds() {
 }
 
 #[test]
-fn the_failure_of_an_extender_to_bind_is_final() {
+fn failed_bind_of_an_extender_fails_the_pod() {
     let mut world = extended(vec![binds()]);
     world.schedule(pod("p"));
     let (bind, ..) = take_extender_bind(&mut world);
@@ -274,7 +274,7 @@ fn the_failure_of_an_extender_to_bind_is_final() {
 }
 
 #[test]
-fn an_ignorable_extender_that_fails_to_bind_leaves_it_to_the_next() {
+fn failed_bind_of_an_ignorable_extender_passes_to_the_next_binder() {
     let mut world =
         extended(vec![ignorable(binds()), ignorable(for_gpus(binds())), ignorable(binds())]);
     world.schedule(pod("p"));
@@ -291,7 +291,7 @@ fn an_ignorable_extender_that_fails_to_bind_leaves_it_to_the_next() {
 }
 
 #[test]
-fn a_lost_answer_of_an_extender_is_settled_by_a_read() {
+fn lost_bind_answer_of_an_extender_leads_to_a_read() {
     let mut world = extended(vec![ignorable(binds())]);
     world.schedule(pod("p"));
     let (bind, _, binding) = take_extender_bind(&mut world);
@@ -303,7 +303,7 @@ fn a_lost_answer_of_an_extender_is_settled_by_a_read() {
     assert_eq!(world.events().len(), 1, "it is bound");
 }
 
-/// Has the answer to a bind get lost, and the pod read.
+/// Loses the answer to a bind, and lets the pod be read.
 #[track_caller]
 fn lose_extender_bind(world: &mut World, extender: usize) {
     let (bind, asked, _) = take_extender_bind(world);
@@ -315,7 +315,7 @@ fn lose_extender_bind(world: &mut World, extender: usize) {
 }
 
 #[test]
-fn an_ignorable_extender_that_hangs_leaves_it_to_the_next() {
+fn hanging_ignorable_extender_passes_to_the_next_binder() {
     let mut world = extended(vec![ignorable(binds())]);
     world.schedule(pod("p"));
     lose_extender_bind(&mut world, 0);
@@ -327,7 +327,7 @@ fn an_ignorable_extender_that_hangs_leaves_it_to_the_next() {
 }
 
 #[test]
-fn an_extender_that_hangs_is_asked_to_bind_to_the_same_node_until_it_answers() {
+fn hanging_extender_is_asked_to_bind_to_the_same_node_again() {
     let mut world = extended(vec![binds()]);
     world.schedule(pod("p"));
     let node = world.node_of("p");
@@ -344,7 +344,7 @@ fn an_extender_that_hangs_is_asked_to_bind_to_the_same_node_until_it_answers() {
 }
 
 #[test]
-fn an_extender_that_refuses_because_its_earlier_bind_came_through_has_bound() {
+fn refusal_after_an_earlier_bind_that_arrived_counts_as_bound() {
     let mut world = extended(vec![binds()]);
     world.schedule(pod("p"));
     lose_extender_bind(&mut world, 0);

@@ -1,4 +1,4 @@
-//! Scheduler extenders that have a say in preemption.
+//! Scheduler extenders with the preempt verb.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn full(extenders: Vec<Extender>) -> World {
     world
 }
 
-/// It wants the room of one of the pods on `a` or `b`.
+/// A pod that needs the room of one of the pods on `a` or `b`.
 fn preemptor() -> PodBuilder {
     pod("p").cpu("2").priority(100)
 }
@@ -53,7 +53,7 @@ fn accept(candidates: &[(&str, &[&str], i64)]) -> Accepted {
     Ok(candidates.iter().map(candidate).collect())
 }
 
-/// Accepts what it is asked about.
+/// Accepts all candidates of the call.
 fn agree(call: &PreemptionCall<'_>) -> Accepted {
     let candidate = |(node, victims): (&&str, &engine::ports::Victims<'_>)| {
         let pods = victims.pods.iter().map(|pod| pod.uid.clone()).collect();
@@ -63,7 +63,7 @@ fn agree(call: &PreemptionCall<'_>) -> Accepted {
     Ok(call.victims.iter().map(candidate).collect())
 }
 
-/// What became of the preemptor: the node it is nominated to, and who was evicted, in this order.
+/// Returns the node that the preemptor is nominated to, and the evicted pods in order.
 fn preempted(world: &mut World) -> (Option<String>, Vec<String>) {
     let mut victims = Vec::new();
     while let Some(name) = world.open_evictions().first().map(|name| (*name).to_owned()) {
@@ -81,7 +81,7 @@ fn check_preempted(world: &mut World, node: &str, victims: &[&str], case: &str) 
     assert_eq!(preempted(world), (Some(node.to_owned()), victims), "{case}");
 }
 
-/// Checks that nobody was evicted, and why.
+/// Checks that no pod was evicted, and the message.
 #[track_caller]
 fn check_failed(world: &mut World, outcome: &Outcome, text: &str) {
     let Outcome::Unschedulable(message) = outcome else { panic!("{outcome:?}") };
@@ -90,7 +90,7 @@ fn check_failed(world: &mut World, outcome: &Outcome, text: &str) {
 }
 
 #[test]
-fn the_answer_replaces_the_candidates() {
+fn answer_of_an_extender_replaces_the_candidates() {
     let rows: [(&str, Script, &str, &[&str]); 10] = [
         ("all, the first by name wins", agree, "a", &["a1"]),
         ("fewer nodes", |_| accept(&[("b", &["b1"], 0), ("c", &["c1"], 0)]), "b", &["b1"]),
@@ -118,7 +118,7 @@ fn the_answer_replaces_the_candidates() {
 }
 
 #[test]
-fn an_extender_hears_how_many_victims_a_budget_protects() {
+fn extender_receives_the_number_of_budget_violations() {
     let mut world = full(vec![preempts()]);
     world.extenders.preempt = Box::new(agree);
     world.schedule(pod("p").cpu("4").priority(40));
@@ -127,7 +127,7 @@ fn an_extender_hears_how_many_victims_a_budget_protects() {
 }
 
 #[test]
-fn extenders_are_asked_one_after_the_other_about_what_is_left() {
+fn each_extender_receives_the_candidates_of_the_last() {
     let mut world = full(vec![preempts(), preempts(), ignorable()]);
     world.extenders.preempt = Box::new(|call| match call.extender {
         0 => accept(&[("a", &["a2"], 1), ("b", &["b1"], 0)]),
@@ -141,7 +141,7 @@ fn extenders_are_asked_one_after_the_other_about_what_is_left() {
 }
 
 #[test]
-fn an_extender_without_the_verb_or_without_interest_is_not_asked() {
+fn extender_without_verb_or_interest_is_not_called() {
     let filters = Extender { preempt: false, ..preempts() };
     let managed_resources = ["example.com/gpu".to_owned()].into();
     let for_gpus = Extender { managed_resources, ..preempts() };
@@ -152,7 +152,7 @@ fn an_extender_without_the_verb_or_without_interest_is_not_asked() {
 }
 
 #[test]
-fn an_extender_is_not_asked_where_nothing_can_be_evicted() {
+fn extender_is_not_called_without_candidates() {
     let mut world = full(vec![preempts()]);
     world.schedule(preemptor().priority(0));
     let never = pod("q").cpu("2").priority(100);
@@ -161,7 +161,7 @@ fn an_extender_is_not_asked_where_nothing_can_be_evicted() {
 }
 
 #[test]
-fn an_answer_without_candidates_ends_the_preemption() {
+fn answer_without_candidates_ends_the_preemption() {
     let answers: [(Vec<Extender>, Script); 2] = [
         (vec![preempts(), preempts()], |_| accept(&[])),
         (vec![ignorable(), ignorable()], |_| accept(&[("a", &[], 0)])),
@@ -175,7 +175,7 @@ fn an_answer_without_candidates_ends_the_preemption() {
     }
 }
 
-/// What extenders get wrong, with the text of it.
+/// Invalid answers of extenders, with their error messages.
 const WRONG: [(Script, &str); 4] = [
     (
         |_| Err("failed preempt with extender at URL http://x, code 500".to_owned()),
@@ -198,7 +198,7 @@ const WRONG: [(Script, &str); 4] = [
 ];
 
 #[test]
-fn an_error_of_an_extender_ends_the_preemption() {
+fn extender_error_ends_the_preemption() {
     for (wrong, text) in WRONG {
         let mut world = full(vec![preempts(), preempts()]);
         world.extenders.preempt = Box::new(wrong);
@@ -209,7 +209,7 @@ fn an_error_of_an_extender_ends_the_preemption() {
 }
 
 #[test]
-fn an_ignorable_extender_that_errs_is_passed_over() {
+fn error_of_an_ignorable_extender_is_ignored() {
     for (wrong, text) in WRONG {
         let mut world = full(vec![ignorable(), ignorable()]);
         world.extenders.preempt = Box::new(move |call| match call.extender {
@@ -284,7 +284,7 @@ fn a_node_where_no_pod_must_be_evicted_is_no_candidate_without_a_preempting_exte
 }
 
 #[test]
-fn the_time_an_extender_takes_passes_for_the_attempt() {
+fn time_of_extender_calls_passes_for_the_attempt() {
     let mut world = full(vec![preempts()]);
     world.extenders.preempt = Box::new(agree);
     world.extenders.latency = Duration::from_secs(5);
@@ -294,7 +294,7 @@ fn the_time_an_extender_takes_passes_for_the_attempt() {
 }
 
 #[test]
-fn the_preemptor_takes_the_room_the_extender_chose() {
+fn preemptor_binds_to_the_node_that_the_extender_chose() {
     let mut world = full(vec![preempts()]);
     world.extenders.preempt = Box::new(|_| accept(&[("b", &["b2"], 1)]));
     world.schedule(preemptor());
@@ -304,7 +304,7 @@ fn the_preemptor_takes_the_room_the_extender_chose() {
 }
 
 #[test]
-fn an_extender_that_names_too_few_victims_is_asked_again_for_more() {
+fn extender_that_names_too_few_victims_is_called_again() {
     let mut world = full(vec![preempts()]);
     world.extenders.preempt = Box::new(|_| accept(&[("a", &["a1"], 0)]));
     world.schedule(preemptor().cpu("4"));

@@ -27,7 +27,7 @@ fn condition(reason: &str, message: &str) -> api::PodCondition {
 const FULL: &str = "0/3 nodes are available: 3 full.";
 
 #[test]
-fn a_failure_is_told_as_an_event_and_a_condition() {
+fn failure_is_reported_as_event_and_condition() {
     let rows = [
         ("down", "Unschedulable", FULL, "unschedulable default-scheduler"),
         (
@@ -52,7 +52,7 @@ fn a_failure_is_told_as_an_event_and_a_condition() {
 }
 
 #[test]
-fn a_condition_that_says_the_same_is_not_written_again() {
+fn unchanged_condition_is_not_written_again() {
     // Condition the pod has, patches.
     let rows = [
         (condition("Unschedulable", FULL), 0),
@@ -71,7 +71,7 @@ fn a_condition_that_says_the_same_is_not_written_again() {
 }
 
 #[test]
-fn a_long_message_is_cut_in_the_event_only() {
+fn long_message_is_cut_in_the_event_only() {
     let long = fake("Long").pre_filter(|_| Err(Status::unschedulable("é".repeat(2000))));
     let mut world = world([long]);
     world.schedule(pod("p"));
@@ -136,7 +136,7 @@ fn the_nomination_is_cleared_kept_or_set_by_where_the_attempt_failed() {
 }
 
 #[test]
-fn a_failing_binding_cycle_takes_the_nomination_back() {
+fn failed_binding_cycle_clears_the_nomination() {
     // Whether the watch shows the nomination before the bind fails.
     for seen in [true, false] {
         let mut world = failing_world();
@@ -165,7 +165,7 @@ fn refused() -> framework::Answer {
 }
 
 #[test]
-fn a_pod_that_is_gone_is_told_of_but_not_requeued() {
+fn failure_of_a_deleted_pod_is_reported_without_requeueing() {
     let (mut world, bind) = bound_soon();
     world.delete("p");
     world.answer(bind, &refused());
@@ -174,7 +174,7 @@ fn a_pod_that_is_gone_is_told_of_but_not_requeued() {
 }
 
 #[test]
-fn a_pod_that_is_bound_meanwhile_is_told_of_but_not_requeued() {
+fn failure_of_a_bound_pod_is_reported_without_requeueing() {
     let (mut world, bind) = bound_soon();
     world.update("p", |pod| pod.spec.node_name = "b".to_owned());
     world.answer(bind, &refused());
@@ -183,7 +183,7 @@ fn a_pod_that_is_bound_meanwhile_is_told_of_but_not_requeued() {
 }
 
 #[test]
-fn a_pod_that_is_replaced_meanwhile_is_not_told_of() {
+fn failure_of_a_replaced_pod_is_not_reported() {
     let (mut world, bind) = bound_soon();
     world.pod(pod("p").uid("new").gate("hold"));
     let before = world.engine.queue().counts();
@@ -193,7 +193,7 @@ fn a_pod_that_is_replaced_meanwhile_is_not_told_of() {
 }
 
 #[test]
-fn a_pod_comes_back_as_it_is_now() {
+fn failed_pod_is_requeued_with_its_latest_object() {
     let (mut world, bind) = bound_soon();
     world.update("p", |pod| drop(pod.metadata.labels.insert("new".into(), "yes".into())));
     world.answer(bind, &refused());

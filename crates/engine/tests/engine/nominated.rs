@@ -38,7 +38,7 @@ fn room_beside_a_nominated_pod_can_be_used() {
 }
 
 #[test]
-fn a_node_with_nominated_pods_is_filtered_with_them_and_then_without() {
+fn filters_run_with_nominated_pods_and_then_without() {
     let mut world = world_with_guest(pod("guest").cpu("1"));
     assert_eq!(world.schedule(pod("other").cpu("1")), Outcome::Assumed("small".into()));
     let asked = world.log.take();
@@ -50,7 +50,7 @@ fn a_node_with_nominated_pods_is_filtered_with_them_and_then_without() {
     assert_eq!(outcome, Outcome::Unschedulable(message.to_owned()));
 }
 
-/// A filter that counts guests in the cycle state, and panics where it was not told of one.
+/// A filter that counts nominated pods in the cycle state, and panics if it was not notified of one.
 struct Counting;
 
 #[derive(Clone)]
@@ -107,7 +107,7 @@ fn add_pod_edits_a_copy_of_the_state_for_one_node() {
 }
 
 #[test]
-fn a_skipped_plugin_is_not_told_of_nominated_pods() {
+fn skipped_plugin_is_not_notified_of_nominated_pods() {
     for (skips, told) in [(true, 0), (false, 1)] {
         let plugin = fake("A").add_pod(|_, _, _| yes()).filter(|_, _| yes());
         let plugin = plugin.pre_filter(move |_| match skips {
@@ -124,7 +124,7 @@ fn a_skipped_plugin_is_not_told_of_nominated_pods() {
 }
 
 #[test]
-fn a_failing_add_pod_is_an_error() {
+fn failing_add_pod_is_an_error() {
     let plugin =
         fake("A").pre_filter(|_| Ok(PreFilterResult::default())).add_pod(|_, _, _| no("x"));
     let mut world = world(held().into_iter().chain([plugin]));
@@ -153,7 +153,7 @@ fn own_node_plugins() -> [Fake; 3] {
 }
 
 #[test]
-fn the_node_a_pod_is_nominated_to_is_tried_first_and_alone() {
+fn nominated_node_is_tried_first_and_alone() {
     // Changes to the pod, node.
     type Row = (fn(PodBuilder) -> PodBuilder, &'static str);
     let rows: [Row; 5] = [
@@ -172,14 +172,14 @@ fn the_node_a_pod_is_nominated_to_is_tried_first_and_alone() {
 }
 
 #[test]
-fn an_error_on_the_nominated_node_leaves_it_to_the_full_search() {
+fn error_on_the_nominated_node_leads_to_a_full_search() {
     let mut world = world(own_node_plugins());
     let pod = pod("p").nominated("c").label("c", "broken").label("narrow", "b");
     assert_eq!(world.schedule(pod), Outcome::Assumed("b".into()));
 }
 
 #[test]
-fn the_verdict_on_a_nominated_node_outside_the_search_is_told() {
+fn verdict_on_a_nominated_node_outside_the_search_is_reported() {
     let mut world = world(own_node_plugins());
     let pod = pod("p").nominated("c").label("c", "full").label("narrow", "b").label("all", "full");
     let outcome = world.schedule(pod);

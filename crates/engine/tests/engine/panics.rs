@@ -126,7 +126,7 @@ fn check_costs_one_attempt(point: &str, place: &str, text: &str, form: Form) {
 }
 
 #[test]
-fn a_panic_at_any_point_costs_one_attempt_of_one_pod() {
+fn panic_of_a_plugin_fails_only_its_attempt() {
     for (point, place, text) in POINTS {
         for form in [Form::Set, Form::OneNode] {
             check_costs_one_attempt(point, place, text, form);
@@ -135,7 +135,7 @@ fn a_panic_at_any_point_costs_one_attempt_of_one_pod() {
 }
 
 #[test]
-fn a_panic_after_the_bind_costs_nothing() {
+fn panic_in_post_bind_does_not_affect_the_bound_pod() {
     let mut world = world([careless()]);
     world.pod(pod("p").label("trap", "PostBind"));
     world.run();
@@ -144,7 +144,7 @@ fn a_panic_after_the_bind_costs_nothing() {
 }
 
 #[test]
-fn a_panic_while_undoing_does_not_keep_others_from_undoing() {
+fn panic_in_unreserve_does_not_stop_other_plugins() {
     let mut world = world([fake("First").reserve(|_, _| yes()), careless()]);
     world.schedule(pod("p").label("trap", "Unreserve"));
     assert!(world.log.take().contains(&"Unreserve First p on a".to_owned()));
@@ -152,7 +152,7 @@ fn a_panic_while_undoing_does_not_keep_others_from_undoing() {
 }
 
 #[test]
-fn a_panic_over_a_nominated_pod_costs_one_attempt() {
+fn panic_on_a_nominated_pod_fails_only_the_attempt() {
     let plugin =
         fake("Careless").pre_filter(|_| Ok(PreFilterResult::default())).add_pod(|_, other, _| {
             trap(other, "AddPod");
@@ -170,7 +170,7 @@ fn a_panic_over_a_nominated_pod_costs_one_attempt() {
 }
 
 #[test]
-fn a_panic_in_a_hint_brings_the_pod_back() {
+fn panic_in_a_hint_requeues_the_pod() {
     let plugin = fake("Careless")
         .filter(|pod, _| if pod.labels.get("trap").is_some() { no("held") } else { yes() })
         .on_with_hint(node_event(ActionType::ADD), |_, _, _, _| panic!("the trap snaps"));
@@ -182,7 +182,7 @@ fn a_panic_in_a_hint_brings_the_pod_back() {
 }
 
 #[test]
-fn a_panic_while_sorting_does_not_stop_the_queue() {
+fn panic_in_queue_sort_does_not_stop_the_queue() {
     let sort = fake("Careless").queue_sort(|a, b| {
         trap(&a.pod, "QueueSort");
         a.timestamp < b.timestamp
@@ -197,7 +197,7 @@ fn a_panic_while_sorting_does_not_stop_the_queue() {
 }
 
 #[test]
-fn a_panic_on_a_later_step_of_pre_bind_undoes_the_attempt() {
+fn panic_in_a_later_pre_bind_step_fails_the_binding_cycle() {
     let plugin = fake("Careless").pre_bind(|_, input| match input {
         framework::PreBindInput::Start => PreBindStep::Write(framework::Write {
             api_version: "v1".into(),

@@ -102,7 +102,7 @@ fn post_filter_runs_also_when_pre_filter_rejected_the_pod() {
 }
 
 #[test]
-fn a_nomination_keeps_room_at_once() {
+fn nomination_reserves_room_at_once() {
     let nominate = fake("Nominate").post_filter(|_, _, _| nominated(yes(), "a"));
     let [held, _] = held();
     let mut world = Setup::new([held, fit(), nominate]).nodes(&["a"]);

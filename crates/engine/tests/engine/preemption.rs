@@ -41,7 +41,7 @@ fn preempted_events(world: &World) -> Vec<Event> {
 }
 
 #[test]
-fn the_preemptor_is_nominated_and_takes_the_room_when_it_is_free() {
+fn preemptor_is_nominated_and_binds_when_the_room_is_free() {
     let mut world = preempted("2");
     assert_eq!(world.patches("p")[0].nominated_node_name.as_deref(), Some("n"));
     assert_eq!(world.place("p"), "unschedulable");
@@ -52,7 +52,7 @@ fn the_preemptor_is_nominated_and_takes_the_room_when_it_is_free() {
 }
 
 #[test]
-fn the_last_victim_waits_for_the_others() {
+fn last_victim_is_evicted_after_the_others() {
     let mut world = preempted("3");
     assert_eq!(world.open_evictions(), ["v3", "v2"]);
     for name in ["v2", "v3"] {
@@ -66,7 +66,7 @@ fn the_last_victim_waits_for_the_others() {
 }
 
 #[test]
-fn a_victim_hears_who_needs_its_room() {
+fn victim_gets_an_event_that_names_the_preemptor() {
     let mut world = preempted("1");
     let (effect, _) = world.take_eviction("v1");
     world.answer(effect, &Answer::ok());
@@ -78,7 +78,7 @@ fn a_victim_hears_who_needs_its_room() {
 }
 
 #[test]
-fn an_evicted_victim_is_not_evicted_again_before_the_watch_shows_its_end() {
+fn victim_is_evicted_once_until_the_watch_shows_its_end() {
     let mut world = preempted("1");
     let (effect, _) = world.take_eviction("v1");
     world.answer(effect, &Answer::ok());
@@ -94,7 +94,7 @@ fn an_evicted_victim_is_not_evicted_again_before_the_watch_shows_its_end() {
 }
 
 #[test]
-fn a_preemptor_that_is_woken_before_its_victim_is_seen_to_end_evicts_nobody_else() {
+fn preemptor_activated_before_its_victim_ends_evicts_no_other_pod() {
     let mut world = setup([]).build();
     world.node(small("a"));
     world.node(small("b"));
@@ -133,7 +133,7 @@ fn priorities_at_their_limits_and_pods_without_start_are_in_order() {
 }
 
 #[test]
-fn the_preemptor_is_gated_until_its_last_victim_leaves() {
+fn preemptor_is_gated_until_its_last_victim_ends() {
     let mut world = preempted("3");
     world.delete("v3");
     assert_eq!(world.place("p"), "gated", "its room is not complete");
@@ -150,7 +150,7 @@ fn the_preemptor_is_gated_until_its_last_victim_leaves() {
 }
 
 #[test]
-fn a_victim_that_is_gone_already_is_no_failure_and_no_news() {
+fn eviction_of_a_deleted_victim_neither_fails_nor_is_reported() {
     let mut world = preempted("2");
     for name in ["v2", "v1"] {
         let (effect, _) = world.take_eviction(name);
@@ -161,7 +161,7 @@ fn a_victim_that_is_gone_already_is_no_failure_and_no_news() {
 }
 
 #[test]
-fn a_victim_that_cannot_be_evicted_sends_the_preemptor_to_error_backoff() {
+fn failed_eviction_sends_the_preemptor_to_error_backoff() {
     let failures: [Answer; 4] = [
         Answer::Forbidden("no".to_owned()),
         Answer::Error("boom".to_owned()),
@@ -199,7 +199,7 @@ fn failures_in_a_row_make_the_pauses_longer() {
 }
 
 #[test]
-fn a_gated_preemptor_comes_back_after_a_failure() {
+fn gated_preemptor_is_requeued_after_a_failed_eviction() {
     let mut world = preempted("2");
     world.delete("v4");
     assert_eq!(world.place("p"), "gated");
@@ -236,7 +236,7 @@ fn victims_that_are_ending_are_waited_for_and_not_evicted_again() {
 }
 
 #[test]
-fn a_preemptor_that_is_gone_spares_the_last_victim() {
+fn last_victim_is_not_evicted_for_a_deleted_preemptor() {
     let mut world = preempted("2");
     let (effect, _) = world.take_eviction("v2");
     world.delete("p");
@@ -283,7 +283,7 @@ fn two_preemptors_never_count_the_same_room() {
 }
 
 #[test]
-fn a_victim_whose_eviction_is_under_way_is_not_evicted_for_another_pod() {
+fn victim_being_evicted_is_not_evicted_for_another_pod() {
     let mut world = preempted("1");
     world.schedule(pod("q").cpu("1").priority(100));
     assert_eq!(world.open_evictions(), ["v1", "v2"], "q needs both gone");
@@ -328,7 +328,7 @@ fn evictions_count_against_budgets_before_their_status_shows_it() {
 }
 
 #[test]
-fn a_budget_that_shows_an_eviction_counts_it_once() {
+fn eviction_shown_by_a_budget_counts_once() {
     let mut world = world_with_budget();
     world.schedule(pod("p").cpu("4").priority(100));
     world.terminate("web1");
@@ -338,7 +338,7 @@ fn a_budget_that_shows_an_eviction_counts_it_once() {
 }
 
 #[test]
-fn an_eviction_that_fails_gives_the_budget_back() {
+fn failed_eviction_does_not_count_against_the_budget() {
     let mut world = world_with_budget();
     world.schedule(pod("p").cpu("4").priority(100));
     let (effect, _) = world.take_eviction("web1");
@@ -348,7 +348,7 @@ fn an_eviction_that_fails_gives_the_budget_back() {
 }
 
 #[test]
-fn a_victim_that_waits_in_permit_is_turned_back_in_memory() {
+fn victim_that_waits_in_permit_is_rejected_without_eviction() {
     let wait = fake("Wait").permit(|pod, _| match pod.labels.get("waits") {
         Some(_) => PermitVerdict::Wait { timeout: Duration::from_mins(1), reason: String::new() },
         None => PermitVerdict::Allow,
@@ -369,7 +369,7 @@ fn a_victim_that_waits_in_permit_is_turned_back_in_memory() {
 }
 
 #[test]
-fn a_victim_in_pre_bind_is_turned_back_and_one_being_bound_is_evicted() {
+fn victim_in_pre_bind_is_cancelled_and_victim_being_bound_is_evicted() {
     let slow = fake("Slow")
         .pre_flight(|pod| match pod.labels.get("slow") {
             Some(_) => PreBindPreFlight::Run { allow_parallel: false },
@@ -388,9 +388,9 @@ fn a_victim_in_pre_bind_is_turned_back_and_one_being_bound_is_evicted() {
 }
 
 #[test]
-fn a_panic_in_a_dry_run_is_counted_and_fails_the_node_only() {
+fn panic_in_a_dry_run_is_counted_and_fails_only_the_node() {
     let careless = fake("Careless").filter(|pod, node| {
-        assert!(pod.priority() == 0 || node.pod_count() > 0, "nobody is there");
+        assert!(pod.priority() == 0 || node.pod_count() > 0, "no pod is there");
         yes()
     });
     let mut world = setup([careless]).nodes(&[]);
@@ -398,7 +398,7 @@ fn a_panic_in_a_dry_run_is_counted_and_fails_the_node_only() {
     world.pod(pod("v").cpu("4").on("n"));
     let outcome = world.schedule(important("4"));
     assert!(
-        matches!(&outcome, Outcome::Unschedulable(text) if text.contains("nobody is there")),
+        matches!(&outcome, Outcome::Unschedulable(text) if text.contains("no pod is there")),
         "{outcome:?}"
     );
     assert_eq!(world.probe.panics, ["Careless"]);

@@ -103,7 +103,7 @@ fn evictions_become_rare_where_another_scheduler_takes_the_room_each_time() {
 }
 
 #[test]
-fn a_paused_pod_takes_room_that_becomes_free_otherwise() {
+fn paused_pod_binds_to_room_that_becomes_free() {
     let mut world = front(&["v"]);
     world.pod(preemptor("p"));
     run_against(&mut world, HOUR, is_replaced);
@@ -181,11 +181,11 @@ fn evictions_go_on_where_the_node_is_not_contested() {
     run_against(&mut world, Duration::ZERO, dies);
     assert_eq!(world.evictions(), ["v", "v", "v", "v", "w"], "v would be the better victim");
     assert_eq!(world.node_of("p").as_deref(), Some("node-w"));
-    assert_eq!(pause_events(&world), [""; 0], "nobody was kept from preempting");
+    assert_eq!(pause_events(&world), [""; 0], "no pod is paused");
 }
 
 #[test]
-fn a_node_of_the_same_name_is_another_node() {
+fn node_of_the_same_name_starts_without_fruitless_preemptions() {
     let mut world = front(&["v"]);
     for generation in 0..4 {
         world.pod(preemptor("p").uid(&format!("p{generation}")));
@@ -248,7 +248,7 @@ fn a_binding_on_the_node_settles_what_was_in_vain_there() {
 }
 
 #[test]
-fn a_pod_that_refuses_to_die_is_evicted_once_and_waited_for() {
+fn victim_that_does_not_end_is_evicted_once() {
     let mut world = front(&["v"]);
     world.pod(preemptor("p"));
     let refuses = |world: &mut World, effect, victim: &Eviction| {
@@ -289,14 +289,14 @@ fn evictions_that_are_refused_are_repeated_after_the_longest_backoff() {
         let gaps = run_against(&mut world, HOUR, |world, effect, _| world.answer(effect, &refusal));
         assert_eq!(gaps[..4], [2, 3, 5, 9], "{refusal:?}");
         assert!(gaps[4..].iter().all(|gap| *gap == 11), "{refusal:?}: {gaps:?}");
-        assert_eq!(pause_events(&world), [""; 0], "nobody was evicted");
+        assert_eq!(pause_events(&world), [""; 0], "no pod was evicted");
         run_against(&mut world, HOUR, dies);
         assert_eq!(world.place("p"), "placed");
     }
 }
 
 #[test]
-fn an_eviction_counts_even_if_another_one_is_refused() {
+fn eviction_counts_even_if_another_is_refused() {
     let mut world = Setup::new([fit()]).plugin(preempting()).build();
     world.node(node("n").allocatable("cpu", "8"));
     for (name, priority) in [("v", 0), ("protected", -1)] {

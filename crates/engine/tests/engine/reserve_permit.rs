@@ -34,7 +34,7 @@ fn porter() -> Fake {
 }
 
 #[test]
-fn an_assumed_pod_takes_its_room_at_once() {
+fn assumed_pod_takes_its_room_at_once() {
     let mut world = Setup::new([fit()]).nodes(&["a"]);
     assert_eq!(world.schedule(pod("p").cpu("5")), Outcome::Assumed("a".into()));
     assert_eq!((world.place("p"), world.node_of("p").as_deref()), ("assumed", Some("a")));
@@ -44,7 +44,7 @@ fn an_assumed_pod_takes_its_room_at_once() {
 }
 
 #[test]
-fn a_failing_reserve_is_undone_in_reverse_order_also_where_it_was_not_reached() {
+fn failed_reserve_unreserves_all_plugins_in_reverse_order() {
     type Row = (fn() -> Status, &'static str, &'static [&'static str], &'static str);
     // Answer of the second plugin, condition, rejectors, place.
     let rows: [Row; 4] = [
@@ -91,7 +91,7 @@ fn a_failing_reserve_is_undone_in_reverse_order_also_where_it_was_not_reached() 
 }
 
 #[test]
-fn a_pending_reserve_is_on_record_as_pending() {
+fn pending_status_of_reserve_is_recorded_as_pending() {
     let slow = fake("Slow").no_events().reserve(|_, _| status(Code::Pending, "soon"));
     let mut world = world([slow]);
     world.schedule(pod("p"));
@@ -100,7 +100,7 @@ fn a_pending_reserve_is_on_record_as_pending() {
 }
 
 #[test]
-fn a_rejection_by_permit_undoes_the_attempt() {
+fn permit_rejection_unreserves_and_forgets_the_pod() {
     type Row = (fn() -> Status, &'static str, &'static str);
     let rows: [Row; 3] = [
         (|| no("busy"), "Unschedulable: 0/1 nodes are available: 1 busy.", "unschedulable"),
@@ -128,7 +128,7 @@ fn a_rejection_by_permit_undoes_the_attempt() {
 }
 
 #[test]
-fn a_waiting_pod_keeps_its_room_and_is_nominated_to_its_node() {
+fn waiting_pod_stays_assumed_and_is_nominated_to_its_node() {
     let mut world = world([waits("Gate", Duration::from_secs(30))]);
     let outcome = world.schedule(pod("p").label("waits", "yes"));
     assert_eq!(outcome, Outcome::Assumed("a".into()));
@@ -143,7 +143,7 @@ fn a_waiting_pod_keeps_its_room_and_is_nominated_to_its_node() {
 }
 
 #[test]
-fn a_wait_ends_in_time() {
+fn permit_wait_times_out() {
     let second = Duration::from_secs(1);
     // Patience of the plugin, as the text says it.
     let rows = [
@@ -174,7 +174,7 @@ fn a_wait_ends_in_time() {
 }
 
 #[test]
-fn the_least_patient_plugin_ends_the_wait() {
+fn shortest_permit_timeout_rejects_the_pod() {
     let mut world =
         world([waits("Gate", Duration::from_secs(30)), waits("Hurried", Duration::from_secs(10))]);
     world.schedule(pod("p").label("waits", "yes"));
@@ -186,7 +186,7 @@ fn the_least_patient_plugin_ends_the_wait() {
 }
 
 #[test]
-fn a_waiting_pod_goes_on_when_all_plugins_have_allowed_it() {
+fn waiting_pod_is_bound_when_all_plugins_allow_it() {
     let mut world = world([waits("Gate", Duration::from_secs(30)), porter()]);
     world.schedule(pod("p").label("waits", "yes"));
     assert!(world.open.iter().all(|effect| !format!("{effect:?}").contains("Bind(")));
@@ -200,7 +200,7 @@ fn a_waiting_pod_goes_on_when_all_plugins_have_allowed_it() {
 }
 
 #[test]
-fn a_waiting_pod_waits_for_every_plugin() {
+fn waiting_pod_waits_for_every_plugin() {
     let slow = Duration::from_secs(30);
     let mut world = world([waits("Gate", slow), waits("Other", slow), porter()]);
     world.schedule(pod("p").label("waits", "yes"));
@@ -212,7 +212,7 @@ fn a_waiting_pod_waits_for_every_plugin() {
 }
 
 #[test]
-fn a_waiting_pod_can_be_rejected_by_another_plugin() {
+fn waiting_pod_can_be_rejected_by_another_plugin() {
     let ledger = fake("Ledger").reserve(|_, _| yes());
     let mut world = world([ledger, waits("Gate", Duration::from_secs(30)), porter()]);
     world.schedule(pod("p").label("waits", "yes"));
@@ -226,7 +226,7 @@ fn a_waiting_pod_can_be_rejected_by_another_plugin() {
 }
 
 #[test]
-fn the_room_of_a_rejected_waiting_pod_wakes_others_but_not_itself() {
+fn rejected_waiting_pod_requeues_others_but_not_itself() {
     let plugins = [fit(), waits("Gate", Duration::from_secs(30)), porter()];
     let mut world = Setup::new(plugins).nodes(&["a"]);
     world.schedule(pod("p").cpu("8").label("waits", "yes"));

@@ -69,7 +69,7 @@ fn zones_take_turns() {
 }
 
 #[test]
-fn the_sample_is_what_is_scored() {
+fn only_the_sample_is_scored() {
     let liking = fake("Liking").score(|_, _| Ok(1)).pre_score(|_| yes());
     let mut world = sampled([picky(), liking], 10).build();
     let names: Vec<String> = (0..200).map(|i| format!("n{i:03}")).collect();
@@ -84,7 +84,7 @@ fn the_sample_is_what_is_scored() {
 }
 
 #[test]
-fn a_restricted_search_starts_at_its_share_of_the_order() {
+fn restricted_search_starts_at_its_share_of_the_order() {
     let narrow = fake("Narrow").pre_filter(|pod| {
         let names = pod
             .labels
@@ -101,14 +101,14 @@ fn a_restricted_search_starts_at_its_share_of_the_order() {
 }
 
 #[test]
-fn a_nominated_node_that_passes_leaves_the_walk_where_it_is() {
+fn feasible_nominated_node_does_not_move_the_search_start() {
     let mut world = sampled([picky()], 50).nodes(&["a", "b", "c"]);
     assert_eq!(world.schedule(pod("1").nominated("c")), Outcome::Assumed("c".into()));
     check_next(&mut world, "2", "", "a");
 }
 
 #[test]
-fn a_nominated_node_that_fails_counts_as_looked_at() {
+fn rejected_nominated_node_counts_as_visited() {
     let mut world = sampled([picky()], 50).nodes(&["a", "b", "c", "d", "e"]);
     let outcome = world.schedule(pod("1").nominated("e").label("not", "e"));
     assert_eq!(outcome, Outcome::Assumed("a".into()));
@@ -116,7 +116,7 @@ fn a_nominated_node_that_fails_counts_as_looked_at() {
 }
 
 #[test]
-fn what_was_not_looked_at_has_no_verdict() {
+fn unvisited_nodes_have_no_verdict() {
     let mut setup = sampled(held().into_iter().chain([fit()]), 10);
     setup.extenders = vec![Extender { filter: true, ..Extender::default() }];
     let mut world = setup.build();

@@ -38,7 +38,7 @@ fn check_error(plugins: impl IntoIterator<Item = Fake>, message: &str) {
 }
 
 #[test]
-fn the_highest_weighted_sum_wins() {
+fn highest_weighted_sum_wins() {
     let small = || scores("Small", [10, 0, 9]);
     check_node([small()], "a");
     check_node([small(), scores("Other", [0, 0, 2])], "c");
@@ -59,7 +59,7 @@ fn scores_are_normalised_before_they_are_weighted() {
 }
 
 #[test]
-fn a_plugin_that_skips_pre_score_does_not_score() {
+fn plugin_that_skips_pre_score_does_not_score() {
     let mut world = world([
         scores("Idle", [-1, -1, -1]).pre_score(|_| Status::skip()),
         scores("Busy", [0, 0, 1]).pre_score(|_| yes()),
@@ -94,7 +94,7 @@ fn every_failure_while_scoring_is_an_error() {
 }
 
 #[test]
-fn a_score_out_of_range_is_an_error() {
+fn score_out_of_range_is_an_error() {
     for score in [-1, 101] {
         let text = format!(
             "applying score defaultWeights on Score plugins: plugin \"A\" returns an invalid score \
@@ -106,7 +106,7 @@ fn a_score_out_of_range_is_an_error() {
 }
 
 #[test]
-fn a_single_feasible_node_is_not_scored() {
+fn single_feasible_node_is_not_scored() {
     let mut world = world([full(), scores("A", [0; 3]).pre_score(|_| yes())]);
     assert_eq!(world.schedule(pod("p").label("only", "b")), Outcome::Assumed("b".into()));
     assert_eq!(world.log.take_of(&["PreScore", "Score"]), [""; 0]);

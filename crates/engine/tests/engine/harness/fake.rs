@@ -1,4 +1,4 @@
-//! Plugins whose answers a test writes down beforehand.
+//! Plugins that answer from a script.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use framework::*;
 
 use super::{no, node_event, pod_event, yes};
 
-/// What plugins were asked, in order: `Point Plugin about-what`.
+/// The calls of plugins in order, as `Point Plugin arguments`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -15,12 +15,12 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// What was asked so far, and forgets it.
+    /// Removes and returns all calls.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was asked so far at these points, and forgets everything.
+    /// Removes all calls and returns those at these points.
     pub(crate) fn take_of(&self, points: &[&str]) -> Vec<String> {
         let mut lines = self.take();
         lines.retain(|line| points.iter().any(|point| line.split(' ').next() == Some(point)));
@@ -123,7 +123,7 @@ impl Fake {
         self.log.push(format!("{point} {} {about}", self.name));
     }
 
-    /// The plugin, which tells `log` of every call.
+    /// Returns the plugin, which records every call in `log`.
     pub(super) fn plugin(mut self, log: &Log) -> Plugin {
         self.log = log.clone();
         let events = self.events.take();

@@ -12,17 +12,17 @@ pub(crate) use world::{Setup, World, key, world};
 
 use framework::{ActionType, ClusterEvent, EventResource, Status};
 
-/// The plugin agrees.
+/// The plugin returns Success.
 pub(crate) fn yes() -> Status {
     Status::success()
 }
 
-/// The plugin turns the pod or node down, for now.
+/// The plugin rejects the pod or node as Unschedulable.
 pub(crate) fn no(reason: &'static str) -> Status {
     Status::unschedulable(reason)
 }
 
-/// The plugin turns the pod or node down, and evicting pods would not help.
+/// The plugin rejects the pod or node as UnschedulableAndUnresolvable: no eviction would help.
 pub(crate) fn never(reason: &'static str) -> Status {
     Status::unresolvable(reason)
 }

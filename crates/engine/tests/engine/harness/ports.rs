@@ -1,4 +1,4 @@
-//! Extenders that answer from a script, and a probe that remembers.
+//! Extenders that answer from a script, and a probe that keeps all reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Extenders {
     /// `verb extender nodes`, one for each call; with the victims, where there are any, and how many of
     /// them a budget protects.
     pub(crate) calls: Vec<String>,
-    /// `extender: error` of those that were passed over.
+    /// `extender: error` of the ignored errors.
     pub(crate) skipped: Vec<String>,
     /// How long each call takes.
     pub(crate) latency: Duration,
@@ -77,7 +77,7 @@ impl ExtenderClient for Extenders {
     }
 }
 
-/// Remembers what it is told.
+/// A probe that keeps all reports.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     /// Names of plugins that panicked.

@@ -41,7 +41,7 @@ impl Bind for DefaultBinder {
     }
 }
 
-/// A world to be.
+/// The settings of a world.
 pub(crate) struct Setup {
     plugins: Vec<(Plugin, i32)>,
     log: Log,
@@ -140,16 +140,16 @@ pub(crate) struct World {
     pub(crate) extenders: Extenders,
     pub(crate) probe: Recorder,
     pub(crate) log: Log,
-    /// Every effect so far.
+    /// All effects.
     pub(crate) history: Vec<Effect>,
-    /// Effects nobody has carried out yet.
+    /// Effects that are not carried out.
     pub(crate) open: VecDeque<Effect>,
     /// The pods the API server knows.
     pub(crate) server: BTreeMap<PodKey, api::Pod>,
     version: u64,
 }
 
-/// What comes in.
+/// Inputs.
 impl World {
     /// Calls into the engine and collects what it wants done.
     pub(crate) fn on<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
@@ -302,7 +302,7 @@ impl World {
     }
 }
 
-/// Carrying out what the engine wants.
+/// Effects and the API server.
 impl World {
     /// Tries every pod that is ready and carries out every effect, until all is quiet.
     #[track_caller]
@@ -441,7 +441,7 @@ impl World {
         (effect.id, eviction)
     }
 
-    /// Names of the pods whose eviction nobody has carried out yet.
+    /// Names of the pods whose eviction is not carried out.
     pub(crate) fn open_evictions(&self) -> Vec<&str> {
         let open = self.open.iter().filter_map(|effect| match &effect.kind {
             EffectKind::Evict(eviction) => Some(&*eviction.pod.name),
@@ -450,7 +450,7 @@ impl World {
         open.collect()
     }
 
-    /// Names of the pods whose eviction was ever asked for.
+    /// Names of the pods whose eviction was requested.
     pub(crate) fn evictions(&self) -> Vec<&str> {
         let asked = self.history.iter().filter_map(|effect| match &effect.kind {
             EffectKind::Evict(eviction) => Some(&*eviction.pod.name),
@@ -472,7 +472,7 @@ impl World {
     }
 }
 
-/// Looking at what came of it.
+/// Accessors.
 impl World {
     /// Where the pod is.
     pub(crate) fn place(&self, name: &str) -> &'static str {
@@ -503,7 +503,7 @@ impl World {
         placed.next().map(|placed| cache.cluster().node_name(placed.node).to_string())
     }
 
-    /// `Type Reason Action: note` of every event so far.
+    /// `Type Reason Action: note` of every event.
     pub(crate) fn events(&self) -> Vec<String> {
         let events = self.history.iter().filter_map(|effect| match &effect.kind {
             EffectKind::Event(event) => Some(event),
@@ -520,7 +520,7 @@ impl World {
             .collect()
     }
 
-    /// The status patches for a pod so far.
+    /// The status patches for a pod.
     pub(crate) fn patches(&self, name: &str) -> Vec<StatusPatch> {
         let patches = self.history.iter().filter_map(|effect| match &effect.kind {
             EffectKind::PatchPodStatus { pod, patch, .. } if *pod.name == *name => Some(patch),
