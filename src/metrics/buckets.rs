@@ -8,37 +8,37 @@ fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
         .expect("start, factor and count are constants in range")
 }
 
-/// Scheduling attempts: 1 ms to 16 s.
+/// Returns bounds for scheduling attempts: 1 ms to 16 s.
 pub(super) fn attempt() -> Vec<f64> {
     exponential(0.001, 2.0, 15)
 }
 
-/// Extension points and event handlers: 0.1 ms to 0.2 s.
+/// Returns bounds for extension points and event handlers: 0.1 ms to 0.2 s.
 pub(super) fn extension_point() -> Vec<f64> {
     exponential(0.0001, 2.0, 12)
 }
 
-/// Calls into one plugin: 10 µs to 22 ms.
+/// Returns bounds for calls of one plugin: 10 µs to 22 ms.
 pub(super) fn plugin() -> Vec<f64> {
     exponential(0.00001, 1.5, 20)
 }
 
-/// Time of a pod from the queue to its node: 10 ms to 87 min.
+/// Returns bounds for the time of a pod from the queue to its node: 10 ms to 87 min.
 pub(super) fn pod() -> Vec<f64> {
     exponential(0.01, 2.0, 20)
 }
 
-/// Attempts of a pod.
+/// Number of attempts of a pod.
 pub(super) const POD_ATTEMPTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// Victims of one preemption.
+/// Number of victims of a preemption.
 pub(super) const VICTIMS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
 /// Duration of requests to the API server, in seconds.
 pub(super) const REQUEST: &[f64] =
     &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Size of bodies of requests and responses, in bytes.
+/// Size of request and response bodies, in bytes.
 pub(super) const BODY: &[f64] = &[
     64.0,
     256.0,

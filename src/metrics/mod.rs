@@ -1,10 +1,10 @@
 //! Metrics, with the names, labels and buckets of kube-scheduler 1.36.
 //!
-//! [`Metrics`] is shared between threads: counters are atomic, and [`Metrics::render`] reads them.
-//! The engine reports through its [`EngineProbe`]; sizes are updated about once per second.
+//! [`Metrics`] is shared between threads: counters are atomics, and [`Metrics::render`] reads them.
+//! The engine reports through its [`EngineProbe`]; sizes are set about once a second.
 
 mod buckets;
-mod own;
+mod plugin_metrics;
 mod probe;
 mod process;
 mod rest_client;
@@ -15,49 +15,49 @@ mod text;
 use framework::Metric;
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
-pub use own::Refusal;
+pub use plugin_metrics::ExportError;
 pub use probe::EngineProbe;
 pub use rest_client::RestClient;
 pub use text::CONTENT_TYPE;
 
 use crate::config::Gates;
 use crate::config::gates::{GATES, Stage};
-use own::OwnMetrics;
+use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::Stability::{Alpha, Beta};
 use table::Table;
 
-/// The version of Kubernetes that Loadmaster follows: major and minor.
+/// The emulated version of Kubernetes: major and minor.
 const KUBERNETES: (&str, &str) = ("1", "36");
 
-/// The minimum compatibility version that kube-scheduler 1.36 reports.
+/// The oldest Kubernetes version with which the emulated scheduler is compatible.
 const MIN_COMPATIBILITY: &str = "1.35";
 
-/// Numbers of unbound pods, by queue.
+/// The number of pods without a node, by queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// In the active queue.
+    /// Pods in the active queue.
     pub active: usize,
-    /// In the backoff queue.
+    /// Pods in backoff.
     pub backoff: usize,
-    /// Unschedulable, without gated pods.
+    /// Pods that wait for a cluster event, without gated pods.
     pub unschedulable: usize,
-    /// Gated by a PreEnqueue plugin.
+    /// Pods that a PreEnqueue plugin gates.
     pub gated: usize,
 }
 
-/// Sizes of the cache.
+/// The size of the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheSize {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Pods with a node, including assumed ones.
+    /// Number of pods on nodes, including assumed pods.
     pub pods: usize,
-    /// Pods whose bind is not confirmed.
+    /// Number of pods whose bind is not confirmed.
     pub assumed_pods: usize,
 }
 
-/// Every metric.
+/// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -70,7 +70,7 @@ pub struct Metrics {
     features: IntGaugeVec,
     undecodable_objects: IntCounterVec,
     events_dropped: IntCounter,
-    own: OwnMetrics,
+    plugin_metrics: PluginMetrics,
 }
 
 impl Default for Metrics {
@@ -107,7 +107,7 @@ impl Metrics {
             "Events about pods that were not written because too many were waiting.",
         );
         let (registry, names) = table.finish();
-        let own = OwnMetrics::default();
+        let plugin_metrics = PluginMetrics::default();
         let metrics = Self {
             registry,
             names,
@@ -118,7 +118,7 @@ impl Metrics {
             features,
             undecodable_objects,
             events_dropped,
-            own,
+            plugin_metrics,
         };
         metrics.set_pending(Pending::default());
         metrics
@@ -127,7 +127,7 @@ impl Metrics {
     /// Renders all metrics in the text format of Prometheus, sorted by name.
     pub fn render(&self) -> String {
         let mut families = self.registry.gather();
-        families.extend(self.own.collect());
+        families.extend(self.plugin_metrics.collect());
         families.sort_by(|a, b| a.name().cmp(b.name()));
         text::render(&families)
     }
@@ -156,25 +156,24 @@ impl Metrics {
         set_sizes(&self.queues.cache_size, sizes);
     }
 
-    /// Sets `goroutines` of operation `binding`: the number of binding cycles.
+    /// Sets `goroutines` of operation `binding`: the number of binding cycles in progress.
     pub fn set_bindings(&self, running: usize) {
         set_sizes(&self.queues.goroutines, [("binding", running)]);
     }
 
-    /// Sets `goroutines` of operation `prioritizing_extender`: the number of extenders that compute
-    /// scores.
+    /// Sets `goroutines` of operation `prioritizing_extender`: the number of Prioritize calls in
+    /// progress.
     pub fn set_prioritizing(&self, asked: usize) {
         set_sizes(&self.queues.goroutines, [("prioritizing_extender", asked)]);
     }
 
-    /// Sets `inflight_events` by event label; labels that are absent are set to 0.
+    /// Sets `inflight_events`, by event label. Labels that are absent from `events` are set to 0.
     pub fn set_inflight_events<'a>(&self, events: impl IntoIterator<Item = (&'a str, usize)>) {
         self.queues.in_flight.reset();
         set_sizes(&self.queues.in_flight, events);
     }
 
-    /// Sets `unschedulable_pods`: plugin, scheduler name, and number of pods that the plugin
-    /// rejected.
+    /// Sets `unschedulable_pods`: plugin, scheduler name of the pods, and number of rejected pods.
     pub fn set_unschedulable<'a>(
         &self,
         rejected: impl IntoIterator<Item = (&'a str, &'a str, usize)>,
@@ -198,21 +197,21 @@ impl Metrics {
         }
     }
 
-    /// Exports the metrics of plugins, each with the scheduler name of its profile. Returns those
-    /// that cannot be exported.
+    /// Exports the metrics that plugins declare, each with the scheduler name of its profile.
+    /// Returns the metrics that cannot be exported.
     pub fn set_plugin_metrics(
         &self,
         metrics: impl IntoIterator<Item = (String, Metric)>,
-    ) -> Vec<Refusal> {
-        self.own.set(metrics, &self.names)
+    ) -> Vec<ExportError> {
+        self.plugin_metrics.set(metrics, &self.names)
     }
 
-    /// Counts an object of this resource (`pods`) that was skipped because it does not decode.
+    /// Counts an object of this resource (`pods`) that was skipped because it could not be decoded.
     pub fn undecodable(&self, resource: &str) {
         self.undecodable_objects.with_label_values(&[resource]).inc();
     }
 
-    /// Counts a dropped event.
+    /// Counts a dropped event about a pod.
     pub fn event_dropped(&self) {
         self.events_dropped.inc();
     }
@@ -238,7 +237,7 @@ fn register_versions(table: &mut Table) {
     let build = table.gauges(
         Beta,
         "kubernetes_build_info",
-        "Constant 1; the labels tell what was built from what.",
+        "Constant 1; the labels describe the build.",
         &[
             "major",
             "minor",
@@ -256,13 +255,13 @@ fn register_versions(table: &mut Table) {
     let version = table.gauges(
         Alpha,
         "version_info",
-        "Constant 1; the labels tell which version of Kubernetes this behaves as.",
+        "Constant 1; the labels name the emulated version of Kubernetes.",
         &["component", "binary", "emulation", "min_compat"],
     );
     version.with_label_values(&["kube", &kubernetes, &kubernetes, MIN_COMPATIBILITY]).set(1);
 }
 
-/// Returns the architecture in the notation of Go.
+/// Returns the name of the architecture in Kubernetes.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -14,14 +14,14 @@ use prometheus::{Histogram, IntCounter};
 use super::Metrics;
 use super::scheduler::Plugins;
 
-/// Single plugins are timed in every tenth attempt, as in kube-scheduler.
+/// Calls of single plugins are timed in every tenth attempt, as in kube-scheduler.
 const SAMPLING: u64 = 10;
 
 /// The engine's [`Probe`], which feeds [`Metrics`]. It belongs to the thread of the engine.
 #[derive(Debug)]
 pub struct EngineProbe {
     metrics: Arc<Metrics>,
-    /// Start times of the open spans, which nest; none for a span that is not timed.
+    /// Start times of the open spans, which nest; `None` for a span that is not timed.
     open: Vec<Option<Instant>>,
     /// Number of attempts.
     attempts: u64,
@@ -81,7 +81,8 @@ impl EngineProbe {
         }
     }
 
-    /// An attempt that found a node continues; [`Count::Scheduled`] reports its duration.
+    /// Records the duration of an attempt that found no node. An attempt that found one is recorded
+    /// by [`Count::Scheduled`].
     fn attempt_ended(&self, profile: &str, code: Code, seconds: f64) {
         let result = match code {
             Code::Success => return,

@@ -31,14 +31,11 @@ const METRICS: [Source; 9] = [
     ("process_virtual_memory_bytes", MetricType::GAUGE, "Address space in use.", || {
         memory("VmSize:")
     }),
-    (
-        "process_virtual_memory_max_bytes",
-        MetricType::GAUGE,
-        "Largest address space allowed.",
-        || limit("Max address space"),
-    ),
+    ("process_virtual_memory_max_bytes", MetricType::GAUGE, "Maximum address space.", || {
+        limit("Max address space")
+    }),
     ("process_open_fds", MetricType::GAUGE, "Open file descriptors.", open_files),
-    ("process_max_fds", MetricType::GAUGE, "Most file descriptors allowed.", || {
+    ("process_max_fds", MetricType::GAUGE, "Maximum number of file descriptors.", || {
         limit("Max open files")
     }),
     (
@@ -122,7 +119,7 @@ fn memory(key: &str) -> Option<f64> {
     number_after("/proc/self/status", key).map(|kibibytes| kibibytes * 1024.0)
 }
 
-/// The soft limit; the largest number if there is none, as in client_golang.
+/// Returns the soft limit; the largest number without a limit, as in client_golang.
 fn limit(key: &str) -> Option<f64> {
     let line = line_after("/proc/self/limits", key)?;
     match line.split_whitespace().next()? {

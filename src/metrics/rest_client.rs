@@ -32,7 +32,7 @@ impl RestClient {
             seconds("rest_client_request_duration_seconds", "Time of requests, watches excluded.");
         let rate_limiter = seconds(
             "rest_client_rate_limiter_duration_seconds",
-            "Time requests waited for the client's own rate limit.",
+            "Time requests waited for the rate limit of the client.",
         );
         let mut bytes =
             |name: &str, help: &str| table.histograms(Alpha, name, help, &by_verb, buckets::BODY);
@@ -52,19 +52,19 @@ impl RestClient {
             retries: table.counters(
                 Alpha,
                 "rest_client_request_retries_total",
-                "Requests that were sent again.",
+                "Retried requests.",
                 &["code", "verb", "host"],
             ),
         }
     }
 
-    /// Counts a request, also a watch: its method (`GET`), the host with port, and the status of
-    /// the answer, if there is one.
+    /// Counts a request or watch: its method (`GET`), the host with port, and the status of the
+    /// response, if any.
     pub fn requested(&self, method: &str, host: &str, status: Option<u16>) {
         self.requests.with_label_values(&[code(status).as_str(), method, host]).inc();
     }
 
-    /// Records the duration of a request that is no watch, and the sizes of its bodies in bytes.
+    /// Records the duration of a request other than a watch, and the sizes of its bodies in bytes.
     pub fn took(&self, method: &str, host: &str, took: Duration, sent: usize, received: usize) {
         let labels = &[method, host];
         self.duration.with_label_values(labels).observe(took.as_secs_f64());
@@ -77,7 +77,7 @@ impl RestClient {
         self.rate_limiter.with_label_values(&[method, host]).observe(waited.as_secs_f64());
     }
 
-    /// Counts a request that is sent again after this status, or after no status.
+    /// Counts a retry after this status, or after no response.
     pub fn retried(&self, method: &str, host: &str, status: Option<u16>) {
         self.retries.with_label_values(&[code(status).as_str(), method, host]).inc();
     }

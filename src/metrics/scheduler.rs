@@ -1,7 +1,7 @@
 //! The `scheduler_` metrics of kube-scheduler.
 //!
-//! Absent are the metrics of volume binding, which kube-scheduler never increments, and of
-//! batching, which does not exist in Loadmaster.
+//! Two groups are absent: the metrics of volume binding, which kube-scheduler never increments, and
+//! the metrics of batching, which Loadmaster does not have.
 
 use std::time::Duration;
 
@@ -79,19 +79,19 @@ impl Attempts {
             event_handling: table.histograms(
                 Alpha,
                 "scheduler_event_handling_duration_seconds",
-                "Time to take in one change of the cluster.",
+                "Time to process one change of the cluster.",
                 &["event"],
                 buckets::extension_point(),
             ),
             preemption_attempts: table.counter(
                 Stable,
                 "scheduler_preemption_attempts_total",
-                "Attempts to make room for a pod by evicting others, useful or not.",
+                "Preemption attempts, successful or not.",
             ),
             preemption_victims: table.histogram(
                 Stable,
                 "scheduler_preemption_victims",
-                "Pods evicted at a time to make room for another.",
+                "Number of victims of a preemption.",
                 buckets::VICTIMS,
             ),
             preemption_pauses: table.counters(
@@ -105,12 +105,12 @@ impl Attempts {
     }
 }
 
-/// From this number on, attempts share one label value.
+/// The label value for this and higher numbers of attempts.
 const MANY_ATTEMPTS: u32 = 15;
 
 impl Attempts {
     /// Records a bound pod: its number of attempts, and the time since it first entered the active
-    /// queue. `after_flush`: it was tried because it had been unschedulable for too long.
+    /// queue. `after_flush`: the pod was retried because it had been unschedulable for too long.
     pub(super) fn pod_scheduled(
         &self,
         attempts: u32,
@@ -152,7 +152,7 @@ impl Queues {
             incoming: table.counters(
                 Stable,
                 "scheduler_queue_incoming_pods_total",
-                "Pods that entered a queue, by queue and what brought them there.",
+                "Pods that entered a queue, by queue and event.",
                 &["queue", "event"],
             ),
             unschedulable: table.gauges(

@@ -1,11 +1,11 @@
-//! Registers metrics, each with name, stability, help, labels and buckets in one place.
+//! The registration of metrics: name, stability, help, labels and buckets in one place.
 
 use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
 };
 
-/// The stability level of a metric, which its help text begins with.
+/// The stability level of a metric, which Kubernetes prints in the help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stability {
     Alpha,
@@ -25,7 +25,7 @@ impl Stability {
     }
 }
 
-/// The registry during registration.
+/// A registry under construction.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     registry: Registry,
@@ -81,14 +81,14 @@ impl Table {
         self.register(stability, HistogramVec::new(opts, labels))
     }
 
-    /// Registers a collector that creates its samples at each scrape.
+    /// Registers a collector that produces its samples at each scrape.
     pub(super) fn collector(&mut self, collector: impl Collector + 'static) {
         let names = collector.desc().into_iter().map(|desc| (desc.fq_name.clone(), Alpha));
         self.registered.extend(names.collect::<Vec<_>>());
         self.registry.register(Box::new(collector)).expect(UNIQUE);
     }
 
-    /// Returns the registry, with the numbers of registered metrics, and the names.
+    /// Adds the metrics about the registry itself, and returns it with the names of all metrics.
     pub(super) fn finish(mut self) -> (Registry, Vec<String>) {
         let labels = ["stability_level", "deprecated_version"];
         let help = "Metrics that are registered, by stability.";

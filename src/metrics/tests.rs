@@ -1,4 +1,4 @@
-//! Every metric against the reference: name, type, stability, labels, buckets.
+//! Comparison of every metric with the reference: name, type, stability, labels, buckets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use framework::{
 
 use super::*;
 
-/// Bucket sets as the reference lists them; `…` stands for bounds left out.
+/// Bucket sets of the reference; `…` stands for omitted bounds.
 const A: &str = "0.001 0.002 0.004 0.008 0.016 … 16.384";
 const B: &str = "0.0001 0.0002 0.0004 … 0.2048";
 const C: &str = "1e-05 1.5000000000000002e-05 2.2500000000000005e-05 … 0.02216837820053101";
@@ -64,7 +64,7 @@ loadmaster_undecodable_objects_total|counter|ALPHA|resource|
 loadmaster_events_dropped_total|counter|ALPHA||
 ";
 
-/// Metrics with at least one sample in every family.
+/// Returns metrics with at least one sample in every family.
 fn with_samples() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
     let mut probe = EngineProbe::new(metrics.clone());
@@ -114,21 +114,21 @@ fn with_samples() -> Arc<Metrics> {
     metrics
 }
 
-/// The samples of a family, each as labels between braces and value.
+/// Returns the samples of a family, each as labels between braces and value.
 fn samples<'a>(text: &'a str, name: &str) -> Vec<(&'a str, &'a str)> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(name));
     let lines = lines.filter(|rest| rest.starts_with(['{', ' ']));
     lines.filter_map(|rest| rest.rsplit_once(' ')).collect()
 }
 
-/// The label names of a sample, without the bound of a bucket.
+/// Returns the label names of a sample, without the bound of a bucket.
 fn label_names(labels: &str) -> BTreeSet<&str> {
     let pairs = labels.trim_matches(['{', '}']).split("\",").filter(|pair| !pair.is_empty());
     let names = pairs.filter_map(|pair| Some(pair.split_once('=')?.0));
     names.filter(|name| *name != "le").collect()
 }
 
-/// Whether the bounds are the expected ones, where `…` skips some.
+/// Returns whether the bounds are the expected ones; `…` skips bounds.
 fn bounds_match(bounds: &[&str], expected: &str) -> bool {
     let expected: Vec<_> = expected.split(' ').collect();
     match expected.iter().position(|bound| *bound == "…") {
@@ -172,7 +172,7 @@ fn every_metric_has_the_name_type_labels_and_buckets_of_the_reference() {
 }
 
 #[test]
-fn nothing_is_exported_that_the_reference_does_not_have() {
+fn every_exported_metric_is_in_the_reference() {
     let text = with_samples().render();
     let known: BTreeSet<_> =
         REFERENCE.trim().lines().filter_map(|row| row.split('|').next()).collect();
@@ -183,7 +183,7 @@ fn nothing_is_exported_that_the_reference_does_not_have() {
 }
 
 #[test]
-fn families_come_in_order_each_once() {
+fn families_are_sorted_and_unique() {
     let text = with_samples().render();
     let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert!(names.is_sorted());
@@ -191,7 +191,7 @@ fn families_come_in_order_each_once() {
 }
 
 #[test]
-fn sizes_are_shown_as_set_last() {
+fn gauges_have_the_last_set_size() {
     let metrics = Metrics::new();
     metrics.set_pending(Pending { active: 1, backoff: 2, unschedulable: 3, gated: 4 });
     metrics.set_unschedulable([("P", "a", 4), ("Q", "a", 1)]);
@@ -220,8 +220,8 @@ fn plugin_metrics_are_exported_by_profile_unless_the_name_is_taken() {
         given("a", "scheduler_pending_pods"),
         given("a", "no name"),
     ]);
-    let taken = |name: &str| Refusal::Taken(name.into());
-    let invalid = Refusal::Invalid("no name".into());
+    let taken = |name: &str| ExportError::NameTaken(name.into());
+    let invalid = ExportError::InvalidName("no name".into());
     let expected = [taken("gpu_rejections_total"), taken("scheduler_pending_pods"), invalid];
     assert_eq!(refused, expected);
     let text = metrics.render();
@@ -254,7 +254,7 @@ age_seconds_count{node="n",profile="a"} 1
 }
 
 #[test]
-fn plugin_metrics_with_bad_or_conflicting_labels_are_refused() {
+fn plugin_metrics_with_invalid_or_conflicting_labels_are_rejected() {
     let given = |profile: &str, labels: &[&str]| {
         (profile.to_owned(), Metric::from(&CounterVec::new("m_total", "Help.", labels)))
     };
@@ -266,21 +266,22 @@ fn plugin_metrics_with_bad_or_conflicting_labels_are_refused() {
         given("a", &["node"]),
         given("b", &["zone"]),
     ]);
-    let label = |label: &str| Refusal::Label { metric: "m_total".into(), label: label.into() };
+    let label =
+        |label: &str| ExportError::InvalidLabel { metric: "m_total".into(), label: label.into() };
     let labels = ["profile", "le", "node", "not valid"].map(label);
     assert_eq!(refused[..4], labels);
-    assert_eq!(refused[4..], [Refusal::Taken("m_total".into())]);
+    assert_eq!(refused[4..], [ExportError::NameTaken("m_total".into())]);
 }
 
 #[test]
-fn alerts_on_mixed_versions_see_the_version_of_kubernetes() {
+fn first_build_info_has_the_kubernetes_version() {
     let text = Metrics::new().render();
     assert!(text.contains("git_version=\"v1.36.0+loadmaster-"), "{text}");
     assert!(text.contains(r#"major="1",minor="36""#), "{text}");
 }
 
 #[test]
-fn an_extension_point_is_measured_under_the_profile_of_its_pod() {
+fn extension_point_is_measured_under_the_profile_of_its_pod() {
     let metrics = Arc::new(Metrics::new());
     let mut probe = EngineProbe::new(metrics.clone());
     let gate = Span::Point(ExtensionPoint::PreEnqueue, "a");

@@ -55,7 +55,7 @@ fn write_histogram(text: &mut String, name: &str, metric: &Metric) {
     push(text, format_args!("{name}_sum{labels} {sum}\n{name}_count{labels} {count}\n"));
 }
 
-/// Renders `{name="value",…}`, with the bound of a bucket last; nothing without labels.
+/// Renders `{name="value",…}`, with the bound of a bucket last; empty without labels.
 fn labels(pairs: &[LabelPair], bound: Option<f64>) -> String {
     let pairs = pairs.iter().map(|pair| (pair.name(), escape(pair.value(), true)));
     let bound = bound.map(|bound| ("le", number(bound)));

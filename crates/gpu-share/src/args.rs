@@ -1,4 +1,4 @@
-//! The arguments.
+//! The arguments of the plugin.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,47 +6,46 @@ use std::collections::hash_map::Entry;
 use framework::api::ResourceList;
 use serde::{Deserialize, Serialize};
 
-/// Largest number of CPUs or devices a node of full size may have.
+/// Maximum number of CPUs or devices of a node of full size.
 const FULL_NODE_MAX: u32 = 1_000_000;
 
-/// The arguments.
+/// The arguments of the plugin (`GpuShareArgs`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GpuShareArgs {
-    /// Which node, and which of its devices, is best.
+    /// The criterion for the best node and the best device.
     pub strategy: Strategy,
-    /// The pods that are to be expected, as far as the strategy looks ahead.
+    /// The expected pods, read by strategies that look ahead.
     pub workload: Vec<Task>,
-    /// What room is measured against.
+    /// The size relative to which free resources are measured.
     pub full_node: FullNode,
 }
 
-/// Which node, and which of its devices, is best for a pod.
+/// The criterion for the best node and the best of its devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strategy {
-    /// The node on which the least CPU and GPU is left, there the device of which the least is
-    /// left.
+    /// Prefers the node with the least CPU and GPU left, and on it the device with the least left.
     #[default]
     BestFit,
-    /// Where the pod adds least to the GPU room that the expected workload cannot use; among
-    /// equals, the best fit.
+    /// Prefers the placement that adds least to the GPU capacity that the expected workload cannot
+    /// use. Breaks ties by best fit.
     FragmentationGradient,
 }
 
-/// Pods of one kind in the expected workload.
+/// A kind of pods in the expected workload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Task {
-    /// What a pod requests. CPU, memory and thousandths of a GPU count.
+    /// The requests of a pod. CPU, memory and thousandths of a GPU are read.
     pub requests: ResourceList,
-    /// GPU models it can use; empty for all.
+    /// GPU models that the pod can use; empty for all.
     pub models: Vec<String>,
-    /// How many pods are of this kind, in any unit.
+    /// The number of pods of this kind, in any unit.
     pub popularity: f64,
 }
 
-/// A node of full size: what is left is measured in parts of it, so that CPU and GPU compare. More
-/// room than this counts as this much.
+/// A node of full size. Free resources are measured relative to it, which makes CPU and GPU
+/// comparable. A larger amount counts as full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct FullNode {
@@ -63,10 +62,10 @@ impl Default for FullNode {
 }
 
 impl GpuShareArgs {
-    /// The arguments, once they are found to be in order.
+    /// Returns the arguments if they are valid.
     ///
     /// # Errors
-    /// What is wrong, field by field.
+    /// The errors of all fields.
     pub(crate) fn checked(self) -> Result<Self, String> {
         let mut faults = Vec::new();
         if self.strategy == Strategy::FragmentationGradient && self.workload.is_empty() {
@@ -88,8 +87,8 @@ impl GpuShareArgs {
     }
 }
 
-/// The most popular of `tasks` that together make up at least `percent` of the pods, each kind
-/// once, the most popular first.
+/// Returns the most popular of `tasks` that together make up at least `percent` of the pods, each
+/// kind once, by descending popularity.
 pub fn typical_tasks(tasks: impl IntoIterator<Item = Task>, percent: f64) -> Vec<Task> {
     let mut kinds: Vec<Task> = Vec::new();
     let mut places = HashMap::new();
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_strict_and_complete() {
+    fn invalid_arguments_are_rejected() {
         let decode = |value| PluginArgs::new(value).decode::<GpuShareArgs>()?.checked();
         let complete = decode(json!({})).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a pod asks for.
+//! The GPU demand of a pod.
 
 use framework::{Pod, Resources};
 
@@ -8,26 +8,26 @@ pub const GPU_MILLI: &str = "alibabacloud.com/gpu-milli";
 /// Thousandths in one device.
 pub(crate) const WHOLE: u32 = 1000;
 
-/// What a pod wants of the devices of one node.
+/// The GPU demand of a pod on one node.
 ///
-/// The amount it requests decides: less than 1000 is a part of one device, n times 1000 are n
-/// devices, all for itself. Amounts between, which the plugin does not place, count as the next
-/// whole number of devices where another scheduler has placed them.
+/// It depends on the requested amount: less than 1000 is a part of one device, and n times 1000 is
+/// n devices for exclusive use. The plugin does not place amounts in between. If another scheduler
+/// has placed such a pod, its amount is rounded up to whole devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Demand {
     /// A part of one device, in thousandths: 1 to 999.
     Share(u32),
-    /// So many devices: 1 or more.
+    /// This number of devices: 1 or more.
     Whole(u32),
 }
 
 impl Demand {
-    /// The demand of a pod, `None` if it wants no GPU.
+    /// Returns the demand of a pod, or `None` if it requests no GPU.
     pub fn of(pod: &Pod) -> Option<Self> {
         Self::in_requests(&pod.requests.fit)
     }
 
-    /// The demand of a pod with these requests.
+    /// Returns the demand of a pod with these requests.
     pub(crate) fn in_requests(requests: &Resources) -> Option<Self> {
         let milli = u64::try_from(requests.scalar(GPU_MILLI)).ok().filter(|milli| *milli > 0)?;
         let devices = milli.div_ceil(u64::from(WHOLE));
@@ -37,7 +37,7 @@ impl Demand {
         })
     }
 
-    /// How many devices it takes something of.
+    /// Returns the number of devices.
     pub const fn devices(self) -> u32 {
         match self {
             Self::Share(_) => 1,
@@ -45,7 +45,7 @@ impl Demand {
         }
     }
 
-    /// What it takes of each of them, in thousandths.
+    /// Returns the amount on each device, in thousandths.
     pub const fn of_each(self) -> u32 {
         match self {
             Self::Share(milli) => milli,
@@ -53,13 +53,13 @@ impl Demand {
         }
     }
 
-    /// What it takes altogether, in thousandths.
+    /// Returns the total amount, in thousandths.
     pub const fn milli(self) -> i64 {
         self.devices() as i64 * self.of_each() as i64
     }
 }
 
-/// Everything about a pod that its score depends on.
+/// The requests of a pod that its score depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub(crate) milli_cpu: i64,
@@ -73,7 +73,7 @@ impl Shape {
         Self { milli_cpu, memory, demand: Demand::of(pod) }
     }
 
-    /// What it takes of all devices together, in thousandths.
+    /// Returns the total amount on all devices, in thousandths.
     pub(crate) const fn gpu_milli(self) -> i64 {
         match self.demand {
             Some(demand) => demand.milli(),

@@ -1,25 +1,25 @@
-//! The devices of one node, and which of them a pod gets.
+//! The devices of one node, and the choice of devices for a pod.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::demand::{Demand, WHOLE};
 
-/// More devices than this on one node do not count.
+/// Maximum number of devices of a node. Further devices are ignored.
 const DEVICES_MAX: i64 = 256;
 
-/// What is free of each device of a node, in thousandths.
+/// The free amount of each device of a node, in thousandths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Devices {
     free: Vec<u32>,
-    /// The most that is free of one device.
+    /// The largest free amount of a device.
     largest: u32,
-    /// Number of devices that nobody uses.
+    /// Number of unused devices.
     whole: u32,
 }
 
 impl Devices {
-    /// The unused devices of a node with this much to give, in thousandths.
+    /// Returns the unused devices of a node with this allocatable amount, in thousandths.
     pub(crate) fn unused(allocatable: i64) -> Self {
         let number = (allocatable / i64::from(WHOLE)).clamp(0, DEVICES_MAX);
         let mut devices = Self { free: vec![WHOLE; number as usize], ..Self::default() };
@@ -32,22 +32,22 @@ impl Devices {
         self.whole = self.free.iter().map(|free| u32::from(*free == WHOLE)).sum();
     }
 
-    /// What is free of each device.
+    /// Returns the free amount of each device.
     pub(crate) fn free(&self) -> &[u32] {
         &self.free
     }
 
-    /// What is free of all devices together.
+    /// Returns the free amount of all devices together.
     pub(crate) fn total(&self) -> i64 {
         self.free.iter().map(|free| i64::from(*free)).sum()
     }
 
-    /// Number of devices that nobody uses.
+    /// Returns the number of unused devices.
     pub(crate) const fn whole(&self) -> u32 {
         self.whole
     }
 
-    /// Whether the demand can be met.
+    /// Returns whether the free devices satisfy the demand.
     #[inline]
     pub(crate) const fn fit(&self, demand: Demand) -> bool {
         match demand {
@@ -56,26 +56,26 @@ impl Devices {
         }
     }
 
-    /// Whether the demand could be met if nobody used anything.
+    /// Returns whether the devices would satisfy the demand if all were unused.
     pub(crate) const fn could_fit(&self, demand: Demand) -> bool {
         demand.devices() as usize <= self.free.len()
     }
 
-    /// The devices that could give a part to a pod, the fullest first; one for each amount that is
-    /// free, as devices are as good as one another.
+    /// Returns the devices that can provide a part, the fullest first. Devices with the same free
+    /// amount are equivalent, so it returns one for each amount.
     pub(crate) fn candidates(&self, milli: u32) -> impl Iterator<Item = usize> {
         let first = self.tightest(milli);
         std::iter::successors(first, move |last| self.tightest(self.free[*last] + 1))
     }
 
-    /// The fullest device of which at least this much is free; the first of several.
+    /// Returns the fullest device with at least this much free, the first of several.
     fn tightest(&self, milli: u32) -> Option<usize> {
         let enough = self.free.iter().enumerate().filter(|(_, free)| **free >= milli);
         enough.min_by_key(|(_, free)| **free).map(|(device, _)| device)
     }
 
-    /// The devices for a demand: for a part of one `device`, if it is given, or the fullest that
-    /// fits; else the first unused ones.
+    /// Chooses devices for a demand. For a part it takes `device` if given, else the fullest device
+    /// that fits. For whole devices it takes the first unused ones.
     pub(crate) fn choose(&self, demand: Demand, device: Option<usize>) -> Option<Taken> {
         if !self.fit(demand) {
             return None;
@@ -89,15 +89,15 @@ impl Devices {
         })
     }
 
-    /// Whether `taken` are devices of this node, and as many as the demand takes.
-    pub(crate) fn can_be(&self, taken: &Taken, demand: Demand) -> bool {
+    /// Returns whether `taken` names devices of this node, in the number of the demand.
+    pub(crate) fn can_provide(&self, taken: &Taken, demand: Demand) -> bool {
         taken.0.len() == demand.devices() as usize
             && taken.0.is_sorted_by(|a, b| a < b)
             && taken.0.last().is_some_and(|last| *last < self.free.len())
     }
 
-    /// Takes the demand from devices that [can be](Self::can_be) its own. What is not there is not
-    /// taken: nothing falls below zero.
+    /// Subtracts the demand from devices that [can provide](Self::can_provide) it. Free amounts do not
+    /// become negative.
     pub(crate) fn take(&mut self, demand: Demand, taken: &Taken) {
         for device in &taken.0 {
             self.free[*device] = self.free[*device].saturating_sub(demand.of_each());
@@ -105,9 +105,9 @@ impl Devices {
         self.sum_up();
     }
 
-    /// Takes the demand of a pod whose devices nobody knows: as the plugin would have chosen if it
-    /// fits, else from the devices of which most is free.
-    pub(crate) fn take_somewhere(&mut self, demand: Demand) {
+    /// Subtracts the demand of a pod whose devices are unknown. It takes the devices that the
+    /// plugin would choose if the pod fits, else the devices with the most free.
+    pub(crate) fn take_any(&mut self, demand: Demand) {
         let taken = self.choose(demand, None).unwrap_or_else(|| {
             let mut order: Vec<usize> = (0..self.free.len()).collect();
             order.sort_by_key(|device| std::cmp::Reverse(self.free[*device]));
@@ -118,7 +118,7 @@ impl Devices {
     }
 }
 
-/// Devices of a node by number, ascending. As text `0-2-3`.
+/// Device numbers of a node, ascending. The text form is `0-2-3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken(Box<[usize]>);
 
@@ -127,7 +127,7 @@ impl Taken {
         Self([device].into())
     }
 
-    /// The numbers.
+    /// Returns the device numbers.
     pub fn devices(&self) -> &[usize] {
         &self.0
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_comes_from_the_fullest_device_that_fits_and_whole_ones_from_the_first_unused() {
+    fn part_comes_from_the_fullest_device_and_whole_devices_from_the_first_unused() {
         use Demand::{Share, Whole};
         let rows: [(&[u32], Demand, Option<&str>); 11] = [
             (&[1000, 1000], Share(300), Some("0")),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_differ_in_what_is_free() {
+    fn candidates_differ_in_free_amount() {
         let devices = devices(&[1000, 400, 1000, 500, 400, 0]);
         assert!(devices.candidates(400).eq([1, 3, 0]));
         assert!(devices.candidates(401).eq([3, 0]));
@@ -193,23 +193,23 @@ mod tests {
     }
 
     #[test]
-    fn absurd_numbers_of_devices_are_cut_off() {
+    fn number_of_devices_is_limited() {
         assert_eq!(Devices::unused(i64::MAX).free().len(), 256);
         assert_eq!(Devices::unused(i64::MIN), Devices::unused(999));
         assert_eq!(Devices::unused(2999).free(), [1000, 1000]);
     }
 
     #[test]
-    fn what_is_not_there_is_not_taken() {
+    fn free_amounts_never_become_negative() {
         let mut devices = devices(&[100, 700]);
-        devices.take_somewhere(Demand::Share(900));
+        devices.take_any(Demand::Share(900));
         assert_eq!((devices.free(), devices.total()), (&[100, 0][..], 100));
-        devices.take_somewhere(Demand::Whole(u32::MAX));
+        devices.take_any(Demand::Whole(u32::MAX));
         assert_eq!(devices, self::devices(&[0, 0]));
     }
 
     #[test]
-    fn taken_devices_are_written_and_read_as_text() {
+    fn taken_devices_round_trip_as_text() {
         let taken: Taken = "0-2-11".parse().unwrap();
         assert_eq!((taken.devices(), taken.to_string()), (&[0, 2, 11][..], "0-2-11".to_owned()));
         for text in ["", "-", "1-", "a", "-1", "1,2", "99999999999999999999"] {
@@ -224,7 +224,11 @@ mod tests {
             ("1-0", Demand::Whole(2), false),
             ("1-1", Demand::Whole(2), false),
         ] {
-            assert_eq!(four.can_be(&text.parse().unwrap(), demand), expected, "{text} {demand:?}");
+            assert_eq!(
+                four.can_provide(&text.parse().unwrap(), demand),
+                expected,
+                "{text} {demand:?}"
+            );
         }
     }
 }

@@ -1,14 +1,14 @@
-//! GpuShare: assigns GPUs to pods device by device, in whole and in part.
+//! GpuShare: a plugin that allocates GPUs device by device, in whole and in part.
 //!
-//! The plugin keeps state of its own: a decision in Reserve must count before the API server knows
-//! it. It uses PreFilter, Filter and Score in both forms, Reserve, PreBind, hints,
-//! arguments, a metric, and what a plugin may remember between calls.
+//! A decision of its Reserve must count before the API server shows it, so the plugin keeps
+//! bookings of devices. It uses PreFilter, Filter and Score in both forms, Reserve, PreBind, hints,
+//! arguments, a metric, and state between calls.
 //!
 //! Nodes list `alibabacloud.com/gpu-milli`, thousandths of a device, as an extended resource. A pod
 //! that requests less than 1000 gets a part of one device; a pod that requests n times 1000 gets n
-//! devices for itself. The numbers of the devices are written to the annotation
-//! `alibabacloud.com/gpu-index` (`2`, or `0-1-3`) before the pod is bound, for the device plugin on
-//! the node to read.
+//! devices for exclusive use. Before the bind, the plugin writes the device numbers to the
+//! annotation `alibabacloud.com/gpu-index` (`2`, or `0-1-3`), where the device plugin of the node
+//! reads them.
 //!
 //! ```yaml
 //! schedulerName: gpu
@@ -26,18 +26,18 @@
 //!     - {requests: {cpu: 32, memory: 64Gi}, popularity: 290}
 //! ```
 //!
-//! Which node, and which of its devices, is best is up to the [`Strategy`]. Other score plugins
-//! pull elsewhere, so the profile turns them off; filters stay as they are.
+//! The [`Strategy`] decides which node is best, and which of its devices. The profile disables the
+//! other score plugins, which would pull elsewhere, and keeps the filters.
 //!
-//! Where a pod has its devices is known from the books, from its annotation, or not at all: then it
-//! is taken to have those the plugin would have chosen. Each profile has a plugin of its own with
-//! books of its own, so only one profile of a scheduler should place pods with GPUs.
+//! The devices of a pod are those of its booking, else those of its annotation. For a pod without
+//! either, the plugin assumes the devices that it would choose itself. Each profile has its own
+//! plugin with its own bookings, so only one profile of a scheduler should place pods with GPUs.
 
 mod args;
 mod demand;
 mod devices;
-mod judge;
 mod rows;
+mod scorer;
 mod scores;
 #[cfg(test)]
 mod tests;
@@ -59,17 +59,17 @@ pub use devices::Taken;
 
 use demand::Shape;
 use devices::Devices;
-use judge::Judge;
 use rows::Rows;
+use scorer::Scorer;
 use scores::Scores;
 
-/// Plugin name.
+/// The name of the plugin.
 pub const NAME: &str = "GpuShare";
 
-/// Annotation of a pod that names its devices by number.
+/// The annotation of a pod that lists its device numbers.
 pub const GPU_INDEX: &str = "alibabacloud.com/gpu-index";
 
-/// Label of a node that names the model of its devices.
+/// The label of a node that names its GPU model.
 pub const GPU_MODEL: &str = "alibabacloud.com/gpu-card-model";
 
 /// [`GPU_INDEX`] as a JSON pointer.
@@ -80,16 +80,16 @@ const TOO_FEW_DEVICES: &str = "node(s) had too few GPUs";
 const NO_ROOM: &str = "node(s) had no GPU with enough room";
 const TOO_FEW_UNUSED: &str = "node(s) had too few unused GPUs";
 
-/// The plugin.
+/// The GpuShare plugin.
 #[derive(Debug)]
 pub struct GpuShare {
-    judge: Judge,
+    scorer: Scorer,
     ledger: Mutex<Ledger>,
     refused: Arc<Counter>,
 }
 
-/// What the plugin remembers between calls. Only the books must be: all else is worked out from the
-/// cluster, and kept as long as it holds.
+/// The state that the plugin keeps between calls. Only the bookings are essential; the rest is a
+/// cache that is computed from the cluster.
 #[derive(Debug, Default)]
 struct Ledger {
     rows: Rows,
@@ -99,23 +99,26 @@ struct Ledger {
 /// Adds the plugin to `registry`.
 ///
 /// # Errors
-/// The name is taken.
+/// The name is already registered.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     registry.register(NAME, plugin)
 }
 
-/// Makes the plugin from [`GpuShareArgs`].
+/// Creates the plugin from [`GpuShareArgs`].
 ///
 /// # Errors
-/// The arguments do not decode, or are not in order.
+/// The arguments do not decode or are invalid.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args = args.decode::<GpuShareArgs>()?.checked()?;
     let refused = Counter::new(
         "gpu_share_reserve_refused_total",
         "Pods that found no devices left on the node that was chosen for them.",
     );
-    let plugin =
-        GpuShare { judge: Judge::new(&args)?, ledger: Mutex::default(), refused: refused.clone() };
+    let plugin = GpuShare {
+        scorer: Scorer::new(&args)?,
+        ledger: Mutex::default(),
+        refused: refused.clone(),
+    };
     let event = ClusterEvent::new;
     Ok(Plugin::new(NAME, plugin)
         .pre_filter()
@@ -136,13 +139,12 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl GpuShare {
-    /// The ledger. A panic while it was locked is no reason to give up: rows are replaced as a
-    /// whole.
+    /// Locks the ledger. A poisoned lock is usable, because rows are replaced as a whole.
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Devices come free when a pod that has some is gone.
+    /// Queues the pod if the deleted pod had devices.
     fn after_pod_deletion(
         &self,
         _pod: &Pod,
@@ -151,14 +153,14 @@ impl GpuShare {
     ) -> Result<QueueingHint, String> {
         match *objects {
             EventObjects::Pod { old: Some(gone), .. } => {
-                let had_room = gone.node_name.is_some() || gone.nominated_node_name.is_some();
-                Ok(queue_if(had_room && Demand::of(gone).is_some()))
+                let had_node = gone.node_name.is_some() || gone.nominated_node_name.is_some();
+                Ok(queue_if(had_node && Demand::of(gone).is_some()))
             }
             _ => Err("not a pod that is gone".to_owned()),
         }
     }
 
-    /// A node helps if its devices are enough for the pod, and it is new or has more of them.
+    /// Queues the pod if the node has enough devices and is new or has more devices than before.
     fn after_node_change(
         &self,
         pod: &Pod,
@@ -180,7 +182,7 @@ const fn queue_if(helps: bool) -> QueueingHint {
 }
 
 impl PreFilter for GpuShare {
-    /// Leaves the demand for the filter, which pods that want no GPU do not need.
+    /// Stores the demand for Filter. Skips Filter for pods without a demand.
     fn pre_filter(
         &self,
         state: &mut CycleState,
@@ -198,7 +200,7 @@ impl PreFilter for GpuShare {
     }
 }
 
-/// What PreFilter left.
+/// Returns the demand that PreFilter stored.
 fn demand_of(state: &CycleState) -> Result<Demand, Status> {
     state.read().copied().ok_or_else(|| Status::error("GpuShare has no data from PreFilter"))
 }
@@ -216,7 +218,7 @@ impl Filter for GpuShare {
             Err(status) => return status,
         };
         let mut ledger = self.ledger();
-        let devices = &ledger.rows.row(node, &self.judge).room.devices;
+        let devices = &ledger.rows.row(node, &self.scorer).room.devices;
         match demand {
             _ if devices.fit(demand) => Status::success(),
             _ if !devices.could_fit(demand) => Status::unresolvable(TOO_FEW_DEVICES),
@@ -225,7 +227,7 @@ impl Filter for GpuShare {
         }
     }
 
-    /// The same with the ledger locked once.
+    /// Filters all nodes with the ledger locked once.
     fn filter_set(
         &self,
         state: &CycleState,
@@ -236,15 +238,15 @@ impl Filter for GpuShare {
         let demand = demand_of(state)?;
         let rows = &mut self.ledger().rows;
         nodes.retain(|node| {
-            rows.row(&handle.cluster.node(node), &self.judge).room.devices.fit(demand)
+            rows.row(&handle.cluster.node(node), &self.scorer).room.devices.fit(demand)
         });
         Ok(())
     }
 }
 
 impl Score for GpuShare {
-    /// In parts of a point; pods that want no GPU are scored as well, as the CPU they take may be
-    /// what makes the devices of a node unusable.
+    /// Returns the score in parts of a point. Pods without GPU demand are scored too, because the
+    /// CPU they take may make devices unusable.
     fn score(
         &self,
         _state: &CycleState,
@@ -252,10 +254,10 @@ impl Score for GpuShare {
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
-        Ok(self.ledger().rows.place(node, Shape::of(pod), &self.judge).score)
+        Ok(self.ledger().rows.place(node, Shape::of(pod), &self.scorer).score)
     }
 
-    /// Works out only the nodes that have changed since the last pod of this shape.
+    /// Computes only the nodes that have changed since the last pod of this shape.
     fn score_set(
         &self,
         _state: &CycleState,
@@ -265,7 +267,7 @@ impl Score for GpuShare {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let Ledger { rows, scores: known } = &mut *self.ledger();
-        known.write(Shape::of(pod), handle.cluster, nodes, scores, (rows, &self.judge));
+        known.write(Shape::of(pod), handle.cluster, nodes, scores, (rows, &self.scorer));
         Ok(())
     }
 }
@@ -279,7 +281,7 @@ impl NormalizeScore for GpuShare {
         scores: &mut [i64],
         _handle: &Handle<'_>,
     ) -> Status {
-        judge::normalize(scores);
+        scorer::normalize(scores);
         Status::success()
     }
 }
@@ -299,19 +301,20 @@ impl Reserve for GpuShare {
             return Status::unschedulable("the node is gone");
         };
         let rows = &mut self.ledger().rows;
-        let Some(taken) = rows.choose(&handle.cluster.node(node), pod, &self.judge) else {
+        let Some(taken) = rows.choose(&handle.cluster.node(node), pod, &self.scorer) else {
             self.refused.inc();
             return Status::unschedulable("the GPUs of the node were given away meanwhile");
         };
-        rows.book(node, &pod.uid, taken.clone());
+        rows.add_booking(node, &pod.uid, taken.clone());
         state.write(taken);
         Status::success()
     }
 
-    /// On a node that is gone the books need no correction: the pod is not there any more, either.
+    /// Removes the booking. If the node no longer exists, the bookings need no correction: the pod
+    /// is not on a node either.
     fn unreserve(&self, _state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) {
         if let Some(node) = handle.cluster.node_named(node) {
-            self.ledger().rows.unbook(node, &pod.uid);
+            self.ledger().rows.remove_booking(node, &pod.uid);
         }
     }
 }
@@ -331,8 +334,8 @@ impl PreBind for GpuShare {
         }
     }
 
-    /// Writes the annotation. Whether a write whose answer was lost has happened does not matter:
-    /// the next attempt overwrites it.
+    /// Writes the annotation. If the answer to a write is lost, the next attempt overwrites the
+    /// annotation.
     fn pre_bind(
         &self,
         state: &mut CycleState,

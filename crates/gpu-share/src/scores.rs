@@ -1,18 +1,18 @@
-//! Scores that still hold.
+//! Cached scores.
 
 use std::collections::BTreeMap;
 
 use framework::{Cluster, NodeIx};
 
 use crate::demand::Shape;
-use crate::judge::Judge;
 use crate::rows::Rows;
+use crate::scorer::Scorer;
 
-/// Scores that are kept in all, for pods of whatever shapes: 16 MiB.
+/// Maximum number of cached scores for all shapes of pods: 16 MiB.
 const CELLS_MAX: usize = 1 << 20;
 
-/// Scores by shape of pod and by node. There are few shapes, and one decision changes one node:
-/// nearly all scores of the last pod of a shape hold for the next.
+/// Scores by shape of pod and by node. There are few shapes, and a decision changes one node, so
+/// nearly all scores of a shape stay valid for its next pod.
 #[derive(Debug, Default)]
 pub(crate) struct Scores {
     columns: BTreeMap<Shape, Column>,
@@ -21,15 +21,15 @@ pub(crate) struct Scores {
 
 #[derive(Debug, Default)]
 struct Column {
-    /// When it was last used.
+    /// The last use, as a counter.
     used: u64,
-    /// By [`NodeIx::index`].
+    /// Scores by [`NodeIx::index`].
     cells: Vec<Cell>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
-    /// The version of the row that the score holds for; no row has version 0.
+    /// The version of the row for which the score is valid; no row has version 0.
     version: u64,
     score: i64,
 }
@@ -42,14 +42,14 @@ impl Scores {
         cluster: &Cluster,
         nodes: &[NodeIx],
         scores: &mut [i64],
-        (rows, judge): (&mut Rows, &Judge),
+        (rows, scorer): (&mut Rows, &Scorer),
     ) {
         let cells = self.cells(shape, cluster.table_len());
         for (node, score) in nodes.iter().zip(scores) {
             let (node, cell) = (cluster.node(*node), &mut cells[node.index()]);
-            let version = rows.row(&node, judge).version;
+            let version = rows.row(&node, scorer).version;
             if cell.version != version {
-                *cell = Cell { version, score: rows.place(&node, shape, judge).score };
+                *cell = Cell { version, score: rows.place(&node, shape, scorer).score };
             }
             *score = cell.score;
         }

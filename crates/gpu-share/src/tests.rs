@@ -1,4 +1,4 @@
-//! The plugin as the engine sees it.
+//! Tests of the plugin through its extension points.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ fn best_fit() -> Plugin {
     make(json!({}))
 }
 
-/// Tasks that want half a device, a device, and two, and some that want none.
+/// Returns a plugin whose workload has tasks that need half a device, one device, two devices and
+/// none.
 fn gradient() -> Plugin {
     let task = |cpu: u32, milli: u32, popularity: u32| {
         let requests = json!({"cpu": cpu, GPU_MILLI: milli});
@@ -36,14 +37,14 @@ fn gpu_pod(name: &str, milli: i64) -> PodBuilder {
     pod(name).cpu("1").request(GPU_MILLI, &milli.to_string())
 }
 
-/// The pod with its annotation, as the plugin finds it in the cluster.
+/// Returns the pod with its annotation, decoded as in the cluster.
 fn annotated(pod: PodBuilder, plugin: &Plugin, index: &str) -> Pod {
     let api = pod.with(|pod| drop(pod.metadata.annotations.insert(GPU_INDEX.into(), index.into())));
     let object = serde_json::to_value(api.api()).unwrap();
     Pod::from_json(&object, &plugin.extra_fields).unwrap()
 }
 
-/// A cluster whose pods go the way of the engine: assumed, reserved, bound or undone.
+/// A cluster that assumes, reserves, binds and unreserves pods like the engine.
 struct World {
     plugin: Plugin,
     cluster: Cluster,
@@ -72,7 +73,8 @@ impl World {
         self.cluster.remove_pod(self.placed.remove(name).unwrap());
     }
 
-    /// Assumes and reserves; gives the devices, or undoes it and gives the status.
+    /// Assumes and reserves the pod. Returns its devices, or reverts the assumption and returns the
+    /// status.
     fn reserve(&mut self, pod: PodBuilder, node: &str) -> Result<(CycleState, String), Status> {
         let pod = pod.on(node).build();
         self.place(pod.clone());
@@ -94,7 +96,7 @@ impl World {
         self.remove(&pod.key.name);
     }
 
-    /// Names of the nodes that can take the pod, in both forms.
+    /// Returns the names of the feasible nodes, checked in both forms.
     fn feasible(&self, pod: &Pod) -> Vec<String> {
         let mut state = CycleState::new();
         let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
@@ -111,7 +113,7 @@ impl World {
         nodes.iter().map(|ix| self.cluster.node_name(ix).to_string()).collect()
     }
 
-    /// Raw scores by node, in both forms.
+    /// Returns raw scores by node, checked in both forms.
     fn scores(&self, pod: &Pod) -> Vec<i64> {
         let nodes: Vec<NodeIx> = self.cluster.nodes().iter().collect();
         let (state, score) = (CycleState::new(), self.plugin.score.as_ref().unwrap());
@@ -126,7 +128,7 @@ impl World {
 }
 
 #[test]
-fn a_part_fits_one_device_and_whole_devices_must_be_unused() {
+fn part_must_fit_one_device_and_whole_devices_must_be_unused() {
     let plugin = best_fit();
     let on = |name: &str, milli, node: &str, index| {
         annotated(gpu_pod(name, milli).on(node), &plugin, index)
@@ -163,7 +165,7 @@ fn a_part_fits_one_device_and_whole_devices_must_be_unused() {
 }
 
 #[test]
-fn pods_without_demand_are_not_filtered_and_odd_demands_are_refused() {
+fn pods_without_demand_pass_and_invalid_demands_are_rejected() {
     let harness = Harness::new(best_fit()).node(node("none").build());
     assert!(harness.run(&pod("p").build()).pre_filter.is_success());
     assert_eq!(harness.run(&pod("p").build()).feasible(), ["none"]);
@@ -174,22 +176,23 @@ fn pods_without_demand_are_not_filtered_and_odd_demands_are_refused() {
 }
 
 #[test]
-fn best_fit_leaves_the_least() {
+fn best_fit_prefers_the_node_with_the_least_left() {
     let harness = Harness::new(best_fit())
         .node(gpu_node("big", 8).allocatable("cpu", "96").build())
         .node(gpu_node("small", 2).allocatable("cpu", "16").build())
         .node(node("none").allocatable("cpu", "64").build());
     let run = harness.run(&gpu_pod("p", 1000).build());
-    // Half of 95 in 128 CPUs and half of 7 in 8 devices are left; 15 and 1.
-    assert_eq!(run.raw_scores["big"] / judge::FINE, 100 - 37 - 44);
-    assert_eq!(run.raw_scores["small"] / judge::FINE, 100 - 5 - 7 - 1);
+    // CPU and GPU count half each. Left are 95 of 128 CPUs and 7 of 8 devices on "big", and 15 CPUs
+    // and 1 device on "small".
+    assert_eq!(run.raw_scores["big"] / scorer::PARTS_PER_POINT, 100 - 37 - 44);
+    assert_eq!(run.raw_scores["small"] / scorer::PARTS_PER_POINT, 100 - 5 - 7 - 1);
     assert_eq!((run.scores["big"], run.scores["small"]), (19, 88));
     let run = harness.run(&pod("p").cpu("16").build());
     assert_eq!(run.scores["small"], 88, "it fills up, although it takes CPU from devices: {run}");
 }
 
 #[test]
-fn the_gradient_keeps_room_together_and_cpu_with_its_devices() {
+fn gradient_avoids_fragmentation_of_devices_and_cpu() {
     let plugin = gradient();
     let half = annotated(gpu_pod("half", 500).on("half"), &plugin, "0");
     let harness = Harness::new(plugin)
@@ -207,8 +210,8 @@ fn the_gradient_keeps_room_together_and_cpu_with_its_devices() {
 }
 
 #[test]
-fn the_gradient_chooses_the_device_as_well() {
-    // Nobody can use less than 600: best fit would leave 100 and 1000, the gradient 600 and 500.
+fn gradient_chooses_the_device() {
+    // No task can use less than 600: best fit would leave 100 and 1000, the gradient 600 and 500.
     let workload = json!([{"requests": {GPU_MILLI: 600}, "popularity": 1}]);
     let args = json!({"strategy": "FragmentationGradient", "workload": workload});
     for (plugin, expected) in [(make(args), "1"), (best_fit(), "0")] {
@@ -221,7 +224,7 @@ fn the_gradient_chooses_the_device_as_well() {
 }
 
 #[test]
-fn what_is_reserved_counts_before_anybody_else_knows() {
+fn reserved_devices_count_before_the_annotation_is_written() {
     let mut world = World::new(best_fit(), [gpu_node("n", 2)]);
     let mut take = |name, milli| world.reserve(gpu_pod(name, milli), "n").map(|(_, taken)| taken);
     assert_eq!(take("a", 600), Ok("0".to_owned()));
@@ -235,14 +238,14 @@ fn what_is_reserved_counts_before_anybody_else_knows() {
 }
 
 #[test]
-fn what_is_undone_is_free_again() {
+fn unreserved_devices_are_free_again() {
     let mut world = World::new(best_fit(), [gpu_node("n", 1)]);
     let pod = gpu_pod("a", 1000).on("n").build();
     let (mut state, _) = world.reserve(gpu_pod("a", 1000), "n").unwrap();
     assert!(world.feasible(&gpu_pod("b", 1).build()).is_empty());
     world.undo(&pod, &mut state);
     assert_eq!(world.feasible(&gpu_pod("b", 1000).build()), ["n"]);
-    // Without an earlier Reserve, more than once, or with the node gone.
+    // Unreserve without Reserve, repeated, and with the node removed.
     world.place(pod.clone());
     world.cluster.remove_node("n");
     world.undo(&pod, &mut state);
@@ -250,7 +253,7 @@ fn what_is_undone_is_free_again() {
 }
 
 #[test]
-fn a_pod_without_demand_reserves_and_writes_nothing() {
+fn pod_without_demand_reserves_and_writes_nothing() {
     let mut world = World::new(best_fit(), [gpu_node("n", 1)]);
     let (state, taken) = world.reserve(pod("p"), "n").unwrap();
     assert_eq!(taken, "");
@@ -260,7 +263,7 @@ fn a_pod_without_demand_reserves_and_writes_nothing() {
 }
 
 #[test]
-fn the_devices_are_written_before_the_pod_is_bound() {
+fn pre_bind_writes_the_device_annotation() {
     let mut world = World::new(best_fit(), [gpu_node("n", 4)]);
     let (mut state, _) = world.reserve(gpu_pod("p", 3000), "n").unwrap();
     let (pod, handle) = (gpu_pod("p", 3000).build(), handle(&world.cluster));
@@ -282,7 +285,7 @@ fn the_devices_are_written_before_the_pod_is_bound() {
 }
 
 #[test]
-fn after_a_restart_the_annotations_tell() {
+fn annotations_restore_devices_after_a_restart() {
     let mut world = World::new(best_fit(), [gpu_node("n", 3)]);
     let devices_of =
         |world: &mut World, name: &str, milli| world.reserve(gpu_pod(name, milli), "n").unwrap().1;
@@ -297,7 +300,7 @@ fn after_a_restart_the_annotations_tell() {
 }
 
 #[test]
-fn pods_that_nobody_knows_the_devices_of_take_some_all_the_same() {
+fn pods_with_unknown_devices_still_take_devices() {
     let plugin = best_fit();
     let unreadable = ["", "x", "7", "0-1"];
     for index in unreadable {
@@ -307,7 +310,7 @@ fn pods_that_nobody_knows_the_devices_of_take_some_all_the_same() {
         assert!(world.feasible(&gpu_pod("p", 301).build()).is_empty(), "{index}");
         assert_eq!(world.feasible(&gpu_pod("p", 300).build()), ["n"], "{index}");
     }
-    // More than there is, said by annotations or not: nothing is left, and nothing breaks.
+    // The pods request more than the node has, with or without annotations.
     let mut world = World::new(best_fit(), [gpu_node("n", 2)]);
     for name in ["a", "b", "c"] {
         world.place(annotated(gpu_pod(name, 900).on("n"), &plugin, "0"));
@@ -317,11 +320,11 @@ fn pods_that_nobody_knows_the_devices_of_take_some_all_the_same() {
 }
 
 #[test]
-fn the_annotation_of_an_attempt_that_failed_does_not_count() {
+fn annotation_of_a_failed_attempt_is_ignored() {
     let mut world = World::new(best_fit(), [gpu_node("n", 2)]);
     let first = annotated(gpu_pod("first", 1000).on("n"), &world.plugin, "0");
     world.place(first);
-    // "p" was to have device 0 elsewhere, and is now assumed here.
+    // An earlier attempt gave "p" device 0 of another node; now it is assumed here.
     let stale = annotated(gpu_pod("p", 1000).on("n"), &world.plugin, "0");
     world.place(stale.clone());
     let mut state = CycleState::new();
@@ -332,7 +335,7 @@ fn the_annotation_of_an_attempt_that_failed_does_not_count() {
 }
 
 #[test]
-fn a_what_if_is_worked_out_for_itself() {
+fn overlay_is_computed_separately() {
     let mut world = World::new(best_fit(), [gpu_node("n", 1)]);
     world.reserve(gpu_pod("there", 1000), "n").unwrap();
     let wanted = gpu_pod("p", 500).build();
@@ -352,7 +355,7 @@ fn a_what_if_is_worked_out_for_itself() {
 }
 
 #[test]
-fn hints_wake_pods_that_may_fit_now() {
+fn hints_queue_pods_that_may_fit() {
     let harness = Harness::new(best_fit());
     let wanted = gpu_pod("p", 2000).build();
     let gone = |pod: PodBuilder| {
@@ -378,7 +381,7 @@ fn hints_wake_pods_that_may_fit_now() {
 }
 
 #[test]
-fn bad_arguments_are_named() {
+fn invalid_arguments_are_named_in_the_error() {
     let error = |args| plugin(&PluginArgs::new(args)).map(|_| ()).unwrap_err();
     assert!(error(json!({"strategie": "BestFit"})).contains("unknown field `strategie`"));
     let workload = json!([{"requests": {"memory": "1GB"}, "popularity": 1}]);
@@ -386,20 +389,20 @@ fn bad_arguments_are_named() {
     assert_eq!(best_fit().args.unwrap()["fullNode"], json!({"cpus": 128, "gpus": 8}));
 }
 
-/// A step in the life of a cluster.
+/// A change of a cluster.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A pod arrives and goes where it fits.
+    /// A pod arrives and is placed if it fits.
     Arrive(i64),
-    /// The annotation of a pod that is on its way shows up.
+    /// The annotation of a pod that is being bound arrives.
     Confirm(usize),
-    /// The binding of a pod that is on its way fails.
+    /// The binding of a pod fails.
     Fail(usize),
-    /// A pod leaves.
+    /// A pod is deleted.
     Leave(usize),
-    /// A node is updated; nothing of it changes.
+    /// A node is updated without a change.
     Touch(usize),
-    /// The scheduler starts anew: pods on their way are forgotten.
+    /// The scheduler restarts: unbound pods are forgotten.
     Restart,
 }
 
@@ -415,7 +418,7 @@ fn step() -> impl Values<Value = Step> {
     ]
 }
 
-/// A placed pod, as the test knows it.
+/// A placed pod, as recorded by the test.
 #[derive(Debug, Clone)]
 struct Known {
     name: String,
@@ -433,7 +436,7 @@ impl Known {
 
 const NODES: [(&str, usize); 3] = [("one", 1), ("two", 2), ("four", 4)];
 
-/// What is free of each device, from what Reserve said.
+/// Returns the free amount of each device, computed from the results of Reserve.
 fn free(known: &[Known]) -> BTreeMap<&str, Vec<i64>> {
     let mut free: BTreeMap<_, _> = NODES.map(|(node, gpus)| (node, vec![1000; gpus])).into();
     for pod in known {
@@ -513,7 +516,7 @@ fn live(args: fn() -> Plugin, steps: &[Step]) {
 
 proptest! {
     #[test]
-    fn no_device_is_ever_given_out_twice(steps in prop::collection::vec(step(), 0..60)) {
+    fn no_device_is_allocated_twice(steps in prop::collection::vec(step(), 0..60)) {
         live(best_fit, &steps);
         live(gradient, &steps);
     }

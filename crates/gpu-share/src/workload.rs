@@ -1,14 +1,13 @@
-//! How much of the GPU room of a node the expected workload could use.
+//! The GPU amount of a node that the expected workload could use.
 //!
-//! The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC'23). A task of the
-//! workload cannot use a node at all that lacks CPU, memory, devices or the model for it, and a
-//! task that wants no GPU can use none. Of any other node it can use the devices of which enough is
-//! free for it. What is free less what is usable, on average over the tasks, is *fragmented*.
+//! The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC'23). A task cannot use
+//! a node that lacks the CPU, memory, devices or model it needs. A task without GPU demand uses no
+//! devices. On any other node a task can use the devices with enough free for it. The free amount
+//! less the usable amount, averaged over the tasks, is *fragmented*.
 //!
-//! In the words of the paper, F(n) is the free room less [`Workload::usable`]. It is computed here
-//! without visiting each task for each device: tasks that want one device add up to a function of
-//! what is free of it, and only for tasks that want several does the number of unused devices
-//! matter.
+//! In the notation of the paper, F(n) is the free amount less [`Workload::usable`]. It is computed
+//! without visiting each task for each device: tasks of one device add up to a function of the free
+//! amount of the device. For tasks of several devices only the number of unused devices matters.
 
 use framework::{Resources, parse_resource_list};
 
@@ -16,29 +15,29 @@ use crate::args::Task;
 use crate::demand::{Demand, WHOLE};
 use crate::devices::Devices;
 
-/// The sum of all popularities. Whole numbers make scores the same on every machine.
+/// The sum of all popularities. Integers make scores the same on every machine.
 pub(crate) const EVERY_TASK: i64 = 1_000_000;
 
-/// The GPU model of a node, as far as the workload tells models apart.
+/// The GPU model of a node, as the workload distinguishes models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ModelIx(usize);
 
-/// The tasks to be expected.
+/// The expected tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Workload {
-    /// Every model that some task names, sorted.
+    /// Every model that a task names, sorted.
     models: Vec<String>,
-    /// The tasks that can use each of these, and last those that can use any other.
+    /// The tasks that can use each model, and last the tasks that can use any other model.
     of_model: Vec<Tasks>,
 }
 
-/// Tasks that want a GPU and can use a certain model.
+/// Tasks with GPU demand that can use a certain model.
 #[derive(Debug, Default)]
 struct Tasks {
     tasks: Vec<Weighted>,
-    /// What tasks of one device take of it, ascending, each once.
+    /// Amounts that tasks of one device take, ascending, each once.
     shares: Vec<u32>,
-    /// Numbers of devices that tasks of several take, each once.
+    /// Numbers of devices that tasks of several devices take, each once.
     multiples: Vec<u32>,
 }
 
@@ -46,22 +45,24 @@ struct Tasks {
 struct Weighted {
     milli_cpu: i64,
     memory: i64,
-    /// Place among the shares, or behind them among the multiples.
+    /// Position among the shares, or after them among the multiples.
     kind: usize,
     /// Its share of [`EVERY_TASK`].
     weight: i64,
 }
 
-/// Which part of the workload could use what, given the CPU and memory of a node.
+/// The weights of the tasks that fit the CPU and memory of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// Weight by kind of task: for a share the weight of it and all smaller ones.
+    /// Weights by kind of task; for a share the sum over it and all smaller shares.
     weights: Vec<i64>,
 }
 
 impl Workload {
+    /// Creates the workload.
+    ///
     /// # Errors
-    /// What cannot be read, by field.
+    /// The fields that cannot be read.
     pub(crate) fn new(tasks: &[Task]) -> Result<Self, String> {
         let requests = requests_of(tasks)?;
         let mut models: Vec<String> = tasks.iter().flat_map(|task| &task.models).cloned().collect();
@@ -80,13 +81,13 @@ impl Workload {
         Ok(Self { models, of_model })
     }
 
-    /// The model with this name.
+    /// Returns the model with this name.
     pub(crate) fn model(&self, name: Option<&str>) -> ModelIx {
         let known = |name: &str| self.models.binary_search_by(|model| (**model).cmp(name)).ok();
         ModelIx(name.and_then(known).unwrap_or(self.models.len()))
     }
 
-    /// Fills `reach` for a node with this much CPU and memory left.
+    /// Computes `reach` for a node with this much CPU and memory left.
     pub(crate) fn reach(&self, model: ModelIx, milli_cpu: i64, memory: i64, reach: &mut Reach) {
         let Some(tasks) = self.of_model.get(model.0) else { return reach.weights.clear() };
         reach.weights.clear();
@@ -102,7 +103,8 @@ impl Workload {
         }
     }
 
-    /// What tasks of one device can use of a device with this much free: thousandths times weight.
+    /// Returns the usable amount of a device with this much free for tasks of one device, in
+    /// thousandths times weight.
     pub(crate) fn usable_of_device(&self, model: ModelIx, reach: &Reach, free: u32) -> i64 {
         let Some(tasks) = self.of_model.get(model.0) else { return 0 };
         match tasks.shares.partition_point(|share| *share <= free) {
@@ -111,7 +113,8 @@ impl Workload {
         }
     }
 
-    /// What tasks of several devices can use where so many are unused: thousandths times weight.
+    /// Returns the usable amount of this many unused devices for tasks of several devices, in
+    /// thousandths times weight.
     pub(crate) fn usable_of_unused(&self, model: ModelIx, reach: &Reach, unused: u32) -> i64 {
         let Some(tasks) = self.of_model.get(model.0) else { return 0 };
         let weights = reach.weights[tasks.shares.len()..].iter();
@@ -119,7 +122,7 @@ impl Workload {
         fit.map(|(_, weight)| weight).sum::<i64>() * i64::from(unused) * i64::from(WHOLE)
     }
 
-    /// What the workload can use of these devices: thousandths times weight.
+    /// Returns the usable amount of these devices, in thousandths times weight.
     pub(crate) fn usable(&self, model: ModelIx, reach: &Reach, devices: &Devices) -> i64 {
         let of_each = devices.free().iter().map(|free| self.usable_of_device(model, reach, *free));
         of_each.sum::<i64>() + self.usable_of_unused(model, reach, devices.whole())
@@ -170,9 +173,9 @@ fn requests_of(tasks: &[Task]) -> Result<Vec<Resources>, String> {
     }
 }
 
-/// Popularities as parts of [`EVERY_TASK`].
+/// Returns the popularities as parts of [`EVERY_TASK`].
 fn weights_of(tasks: &[Task]) -> Vec<i64> {
-    // Divided by the largest first, so that the sum of absurd numbers stays a number.
+    // Divide by the largest first, so that the sum of very large numbers stays finite.
     let largest = tasks.iter().map(|task| task.popularity).fold(0.0, f64::max);
     let sum: f64 = tasks.iter().map(|task| task.popularity / largest).sum();
     let part = |task: &Task| (task.popularity / largest / sum * EVERY_TASK as f64).round() as i64;
@@ -203,7 +206,7 @@ mod tests {
         devices
     }
 
-    /// The rule as the module says it, task by task; millionths of what [`Workload::usable`] says.
+    /// Computes [`Workload::usable`] task by task, in thousandths.
     fn oracle(tasks: &[Task], model: &str, cpu: i64, memory: i64, free: &[u32]) -> f64 {
         let amount = |task: &Task, name: &str| task.requests[name].0.parse::<i64>().unwrap();
         let total: f64 = tasks.iter().map(|task| task.popularity).sum();
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn each_task_uses_what_it_can() {
+    fn usable_amount_depends_on_each_task() {
         let tasks = [
             task(4, 8, 0, &[], 10.0),
             task(4, 8, 300, &[], 20.0),
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_request_is_named_in_the_error() {
         let mut bad = task(1, 1, 1, &[], 1.0);
         bad.requests.insert("cpu".to_owned(), QuantityText("many".to_owned()));
         let error = Workload::new(&[task(1, 1, 1, &[], 1.0), bad]).unwrap_err();
@@ -263,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn absurd_popularities_stay_numbers() {
+    fn very_large_popularities_do_not_overflow() {
         let tasks = [task(1, 1, 500, &[], f64::MAX), task(1, 1, 500, &[], f64::MAX)];
         assert_eq!(usable(&tasks, "", 1, 1, &[600]), 600.0);
     }
 
     proptest! {
         #[test]
-        fn usable_room_is_what_the_rule_says(
+        fn usable_amount_equals_the_oracle(
             tasks in prop::collection::vec(
                 (0..4_i64, 0..4_i64, 0..13_i64, 0..4_usize, 1..9_u32),
                 1..8,
@@ -283,7 +286,7 @@ mod tests {
                 .into_iter()
                 .map(|(cpu, memory, gpu, models, popularity)| {
                     let gpu = if gpu < 10 { gpu * 100 } else { (gpu - 9) * 1000 };
-                    // The last model is named by no task.
+                    // No task names the last model.
                     let models = [&[][..], &MODELS[..1], &MODELS[1..2], &MODELS[..2]][models];
                     task(cpu, memory, gpu, models, f64::from(popularity))
                 })

@@ -1,4 +1,4 @@
-//! Scheduling the pending pods of a cluster dump.
+//! Simulation of the pending pods of a cluster dump.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
     usage,
 };
 
-/// Kinds that a plugin reads, as far as it is not built yet.
+/// Kinds that only plugins without an implementation read, with those plugins.
 const READ_BY: [(&str, &[&str]); 1] = [(
     "DynamicResources",
     &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
@@ -24,11 +24,11 @@ const READ_BY: [(&str, &[&str]); 1] = [(
 pub struct Dump {
     /// Nodes, in the order of the input.
     pub nodes: Vec<Node>,
-    /// Pods that have not ended, in the order of the input.
+    /// Pods other than ended ones, in the order of the input.
     pub pods: Vec<DumpedPod>,
-    /// Number of pods that have ended.
+    /// Number of ended pods (`Succeeded` or `Failed`).
     pub ended: usize,
-    /// Objects of kinds that some plugin reads, in the order of the input.
+    /// Objects of kinds that a plugin reads, in the order of the input.
     pub objects: Vec<Object>,
     /// Number of objects of every other kind.
     pub other_kinds: BTreeMap<String, usize>,
@@ -36,20 +36,20 @@ pub struct Dump {
     pub warnings: Vec<String>,
 }
 
-/// The settings of a simulation, and what its answer holds.
+/// The settings of a simulation and the contents of its result.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// Settings of the engine.
     pub settings: Settings,
-    /// Schedules only pods of these scheduler names; all pending pods if empty.
+    /// Scheduler names whose pods are scheduled; empty for all pending pods.
     pub scheduler_names: Vec<String>,
-    /// Pods to explain.
+    /// The pods to explain.
     pub explain: Vec<PodKey>,
-    /// Explains every pod that is left as well.
+    /// Whether to explain every pod that stays pending, too.
     pub explain_left: bool,
 }
 
-/// Everything a simulation found out. Its JSON form is an interface: fields are added, never renamed.
+/// The result of a simulation. Its JSON form is an interface: fields are added, never renamed.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Simulation {
@@ -57,25 +57,25 @@ pub struct Simulation {
     pub seed: u64,
     /// The scheduler names whose pods were scheduled.
     pub scheduler_names: Vec<String>,
-    /// Numbers of everything.
+    /// Numbers of nodes and pods.
     pub summary: Summary,
-    /// Pods that got a node, in the order of the decisions.
+    /// Placed pods, in the order of the decisions.
     pub placed: Vec<Placement>,
-    /// Pods that got none, in the order of the input.
+    /// Pods that stay pending, in the order of the input.
     pub left: Vec<LeftPod>,
-    /// The pods that had to make room for others, in the order of the decisions.
+    /// Evicted pods, in the order of the decisions.
     pub evicted: Vec<EvictedPod>,
     /// The nodes after the run, sorted by name.
     pub nodes: Vec<NodeUsage>,
-    /// Their sum.
+    /// The sum over the nodes.
     pub total: BTreeMap<String, Usage>,
-    /// Number of objects of kinds that play no role, by kind.
+    /// Number of ignored objects, by kind.
     pub other_kinds: BTreeMap<String, usize>,
-    /// What plugins counted by themselves, by metric name.
+    /// Metrics of plugins, by name.
     pub metrics: BTreeMap<String, i64>,
-    /// What can be used as it is but is probably not meant, and what has no effect.
+    /// Warnings about probable mistakes in the input and about settings without effect.
     pub warnings: Vec<String>,
-    /// Answers about single pods.
+    /// Explanations of single pods.
     pub explanations: Vec<Explanation>,
     /// The placed pods as objects.
     #[serde(skip)]
@@ -86,25 +86,25 @@ pub struct Simulation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Pods that had a node already.
+    /// Number of pods that had a node before the run.
     pub running: usize,
-    /// Pods that waited for one.
+    /// Number of pods that were pending before the run.
     pub pending: usize,
-    /// Pending pods that got a node.
+    /// Number of pending pods that were placed.
     pub placed: usize,
-    /// Pending pods that got none.
+    /// Number of pending pods that stay pending.
     pub left: usize,
-    /// Pods that had to make room for others.
+    /// Number of evicted pods.
     pub evicted: usize,
-    /// Pods of other schedulers that waited; they were not touched.
+    /// Number of pending pods of other schedulers, which the run ignores.
     pub of_other_schedulers: usize,
-    /// Pods that have ended; they were left out.
+    /// Number of ended pods, which the run ignores.
     pub ended: usize,
 }
 
-/// A pod that got a node.
+/// A placed pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
@@ -118,11 +118,11 @@ pub struct Placement {
     pub scheduler_name: String,
     /// Its priority.
     pub priority: i32,
-    /// Scheduling attempts it took.
+    /// Number of scheduling attempts.
     pub attempts: u32,
 }
 
-/// A pod that got none.
+/// A pod that stays pending.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftPod {
@@ -130,19 +130,19 @@ pub struct LeftPod {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// What keeps it.
+    /// The reason it is pending.
     pub state: LeftState,
-    /// The text of its condition.
+    /// The message of its condition.
     pub reason: String,
     /// Its scheduler name.
     pub scheduler_name: String,
     /// Its priority.
     pub priority: i32,
-    /// Scheduling attempts.
+    /// Number of scheduling attempts.
     pub attempts: u32,
 }
 
-/// A pod that had to make room for another.
+/// A pod that was evicted for another pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictedPod {
@@ -150,34 +150,34 @@ pub struct EvictedPod {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// The node it was on.
+    /// Its node before the eviction.
     pub node: String,
     /// Its priority.
     pub priority: i32,
-    /// The pod it made room for, as `NAMESPACE/NAME`.
+    /// The preemptor, as `NAMESPACE/NAME`.
     pub preemptor: String,
 }
 
-/// What keeps a pod pending.
+/// The reason a pod is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftState {
-    /// No node can take it.
+    /// No node fits.
     Unschedulable,
-    /// A plugin holds it back from scheduling.
+    /// A PreEnqueue plugin gates the pod.
     Gated,
-    /// Trying to place it failed.
+    /// The last attempt failed with an error.
     Failed,
     /// It is being deleted.
     Terminating,
-    /// It was placed, and evicted to make room for another.
+    /// The pod was placed, and then evicted for another pod.
     Evicted,
-    /// The run ended before it was tried.
+    /// The run ended before an attempt.
     Untried,
 }
 
 impl LeftState {
-    /// The state as a word.
+    /// Returns the state as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unschedulable => "unschedulable",
@@ -190,13 +190,13 @@ impl LeftState {
     }
 }
 
-/// Schedules the pending pods of the input until nothing moves any more.
+/// Schedules the pending pods of the input until no further pod can be placed.
 ///
-/// They arrive in the order of their creation. Pods without a creation time arrive last, in the order of
-/// the input.
+/// The pods arrive in the order of their creation. Pods without a creation time follow in the order
+/// of the input.
 ///
 /// # Errors
-/// The profile cannot be built, or a pod to explain was not scheduled.
+/// A profile cannot be built, or a pod to explain was not pending.
 pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     let names = scheduler_names(&dump.pods, &question.scheduler_names);
     let mut world = World::new(&question.settings, names.iter().map(String::as_str))?;
@@ -228,7 +228,7 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
         ephemeral::claims_of(object).for_each(|claim| world.add_missing_claim(claim));
         world.add_pod(object.pod.clone());
     }
-    world.settle();
+    world.run_until_idle();
 
     let (placed, manifests) = placements(&mut world, &pending);
     let left = left_pods(&world, &pending);
@@ -256,23 +256,24 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     })
 }
 
-/// Why there is no answer.
+/// An error of a simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A profile cannot be built.
     #[error(transparent)]
     Profile(#[from] BuildError),
-    /// A pod to explain is not there.
+    /// A pod to explain was not pending.
     #[error("cannot explain {pod}: {why}")]
     NoSuchPod {
         /// The pod.
         pod: PodKey,
-        /// The reason.
+        /// The reason the pod cannot be explained.
         why: &'static str,
     },
 }
 
-/// The names that were asked for, or those of all pending pods. At least one, so that there is a profile.
+/// Returns the requested scheduler names, or those of all pending pods. Returns at least one name,
+/// so that there is a profile.
 fn scheduler_names(pods: &[DumpedPod], asked: &[String]) -> BTreeSet<String> {
     if !asked.is_empty() {
         return asked.iter().cloned().collect();
@@ -283,15 +284,17 @@ fn scheduler_names(pods: &[DumpedPod], asked: &[String]) -> BTreeSet<String> {
     if names.is_empty() { ["default-scheduler".to_owned()].into() } else { names }
 }
 
-/// The pods that got a node in the order of the decisions, and their objects.
+/// Returns the placed pods in the order of the decisions, and their objects.
 fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<Value>) {
     let by_key: BTreeMap<&PodKey, &DumpedPod> =
         pending.iter().map(|object| (&object.pod.key, object)).collect();
     let mut placements = Vec::new();
     let mut manifests = Vec::new();
     for key in world.take_placed() {
-        let (Some(object), Some(fate)) = (by_key.get(&key), world.fate(&key)) else { continue };
-        let State::Placed { node, .. } = &fate.state else { continue };
+        let (Some(object), Some(history)) = (by_key.get(&key), world.history(&key)) else {
+            continue;
+        };
+        let State::Placed { node, .. } = &history.state else { continue };
         manifests.push(manifest::placed_pod(&object.raw, node));
         placements.push(Placement {
             namespace: key.namespace.to_string(),
@@ -299,7 +302,7 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
             node: node.to_string(),
             scheduler_name: object.pod.spec.scheduler_name.to_string(),
             priority: object.pod.priority(),
-            attempts: fate.attempts,
+            attempts: history.attempts,
         });
     }
     (placements, manifests)
@@ -321,8 +324,8 @@ fn left_pods(world: &World, pending: &[DumpedPod]) -> Vec<LeftPod> {
 }
 
 fn left_pod(world: &World, pod: &Pod) -> Option<LeftPod> {
-    let fate = world.fate(&pod.key)?;
-    let (state, reason) = match (&fate.state, world.gate_of(&pod.key)) {
+    let history = world.history(&pod.key)?;
+    let (state, reason) = match (&history.state, world.gate_of(&pod.key)) {
         (State::Placed { .. }, _) => return None,
         (_, Some(gate)) => (LeftState::Gated, gate),
         (State::Unschedulable(reason), None) => (LeftState::Unschedulable, reason.clone()),
@@ -340,7 +343,7 @@ fn left_pod(world: &World, pod: &Pod) -> Option<LeftPod> {
         reason,
         scheduler_name: pod.spec.scheduler_name.to_string(),
         priority: pod.priority(),
-        attempts: fate.attempts,
+        attempts: history.attempts,
     })
 }
 

@@ -1,11 +1,12 @@
-//! The claims of generic ephemeral volumes, which the ephemeral volume controller makes for pods.
+//! The claims of generic ephemeral volumes. In a cluster, the ephemeral volume controller creates
+//! them.
 
 use framework::EventResource;
 use serde_json::{Value, json};
 
 use crate::{DumpedPod, Object};
 
-/// The claims that are to be made for a pod. They belong to it.
+/// Returns the claims of the ephemeral volumes of a pod. The pod owns them.
 pub(super) fn claims_of(pod: &DumpedPod) -> impl Iterator<Item = Object> {
     let volumes = pod.raw["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.filter_map(|volume| {

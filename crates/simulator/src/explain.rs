@@ -1,4 +1,4 @@
-//! Why a pod can run on some nodes and not on others, as things stand now.
+//! Explanations: why a pod fits some nodes and not others, in the current state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,72 +12,74 @@ use serde::Serialize;
 
 use crate::{State, World};
 
-/// Number of nodes whose scores are shown.
+/// Number of nodes whose scores are listed.
 const BEST: usize = 5;
 
-/// The answer about one pod. It holds at the end of the run, not when the pod was placed.
+/// The explanation of one pod. It describes the state after the run, not the state when the pod was
+/// placed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// Namespace and name.
     pub pod: String,
-    /// Always `now`: evaluated on the state after the run.
+    /// Always `now`: evaluated in the state after the run.
     pub as_of: &'static str,
-    /// The node it is on; it is left out of account there.
+    /// The node of the pod. The evaluation ignores the pod itself on this node.
     pub node: Option<String>,
-    /// What holds the pod back before any node is looked at.
+    /// The message of the PreEnqueue plugin that gates the pod.
     pub gate: Option<String>,
-    /// Number of nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Number of nodes that can take the pod.
+    /// Number of feasible nodes.
     pub feasible: usize,
-    /// Why the others cannot, the most frequent verdict first.
+    /// Rejections of the other nodes, the most frequent first.
     pub verdicts: Vec<Verdict>,
-    /// The best nodes, best first; those of equal totals by name.
+    /// The best nodes by descending total, and by name among equal totals.
     pub best: Vec<Ranked>,
-    /// The evaluation itself failed.
+    /// The error, if the evaluation failed.
     pub error: Option<String>,
 }
 
-/// A verdict shared by some nodes.
+/// A rejection shared by some nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// The plugin that turned the nodes down.
+    /// The plugin that rejected the nodes.
     pub plugin: String,
     /// Its status code.
     pub code: &'static str,
     /// Its reasons.
     pub reasons: Vec<String>,
-    /// The nodes, by name.
+    /// The nodes, sorted by name.
     pub nodes: Vec<String>,
 }
 
-/// A node that can take the pod.
+/// A feasible node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ranked {
     /// The node.
     pub node: String,
-    /// Sum of the scores; `None` if there was nothing to choose from.
+    /// Sum of the scores; `None` if nodes were not scored, as with only one feasible node.
     pub total: Option<i64>,
     /// Normalised and weighted score by plugin, in the order of the profile.
     pub scores: Vec<PluginScore>,
 }
 
-/// What one plugin gave.
+/// The score of one plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginScore {
     /// The plugin.
     pub plugin: String,
-    /// Its normalised and weighted score.
+    /// The normalised and weighted score.
     pub score: i64,
 }
 
-/// Explains a pod that came without a node. A pod that was placed is taken off its node for the question.
+/// Explains a pod that arrived without a node. A placed pod is removed from its node for the
+/// evaluation.
 pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
-    let node = match &world.fate(&pod.key)?.state {
+    let node = match &world.history(&pod.key)?.state {
         State::Placed { node, .. } => Some(node.clone()),
         _ => None,
     };
@@ -116,7 +118,7 @@ fn of_evaluation(pod: &PodKey, cluster: &Cluster, evaluation: &Evaluation) -> Ex
     }
 }
 
-/// Every distinct verdict with its nodes.
+/// Returns every distinct rejection with its nodes.
 fn verdicts(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Verdict> {
     let mut place: HashMap<&Status, usize> = HashMap::new();
     let mut groups: Vec<(&Status, Vec<String>)> = Vec::new();
@@ -158,7 +160,7 @@ fn best(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Ranked> {
     ranked.into_iter().take(BEST).map(of_node).collect()
 }
 
-/// Plugins that are not built yet stand in with scores of 0, which say nothing.
+/// Returns the scores of a node, without plugins that are not implemented.
 fn scores(evaluation: &Evaluation, node: NodeIx) -> Vec<PluginScore> {
     let is_built = |name: &str| catalogue::get(name).is_none_or(Entry::is_built);
     let of_plugin = |scores: &engine::cycle::NodeScores| {

@@ -1,4 +1,5 @@
-//! A workload drawn from a trace to a chosen size: pods arrive one by one, and none leaves.
+//! Inflation: a workload of a chosen size is drawn from a trace. Pods arrive one by one and never
+//! leave.
 
 use framework::Pod;
 use rayon::prelude::*;
@@ -9,22 +10,22 @@ use crate::trace::inflate::{InflateError, inflate};
 use crate::trace::{Trace, TracePod};
 use crate::{BuildError, Course, Progress, Settings, Tally};
 
-/// Why a trace cannot be inflated.
+/// The reason a trace cannot be inflated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The profile cannot be built.
     #[error(transparent)]
     Profile(#[from] BuildError),
-    /// Nothing can be drawn.
+    /// No workload can be drawn.
     #[error(transparent)]
     Draw(#[from] InflateError),
 }
 
-/// Draws and schedules pods until their GPU demand is `percent` of the capacity, once for each seed, seeds
-/// side by side. The seed decides the drawing as well as ties between nodes.
+/// Draws and schedules pods until their GPU demand is `percent` of the capacity. Runs once per
+/// seed, in parallel. The seed determines both the drawing and the choice among equal nodes.
 ///
 /// # Errors
-/// The target cannot be reached with this trace.
+/// A profile cannot be built, or the target cannot be reached with this trace.
 pub fn run(
     trace: &Trace,
     percent: u32,
@@ -62,8 +63,8 @@ fn course(
         world.run_ready();
         for placed in world.take_placed() {
             debug_assert_eq!(placed, key, "without departures no other pod can get a place");
-            if let Some(fate) = world.fate(&placed) {
-                tally.place(fate);
+            if let Some(history) = world.history(&placed) {
+                tally.place(history);
                 meter.allocate(row.demand());
             }
         }

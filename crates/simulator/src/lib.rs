@@ -28,7 +28,7 @@ use serde::Serialize;
 pub use object::{DumpedPod, Object};
 pub use settings::{BuildError, PluginMonitor, Settings};
 pub use usage::{NodeUsage, Usage};
-pub use world::{Fate, State, World};
+pub use world::{PodHistory, State, World};
 
 use report::allocation::Sample;
 
@@ -48,8 +48,8 @@ pub struct Tally {
 
 impl Tally {
     /// Counts a pod that was placed.
-    fn place(&mut self, fate: &Fate) {
-        match fate.attempts {
+    fn place(&mut self, history: &PodHistory) {
+        match history.attempts {
             0 | 1 => self.at_once += 1,
             _ => self.after_waiting += 1,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use framework::{EventResource, Pod, Time};
 use serde_json::Value;
 
-/// An object of a kind that some plugin reads, neither a node nor a pod.
+/// An object of a kind that a plugin reads, other than nodes and pods.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// The kind.
@@ -30,7 +30,7 @@ pub struct DumpedPod {
 }
 
 impl DumpedPod {
-    /// Whether the pod waits for a node.
+    /// Returns whether the pod waits for a node.
     pub(crate) fn is_pending(&self) -> bool {
         self.pod.node_name.is_none()
     }

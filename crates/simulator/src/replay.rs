@@ -1,9 +1,10 @@
-//! A trace as it was: pods arrive when they did, and stay as long as they did.
+//! Replay of a trace with its recorded arrivals and lifetimes.
 //!
-//! A pod arrives at its creation time. It leaves its own lifetime after it was *placed here*; the lifetime
-//! is the time it ran in the recording, from when it was scheduled to when it was deleted, or from its
-//! creation where the recording does not say when it was scheduled. A pod that waits here thus ends later
-//! than it did, and one that is never placed never ends. At one second, pods leave before others arrive.
+//! A pod arrives at its creation time. It leaves one lifetime after it was placed *in the replay*.
+//! Its lifetime is the time from scheduling to deletion in the recording, or from creation to
+//! deletion if the recording has no scheduling time. A pod that waits longer in the replay
+//! therefore ends later than recorded, and a pod that is never placed never ends. Within one
+//! second, pods leave before others arrive.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,21 +15,21 @@ use crate::report::allocation::Meter;
 use crate::trace::{TimelineError, Trace, TracePod};
 use crate::{BuildError, Course, Progress, Settings, State, Tally, World};
 
-/// The scheduler the pods are given to.
+/// The scheduler name of the pods.
 pub const SCHEDULER: &str = "default-scheduler";
 
-/// Why a trace cannot be replayed.
+/// The reason a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The profile cannot be built.
     #[error(transparent)]
     Profile(#[from] BuildError),
-    /// The trace does not say when its pods came.
+    /// The trace has pods without a creation time.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
 }
 
-/// A world with the nodes of a trace.
+/// Creates a world with the nodes of a trace.
 pub(super) fn world_of(trace: &Trace, settings: &Settings) -> Result<World, BuildError> {
     let mut world = World::new(settings, [SCHEDULER])?;
     for node in &trace.nodes {
@@ -40,7 +41,7 @@ pub(super) fn world_of(trace: &Trace, settings: &Settings) -> Result<World, Buil
 /// Replays the trace.
 ///
 /// # Errors
-/// The trace has no times.
+/// A profile cannot be built, or the trace has no times.
 pub fn replay(
     trace: &Trace,
     settings: &Settings,
@@ -73,9 +74,9 @@ struct Replay<'a> {
     world: World,
     meter: Meter,
     tally: Tally,
-    /// Index into the trace of the pods that are there; looked up by name, never iterated.
+    /// Index of each present pod in the trace; looked up by name, never iterated.
     pods: HashMap<PodKey, usize>,
-    /// When which pod leaves, the next one on top.
+    /// The departures, the next one on top.
     departures: BinaryHeap<Reverse<(Time, usize)>>,
 }
 
@@ -88,10 +89,10 @@ impl Replay<'_> {
         self.pods.insert(pod.key.clone(), index);
         self.world.add_pod(pod);
         self.world.run_ready();
-        self.note_placed();
+        self.record_placed();
     }
 
-    /// Removes the pods whose lifetime ends until `time`.
+    /// Removes the pods whose departure is not later than `time`.
     fn run_until(&mut self, time: Time) {
         while let Some(Reverse((at, index))) = self.departures.peek().copied() {
             if at > time {
@@ -101,37 +102,38 @@ impl Replay<'_> {
             self.leave(at, index);
         }
         self.world.advance_to(time);
-        self.note_placed();
+        self.record_placed();
     }
 
-    /// Removes all pods that have an end.
+    /// Processes all remaining departures.
     fn run_out(&mut self) {
         while let Some(Reverse((at, index))) = self.departures.pop() {
             self.leave(at, index);
         }
-        self.world.settle();
-        self.note_placed();
+        self.world.run_until_idle();
+        self.record_placed();
     }
 
     fn leave(&mut self, at: Time, index: usize) {
         self.world.advance_to(at);
-        self.note_placed();
+        self.record_placed();
         let row = &self.trace.pods[index];
         let pod = Pod::from_api(&row.to_pod(SCHEDULER));
         self.meter.release(row.demand());
         self.pods.remove(&pod.key);
         self.world.remove_pod(&pod);
         self.world.run_ready();
-        self.note_placed();
+        self.record_placed();
     }
 
-    fn note_placed(&mut self) {
+    fn record_placed(&mut self) {
         for key in self.world.take_placed() {
-            let (Some(&index), Some(fate)) = (self.pods.get(&key), self.world.fate(&key)) else {
+            let (Some(&index), Some(history)) = (self.pods.get(&key), self.world.history(&key))
+            else {
                 continue;
             };
-            let State::Placed { at, .. } = fate.state else { continue };
-            self.tally.place(fate);
+            let State::Placed { at, .. } = history.state else { continue };
+            self.tally.place(history);
             let row = &self.trace.pods[index];
             self.meter.allocate(row.demand());
             if let Some(lifetime) = lifetime(row) {
@@ -142,7 +144,7 @@ impl Replay<'_> {
     }
 }
 
-/// How long the pod ran in the recording, in seconds; `None` if it was not deleted.
+/// Returns how long the pod ran in the recording, in seconds; `None` if it was not deleted.
 fn lifetime(pod: &TracePod) -> Option<u64> {
     let began = pod.scheduled.or(pod.created)?;
     Some(pod.deleted?.saturating_sub(began))

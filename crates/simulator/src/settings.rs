@@ -1,4 +1,4 @@
-//! What a simulation runs with: profiles, plugins, and the settings of the engine.
+//! The settings of a simulation: profiles, plugins, and settings of the engine.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use engine::profile::{ProfileError, Profiles, SchedulerProfile};
 use engine::queue::QueueConfig;
 use framework::Registry;
 
-/// A probe that remembers which plugins misbehaved.
+/// A probe that records misbehaving plugins.
 pub trait PluginMonitor: Probe {
     /// Returns a warning for each plugin that panicked or was slow.
     fn warnings(&self) -> Vec<String>;
 }
 
-/// Remembers nothing.
+/// Records no warnings.
 impl PluginMonitor for () {
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -24,19 +24,19 @@ impl PluginMonitor for () {
 /// The settings of a simulation.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Seed of every random choice: equal input and seed give equal output.
+    /// Seed of random choices: equal input and seed give equal output.
     pub seed: u64,
     /// Percentage of the nodes that a decision considers; 0 means all.
     pub percentage_of_nodes_to_score: i32,
-    /// Lets 0 mean what it means to kube-scheduler: a share that shrinks with the cluster.
+    /// Whether 0 means an adaptive percentage as in kube-scheduler, which shrinks with the cluster.
     pub adaptive_sampling: bool,
-    /// Backoffs.
+    /// Backoffs of the queue.
     pub queue: QueueConfig,
     /// The profiles, with the default plugins merged in.
     pub profiles: Vec<SchedulerProfile>,
     /// The plugins that profiles can enable.
     pub registry: Arc<Registry>,
-    /// Makes the probe of each run.
+    /// Creates the probe of each run.
     pub monitor: fn() -> Box<dyn PluginMonitor>,
 }
 
@@ -46,7 +46,7 @@ pub struct Settings {
 pub struct BuildError(ProfileError);
 
 impl Settings {
-    /// Builds the configuration of an engine. Pods of a scheduler name without a profile get a copy
+    /// Builds the configuration of an engine. Pods of a scheduler name without a profile use a copy
     /// of the first profile.
     pub(crate) fn engine<'a>(
         &self,

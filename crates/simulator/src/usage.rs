@@ -1,4 +1,4 @@
-//! How full the nodes are.
+//! The utilisation of nodes.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,21 @@ use framework::{Cluster, NodeIx, Taint};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
-/// Requested and allocatable amount of a resource. CPU is in cores, memory and storage are in
-/// bytes, everything else in units.
+/// The requested and allocatable amount of a resource. CPU is in cores, memory and storage in
+/// bytes, all other resources in units.
 ///
-/// In JSON there is a `percent` beside, `null` where there is nothing, and whole numbers are whole.
+/// The JSON form adds `percent`, which is `null` if the allocatable amount is 0. Whole numbers have
+/// no decimals.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Sum of the requests of all pods.
     pub requested: f64,
-    /// What there is for pods.
+    /// Allocatable amount.
     pub allocatable: f64,
 }
 
 impl Usage {
-    /// The requested amount in percent; `None` where there is nothing.
+    /// Returns the requested amount in percent of the allocatable; `None` if that is 0.
     pub fn percent(self) -> Option<f64> {
         (self.allocatable > 0.0).then(|| self.requested * 100.0 / self.allocatable)
     }
@@ -41,8 +42,8 @@ impl Serialize for Usage {
     }
 }
 
-/// Whole numbers without a point, as long as a float holds them exactly; others to the thousandth, which
-/// is all there is of a CPU.
+/// Formats whole numbers without a point, if a float represents them exactly, and others to the
+/// thousandth, the resolution of CPU.
 fn shortest(number: f64) -> Value {
     const EXACT: f64 = (1_u64 << 53) as f64;
     let number = if number.abs() < EXACT { (number * 1000.0).round() / 1000.0 } else { number };
@@ -53,24 +54,24 @@ fn shortest(number: f64) -> Value {
     }
 }
 
-/// How full a node is.
+/// The utilisation of a node.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeUsage {
     /// Name.
     pub name: String,
-    /// Whether it is cordoned.
+    /// Whether the node is cordoned.
     pub unschedulable: bool,
-    /// Its taints, as `key=value:effect`.
+    /// The taints, as `key=value:effect`.
     pub taints: Vec<String>,
-    /// Its zone, empty if it names none.
+    /// The zone; empty without a zone label.
     pub zone: String,
-    /// Every resource that the node has or its pods request.
+    /// All resources that the node has or its pods request.
     pub resources: BTreeMap<String, Usage>,
 }
 
 impl NodeUsage {
-    /// Number of pods on the node.
+    /// Returns the number of pods on the node.
     pub fn pods(&self) -> f64 {
         self.resources.get("pods").map_or(0.0, |usage| usage.requested)
     }
@@ -78,14 +79,14 @@ impl NodeUsage {
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Every node of the cluster, sorted by name.
+/// Returns the usage of every node, sorted by name.
 pub(super) fn of_nodes(cluster: &Cluster) -> Vec<NodeUsage> {
     let mut nodes: Vec<NodeUsage> = cluster.nodes().iter().map(|ix| of_node(cluster, ix)).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     nodes
 }
 
-/// The sum over nodes.
+/// Returns the sum over nodes.
 pub(super) fn total(nodes: &[NodeUsage]) -> BTreeMap<String, Usage> {
     let mut total: BTreeMap<String, Usage> = BTreeMap::new();
     for (name, usage) in nodes.iter().flat_map(|node| &node.resources) {
@@ -105,7 +106,7 @@ fn of_node(cluster: &Cluster, ix: NodeIx) -> NodeUsage {
     }
 }
 
-/// As `kubectl taint` writes it.
+/// Formats a taint like `kubectl taint`.
 fn taint_text(taint: &Taint) -> String {
     let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
     format!("{}{value}:{}", taint.key, taint.effect.as_str())

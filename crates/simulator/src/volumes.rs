@@ -1,6 +1,6 @@
-//! The volume controller and the provisioners of a simulated cluster. They act at once: they bind and
-//! make the volumes of a pod, give the default class to a claim without a class, and bind a claim that
-//! does not wait for a pod.
+//! The volume controller and the provisioners of a simulated cluster. Both act at once. They carry
+//! out the writes of plugins for the volumes of a pod. They also give claims without a class the
+//! default class, and bind or provision claims that do not wait for a pod.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::Object;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The objects that volumes are made of, as the API server would have them.
+/// The storage objects, as the API server would have them.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    /// Looked up by name, never iterated.
+    /// Objects by key; looked up, never iterated.
     objects: HashMap<ObjectKey, Arc<Value>>,
     classes: BTreeMap<Arc<str>, Arc<Value>>,
-    /// Namespaces and names of the claims that wait for the controller.
+    /// Namespaces and names of claims that the controller has not synced.
     new_claims: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
 impl Volumes {
-    /// Keeps the object if volumes have to do with it.
+    /// Stores the object if it is of a storage kind.
     pub(super) fn keep(&mut self, object: &Object) {
         use EventResource as R;
         let Object { kind, namespace, name, object } = object;
@@ -46,8 +46,8 @@ impl Volumes {
         }
     }
 
-    /// Does what is due without any pod for one of the claims that are new. Returns the objects
-    /// that change with it; `None` if there is no such claim.
+    /// Syncs one new claim without regard to pods. Returns the objects that change; `None` if there
+    /// is no new claim.
     pub(super) fn sync_claim(&mut self, cluster: &Cluster) -> Option<Vec<Object>> {
         let (namespace, name) = self.new_claims.pop_first()?;
         let claim = cluster.claim(&namespace, &name);
@@ -56,7 +56,7 @@ impl Volumes {
     }
 
     fn sync(&mut self, claim: &PersistentVolumeClaim, cluster: &Cluster) -> Vec<Object> {
-        if let Some(given) = self.give_class(claim) {
+        if let Some(given) = self.set_default_class(claim) {
             return vec![given];
         }
         if let Some(volume) = volume_for(claim, cluster) {
@@ -74,8 +74,8 @@ impl Volumes {
         }
     }
 
-    /// Gives the claim the default class, if it is one for it. It is then looked at once more.
-    fn give_class(&mut self, claim: &PersistentVolumeClaim) -> Option<Object> {
+    /// Sets the default class of the claim, if it has none. The claim is then synced again.
+    fn set_default_class(&mut self, claim: &PersistentVolumeClaim) -> Option<Object> {
         let key = key_of(claim);
         let classes = self.classes.values().map(|class| &**class);
         let class = default_class::class_for(classes, self.objects.get(&key)?)?.to_owned();
@@ -89,8 +89,8 @@ impl Volumes {
         reserved.map_or_else(Vec::new, |volume| self.bind(volume))
     }
 
-    /// Carries out what a plugin wants written. Returns the objects that change with it, the written
-    /// one first; none for what has nothing to do with volumes.
+    /// Applies a write of a plugin. Returns the changed objects, the written one first; empty for
+    /// objects of other kinds.
     pub(super) fn write(&mut self, write: &Write, cluster: &Cluster) -> Vec<Object> {
         let Write { namespace, name, patch, .. } = write;
         match &*write.resource {
@@ -106,7 +106,7 @@ impl Volumes {
         }
     }
 
-    /// Completes the binding of a volume to the claim that it names.
+    /// Completes the binding of a volume to the claim in its `claimRef`.
     fn bind(&mut self, volume: Object) -> Vec<Object> {
         let claim = &volume.object["spec"]["claimRef"];
         let [namespace, name] = ["namespace", "name"].map(|field| text(&claim[field]));
@@ -121,7 +121,7 @@ impl Volumes {
         [Some(volume), bound, claim].into_iter().flatten().collect()
     }
 
-    /// Makes the volume of a claim that has been given a node.
+    /// Provisions the volume of a claim with a selected node.
     fn provision(&mut self, written: Object, cluster: &Cluster) -> Vec<Object> {
         let node = text(&written.object["metadata"]["annotations"][SELECTED_NODE]);
         let made = cluster.claim(&written.namespace, &written.name).and_then(|claim| {
@@ -133,7 +133,8 @@ impl Volumes {
         [vec![written], made.unwrap_or_default()].concat()
     }
 
-    /// Makes a volume for the claim that the nodes of these terms can use, or all without any.
+    /// Creates a volume for the claim. The nodes of these terms can use it, or all nodes without
+    /// terms.
     fn make(
         &mut self,
         claim: &PersistentVolumeClaim,
@@ -160,7 +161,7 @@ impl Volumes {
         self.bind(volume)
     }
 
-    /// The term for the nodes that are where `node` is, as far as the driver tells them apart.
+    /// Returns the term for the nodes in the topology of `node`, as the driver defines it.
     fn topology_of(&self, driver: &str, node: &NodeView<'_>) -> Vec<Value> {
         let places = self.topology_keys(driver, node).into_iter().filter_map(|key| {
             let value = node.label(&key)?;
@@ -171,7 +172,7 @@ impl Volumes {
         term.into_iter().collect()
     }
 
-    /// The terms for the nodes that are where the class allows volumes.
+    /// Returns the terms for the topologies that the class allows.
     fn allowed_topologies(&self, class: &StorageClass) -> Vec<Value> {
         let requirement =
             |own: &Value| json!({"key": own["key"], "operator": "In", "values": own["values"]});
@@ -183,8 +184,8 @@ impl Volumes {
         terms.collect()
     }
 
-    /// The labels by which a driver tells nodes apart. One that says nothing is taken to make
-    /// volumes for a zone.
+    /// Returns the topology labels of a driver. A driver without topology labels is assumed to
+    /// provision per zone.
     fn topology_keys(&self, driver: &str, node: &NodeView<'_>) -> Vec<String> {
         let csi_node = ObjectKey::cluster_scoped(EventResource::CsiNode, node.name().clone());
         let drivers = self.objects.get(&csi_node).map(|own| list(&own["spec"]["drivers"]));
@@ -195,7 +196,7 @@ impl Volumes {
         }
     }
 
-    /// Changes an object, if it is there, and gives it a new version.
+    /// Patches an object, if it exists, and increments its version.
     fn patch(&mut self, key: ObjectKey, patch: &Value) -> Option<Object> {
         let object = self.objects.get_mut(&key)?;
         let mut changed = Value::clone(object);
@@ -209,18 +210,18 @@ impl Volumes {
     }
 }
 
-/// The volume that is there for a claim: the one it names, one that is reserved for it, or, if it
-/// does not wait for a pod, the smallest that will do.
+/// Returns the existing volume for a claim: the volume it names, or one reserved for it. For a
+/// claim that does not wait for a pod it also returns the smallest volume that fits.
 fn volume_for<'a>(
     claim: &PersistentVolumeClaim,
     cluster: &'a Cluster,
 ) -> Option<&'a Arc<PersistentVolume>> {
     if let Some(name) = &claim.volume_name {
-        let is_to_be_had = |own: &&Arc<PersistentVolume>| {
+        let is_usable = |own: &&Arc<PersistentVolume>| {
             own.is_for(claim)
                 || own.claim_ref.is_none() && own.class == claim.class && own.suits(claim)
         };
-        return cluster.volume(name).filter(is_to_be_had);
+        return cluster.volume(name).filter(is_usable);
     }
     let mut reserved = cluster.volumes_reserved_for(&claim.namespace, &claim.name);
     let is_for =
@@ -245,7 +246,7 @@ fn key_of(claim: &PersistentVolumeClaim) -> ObjectKey {
     claim_key(&claim.namespace, &claim.name)
 }
 
-/// The reference from a volume to its claim.
+/// Returns the `claimRef` of a volume for this claim.
 fn reference(claim: &PersistentVolumeClaim) -> Value {
     let PersistentVolumeClaim { namespace, name, uid, .. } = claim;
     json!({"namespace": &**namespace, "name": &**name, "uid": uid.to_string()})

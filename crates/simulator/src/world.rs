@@ -1,4 +1,5 @@
-//! An engine with the world it needs: a clock that jumps, and an API server that says yes.
+//! An engine in a simulated world: a clock that jumps, and an API server that accepts every
+//! request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,78 +14,78 @@ use crate::settings::PluginMonitor;
 use crate::volumes::Volumes;
 use crate::{BuildError, Object, Settings};
 
-/// How often virtual time moves on with pods in backoff before they are left alone, if nothing is placed
-/// meanwhile: with the usual backoffs, a minute and a half.
+/// Maximum number of jumps of the clock to pods in backoff without a placement. With the default
+/// backoffs this is a minute and a half.
 const IDLE_STEPS: u32 = 12;
 
-/// Attempts in a row that place nothing, as a multiple of the pods there are, after which a round is
-/// over: plugins that reject in turn must not keep it going for ever.
+/// Maximum number of successive attempts without a placement, as a multiple of the number of pods.
+/// It ends rounds in which plugins would reject pods in turn forever.
 const FRUITLESS_ROUNDS: usize = 4;
 
 const NO_SERVER: &str = "a simulation has no API server that could do this";
 
-/// What became of a pod so far.
+/// The history of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fate {
-    /// When it came.
+pub struct PodHistory {
+    /// The time of arrival.
     pub arrived: Time,
-    /// Scheduling attempts so far.
+    /// Number of scheduling attempts.
     pub attempts: u32,
     /// The state of the pod.
     pub state: State,
 }
 
-/// The state of a pod that came without a node.
+/// The state of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It has not been tried.
+    /// There was no attempt.
     New,
-    /// No node can take it; the text of its condition.
+    /// No node fits; with the message of the condition.
     Unschedulable(String),
-    /// Trying failed.
+    /// The last attempt failed; with the error.
     Failed(String),
-    /// It is being deleted and not tried any more.
+    /// The pod is being deleted and is not retried.
     Terminating,
-    /// It was placed, and evicted to make room for another.
+    /// The pod was placed, and then evicted for another pod.
     Evicted,
-    /// It runs.
+    /// The pod runs.
     Placed {
-        /// Where.
+        /// The node.
         node: Arc<str>,
-        /// Since when.
+        /// The time of the placement.
         at: Time,
     },
 }
 
-/// A pod that had to make room for another, whether it ran before or was placed here.
+/// An evicted pod, which ran before or was placed by the simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evicted {
     /// The pod.
     pub pod: PodKey,
-    /// The node it was on.
+    /// Its node before the eviction.
     pub node: Arc<str>,
     /// Its priority.
     pub priority: i32,
-    /// The pod it made room for.
+    /// The preemptor.
     pub preemptor: PodKey,
 }
 
 /// An engine, the time, and the pods.
 ///
-/// Effects are carried out at once: a Binding is answered with success, and the pod then shows up bound.
+/// Effects are carried out at once: every Binding succeeds, and the pod then appears bound.
 pub struct World {
     engine: Engine,
     now: Time,
-    /// Pods that came without a node; looked up by name, never iterated.
-    fates: HashMap<PodKey, Fate>,
-    /// Pods placed since somebody last asked, in order.
+    /// Pods that arrived without a node; looked up by name, never iterated.
+    histories: HashMap<PodKey, PodHistory>,
+    /// Pods placed since the last [`take_placed`](World::take_placed), in order.
     placed: Vec<PodKey>,
     evicted: Vec<Evicted>,
     volumes: Volumes,
     monitor: Box<dyn PluginMonitor>,
 }
 
-/// The ports of the engine for one call: there are no extenders, and plugins are watched.
+/// Builds the ports of the engine for one call: without extenders, with the probe of the plugins.
 macro_rules! ports {
     ($world:expr) => {
         &mut Ports { extenders: &mut (), probe: &mut *$world.monitor }
@@ -92,10 +93,10 @@ macro_rules! ports {
 }
 
 impl World {
-    /// An empty world that schedules the pods of these scheduler names.
+    /// Creates an empty world that schedules the pods of these scheduler names.
     ///
     /// # Errors
-    /// The profile cannot be built.
+    /// A profile cannot be built.
     pub fn new<'a>(
         settings: &Settings,
         scheduler_names: impl IntoIterator<Item = &'a str>,
@@ -104,7 +105,7 @@ impl World {
         Ok(Self {
             engine,
             now: Time::ZERO,
-            fates: HashMap::new(),
+            histories: HashMap::new(),
             placed: Vec::new(),
             evicted: Vec::new(),
             volumes: Volumes::default(),
@@ -112,22 +113,22 @@ impl World {
         })
     }
 
-    /// The engine, to look into.
+    /// Returns the engine.
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The engine, for questions that need its buffers.
+    /// Returns the engine, for calls that need its buffers.
     pub(super) const fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The time.
+    /// Returns the current time.
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// What plugins counted by themselves, by metric name; summed over profiles.
+    /// Returns the metrics of plugins by name, summed over profiles.
     pub fn metrics(&self) -> BTreeMap<String, i64> {
         let profiles = self.engine.profiles().iter();
         let plugins = profiles.flat_map(|profile| profile.plugins.values());
@@ -138,22 +139,22 @@ impl World {
         metrics
     }
 
-    /// A warning for each plugin that panicked or was slow.
+    /// Returns a warning for each plugin that panicked or was slow.
     pub fn warnings(&self) -> Vec<String> {
         self.monitor.warnings()
     }
 
-    /// What became of a pod that came without a node.
-    pub fn fate(&self, pod: &PodKey) -> Option<&Fate> {
-        self.fates.get(pod)
+    /// Returns the history of a pod that arrived without a node.
+    pub fn history(&self, pod: &PodKey) -> Option<&PodHistory> {
+        self.histories.get(pod)
     }
 
-    /// The pods placed since the last call, in order.
+    /// Returns the pods placed since the last call, in order.
     pub fn take_placed(&mut self) -> Vec<PodKey> {
         std::mem::take(&mut self.placed)
     }
 
-    /// The pods that were evicted so far, in order.
+    /// Returns the evicted pods, in order.
     pub fn evicted(&self) -> &[Evicted] {
         &self.evicted
     }
@@ -163,14 +164,14 @@ impl World {
         self.apply(Change::Node(node));
     }
 
-    /// Adds or replaces an object that some plugin reads.
+    /// Adds or replaces an object that a plugin reads.
     pub fn add_object(&mut self, object: Object) {
         self.volumes.keep(&object);
         let Object { kind, namespace, name, object } = object;
         self.apply(Change::Object { kind, namespace, name, object: Some(object) });
     }
 
-    /// Adds a claim, unless there is one of its name.
+    /// Adds a claim, unless a claim with its name exists.
     pub(super) fn add_missing_claim(&mut self, claim: Object) {
         let cluster = self.engine.cache().cluster();
         if cluster.claim(&claim.namespace, &claim.name).is_none() {
@@ -181,13 +182,13 @@ impl World {
     /// Adds a pod, on its node if it has one.
     pub fn add_pod(&mut self, pod: Pod) {
         if pod.node_name.is_none() {
-            let fate = Fate { arrived: self.now, attempts: 0, state: State::New };
-            self.fates.insert(pod.key.clone(), fate);
+            let history = PodHistory { arrived: self.now, attempts: 0, state: State::New };
+            self.histories.insert(pod.key.clone(), history);
         }
         self.apply(Change::Pod(Box::new(pod)));
     }
 
-    /// Takes a pod out of the world, whether it runs or waits. Its fate stays on record.
+    /// Removes a running or pending pod. Its history is kept.
     pub fn remove_pod(&mut self, pod: &Pod) {
         self.apply(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
     }
@@ -197,7 +198,7 @@ impl World {
         self.carry_out_effects();
     }
 
-    /// Moves time on to `time` and does on the way what becomes due.
+    /// Advances the time to `time`, and carries out what becomes due.
     pub fn advance_to(&mut self, time: Time) {
         while let Some(deadline) = self.engine.next_deadline().filter(|due| *due <= time) {
             self.jump_to(deadline);
@@ -209,7 +210,7 @@ impl World {
         self.now = self.now.max(time);
     }
 
-    /// Schedules whatever is ready now; pods in backoff after an error wait on.
+    /// Schedules all pods of the active queue. Pods in backoff after an error keep waiting.
     pub fn run_ready(&mut self) {
         self.sync_claims();
         let queued = self.engine.queue().counts();
@@ -229,19 +230,19 @@ impl World {
         }
     }
 
-    /// Lets the volume controller look at the claims that are new.
+    /// Runs the volume controller for new claims.
     fn sync_claims(&mut self) {
         while let Some(changed) = self.volumes.sync_claim(self.engine.cache().cluster()) {
             self.apply_all(changed);
         }
     }
 
-    /// Runs until nothing moves any more.
+    /// Runs until no further pod can be placed.
     ///
-    /// Pods in backoff, and pods whose binding waits for something, are given their time as long as
-    /// anything is placed, and a little longer. Pods that wait for a change of the cluster are not:
-    /// without one, time does not help them.
-    pub fn settle(&mut self) {
+    /// Time advances for pods in backoff and for pods in a binding cycle while pods are placed, and
+    /// for a limited time after that. It does not advance for unschedulable pods: without a change
+    /// of the cluster, time does not help them.
+    pub fn run_until_idle(&mut self) {
         let mut idle_steps = 0;
         while idle_steps < IDLE_STEPS {
             let placed = self.placed.len();
@@ -267,14 +268,14 @@ impl World {
 
     fn note(&mut self, attempt: Attempt) {
         let terminating = attempt.pod.terminating;
-        let Some(fate) = self.fates.get_mut(&attempt.pod.key) else { return };
-        fate.attempts += 1;
+        let Some(history) = self.histories.get_mut(&attempt.pod.key) else { return };
+        history.attempts += 1;
         match attempt.outcome {
             Outcome::Assumed(_) => {}
-            Outcome::Unschedulable(reason) => fate.state = State::Unschedulable(reason),
-            Outcome::Error(reason) => fate.state = State::Failed(reason),
-            Outcome::Skipped if terminating => fate.state = State::Terminating,
-            Outcome::Skipped => fate.attempts -= 1,
+            Outcome::Unschedulable(reason) => history.state = State::Unschedulable(reason),
+            Outcome::Error(reason) => history.state = State::Failed(reason),
+            Outcome::Skipped if terminating => history.state = State::Terminating,
+            Outcome::Skipped => history.attempts -= 1,
         }
     }
 
@@ -290,7 +291,7 @@ impl World {
         }
     }
 
-    /// Ignores statuses and events: a simulation has no API to read them from.
+    /// Carries out an effect. Statuses and events are ignored, because no client reads them.
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
             EffectKind::Bind(binding) => self.bind(id, &binding),
@@ -307,14 +308,14 @@ impl World {
         self.answer(id, &Answer::ok());
         let Some(placed) = self.engine.cache().placed(&binding.uid) else { return };
         let bound = Pod::clone(&placed.pod);
-        if let Some(fate) = self.fates.get_mut(&binding.pod) {
-            fate.state = State::Placed { node: binding.node.clone(), at: self.now };
+        if let Some(history) = self.histories.get_mut(&binding.pod) {
+            history.state = State::Placed { node: binding.node.clone(), at: self.now };
         }
         self.placed.push(binding.pod.clone());
         self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports!(self));
     }
 
-    /// Answers a write of a plugin with success.
+    /// Applies a write of a plugin before the bind.
     fn write(&mut self, id: EffectId, write: &Write) {
         let changed = self.volumes.write(write, self.engine.cache().cluster());
         let written = changed.first().map(|written| Value::clone(&written.object));
@@ -329,7 +330,7 @@ impl World {
         }
     }
 
-    /// The victim is gone at once.
+    /// Evicts a pod, which is removed at once.
     fn evict(&mut self, id: EffectId, eviction: Eviction) {
         let Eviction { pod, uid, preemptor, .. } = eviction;
         if let Some(placed) = self.engine.cache().placed(&uid) {
@@ -338,8 +339,8 @@ impl World {
             self.evicted.push(Evicted { pod, node, priority, preemptor });
         }
         self.answer(id, &Answer::ok());
-        if let Some(fate) = self.fates.get_mut(&pod) {
-            fate.state = State::Evicted;
+        if let Some(history) = self.histories.get_mut(&pod) {
+            history.state = State::Evicted;
         }
         self.engine.apply(Change::PodDeleted { key: pod, uid }, self.now, ports!(self));
     }
@@ -348,7 +349,7 @@ impl World {
         self.engine.answer(id, answer, self.now, ports!(self));
     }
 
-    /// What holds the pod back before its first attempt, in the words of the plugin that does.
+    /// Returns the message of the PreEnqueue plugin that gates the pod before its first attempt.
     pub fn gate_of(&self, pod: &PodKey) -> Option<String> {
         let (place, queued) = self.engine.queue().get(pod)?;
         let plugin = queued.gating_plugin.as_ref().filter(|_| place == Place::Gated)?;
@@ -403,7 +404,7 @@ mod tests {
         pod(name, json!({"containers": [container]}))
     }
 
-    /// One term of its preferences cannot be read, so scoring fails each time.
+    /// Returns a pod whose scoring always fails, because one of its preferences is invalid.
     fn failing(name: &str) -> Pod {
         let expression = json!({"key": "a", "operator": "Near"});
         let term = json!({"weight": 1, "preference": {"matchExpressions": [expression]}});
@@ -412,7 +413,7 @@ mod tests {
     }
 
     fn state<'a>(world: &'a World, pod: &Pod) -> &'a State {
-        &world.fate(&pod.key).unwrap().state
+        &world.history(&pod.key).unwrap().state
     }
 
     #[test]
@@ -421,48 +422,48 @@ mod tests {
         world.add_node(node("n", "2"));
         let pods = ["a", "b", "c"].map(|name| asking(name, "1"));
         pods.iter().for_each(|pod| world.add_pod(pod.clone()));
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.take_placed(), [pods[0].key.clone(), pods[1].key.clone()]);
         assert!(matches!(state(&world, &pods[2]), State::Unschedulable(_)));
         assert_eq!(world.engine().cache().assumed_count(), 0, "the pods show up bound");
     }
 
     #[test]
-    fn a_departure_makes_room() {
+    fn departure_makes_room_for_a_pending_pod() {
         let mut world = world();
         world.add_node(node("n", "1"));
         let (first, second) = (asking("a", "1"), asking("b", "1"));
         world.add_pod(first.clone());
         world.add_pod(second.clone());
-        world.settle();
+        world.run_until_idle();
         world.advance_to(Time::from_secs(60));
         world.remove_pod(&first);
         world.run_ready();
         let placed = State::Placed { node: "n".into(), at: Time::from_secs(60) };
         assert_eq!(*state(&world, &second), placed);
-        assert_eq!(world.fate(&second.key).unwrap().attempts, 2);
+        assert_eq!(world.history(&second.key).unwrap().attempts, 2);
     }
 
     #[test]
-    fn a_pod_that_only_fails_ends_with_its_error() {
+    fn failing_pod_ends_with_its_error() {
         let mut world = world();
         ["n", "m"].into_iter().for_each(|name| world.add_node(node(name, "1")));
         let pod = failing("a");
         world.add_pod(pod.clone());
-        world.settle();
+        world.run_until_idle();
         let State::Failed(error) = state(&world, &pod) else { panic!("{:?}", state(&world, &pod)) };
         assert!(error.contains("Near"), "{error}");
-        assert!(world.fate(&pod.key).unwrap().attempts > 1, "it was given time");
+        assert!(world.history(&pod.key).unwrap().attempts > 1, "it was given time");
         assert!(world.now() > Time::ZERO);
     }
 
     #[test]
-    fn a_gated_pod_is_told_by_its_gate() {
+    fn gated_pod_has_the_message_of_its_gate() {
         let mut world = world();
         world.add_node(node("n", "1"));
         let pod = pod("a", json!({"schedulingGates": [{"name": "example.com/g"}]}));
         world.add_pod(pod.clone());
-        world.settle();
+        world.run_until_idle();
         assert_eq!(*state(&world, &pod), State::New);
         let gate = world.gate_of(&pod.key);
         assert_eq!(gate.as_deref(), Some("waiting for scheduling gates: [example.com/g]"));

@@ -1,5 +1,6 @@
-//! Plain text tables, in the manner of `kubectl get`: columns of words to the left, columns of
-//! numbers to the right, no frame, nothing cut off or wrapped. Colour only where somebody sees it.
+//! Plain text tables in the style of `kubectl get`: columns of words aligned left, columns of
+//! numbers aligned right, no frame, no truncation and no wrapping. Colour is used only on a
+//! terminal.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,14 +13,14 @@ use tabled::settings::{Alignment, Color, Modify, Padding, Style};
 /// Whether a table is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    /// It is.
+    /// With colour.
     On,
-    /// It is not: plain text without escape sequences.
+    /// Plain text without escape sequences.
     Off,
 }
 
 impl Colour {
-    /// On when standard output is a terminal and `NO_COLOR` is unset or empty
+    /// Returns `On` if standard output is a terminal and `NO_COLOR` is unset or empty
     /// (<https://no-color.org>).
     pub fn of_stdout() -> Self {
         Self::of(io::stdout().is_terminal(), env::var_os("NO_COLOR").as_deref())
@@ -30,7 +31,7 @@ impl Colour {
     }
 }
 
-/// A column: its header and the side its cells keep to.
+/// A column: its header and its alignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     header: String,
@@ -38,29 +39,28 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of words, aligned left.
+    /// Creates a column of words, aligned left.
     pub fn words(header: impl Into<String>) -> Self {
         Self { header: header.into(), alignment: Alignment::left() }
     }
 
-    /// A column of numbers, aligned right.
+    /// Creates a column of numbers, aligned right.
     pub fn numbers(header: impl Into<String>) -> Self {
         Self { header: header.into(), alignment: Alignment::right() }
     }
 }
 
-/// How a cell looks where there is colour. It never carries meaning of its own: the text says it
-/// all.
+/// The colour of a cell, where colour is on. The text carries the full meaning without it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Like any text.
+    /// The default colour.
     #[default]
     Plain,
-    /// Green: as wished.
+    /// Green: as expected.
     Good,
-    /// Yellow: worth a look.
+    /// Yellow: unusual.
     Odd,
-    /// Red: not as wished.
+    /// Red: a problem.
     Bad,
 }
 
@@ -83,8 +83,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell with a tone. Control characters in the text are shown as escapes, so that no name can
-    /// move the cursor or break a line.
+    /// Creates a cell with a tone. Control characters are shown as escapes, so no name can move the
+    /// cursor or break a line.
     pub fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
         Self { text: visible(text.as_ref()), tone }
     }
@@ -112,19 +112,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table with these columns.
+    /// Creates an empty table with these columns.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds a row. Cells that are missing at its end stay empty, cells beyond the last column get a
-    /// column without header.
+    /// Adds a row. Missing cells stay empty; extra cells get a column without header.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) -> &mut Self {
         self.rows.push(cells.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The table as lines of text, the header first, each line ended by a line feed.
+    /// Renders the table as lines of text, header first. Each line ends with a line feed.
     pub fn render(&self, colour: Colour) -> String {
         let mut builder = Builder::with_capacity(self.rows.len() + 1, self.columns.len());
         builder.push_record(self.columns.iter().map(|column| visible(&column.header)));
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn words_keep_left_numbers_keep_right_and_no_line_ends_in_spaces() {
+    fn words_align_left_and_numbers_right_without_trailing_spaces() {
         let expected = "\
 NODE                     PODS  CPU %  STATE
 n1                          3    7.5  ready
@@ -187,7 +186,7 @@ a-node-with-a-long-name   120   99.9  cordoned
     }
 
     #[test]
-    fn colour_adds_escape_sequences_and_nothing_else() {
+    fn colour_adds_only_escape_sequences() {
         let coloured = nodes().render(Colour::On);
         assert!(coloured.contains("\u{1b}[1m"), "the header is bold: {coloured:?}");
         assert!(coloured.contains("\u{1b}[32mready"), "good is green: {coloured:?}");
@@ -199,7 +198,7 @@ a-node-with-a-long-name   120   99.9  cordoned
         line.trim_end().to_owned()
     }
 
-    /// The text without `ESC [ ... m`.
+    /// Returns the text without `ESC [ ... m`.
     fn stripped(text: &str) -> String {
         let mut parts = text.split('\u{1b}');
         let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -210,7 +209,7 @@ a-node-with-a-long-name   120   99.9  cordoned
     }
 
     #[test]
-    fn nothing_is_cut_off() {
+    fn long_cells_are_not_truncated() {
         let mut table = Table::new([Column::words("REASON"), Column::words("POD")]);
         let reason = "0/5 nodes are available: ".repeat(40);
         table.row([reason.as_str(), "p1"]);
@@ -218,14 +217,14 @@ a-node-with-a-long-name   120   99.9  cordoned
     }
 
     #[test]
-    fn a_hostile_name_cannot_move_the_cursor_or_break_a_line() {
+    fn control_characters_are_escaped() {
         let mut table = Table::new([Column::words("POD")]);
         table.row(["a\u{1b}[2Jb\nc\td"]);
         assert_eq!(table.render(Colour::Off), "POD\na\\u{1b}[2Jb\\nc\\td\n");
     }
 
     #[test]
-    fn a_table_without_rows_is_its_header_and_short_rows_are_filled() {
+    fn empty_table_is_its_header_and_short_rows_are_filled() {
         let mut table = Table::new([Column::words("A"), Column::numbers("B")]);
         assert_eq!(table.render(Colour::Off), "A  B\n");
         table.row(["x"]);
@@ -234,14 +233,14 @@ a-node-with-a-long-name   120   99.9  cordoned
     }
 
     #[test]
-    fn wide_characters_keep_the_columns() {
+    fn wide_characters_keep_columns_aligned() {
         let mut table = Table::new([Column::words("NAME"), Column::numbers("N")]);
         table.row(["Größe", "1"]).row(["節点", "22"]);
         assert_eq!(table.render(Colour::Off), "NAME    N\nGröße   1\n節点   22\n");
     }
 
     #[test]
-    fn colour_needs_a_terminal_and_no_objection() {
+    fn colour_needs_a_terminal_and_no_no_color() {
         for (terminal, no_color, expected) in [
             (true, None, Colour::On),
             (true, Some(""), Colour::On),

@@ -80,12 +80,12 @@ impl DisruptionBudgets {
     }
 
     fn insert(&mut self, name: Name, budget: DisruptionBudget, classes: &mut Classes) {
-        let meant = classes.matched_by(&budget.pods);
+        let matched = classes.matched_by(&budget.pods);
         let ix = BudgetIx(self.budgets.insert(budget));
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
         self.by_selector.insert(Some(std::slice::from_ref(&name.0)), selector, ix);
         self.ids.insert(name, ix);
-        meant.into_iter().for_each(|class| classes.get_mut(class).budgets.push(ix));
+        matched.into_iter().for_each(|class| classes.get_mut(class).budgets.push(ix));
     }
 
     fn remove(&mut self, name: &Name, ix: BudgetIx, classes: &mut Classes) {

@@ -124,11 +124,10 @@ impl FreeVolumes {
     /// Returns the smallest volume that fits the claim and matches its selector, on any node. Of
     /// equally small volumes it returns the first by name.
     pub fn smallest_for(&self, claim: &PersistentVolumeClaim) -> Option<&Arc<PersistentVolume>> {
-        let will_do =
+        let fits =
             |volume: &&Arc<PersistentVolume>| volume.suits(claim) && volume.is_selected_by(claim);
         let size = claim.request.unwrap_or_default();
-        let of_groups =
-            self.groups.iter().filter_map(|(_, group)| group.at_least(size).find(will_do));
+        let of_groups = self.groups.iter().filter_map(|(_, group)| group.at_least(size).find(fits));
         of_groups.min_by_key(|volume| (volume.capacity, &volume.name))
     }
 

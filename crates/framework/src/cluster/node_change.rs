@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_node_with_an_image_decides_its_size() {
+    fn only_node_with_an_image_determines_its_size() {
         let mut cluster = Cluster::default();
         cluster.set_node(&node("a").image("web:1", 100).build());
         cluster.set_node(&node("b").image("web:1", 200).build());

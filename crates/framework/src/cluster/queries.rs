@@ -77,7 +77,7 @@ fn count(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> NodeColumn<PodC
     counts
 }
 
-/// Sums what the pods of the `matched` classes request.
+/// Sums the requests of the pods of the `matched` classes.
 fn sum(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> RunningSums {
     let mut sums = RunningSums::default();
     let matched = matched.iter().flat_map(|class| &classes.get(*class).pods);
@@ -299,10 +299,10 @@ mod tests {
         assert!(queries.ids.contains_key(&named(2 * MAX_STANDING - 1)));
         for pod in cluster.pods() {
             let class = cluster.classes.get(pod.membership.class);
-            let meaning: std::collections::BTreeSet<_> = cluster.queries.matching(class).collect();
+            let matching: std::collections::BTreeSet<_> = cluster.queries.matching(class).collect();
             assert_eq!(
                 class.queries.iter().copied().collect::<std::collections::BTreeSet<_>>(),
-                meaning
+                matching
             );
         }
         assert_eq!(counted(&cluster, &named(0)), [(0, 1, 0)]);

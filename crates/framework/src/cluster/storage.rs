@@ -300,7 +300,7 @@ impl Cluster {
         self.storage.claims.get(namespace, name)
     }
 
-    /// Returns the placed pods that use this claim, including pods whose ephemeral volume owns it.
+    /// Returns the placed pods that use this claim, directly or through an ephemeral volume.
     pub fn pods_with_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<Pod>> {
         let users = self.storage.claim_users(namespace, name).map(ShortSet::iter);
         users.into_iter().flatten().map(|user| &self.pods.get(*user).pod)

@@ -135,7 +135,7 @@ pub fn parse_resource_list(
     Amounts::parse(list, path, problems).to_resources()
 }
 
-/// What a pod asks for, in the versions the scheduler uses side by side.
+/// The requests of a pod, in the four versions that the scheduler uses.
 ///
 /// | field | pod-level resources | resize status | defaults for missing requests |
 /// |---|---|---|---|
@@ -144,9 +144,9 @@ pub fn parse_resource_list(
 /// | `placed` | yes | yes | no |
 /// | `placed_non_zero` | yes | yes | yes |
 ///
-/// The defaults stand in for cpu and memory of each container that does not name them (naming them
-/// with 0 counts). With pod-level requests, they are used in `placed_non_zero` only for what the
-/// pod as a whole does not ask for.
+/// A default replaces the CPU or memory request that a container does not name; an explicit 0 counts
+/// as named. For a pod with pod-level requests, `placed_non_zero` uses defaults only for resources
+/// that the pod level does not name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
     /// The free resources that a node needs (Filter of NodeResourcesFit).

@@ -332,7 +332,8 @@ fn ineligible_pod_gets_the_reason_and_keeps_its_nomination() {
     }
 }
 
-/// Returns a pod on the node, with what it uses.
+/// Generates a pod on the node: priority, CPU, memory, host port, and whether it has the
+/// label `app: web`.
 fn any_pod() -> impl Strategy<Value = (i32, i64, i64, Option<i32>, bool)> {
     let port = prop::option::weighted(0.3, 80..83);
     (0..4, 0_i64..4, 0_i64..4, port, any::<bool>())

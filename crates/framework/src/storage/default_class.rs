@@ -22,9 +22,9 @@ pub fn is_default(class: &Value) -> bool {
 /// an empty class gets none. Of several default classes it returns the newest, and of equally new
 /// ones the first by name.
 pub fn class_for<'a>(classes: impl Iterator<Item = &'a Value>, claim: &Value) -> Option<&'a str> {
-    let says_nothing = claim["spec"]["storageClassName"].is_null()
+    let has_no_class = claim["spec"]["storageClassName"].is_null()
         && claim["metadata"]["annotations"].get(BETA_STORAGE_CLASS).is_none();
-    let defaults = classes.filter(|class| says_nothing && is_default(class));
+    let defaults = classes.filter(|class| has_no_class && is_default(class));
     let by_age =
         |class: &&'a Value| (Reverse(text(class, "creationTimestamp")), text(class, "name"));
     defaults.min_by_key(by_age).map(|class| text(class, "name"))
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_claim_that_says_nothing_gets_the_newest_default_class() {
+    fn only_claim_without_class_gets_the_newest_default_class() {
         let classes = [
             class("old", "true", "2026-01-01T00:00:00Z"),
             class("b", "true", "2026-01-02T00:00:00Z"),

@@ -1,13 +1,14 @@
-//! How much of a cluster is allocated while pods arrive: metering, and reduction to a figure.
+//! The allocated share of a cluster while pods arrive, and its plot.
 //!
-//! A [`Meter`] follows one run and yields a [`Sample`] after every arrival; [`summarise`] brings
-//! the samples of several runs onto one [`Grid`] and gives mean, least and most over the runs;
-//! [`plot`] draws that. All functions are pure. Shares are percentages of what the cluster has.
+//! A [`Meter`] follows one run and returns a [`Sample`] after every arrival. [`summarise`] maps the
+//! samples of several runs to a [`Grid`] and computes mean, minimum and maximum over the runs.
+//! [`plot`] draws the result. All functions are pure. Shares are percentages of the capacity of the
+//! cluster.
 
 use super::svg::{Plot, Series};
 use crate::trace::Amounts;
 
-/// The note for GPU shares of single devices.
+/// The note for GPU shares that are counted per device.
 pub const DEVICES_NOTE: &str = "GPU is accounted for by device: a pod that wants a part of a GPU fits on \
     one device, and a pod that wants several takes whole ones.";
 
@@ -28,7 +29,8 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// `part` of `whole`, resource by resource. Of a resource that the whole lacks, the share is 0.
+    /// Returns `part` as a share of `whole`, resource by resource. The share of a resource without
+    /// capacity is 0.
     pub fn of(part: Amounts, whole: Amounts) -> Self {
         Self {
             cpu: percent(part.cpu_milli, whole.cpu_milli),
@@ -45,14 +47,14 @@ fn percent(part: u64, whole: u64) -> f64 {
 /// The state of a cluster after an arrival.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
-    /// GPU demand of all pods that arrived so far, in percent of the GPU capacity.
+    /// GPU demand of all arrived pods, in percent of the GPU capacity.
     pub arrived: f64,
-    /// Allocated shares, in percent of the capacity.
+    /// The allocated shares, in percent of the capacity.
     pub allocated: Shares,
 }
 
-/// Counts demand and allocation of one run. Exact: amounts are whole numbers until a sample is
-/// taken.
+/// Counts demand and allocation of one run. Amounts are integers, so the counts are exact until a
+/// sample is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meter {
     capacity: Amounts,
@@ -61,27 +63,27 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for an empty cluster that has `capacity`.
+    /// Creates a meter for an empty cluster with this capacity.
     pub fn new(capacity: Amounts) -> Self {
         Self { capacity, arrived: Amounts::default(), allocated: Amounts::default() }
     }
 
-    /// A pod arrived.
+    /// Records the arrival of a pod.
     pub fn arrive(&mut self, demand: Amounts) {
         self.arrived = self.arrived.plus(demand);
     }
 
-    /// A pod got a node.
+    /// Records the placement of a pod.
     pub fn allocate(&mut self, demand: Amounts) {
         self.allocated = self.allocated.plus(demand);
     }
 
-    /// A pod that had a node left.
+    /// Records the departure of a placed pod.
     pub fn release(&mut self, demand: Amounts) {
         self.allocated = self.allocated.minus(demand);
     }
 
-    /// The state now.
+    /// Returns the current state.
     pub fn sample(&self) -> Sample {
         Sample {
             arrived: Shares::of(self.arrived, self.capacity).gpu,
@@ -90,35 +92,35 @@ impl Meter {
     }
 }
 
-/// Points on the axis of arrived demand: 0, `step`, 2 `step`, ... up to `end`, all in percent.
+/// Points on the axis of arrived demand, in percent: 0, `step`, 2 `step`, and so on up to `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
     /// Distance between two points; 0 counts as 1.
     pub step: u32,
-    /// No point lies beyond.
+    /// Maximum of the points.
     pub end: u32,
 }
 
 impl Grid {
-    /// The points.
+    /// Returns the points.
     pub fn points(self) -> impl Iterator<Item = f64> {
         (0..=self.end).step_by(self.step.max(1) as usize).map(f64::from)
     }
 }
 
-/// Mean, least and most of one number over several runs.
+/// Mean, minimum and maximum of a number over several runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Least.
+    /// Minimum.
     pub min: f64,
-    /// Most.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these values; `None` of no values.
+    /// Computes the spread of these values; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (mut count, mut sum) = (0.0, 0.0);
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -128,7 +130,7 @@ impl Spread {
             min = f64::min(min, value);
             max = f64::max(max, value);
         }
-        // Rounding may carry the mean of equal values past them.
+        // Rounding may move the mean of equal values beyond them.
         (count > 0.0).then(|| Self { mean: f64::min(max, f64::max(min, sum / count)), min, max })
     }
 }
@@ -138,7 +140,7 @@ impl Spread {
 pub struct GridPoint {
     /// Arrived GPU demand in percent of the GPU capacity.
     pub arrived: f64,
-    /// Runs that got that far.
+    /// Number of runs that reached this point.
     pub runs: usize,
     /// Allocated CPU in percent.
     pub cpu: Spread,
@@ -148,12 +150,11 @@ pub struct GridPoint {
     pub gpu: Spread,
 }
 
-/// Brings one run onto the grid: at each point, the state after the last arrival that does not lie
-/// beyond it.
+/// Maps one run to the grid: each point gets the state after the last arrival not beyond it.
 ///
-/// Before the first arrival nothing is allocated. A run reaches up to the first point at or behind
-/// its last sample (a drawing up to 130 % ends a little below it, and its end stands for 130 %);
-/// further points are left out. `samples` are in the order of arrival.
+/// The allocation before the first arrival is 0. A run covers the points up to the first one at or
+/// after its last sample; further points are left out. A drawing up to 130 %, for example, ends
+/// slightly below 130 % and covers that point too. `samples` are in the order of arrival.
 pub fn resample(samples: &[Sample], grid: Grid) -> Vec<Shares> {
     let Some(last) = samples.last() else { return Vec::new() };
     let mut shares = Vec::new();
@@ -171,7 +172,7 @@ pub fn resample(samples: &[Sample], grid: Grid) -> Vec<Shares> {
     shares
 }
 
-/// Mean, least and most over the runs at every point of the grid that some run reaches.
+/// Returns mean, minimum and maximum over the runs at each point of the grid that a run reaches.
 pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
     let runs: Vec<Vec<Shares>> = runs.iter().map(|run| resample(run.as_ref(), grid)).collect();
     let point = |(ix, arrived)| {
@@ -188,8 +189,8 @@ pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
     grid.points().enumerate().map_while(point).collect()
 }
 
-/// Plots allocation over arrived demand: a line per resource, and a band from least to most where
-/// there are several runs. The diagonal shows the demand itself.
+/// Plots allocation over arrived demand. There is one line per resource, with a band from minimum
+/// to maximum for several runs. The diagonal shows the demand. `note` is printed below.
 pub fn plot(title: String, points: &[GridPoint], note: &'static str) -> Plot {
     let runs = points.iter().map(|point| point.runs).max().unwrap_or_default();
     let reach = points.last().map_or(0.0, |point| point.arrived);
@@ -238,7 +239,7 @@ mod tests {
     const TENS: Grid = Grid { step: 10, end: 40 };
 
     #[test]
-    fn a_meter_counts_arrivals_allocations_and_releases() {
+    fn meter_counts_arrivals_allocations_and_releases() {
         let amounts =
             |cpu_milli, memory_mib, gpu_milli| Amounts { cpu_milli, memory_mib, gpu_milli };
         let mut meter = Meter::new(amounts(1000, 200, 4000));
@@ -253,19 +254,19 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_the_cluster_lacks_has_no_share() {
+    fn resource_without_capacity_has_share_zero() {
         let part = Amounts { gpu_milli: 5, ..Default::default() };
         assert_eq!(Shares::of(part, Amounts::default()), Shares::default());
     }
 
     #[test]
-    fn a_point_of_the_grid_shows_the_last_arrival_not_beyond_it() {
+    fn grid_point_has_the_state_after_the_last_arrival_before_it() {
         let samples = [sample(4.0, 4.0), sample(10.0, 9.0), sample(10.0, 9.5), sample(35.0, 30.0)];
         assert_eq!(gpus(&resample(&samples, TENS)), [0.0, 9.5, 9.5, 9.5, 30.0]);
     }
 
     #[test]
-    fn a_run_ends_at_the_point_behind_its_last_sample() {
+    fn run_covers_the_point_after_its_last_sample() {
         assert_eq!(gpus(&resample(&[sample(19.9, 15.0)], TENS)), [0.0, 0.0, 15.0]);
         assert_eq!(gpus(&resample(&[sample(20.0, 15.0)], TENS)), [0.0, 0.0, 15.0]);
         assert_eq!(gpus(&resample(&[sample(99.0, 15.0)], TENS)), [0.0; 5]);
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_stays_between_least_and_most() {
+    fn mean_is_between_minimum_and_maximum() {
         assert_eq!(Spread::of([]), None);
         for count in 1..50 {
             let spread = Spread::of(vec![0.1; count]).expect("there are values");
@@ -302,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_without_step_counts_by_ones() {
+    fn grid_with_step_zero_counts_by_ones() {
         let points: Vec<f64> = Grid { step: 0, end: 3 }.points().collect();
         assert_eq!(points, [0.0, 1.0, 2.0, 3.0]);
     }
 
     #[test]
-    fn the_figure_says_what_it_shows_and_what_it_hides() {
+    fn plot_has_title_labels_and_note() {
         let runs = [vec![sample(10.0, 10.0)], vec![sample(10.0, 8.0)]];
         let svg = |runs: &[Vec<Sample>]| {
             plot("openb".to_owned(), &summarise(runs, TENS), FRAGMENTATION_NOTE).to_svg().unwrap()

@@ -1,4 +1,4 @@
-//! The outcome of a trace: how the pods fared, and what was allocated at some points on the way.
+//! The report on a trace: outcomes of the pods, and the allocation at some points of the run.
 
 use serde::Serialize;
 use table::{Colour, Column, Table};
@@ -7,58 +7,60 @@ use super::allocation::{Grid, GridPoint, Spread, summarise};
 use crate::trace::Trace;
 use crate::{Course, Tally};
 
-/// Arrived GPU demand, in percent of the capacity, at which numbers are printed; the end comes on top.
+/// Points of arrived GPU demand, in percent of the capacity, at which the allocation is printed.
+/// The end of the run is printed too.
 const MARKS: [u32; 2] = [50, 100];
 
-/// Steps of the figure, in percent of arrived demand.
+/// Distance between points of the plot, in percent of arrived demand.
 const STEP: u32 = 1;
 
-/// Everything about the runs of a trace. Its JSON form is an interface: fields are added, never renamed.
+/// The report on the runs of a trace. Its JSON form is an interface: fields are added, never
+/// renamed.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Arrivals {
-    /// What was done, for example `replay`.
+    /// The mode, for example `replay`.
     pub mode: String,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How the pods fared, for each seed.
+    /// The outcomes of the pods, for each seed.
     pub runs: Vec<Run>,
-    /// What was allocated when so much had arrived.
+    /// The allocation at some points of the run.
     pub allocation: Vec<Mark>,
-    /// The most that was allocated after any arrival of any run.
+    /// The maximum allocation after any arrival of any run.
     pub peak: Peak,
-    /// What must be known about the GPU figure.
+    /// How GPUs were counted.
     pub note: &'static str,
 }
 
-/// How the pods fared in one run.
+/// The outcomes of the pods in one run.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// The seed.
     pub seed: u64,
-    /// Numbers of pods.
+    /// The number of pods by outcome.
     #[serde(flatten)]
     pub tally: Tally,
 }
 
-/// The state at one point on the way, in percent of what the cluster has.
+/// The state at one point of the run, in percent of the capacity.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
-    /// GPU demand that had arrived.
+    /// Arrived GPU demand.
     pub arrived_percent: f64,
-    /// Number of runs that got there.
+    /// Number of runs that reached this point.
     pub runs: usize,
-    /// CPU allocated.
+    /// Allocated CPU.
     pub cpu: Range,
-    /// Memory allocated.
+    /// Allocated memory.
     pub memory: Range,
-    /// GPU allocated.
+    /// Allocated GPU.
     pub gpu: Range,
 }
 
-/// The most that was allocated of each resource, in percent of what the cluster has.
+/// The maximum allocation of each resource, in percent of the capacity.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the fields are the resources")]
@@ -79,7 +81,7 @@ impl Peak {
     }
 }
 
-/// Mean, least and most over the runs.
+/// Mean, minimum and maximum over the runs.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the fields are what the type says")]
@@ -107,18 +109,18 @@ impl From<&GridPoint> for Mark {
     }
 }
 
-/// The points of the figure.
+/// Returns the points of the plot.
 pub fn curve(courses: &[Course]) -> Vec<GridPoint> {
     let end = courses.iter().filter_map(|course| course.samples.last()).map(|last| last.arrived);
     let end = end.fold(0.0, f64::max).ceil();
-    // Saturates, and a figure of four thousand million percent is none.
+    // The cast saturates; realistic percentages are far smaller.
     let grid = Grid { step: STEP, end: end as u32 };
     let samples: Vec<_> = courses.iter().map(|course| &course.samples).collect();
     summarise(&samples, grid)
 }
 
 impl Arrivals {
-    /// Sums up the runs of a trace, whose figure is `curve`; `note` says how GPUs were counted.
+    /// Summarises the runs of a trace with the plot `curve`; `note` says how GPUs were counted.
     pub fn of(
         mode: String,
         trace: &Trace,
@@ -137,7 +139,7 @@ impl Arrivals {
         }
     }
 
-    /// The summary as text.
+    /// Renders the report as text.
     pub fn render(&self, colour: Colour) -> String {
         let mut text = format!("{} on {} nodes\n\nPODS\n", self.mode, self.nodes);
         text += &self.tallies().render(colour);
@@ -178,7 +180,7 @@ impl Arrivals {
     }
 }
 
-/// The points worth a line: the marks that are reached, and the end.
+/// Returns the printed points: the marks that the run reached, and its end.
 fn marks(curve: &[GridPoint]) -> impl Iterator<Item = &GridPoint> {
     let last = curve.len().saturating_sub(1);
     let is_mark = |arrived: f64| MARKS.iter().any(|mark| f64::from(*mark) == arrived);

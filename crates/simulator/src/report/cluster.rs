@@ -1,4 +1,4 @@
-//! The outcome of a simulated cluster as text: tables on a terminal, the same without colour elsewhere.
+//! The report on a simulated cluster: text tables, coloured on a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,26 +9,26 @@ use crate::cluster::{EvictedPod, LeftPod, LeftState, Placement, Simulation};
 use crate::explain::{Explanation, Ranked, Verdict};
 use crate::{NodeUsage, Usage};
 
-/// Resources with a column of their own; the last column has the others.
+/// Resources with their own column; the last column lists the others.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];
 
-/// How much a text shows.
+/// The amount of detail in a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// What most people want.
+    /// The default columns.
     #[default]
     Usual,
-    /// Further columns, and every name.
+    /// More columns, and all names.
     Wide,
 }
 
-/// Number of node names shown of a verdict.
+/// Number of node names listed per rejection.
 const NAMED: usize = 5;
 
-/// A node from which on its usage is coloured, in percent.
+/// The usage in percent from which a node is coloured.
 const FULL: f64 = 90.0;
 
-/// Everything about a simulation.
+/// Renders a simulation.
 pub fn simulation(simulation: &Simulation, detail: Detail, colour: Colour) -> String {
     let mut text = summary(simulation);
     if !simulation.placed.is_empty() {
@@ -81,7 +81,7 @@ fn summary(simulation: &Simulation) -> String {
     text + "\n"
 }
 
-/// A number with its noun.
+/// Returns a number with its noun.
 pub fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
@@ -186,14 +186,15 @@ fn usage_cells(resources: &BTreeMap<String, Usage>) -> Vec<Cell> {
         cells.push(format!("{}/{}", amount(usage.requested), amount(usage.allocatable)).into());
         cells.push(percent_cell(usage));
     }
-    let others = resources.iter().filter(|(name, usage)| is_worth_a_word(name, **usage));
+    let others = resources.iter().filter(|(name, usage)| is_listed(name, **usage));
     let others: Vec<String> = others.map(|(name, usage)| other(name, *usage)).collect();
     cells.push(others.join(" ").into());
     cells
 }
 
-/// Storage is on every node and asked for by few pods.
-fn is_worth_a_word(name: &str, usage: Usage) -> bool {
+/// Returns whether to list this resource. Storage is on every node, so it is listed only if a pod
+/// requests it.
+fn is_listed(name: &str, usage: Usage) -> bool {
     !USUAL.contains(&name) && (name != "ephemeral-storage" || usage.requested > 0.0)
 }
 
@@ -213,13 +214,13 @@ fn percent_cell(usage: Usage) -> Cell {
     }
 }
 
-/// A number with as many decimals as it needs, three at most.
+/// Formats a number with at most three decimals.
 fn plain(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Bytes in the largest binary unit that leaves a whole number before the point.
+/// Formats bytes in the largest binary unit for which the number is at least 1.
 fn bytes(number: f64) -> String {
     const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let (mut number, mut unit) = (number, 0);
@@ -231,17 +232,17 @@ fn bytes(number: f64) -> String {
     format!("{}{}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
 }
 
-/// The answer about one pod.
+/// Renders the explanation of one pod.
 pub fn explain(explanation: &Explanation, detail: Detail, colour: Colour) -> String {
     let mut text = format!("EXPLAINED {} (now, that is after the run)\n", explanation.pod);
     if let Some(node) = &explanation.node {
-        let _ = writeln!(text, "It was placed on {node}; asked once more without it there:");
+        let _ = writeln!(text, "The pod was placed on {node}. Evaluated without the pod there:");
     }
     if let Some(gate) = &explanation.gate {
-        let _ = writeln!(text, "It is held back from scheduling: {gate}. Without that:");
+        let _ = writeln!(text, "The pod is gated: {gate}. Evaluated without the gate:");
     }
     if let Some(error) = &explanation.error {
-        let _ = writeln!(text, "It cannot be answered: {error}");
+        let _ = writeln!(text, "The evaluation failed: {error}");
     }
     let _ = writeln!(
         text,
@@ -303,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_read_well() {
+    fn amounts_are_formatted_for_reading() {
         let rows = [(0.0, "0"), (1.5, "1.5"), (0.25, "0.25"), (110.0, "110"), (1000.0, "1000")];
         for (number, expected) in rows {
             assert_eq!(plain(number), expected);

@@ -1,4 +1,4 @@
-//! One input under several configurations: what differs.
+//! The comparison of one input under several configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,34 +9,35 @@ use super::arrivals::Arrivals;
 use crate::Tally;
 use crate::cluster::{Simulation, Summary};
 
-/// Pods whose placement differs are listed up to this number on a terminal; JSON has all of them.
+/// Maximum number of listed pods on a terminal; JSON lists all.
 const LISTED: usize = 50;
 
-/// The runs of a cluster dump. Its JSON form is an interface: fields are added, never renamed.
+/// The comparison of runs of a cluster dump. Its JSON form is an interface: fields are added, never
+/// renamed.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
     /// One entry per configuration, in the order of the command line.
     pub configurations: Vec<Compared>,
-    /// Pods that are not placed alike everywhere.
+    /// Pods that are not placed on the same node everywhere.
     pub differing: Vec<DifferingPod>,
 }
 
-/// What came out under one configuration.
+/// The result under one configuration.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared {
-    /// The file.
+    /// The configuration file.
     pub configuration: String,
     /// Numbers of nodes and pods.
     pub summary: Summary,
-    /// Share of each resource that is requested, in percent.
+    /// Requested share of each resource, in percent.
     pub utilisation: BTreeMap<String, f64>,
-    /// Nodes without any pod.
+    /// Number of nodes without pods.
     pub empty_nodes: usize,
 }
 
-/// A pod and its node under each configuration, in their order; nothing where it stays pending.
+/// A pod and its node under each configuration, in their order; `None` if it stays pending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DifferingPod {
@@ -65,7 +66,7 @@ impl Comparison {
         }
     }
 
-    /// The comparison as text: numbers side by side, then the pods that differ.
+    /// Renders the comparison as text: numbers side by side, then the pods that differ.
     pub fn render(&self, colour: Colour) -> String {
         let mut text = self.numbers().render(colour);
         text += &match self.differing.len() {
@@ -141,7 +142,7 @@ impl Compared {
 pub struct TraceComparison(pub Vec<(String, Arrivals)>);
 
 impl TraceComparison {
-    /// Numbers side by side: means over the seeds.
+    /// Renders numbers side by side: means over the seeds.
     pub fn render(&self, colour: Colour) -> String {
         let names = self.0.iter().map(|(name, _)| name.as_str());
         let columns = [Column::words("")].into_iter().chain(names.map(Column::numbers));

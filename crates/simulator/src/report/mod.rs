@@ -1,4 +1,4 @@
-//! What people read at the end of a run: plain tables, figures, and the numbers behind them.
+//! Reports of simulations: text tables, plots, and the numbers behind them.
 
 pub mod allocation;
 pub mod arrivals;

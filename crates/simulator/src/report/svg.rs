@@ -1,7 +1,7 @@
 //! Line plots as SVG.
 //!
-//! The file has a white ground of its own, so that it reads in dark viewers too, and uses the fonts
-//! of the viewer. Equal plots give equal bytes.
+//! The file has a white background, which is readable in dark viewers too, and uses the fonts of
+//! the viewer. Equal plots have equal bytes.
 
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -12,18 +12,18 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 /// Size of the picture in pixels.
 const WIDTH: i32 = 880;
 const HEIGHT: i32 = 547;
-/// Pixels of the canvas per pixel of the picture: plotters rounds positions to whole pixels of the
+/// Pixels of the canvas per pixel of the picture. plotters rounds positions to whole pixels of the
 /// canvas, and lines with slight slopes need finer steps.
 const SCALE: i32 = 4;
 
-/// Margins around the lines: numbers and labels of the axes are in them.
+/// Margins around the plot area, which hold the numbers and labels of the axes.
 const LEFT: i32 = 76;
 const RIGHT: i32 = 32;
 const TOP: i32 = 105;
 const BOTTOM: i32 = 102;
 const AXIS_LABELS: i32 = 52;
 
-/// Colours that people with any colour vision tell apart (after Okabe and Ito).
+/// Colours that people with any colour vision can distinguish (after Okabe and Ito).
 const COLOURS: [RGBColor; 3] =
     [RGBColor(0x00, 0x72, 0xb2), RGBColor(0xd5, 0x5e, 0x00), RGBColor(0x00, 0x9e, 0x73)];
 const GUIDE: RGBColor = RGBColor(0x8a, 0x92, 0x9c);
@@ -38,9 +38,9 @@ const SHADE: f64 = 0.18;
 const FONT: FontFamily<'static> = FontFamily::Name("system-ui, -apple-system, Arial, sans-serif");
 /// plotters writes font sizes divided by this.
 const FONT_FACTOR: f64 = 1.24;
-/// Rough width of a character in pixels; the font of the viewer is unknown.
+/// Approximate width of a character in pixels; the font of the viewer is unknown.
 const CHARACTER: i32 = 7;
-/// Characters in a line of the note.
+/// Maximum number of characters in a line of the note.
 const NOTE_LINE: usize = 125;
 
 /// A line and the band around it.
@@ -50,16 +50,16 @@ pub struct Series {
     pub name: &'static str,
     /// Points (x, y) in the order of x.
     pub line: Vec<(f64, f64)>,
-    /// Least and most (x, low, high) in the order of x; empty for no band.
+    /// Minimum and maximum (x, low, high) in the order of x; empty for no band.
     pub band: Vec<(f64, f64, f64)>,
 }
 
 /// A plot of percentages over a percentage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    /// First line.
+    /// The first line of text.
     pub title: String,
-    /// Second line.
+    /// The second line of text.
     pub subtitle: String,
     /// Label of the x axis, which spans 0 to `reach` percent.
     pub x_label: &'static str,
@@ -87,7 +87,7 @@ impl Plot {
     /// Draws the plot as an SVG file.
     ///
     /// # Errors
-    /// plotters reports a fault.
+    /// plotters reports an error.
     pub fn to_svg(&self) -> Result<String, PlotError> {
         let mut svg = String::new();
         let size = (px(WIDTH).unsigned_abs(), px(HEIGHT).unsigned_abs());
@@ -153,7 +153,7 @@ impl Plot {
         self.draw_lines(&mut chart)
     }
 
-    /// Draws bands first, so that no band covers a line; the first series comes out on top.
+    /// Draws bands before lines, so that no band covers a line. The first series is on top.
     fn draw_lines(&self, chart: &mut Chart<'_, '_>) -> Result<(), PlotError> {
         for (series, colour) in self.series.iter().zip(COLOURS).rev() {
             let upper = series.band.iter().map(|&(x, _, high)| (x, high));
@@ -182,7 +182,7 @@ impl Plot {
         Ok(())
     }
 
-    /// The file with a header that scales the canvas down and describes it to screen readers.
+    /// Adds a header that scales the canvas down and describes the plot to screen readers.
     fn with_header(&self, svg: &str) -> String {
         let body = svg.split_once('\n').map_or("", |(_, body)| body);
         let (width, height) = (px(WIDTH), px(HEIGHT));
@@ -194,12 +194,12 @@ impl Plot {
     }
 }
 
-/// Position on the canvas of a position in the picture.
+/// Converts a position in the picture to a position on the canvas.
 const fn px(pixels: i32) -> i32 {
     pixels * SCALE
 }
 
-/// Writes a name of the legend; returns where the next entry begins.
+/// Draws a legend entry; returns the position of the next one.
 fn name_swatch(canvas: &Canvas<'_>, x: i32, y: i32, name: &'static str) -> Result<i32, PlotError> {
     let middle = Pos::new(HPos::Left, VPos::Center);
     let style = font(13.0, FontStyle::Normal, TEXT).pos(middle);
@@ -221,7 +221,7 @@ fn guide_style() -> ShapeStyle {
     GUIDE.stroke_width(px(3).unsigned_abs() / 2)
 }
 
-/// The text in lines that fit below the plot.
+/// Wraps the text into lines that fit below the plot.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_is_in_the_picture() {
+    fn every_text_is_in_the_svg() {
         let svg = plot().to_svg().unwrap();
         for text in ["ten seeds", "GPU", "arrived", "allocated", "all of it", "small print", "120%"]
         {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_plot_has_axes() {
+    fn empty_plot_has_axes() {
         let plot = Plot { series: Vec::new(), reach: 1.0, ..plot() };
         assert!(plot.to_svg().unwrap().contains("100%"));
     }

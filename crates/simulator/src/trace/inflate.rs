@@ -1,20 +1,21 @@
-//! Drawing a workload of a chosen size from a trace, as the authors of FGD (USENIX ATC'23) do.
+//! Drawing a workload of a chosen size from a trace, with the method of the FGD paper (USENIX
+//! ATC'23).
 //!
-//! Their published method (`TunePodsByNodeTotalResource` of
-//! hkust-adsl/kubernetes-scheduler-simulator, run with `shufflePod: true` and a ratio of 1.3): sort
-//! the pods by name, shuffle them, then bring their GPU demand to the target. When they ask for
-//! more, pods are taken out at random until they do not; when they ask for less, copies of pods
-//! drawn with replacement from the whole list, pods without GPU included, are appended until the
-//! next one would pass the target. Every pod stays for ever.
+//! The published method is `TunePodsByNodeTotalResource` of
+//! hkust-adsl/kubernetes-scheduler-simulator, run with `shufflePod: true` and a ratio of 1.3. It
+//! sorts the pods by name, shuffles them, and brings their GPU demand to the target. If the demand
+//! is too high, it removes random pods. If the demand is too low, it draws pods with replacement
+//! from the whole list, including pods without GPU, and appends copies until the next copy would
+//! exceed the target. Pods never leave.
 //!
-//! What differs here:
+//! This implementation differs in three points:
 //!
-//! * The generator is not Go's, so a seed gives another drawing, though of the same distribution.
-//! * Pods are taken out at the end of the shuffled list instead of at random places. As the order
-//!   is random already, what is left has the same distribution.
-//! * Their check of the next copy adds its share of *one* device, so that a pod with eight devices
-//!   may pass the target by up to seven. Here the whole demand counts and the target is never
-//!   passed; the drawing ends below it by less than the demand of one pod.
+//! * The generator is not that of Go, so a seed gives another drawing with the same distribution.
+//! * Pods are removed from the end of the shuffled list instead of at random. The order is already
+//!   random, so the distribution is the same.
+//! * The published check of the next copy adds its share of *one* device, so a pod with eight
+//!   devices may exceed the target by up to seven. Here the whole demand counts and the target is
+//!   never exceeded. The drawing ends below it by less than the demand of one pod.
 
 use std::collections::HashSet;
 
@@ -23,42 +24,42 @@ use thiserror::Error;
 
 use super::{Trace, TracePod};
 
-/// A drawing of more pods than this is refused: it would fill the memory, not a plot.
-const MOST_PODS: u128 = 5_000_000;
+/// Maximum number of pods of a drawing, to limit memory.
+const MAX_PODS: u128 = 5_000_000;
 
-/// Why nothing could be drawn.
+/// The reason no workload can be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InflateError {
-    /// The target is nothing at all.
+    /// The target is 0.
     #[error("a target of 0 % of the GPU capacity leaves nothing to draw: expected 1 or more")]
     ZeroTarget,
-    /// The cluster has no GPU, so a percentage of its GPU capacity means nothing.
+    /// The cluster has no GPU, so there is no GPU capacity to relate to.
     #[error("no node has a GPU: the target is a percentage of the GPU capacity")]
     NoCapacity,
-    /// No pod wants a GPU, so drawing would never reach the target.
+    /// No pod requests a GPU, so drawing would never reach the target.
     #[error("no pod asks for a GPU: drawing pods would never reach the target")]
     NoDemand,
-    /// The target is out of all proportion to what a pod asks for.
+    /// The target is too large compared with the demand of a pod.
     #[error(
-        "{percent} % of the GPU capacity takes about {pods} pods: expected {MOST_PODS} or fewer"
+        "{percent} % of the GPU capacity takes about {pods} pods: expected {MAX_PODS} or fewer"
     )]
     TooMany {
-        /// The target.
+        /// The target in percent.
         percent: u32,
-        /// Pods it would take.
+        /// The number of pods needed.
         pods: u128,
     },
 }
 
 /// Draws pods from the trace until their GPU demand is `percent` of the GPU capacity of its nodes.
 ///
-/// First come the pods of the trace in shuffled order, then copies of random ones, named after the
-/// original with `-copy-` and a number; the module says where this follows the published method.
-/// The pods come without times: their order is the order of arrival, and none leaves. The same
-/// trace, percentage and seed give the same drawing, whatever the order of the trace.
+/// The pods of the trace come first in shuffled order, then copies of random pods. A copy is named
+/// after the original with `-copy-` and a number. The module documentation lists the differences
+/// from the published method. The pods have no times: they arrive in the returned order and never
+/// leave. Equal trace, percentage and seed give an equal drawing, in any order of the trace.
 ///
 /// # Errors
-/// When the target is zero, cannot be reached, or would take millions of pods.
+/// The target is 0, cannot be reached, or would need millions of pods.
 pub fn inflate(trace: &Trace, percent: u32, seed: u64) -> Result<Vec<TracePod>, InflateError> {
     let target = target_milli(trace, percent)?;
     let mut rng = Rng::with_seed(seed);
@@ -84,7 +85,7 @@ pub fn inflate(trace: &Trace, percent: u32, seed: u64) -> Result<Vec<TracePod>, 
     Ok(drawing.pods)
 }
 
-/// The GPU demand to reach, in thousandths of a device; checked to be within reach.
+/// Returns the GPU demand to reach, in thousandths of a device, if it can be reached.
 fn target_milli(trace: &Trace, percent: u32) -> Result<u128, InflateError> {
     let capacity = u128::from(trace.capacity().gpu_milli);
     let demand = u128::from(trace.demand().gpu_milli);
@@ -99,7 +100,7 @@ fn target_milli(trace: &Trace, percent: u32) -> Result<u128, InflateError> {
     }
     let target = capacity * u128::from(percent) / 100;
     let pods = (target / demand).saturating_mul(trace.pods.len() as u128);
-    if pods > MOST_PODS {
+    if pods > MAX_PODS {
         return Err(InflateError::TooMany { percent, pods });
     }
     Ok(target)
@@ -111,7 +112,7 @@ fn by_name(trace: &Trace) -> Vec<&TracePod> {
     pods
 }
 
-/// Pods drawn so far; both numbers are thousandths of a GPU.
+/// The pods drawn and their demand; both numbers are thousandths of a GPU.
 #[derive(Default)]
 struct Drawing {
     target: u128,
@@ -120,7 +121,8 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// Adds the pod under a name; false, and nothing is added, when that would pass the target.
+    /// Adds the pod under a name, unless that would exceed the target; returns whether it was
+    /// added.
     fn add(&mut self, pod: &TracePod, name: &str) -> bool {
         let demand = self.demand + u128::from(pod.demand().gpu_milli);
         if demand > self.target {
@@ -138,7 +140,7 @@ impl Drawing {
     }
 }
 
-/// Names of copies that no pod of the trace has.
+/// Generates names for copies that no pod of the trace has.
 struct Names<'a> {
     taken: HashSet<&'a str>,
     next: u64,
@@ -177,7 +179,8 @@ mod tests {
         }
     }
 
-    /// Ten devices; ten pods that ask for 0.5 devices each and five that ask for none.
+    /// Returns ten devices, ten pods that request 0.5 devices each, and five pods that request
+    /// none.
     fn trace() -> Trace {
         let node = TraceNode { name: "n".to_owned(), gpus: 10, ..Default::default() };
         let gpu = (0..10).map(|ix| pod(&format!("gpu-{ix}"), 1, 500));
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_originals_come_first_shuffled_then_copies_until_the_target() {
+    fn shuffled_originals_come_before_copies() {
         let trace = trace();
         let drawn = draw(&trace, 130, 42);
         assert_eq!(demand(&drawn), 13_000);
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_gives_one_drawing_whatever_the_order_of_the_trace() {
+    fn drawing_depends_on_the_seed_but_not_on_the_order_of_the_trace() {
         let trace = trace();
         let mut reversed = trace.clone();
         reversed.pods.reverse();
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_demand_of_the_list_it_stops_at_the_target() {
+    fn drawing_stops_at_a_target_below_the_demand_of_the_trace() {
         let trace = trace();
         for seed in 0..20 {
             let drawn = draw(&trace, 30, seed);
@@ -232,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn at_exactly_the_demand_of_the_list_nothing_is_copied() {
+    fn no_pod_is_copied_at_exactly_the_demand_of_the_trace() {
         assert_eq!(draw(&trace(), 50, 1).len(), 15);
     }
 
     #[test]
-    fn the_target_is_approached_and_never_passed() {
+    fn target_is_approached_and_never_exceeded() {
         let mut trace = trace();
         trace.pods.push(pod("big", 4, 1000));
         for seed in 0..50 {
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_even_against_a_trace_that_has_copies() {
+    fn names_are_unique_even_if_the_trace_has_copies() {
         let mut trace = trace();
         trace.pods.extend((0..40).map(|ix| pod(&format!("gpu-0-copy-{ix}"), 1, 10)));
         let drawn = draw(&trace, 900, 3);
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_cannot_be_reached_is_refused() {
+    fn unreachable_target_is_an_error() {
         let no_gpu = Trace { nodes: vec![TraceNode::default()], ..trace() };
         let no_pods = Trace { pods: Vec::new(), ..trace() };
         let only_cpu = Trace { pods: vec![pod("cpu", 0, 0)], ..trace() };

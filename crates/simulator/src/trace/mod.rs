@@ -1,11 +1,11 @@
-//! Cluster traces: the nodes and pods of a real cluster, and what becomes of them here.
+//! Cluster traces: the recorded nodes and pods of a real cluster.
 //!
-//! [`openb`] reads the files, [`inflate`] draws a workload of a chosen size from them, and this
-//! module holds what both share: the rows in compact form, their conversion to API objects, and the
-//! order in which pods arrive and leave. Nothing here knows the engine.
+//! [`openb`] reads the files, and [`inflate`] draws a workload of a chosen size from them. This
+//! module has the shared types: compact rows, their conversion to API objects, and the order of
+//! arrivals. It does not depend on the engine.
 //!
-//! GPUs are one pool of thousandths per node. That hides fragmentation inside a node: two devices
-//! with half of their room left look like one whole free device.
+//! GPUs are counted as one pool of thousandths per node. This hides fragmentation inside a node:
+//! two half-used devices look like one free device.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use thiserror::Error;
 pub mod inflate;
 pub mod openb;
 
-/// Extended resource that counts thousandths of a GPU.
+/// The extended resource that counts thousandths of a GPU.
 pub const GPU_MILLI: &str = "alibabacloud.com/gpu-milli";
 
-/// Node label that names the GPU model.
+/// The node label that names the GPU model.
 pub const GPU_MODEL: &str = "alibabacloud.com/gpu-card-model";
 
-/// Pod label that holds the quality-of-service class of the trace (`LS`, `BE`, ...).
+/// The pod label for the quality-of-service class of the trace (`LS`, `BE`, ...).
 pub const QOS: &str = "alibabacloud.com/qos";
 
 /// Namespace of every pod of a trace.
@@ -30,13 +30,13 @@ pub const NAMESPACE: &str = "openb";
 /// Thousandths of a GPU in one device.
 pub const MILLI_PER_GPU: u64 = 1000;
 
-/// Allocatable `pods` of every node. The traces do not state it, so it must never be what limits a
-/// node: this is more than any published pod list holds, even drawn up to 130 % of the cluster.
+/// The allocatable `pods` of every node. The traces do not state it, so it must not limit a node.
+/// The value exceeds the length of every published pod list, even drawn up to 130 % of the cluster.
 const PODS_PER_NODE: &str = "100000";
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Amounts of the three resources that a trace states.
+/// Amounts of the three resources of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// CPU in thousandths of a core.
@@ -48,7 +48,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// The sum of both, resource by resource; stops at the largest number.
+    /// Returns the sum of both, resource by resource; saturates.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Amounts {
         }
     }
 
-    /// What is left of `self` without `other`, resource by resource; stops at zero.
+    /// Returns `self` less `other`, resource by resource; stops at zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -91,7 +91,7 @@ pub struct TraceNode {
 }
 
 impl TraceNode {
-    /// What the node has for pods.
+    /// Returns the capacity of the node for pods.
     pub fn capacity(&self) -> Amounts {
         Amounts {
             cpu_milli: self.cpu_milli,
@@ -100,8 +100,8 @@ impl TraceNode {
         }
     }
 
-    /// The node as an API object. Its uid is its name; a node without devices does not list the GPU
-    /// resource.
+    /// Converts the node to an API object. Its UID is its name. A node without devices does not
+    /// list the GPU resource.
     pub fn to_node(&self) -> api::Node {
         let capacity = self.capacity();
         let mut allocatable = resource_list(capacity);
@@ -121,35 +121,36 @@ impl TraceNode {
     }
 }
 
-/// A pod of a trace. Times are seconds since the trace began; a list without times leaves them out.
+/// A pod of a trace. Times are seconds since the start of the trace; `None` if the list has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TracePod {
     /// Name, unique among the pods.
     pub name: String,
-    /// CPU asked for, in thousandths of a core.
+    /// Requested CPU, in thousandths of a core.
     pub cpu_milli: u64,
-    /// Memory asked for, in MiB.
+    /// Requested memory, in MiB.
     pub memory_mib: u64,
-    /// Number of GPU devices asked for.
+    /// Number of requested GPU devices.
     pub gpus: u64,
-    /// Share of each device, in thousandths.
+    /// Requested share of each device, in thousandths.
     pub gpu_milli: u64,
-    /// GPU models that will do; empty means all.
+    /// GPU models that the pod can use; empty for all.
     pub models: Vec<String>,
     /// Quality-of-service class.
     pub qos: Option<String>,
-    /// Phase in which the trace left the pod.
+    /// The last phase of the pod in the trace.
     pub phase: Option<String>,
-    /// When the pod arrived.
+    /// The arrival of the pod.
     pub created: Option<u64>,
-    /// When the pod was gone; never before [`created`](Self::created) in a list that was read.
+    /// The deletion of the pod; never before [`created`](Self::created) in a list read from a file.
     pub deleted: Option<u64>,
-    /// When the pod was given a node in the recorded cluster.
+    /// When the recorded cluster assigned a node to the pod.
     pub scheduled: Option<u64>,
 }
 
 impl TracePod {
-    /// What the pod asks for; its GPU demand is the number of devices times the share of each.
+    /// Returns the requests of the pod. Its GPU demand is the number of devices times the share of
+    /// each.
     pub fn demand(&self) -> Amounts {
         Amounts {
             cpu_milli: self.cpu_milli,
@@ -158,7 +159,7 @@ impl TracePod {
         }
     }
 
-    /// The pod as a pending API object for the scheduler of that name.
+    /// Converts the pod to a pending API object for the scheduler with this name.
     pub fn to_pod(&self, scheduler_name: &str) -> api::Pod {
         let container = api::Container {
             name: "main".to_owned(),
@@ -187,7 +188,7 @@ impl TracePod {
         }
     }
 
-    /// The demand for a GPU model as required node affinity.
+    /// Returns the requested GPU models as required node affinity.
     fn affinity(&self) -> Option<api::Affinity> {
         if self.models.is_empty() {
             return None;
@@ -207,8 +208,8 @@ impl TracePod {
     }
 }
 
-/// CPU and memory always, so that a stated zero stays stated; the GPU resource only when it is not
-/// zero.
+/// Returns a resource list. CPU and memory are always listed, even with 0; the GPU resource only if
+/// it is not 0.
 fn resource_list(amounts: Amounts) -> api::ResourceList {
     let mut list = api::ResourceList::from([
         ("cpu".to_owned(), quantity(format!("{}m", amounts.cpu_milli))),
@@ -234,21 +235,22 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What all nodes have together.
+    /// Returns the sum of the capacities of all nodes.
     pub fn capacity(&self) -> Amounts {
         self.nodes.iter().map(TraceNode::capacity).sum()
     }
 
-    /// What all pods ask for together.
+    /// Returns the sum of the requests of all pods.
     pub fn demand(&self) -> Amounts {
         self.pods.iter().map(TracePod::demand).sum()
     }
 
-    /// When each pod arrives, in seconds since the trace began, and its index in
-    /// [`pods`](Self::pods): by time, and at one second in the order of the list.
+    /// Returns the arrival of each pod, in seconds since the start of the trace, and its index in
+    /// [`pods`](Self::pods). The result is sorted by time, and within one second by the order of
+    /// the list.
     ///
     /// # Errors
-    /// When a pod has no creation time, as in the lists that have resources only.
+    /// A pod has no creation time, as in the lists that have only resources.
     pub fn arrivals(&self) -> Result<Vec<(u64, usize)>, TimelineError> {
         let arrival = |(index, pod): (usize, &TracePod)| match pod.created {
             Some(created) => Ok((created, index)),
@@ -261,10 +263,10 @@ impl Trace {
     }
 }
 
-/// Why a trace cannot be replayed.
+/// The reason a trace cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TimelineError {
-    /// A pod does not say when it arrived.
+    /// A pod has no creation time.
     #[error("pod {pod} has no creation_time: this list cannot be replayed, only drawn from")]
     NoCreationTime {
         /// Name of the pod.
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_lists_what_it_has_and_carries_its_model() {
+    fn node_has_resources_and_model_label() {
         let node = TraceNode {
             name: "n1".to_owned(),
             cpu_milli: 32_000,
@@ -304,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_devices_has_neither_the_resource_nor_the_label() {
+    fn node_without_devices_has_no_gpu_resource_or_label() {
         let node = TraceNode { name: "n1".to_owned(), ..Default::default() }.to_node();
         assert!(!node.status.allocatable.contains_key(GPU_MILLI));
         assert!(!node.metadata.labels.contains_key(GPU_MODEL));
     }
 
     #[test]
-    fn a_pod_asks_for_devices_times_share_on_one_of_its_models() {
+    fn pod_requests_devices_times_share_on_one_of_its_models() {
         let pod = TracePod {
             name: "p1".to_owned(),
             cpu_milli: 500,
@@ -339,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_gpu_asks_for_none_and_goes_anywhere() {
+    fn pod_without_gpu_has_no_gpu_request_or_affinity() {
         let pod = TracePod { name: "p1".to_owned(), ..Default::default() }.to_pod("loadmaster");
         assert_eq!(requests(&pod), [("cpu", "0m"), ("memory", "0Mi")]);
         assert_eq!(pod.spec.affinity, None);
     }
 
     #[test]
-    fn pods_arrive_by_time_and_then_in_the_order_of_the_list() {
+    fn pods_arrive_by_time_and_then_by_order_of_the_list() {
         let created = |at| TracePod { created: Some(at), ..Default::default() };
         let pods = vec![created(5), created(0), created(5)];
         let trace = Trace { pods, ..Default::default() };
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_times_has_no_timeline() {
+    fn list_without_times_has_no_timeline() {
         let pods = vec![TracePod { name: "p7".to_owned(), ..Default::default() }];
         let trace = Trace { pods, ..Default::default() };
         let error = trace.arrivals().expect_err("there is no creation time");

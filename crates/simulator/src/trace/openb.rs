@@ -1,12 +1,11 @@
 //! Reading the Alibaba GPU trace of 2023 (cluster-trace-gpu-v2023, "openb").
 //!
-//! A node file and a pod file, both CSV, whose columns are found by the names in the header. Some
-//! published pod files have the first five columns only: what pods ask for, without model, class
-//! and times.
+//! A trace has a node file and a pod file, both CSV, whose columns are found by name. Some
+//! published pod files have only the first five columns: the requests, without model, class and
+//! times.
 //!
-//! A value that cannot be used is an error that names file, line, column and what was expected
-//! there; the first one ends the reading. What can be used but is probably not meant is a
-//! [`Warning`].
+//! A value that cannot be used is an error with file, line, column and expectation; reading stops
+//! at the first one. A value that is usable but probably a mistake is a [`Warning`].
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,15 +18,15 @@ use thiserror::Error;
 
 use super::{MILLI_PER_GPU, Trace, TraceNode, TracePod};
 
-/// A million cores. The limits keep every sum over a file far from overflow.
-const MOST_CPU_MILLI: u64 = 1_000_000_000;
-/// One PiB.
-const MOST_MEMORY_MIB: u64 = 1 << 30;
+/// Maximum CPU of a row: a million cores. The maximums keep sums over a file far from overflow.
+const MAX_CPU_MILLI: u64 = 1_000_000_000;
+/// Maximum memory of a row: one PiB.
+const MAX_MEMORY_MIB: u64 = 1 << 30;
 const MOST_GPUS: u64 = 1_000_000;
-/// About 31,000 years.
-const MOST_SECONDS: u64 = 1_000_000_000_000;
+/// Maximum time: about 31,000 years.
+const MAX_SECONDS: u64 = 1_000_000_000_000;
 
-/// Why a trace could not be read.
+/// The reason a trace cannot be read.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The file could not be opened or read.
@@ -35,7 +34,7 @@ pub enum Error {
     Io {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The header lacks columns.
@@ -47,11 +46,11 @@ pub enum Error {
         line: u64,
         /// The columns that are missing.
         missing: Vec<&'static str>,
-        /// The header as it stands.
+        /// The header as written.
         found: String,
     },
     /// The header names one column twice.
-    #[error("{file} line {line}: column {column} stands there twice")]
+    #[error("{file} line {line}: column {column} is repeated")]
     RepeatedColumn {
         /// The file.
         file: String,
@@ -60,14 +59,14 @@ pub enum Error {
         /// The column.
         column: &'static str,
     },
-    /// A line is no row of the table.
+    /// A line is not a row of the table.
     #[error("{file} line {line}: {problem}")]
     Row {
         /// The file.
         file: String,
         /// Line on which the row begins.
         line: u64,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// A value cannot be used.
@@ -79,12 +78,12 @@ pub enum Error {
         line: u64,
         /// The column.
         field: &'static str,
-        /// What the column should hold.
+        /// The expected value.
         expected: String,
-        /// What it holds.
+        /// The found value.
         found: String,
     },
-    /// There is a header and nothing below it.
+    /// The file has a header but no rows.
     #[error("{file}: no rows below the header")]
     NoRows {
         /// The file.
@@ -92,7 +91,7 @@ pub enum Error {
     },
 }
 
-/// Something in a file that can be used as written but is probably not meant.
+/// A usable value in a file that is probably a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// The file.
@@ -101,7 +100,7 @@ pub struct Warning {
     pub line: u64,
     /// The column.
     pub field: &'static str,
-    /// What is odd about it and what follows from it.
+    /// The problem and its consequence.
     pub message: String,
 }
 
@@ -111,19 +110,19 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What was read, and what was odd about it in the order of the file.
+/// A parsed value, and the warnings in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed<T> {
-    /// What was read.
+    /// The parsed value.
     pub value: T,
-    /// What was odd.
+    /// The warnings.
     pub warnings: Vec<Warning>,
 }
 
 /// Reads a trace from its two files.
 ///
 /// # Errors
-/// When a file cannot be read or a value in it cannot be used.
+/// A file cannot be read, or it contains a value that cannot be used.
 pub fn load(nodes: &Path, pods: &Path) -> Result<Parsed<Trace>, Error> {
     let nodes = load_file(nodes, read_nodes)?;
     let pods = load_file(pods, read_pods)?;
@@ -146,7 +145,7 @@ fn load_file<T>(
 /// Reads the text of a node file; `file` is its name in messages.
 ///
 /// # Errors
-/// When a value cannot be used.
+/// The text contains a value that cannot be used.
 pub fn read_nodes(file: &str, text: &[u8]) -> Result<Parsed<Vec<TraceNode>>, Error> {
     read(file, text)
 }
@@ -154,12 +153,12 @@ pub fn read_nodes(file: &str, text: &[u8]) -> Result<Parsed<Vec<TraceNode>>, Err
 /// Reads the text of a pod file; `file` is its name in messages.
 ///
 /// # Errors
-/// When a value cannot be used.
+/// The text contains a value that cannot be used.
 pub fn read_pods(file: &str, text: &[u8]) -> Result<Parsed<Vec<TracePod>>, Error> {
     read(file, text)
 }
 
-/// A column: its name, whether a file must have it, and what it holds in words for messages.
+/// A column: its name, whether it is required, and a description of its values for messages.
 struct Column {
     name: &'static str,
     required: bool,
@@ -178,9 +177,9 @@ const CPU_MILLI: Column = required("cpu_milli", "a whole number of thousandths o
 const MEMORY_MIB: Column = required("memory_mib", "a whole number of MiB");
 const SECONDS: &str = "a whole number of seconds since the trace began";
 
-/// A kind of row.
+/// A type of row.
 trait FromRow: Sized {
-    /// The row as it stands in the file.
+    /// The row as written in the file.
     type Raw: DeserializeOwned;
     /// The columns that are read; others are ignored.
     const COLUMNS: &'static [Column];
@@ -210,8 +209,8 @@ impl FromRow for TraceNode {
 
     fn from_row(raw: RawNode, row: &mut Row<'_>) -> Result<Self, Error> {
         row.check_name("sn", &raw.sn)?;
-        row.at_most("cpu_milli", raw.cpu_milli, MOST_CPU_MILLI)?;
-        row.at_most("memory_mib", raw.memory_mib, MOST_MEMORY_MIB)?;
+        row.at_most("cpu_milli", raw.cpu_milli, MAX_CPU_MILLI)?;
+        row.at_most("memory_mib", raw.memory_mib, MAX_MEMORY_MIB)?;
         row.at_most("gpu", raw.gpu, MOST_GPUS)?;
         if raw.cpu_milli == 0 {
             row.warn("cpu_milli", "the node has no CPU, so hardly any pod fits there");
@@ -266,8 +265,8 @@ impl FromRow for TracePod {
 
     fn from_row(raw: RawPod, row: &mut Row<'_>) -> Result<Self, Error> {
         row.check_name("name", &raw.name)?;
-        row.at_most("cpu_milli", raw.cpu_milli, MOST_CPU_MILLI)?;
-        row.at_most("memory_mib", raw.memory_mib, MOST_MEMORY_MIB)?;
+        row.at_most("cpu_milli", raw.cpu_milli, MAX_CPU_MILLI)?;
+        row.at_most("memory_mib", raw.memory_mib, MAX_MEMORY_MIB)?;
         row.at_most("num_gpu", raw.num_gpu, MOST_GPUS)?;
         row.at_most("gpu_milli", raw.gpu_milli, MILLI_PER_GPU)?;
         if (raw.num_gpu == 0) != (raw.gpu_milli == 0) {
@@ -301,14 +300,15 @@ fn models(spec: Option<&str>, row: &Row<'_>) -> Result<Vec<String>, Error> {
     Ok(models)
 }
 
-/// Checks the times: a pod cannot leave before it arrives; one placed before it arrived is a warning.
+/// Checks that times are in range and that no pod leaves before it arrives. Warns about a pod that
+/// was scheduled before it was created.
 fn check_times(raw: &RawPod, row: &mut Row<'_>) -> Result<(), Error> {
     for (field, time) in [
         ("creation_time", raw.creation_time),
         ("deletion_time", raw.deletion_time),
         ("scheduled_time", raw.scheduled_time),
     ] {
-        row.at_most(field, time.unwrap_or_default(), MOST_SECONDS)?;
+        row.at_most(field, time.unwrap_or_default(), MAX_SECONDS)?;
     }
     match (raw.creation_time, raw.deletion_time) {
         (Some(created), Some(deleted)) if deleted < created => {
@@ -373,7 +373,7 @@ fn check_header(
     Err(Error::MissingColumns { file, line, missing, found })
 }
 
-/// What the CSV reader found wrong with the shape of a row.
+/// Converts an error of the CSV reader about the shape of a row.
 fn csv_error(file: &str, lines: &mut Lines<'_>, error: csv::Error) -> Error {
     let file = file.to_owned();
     let line = lines.at(error.position().map_or(0, csv::Position::byte));
@@ -390,10 +390,10 @@ fn csv_error(file: &str, lines: &mut Lines<'_>, error: csv::Error) -> Error {
     Error::Row { file, line, problem }
 }
 
-/// The state of reading a file.
+/// The state while the rows of a file are read.
 struct Sheet {
     file: String,
-    /// The line on which each name was seen.
+    /// The line of each name.
     names: HashMap<String, u64>,
     warnings: Vec<Warning>,
 }
@@ -404,7 +404,7 @@ impl Sheet {
     }
 }
 
-/// A row that is being read.
+/// The current row.
 struct Row<'a> {
     line: u64,
     headers: &'a StringRecord,
@@ -430,13 +430,13 @@ impl Row<'_> {
         })
     }
 
-    /// The column with that index in the file.
+    /// Returns the column with this index in the file.
     fn column(&self, index: Option<u64>, columns: &'static [Column]) -> Option<&'static Column> {
         let name = self.headers.get(usize::try_from(index?).ok()?)?;
         columns.iter().find(|column| column.name == name)
     }
 
-    /// An error on the value of a column.
+    /// Returns an error on the value of a column.
     fn unexpected(&self, field: &'static str, expected: impl Into<String>) -> Error {
         let index = self.headers.iter().position(|name| name == field);
         let found = index.and_then(|index| self.record.get(index)).unwrap_or_default();
@@ -466,7 +466,7 @@ impl Row<'_> {
         Err(self.unexpected(field, format!("{most} or less")))
     }
 
-    /// A name is there, and no earlier row has it.
+    /// Checks that the name is not empty and that no earlier row has it.
     fn check_name(&mut self, field: &'static str, name: &str) -> Result<(), Error> {
         if name.is_empty() {
             return Err(self.unexpected(field, "a name"));
@@ -481,7 +481,7 @@ impl Row<'_> {
     }
 }
 
-/// The start of a value that is quoted in a message.
+/// Returns the start of a value for quoting in a message.
 fn clipped(value: &str) -> String {
     const MOST: usize = 80;
     match value.char_indices().nth(MOST) {
@@ -490,8 +490,8 @@ fn clipped(value: &str) -> String {
     }
 }
 
-/// Turns byte positions into line numbers, in ascending order. The reader's own numbers do not
-/// count blank lines and run one behind where lines end in CR LF.
+/// Converts byte positions, in ascending order, into line numbers. The line numbers of the CSV
+/// reader do not count blank lines, and are one too small for lines that end in CR LF.
 struct Lines<'a> {
     text: &'a [u8],
     at: usize,
@@ -503,7 +503,7 @@ impl<'a> Lines<'a> {
         Self { text, at: 0, line: 1 }
     }
 
-    /// The line of the first character from that position on which does not end a line.
+    /// Returns the line of the first character at or after this position that does not end a line.
     fn at(&mut self, byte: u64) -> u64 {
         let from = usize::try_from(byte).unwrap_or(usize::MAX).clamp(self.at, self.text.len());
         let blank =
@@ -532,12 +532,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn complaint<T: fmt::Debug>(result: Result<T, Error>) -> String {
+    fn error_text<T: fmt::Debug>(result: Result<T, Error>) -> String {
         result.expect_err("the text is wrong").to_string()
     }
 
     #[test]
-    fn nodes_are_read_as_they_stand() {
+    fn nodes_are_read_as_written() {
         let read = nodes("n1,96000,393216,8,G2\nn2,32000,262144,0,\n").expect("good rows");
         let n1 = TraceNode {
             name: "n1".to_owned(),
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_found_by_name_and_the_optional_ones_may_be_missing() {
+    fn columns_are_found_by_name_and_optional_ones_may_be_missing() {
         let text = b"\xef\xbb\xbfgpu_milli,extra,num_gpu,memory_mib, cpu_milli ,name\r\n\
                      500,x,1,1024, 2000 ,p1\r\n";
         let read = read_pods("pods.csv", text).expect("a good file in another order");
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_with_line_and_field() {
+    fn unusable_value_is_reported_with_line_and_field() {
         const CPU: &str = "cpu_milli: expected a whole number of thousandths of a core";
         const MEMORY: &str = "memory_mib: expected a whole number of MiB";
         const SPEC: &str = "gpu_spec: expected models separated by '|', or nothing";
@@ -638,19 +638,19 @@ mod tests {
             ("a,1,1", "expected 11 fields as in the header, found 3".to_owned()),
             ("a,1,1,0,0,,,,,,,", "expected 11 fields as in the header, found 12".to_owned()),
         ] {
-            let message = complaint(pods(&format!("ok,1,1,0,0,,,,,,\n{row}\n")));
+            let message = error_text(pods(&format!("ok,1,1,0,0,,,,,,\n{row}\n")));
             assert_eq!(message, format!("pods.csv line 3: {expected}"), "{row}");
         }
     }
 
     #[test]
-    fn a_long_value_is_quoted_in_part() {
-        let message = complaint(pods(&format!("a,{},1,0,0,,,,,,\n", "ä".repeat(500))));
+    fn long_value_is_quoted_in_part() {
+        let message = error_text(pods(&format!("a,{},1,0,0,,,,,,\n", "ä".repeat(500))));
         assert!(message.ends_with(&format!("found \"{}...\"", "ä".repeat(80))), "{message}");
     }
 
     #[test]
-    fn nodes_are_checked_as_well() {
+    fn nodes_are_validated() {
         for (row, expected) in [
             ("n,1,1,eight,G2", "2: gpu: expected a whole number of devices, found \"eight\""),
             (
@@ -662,12 +662,12 @@ mod tests {
                 "3: sn: expected a name of its own (line 2 has this one), found \"n\"",
             ),
         ] {
-            assert_eq!(complaint(nodes(row)), format!("nodes.csv line {expected}"));
+            assert_eq!(error_text(nodes(row)), format!("nodes.csv line {expected}"));
         }
     }
 
     #[test]
-    fn what_is_odd_but_usable_is_a_warning() {
+    fn suspicious_value_is_a_warning() {
         let read = nodes("n1,0,1,0,\nn2,1,0,2,\n").expect("usable rows");
         let seen: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -693,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_lacks_or_repeats_columns_is_named() {
+    fn missing_and_repeated_columns_are_reported() {
         for (text, expected) in [
             (
                 "name,cpu\n",
@@ -707,17 +707,17 @@ mod tests {
             ),
             (
                 "name,cpu_milli,memory_mib,num_gpu,gpu_milli,name\n",
-                " line 1: column name stands there twice",
+                " line 1: column name is repeated",
             ),
             ("name,cpu_milli,memory_mib,num_gpu,gpu_milli\n\n", ": no rows below the header"),
         ] {
-            let message = complaint(read_pods("pods.csv", text.as_bytes()));
+            let message = error_text(read_pods("pods.csv", text.as_bytes()));
             assert_eq!(message, format!("pods.csv{expected}"));
         }
     }
 
     #[test]
-    fn lines_are_counted_as_an_editor_counts_them() {
+    fn line_numbers_are_those_of_an_editor() {
         const HEADER: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli";
         for text in [
             format!("{HEADER}\r\na,1,1,0,0\r\nb,1,1,0,0\r\nc,x,1,0,0\r\n"),
@@ -725,28 +725,28 @@ mod tests {
             format!("\n\n{HEADER}\nc,x,1,0,0\n"),
             format!("{HEADER}\n\"a\nb\",1,1,0,0\nc,x,1,0,0"),
         ] {
-            let message = complaint(read_pods("pods.csv", text.as_bytes()));
+            let message = error_text(read_pods("pods.csv", text.as_bytes()));
             assert!(message.starts_with("pods.csv line 4: cpu_milli: "), "{text:?}: {message}");
         }
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_refused_with_their_line() {
+    fn invalid_utf8_is_reported_with_its_line() {
         let text = b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\r\na,1,1,0,0\r\nb\xff,1,1,0,0\r\n";
         assert_eq!(
-            complaint(read_pods("pods.csv", text)),
+            error_text(read_pods("pods.csv", text)),
             "pods.csv line 3: expected UTF-8 text, found other bytes in field 1"
         );
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named_in_the_error() {
         let message =
-            complaint(load(Path::new("/nowhere/nodes.csv"), Path::new("/nowhere/pods.csv")));
+            error_text(load(Path::new("/nowhere/nodes.csv"), Path::new("/nowhere/pods.csv")));
         assert!(message.starts_with("/nowhere/nodes.csv: "), "{message}");
     }
 
-    /// The published files, or nothing where they are not at hand.
+    /// Returns a published trace, or `None` if its files are not installed.
     fn published(pods: &str) -> Option<Trace> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/openb");
         if !folder.is_dir() {
@@ -760,7 +760,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_trace_is_read_whole() {
+    fn published_trace_is_read_completely() {
         let Some(trace) = published("openb_pod_list_default.csv") else { return };
         assert_eq!((trace.nodes.len(), trace.pods.len()), (1523, 8152));
         let (capacity, demand) = (trace.capacity(), trace.demand());
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_lists_with_models_and_without_times_are_read() {
+    fn published_lists_with_models_and_without_times_are_read() {
         let Some(trace) = published("openb_pod_list_gpuspec33.csv") else { return };
         assert_eq!(trace.pods.iter().filter(|pod| !pod.models.is_empty()).count(), 2388);
         let Some(trace) = published("openb_pod_list_multigpu50.csv") else { return };

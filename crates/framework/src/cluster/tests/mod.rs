@@ -61,7 +61,7 @@ fn a_pod(number: usize, cpu: u16, gpus: u8, port: bool) -> Pod {
 }
 
 /// Returns everything that can be read of a cluster, by name.
-fn seen(cluster: &Cluster) -> BTreeMap<String, String> {
+fn snapshot(cluster: &Cluster) -> BTreeMap<String, String> {
     let wanted = pod("w").host_port(80).build().spec.host_ports[0].clone();
     let names = |posting: Option<&Posting>| {
         let nodes = posting.into_iter().flat_map(Posting::iter);
@@ -69,7 +69,7 @@ fn seen(cluster: &Cluster) -> BTreeMap<String, String> {
         names.sort();
         names
     };
-    let mut seen = BTreeMap::new();
+    let mut snapshot = BTreeMap::new();
     for ix in cluster.nodes().iter() {
         let view = cluster.node(ix);
         let text = format!(
@@ -82,22 +82,23 @@ fn seen(cluster: &Cluster) -> BTreeMap<String, String> {
             view.has_port_conflict(&wanted),
             view.labels(),
         );
-        seen.insert(view.name().to_string(), text);
+        snapshot.insert(view.name().to_string(), text);
     }
     for zone in ["z0", "z1", "z2"] {
         let posting = cluster.with_label("topology.kubernetes.io/zone", zone);
-        seen.insert(format!("zone {zone}"), format!("{:?}", names(posting)));
+        snapshot.insert(format!("zone {zone}"), format!("{:?}", names(posting)));
     }
     for image in ["image-0", "image-1", "image-2"] {
         let posting = cluster.image(image).map(|image| &image.nodes);
-        seen.insert(image.to_owned(), format!("{:?}", names(posting)));
+        snapshot.insert(image.to_owned(), format!("{:?}", names(posting)));
     }
     for (taint, posting) in cluster.taints() {
-        seen.insert(format!("taint {}", taint.value), format!("{:?}", names(Some(posting))));
+        snapshot.insert(format!("taint {}", taint.value), format!("{:?}", names(Some(posting))));
     }
-    seen.insert("cordoned".to_owned(), cluster.unschedulable().count().to_string());
-    seen.insert("counts".to_owned(), format!("{} {}", cluster.node_count(), cluster.pod_count()));
-    seen
+    snapshot.insert("cordoned".to_owned(), cluster.unschedulable().count().to_string());
+    snapshot
+        .insert("counts".to_owned(), format!("{} {}", cluster.node_count(), cluster.pod_count()));
+    snapshot
 }
 
 proptest! {
@@ -146,7 +147,7 @@ proptest! {
         for (_, pod, node) in &pods {
             fresh.place_pod(pod.clone(), node);
         }
-        prop_assert_eq!(seen(&cluster), seen(&fresh));
+        prop_assert_eq!(snapshot(&cluster), snapshot(&fresh));
     }
 }
 

@@ -1,4 +1,4 @@
-//! How good a node is for a pod, and which of its devices is best.
+//! The scores of nodes and devices for a pod.
 
 use framework::MAX_NODE_SCORE;
 
@@ -7,55 +7,57 @@ use crate::demand::{Demand, Shape, WHOLE};
 use crate::devices::Devices;
 use crate::workload::{EVERY_TASK, ModelIx, Reach, Workload};
 
-/// Parts of a score point. Nodes are compared in these, so that nodes with the same points after
-/// rounding still differ.
-pub(crate) const FINE: i64 = 1_000_000;
+/// Parts of a score point. Nodes are compared in parts, so that nodes with equal rounded points
+/// still differ.
+pub(crate) const PARTS_PER_POINT: i64 = 1_000_000;
 
-/// Finest score: just less than the best, which normalising gives to one node alone.
-const FINEST: i64 = MAX_NODE_SCORE * FINE - 1;
+/// Maximum score in parts: just below the maximum score, which normalisation reserves for one node.
+const MAX_SCORE_PARTS: i64 = MAX_NODE_SCORE * PARTS_PER_POINT - 1;
 
-/// Points of a node whose room gets neither more nor less fragmented.
+/// Points of a node whose fragmentation does not change.
 const UNCHANGED: i64 = MAX_NODE_SCORE / 2;
 
-/// Change of fragmentation, in thousandths of a device, that is worth half of the points there are
-/// between [`UNCHANGED`] and either end. Around no change, a point is 40 thousandths.
+/// Change of fragmentation, in thousandths of a device, that moves the score half of the way from
+/// [`UNCHANGED`] to either end. Near zero, 40 thousandths are worth a point.
 const HALFWAY: i64 = 2000;
 
-/// Gain of a placement that cannot be: it comes to no points.
+/// Gain of an impossible placement; it scores no points.
 const IMPOSSIBLE: i64 = i64::MIN / MAX_NODE_SCORE;
 
-/// What is left of a node.
+/// The free resources of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) devices: Devices,
     pub(crate) milli_cpu: i64,
     pub(crate) memory: i64,
     pub(crate) model: ModelIx,
-    /// What the workload can use of the devices; see [`Judge::usable`].
+    /// The amount of the devices that the workload can use; see [`Scorer::usable`].
     pub(crate) usable: i64,
 }
 
-/// A pod put on a node, in thought.
+/// A hypothetical placement of a pod on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placement {
-    /// How good that is, in parts of a point: the more the better.
+    /// The score in parts of a point; higher is better.
     pub(crate) score: i64,
-    /// The device for a pod that wants a part of one; `None` for the best fit.
+    /// The device for a pod that requests a part of one; `None` for best fit.
     pub(crate) device: Option<usize>,
 }
 
-/// Compares nodes, and devices of a node.
+/// A scorer of nodes and of the devices of a node.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub(crate) struct Scorer {
     strategy: Strategy,
     workload: Workload,
     full_milli_cpu: i64,
     full_gpu_milli: i64,
 }
 
-impl Judge {
+impl Scorer {
+    /// Creates a scorer.
+    ///
     /// # Errors
-    /// What of the workload cannot be read.
+    /// The fields of the workload that cannot be read.
     pub(crate) fn new(args: &GpuShareArgs) -> Result<Self, String> {
         let FullNode { cpus, gpus } = args.full_node;
         Ok(Self {
@@ -66,12 +68,13 @@ impl Judge {
         })
     }
 
-    /// The GPU model with this name.
+    /// Returns the GPU model with this name.
     pub(crate) fn model(&self, name: Option<&str>) -> ModelIx {
         self.workload.model(name)
     }
 
-    /// What the workload can use of a room as it is; nothing where the strategy does not ask.
+    /// Returns the amount of the current devices that the workload can use; 0 for strategies that
+    /// do not need it.
     pub(crate) fn usable(&self, room: &Room, reach: &mut Reach) -> i64 {
         match self.strategy {
             Strategy::BestFit => 0,
@@ -82,32 +85,36 @@ impl Judge {
         }
     }
 
-    /// The best way to put the pod into a room it fits.
+    /// Returns the best placement of a pod on a node that it fits.
     pub(crate) fn place(&self, room: &Room, shape: Shape, reach: &mut Reach) -> Placement {
         let fit = self.fit(room, shape);
         match self.strategy {
             Strategy::BestFit => Placement { score: fit, device: None },
             Strategy::FragmentationGradient => {
                 let (gain, device) = self.gain(room, shape, reach);
-                Placement { score: points(gain) * FINE + fit / MAX_NODE_SCORE, device }
+                Placement { score: points(gain) * PARTS_PER_POINT + fit / MAX_NODE_SCORE, device }
             }
         }
     }
 
-    /// How little CPU and GPU is left behind the pod, from 0 to [`FINEST`].
+    /// Returns the score for the CPU and GPU left after the pod, from 0 to [`MAX_SCORE_PARTS`]; less left is
+    /// better.
     fn fit(&self, room: &Room, shape: Shape) -> i64 {
-        let part = |left: i64, full: i64| left.clamp(0, full) * (MAX_NODE_SCORE / 2 * FINE) / full;
+        let part = |left: i64, full: i64| {
+            left.clamp(0, full) * (MAX_NODE_SCORE / 2 * PARTS_PER_POINT) / full
+        };
         let milli_cpu = room.milli_cpu.saturating_sub(shape.milli_cpu);
         let gpu_milli = room.devices.total().saturating_sub(shape.gpu_milli());
         let left = part(milli_cpu, self.full_milli_cpu) + part(gpu_milli, self.full_gpu_milli);
-        (FINEST - left).max(0)
+        (MAX_SCORE_PARTS - left).max(0)
     }
 
-    /// How much less room is fragmented with the pod than without, in thousandths times weight, and
-    /// the device for which that holds: of several, the fullest.
+    /// Returns by how much the pod reduces the fragmented amount, in thousandths times weight, and
+    /// the device for which this holds. Of several devices it returns the fullest.
     ///
-    /// Fragmented is what is free less what is usable. The pod takes `shape.gpu_milli()` of the
-    /// former in any case; the latter is worked out anew for what changes.
+    /// The fragmented amount is the free amount less the usable amount. The pod always takes
+    /// `shape.gpu_milli()` of the free amount; the usable amount is recomputed for the changed
+    /// devices.
     fn gain(&self, room: &Room, shape: Shape, reach: &mut Reach) -> (i64, Option<usize>) {
         let (workload, model, devices) = (&self.workload, room.model, &room.devices);
         let milli_cpu = room.milli_cpu.saturating_sub(shape.milli_cpu);
@@ -132,7 +139,7 @@ impl Judge {
                     let unused = devices.whole() - u32::from(free == WHOLE);
                     (gain(usable + of_unused(unused)), Some(device))
                 };
-                // `max_by_key` would take the last of equals.
+                // `max_by_key` would return the last of equal elements.
                 let better = |a: (i64, _), b: (i64, _)| if b.0 > a.0 { b } else { a };
                 devices.candidates(milli).map(with).reduce(better).unwrap_or((IMPOSSIBLE, None))
             }
@@ -140,20 +147,20 @@ impl Judge {
     }
 }
 
-/// Points for a gain, from 0 to 99: steepest around none, and never at an end, like the sigmoid of
-/// the paper, but made of whole numbers.
+/// Returns the points for a gain, from 0 to 99. The curve is steepest at zero and never reaches its
+/// limits, like the sigmoid of the paper, but uses integers only.
 fn points(gain: i64) -> i64 {
     let gain = gain.clamp(IMPOSSIBLE, -IMPOSSIBLE);
     let change = (gain * UNCHANGED).div_euclid(HALFWAY * EVERY_TASK + gain.abs());
     (UNCHANGED + change).clamp(0, MAX_NODE_SCORE - 1)
 }
 
-/// Turns scores in parts of a point into points. The best gets one more, so that it is the best
-/// also after rounding; there is always one left.
+/// Converts scores in parts of a point into points. The best node gets one extra point, so it is
+/// best after rounding too; [`MAX_SCORE_PARTS`] leaves room for that point.
 pub(crate) fn normalize(scores: &mut [i64]) {
     let best = scores.iter().copied().max();
     for score in scores {
-        *score = *score / FINE + i64::from(Some(*score) == best);
+        *score = *score / PARTS_PER_POINT + i64::from(Some(*score) == best);
     }
 }
 
@@ -162,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_grow_with_the_gain_and_never_reach_an_end() {
+    fn points_grow_with_the_gain_and_never_reach_the_limits() {
         let gains = [-1_000_000, -2000, -41, -40, -1, 0, 39, 41, 2000, 6000, 1_000_000];
         let expected = [0, 25, 48, 49, 49, 50, 50, 51, 75, 87, 99];
         assert_eq!(gains.map(|gain| points(gain * EVERY_TASK)), expected);
@@ -170,8 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn the_best_alone_gets_a_point_more() {
-        let mut scores = [FINEST, 70 * FINE, 70 * FINE + 5, 0, 70 * FINE + 4];
+    fn only_the_best_node_gets_an_extra_point() {
+        let mut scores = [
+            MAX_SCORE_PARTS,
+            70 * PARTS_PER_POINT,
+            70 * PARTS_PER_POINT + 5,
+            0,
+            70 * PARTS_PER_POINT + 4,
+        ];
         normalize(&mut scores[1..]);
         assert_eq!(scores[1..], [70, 71, 0, 70]);
         normalize(&mut scores[..1]);

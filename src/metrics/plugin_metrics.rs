@@ -1,15 +1,15 @@
-//! Metrics of plugins, collected at every scrape.
+//! Metrics that plugins declare, read at every scrape.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use framework::{HistogramSnapshot, Metric as Own, MetricKind, Sample, SampleValue};
+use framework::{HistogramSnapshot, Metric as PluginMetric, MetricKind, Sample, SampleValue};
 use prometheus::core::Desc;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 
-/// The label that every exported metric of a plugin gets: the scheduler name of its profile.
+/// The label that each exported metric of a plugin gets: the scheduler name of its profile.
 const PROFILE: &str = "profile";
 
 /// The label that the text format gives the buckets of a histogram.
@@ -17,24 +17,26 @@ const BOUND: &str = "le";
 
 /// The metrics of the plugins of all profiles, by name, each with its profile.
 #[derive(Debug, Default)]
-pub(super) struct OwnMetrics(Mutex<BTreeMap<String, Vec<(String, Own)>>>);
+pub(super) struct PluginMetrics(Mutex<BTreeMap<String, Vec<(String, PluginMetric)>>>);
 
-/// A metric of a plugin that is not exported, because it would make the output invalid.
+/// The reason a metric of a plugin is not exported. Exporting it would make the whole response
+/// invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The name has other characters than letters, digits, `_` and `:`, or begins with a digit.
-    #[error("plugin metric {0:?} is not exported: that is no name for a metric")]
-    Invalid(String),
-    /// Loadmaster, or another plugin of the profile, has a metric of this name; or another profile has
-    /// one of another type or with other labels.
+pub enum ExportError {
+    /// The name contains characters other than letters, digits, `_` and `:`, or starts with a
+    /// digit.
+    #[error("plugin metric {0:?} is not exported: its name is invalid")]
+    InvalidName(String),
+    /// Another metric of Loadmaster or of the profile has the same name, or a metric of another
+    /// profile has the same name but another type or other labels.
     #[error("plugin metric {0:?} is not exported: the name is taken, choose another")]
-    Taken(String),
-    /// A label name is not valid, occurs twice, or is one that Loadmaster sets.
+    NameTaken(String),
+    /// A label name is invalid, repeated or reserved by Loadmaster.
     #[error(
         "plugin metric {metric:?} is not exported: its label {label:?} is invalid, repeated or \
          reserved (\"profile\", \"le\"), choose another"
     )]
-    Label {
+    InvalidLabel {
         /// The metric.
         metric: String,
         /// The label name.
@@ -42,33 +44,33 @@ pub enum Refusal {
     },
 }
 
-impl OwnMetrics {
-    /// Replaces the metrics of plugins, each with its profile; `taken` are the names in use.
+impl PluginMetrics {
+    /// Replaces all metrics, each given with its profile; `taken` lists the names already in use.
     pub(super) fn set(
         &self,
-        metrics: impl IntoIterator<Item = (String, Own)>,
+        metrics: impl IntoIterator<Item = (String, PluginMetric)>,
         taken: &[String],
-    ) -> Vec<Refusal> {
-        let mut by_name = BTreeMap::<String, Vec<(String, Own)>>::new();
-        let mut refusals = Vec::new();
+    ) -> Vec<ExportError> {
+        let mut by_name = BTreeMap::<String, Vec<(String, PluginMetric)>>::new();
+        let mut errors = Vec::new();
         for (profile, own) in metrics {
             let name = own.name().to_owned();
             let peers = by_name.get(&name).map_or(&[][..], Vec::as_slice);
-            let clashes = |(other, peer): &(String, Own)| {
+            let clashes = |(other, peer): &(String, PluginMetric)| {
                 *other == profile || peer.kind() != own.kind() || peer.labels() != own.labels()
             };
             if !is_valid_name(&name) {
-                refusals.push(Refusal::Invalid(name));
+                errors.push(ExportError::InvalidName(name));
             } else if let Some(label) = bad_label(&own) {
-                refusals.push(Refusal::Label { metric: name, label });
+                errors.push(ExportError::InvalidLabel { metric: name, label });
             } else if taken.contains(&name) || peers.iter().any(clashes) {
-                refusals.push(Refusal::Taken(name));
+                errors.push(ExportError::NameTaken(name));
             } else {
                 by_name.entry(name).or_default().push((profile, own));
             }
         }
         *self.lock() = by_name;
-        refusals
+        errors
     }
 
     /// Returns one family for each name, with the series of every profile.
@@ -76,19 +78,19 @@ impl OwnMetrics {
         self.lock().values().filter_map(|metrics| family(metrics)).collect()
     }
 
-    /// A panic cannot leave the map half changed, so a poisoned lock is usable.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<(String, Own)>>> {
+    /// Locks the map. A poisoned lock is usable, because a panic cannot leave the map half changed.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<(String, PluginMetric)>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a scrape can read the name of a metric.
+/// Returns whether the name is valid in the text format.
 fn is_valid_name(name: &str) -> bool {
     Desc::new(name.into(), "-".into(), Vec::new(), HashMap::new()).is_ok()
 }
 
 /// Returns the first label name that cannot be exported.
-fn bad_label(own: &Own) -> Option<String> {
+fn bad_label(own: &PluginMetric) -> Option<String> {
     let labels = own.labels();
     let is_valid =
         |label: &str| Desc::new("m".into(), "-".into(), vec![label.into()], HashMap::new()).is_ok();
@@ -101,13 +103,13 @@ fn bad_label(own: &Own) -> Option<String> {
     labels.iter().enumerate().find_map(is_bad)
 }
 
-fn family(metrics: &[(String, Own)]) -> Option<MetricFamily> {
+fn family(metrics: &[(String, PluginMetric)]) -> Option<MetricFamily> {
     let (_, own) = metrics.first()?;
     let samples: Vec<Metric> = metrics
         .iter()
         .flat_map(|(profile, own)| own.samples().into_iter().map(|sample| series(profile, sample)))
         .collect();
-    // As in client libraries, a metric with labels does not show before it has a series.
+    // As in client libraries, a metric with labels is shown once it has a series.
     if samples.is_empty() {
         return None;
     }
