@@ -324,8 +324,8 @@ impl Engine {
         }
     }
 
-    /// The room of a deleted pod is free at once. A pod that waits in Permit frees it when its binding
-    /// cycle fails.
+    /// Frees the room of a deleted pod at once. A pod that waits in Permit is rejected, and its binding
+    /// cycle frees the room.
     fn assumed_pod_deleted(&mut self, pod: &Uid, cx: &mut Context<'_>) {
         let placed = self.cache().placed(pod).map(|placed| placed.pod.clone());
         if !self.reject_waiting(pod, Status::unschedulable("removed"), cx) {
@@ -406,8 +406,8 @@ impl Engine {
         Ok(self.cache().cluster().node_name(node).clone())
     }
 
-    /// Keeps the counts up to date that the plugins are about to read. A plugin that panics here panics
-    /// again where the panic is reported.
+    /// Registers the queries whose answers the plugins of the profile read in this attempt. A panic is
+    /// counted; the plugin panics again at its extension point, which fails the attempt.
     fn stand_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
         for plugin in &profile.standing_queries {
             let handle = self.world.view().handle(cx.now);
@@ -521,7 +521,7 @@ impl Engine {
 
 /// Binding cycles.
 impl Engine {
-    /// Does what follows from a step of a binding cycle.
+    /// Acts on the transition of a binding cycle: runs PreBind, reports the bind, or undoes the attempt.
     fn follow(&mut self, mut transition: Transition, cx: &mut Context<'_>) {
         if let Transition::Permitted(pod) = transition {
             // From here on no event can help the pod.
@@ -564,8 +564,8 @@ impl Engine {
         cx.probe.stop(span, Code::Success);
     }
 
-    /// Gives up a binding cycle (`handleBindingCycleError`): Unreserve, forget, and back to the queue.
-    /// Returns the room to other pods.
+    /// Handles a failed binding cycle (`handleBindingCycleError`): runs Unreserve, forgets and requeues the
+    /// pod, and moves the pods that may use its room.
     fn binding_failed(
         &mut self,
         mut cycle: BindingCycle,
@@ -582,8 +582,8 @@ impl Engine {
             state: &mut cycle.state,
         }
         .unreserve(cx);
-        // A pod that was deleted meanwhile, or bound elsewhere, has no room here any more, but Unreserve
-        // may have freed something.
+        // A pod that was deleted or bound elsewhere has left the node already. Its Unreserve may still
+        // have freed something that other pods wait for, so pods are moved in every case.
         self.world.forget(&pod.uid);
         let rejected = status.is_rejection();
         if !rejected {
@@ -615,7 +615,7 @@ impl Engine {
 
 /// Preemptions.
 impl Engine {
-    /// Evicts the victims that may go now.
+    /// Requests the evictions that are due, and cancels the binding cycles of victims that are not bound.
     fn advance_preemption(&mut self, preemption: u64, cx: &mut Context<'_>) {
         use preemption::Next;
         while let Next::CancelBinding { victim, plugin } =
@@ -634,7 +634,8 @@ impl Engine {
 
 /// Commands of plugins.
 impl Engine {
-    /// Applies what plugins asked for through their handle; that may make other plugins ask.
+    /// Applies the commands that plugins gave through their handle, until there are no more: a command
+    /// may run plugins that give further commands.
     fn apply_commands(&mut self, cx: &mut Context<'_>) {
         while !self.world.view().commands().is_empty() {
             for command in self.world.view().commands().take() {

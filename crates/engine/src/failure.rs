@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure without rejectors: the pod comes back after an error backoff.
+    /// Returns a failure without rejectors: the pod is retried after an error backoff.
     pub(crate) fn error(status: &Status) -> Self {
         Self {
             code: status.code(),
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// No node fits: the pod waits for events that its rejectors registered.
+    /// Returns the failure of a pod that no node can take. It waits for events of its rejectors.
     pub(crate) fn fit(fit: FitError, nominating: NominatingInfo) -> Self {
         Self {
             code: Code::Unschedulable,

@@ -623,7 +623,7 @@ impl Sim {
         let counts = engine.queue().counts();
         assert_eq!((counts.in_flight, engine.binding_count()), (0, 0), "something hangs");
         assert_eq!((engine.cache().assumed_count(), engine.waiting_pods().len()), (0, 0));
-        assert_eq!(engine.queue().in_flight_events().len(), 0, "events are kept for nobody");
+        assert_eq!(engine.queue().in_flight_events().len(), 0, "no pod in flight needs the events");
         let picky = |plugins: &[&str]| !plugins.contains(&"Picky");
         assert_eq!(self.overlooked(picky), [""; 0], "a pod that fits is not placed");
         let restless = self.world.engine.queue().iter().filter(|(place, queued)| {
