@@ -1,7 +1,7 @@
-//! What must hold whatever happens: random histories of nodes, pods, watches, answers and time.
+//! Invariants of the engine under random histories of nodes, pods, watches, answers and time.
 //!
-//! The watch is late and may skip versions, answers come in any order and may be lost, other schedulers
-//! interfere. After every step the invariants of safety are checked, at the end those of liveness.
+//! The watch is late and may skip versions. Answers come in any order and may be lost. Other schedulers
+//! bind pods. The safety invariants are checked after every step, the liveness invariants at the end.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::harness::*;
 const PODS: u8 = 10;
 const NODES: u8 = 4;
 
-/// How a request ends.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy)]
 enum End {
     /// Done, and answered.
@@ -56,7 +56,7 @@ enum Step {
     End { pod: u8 },
     /// Another scheduler binds a pod.
     Steal { pod: u8, node: u8 },
-    /// Someone nominates a pod.
+    /// Another component nominates a pod.
     Nominate { pod: u8, node: u8 },
     /// A node comes or changes.
     Node { node: u8, cpu: u8, cordoned: bool },
@@ -72,7 +72,7 @@ enum Step {
     Pass { millis: u16 },
 }
 
-/// What is special about a pod.
+/// The special property of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -81,9 +81,9 @@ enum Kind {
     Waits,
     /// Something is written before it is bound.
     Writes,
-    /// It waits for a change of the world before it is bound.
+    /// PreBind waits for a change before it is bound.
     Parks,
-    /// Reserve turns it down on the first node.
+    /// Reserve rejects it on the first node.
     Picky,
 }
 
@@ -324,9 +324,9 @@ impl Sim {
         self.write_statuses();
     }
 
-    /// The watch shows the next version of a pod; or it was interrupted, and a list shows how the pod
-    /// is now. Then the end of a pod that was seen on a node is told, and a pod without node is replaced
-    /// by the next of its name without further notice.
+    /// Shows the next version of a pod. With `skips` the watch was interrupted, and a list shows only the
+    /// present version: it reports the deletion of a pod that was seen on a node, but replaces a pod
+    /// without node by the next of its name without a deletion.
     fn show(&mut self, key: &PodKey, skips: bool) {
         let Some(queue) = self.watch.get_mut(key) else { return };
         if !skips {
@@ -448,15 +448,15 @@ impl Sim {
         answer
     }
 
-    /// An evicted pod has ended, unless it is gone already.
-    fn bury(&mut self, key: PodKey) {
+    /// Deletes an evicted pod, unless it is gone already.
+    fn end_evicted(&mut self, key: PodKey) {
         let pod = self.world.server.get(&key).cloned();
         if let Some(pod) = pod.filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
             self.delete(key, &pod);
         }
     }
 
-    /// Everything is shown, answered and tried until nothing is left to do.
+    /// Delivers all watch events and answers, and runs all attempts, until no work is left.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             self.write_statuses();
@@ -466,7 +466,7 @@ impl Sim {
             } else if !self.world.open.is_empty() {
                 self.answer(0, End::Done);
             } else if let Some(key) = self.dying.pop_first() {
-                self.bury(key);
+                self.end_evicted(key);
             } else if self.world.engine.queue().has_ready() {
                 self.attempt();
             } else {
@@ -507,7 +507,7 @@ impl Sim {
             let queued = engine.queue().get(&pod.key).filter(|(_, queued)| queued.pod.uid == **uid);
             let tried = engine.queue().is_in_flight(uid) || engine.cache().is_assumed(uid);
             let places = usize::from(queued.is_some()) + usize::from(tried);
-            // A pod that is being deleted may be tried no more, and be queued while its Bind is open.
+            // A terminating pod is not tried again, and may be queued while its Bind is open.
             assert!(places == 1 || pod.terminating, "{} is in {places} places", pod.key);
         }
         let unassigned = self.shown.values().filter(|shown| shown.node.is_none()).count();
@@ -521,7 +521,7 @@ impl Sim {
         }
     }
 
-    /// What is counted per node is what the pods on it ask for.
+    /// The sums of each node equal the requests of the pods on it.
     fn check_sums(&self) {
         let cluster = self.world.engine.cache().cluster();
         let mut sums: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
@@ -565,7 +565,7 @@ impl Sim {
         assert_eq!(cache.cluster().pod_count(), assumed + confirmed);
     }
 
-    /// No two Binds of a pod are under way.
+    /// A pod has at most one open Bind.
     fn check_binds(&self) {
         let mut bound = BTreeSet::new();
         for effect in &self.world.open {

@@ -81,7 +81,7 @@ fn pause_events(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn evictions_become_rare_where_another_scheduler_takes_the_room_each_time() {
+fn preemptor_pauses_if_another_scheduler_takes_the_room_each_time() {
     let mut world = front(&["v"]);
     world.pod(preemptor("p"));
     assert_eq!(run_against(&mut world, DAY, is_replaced), DOUBLING);
@@ -114,7 +114,7 @@ fn paused_pod_binds_to_room_that_becomes_free() {
 }
 
 #[test]
-fn a_node_comes_to_rest_where_the_preemptor_is_recreated_each_time() {
+fn node_pauses_if_the_preemptor_is_recreated_each_time() {
     let mut world = front(&["v"]);
     world.pod(preemptor("p"));
     let mut generation = 0;
@@ -139,7 +139,7 @@ fn a_node_comes_to_rest_where_the_preemptor_is_recreated_each_time() {
 }
 
 #[test]
-fn a_recreated_preemptor_that_is_gone_leaves_nothing_due() {
+fn deleted_preemptor_leaves_no_deadline() {
     let mut world = front(&["v"]);
     world.pod(preemptor("p"));
     for generation in 0..8 {
@@ -167,7 +167,7 @@ fn many_preemptors_of_a_contested_node_pause_together() {
 }
 
 #[test]
-fn evictions_go_on_where_the_node_is_not_contested() {
+fn preemptor_does_not_pause_on_an_uncontested_node() {
     let mut world = front(&["v", "w"]);
     world.update("w", |pod| pod.spec.priority = Some(1));
     for generation in 0..4 {
@@ -204,7 +204,7 @@ fn node_of_the_same_name_starts_without_fruitless_preemptions() {
 }
 
 #[test]
-fn preemptors_that_wait_on_one_node_side_by_side_are_no_war() {
+fn concurrent_preemptors_of_one_node_do_not_pause() {
     let mut world = Setup::new([fit()]).plugin(preempting()).build();
     world.node(node("n").allocatable("cpu", "10"));
     for place in 0..10 {
@@ -220,7 +220,7 @@ fn preemptors_that_wait_on_one_node_side_by_side_are_no_war() {
 }
 
 #[test]
-fn a_binding_on_the_node_settles_what_was_in_vain_there() {
+fn binding_on_the_node_clears_its_fruitless_preemptions() {
     let mut world = front(&["v"]);
     for round in 0..4 {
         // Three in vain, one that works.
@@ -312,7 +312,7 @@ fn eviction_counts_even_if_another_is_refused() {
 }
 
 #[test]
-fn a_victim_that_is_said_to_be_gone_is_waited_for() {
+fn preemptor_waits_for_a_victim_that_the_server_reports_gone() {
     let mut world = front(&["v"]);
     world.pod(preemptor("p"));
     let gone = Answer::Gone("not found".to_owned());
