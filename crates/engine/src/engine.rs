@@ -200,7 +200,7 @@ impl Engine {
     pub fn answer(&mut self, effect: EffectId, answer: &Answer, now: Time, ports: &mut Ports<'_>) {
         self.run(now, ports, |engine, cx| {
             let transition = engine.binding.answer(effect, answer, engine.world.view(), cx);
-            engine.follow(transition, cx);
+            engine.apply_transition(transition, cx);
             let preemption = engine.preemptions.answer(effect, answer, &mut engine.world, cx);
             if let Some(preemption) = preemption {
                 engine.advance_preemption(preemption, cx);
@@ -217,7 +217,7 @@ impl Engine {
             }
             for pod in engine.binding.expired(cx.now) {
                 let transition = engine.binding.timed_out(&pod, engine.world.view(), cx);
-                engine.follow(transition, cx);
+                engine.apply_transition(transition, cx);
             }
             while let Some(pod) = engine.preemptions.pop_ended_pause(cx.now) {
                 engine.world.activate(&[pod], cx);
@@ -298,23 +298,23 @@ impl Engine {
             self.preemptions.victim_ends(pod, &mut self.world);
         }
         for changed in self.world.apply(change, cx) {
-            self.follow_change(changed, cx);
+            self.handle_changed(changed, cx);
         }
         if let Some(object) = object {
             for pod in self.binding.waiting_for(&object) {
                 let view = self.world.view();
                 let transition = self.binding.object_changed(&pod, &object, view, cx);
-                self.follow(transition, cx);
+                self.apply_transition(transition, cx);
             }
         }
     }
 
-    fn follow_change(&mut self, changed: Changed, cx: &mut Context<'_>) {
+    fn handle_changed(&mut self, changed: Changed, cx: &mut Context<'_>) {
         match changed {
             Changed::Bound { pod, node } => {
                 self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
                 let transition = self.binding.confirmed(&pod, &node);
-                self.follow(transition, cx);
+                self.apply_transition(transition, cx);
             }
             Changed::PendingDeleted(pod) => {
                 self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
@@ -397,7 +397,7 @@ impl Engine {
         state: &mut CycleState,
         cx: &mut Context<'_>,
     ) -> Result<Arc<str>, ScheduleError> {
-        self.stand_queries(pod, profile, cx);
+        self.register_queries(pod, profile, cx);
         self.prepare_sampling(profile);
         let subject = Subject { profile, pod, state };
         let search = Search { scratch: &mut self.scratch, next_start: &mut self.next_start };
@@ -408,7 +408,7 @@ impl Engine {
 
     /// Registers the queries whose answers the plugins of the profile read in this attempt. A panic is
     /// counted; the plugin panics again at its extension point, which fails the attempt.
-    fn stand_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
+    fn register_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
         for plugin in &profile.standing_queries {
             let handle = self.world.view().handle(cx.now);
             let queries =
@@ -507,7 +507,7 @@ impl Engine {
                 waiting.into_iter().for_each(|pod| self.world.wait_on_permit(pod));
                 let cycle = BindingCycle::new(queued, profile.clone(), pod, state, cx.now);
                 let transition = self.binding.start(cycle, waits, self.world.view(), cx);
-                self.follow(transition, cx);
+                self.apply_transition(transition, cx);
                 Outcome::Assumed(node)
             }
             Err(status) => {
@@ -522,7 +522,7 @@ impl Engine {
 /// Binding cycles.
 impl Engine {
     /// Acts on the transition of a binding cycle: runs PreBind, reports the bind, or undoes the attempt.
-    fn follow(&mut self, mut transition: Transition, cx: &mut Context<'_>) {
+    fn apply_transition(&mut self, mut transition: Transition, cx: &mut Context<'_>) {
         if let Transition::Permitted(pod) = transition {
             // From here on no event can help the pod.
             self.world.done(&pod);
@@ -625,7 +625,7 @@ impl Engine {
             if !self.reject_waiting(&victim.uid, waiting, cx) {
                 let status = Status::error(format!("preempted by {plugin}")).by(&plugin);
                 let transition = self.binding.cancel(&victim.uid, status);
-                self.follow(transition, cx);
+                self.apply_transition(transition, cx);
             }
             self.preemptions.binding_cancelled(preemption, &victim, &mut self.world, cx);
         }
@@ -650,7 +650,7 @@ impl Engine {
                 if let Some(waiting) = self.world.allow(&pod, &plugin) {
                     let waited = cx.now.since(waiting.since);
                     cx.probe.count(Count::PermitWait { code: Code::Success, waited });
-                    self.follow(Transition::Permitted(pod), cx);
+                    self.apply_transition(Transition::Permitted(pod), cx);
                 }
             }
             Command::Reject { pod, plugin, message } => {

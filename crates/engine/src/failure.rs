@@ -87,7 +87,7 @@ impl Failure {
         queued.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
         queued.pending_plugins.clone_from(&self.pending_plugins);
         queued.gating_plugin = None;
-        let Some(pod) = world.take_back(queued, &self.nominating, cx) else {
+        let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
             return Outcome::Skipped;
         };
         if !self.is_silent() {

@@ -1,4 +1,7 @@
 //! The ports of the engine: extenders and measurements.
+//!
+//! To add a metric, add a variant of [`Count`] or [`Span`], report it where it happens, and register the
+//! metric in the daemon (`src/metrics`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -73,7 +73,7 @@ struct InProgress {
     failed: bool,
 }
 
-/// The next step of a preemption.
+/// The next preemption of a preemption.
 pub(crate) enum Next {
     /// The preemption waits for an answer or for the end of its last victim, or it is over.
     Wait,
@@ -101,29 +101,29 @@ impl Preemptions {
     /// left, or if the preemptor is no longer pending.
     pub(crate) fn start(
         &mut self,
-        mut preemption: Preemption,
+        mut request: Preemption,
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Option<PreemptionId> {
-        let preemptor = world.view().pending().get(&preemption.preemptor).cloned()?;
-        if preemptor.uid != preemption.uid {
+        let preemptor = world.view().pending().get(&request.preemptor).cloned()?;
+        if preemptor.uid != request.uid {
             return None;
         }
-        let count = Count::Victims(preemption.victims.len());
-        preemption.victims.retain(|victim| self.may_be_evicted(victim, world));
-        preemption.victims.iter().for_each(|victim| world.begin_eviction(victim));
-        let last = preemption.victims.last()?.uid.clone();
+        let count = Count::Victims(request.victims.len());
+        request.victims.retain(|victim| self.may_be_evicted(victim, world));
+        request.victims.iter().for_each(|victim| world.begin_eviction(victim));
+        let last = request.victims.last()?.uid.clone();
         cx.probe.count(count);
-        clear_lower_nominations(&preemption.node, &preemptor, world, cx);
+        clear_lower_nominations(&request.node, &preemptor, world, cx);
         world.preemptions_mut().begin(&preemptor.uid);
-        world.preemptions_mut().fruitless_mut().begin(&preemptor, &preemption.node, cx.now);
+        world.preemptions_mut().fruitless_mut().begin(&preemptor, &request.node, cx.now);
         self.last_id += 1;
-        let mut waiting = preemption.victims;
+        let mut waiting = request.victims;
         waiting.reverse();
-        let step = InProgress {
+        let preemption = InProgress {
             preemptor,
-            plugin: preemption.plugin,
-            node: preemption.node,
+            plugin: request.plugin,
+            node: request.node,
             evicting: BTreeMap::new(),
             waiting,
             last,
@@ -131,7 +131,7 @@ impl Preemptions {
             evicted: false,
             failed: false,
         };
-        self.insert(self.last_id, step);
+        self.insert(self.last_id, preemption);
         Some(self.last_id)
     }
 
@@ -144,21 +144,22 @@ impl Preemptions {
         binding: &BindingCycles,
         cx: &mut Context<'_>,
     ) -> Next {
-        let Some(mut step) = self.remove(id) else { return Next::Wait };
-        while let Some(victim) = self.next_victim(&mut step, world) {
+        let Some(mut preemption) = self.remove(id) else { return Next::Wait };
+        while let Some(victim) = self.next_victim(&mut preemption, world) {
             if binding.is_before_bind(&victim.uid) {
-                let plugin = step.plugin.clone();
-                self.insert(id, step);
+                let plugin = preemption.plugin.clone();
+                self.insert(id, preemption);
                 return Next::CancelBinding { victim, plugin };
             }
-            self.evict(id, &mut step, victim, cx);
+            self.evict(id, &mut preemption, victim, cx);
         }
-        let may_go_on = !step.failed && world.view().is_pending(&step.preemptor);
-        let awaits_end = may_go_on && step.gates_preemptor && world.view().is_running(&step.last);
-        if !step.evicting.is_empty() || awaits_end {
-            self.insert(id, step);
+        let may_go_on = !preemption.failed && world.view().is_pending(&preemption.preemptor);
+        let awaits_end =
+            may_go_on && preemption.gates_preemptor && world.view().is_running(&preemption.last);
+        if !preemption.evicting.is_empty() || awaits_end {
+            self.insert(id, preemption);
         } else {
-            finish(step, world, cx);
+            finish(preemption, world, cx);
         }
         Next::Wait
     }
@@ -172,9 +173,9 @@ impl Preemptions {
         cx: &mut Context<'_>,
     ) {
         world.cancel_eviction(&victim.uid);
-        if let Some(step) = self.in_progress.get_mut(&id) {
-            step.evicted = true;
-            record_preempted(step, victim, " (in kube-scheduler memory).", cx);
+        if let Some(preemption) = self.in_progress.get_mut(&id) {
+            preemption.evicted = true;
+            record_preempted(preemption, victim, " (in kube-scheduler memory).", cx);
         }
     }
 
@@ -188,20 +189,20 @@ impl Preemptions {
         cx: &mut Context<'_>,
     ) -> Option<PreemptionId> {
         let id = self.by_effect.remove(&effect)?;
-        let mut step = self.remove(id)?;
-        match (step.evicting.remove(&effect), answer) {
+        let mut preemption = self.remove(id)?;
+        match (preemption.evicting.remove(&effect), answer) {
             (None, _) | (_, Answer::Gone(_)) => {}
             (Some(victim), Answer::Ok(_)) => {
-                step.evicted = true;
-                record_preempted(&step, &victim, "", cx);
+                preemption.evicted = true;
+                record_preempted(&preemption, &victim, "", cx);
             }
             (Some(victim), _) => {
-                step.failed = true;
+                preemption.failed = true;
                 self.victim_ends(&victim.uid, world);
                 world.cancel_eviction(&victim.uid);
             }
         }
-        self.insert(id, step);
+        self.insert(id, preemption);
         Some(id)
     }
 
@@ -209,14 +210,18 @@ impl Preemptions {
     /// last victim are no longer gated.
     pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
         self.ending.remove(victim);
-        self.release(victim, world, |step| step.last == *victim && step.waiting.is_empty());
+        self.release(victim, world, |preemption| {
+            preemption.last == *victim && preemption.waiting.is_empty()
+        });
     }
 
     /// Takes in that a preemptor is no longer pending. Its preemptions count as fruitless unless the pod
     /// has a node now.
     pub(crate) fn preemptor_leaves(&mut self, pod: &Uid, world: &mut World, now: Time) {
         self.pauses.remove(pod);
-        self.release(pod, world, |step| step.preemptor.uid == *pod && step.evicting.is_empty());
+        self.release(pod, world, |preemption| {
+            preemption.preemptor.uid == *pod && preemption.evicting.is_empty()
+        });
         let view = world.view();
         let placed = view.cache().placed(pod);
         let node = placed.map(|placed| view.cluster().node_name(placed.node).clone());
@@ -256,17 +261,17 @@ impl Preemptions {
 
 /// Steps.
 impl Preemptions {
-    fn insert(&mut self, id: PreemptionId, step: InProgress) {
-        self.by_pod.insert((step.last.clone(), id));
-        self.by_pod.insert((step.preemptor.uid.clone(), id));
-        self.in_progress.insert(id, step);
+    fn insert(&mut self, id: PreemptionId, preemption: InProgress) {
+        self.by_pod.insert((preemption.last.clone(), id));
+        self.by_pod.insert((preemption.preemptor.uid.clone(), id));
+        self.in_progress.insert(id, preemption);
     }
 
     fn remove(&mut self, id: PreemptionId) -> Option<InProgress> {
-        let step = self.in_progress.remove(&id)?;
-        self.by_pod.remove(&(step.last.clone(), id));
-        self.by_pod.remove(&(step.preemptor.uid.clone(), id));
-        Some(step)
+        let preemption = self.in_progress.remove(&id)?;
+        self.by_pod.remove(&(preemption.last.clone(), id));
+        self.by_pod.remove(&(preemption.preemptor.uid.clone(), id));
+        Some(preemption)
     }
 
     fn may_be_evicted(&self, victim: &Pod, world: &World) -> bool {
@@ -274,19 +279,20 @@ impl Preemptions {
     }
 
     /// Returns the next victim whose eviction may be requested.
-    fn next_victim(&self, step: &mut InProgress, world: &mut World) -> Option<Arc<Pod>> {
-        if step.waiting.len() > 1 {
-            return step.waiting.pop();
+    fn next_victim(&self, preemption: &mut InProgress, world: &mut World) -> Option<Arc<Pod>> {
+        if preemption.waiting.len() > 1 {
+            return preemption.waiting.pop();
         }
-        let may_go =
-            step.evicting.is_empty() && !step.failed && world.view().is_pending(&step.preemptor);
-        let last = if may_go { step.waiting.pop()? } else { return None };
+        let may_go = preemption.evicting.is_empty()
+            && !preemption.failed
+            && world.view().is_pending(&preemption.preemptor);
+        let last = if may_go { preemption.waiting.pop()? } else { return None };
         if !self.may_be_evicted(&last, world) {
             return None;
         }
         if world.view().cache().is_assumed(&last.uid) {
             // The failure of its binding cycle moves the preemptor, which must not be gated by then.
-            step.release(world);
+            preemption.release(world);
         }
         Some(last)
     }
@@ -294,22 +300,22 @@ impl Preemptions {
     fn evict(
         &mut self,
         id: PreemptionId,
-        step: &mut InProgress,
+        preemption: &mut InProgress,
         victim: Arc<Pod>,
         cx: &mut Context<'_>,
     ) {
-        let scheduler = &step.preemptor.spec.scheduler_name;
+        let scheduler = &preemption.preemptor.spec.scheduler_name;
         let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
         let effect = cx.effects.emit(EffectKind::Evict(Eviction {
             pod: victim.key.clone(),
             uid: victim.uid.clone(),
-            preemptor: step.preemptor.key.clone(),
+            preemptor: preemption.preemptor.key.clone(),
             observed_generation: victim.generation,
             condition_message: (!victim.preempted).then_some(message),
         }));
         self.ending.insert(victim.uid.clone());
         self.by_effect.insert(effect, id);
-        step.evicting.insert(effect, victim);
+        preemption.evicting.insert(effect, victim);
     }
 
     /// Stops gating the preemptor in the preemptions for which `applies` returns true, among those of
@@ -319,11 +325,13 @@ impl Preemptions {
         let of_pod = self.by_pod.range(from..).take_while(|(uid, _)| uid == pod);
         let ids: Vec<PreemptionId> = of_pod.map(|(_, id)| *id).collect();
         for id in ids {
-            let Some(step) = self.in_progress.get_mut(&id).filter(|step| applies(step)) else {
+            let Some(preemption) =
+                self.in_progress.get_mut(&id).filter(|preemption| applies(preemption))
+            else {
                 continue;
             };
-            step.release(world);
-            if step.is_over() {
+            preemption.release(world);
+            if preemption.is_over() {
                 self.remove(id);
             }
         }
@@ -342,27 +350,27 @@ fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &
 }
 
 /// Ends a preemption that has no more victims to evict or to wait for.
-fn finish(mut step: InProgress, world: &mut World, cx: &mut Context<'_>) {
-    for spared in &step.waiting {
+fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
+    for spared in &preemption.waiting {
         world.cancel_eviction(&spared.uid);
     }
-    step.release(world);
-    if step.failed {
-        if !step.evicted {
-            world.preemptions_mut().fruitless_mut().call_off(&step.preemptor.uid);
+    preemption.release(world);
+    if preemption.failed {
+        if !preemption.evicted {
+            world.preemptions_mut().fruitless_mut().call_off(&preemption.preemptor.uid);
         }
-        retry_preemptors(&step, world, cx);
-    } else if world.view().cache().placed(&step.last).is_none() {
-        activate_gated(&step.preemptor, world, cx);
+        retry_preemptors(&preemption, world, cx);
+    } else if world.view().cache().placed(&preemption.last).is_none() {
+        activate_gated(&preemption.preemptor, world, cx);
     }
 }
 
 /// Requeues the preemptor after a failed eviction, and every other pod that is nominated to the node,
 /// because it may depend on the same victim. Pods that are still gated stay where they are: they need
 /// their rejectors to be requeued by the end of their own victims.
-fn retry_preemptors(step: &InProgress, world: &mut World, cx: &mut Context<'_>) {
-    let others = world.view().nominator().nominated_to(&step.node);
-    for pod in std::iter::once(&step.preemptor).chain(&others) {
+fn retry_preemptors(preemption: &InProgress, world: &mut World, cx: &mut Context<'_>) {
+    let others = world.view().nominator().nominated_to(&preemption.node);
+    for pod in std::iter::once(&preemption.preemptor).chain(&others) {
         if !world.view().preemptions().is_running(&pod.uid) {
             world.retry_after_error(pod, cx);
         }
@@ -378,8 +386,8 @@ fn activate_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
     }
 }
 
-fn record_preempted(step: &InProgress, victim: &Pod, suffix: &str, cx: &mut Context<'_>) {
-    let InProgress { preemptor, node, .. } = step;
+fn record_preempted(preemption: &InProgress, victim: &Pod, suffix: &str, cx: &mut Context<'_>) {
+    let InProgress { preemptor, node, .. } = preemption;
     let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
     let related = ObjectRef { pod: preemptor.key.clone(), uid: preemptor.uid.clone() };
     let event =

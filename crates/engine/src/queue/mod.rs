@@ -144,7 +144,7 @@ impl Place {
 
 /// Numbers of pods by place (`pending_pods`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PendingPods {
+pub struct PendingPodCounts {
     /// Ready for an attempt.
     pub active: usize,
     /// Backing off, after a rejection or an error.
@@ -371,8 +371,8 @@ impl Queue {
 /// Accessors.
 impl Queue {
     /// Returns the number of pods in each place.
-    pub fn counts(&self) -> PendingPods {
-        PendingPods {
+    pub fn counts(&self) -> PendingPodCounts {
+        PendingPodCounts {
             active: self.active.len(),
             backoff: self.backoff.len(),
             unschedulable: self.unschedulable.rejected_count(),

@@ -164,7 +164,7 @@ impl World {
 
     /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. Returns the pod as
     /// last seen, or `None` if another pod of the same name has replaced it.
-    pub(crate) fn take_back(
+    pub(crate) fn requeue_failed(
         &mut self,
         mut queued: QueuedPod,
         nominating: &NominatingInfo,

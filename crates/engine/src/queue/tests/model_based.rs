@@ -10,7 +10,7 @@ use proptest::sample::{Index, subsequence};
 
 use super::harness::{Harness, claim_event, key, node_event, pod_deleted};
 use crate::object_event::ObjectEvent;
-use crate::queue::{PendingPods, Place, Queue};
+use crate::queue::{PendingPodCounts, Place, Queue};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const REJECTORS: [&str; 5] = ["Fit", "Claims", "Careless", "Deaf", "Quota"];
@@ -526,7 +526,7 @@ impl Pair {
             let is_there = |record: &&Record| record.place.is_some_and(|p| places.contains(&p));
             model.queued.iter().filter(is_there).count()
         };
-        let counts = PendingPods {
+        let counts = PendingPodCounts {
             active: at(&[Place::Active]),
             backoff: at(&[Place::Backoff, Place::ErrorBackoff]),
             unschedulable: at(&[Place::Unschedulable]),

@@ -7,7 +7,7 @@ use framework::testing::{node, pod};
 use framework::{ActionType, PluginName, Time};
 
 use super::harness::{Harness, claim_event, key, node_event, plain, pod_deleted};
-use crate::queue::{PendingPods, Place, QueueConfig};
+use crate::queue::{PendingPodCounts, Place, QueueConfig};
 
 fn name(queued: &framework::QueuedPod) -> &str {
     &queued.pod.key.name
@@ -22,11 +22,17 @@ fn rejected_pod_waits_for_an_event_that_may_help() {
     let queued = harness.pop();
     assert_eq!((queued.attempts, queued.initial_attempt), (1, Some(harness.now)));
     assert_eq!(harness.place("p"), None);
-    assert_eq!(harness.queue.counts(), PendingPods { in_flight: 1, ..PendingPods::default() });
+    assert_eq!(
+        harness.queue.counts(),
+        PendingPodCounts { in_flight: 1, ..PendingPodCounts::default() }
+    );
 
     harness.fail(queued, &["Fit"]);
     assert_eq!(harness.place("p"), Some(Place::Unschedulable));
-    assert_eq!(harness.queue.counts(), PendingPods { unschedulable: 1, ..PendingPods::default() });
+    assert_eq!(
+        harness.queue.counts(),
+        PendingPodCounts { unschedulable: 1, ..PendingPodCounts::default() }
+    );
     harness.notify(&node_event(ActionType::DELETE));
     harness.notify(&pod_deleted(false));
     assert_eq!(harness.place("p"), Some(Place::Unschedulable));
@@ -36,7 +42,7 @@ fn rejected_pod_waits_for_an_event_that_may_help() {
     let queued = harness.pop();
     assert_eq!(queued.attempts, 2, "popped before its backoff ended: no pod was active");
     harness.queue.done(&queued.pod.uid);
-    assert_eq!(harness.queue.counts(), PendingPods::default());
+    assert_eq!(harness.queue.counts(), PendingPodCounts::default());
     assert!(harness.try_pop().is_none());
     let expected = [
         "active UnschedulablePodAdd",
@@ -323,7 +329,7 @@ fn activate_ends_waits_but_keeps_gated_pods() {
     harness.add(&gated);
     let all = ["rejected", "failed", "backing-off", "gated", "unknown"].map(key);
     harness.on(|queue, cx| queue.activate(&all, cx));
-    let expected = PendingPods { active: 3, gated: 1, ..PendingPods::default() };
+    let expected = PendingPodCounts { active: 3, gated: 1, ..PendingPodCounts::default() };
     assert_eq!(harness.queue.counts(), expected);
     let forced = harness.log.incoming.iter().filter(|line| *line == "active ForceActivate");
     assert_eq!(forced.count(), 3);
