@@ -85,14 +85,13 @@ pub struct World {
     monitor: Box<dyn PluginMonitor>,
 }
 
-/// Builds the ports of the engine for one call: without extenders, with the probe of the plugins.
-macro_rules! ports {
-    ($world:expr) => {
-        &mut Ports { extenders: &mut (), probe: &mut *$world.monitor }
-    };
-}
-
 impl World {
+    /// Calls the engine, without extenders and with the probe of the plugins.
+    fn call<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut *self.monitor };
+        call(&mut self.engine, self.now, ports)
+    }
+
     /// Creates an empty world that schedules the pods of these scheduler names.
     ///
     /// # Errors
@@ -194,7 +193,7 @@ impl World {
     }
 
     fn apply(&mut self, change: Change) {
-        self.engine.apply(change, self.now, ports!(self));
+        self.call(|engine, now, ports| engine.apply(change, now, ports));
         self.carry_out_effects();
     }
 
@@ -216,7 +215,7 @@ impl World {
         let queued = self.engine.queue().counts();
         let pods = queued.active + queued.backoff + queued.unschedulable;
         let mut left = FRUITLESS_ROUNDS * pods;
-        while let Some(attempt) = self.engine.schedule_one(self.now, ports!(self)) {
+        while let Some(attempt) = self.call(|engine, now, ports| engine.schedule_one(now, ports)) {
             let placed = self.placed.len();
             self.note(attempt);
             self.carry_out_effects();
@@ -262,7 +261,7 @@ impl World {
 
     fn jump_to(&mut self, deadline: Time) {
         self.now = self.now.max(deadline);
-        self.engine.tick(self.now, ports!(self));
+        self.call(|engine, now, ports| engine.tick(now, ports));
         self.carry_out_effects();
     }
 
@@ -312,7 +311,7 @@ impl World {
             history.state = State::Placed { node: binding.node.clone(), at: self.now };
         }
         self.placed.push(binding.pod.clone());
-        self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports!(self));
+        self.call(|engine, now, ports| engine.apply(Change::Pod(Box::new(bound)), now, ports));
     }
 
     /// Applies a write of a plugin before the bind.
@@ -326,7 +325,7 @@ impl World {
     fn apply_all(&mut self, changed: Vec<Object>) {
         for Object { kind, namespace, name, object } in changed {
             let change = Change::Object { kind, namespace, name, object: Some(object) };
-            self.engine.apply(change, self.now, ports!(self));
+            self.call(|engine, now, ports| engine.apply(change, now, ports));
         }
     }
 
@@ -342,11 +341,13 @@ impl World {
         if let Some(history) = self.histories.get_mut(&pod) {
             history.state = State::Evicted;
         }
-        self.engine.apply(Change::PodDeleted { key: pod, uid }, self.now, ports!(self));
+        self.call(|engine, now, ports| {
+            engine.apply(Change::PodDeleted { key: pod, uid }, now, ports)
+        });
     }
 
     fn answer(&mut self, id: EffectId, answer: &Answer) {
-        self.engine.answer(id, answer, self.now, ports!(self));
+        self.call(|engine, now, ports| engine.answer(id, answer, now, ports));
     }
 
     /// Returns the message of the PreEnqueue plugin that gates the pod before its first attempt.
