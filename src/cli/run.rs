@@ -147,7 +147,7 @@ fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Resu
         (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     tokio::spawn(async move {
         next_of(&mut interrupt, &mut terminate).await;
-        debug!("Asked to end: no more pods are taken up");
+        debug!("Shutting down: no more pods are scheduled");
         health.set_shutting_down();
         stop.cancel();
         next_of(&mut interrupt, &mut terminate).await;

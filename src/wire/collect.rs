@@ -264,7 +264,7 @@ impl<'a> Collector<'a> {
         self.add_unnamed();
         let warnings = self.classes.apply(&mut self.input.pods);
         self.input.warnings.extend(warnings);
-        self.tell_uids_apart();
+        self.make_uids_unique();
         self.warn_of_unknown_nodes();
         self.add_unseen_namespaces();
         Ok(self.input)
@@ -288,7 +288,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Copied manifests may repeat the uid of another pod; a uid must belong to one pod only.
-    fn tell_uids_apart(&mut self) {
+    fn make_uids_unique(&mut self) {
         let mut owners: HashMap<Uid, PodKey> = HashMap::new();
         for PodObject { pod, .. } in &mut self.input.pods {
             if let Some(owner) = owners.get(&pod.uid) {

@@ -44,7 +44,7 @@ fn check(kind: &EventResource, object: &Value) -> Result<(), String> {
         }
         EventResource::ReplicaSet | EventResource::StatefulSet => {
             let selector: Option<api::LabelSelector> = read("spec.selector", selector)?;
-            LabelSelector::compile(selector.as_ref()).map_err(|error| told(&error))?;
+            LabelSelector::compile(selector.as_ref()).map_err(|error| error_text(&error))?;
         }
         _ => {}
     }
@@ -55,7 +55,7 @@ fn read<T: DeserializeOwned>(path: &str, value: &Value) -> Result<Option<T>, Str
     Option::deserialize(value).map_err(|error| format!("{path}: {error}"))
 }
 
-fn told(error: &SelectorError) -> String {
+fn error_text(error: &SelectorError) -> String {
     format!("spec.selector: {}", error.messages().join("; "))
 }
 

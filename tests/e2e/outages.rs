@@ -31,7 +31,7 @@ fn requests_in_progress_finish_before_shutdown() {
         cluster.create_pod(&cluster.pod("web", 1)).await;
         daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 1.0).await;
         daemon.signal("TERM");
-        daemon.log.line("Asked to end").await;
+        daemon.log.line("Shutting down").await;
         assert!(!daemon.endpoints.is_ready().await);
         proxy.set(Way::Open);
         assert_eq!(daemon.ended().await.code(), Some(0));

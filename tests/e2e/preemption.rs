@@ -163,7 +163,7 @@ fn terminating_victim_is_evicted_once_and_waited_for() {
 
         // An unrelated event lets the daemon try it again.
         cluster.delete_pod("bystander").await;
-        cluster.told("important", "terminating pod on the nominated node").await;
+        cluster.has_condition("important", "terminating pod on the nominated node").await;
         let_go(cluster, "low").await;
         assert_eq!(cluster.bound("important").await, cluster.node_name("b"));
         assert_spared(cluster, "middle").await;
@@ -216,7 +216,9 @@ fn pod_with_preemption_policy_never_gets_a_reason() {
         let daemon = Daemon::start(cluster).await;
         let class = cluster.add_priority("patient", 1000, "Never").await;
         cluster.create_pod(&of_class(cluster.pod("patient", 1), &class)).await;
-        cluster.told("patient", "preemption: not eligible due to preemptionPolicy=Never.").await;
+        cluster
+            .has_condition("patient", "preemption: not eligible due to preemptionPolicy=Never.")
+            .await;
         assert_spared(cluster, "low").await;
         assert_eq!(deletions(&daemon).await, 0.0);
         cluster.delete_pod("low").await;
@@ -259,7 +261,7 @@ fn restart_between_eviction_and_binding_takes_no_second_victim() {
         daemon.ended().await;
 
         let restarted = Daemon::start(cluster).await;
-        cluster.told("important", "terminating pod on the nominated node").await;
+        cluster.has_condition("important", "terminating pod on the nominated node").await;
         let_go(cluster, victim).await;
         assert_eq!(cluster.bound("important").await, node);
         assert_spared(cluster, other).await;

@@ -278,7 +278,7 @@ impl Replica {
             let key = (kind.clone(), namespace.clone(), name.clone());
             self.related.set(key, object.as_ref());
         }
-        let latest = told(&change);
+        let latest = described(&change);
         let parked = wake_ups::parked(self.scheduler.engine());
         self.scheduler.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
         self.wake_ups += WakeUps::among(&parked, self.scheduler.engine(), &self.related);
@@ -297,7 +297,7 @@ fn nominations(engine: &Engine) -> BTreeSet<(Uid, String)> {
 }
 
 /// Returns the object of a change.
-fn told(change: &Change) -> String {
+fn described(change: &Change) -> String {
     match change {
         Change::Node(node) => format!("node {} is {node:?}", node.name),
         Change::NodeDeleted(name) => format!("node {name} is gone"),

@@ -110,8 +110,8 @@ impl Cluster {
     }
 
     /// Waits until the condition `PodScheduled` of a Pod has this text.
-    pub(in crate::e2e) async fn told(&self, pod: &str, text: &str) {
-        eventually(&format!("pod {pod} is told {text:?}"), async || {
+    pub(in crate::e2e) async fn has_condition(&self, pod: &str, text: &str) {
+        eventually(&format!("pod {pod} has the condition {text:?}"), async || {
             let message = self.rejected(pod).await.message?;
             message.contains(text).then_some(())
         })

@@ -154,15 +154,15 @@ fn rejections_and_errors_of_an_extender_are_reported_and_retried() {
             "extender \"{url}\" claims a filtered node \"stranger\" which is not found in the \
              input node list"
         );
-        cluster.told("web", &unknown).await;
+        cluster.has_condition("web", &unknown).await;
         extender.asked("filter").await.answer(json!("what?"));
-        cluster.told("web", "cannot decode ExtenderFilterResult").await;
+        cluster.has_condition("web", "cannot decode ExtenderFilterResult").await;
         drop(extender.asked("filter").await);
-        cluster.told("web", "failed filter with extender at URL").await;
+        cluster.has_condition("web", "failed filter with extender at URL").await;
 
         let failed = json!({"NodeNames": [], "FailedAndUnresolvableNodes": {&a: "no licence"}});
         extender.asked("filter").await.answer(failed);
-        cluster.told("web", "1 no licence").await;
+        cluster.has_condition("web", "1 no licence").await;
         assert_eq!(cluster.rejected("web").await.reason.as_deref(), Some("Unschedulable"));
         // Any event may help a pod that an extender rejected.
         cluster.add_node("b", 1).await;

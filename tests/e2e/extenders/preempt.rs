@@ -90,7 +90,7 @@ fn invalid_answer_of_an_extender_evicts_no_pod() {
             assert_eq!(hanging.args["NodeNameToMetaVictims"][node], expected);
         }
         assert_eq!(hanging.args["NodeNameToVictims"], Value::Null);
-        cluster.told("hanging", "/preempt\": context deadline exceeded").await;
+        cluster.has_condition("hanging", "/preempt\": context deadline exceeded").await;
         // A late answer changes nothing.
         hanging.answer(full.accept(0, 0));
 
@@ -106,11 +106,11 @@ fn invalid_answer_of_an_extender_evicts_no_pod() {
         for (name, answer, text) in wrong {
             create_preemptor(cluster, name).await;
             asked(&mut extender, name).await.answer(answer);
-            cluster.told(name, text).await;
+            cluster.has_condition(name, text).await;
         }
         create_preemptor(cluster, "broken").await;
         drop(asked(&mut extender, "broken").await);
-        cluster.told("broken", "failed preempt with extender at URL").await;
+        cluster.has_condition("broken", "failed preempt with extender at URL").await;
         assert_eq!(cluster.bound_pods(2).await.len(), 2, "the first and the second");
         assert!(daemon.log.lines("panick").is_empty());
     });

@@ -18,7 +18,7 @@ fn pod_waits_for_a_missing_claim() {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod(cluster, "web", &["data"]).await;
-        cluster.told("web", "persistentvolumeclaim \"data\" not found").await;
+        cluster.has_condition("web", "persistentvolumeclaim \"data\" not found").await;
         assert_others_are_bound(cluster).await;
         cluster.add_bound_claim("data", ONE_NODE).await;
         cluster.bound("web").await;
@@ -31,7 +31,7 @@ fn pod_waits_for_a_missing_class() {
         cluster.add_node("a", 4).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "late").await;
-        cluster.told("data", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.has_condition("data", "pod has unbound immediate PersistentVolumeClaims").await;
         assert_others_are_bound(cluster).await;
         cluster.add_class("late", Kind::Static, json!({})).await;
         cluster.add_volume(cluster.volume("disk", "late", &[])).await;
@@ -47,10 +47,10 @@ fn pod_waits_for_a_deleted_class() {
         cluster.add_class("local", Kind::Static, json!({})).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "local").await;
-        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        cluster.has_condition("data", "didn't find available persistent volumes to bind").await;
         cluster.delete_class("local").await;
         cluster.add_node("b", 4).await;
-        cluster.told("data", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.has_condition("data", "pod has unbound immediate PersistentVolumeClaims").await;
         assert_others_are_bound(cluster).await;
         cluster.add_class("local", Kind::Static, json!({})).await;
         cluster.add_volume(cluster.volume("disk", "local", &[])).await;
@@ -69,7 +69,7 @@ fn pod_waits_for_the_missing_volume_of_its_claim() {
         claim["spec"]["volumeName"] = json!(cluster.storage_name("nowhere"));
         cluster.create_claim(claim).await;
         create_pod(cluster, "web", &["data"]).await;
-        cluster.told("web", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.has_condition("web", "pod has unbound immediate PersistentVolumeClaims").await;
         assert_others_are_bound(cluster).await;
     });
 }
@@ -85,7 +85,7 @@ fn volume_reserved_for_a_deleted_claim_is_not_used() {
         cluster.add_volume(volume).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "local").await;
-        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        cluster.has_condition("data", "didn't find available persistent volumes to bind").await;
         assert_others_are_bound(cluster).await;
     });
 }
@@ -98,7 +98,7 @@ fn unreachable_volumes_block_no_other_pod() {
         cluster.add_volume(cluster.volume("far", "local", &["elsewhere"])).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "local").await;
-        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        cluster.has_condition("data", "didn't find available persistent volumes to bind").await;
         assert_others_are_bound(cluster).await;
         cluster.add_node("elsewhere", 4).await;
         assert_eq!(cluster.claim_bound("data").await, cluster.storage_name("far"));
@@ -138,7 +138,7 @@ fn invalid_objects_block_no_other_pod() {
         }
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "waiting", "odd").await;
-        cluster.told("waiting", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.has_condition("waiting", "pod has unbound immediate PersistentVolumeClaims").await;
         create_pod_and_claim(cluster, "data", "local").await;
         assert_eq!(cluster.claim_bound("data").await, name("good"));
         cluster.bound("data").await;

@@ -70,7 +70,7 @@ fn pod_waits_for_an_immediate_claim() {
         let _daemon = Daemon::start(cluster).await;
         let claim = cluster.create_claim(cluster.claim("data", "manual", ONE_NODE)).await;
         create_pod(cluster, "web", &["data"]).await;
-        cluster.told("web", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.has_condition("web", "pod has unbound immediate PersistentVolumeClaims").await;
 
         let mut volume = cluster.volume("disk", "manual", &[]);
         volume["spec"]["claimRef"] = json!({"namespace": cluster.name, "name": "data",
@@ -89,7 +89,7 @@ fn pod_waits_for_immediate_provisioning() {
         cluster.add_class("slow", Kind::ImmediateProvisioned, parameters).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "slow").await;
-        cluster.told("data", "pod has unbound immediate PersistentVolumeClaims").await;
+        cluster.has_condition("data", "pod has unbound immediate PersistentVolumeClaims").await;
         cluster.bound("data").await;
     });
 }
@@ -168,7 +168,7 @@ fn foreign_claim_is_not_used_for_an_ephemeral_volume() {
         pod.spec.as_mut().unwrap().volumes = serde_json::from_value(json!([volume])).unwrap();
         cluster.create_pod(&pod).await;
         let claim = format!("PVC {0}/web-scratch was not created for pod {0}/web", cluster.name);
-        cluster.told("web", &claim).await;
+        cluster.has_condition("web", &claim).await;
     });
 }
 
@@ -182,7 +182,7 @@ fn volume_is_provisioned_where_the_driver_has_capacity() {
         cluster.add_capacity("fast", "a", "100Mi").await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "fast").await;
-        cluster.told("data", "3 node(s) did not have enough free storage").await;
+        cluster.has_condition("data", "3 node(s) did not have enough free storage").await;
         cluster.add_capacity("fast", "b", "10Gi").await;
         cluster.claim_bound("data").await;
         assert_eq!(cluster.bound("data").await, cluster.node_name("b"));
@@ -276,7 +276,7 @@ fn missing_permission_to_patch_volumes_is_reported() {
         cluster.permit(&rules_without_volumes()).await;
         let _daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "local").await;
-        cluster.told("data", "cannot patch resource \"persistentvolumes\"").await;
+        cluster.has_condition("data", "cannot patch resource \"persistentvolumes\"").await;
         cluster.permit(&chart_rules()).await;
         cluster.claim_bound("data").await;
         cluster.bound("data").await;

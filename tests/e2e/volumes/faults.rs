@@ -79,7 +79,7 @@ fn volume_changed_before_its_reservation_is_still_reserved() {
         let daemon = Daemon::start(cluster).await;
         misbehave(server, &["conflicts=1", "only-methods=PATCH", "only-path=/persistentvolumes"]);
         create_pod_and_claim(cluster, "data", "local").await;
-        cluster.told("data", "the object has been modified").await;
+        cluster.has_condition("data", "the object has been modified").await;
         misbehave(server, &[]);
         cluster.bound("data").await;
         daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 0.0).await;

@@ -21,7 +21,7 @@ async fn meanwhile(cluster: &Cluster, kind: Kind, deed: impl AsyncFnOnce()) -> (
     daemon.ready().await;
     cluster.add_claim("data", "class").await;
     create_pod(cluster, "web", &["data"]).await;
-    cluster.told("web", "node(s) were unschedulable").await;
+    cluster.has_condition("web", "node(s) were unschedulable").await;
     proxy.set(Way::Mute);
     cluster.patch_node("a", json!({"unschedulable": false})).await;
     daemon.counts(ASSUMED, 1.0).await;
@@ -35,7 +35,7 @@ fn the_volume_is_deleted() {
     run_by_hand(async |cluster| {
         let deed = async || cluster.delete_volume("disk").await;
         let (daemon, _proxy) = meanwhile(cluster, Kind::Static, deed).await;
-        cluster.told("web", "didn't find available persistent volumes to bind").await;
+        cluster.has_condition("web", "didn't find available persistent volumes to bind").await;
         daemon.counts(ASSUMED, 0.0).await;
         cluster.add_volume(cluster.volume("another", "class", &[])).await;
         assert_eq!(cluster.claim_bound("data").await, cluster.storage_name("another"));
@@ -72,7 +72,7 @@ fn the_volume_is_bound_to_another_claim() {
         };
         let (_daemon, _proxy) = meanwhile(cluster, Kind::Static, deed).await;
         assert_eq!(cluster.claim_bound("other").await, cluster.storage_name("disk"));
-        cluster.told("web", "didn't find available persistent volumes to bind").await;
+        cluster.has_condition("web", "didn't find available persistent volumes to bind").await;
     });
 }
 
@@ -81,7 +81,7 @@ fn the_claim_is_deleted() {
     run_by_hand(async |cluster| {
         let deed = async || cluster.delete_claim("data").await;
         let (daemon, _proxy) = meanwhile(cluster, Kind::Provisioned, deed).await;
-        cluster.told("web", "persistentvolumeclaim \"data\" not found").await;
+        cluster.has_condition("web", "persistentvolumeclaim \"data\" not found").await;
         daemon.counts(ASSUMED, 0.0).await;
         cluster.add_claim("data", "class").await;
         cluster.claim_bound("data").await;
@@ -124,7 +124,7 @@ fn the_node_is_replaced_by_another_of_its_name_without_room() {
         // A Node that returns before the scheduler looks counts as never deleted.
         daemon.counts(ASSUMED, 0.0).await;
         cluster.add_node("a", 0).await;
-        cluster.told("web", "Insufficient cpu").await;
+        cluster.has_condition("web", "Insufficient cpu").await;
         cluster.resize_node("a", 1).await;
         cluster.claim_bound("data").await;
         cluster.bound("web").await;

@@ -24,7 +24,7 @@ fn two_pods_race_for_one_volume() {
             _ = cluster.reserved_for(pods[0]) => (pods[0], pods[1]),
             _ = cluster.reserved_for(pods[1]) => (pods[1], pods[0]),
         };
-        cluster.told(lost, "didn't find available persistent volumes to bind").await;
+        cluster.has_condition(lost, "didn't find available persistent volumes to bind").await;
         assert_eq!(cluster.claim_bound(won).await, cluster.storage_name("only"));
         cluster.bound(won).await;
 
@@ -49,7 +49,7 @@ fn two_pods_race_for_the_last_attachment_of_a_node() {
             create_pod(cluster, name, &[name]).await;
         }
         let [won, lost] = winner_of(cluster, pods).await;
-        cluster.told(lost, "node(s) exceed max volume count").await;
+        cluster.has_condition(lost, "node(s) exceed max volume count").await;
         cluster.delete_pod(won).await;
         cluster.bound(lost).await;
     });
@@ -66,7 +66,9 @@ fn two_pods_race_for_a_read_write_once_pod_claim() {
             create_pod(cluster, name, &["data"]).await;
         }
         let [won, lost] = winner_of(cluster, pods).await;
-        cluster.told(lost, "ReadWriteOncePod access mode already in-use by another pod").await;
+        cluster
+            .has_condition(lost, "ReadWriteOncePod access mode already in-use by another pod")
+            .await;
         cluster.delete_pod(won).await;
         cluster.bound(lost).await;
     });

@@ -11,7 +11,9 @@ fn failed_provisioning_is_reported_and_retried() {
         cluster.add_class("flaky", Kind::Provisioned, parameters).await;
         let daemon = Daemon::start(cluster).await;
         create_pod_and_claim(cluster, "data", "flaky").await;
-        cluster.told("data", "binding volumes: provisioning failed for PVC \"data\"").await;
+        cluster
+            .has_condition("data", "binding volumes: provisioning failed for PVC \"data\"")
+            .await;
         cluster.claim_bound("data").await;
         cluster.bound("data").await;
         daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 0.0).await;
@@ -28,7 +30,7 @@ fn provisioning_times_out_and_a_late_volume_is_used() {
         let _daemon = start_impatient(cluster, 1).await;
         create_pod_and_claim(cluster, "data", "fast").await;
         let node = cluster.selected_node("data").await;
-        cluster.told("data", "binding volumes: context deadline exceeded").await;
+        cluster.has_condition("data", "binding volumes: context deadline exceeded").await;
         assert_eq!(cluster.selected_node("data").await, node, "the volume may still come");
         cluster.claim_bound("data").await;
         assert_eq!(cluster.bound("data").await, node);
@@ -65,7 +67,7 @@ fn claim_deleted_during_provisioning_leaks_no_room() {
         create_pod_and_claim(cluster, "data", "fast").await;
         cluster.selected_node("data").await;
         cluster.delete_claim("data").await;
-        cluster.told("data", "persistentvolumeclaim \"data\" not found").await;
+        cluster.has_condition("data", "persistentvolumeclaim \"data\" not found").await;
         daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 0.0).await;
 
         cluster.add_claim("data", "fast").await;
@@ -85,7 +87,7 @@ fn volume_lost_before_binding_is_replaced() {
         create_pod_and_claim(cluster, "data", "local").await;
         cluster.reserved_for("data").await;
         cluster.delete_volume("first").await;
-        cluster.told("data", "didn't find available persistent volumes to bind").await;
+        cluster.has_condition("data", "didn't find available persistent volumes to bind").await;
         cluster.add_volume(cluster.volume("second", "local", &[])).await;
         assert_eq!(cluster.claim_bound("data").await, cluster.storage_name("second"));
         cluster.bound("data").await;
@@ -108,7 +110,7 @@ fn lost_volume_is_reported_to_the_pods() {
         .await;
         let _daemon = Daemon::start(cluster).await;
         create_pod(cluster, "web", &["data"]).await;
-        cluster.told("web", "bound to non-existent persistentvolume").await;
+        cluster.has_condition("web", "bound to non-existent persistentvolume").await;
     });
 }
 

@@ -12,10 +12,10 @@ use crate::resources;
 fn faults(resource: &Resource, object: Value) -> Vec<String> {
     let mut object = object;
     defaults::set_defaults(resource, &mut object);
-    told(create(resource, &object))
+    messages(create(resource, &object))
 }
 
-fn told(result: Result<(), Status>) -> Vec<String> {
+fn messages(result: Result<(), Status>) -> Vec<String> {
     match result {
         Ok(()) => Vec::new(),
         Err(status) if status.code == 422 => {
@@ -273,7 +273,7 @@ fn changed(from: &Value, to: &Value) -> Vec<String> {
         defaults::set_defaults(resources::PODS, &mut object);
         object
     };
-    told(update(resources::PODS, &object(from), &object(to)))
+    messages(update(resources::PODS, &object(from), &object(to)))
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn identities_and_selectors_are_immutable() {
             },
         })
     };
-    let updated = |new: &Value| told(update(resources::REPLICASETS, &object("1", "a"), new));
+    let updated = |new: &Value| messages(update(resources::REPLICASETS, &object("1", "a"), new));
     assert_eq!(updated(&object("1", "a")), [""; 0]);
     assert_eq!(
         updated(&object("2", "a")),
@@ -455,7 +455,7 @@ fn claims_change_only_once_or_when_bound() {
         ("Pending", json!({}), json!({"accessModes": ["ReadOnlyMany"]}), false),
     ] {
         let (old, new) = (claim(phase, &from), claim(phase, &to));
-        let found = told(update(resources::PERSISTENTVOLUMECLAIMS, &old, &new));
+        let found = messages(update(resources::PERSISTENTVOLUMECLAIMS, &old, &new));
         let refused = "spec: Forbidden: spec is immutable after creation except \
                        resources.requests and volumeAttributesClassName for bound claims";
         let expected = if is_allowed { vec![] } else { vec![refused] };
@@ -484,7 +484,7 @@ fn volume_sources_are_immutable() {
         ),
     ] {
         let volume = |change| json!({"metadata": {"name": "x"}, "spec": volume_spec(change)});
-        let found = told(update(resources::PERSISTENTVOLUMES, &volume(&from), &volume(&to)));
+        let found = messages(update(resources::PERSISTENTVOLUMES, &volume(&from), &volume(&to)));
         let begins = |(found, expected): (&String, &str)| found.starts_with(expected);
         assert!(found.len() == expected.iter().len(), "{found:?}");
         assert!(found.iter().zip(expected).all(begins), "{found:?}");
@@ -523,7 +523,7 @@ fn other_storage_objects_are_immutable() {
              {\"persistentVolumeName\":\"v\"}}: field is immutable",
         ),
     ] {
-        let found = told(update(resource, &object(json!({})), &object(change)));
+        let found = messages(update(resource, &object(json!({})), &object(change)));
         assert_eq!(found, [expected]);
     }
     let more = object(json!({"capacity": "2Gi"}));
