@@ -9,7 +9,7 @@
 //! - `churn`: actions of users, nodes and other schedulers.
 //! - `rules`: invariants of every step and of the world at rest.
 //! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: invariants of the changes that the
-//! scheduler receives, its decisions, its victims, the pods that it requeues, and its requests.
+//!   scheduler receives, its decisions, its victims, the pods that it requeues, and its requests.
 //! - `volumes`: invariants of volumes and claims.
 //! - `oracle`: where pods fit, computed naively.
 
