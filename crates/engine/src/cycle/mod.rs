@@ -1,7 +1,7 @@
 //! The scheduling cycle of one pod: which nodes can take it, and which of them is best.
 //!
-//! A [`Cycle`] reads the [`View`] and changes nothing but its own `CycleState`. [`PostFilter`] finds out
-//! how a pod that fits nowhere could be helped, and [`Placement`] runs Reserve and Permit on the chosen
+//! A `Cycle` reads the `View` and changes nothing but its own `CycleState`. `PostFilter` finds out
+//! how a pod that fits nowhere could be helped, and `Placement` runs Reserve and Permit on the chosen
 //! node.
 
 mod diagnosis;

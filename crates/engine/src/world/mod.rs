@@ -1,7 +1,7 @@
 //! The state of the scheduler: what it knows of the cluster, and its queue.
 //!
-//! [`World`] owns the [`View`], the queue and the change log. Every mutation is a method of `World`, so
-//! the log is complete. Scheduling cycles and plugins read the [`View`].
+//! `World` owns the `View`, the queue and the change log. Every mutation is a method of `World`, so
+//! the log is complete. Scheduling cycles and plugins read the `View`.
 
 mod change_log;
 mod event_handlers;
