@@ -14,7 +14,7 @@ const PRIORITY: i32 = 3;
 /// The objects of a cluster.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
-    /// Placed pods. Those labelled `app: web` have a PodDisruptionBudget.
+    /// Placed pods. A PodDisruptionBudget selects the pods labelled `app: web`.
     pub(crate) placed: Vec<Pod>,
     /// Nominated pods that wait for room on other nodes.
     pub(crate) nominated: Vec<Pod>,

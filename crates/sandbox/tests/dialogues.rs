@@ -97,7 +97,7 @@ struct RecordedRequest {
     #[serde(default)]
     content_type: String,
     body: Option<Value>,
-    /// Who asked; the administrator if absent.
+    /// The caller; the administrator if absent.
     #[serde(rename = "as")]
     caller: Option<String>,
 }

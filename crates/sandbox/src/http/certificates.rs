@@ -45,7 +45,7 @@ impl Certificates {
     /// Issues certificates for a server at this address, `localhost` and the loopback addresses.
     ///
     /// # Errors
-    /// Those of the libraries; no input causes them.
+    /// An error of a library; no input causes it.
     pub(super) fn issue(
         address: IpAddr,
         provider: Arc<CryptoProvider>,

@@ -53,7 +53,7 @@ impl Store {
     /// defaults to `default`.
     ///
     /// # Errors
-    /// Those of the API server: 409 if the name is taken, 422 if a rule is violated, 403 if
+    /// The status of the API server: 409 if the name is taken, 422 if a rule is violated, 403 if
     /// admission refuses, 404 if the namespace is missing.
     pub fn create(
         &mut self,

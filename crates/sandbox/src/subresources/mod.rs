@@ -33,7 +33,7 @@ struct Call<'a> {
 /// an empty `subresource` bindings and reviews. The request is authorized already.
 ///
 /// # Errors
-/// Those of the API server, and 405 if the subresource does not exist or does not support the
+/// The status of the API server, and 405 if the subresource does not exist or does not support the
 /// method.
 pub(crate) fn serve(
     store: &mut Store,

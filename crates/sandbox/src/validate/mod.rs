@@ -35,7 +35,7 @@ pub fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
 /// subresources, for example bindings, are not checked.
 ///
 /// # Errors
-/// Those of [`create`], and 422 if it changes an immutable field.
+/// The errors of [`create`], and 422 if it changes an immutable field.
 pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(), Status> {
     let (served, resource) = (resource, resource.storage());
     decode::check(resource, new)?;
