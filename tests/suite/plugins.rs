@@ -330,7 +330,7 @@ fn deleted_member_rejects_the_waiting_gang() {
     world.delete("a");
     world.settle();
     assert_eq!(world.engine.waiting_pods().len(), 0);
-    assert!(world.messages("b").contains("gang g gave up: default/a did"));
+    assert!(world.messages("b").contains("gang g is incomplete: member default/a failed"));
     world.node(node("y"));
     world.pod(member("d"));
     world.pass(15);
