@@ -37,6 +37,9 @@ pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode>
 
 fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), "Starting Loadmaster");
+    if verbosity.get() >= 1 {
+        flags.values().for_each(|(flag, value)| info!("FLAG: --{flag}={value:?}"));
+    }
     flags.warnings().iter().for_each(|warning| warn!("{warning}"));
     let gates = flags.gates()?;
     gates.warnings().iter().for_each(|warning| warn!("{warning}"));

@@ -3,36 +3,46 @@
 use crate::config::{Configuration, Duration, Float};
 
 use super::go;
+use super::values::Values;
+
+/// The deprecated flags that have no effect beside a configuration file.
+pub(super) const REPLACED: [&str; 5] = [
+    "kube-api-qps",
+    "kube-api-burst",
+    "kube-api-content-type",
+    "profiling",
+    "contention-profiling",
+];
 
 /// Flags for a start without a configuration file.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Without a configuration file")]
+#[command(next_help_heading = "Deprecated")]
 pub(super) struct Deprecated {
     /// Kubeconfig of the API server; also used if the configuration file names none
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    kubeconfig: String,
 
     /// Requests per second to the API server; negative for no limit
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    kube_api_qps: Option<f32>,
+    #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
+    kube_api_qps: f32,
 
     /// Burst of requests to the API server
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    kube_api_burst: Option<i32>,
+    #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
+    kube_api_burst: i32,
 
     /// Content type of requests to the API server
-    #[arg(long, value_name = "TYPE")]
-    kube_api_content_type: Option<String>,
+    #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
+    kube_api_content_type: String,
 
     /// Whether the log level can be changed at /debug/flags/v
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
-        require_equals = true, default_missing_value = "true")]
-    profiling: Option<bool>,
+        require_equals = true, default_value = "true", default_missing_value = "true")]
+    profiling: bool,
 
     /// Whether contended locks are profiled
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
-        require_equals = true, default_missing_value = "true")]
-    contention_profiling: Option<bool>,
+        require_equals = true, default_value = "true", default_missing_value = "true")]
+    contention_profiling: bool,
 
     /// Time after which an unschedulable pod is tried again without an event
     #[arg(long, value_name = "DURATION", default_value = "5m0s")]
@@ -42,36 +52,19 @@ pub(super) struct Deprecated {
 impl Deprecated {
     /// Returns the kubeconfig, if one is given.
     pub(super) fn kubeconfig(&self) -> Option<String> {
-        self.kubeconfig.clone().filter(|file| !file.is_empty())
+        Some(self.kubeconfig.clone()).filter(|file| !file.is_empty())
     }
 
-    /// Applies the given flags to the configuration.
-    pub(super) fn apply(&self, config: &mut Configuration) {
+    /// Applies the flags on the command line to the configuration.
+    pub(super) fn apply(&self, values: &Values, config: &mut Configuration) {
         let client = &mut config.client_connection;
-        set(&mut client.kubeconfig, self.kubeconfig.clone());
-        set(&mut client.qps, self.kube_api_qps.map(Float));
-        set(&mut client.burst, self.kube_api_burst);
-        set(&mut client.content_type, self.kube_api_content_type.clone());
-        set(&mut config.enable_profiling, self.profiling);
-        set(&mut config.enable_contention_profiling, self.contention_profiling);
-    }
-
-    /// Returns the given flags that a configuration file overrides.
-    pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
-        let flags = [
-            ("kube-api-qps", self.kube_api_qps.is_some()),
-            ("kube-api-burst", self.kube_api_burst.is_some()),
-            ("kube-api-content-type", self.kube_api_content_type.is_some()),
-            ("profiling", self.profiling.is_some()),
-            ("contention-profiling", self.contention_profiling.is_some()),
-        ];
-        flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag)
-    }
-}
-
-/// Replaces a setting by a given value.
-pub(super) fn set<T>(setting: &mut T, given: Option<T>) {
-    if let Some(given) = given {
-        *setting = given;
+        values.set("kubeconfig", &mut client.kubeconfig, self.kubeconfig.clone());
+        values.set("kube-api-qps", &mut client.qps, Float(self.kube_api_qps));
+        values.set("kube-api-burst", &mut client.burst, self.kube_api_burst);
+        let content_type = self.kube_api_content_type.clone();
+        values.set("kube-api-content-type", &mut client.content_type, content_type);
+        values.set("profiling", &mut config.enable_profiling, self.profiling);
+        let contention = &mut config.enable_contention_profiling;
+        values.set("contention-profiling", contention, self.contention_profiling);
     }
 }

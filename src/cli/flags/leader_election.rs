@@ -2,58 +2,69 @@
 
 use crate::config::{Duration, LeaderElection};
 
-use super::deprecated::set;
 use super::go;
+use super::values::Values;
 
-/// The given flags of leader election.
+/// The flags of leader election.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderElectionFlags {
     /// Whether one of several replicas is elected to schedule
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
-        require_equals = true, default_missing_value = "true")]
-    leader_elect: Option<bool>,
+        require_equals = true, default_value = "true", default_missing_value = "true")]
+    leader_elect: bool,
 
     /// Time without renewal after which another replica may take over
-    #[arg(long, value_name = "DURATION")]
-    leader_elect_lease_duration: Option<Duration>,
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "15s")]
+    lease_duration: Duration,
 
     /// Time for which the leader tries to renew
-    #[arg(long, value_name = "DURATION")]
-    leader_elect_renew_deadline: Option<Duration>,
+    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "10s")]
+    renew_deadline: Duration,
 
     /// Time between tries
-    #[arg(long, value_name = "DURATION")]
-    leader_elect_retry_period: Option<Duration>,
+    #[arg(long = "leader-elect-retry-period", value_name = "DURATION", default_value = "2s")]
+    retry_period: Duration,
 
     /// Kind of the lock object
-    #[arg(long, value_name = "KIND")]
-    leader_elect_resource_lock: Option<String>,
+    #[arg(long = "leader-elect-resource-lock", value_name = "KIND", default_value = "leases")]
+    lock: String,
 
     /// Name of the lock object
-    #[arg(long, value_name = "NAME")]
-    leader_elect_resource_name: Option<String>,
+    #[arg(
+        long = "leader-elect-resource-name",
+        value_name = "NAME",
+        default_value = "kube-scheduler"
+    )]
+    name: String,
 
     /// Namespace of the lock object
-    #[arg(long, value_name = "NAMESPACE")]
-    leader_elect_resource_namespace: Option<String>,
+    #[arg(
+        long = "leader-elect-resource-namespace",
+        value_name = "NAMESPACE",
+        default_value = "kube-system"
+    )]
+    namespace: String,
 }
 
 impl LeaderElectionFlags {
-    /// Applies the given flags to the configuration.
-    pub(super) fn apply(&self, election: &mut LeaderElection) {
-        set(&mut election.leader_elect, self.leader_elect);
-        set(&mut election.lease_duration, self.leader_elect_lease_duration);
-        set(&mut election.renew_deadline, self.leader_elect_renew_deadline);
-        set(&mut election.retry_period, self.leader_elect_retry_period);
-        set(&mut election.resource_lock, self.leader_elect_resource_lock.clone());
-        set(&mut election.resource_name, self.leader_elect_resource_name.clone());
-        set(&mut election.resource_namespace, self.leader_elect_resource_namespace.clone());
+    /// Applies the flags on the command line to the configuration.
+    pub(super) fn apply(&self, values: &Values, election: &mut LeaderElection) {
+        let own = self.clone();
+        values.set("leader-elect", &mut election.leader_elect, own.leader_elect);
+        let (lease, deadline) = (&mut election.lease_duration, &mut election.renew_deadline);
+        values.set("leader-elect-lease-duration", lease, own.lease_duration);
+        values.set("leader-elect-renew-deadline", deadline, own.renew_deadline);
+        values.set("leader-elect-retry-period", &mut election.retry_period, own.retry_period);
+        values.set("leader-elect-resource-lock", &mut election.resource_lock, own.lock);
+        values.set("leader-elect-resource-name", &mut election.resource_name, own.name);
+        let namespace = &mut election.resource_namespace;
+        values.set("leader-elect-resource-namespace", namespace, own.namespace);
     }
 
     /// Returns a warning if an election is requested.
-    pub(super) fn warnings(&self) -> Option<String> {
-        (self.leader_elect == Some(true)).then(|| {
+    pub(super) fn warning(&self) -> Option<String> {
+        self.leader_elect.then(|| {
             "--leader-elect has no effect: leader election is not built yet, run one replica"
                 .to_owned()
         })

@@ -4,6 +4,7 @@
 //! names each flag whose feature is not built ([`Flags::warnings`]).
 
 mod deprecated;
+mod gates;
 mod go;
 mod leader_election;
 mod logs;
@@ -11,6 +12,7 @@ mod not_built;
 mod serving;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,11 +24,17 @@ pub(crate) use serving::ServingFlags;
 use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
 use deprecated::Deprecated;
+use gates::GateSetting;
 use not_built::NotBuilt;
+use values::Values;
 
 /// The flags of kube-scheduler, and those of Loadmaster itself.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Misc")]
 pub(crate) struct Flags {
+    #[command(flatten)]
+    values: Values,
+
     /// KubeSchedulerConfiguration with profiles, leader election and client settings
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -40,8 +48,8 @@ pub(crate) struct Flags {
     pub write_config_to: Option<PathBuf>,
 
     /// Feature gates, as `Name=true,Other=false`; may be repeated
-    #[arg(long, value_name = "GATES")]
-    feature_gates: Vec<String>,
+    #[arg(long, value_name = "GATES", value_delimiter = ',')]
+    feature_gates: Vec<GateSetting>,
 
     /// Samples nodes like kube-scheduler does by default, instead of considering all of them
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
@@ -78,7 +86,12 @@ impl Flags {
     /// # Errors
     /// A gate that does not exist or cannot be set.
     pub(crate) fn gates(&self) -> Result<Gates, GateError> {
-        Gates::parse(self.feature_gates.iter().map(String::as_str))
+        Gates::parse(self.feature_gates.iter().map(GateSetting::as_str))
+    }
+
+    /// Returns every flag with its value in the notation of Go, sorted by name.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter()
     }
 
     /// Time after which an unschedulable pod is tried again without an event.
@@ -92,21 +105,24 @@ impl Flags {
     /// Unlike in kube-scheduler, `--kubeconfig` also applies if the file names no kubeconfig.
     pub(crate) fn apply(&self, config: &mut Configuration) {
         if self.config.is_none() {
-            self.deprecated.apply(config);
+            self.deprecated.apply(&self.values, config);
         } else if let Some(kubeconfig) = self.deprecated.kubeconfig()
             && config.client_connection.kubeconfig.is_empty()
         {
             config.client_connection.kubeconfig = kubeconfig;
         }
-        self.leader_election.apply(&mut config.leader_election);
+        self.leader_election.apply(&self.values, &mut config.leader_election);
     }
 
     /// Returns a warning for each flag without effect, with the reason.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let ignored = self.deprecated.given().filter(|_| self.config.is_some()).map(|flag| {
+        let replaced = deprecated::REPLACED.into_iter();
+        let ignored = replaced.filter(|flag| self.config.is_some() && self.values.is_given(flag));
+        let ignored = ignored.map(|flag| {
             format!("--{flag} has no effect: --config is given, set it in that file instead")
         });
-        ignored.chain(self.leader_election.warnings()).chain(self.not_built.warnings()).collect()
+        let election = self.values.is_given("leader-elect").then(|| self.leader_election.warning());
+        ignored.chain(election.flatten()).chain(self.not_built.warnings()).collect()
     }
 }
 

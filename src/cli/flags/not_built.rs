@@ -1,15 +1,21 @@
 //! Flags that parse and have no effect.
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// Whether a flag may stand alone or needs a value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Switch,
-    Value,
+use super::go;
+
+/// The form of a flag, with its default.
+#[derive(Clone, Copy)]
+enum Form {
+    /// May stand alone, for true.
+    Switch(&'static str),
+    Value(&'static str),
+    /// Values between commas.
+    List(&'static str),
 }
 
-use Kind::{Switch, Value};
+use Form::{List, Switch, Value};
 
 const AUTHENTICATION: &str = "authentication of callers is not built yet";
 const AUTHORIZATION: &str = "authorization of callers is not built yet";
@@ -19,41 +25,41 @@ const STREAMS: &str = "logs go line by line to standard error";
 const VERSION: &str = "only the behaviour of Kubernetes 1.36 is built";
 
 /// The flags, with the reason for having no effect.
-const FLAGS: [(&str, Kind, &str); 34] = [
-    ("allow-metric-labels", Value, METRICS),
-    ("allow-metric-labels-manifest", Value, METRICS),
-    ("authentication-kubeconfig", Value, AUTHENTICATION),
-    ("authentication-skip-lookup", Switch, AUTHENTICATION),
-    ("authentication-token-webhook-cache-ttl", Value, AUTHENTICATION),
-    ("authentication-tolerate-lookup-failure", Switch, AUTHENTICATION),
-    ("authorization-kubeconfig", Value, AUTHORIZATION),
-    ("authorization-webhook-cache-authorized-ttl", Value, AUTHORIZATION),
-    ("authorization-webhook-cache-unauthorized-ttl", Value, AUTHORIZATION),
-    ("cert-dir", Value, SERVING),
-    ("client-ca-file", Value, AUTHENTICATION),
-    ("disable-http2-serving", Switch, SERVING),
-    ("disabled-metrics", Value, METRICS),
-    ("emulated-version", Value, VERSION),
-    ("http2-max-streams-per-connection", Value, SERVING),
-    ("log-flush-frequency", Value, STREAMS),
-    ("log-json-info-buffer-size", Value, STREAMS),
-    ("log-json-split-stream", Switch, STREAMS),
-    ("log-text-info-buffer-size", Value, STREAMS),
-    ("log-text-split-stream", Switch, STREAMS),
-    ("min-compatibility-version", Value, VERSION),
-    ("permit-address-sharing", Switch, SERVING),
-    ("permit-port-sharing", Switch, SERVING),
-    ("requestheader-allowed-names", Value, AUTHENTICATION),
-    ("requestheader-client-ca-file", Value, AUTHENTICATION),
-    ("requestheader-extra-headers-prefix", Value, AUTHENTICATION),
-    ("requestheader-group-headers", Value, AUTHENTICATION),
-    ("requestheader-uid-headers", Value, AUTHENTICATION),
-    ("requestheader-username-headers", Value, AUTHENTICATION),
-    ("show-hidden-metrics-for-version", Value, METRICS),
-    ("tls-cipher-suites", Value, SERVING),
-    ("tls-curve-preferences", Value, SERVING),
-    ("tls-sni-cert-key", Value, SERVING),
-    ("vmodule", Value, "a verbosity for single files is not built yet"),
+const FLAGS: [(&str, Form, &str); 34] = [
+    ("allow-metric-labels", List(""), METRICS),
+    ("allow-metric-labels-manifest", Value(""), METRICS),
+    ("authentication-kubeconfig", Value(""), AUTHENTICATION),
+    ("authentication-skip-lookup", Switch("false"), AUTHENTICATION),
+    ("authentication-token-webhook-cache-ttl", Value("10s"), AUTHENTICATION),
+    ("authentication-tolerate-lookup-failure", Switch("true"), AUTHENTICATION),
+    ("authorization-kubeconfig", Value(""), AUTHORIZATION),
+    ("authorization-webhook-cache-authorized-ttl", Value("10s"), AUTHORIZATION),
+    ("authorization-webhook-cache-unauthorized-ttl", Value("10s"), AUTHORIZATION),
+    ("cert-dir", Value(""), SERVING),
+    ("client-ca-file", Value(""), AUTHENTICATION),
+    ("disable-http2-serving", Switch("false"), SERVING),
+    ("disabled-metrics", List(""), METRICS),
+    ("emulated-version", List(""), VERSION),
+    ("http2-max-streams-per-connection", Value("0"), SERVING),
+    ("log-flush-frequency", Value("5s"), STREAMS),
+    ("log-json-info-buffer-size", Value("0"), STREAMS),
+    ("log-json-split-stream", Switch("false"), STREAMS),
+    ("log-text-info-buffer-size", Value("0"), STREAMS),
+    ("log-text-split-stream", Switch("false"), STREAMS),
+    ("min-compatibility-version", List(""), VERSION),
+    ("permit-address-sharing", Switch("false"), SERVING),
+    ("permit-port-sharing", Switch("false"), SERVING),
+    ("requestheader-allowed-names", List(""), AUTHENTICATION),
+    ("requestheader-client-ca-file", Value(""), AUTHENTICATION),
+    ("requestheader-extra-headers-prefix", List("x-remote-extra-"), AUTHENTICATION),
+    ("requestheader-group-headers", List("x-remote-group"), AUTHENTICATION),
+    ("requestheader-uid-headers", List(""), AUTHENTICATION),
+    ("requestheader-username-headers", List("x-remote-user"), AUTHENTICATION),
+    ("show-hidden-metrics-for-version", Value(""), METRICS),
+    ("tls-cipher-suites", List(""), SERVING),
+    ("tls-curve-preferences", List(""), SERVING),
+    ("tls-sni-cert-key", List(""), SERVING),
+    ("vmodule", Value(""), "a verbosity for single files is not built yet"),
 ];
 
 /// The given flags without effect.
@@ -71,11 +77,22 @@ impl NotBuilt {
 
 impl Args for NotBuilt {
     fn augment_args(command: Command) -> Command {
-        command.next_help_heading("Without effect").args(FLAGS.map(|(flag, kind, why)| {
-            // Only a switch may lack a value, and it must not consume the next argument.
+        command.next_help_heading("Without effect").args(FLAGS.map(|(flag, form, why)| {
             let arg = Arg::new(flag).long(flag).value_name("VALUE").help(why);
             let arg = arg.action(ArgAction::Append).hide_short_help(true);
-            if kind == Switch { arg.num_args(0..=1).require_equals(true) } else { arg }
+            match form {
+                // It must not consume the next argument.
+                Switch(default) => arg
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_value(default)
+                    .default_missing_value("true")
+                    .value_parser(go::boolean),
+                List("") => arg.value_delimiter(','),
+                List(default) => arg.value_delimiter(',').default_value(default),
+                Value("") => arg,
+                Value(default) => arg.default_value(default),
+            }
         }))
     }
 
@@ -86,7 +103,9 @@ impl Args for NotBuilt {
 
 impl FromArgMatches for NotBuilt {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given = FLAGS.into_iter().filter(|(flag, ..)| matches.contains_id(flag));
+        let given = FLAGS
+            .into_iter()
+            .filter(|(flag, ..)| matches.value_source(flag) == Some(ValueSource::CommandLine));
         Ok(Self { given: given.map(|(flag, _, why)| (flag, why)).collect() })
     }
 

@@ -48,6 +48,35 @@ fn defaults_are_those_of_kube_scheduler_except_the_bind_address() {
 }
 
 #[test]
+fn values_are_in_the_notation_of_go() {
+    let flags = parse(
+        "--pod-max-in-unschedulable-pods-duration=90s --authentication-skip-lookup --secure-port=1 \
+         --kube-api-qps=5e1 --requestheader-allowed-names=a,b --tls-cipher-suites=x \
+         --tls-cipher-suites=y --feature-gates=A=true,kube:B=false --leader_elect=F -v=2",
+    );
+    let values: std::collections::BTreeMap<_, _> = flags.values().collect();
+    for (flag, expected) in [
+        ("pod-max-in-unschedulable-pods-duration", "1m30s"),
+        ("leader-elect-lease-duration", "15s"),
+        ("authentication-skip-lookup", "true"),
+        ("permit-port-sharing", "false"),
+        ("secure-port", "1"),
+        ("kube-api-qps", "50"),
+        ("requestheader-allowed-names", "[a,b]"),
+        ("requestheader-uid-headers", "[]"),
+        ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
+        ("tls-cipher-suites", "[x,y]"),
+        ("feature-gates", ":A=true,kube:B=false"),
+        ("leader-elect", "false"),
+        ("config", ""),
+        ("v", "2"),
+    ] {
+        assert_eq!(values.get(flag), Some(&expected), "{flag}");
+    }
+    assert!(flags.values().map(|(flag, _)| flag).is_sorted());
+}
+
+#[test]
 fn kubeadm_static_pod_arguments_parse() {
     let flags = parse(
         "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf \
