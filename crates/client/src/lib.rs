@@ -8,6 +8,7 @@
 //! - [`api_dispatcher`]: turns effects of the engine into API calls, in order per object, with safe
 //!   retries.
 //! - [`event_recorder`]: writes events and their series.
+//! - [`leader_election`]: competes for a Lease, so that one of several replicas acts.
 //! - [`extender`]: the JSON messages of scheduler extenders.
 //! - [`scheduler`]: the engine together with its API dispatcher and event recorder.
 //! - [`backoff`]: delays between retries.
@@ -17,6 +18,7 @@ pub mod backoff;
 pub mod event_recorder;
 pub mod extender;
 mod failed_call;
+pub mod leader_election;
 pub mod reflector;
 mod request;
 mod request_limiter;
