@@ -346,7 +346,9 @@ impl LeaderElector {
             return self.fail(None, now);
         }
         let Some(Observed { lease, .. }) = &self.observed else { return };
-        let time = micro_time(attempt);
+        // Not the time of the attempt, as in client-go: an update without reading in the same attempt
+        // may have stored that record, and other replicas would not see it change.
+        let time = micro_time(now);
         let record = match is_mine {
             true => lease.record.renewed(&self.config, &time),
             false => lease.record.taken_over(&self.config, &time),

@@ -47,6 +47,22 @@ fn lost_reply_to_a_renewal_is_found_by_reading() {
     assert_eq!(harness.elector.slowpath_total(), 1);
 }
 
+/// Two writes with equal records look like one renewal to other replicas, and the later one would not
+/// make them wait.
+#[test]
+fn each_write_has_its_own_renew_time() {
+    let (mut harness, _) = leader();
+    harness.wait_for_deadline();
+    let first = harness.expect(Method::Put);
+    harness.wait(5.0);
+    harness.reply(lost());
+    harness.expect(Method::Get);
+    harness.reply(ok(&stored(&first, 2)));
+    let second = harness.expect(Method::Put);
+    assert_eq!(body(&first)["spec"]["renewTime"], "2026-01-01T00:00:02.000000Z");
+    assert_eq!(body(&second)["spec"]["renewTime"], "2026-01-01T00:00:07.000000Z");
+}
+
 #[test]
 fn changed_labels_cost_the_leader_one_read() {
     let (mut harness, mut labelled) = leader();
