@@ -149,11 +149,14 @@ pub async fn run_scheduler(
     let requests = request_sender;
     let parts = LoopParts { scheduler, extenders, events, requests, clock, observer, informers };
     let mut scheduling = tokio::task::spawn_blocking(|| SchedulingLoop::new(parts).run());
-    tokio::select! {
-        ended = &mut scheduling => return ended.context("the scheduling loop panicked"),
-        () = stop.cancelled() => sender.send(LoopEvent::Stop),
-    }
-    scheduling.await.context("the scheduling loop panicked")
+    let ended = tokio::select! {
+        ended = &mut scheduling => ended,
+        () = stop.cancelled() => {
+            sender.send(LoopEvent::Stop);
+            scheduling.await
+        }
+    };
+    ended.context("the scheduling loop panicked").map(drop)
 }
 
 /// Sends each request in a task of its own and passes the reply to the scheduling loop.

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use client::Request;
+use client::leader_election::Outcome;
 use client::scheduler::{RequestSource, Scheduler};
 use engine::ports::{Ports, Probe};
 use framework::Time;
@@ -114,17 +115,22 @@ impl<O: Observer> SchedulingLoop<O> {
         }
     }
 
-    /// Runs until the loop is stopped and the requests in flight have ended.
-    pub fn run(mut self) {
-        while !self.has_ended() {
+    /// Runs until the loop is stopped and the requests in flight have ended, or until the scheduler loses
+    /// its Lease.
+    pub fn run(mut self) -> Outcome {
+        loop {
             self.handle_waiting_events();
             let now = self.clock.now();
             self.scheduler.tick(now, &mut self.environment.ports());
             let attempt = self.scheduler.schedule_one(now, &mut self.environment.ports());
             self.send_requests();
-            match attempt {
-                Some(attempt) => log_attempt(&attempt),
-                None => self.wait(),
+            let is_idle = attempt.is_none();
+            attempt.iter().for_each(log_attempt);
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            if is_idle {
+                self.wait();
             }
             if now.since(self.last_observed) >= OBSERVE_INTERVAL {
                 self.observe(now);
@@ -132,9 +138,11 @@ impl<O: Observer> SchedulingLoop<O> {
         }
     }
 
-    fn has_ended(&self) -> bool {
-        self.drain_deadline
-            .is_some_and(|deadline| self.scheduler.is_drained() || self.clock.now() >= deadline)
+    /// Returns how the loop ended, if it has. A scheduler whose requests in flight do not end in time keeps
+    /// its Lease until it expires, because these requests may still be carried out.
+    fn outcome(&self) -> Option<Outcome> {
+        let is_overdue = self.drain_deadline.is_some_and(|deadline| self.clock.now() >= deadline);
+        self.scheduler.outcome().or(is_overdue.then_some(Outcome::Stopped))
     }
 
     fn handle_waiting_events(&mut self) {
@@ -159,7 +167,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 self.scheduler.handle_reply(source, id, reply, now, ports);
             }
             LoopEvent::Stop => {
-                self.scheduler.stop();
+                self.scheduler.stop(now);
                 self.drain_deadline = Some(now + DRAIN_TIMEOUT);
             }
         }

@@ -7,6 +7,9 @@ mod cli;
 mod e2e;
 #[path = "../golden/mod.rs"]
 mod golden;
+#[cfg(feature = "sandbox")]
+#[path = "../leadership/mod.rs"]
+mod leadership;
 #[path = "../manifests/mod.rs"]
 mod manifests;
 #[path = "../victims/mod.rs"]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use framework::Time;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
@@ -76,6 +77,9 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Time to wait for the response before the reply is [`Reply::Lost`].
     pub timeout: Duration,
+    /// The time from which the request must not be sent: the end of the leader's authority. If it has
+    /// passed, the reply is [`Reply::NotSent`].
+    pub not_after: Option<Time>,
 }
 
 /// The result of sending a request.
@@ -85,7 +89,7 @@ pub enum Reply {
     Answered(Response),
     /// An extender responded with a status other than 200; the text says so.
     Rejected(String),
-    /// The server did not receive the request, because no connection could be made.
+    /// The server did not receive the request, because no connection could be made or its time had passed.
     NotSent(String),
     /// The response did not arrive. The server may have processed the request.
     Lost(String),

@@ -1,12 +1,15 @@
 //! The engine together with the machines that carry out its effects: the daemon without its I/O.
 
+use std::sync::Arc;
+
 use engine::ports::Ports;
-use engine::{Attempt, Change, Effect, EffectKind, Engine, Event};
-use framework::Time;
+use engine::{Attempt, Change, Effect, EffectKind, Engine, Event, EventType};
+use framework::{PodKey, Time};
 
 use crate::api_dispatcher::ApiDispatcher;
-use crate::event_recorder::EventRecorder;
+use crate::event_recorder::{EventRecorder, ObjectKind};
 use crate::failed_call::FailedCall;
+use crate::leader_election::{LeaderElector, Notice, Outcome};
 use crate::request::{Reply, Request, RequestId};
 
 /// Maximum number of effects without an answer at which pods are scheduled. Above it the API server
@@ -20,6 +23,20 @@ pub enum RequestSource {
     ApiDispatcher,
     /// The [event recorder](EventRecorder).
     EventRecorder,
+    /// The [leader elector](LeaderElector).
+    LeaderElector,
+}
+
+/// The election that a scheduler takes part in.
+#[derive(Debug)]
+pub struct LeaderElection {
+    /// The elector.
+    pub elector: LeaderElector,
+    /// The component that the event of the election names.
+    pub reporting_controller: Arc<str>,
+    /// Whether the election begins before the informers have synced. Otherwise only a replica with
+    /// complete caches competes.
+    pub delay_cache_until_active: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,24 +51,48 @@ enum Phase {
 /// A scheduler that takes changes and replies and returns requests.
 ///
 /// It schedules no pod before [`set_synced`](Self::set_synced) or after [`stop`](Self::stop).
+///
+/// With [leader election](Self::with_leader_election) it acts only while it leads. Before that the
+/// engine takes in changes, but no pod is scheduled and no effect is carried out. Every request of the
+/// leader carries the end of its authority ([`Request::not_after`]). After the loss of the lease no
+/// request leaves the scheduler.
 pub struct Scheduler {
     engine: Engine,
     api_dispatcher: ApiDispatcher,
     event_recorder: EventRecorder,
+    leader_election: Option<LeaderElection>,
     phase: Phase,
+    /// Requests of effects and events that have not been taken.
+    requests: Vec<(RequestSource, Request)>,
     /// Events that have not been taken for the log.
     events: Vec<Event>,
+    /// Notices of the elector that have not been taken for the log.
+    notices: Vec<Notice>,
 }
 
 impl Scheduler {
-    /// Creates a scheduler whose caches are empty.
+    /// Creates a scheduler whose caches are empty. It takes part in no election.
     pub const fn new(
         engine: Engine,
         api_dispatcher: ApiDispatcher,
         event_recorder: EventRecorder,
     ) -> Self {
-        let phase = Phase::Syncing;
-        Self { engine, api_dispatcher, event_recorder, phase, events: Vec::new() }
+        Self {
+            engine,
+            api_dispatcher,
+            event_recorder,
+            leader_election: None,
+            phase: Phase::Syncing,
+            requests: Vec::new(),
+            events: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// Lets the scheduler act only while it leads.
+    #[must_use]
+    pub fn with_leader_election(self, election: LeaderElection) -> Self {
+        Self { leader_election: Some(election), ..self }
     }
 
     /// Returns the engine.
@@ -72,6 +113,16 @@ impl Scheduler {
     /// Returns the event recorder.
     pub const fn event_recorder(&self) -> &EventRecorder {
         &self.event_recorder
+    }
+
+    /// Returns the leader elector, if the scheduler takes part in an election.
+    pub fn leader_elector(&self) -> Option<&LeaderElector> {
+        Some(&self.leader_election.as_ref()?.elector)
+    }
+
+    /// Returns whether the scheduler may act now: it leads, or there is no election.
+    pub fn may_act(&self, now: Time) -> bool {
+        self.leader_elector().is_none_or(|elector| elector.is_leader(now))
     }
 
     /// Applies a change that an informer reported.
@@ -99,12 +150,24 @@ impl Scheduler {
         match source {
             RequestSource::ApiDispatcher => self.api_dispatcher.handle_reply(id, reply, now),
             RequestSource::EventRecorder => self.event_recorder.handle_reply(id, reply, now),
+            RequestSource::LeaderElector => {
+                self.elect(now, |elector| elector.handle_reply(id, reply, now));
+            }
         }
         self.dispatch_effects(now, ports);
+        self.release_when_drained(now);
+    }
+
+    /// Handles an event of a watch of the Lease (see [`LeaderElector::handle_watch_event`]).
+    pub fn handle_lease_event(&mut self, event: &[u8], now: Time) {
+        self.elect(now, |elector| elector.handle_watch_event(event, now));
     }
 
     /// Runs the timers that are due.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
+        if self.may_compete() {
+            self.elect(now, |elector| elector.tick(now));
+        }
         self.engine.tick(now, ports);
         self.api_dispatcher.tick(now);
         self.event_recorder.tick(now);
@@ -113,10 +176,12 @@ impl Scheduler {
 
     /// Returns the time at which [`tick`](Self::tick) is due next.
     pub fn next_deadline(&self) -> Option<Time> {
+        let elector = self.leader_elector().filter(|_| self.may_compete());
         let deadlines = [
             self.engine.next_deadline(),
             self.api_dispatcher.next_deadline(),
             self.event_recorder.next_deadline(),
+            elector.and_then(LeaderElector::next_deadline),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -124,6 +189,7 @@ impl Scheduler {
     /// Returns whether a pod may be scheduled now.
     pub fn can_schedule(&self, now: Time) -> bool {
         self.phase == Phase::Running
+            && self.may_act(now)
             && self.api_dispatcher.unfinished() < MAX_UNFINISHED_EFFECTS
             && !self.api_dispatcher.is_throttled(now)
     }
@@ -139,12 +205,18 @@ impl Scheduler {
         attempt
     }
 
-    /// Takes the requests to send now.
+    /// Takes the requests to send now, first those of the election.
     pub fn take_requests(&mut self) -> impl Iterator<Item = (RequestSource, Request)> {
-        let api_calls = self.api_dispatcher.take_requests().into_iter();
-        let events = self.event_recorder.take_requests().into_iter();
-        let api_calls = api_calls.map(|request| (RequestSource::ApiDispatcher, request));
-        api_calls.chain(events.map(|request| (RequestSource::EventRecorder, request)))
+        let election = self.leader_election.as_mut();
+        let election = election.map(|election| election.elector.take_requests());
+        let election = election.unwrap_or_default().into_iter();
+        let election = election.map(|request| (RequestSource::LeaderElector, request));
+        election.chain(std::mem::take(&mut self.requests))
+    }
+
+    /// Takes the notices of the election since the last call, for the log.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 
     /// Takes the events recorded since the last call, for the log.
@@ -164,33 +236,85 @@ impl Scheduler {
     }
 
     /// Stops scheduling and drops the API calls that were not sent. Their pods stay pending and are
-    /// scheduled by the next scheduler that starts.
-    pub fn stop(&mut self) {
+    /// scheduled by the next scheduler that starts. A leader releases the Lease once its API calls have
+    /// finished, and renews it until then.
+    pub fn stop(&mut self, now: Time) {
         self.phase = Phase::Stopping;
         self.api_dispatcher.stop();
         self.event_recorder.stop();
+        self.release_when_drained(now);
     }
 
-    /// Returns whether all API calls of effects have finished.
-    pub const fn is_drained(&self) -> bool {
-        self.api_dispatcher.unfinished() == 0
+    /// Returns how the scheduler ended, if it has: it was [stopped](Self::stop) and all API calls of effects
+    /// have finished, or it lost the Lease.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let is_drained = self.phase == Phase::Stopping && self.api_dispatcher.unfinished() == 0;
+        match self.leader_elector() {
+            Some(elector) => elector.outcome(),
+            None => is_drained.then_some(Outcome::Stopped),
+        }
     }
 
-    /// Passes effects to the machines and answers to the engine until there are no more of either.
+    /// Returns whether the election may begin.
+    fn may_compete(&self) -> bool {
+        let delays_cache =
+            self.leader_election.as_ref().is_some_and(|it| it.delay_cache_until_active);
+        self.phase != Phase::Syncing || delays_cache
+    }
+
+    /// Runs a step of the election, if there is one.
+    fn elect(&mut self, now: Time, step: impl FnOnce(&mut LeaderElector)) {
+        let Some(election) = &mut self.leader_election else { return };
+        step(&mut election.elector);
+        let notices = election.elector.take_notices();
+        if notices.contains(&Notice::StartedLeading) {
+            let event = election.became_leader();
+            self.event_recorder.record_about(ObjectKind::Lease, event, now);
+        }
+        if election.elector.outcome() == Some(Outcome::Lost) {
+            self.requests.clear();
+        }
+        self.notices.extend(notices);
+    }
+
+    fn release_when_drained(&mut self, now: Time) {
+        if self.phase == Phase::Stopping && self.api_dispatcher.unfinished() == 0 {
+            self.elect(now, |elector| elector.release(now));
+        }
+    }
+
+    /// Passes effects to the machines and answers to the engine until there are no more of either, and
+    /// collects the requests. A scheduler that may not act leaves them where they are.
     fn dispatch_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
+        let may_act = self.may_act(now);
         loop {
-            let effects = self.engine.take_effects();
+            let effects = if may_act { self.engine.take_effects() } else { Vec::new() };
             for effect in effects {
                 self.dispatch(effect, now);
             }
             let answers = self.api_dispatcher.take_answers();
             if answers.is_empty() {
-                return;
+                break;
             }
             for (effect, answer) in answers {
                 self.engine.answer(effect, &answer, now, ports);
             }
         }
+        if may_act {
+            self.collect_requests();
+        }
+    }
+
+    /// Collects the requests of the machines, and notes until when they may be sent.
+    fn collect_requests(&mut self) {
+        let not_after = self.leader_elector().and_then(LeaderElector::authority_ends_at);
+        let api_calls = self.api_dispatcher.take_requests().into_iter();
+        let events = self.event_recorder.take_requests().into_iter();
+        let api_calls = api_calls.map(|request| (RequestSource::ApiDispatcher, request));
+        let requests =
+            api_calls.chain(events.map(|request| (RequestSource::EventRecorder, request)));
+        self.requests
+            .extend(requests.map(|(source, request)| (source, Request { not_after, ..request })));
     }
 
     fn dispatch(&mut self, effect: Effect, now: Time) {
@@ -200,6 +324,23 @@ impl Scheduler {
                 self.event_recorder.record(event, now);
             }
             kind => self.api_dispatcher.add(Effect { id: effect.id, kind }, now),
+        }
+    }
+}
+
+impl LeaderElection {
+    /// Returns the event about the Lease that kube-scheduler records, too.
+    fn became_leader(&self) -> Event {
+        let config = self.elector.config();
+        Event {
+            regarding: PodKey::new(&config.namespace, &config.name),
+            uid: self.elector.lease_uid().unwrap_or_default().into(),
+            related: None,
+            event_type: EventType::Normal,
+            reason: "LeaderElection".into(),
+            action: "LeaderElection".into(),
+            note: format!("{} became leader", config.identity),
+            reporting_controller: self.reporting_controller.clone(),
         }
     }
 }

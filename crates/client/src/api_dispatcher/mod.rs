@@ -323,8 +323,17 @@ impl ApiDispatcher {
             let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
             let RequestParts { destination, method, path, content_type, body } = call.request(now);
             let (id, timeout) = (self.ids.next(), self.limits.request_timeout);
-            let request = Request { id, destination, method, path, content_type, body, timeout };
-            self.requests.push(request);
+            let not_after = None;
+            self.requests.push(Request {
+                id,
+                destination,
+                method,
+                path,
+                content_type,
+                body,
+                timeout,
+                not_after,
+            });
             self.in_flight.insert(id, key);
         }
     }

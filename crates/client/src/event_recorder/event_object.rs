@@ -14,9 +14,29 @@ const MAX_NAME: usize = 253;
 /// Maximum length of `reportingInstance`, in bytes.
 const MAX_INSTANCE: usize = 128;
 
+/// The kind of object that an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A pod.
+    Pod,
+    /// The Lease of a leader election.
+    Lease,
+}
+
+impl ObjectKind {
+    /// Returns API version and kind.
+    const fn version_and_kind(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pod => ("v1", "Pod"),
+            Self::Lease => ("coordination.k8s.io/v1", "Lease"),
+        }
+    }
+}
+
 /// The first occurrence of an event, and the object that is created for it.
 #[derive(Debug)]
 pub(super) struct EventObject {
+    kind: ObjectKind,
     pub(super) event: Event,
     /// A number that makes the name of the object unique.
     pub(super) stamp: i64,
@@ -79,20 +99,16 @@ struct Patch {
 }
 
 impl<'a> Reference<'a> {
-    fn to_pod(pod: &'a PodKey, uid: &Uid) -> Self {
-        Self {
-            api_version: "v1",
-            kind: "Pod",
-            namespace: &pod.namespace,
-            name: &pod.name,
-            uid: uid.to_string(),
-        }
+    fn to(object: ObjectKind, key: &'a PodKey, uid: &Uid) -> Self {
+        let (api_version, kind) = object.version_and_kind();
+        let (namespace, name) = (&key.namespace, &key.name);
+        Self { api_version, kind, namespace, name, uid: uid.to_string() }
     }
 }
 
 impl EventObject {
-    pub(super) const fn new(event: Event, stamp: i64, time: Time) -> Self {
-        Self { event, stamp, time }
+    pub(super) const fn new(kind: ObjectKind, event: Event, stamp: i64, time: Time) -> Self {
+        Self { kind, event, stamp, time }
     }
 
     /// Returns whether the event can occur again for the same pod. A pod is bound only once.
@@ -100,17 +116,17 @@ impl EventObject {
         self.event.reason != "Scheduled"
     }
 
-    /// Returns the name `<pod>.<stamp in hex>`. The name of the pod is truncated if the result would be
-    /// too long.
+    /// Returns the name `<object>.<stamp in hex>`. The name of the object is truncated if the result would
+    /// be too long.
     pub(super) fn name(&self) -> String {
         let stamp = format!(".{:x}", self.stamp);
-        let pod = &*self.event.regarding.name;
-        let kept = pod.floor_char_boundary(MAX_NAME - stamp.len());
+        let object = &*self.event.regarding.name;
+        let kept = object.floor_char_boundary(MAX_NAME - stamp.len());
         // A label of a DNS name ends with a letter or a digit.
-        format!("{}{stamp}", pod[..kept].trim_end_matches(['.', '-']))
+        format!("{}{stamp}", object[..kept].trim_end_matches(['.', '-']))
     }
 
-    /// Returns the path of the events in the namespace of the pod.
+    /// Returns the path of the events in the namespace of the object.
     pub(super) fn collection_path(&self) -> String {
         collection_path(API_VERSION, &self.event.regarding.namespace, "events")
     }
@@ -125,22 +141,22 @@ impl EventObject {
     /// Returns the JSON of the object.
     pub(super) fn to_json(&self, hostname: &str, series: Option<EventSeries>) -> Vec<u8> {
         let event = &self.event;
-        let pod = &event.regarding;
+        let regarding = &event.regarding;
         let instance = format!("{}-{hostname}", event.reporting_controller);
         to_json(&Body {
             api_version: API_VERSION,
             kind: "Event",
-            metadata: Metadata { name: &self.name(), namespace: &pod.namespace },
+            metadata: Metadata { name: &self.name(), namespace: &regarding.namespace },
             event_time: micro_time(self.time),
             reporting_controller: &event.reporting_controller,
             reporting_instance: &instance[..instance.floor_char_boundary(MAX_INSTANCE)],
             action: &event.action,
             reason: &event.reason,
-            regarding: Reference::to_pod(pod, &event.uid),
+            regarding: Reference::to(self.kind, regarding, &event.uid),
             related: event
                 .related
                 .as_ref()
-                .map(|ObjectRef { pod, uid }| Reference::to_pod(pod, uid)),
+                .map(|ObjectRef { pod, uid }| Reference::to(ObjectKind::Pod, pod, uid)),
             note: &event.note,
             r#type: match event.event_type {
                 EventType::Normal => "Normal",

@@ -24,6 +24,8 @@ use crate::failed_call::{FailedCall, FailedCalls};
 use crate::request::{Destination, Method, Reply, Request, RequestId, RequestIds, Response};
 use crate::request_limiter::RequestLimiter;
 
+pub use self::event_object::ObjectKind;
+
 /// Maximum number of tries of a write.
 const MAX_TRIES: u32 = 12;
 
@@ -144,8 +146,13 @@ impl EventRecorder {
         }
     }
 
-    /// Records an event that occurred at `now`.
+    /// Records an event about a pod that occurred at `now`.
     pub fn record(&mut self, event: Event, now: Time) {
+        self.record_about(ObjectKind::Pod, event, now);
+    }
+
+    /// Records an event that occurred at `now`, about an object of this kind.
+    pub fn record_about(&mut self, kind: ObjectKind, event: Event, now: Time) {
         if self.is_stopped {
             return;
         }
@@ -155,7 +162,7 @@ impl EventRecorder {
                 self.enqueue(object, Some(series));
             }
         } else if self.waiting() < self.options.max_waiting {
-            let object = Arc::new(EventObject::new(event, self.new_stamp(now), now));
+            let object = Arc::new(EventObject::new(kind, event, self.new_stamp(now), now));
             if object.can_repeat() {
                 self.cache.add(object.clone());
             }
@@ -181,8 +188,8 @@ impl EventRecorder {
                 self.backing_off.insert((now + delay, id), write);
             }
             NextStep::Retry { error, .. } | NextStep::Drop { error } => {
-                let pod = write.object.event.regarding.to_string();
-                self.failed_calls.add("writing an event", pod, error);
+                let object = write.object.event.regarding.to_string();
+                self.failed_calls.add("writing an event", object, error);
             }
         }
         self.tick(now);
@@ -324,6 +331,7 @@ impl EventRecorder {
             content_type,
             body,
             timeout: self.options.request_timeout,
+            not_after: None,
         }
     }
 }

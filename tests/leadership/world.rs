@@ -1,0 +1,199 @@
+//! Replicas of the scheduler and their API server, without faults and under a virtual clock.
+
+use std::time::Duration;
+
+use client::api_dispatcher::{ApiDispatcher, Limits};
+use client::event_recorder::{self, EventRecorder};
+use client::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
+use client::scheduler::{LeaderElection, RequestSource, Scheduler};
+use client::{Reply, Request, Response};
+use engine::ports::Ports;
+use engine::{Engine, EngineConfig};
+use framework::Time;
+use loadmaster::config::{self, Gates};
+use loadmaster::wire::{Decoder, watched_kinds};
+use sandbox::api::{self, WatchId};
+use sandbox::resources::{LEASES, NODES, PODS};
+use sandbox::store::Store;
+use serde_json::{Value, json};
+
+use crate::api_server::{change, serve, watch};
+
+/// The initial time, in seconds since 1970.
+const BEGINNING: i64 = 1_790_000_000;
+const SEED: u64 = 1;
+
+/// A replica of the scheduler.
+pub(crate) struct Replica {
+    pub(crate) scheduler: Scheduler,
+    watches: Vec<(WatchId, Decoder)>,
+}
+
+/// Replicas and their API server, with one node.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    store: Store,
+    pub(crate) replicas: Vec<Replica>,
+}
+
+impl World {
+    /// Creates replicas with the names `a`, `b` and so on, which have synced.
+    pub(crate) fn new(replicas: usize) -> Self {
+        let mut world = Self::unsynced(replicas, false);
+        for number in 0..replicas {
+            world.learn(number);
+            world.replicas[number].scheduler.set_synced();
+        }
+        world
+    }
+
+    /// Creates replicas that have not synced.
+    pub(crate) fn unsynced(replicas: usize, delay_cache_until_active: bool) -> Self {
+        let now = Time::from_secs(BEGINNING);
+        let mut store = Store::new(SEED, now);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" },
+            "status": { "allocatable": { "cpu": "8", "memory": "8Gi", "pods": "100" } },
+        });
+        store.create(NODES, node, now).unwrap();
+        let names = ["a", "b", "c"].into_iter().take(replicas);
+        let replicas = names
+            .map(|name| Replica::new(&mut store, name, delay_cache_until_active, now))
+            .collect();
+        Self { now, store, replicas }
+    }
+
+    pub(crate) fn create_pod(&mut self, name: &str) {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": "default" },
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{ "name": "main", "image": "app" }],
+            },
+        });
+        self.store.create(PODS, pod, self.now).unwrap();
+        for number in 0..self.replicas.len() {
+            self.learn(number);
+        }
+    }
+
+    /// Returns the Lease.
+    pub(crate) fn lease(&self) -> &Value {
+        self.store.get(LEASES, "kube-system", "loadmaster").expect("there is a Lease")
+    }
+
+    /// Returns whether the pod has a node.
+    pub(crate) fn is_bound(&self, pod: &str) -> bool {
+        let pod = self.store.get(PODS, "default", pod).expect("the pod exists");
+        !pod["spec"]["nodeName"].is_null()
+    }
+
+    /// Runs a replica until it has nothing to do now. Its requests are answered at once.
+    pub(crate) fn run(&mut self, number: usize) {
+        loop {
+            self.tick(number);
+            self.learn(number);
+            let attempt = self.schedule_one(number);
+            let requests = self.take_requests(number);
+            if !attempt && requests.is_empty() {
+                return;
+            }
+            for (source, request) in requests {
+                self.exchange(number, source, &request);
+            }
+        }
+    }
+
+    /// Lets time pass, in which all replicas run.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        loop {
+            (0..self.replicas.len()).for_each(|number| self.run(number));
+            let deadlines = self.replicas.iter().filter_map(|it| it.scheduler.next_deadline());
+            match deadlines.min().filter(|due| *due <= end) {
+                Some(due) => self.now = self.now.max(due),
+                None => break,
+            }
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn tick(&mut self, number: usize) {
+        let (now, ports) = (self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.replicas[number].scheduler.tick(now, ports);
+    }
+
+    pub(crate) fn schedule_one(&mut self, number: usize) -> bool {
+        let (now, ports) = (self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.replicas[number].scheduler.schedule_one(now, ports).is_some()
+    }
+
+    pub(crate) fn take_requests(&mut self, number: usize) -> Vec<(RequestSource, Request)> {
+        self.replicas[number].scheduler.take_requests().collect()
+    }
+
+    /// Carries out a request and passes on the reply.
+    pub(crate) fn exchange(&mut self, number: usize, source: RequestSource, request: &Request) {
+        let mut served =
+            api::Request::new(request.method.as_str(), &request.path, request.body.clone());
+        request.content_type.clone_into(&mut served.content_type);
+        let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
+        let reply = Reply::Answered(Response { status, retry_after: None, body: body.to_vec() });
+        self.reply(number, source, request, reply);
+    }
+
+    pub(crate) fn reply(
+        &mut self,
+        number: usize,
+        source: RequestSource,
+        request: &Request,
+        reply: Reply,
+    ) {
+        let (now, ports) = (self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.replicas[number].scheduler.handle_reply(source, request.id, reply, now, ports);
+    }
+
+    pub(crate) fn outcome(&self, number: usize) -> Option<Outcome> {
+        self.replicas[number].scheduler.outcome()
+    }
+
+    /// Passes the events of its watches to a replica.
+    fn learn(&mut self, number: usize) {
+        let Replica { scheduler, watches } = &mut self.replicas[number];
+        for (watch, decoder) in watches {
+            for line in &self.store.frames(*watch, self.now).lines {
+                let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+                scheduler.apply(change(decoder, line), self.now, ports);
+            }
+        }
+    }
+}
+
+impl Replica {
+    fn new(store: &mut Store, name: &str, delay_cache_until_active: bool, now: Time) -> Self {
+        let profiles = config::defaults(&Gates::default());
+        let profiles = profiles.build_profiles(&plugins::registry()).unwrap();
+        let kinds = watched_kinds(&profiles);
+        let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
+        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
+        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
+        let config = LeaderElectionConfig {
+            identity: name.to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "loadmaster".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        let election = LeaderElection {
+            elector: LeaderElector::new(config, SEED).unwrap(),
+            reporting_controller: "default-scheduler".into(),
+            delay_cache_until_active,
+        };
+        let scheduler =
+            Scheduler::new(engine, api_dispatcher, event_recorder).with_leader_election(election);
+        let watches = kinds.iter().map(|kind| watch(store, kind, now)).collect();
+        Self { scheduler, watches }
+    }
+}
