@@ -1,20 +1,48 @@
 //! Requests to the API and their answers, independent of HTTP libraries.
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
 
-/// An authenticated caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// The group of every caller with credentials.
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+
+/// A caller, as `authentication.k8s.io/v1` writes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct User {
     /// User name, for example `system:serviceaccount:kube-system:loadmaster`.
+    #[serde(rename = "username")]
     pub name: String,
+    /// UID of its ServiceAccount, empty for other users.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
     /// Groups; members of `system:masters` may do everything.
     pub groups: Vec<String>,
+    /// Further attributes, for example the identifier of the credential.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
+    /// Returns a user without UID and further attributes.
+    pub fn new<G: Into<String>>(
+        name: impl Into<String>,
+        groups: impl IntoIterator<Item = G>,
+    ) -> Self {
+        let groups = groups.into_iter().map(Into::into).collect();
+        Self { name: name.into(), groups, ..Self::default() }
+    }
+
     /// Returns the administrator.
     pub fn admin() -> Self {
-        Self { name: "kubernetes-admin".to_owned(), groups: vec!["system:masters".to_owned()] }
+        Self::new("kubernetes-admin", ["system:masters", AUTHENTICATED])
+    }
+
+    /// Returns the caller of a request without credentials.
+    pub fn anonymous() -> Self {
+        Self::new("system:anonymous", ["system:unauthenticated"])
     }
 }
 

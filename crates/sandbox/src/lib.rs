@@ -5,6 +5,7 @@
 //! and watch events. The feature `http` adds an HTTPS server.
 
 pub mod api;
+pub mod authentication;
 pub mod authorization;
 pub mod controllers;
 mod custom;

@@ -56,10 +56,6 @@ const MORE_DIALOGUES: Recording = Recording {
     different: &[
         ("lease renew by PUT", RECORDED_LATER),
         ("lease PUT without resourceVersion, invalid duration", RECORDED_LATER),
-        ("token request", "the token is left out of the recording"),
-        ("token review of a good token", "the token is left out of the recording"),
-        ("token review with an audience that is not ours", "the sandbox has one audience"),
-        ("access review allowed", "the sandbox gives no reason for a permission"),
         ("version without credentials", "the build differs"),
         ("nodes with a bad token", "the HTTP server authenticates, not the store"),
         ("bind while the namespace's webhook is down", NO_WEBHOOKS),
@@ -76,6 +72,8 @@ const MORE_DIALOGUES: Recording = Recording {
     prepare: Replay::prepare_more,
 };
 
+/// What the recording shows instead of tokens.
+const LEFT_OUT: &str = "<token>";
 const RECORDED_LATER: &str = "the recording shows the body as the client changed it afterwards";
 const NO_WEBHOOKS: &str = "the sandbox calls no webhooks";
 const NO_DEVICE_RULES: &str = "the sandbox stores device objects and does not validate them";
@@ -164,6 +162,8 @@ struct Replay {
     uids: Vec<(String, String)>,
     /// Recorded resourceVersions and those of the same writes in the store.
     versions: Vec<(String, String)>,
+    /// The token that the store issued.
+    token: String,
 }
 
 impl Replay {
@@ -175,7 +175,7 @@ impl Replay {
             let filler = json!({"metadata": {"name": format!("filler-{number}")}});
             store.create(resources::CONFIGMAPS, filler, now).unwrap();
         }
-        Self { store, now, uids: Vec::new(), versions: Vec::new() }
+        Self { store, now, uids: Vec::new(), versions: Vec::new(), token: String::new() }
     }
 
     /// Makes the namespaces, the ServiceAccount and the pods of the second recording.
@@ -214,6 +214,9 @@ impl Replay {
 
     fn play(&mut self, dialogue: &Dialogue, recording: &Recording) -> Result<(), String> {
         let name = dialogue.name.as_str();
+        if name == "access review allowed" {
+            self.permit_scraping();
+        }
         let answer = self.store.serve(&dialogue.request.to_request(self), self.now);
         if name == "create node" {
             self.create_other_nodes();
@@ -248,6 +251,23 @@ impl Replay {
         self.uids.extend(field(recorded, "uid").zip(field(&body, "uid")));
         let version = |body| field(body, "resourceVersion");
         self.versions.extend(version(recorded).zip(version(&body)));
+        if let Some(token) = body["status"]["token"].as_str() {
+            token.clone_into(&mut self.token);
+        }
+    }
+
+    /// Grants what was granted before a question was asked again.
+    fn permit_scraping(&mut self) {
+        let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+        let role = json!({"metadata": {"name": "scrape"}, "rules": rules});
+        self.create(resources::CLUSTERROLES, role);
+        let binding = json!({
+            "metadata": {"name": "scrape"},
+            "roleRef":
+                {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "scrape"},
+            "subjects": [{"kind": "ServiceAccount", "name": "prom", "namespace": "kube-system"}],
+        });
+        self.create(resources::CLUSTERROLEBINDINGS, binding);
     }
 
     /// Makes the two nodes that the recording made beside the first one.
@@ -310,6 +330,7 @@ impl RecordedRequest {
         };
         let uids = replay.uids.iter();
         let body = uids.fold(body, |body, (recorded, own)| body.replace(recorded, own));
+        let body = body.replace(LEFT_OUT, &replay.token);
         Request {
             accept: self.accept.clone(),
             content_type: self.content_type.clone(),
@@ -319,17 +340,13 @@ impl RecordedRequest {
     }
 
     fn user(&self) -> User {
-        let user = |name: &str, groups: &[&str]| User {
-            name: name.to_owned(),
-            groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        };
         match self.caller.as_deref() {
             None => User::admin(),
-            Some("ServiceAccount kube-system/prom") => user(
+            Some("ServiceAccount kube-system/prom") => User::new(
                 "system:serviceaccount:kube-system:prom",
-                &["system:serviceaccounts", "system:authenticated"],
+                ["system:serviceaccounts", "system:authenticated"],
             ),
-            Some(_) => user("system:anonymous", &["system:unauthenticated"]),
+            Some(_) => User::anonymous(),
         }
     }
 }
@@ -449,6 +466,7 @@ fn scrubbed(value: Value) -> Value {
             .filter(|(key, _)| !DROPPED.contains(&key.as_str()))
             .map(|(key, value)| match key.as_str() {
                 "resourceVersion" => (key, json!("<version>")),
+                "token" if value.as_str().is_some_and(is_token) => (key, json!(LEFT_OUT)),
                 _ => (key, scrubbed(value)),
             })
             .collect(),
@@ -461,6 +479,11 @@ fn scrubbed(value: Value) -> Value {
         }
         other => other,
     }
+}
+
+/// Returns whether a text has the form of a JSON Web Token.
+fn is_token(text: &str) -> bool {
+    text.starts_with("ey") && text.split('.').count() == 3
 }
 
 /// Removes the versions from the text of a failed precondition.

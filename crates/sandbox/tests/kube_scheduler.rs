@@ -52,10 +52,7 @@ fn request(method: &str, target: &str, content_type: &str, body: &Value) -> Requ
     let mut request = Request::new(method, target, body);
     request.accept = ACCEPT.to_owned();
     request.content_type = content_type.to_owned();
-    request.user = User {
-        name: "system:kube-scheduler".to_owned(),
-        groups: vec!["system:authenticated".to_owned()],
-    };
+    request.user = User::new("system:kube-scheduler", ["system:authenticated"]);
     request
 }
 

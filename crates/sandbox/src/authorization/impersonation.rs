@@ -1,12 +1,10 @@
 //! Impersonation, as with `kubectl --as`.
 
-use super::token::service_account;
 use super::{Attributes, Target, check};
-use crate::api::User;
+use crate::api::{AUTHENTICATED, User};
+use crate::authentication::service_account;
 use crate::status::Status;
 use crate::store::Store;
-
-const AUTHENTICATED: &str = "system:authenticated";
 
 /// Returns the impersonated user: `name` with `groups`. A service account without groups gets those
 /// of all service accounts.
@@ -29,7 +27,7 @@ pub fn impersonate(
     }
     let mut acting = match account {
         Some((namespace, name)) if groups.is_empty() => service_account(namespace, name),
-        _ => User { name: name.to_owned(), groups },
+        _ => User::new(name, groups),
     };
     if !acting.groups.iter().any(|group| group == AUTHENTICATED) {
         acting.groups.push(AUTHENTICATED.to_owned());
@@ -77,7 +75,7 @@ mod tests {
 
     #[test]
     fn impersonation_without_permission_is_refused() {
-        let jane = User { name: "jane".to_owned(), groups: vec![AUTHENTICATED.to_owned()] };
+        let jane = User::new("jane", [AUTHENTICATED]);
         for (name, what) in [
             ("system:kube-scheduler", r#"cannot impersonate resource "users" in API group """#),
             ("system:serviceaccount:ns:robot", r#"cannot impersonate resource "serviceaccounts""#),

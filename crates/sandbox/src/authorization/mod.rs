@@ -1,14 +1,12 @@
-//! Authorization: RBAC over the roles and bindings in the store, and tokens of service accounts.
+//! Authorization: RBAC over the roles and bindings in the store, and impersonation.
 
 mod bootstrap;
 mod impersonation;
 mod policy;
-mod token;
 
 pub use bootstrap::bootstrap_policy;
 pub use impersonation::impersonate;
 pub use policy::{Decision, Policy, PolicyRule};
-pub use token::{ServiceAccountToken, user_of_token};
 
 use crate::api::User;
 use crate::resources::{CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES, Resource};
@@ -75,7 +73,7 @@ impl Policy {
 /// 403 with the text of the API server.
 pub fn check(store: &Store, user: &User, attributes: &Attributes<'_>) -> Result<(), Status> {
     match store.policy().decide(user, attributes) {
-        Decision::Allowed => Ok(()),
+        Decision::Allowed(_) => Ok(()),
         Decision::Denied(reason) => Err(forbidden(user, attributes, &reason)),
     }
 }
@@ -131,7 +129,7 @@ mod tests {
 
     #[test]
     fn refusals_name_user_verb_and_target() {
-        let bob = User { name: "bob".to_owned(), groups: vec![] };
+        let bob = User::new("bob", [""; 0]);
         let resource = |group, resource, subresource, namespace, name| Target::Resource {
             group,
             resource,

@@ -68,11 +68,19 @@ fn url_covers(url: &str, path: &str) -> bool {
 /// The rules of a role, or the error text if the role of a binding does not exist.
 type Role = Result<Vec<PolicyRule>, String>;
 
-/// The rules of one user or group.
+/// A role that a binding grants.
+#[derive(Debug)]
+struct Grant {
+    role: Arc<Role>,
+    /// The binding, the role and the subject, as the reason of a permission names them.
+    description: String,
+}
+
+/// The roles of one user or group.
 #[derive(Debug, Default)]
 struct Grants {
-    everywhere: Vec<Arc<Role>>,
-    in_namespaces: BTreeMap<String, Vec<Arc<Role>>>,
+    everywhere: Vec<Grant>,
+    in_namespaces: BTreeMap<String, Vec<Grant>>,
 }
 
 /// The compiled RBAC policy.
@@ -93,8 +101,8 @@ pub(super) struct RbacObjects<'a> {
 /// The outcome of an authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// The request is allowed.
-    Allowed,
+    /// The request is allowed; the text names the binding, and is empty for administrators.
+    Allowed(String),
     /// The request is denied; the text, often empty, describes faults of the user's bindings.
     Denied(String),
 }
@@ -105,51 +113,49 @@ impl Policy {
         let mut policy = Self::default();
         for binding in &objects.cluster_role_bindings {
             let role = roles.of_binding(binding, "");
-            policy.bind(binding, &role, |grants| &mut grants.everywhere);
+            policy.bind("ClusterRoleBinding", binding, &role);
         }
         for binding in &objects.role_bindings {
             let namespace = text(binding, "/metadata/namespace");
             let role = roles.of_binding(binding, namespace);
-            policy.bind(binding, &role, |grants| {
-                grants.in_namespaces.entry(namespace.to_owned()).or_default()
-            });
+            policy.bind("RoleBinding", binding, &role);
         }
         policy
     }
 
-    fn bind(
-        &mut self,
-        binding: &Value,
-        role: &Arc<Role>,
-        scope: impl Fn(&mut Grants) -> &mut Vec<Arc<Role>>,
-    ) {
+    fn bind(&mut self, kind: &str, binding: &Value, role: &Arc<Role>) {
+        let (name, namespace) = key(binding);
+        let own_name = if namespace.is_empty() { name } else { &format!("{name}/{namespace}") };
+        let role_kind = text(binding, "/roleRef/kind");
+        let role_name = text(binding, "/roleRef/name");
+        let binding_of_role = format!("{kind} {own_name:?} of {role_kind} {role_name:?}");
         for subject in binding["subjects"].as_array().into_iter().flatten() {
-            let name = text(subject, "/name");
-            let grants = match text(subject, "/kind") {
-                "User" => self.users.entry(name.to_owned()).or_default(),
-                "Group" => self.groups.entry(name.to_owned()).or_default(),
+            let (kind, name) = (text(subject, "/kind"), text(subject, "/name"));
+            // A ServiceAccount without a namespace belongs to that of the RoleBinding.
+            let home = subject["namespace"].as_str().unwrap_or(namespace);
+            let (grants, subject) = match kind {
+                "User" => (self.users.entry(name.to_owned()), name.to_owned()),
+                "Group" => (self.groups.entry(name.to_owned()), name.to_owned()),
                 "ServiceAccount" => {
-                    // A subject without a namespace belongs to that of the RoleBinding.
-                    let own = text(binding, "/metadata/namespace");
-                    let namespace = subject["namespace"].as_str().unwrap_or(own);
-                    self.users.entry(service_account_user(namespace, name)).or_default()
+                    (self.users.entry(service_account_user(home, name)), format!("{name}/{home}"))
                 }
                 _ => continue,
             };
-            scope(grants).push(role.clone());
+            let description = format!("{binding_of_role} to {kind} {subject:?}");
+            grants.or_default().within(namespace).push(Grant { role: role.clone(), description });
         }
     }
 
     /// Decides whether `user` may do this.
     pub fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
         if user.groups.iter().any(|group| group == ADMINISTRATORS) {
-            return Decision::Allowed;
+            return Decision::Allowed(String::new());
         }
         let mut missing = Vec::new();
-        for role in self.roles_of(user, attributes.target.namespace()) {
+        for Grant { role, description } in self.grants_of(user, attributes.target.namespace()) {
             match &**role {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
-                    return Decision::Allowed;
+                    return Decision::Allowed(format!("RBAC: allowed by {description}"));
                 }
                 Ok(_) => {}
                 Err(fault) if missing.contains(&fault.as_str()) => {}
@@ -166,10 +172,11 @@ impl Policy {
     /// Returns the rules that apply to `user` in a namespace, repeated where several bindings grant
     /// them.
     pub fn rules_of(&self, user: &User, namespace: &str) -> impl Iterator<Item = &PolicyRule> {
-        self.roles_of(user, namespace).filter_map(|role| role.as_ref().as_ref().ok()).flatten()
+        let roles = self.grants_of(user, namespace).map(|grant| &*grant.role);
+        roles.filter_map(|role| role.as_ref().ok()).flatten()
     }
 
-    fn roles_of(&self, user: &User, namespace: &str) -> impl Iterator<Item = &Arc<Role>> {
+    fn grants_of(&self, user: &User, namespace: &str) -> impl Iterator<Item = &Grant> {
         let groups = user.groups.iter().filter_map(|group| self.groups.get(group));
         let granted: Vec<&Grants> = self.users.get(&user.name).into_iter().chain(groups).collect();
         let everywhere = granted.clone().into_iter().flat_map(|grants| &grants.everywhere);
@@ -178,7 +185,17 @@ impl Policy {
     }
 }
 
-/// Roles by namespace (empty for ClusterRoles) and name.
+impl Grants {
+    /// Returns the roles in a namespace; everywhere if it is empty.
+    fn within(&mut self, namespace: &str) -> &mut Vec<Grant> {
+        match namespace {
+            "" => &mut self.everywhere,
+            _ => self.in_namespaces.entry(namespace.to_owned()).or_default(),
+        }
+    }
+}
+
+/// Roles by name and namespace (empty for ClusterRoles).
 struct Roles<'a>(BTreeMap<(&'a str, &'a str), Arc<Role>>);
 
 impl<'a> Roles<'a> {
@@ -190,15 +207,16 @@ impl<'a> Roles<'a> {
     fn of_binding(&self, binding: &Value, namespace: &str) -> Arc<Role> {
         let (kind, name) = (text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"));
         let namespace = if kind == "ClusterRole" { "" } else { namespace };
-        self.0.get(&(namespace, name)).cloned().unwrap_or_else(|| {
+        self.0.get(&(name, namespace)).cloned().unwrap_or_else(|| {
             let kind = kind.to_ascii_lowercase();
             Arc::new(Err(format!("{kind}.rbac.authorization.k8s.io {name:?} not found")))
         })
     }
 }
 
-fn key(role: &Value) -> (&str, &str) {
-    (text(role, "/metadata/namespace"), text(role, "/metadata/name"))
+/// Returns the name of a role or binding, and its namespace, empty if it has none.
+fn key(object: &Value) -> (&str, &str) {
+    (text(object, "/metadata/name"), text(object, "/metadata/namespace"))
 }
 
 /// Returns the rules of a role; a role that does not decode has none.
@@ -216,6 +234,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    const NO_GROUPS: [&str; 0] = [];
 
     fn rule(rule: Value) -> PolicyRule {
         serde_json::from_value(rule).unwrap()
@@ -274,11 +294,6 @@ mod tests {
             "roleRef": {"kind": role.0, "name": role.1}, "subjects": [subject]})
     }
 
-    fn user(name: &str, groups: &[&str]) -> User {
-        let groups = groups.iter().map(|&group| group.to_owned()).collect();
-        User { name: name.to_owned(), groups }
-    }
-
     #[test]
     fn bindings_grant_roles_in_their_scope() {
         let get_pods = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
@@ -299,18 +314,25 @@ mod tests {
             roles: vec![&role],
             role_bindings: vec![&in_a, &in_b],
         });
-        let robot = user("system:serviceaccount:tools:robot", &[]);
+        let [of_bob, of_robot, of_team] = [
+            r#"ClusterRoleBinding "b" of ClusterRole "reader" to User "bob""#,
+            r#"RoleBinding "b/a" of Role "reader" to ServiceAccount "robot/tools""#,
+            r#"RoleBinding "b/b" of ClusterRole "reader" to Group "team""#,
+        ]
+        .map(|grant| Some(format!("RBAC: allowed by {grant}")));
+        let (bob, eve) = (User::new("bob", NO_GROUPS), User::new("eve", ["team"]));
+        let robot = User::new("system:serviceaccount:tools:robot", NO_GROUPS);
         let table = [
-            (user("bob", &[]), "a", true),
-            (user("bob", &[]), "", true),
-            (robot.clone(), "a", true),
-            (robot.clone(), "b", false),
-            (robot, "", false),
-            (user("eve", &["team"]), "b", true),
-            (user("eve", &["team"]), "a", false),
-            (user("root", &[ADMINISTRATORS]), "a", true),
+            (&bob, "a", of_bob.clone()),
+            (&bob, "", of_bob),
+            (&robot, "a", of_robot),
+            (&robot, "b", None),
+            (&robot, "", None),
+            (&eve, "b", of_team),
+            (&eve, "a", None),
+            (&User::new("root", [ADMINISTRATORS]), "a", Some(String::new())),
         ];
-        for (user, namespace, allowed) in table {
+        for (user, namespace, reason) in table {
             let target = Target::Resource {
                 group: "",
                 resource: "pods",
@@ -318,8 +340,9 @@ mod tests {
                 namespace,
                 name: "p",
             };
-            let decision = policy.decide(&user, &Attributes { verb: "get", target });
-            assert_eq!(decision == Decision::Allowed, allowed, "{user:?} {namespace}");
+            let decision = policy.decide(user, &Attributes { verb: "get", target });
+            let expected = reason.map_or(Decision::Denied(String::new()), Decision::Allowed);
+            assert_eq!(decision, expected, "{user:?} {namespace}");
         }
     }
 
@@ -332,7 +355,7 @@ mod tests {
             roles: vec![],
             role_bindings: vec![],
         });
-        let decision = policy.decide(&user("bob", &[]), &question("get :pods"));
+        let decision = policy.decide(&User::new("bob", NO_GROUPS), &question("get :pods"));
         let text = "RBAC: clusterrole.rbac.authorization.k8s.io \"ghost\" not found";
         assert_eq!(decision, Decision::Denied(text.to_owned()));
     }

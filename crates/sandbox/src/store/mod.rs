@@ -27,7 +27,7 @@ pub(crate) use collection::HISTORY;
 pub use collection::{Change, ChangeKind};
 pub use delete::{DeleteOptions, Propagation};
 
-use crate::api::WatchId;
+use crate::api::{User, WatchId};
 use crate::authorization::{Policy, bootstrap_policy};
 use crate::custom::CustomResources;
 use crate::metadata::{self, name, namespace};
@@ -49,6 +49,8 @@ pub struct Store {
     terminating: BTreeSet<String>,
     /// The kinds that CustomResourceDefinitions declare.
     custom: CustomResources,
+    /// Users of bearer tokens, as kube-apiserver reads them from `--token-auth-file`.
+    static_tokens: BTreeMap<String, User>,
     /// The compiled RBAC policy; cleared when an RBAC object changes.
     policy: OnceLock<Policy>,
 }
@@ -66,6 +68,7 @@ impl Store {
             next_watch: 1,
             terminating: BTreeSet::new(),
             custom: CustomResources::default(),
+            static_tokens: BTreeMap::new(),
             policy: OnceLock::new(),
         };
         for (resource, object) in bootstrap_objects() {
@@ -125,6 +128,20 @@ impl Store {
     /// Returns the RBAC policy of the objects in the store.
     pub(crate) fn policy(&self) -> &Policy {
         self.policy.get_or_init(|| Policy::of(self))
+    }
+
+    /// Accepts a bearer token of this user.
+    pub fn add_static_token(&mut self, token: String, user: User) {
+        self.static_tokens.insert(token, user);
+    }
+
+    pub(crate) fn static_tokens(&self) -> &BTreeMap<String, User> {
+        &self.static_tokens
+    }
+
+    /// Returns a new random UID.
+    pub(crate) fn new_uid(&mut self) -> String {
+        self.identities.uid()
     }
 
     fn collection(&self, resource: &'static Resource) -> Option<&Collection> {

@@ -6,33 +6,32 @@ use serde_json::{Value, json};
 
 use super::{Call, object};
 use crate::api::{Response, User};
-use crate::authorization::{Attributes, Decision, PolicyRule, Target, user_of_token};
+use crate::authentication::{TokenUser, authenticate_token};
+use crate::authorization::{Attributes, Decision, PolicyRule, Target};
 use crate::object::{entries, put, text};
 use crate::resources::Resource;
 use crate::status::{Cause, Status};
 use crate::store::Store;
 
-const AUDIENCE: &str = "https://kubernetes.default.svc";
-
 pub(super) fn token(store: &Store, call: &Call<'_>) -> Result<Response, Status> {
     let review = call.body()?;
-    if text(&review, "/spec/token").is_empty() {
+    let token = text(&review, "/spec/token");
+    if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    let status = match user_of_token(store, text(&review, "/spec/token"), call.now) {
-        Some(user) => json!({
-            "authenticated": true,
-            "user": user_info(&user),
-            "audiences": [AUDIENCE],
-        }),
-        None => json!({"user": {}, "error": "invalid bearer token"}),
+    let audiences = texts(&review, "/spec/audiences");
+    let status = match authenticate_token(store, token, &audiences, call.now) {
+        Ok(TokenUser { user, audiences }) => {
+            json!({"authenticated": true, "user": user, "audiences": audiences})
+        }
+        Err(error) => json!({"user": {}, "error": error}),
     };
     Ok(answer(review, status))
 }
 
 pub(super) fn self_subject(call: &Call<'_>) -> Result<Response, Status> {
     let review = call.body()?;
-    Ok(answer(review, json!({"userInfo": user_info(&call.request.user)})))
+    Ok(answer(review, json!({"userInfo": call.request.user})))
 }
 
 pub(super) fn self_subject_access(store: &Store, call: &Call<'_>) -> Result<Response, Status> {
@@ -41,11 +40,7 @@ pub(super) fn self_subject_access(store: &Store, call: &Call<'_>) -> Result<Resp
 
 pub(super) fn subject_access(store: &Store, call: &Call<'_>) -> Result<Response, Status> {
     let review = call.body()?;
-    let groups = entries(&review, "/spec/groups").filter_map(Value::as_str);
-    let user = User {
-        name: text(&review, "/spec/user").to_owned(),
-        groups: groups.map(str::to_owned).collect(),
-    };
+    let user = User::new(text(&review, "/spec/user"), texts(&review, "/spec/groups"));
     if user.name.is_empty() && user.groups.is_empty() {
         let why = "at least one of user or group must be specified";
         return Err(invalid(call, Cause::invalid("spec.user", &json!(""), why)));
@@ -67,11 +62,14 @@ fn access(store: &Store, call: &Call<'_>, review: Value, user: &User) -> Result<
         let given = &review["spec"]["resourceAttributes"];
         return Err(invalid(call, Cause::invalid("spec.resourceAttributes", given, why)));
     };
-    let status = match store.policy().decide(user, &attributes) {
-        Decision::Allowed => json!({"allowed": true}),
-        Decision::Denied(reason) if reason.is_empty() => json!({"allowed": false}),
-        Decision::Denied(reason) => json!({"allowed": false, "reason": reason}),
+    let (allowed, reason) = match store.policy().decide(user, &attributes) {
+        Decision::Allowed(reason) => (true, reason),
+        Decision::Denied(reason) => (false, reason),
     };
+    let mut status = json!({"allowed": allowed});
+    if !reason.is_empty() {
+        status["reason"] = json!(reason);
+    }
     Ok(answer(review, status))
 }
 
@@ -118,8 +116,9 @@ fn distinct(rules: &[&PolicyRule]) -> Vec<Value> {
     rules.filter(|rule| seen.insert(rule.to_string())).collect()
 }
 
-fn user_info(user: &User) -> Value {
-    json!({"username": user.name, "groups": user.groups})
+/// Returns the texts of a list.
+fn texts(review: &Value, pointer: &str) -> Vec<String> {
+    entries(review, pointer).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Returns the error of a review, which the API server reports without its kind.

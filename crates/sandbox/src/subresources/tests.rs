@@ -345,7 +345,7 @@ fn reader_of_pods(store: &mut Store) -> User {
             "name": "reader"},
         "subjects": [{"kind": "User", "name": "bob"}]});
     store.create(CLUSTERROLEBINDINGS, binding, NOW).unwrap();
-    User { name: "bob".to_owned(), groups: vec!["system:authenticated".to_owned()] }
+    User::new("bob", ["system:authenticated"])
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Call, object};
 use crate::api::Response;
-use crate::authorization::ServiceAccountToken;
+use crate::authentication::{AUDIENCE, ServiceAccountToken};
 use crate::metadata::{name, uid};
 use crate::object::{entries, number, put, timestamp};
 use crate::resources::SERVICEACCOUNTS;
@@ -18,25 +18,47 @@ const SHORTEST_SECONDS: i64 = 600;
 /// Maximum lifetime, 2^32 seconds.
 const LONGEST_SECONDS: i64 = 1 << 32;
 
-pub(super) fn create(store: &Store, call: &Call<'_>) -> Result<Response, Status> {
-    let account = store.get(SERVICEACCOUNTS, call.namespace, call.name);
+pub(super) fn create(store: &mut Store, call: &Call<'_>) -> Result<Response, Status> {
+    let account = store.get(SERVICEACCOUNTS, call.namespace, call.name).cloned();
     let account = account.ok_or_else(|| Status::not_found(SERVICEACCOUNTS, call.name))?;
     let mut review = call.body()?;
     call.check_name(name(&review), "TokenRequest")?;
+    if !review["spec"]["boundObjectRef"].is_null() {
+        let why = "the sandbox binds tokens to no object; leave spec.boundObjectRef out";
+        return Err(Status::bad_request(why));
+    }
     let lifetime = lifetime(&review, call)?;
     let audiences = entries(&review, "/spec/audiences").filter_map(Value::as_str);
+    let mut audiences: Vec<String> = audiences.map(str::to_owned).collect();
+    if audiences.is_empty() {
+        audiences.push(AUDIENCE.to_owned());
+    }
+    let expiration = timestamp(call.now + lifetime);
+    put(
+        &mut review,
+        &["metadata"],
+        json!({
+            "name": call.name, "namespace": call.namespace, "uid": uid(&account),
+            "creationTimestamp": timestamp(call.now),
+        }),
+    );
+    put(
+        &mut review,
+        &["spec"],
+        json!({
+            "audiences": audiences, "expirationSeconds": lifetime.as_secs(),
+            "boundObjectRef": null,
+        }),
+    );
     let token = ServiceAccountToken {
         namespace: call.namespace.to_owned(),
         name: call.name.to_owned(),
-        uid: uid(account).to_owned(),
-        audiences: audiences.map(str::to_owned).collect(),
+        uid: uid(&account).to_owned(),
+        id: store.new_uid(),
+        audiences,
         issued: call.now,
         lifetime,
     };
-    let expiration = timestamp(call.now + lifetime);
-    put(&mut review, &["spec", "expirationSeconds"], json!(lifetime.as_secs()));
-    put(&mut review, &["metadata", "name"], json!(call.name));
-    put(&mut review, &["metadata", "namespace"], json!(call.namespace));
     put(
         &mut review,
         &["status"],
