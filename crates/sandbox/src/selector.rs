@@ -119,18 +119,30 @@ fn label_term(term: &str) -> Option<(&str, &'static str, Vec<&str>)> {
 }
 
 fn parse_field_term(resource: &Resource, term: &str) -> Result<FieldTerm, Status> {
-    let (label, value, equal) = if let Some((label, value)) = term.split_once("!=") {
-        (label, value, false)
-    } else if let Some((label, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
-        (label, value, true)
-    } else {
-        let message = format!("invalid selector: '{term}'; can't understand '{term}'");
-        return Err(Status::bad_request(message));
-    };
+    let (label, value, equal) = split_field_term(term).ok_or_else(|| {
+        Status::bad_request(format!("invalid selector: '{term}'; can't understand '{term}'"))
+    })?;
     let mut known = METADATA_FIELDS.iter().chain(resource.fields);
     let field = known.find(|field| field.label == label);
     let field = *field.ok_or_else(|| unknown_field(resource, label))?;
     Ok(FieldTerm { field, value: unescape(value), equal })
+}
+
+/// Returns label and value of a term, and whether it asks for equality.
+fn split_field_term(term: &str) -> Option<(&str, &str, bool)> {
+    if let Some((label, value)) = term.split_once("!=") {
+        return Some((label, value, false));
+    }
+    let (label, value) = term.split_once("==").or_else(|| term.split_once('='))?;
+    Some((label, value, true))
+}
+
+/// Returns the only name that a field selector selects, if it selects by name.
+pub(crate) fn selected_name(fields: &str) -> Option<String> {
+    let mut terms = fields.split(',').filter_map(|term| split_field_term(term.trim()));
+    terms.find_map(|(label, value, equal)| {
+        (label == "metadata.name" && equal).then(|| unescape(value))
+    })
 }
 
 fn unknown_field(resource: &Resource, label: &str) -> Status {

@@ -110,6 +110,29 @@ fn kube_scheduler_can_start() {
 }
 
 #[test]
+fn roles_for_one_name_allow_lists_and_watches_of_that_name() {
+    let mut store = store();
+    let configmaps = "/api/v1/namespaces/kube-system/configmaps";
+    let selected = "fieldSelector=metadata.name%3Dextension-apiserver-authentication";
+    watch(&mut store, configmaps, &format!("watch=true&{selected}"));
+    send(&mut store, ("GET", &format!("{configmaps}?{selected}")), 200, &Value::Null);
+    for other in ["", "?fieldSelector=metadata.name%3Dother", "?fieldSelector=metadata.name!%3Dx"] {
+        send(&mut store, ("GET", &format!("{configmaps}{other}")), 403, &Value::Null);
+    }
+    let refusal = send(
+        &mut store,
+        ("GET", &format!("{configmaps}?fieldSelector=metadata.name%3Dother")),
+        403,
+        &Value::Null,
+    );
+    assert_eq!(
+        refusal["message"],
+        "configmaps \"other\" is forbidden: User \"system:kube-scheduler\" cannot list resource \
+         \"configmaps\" in API group \"\" in the namespace \"kube-system\""
+    );
+}
+
+#[test]
 fn every_informer_can_stream_its_list() {
     let mut store = store();
     for target in WATCHED {

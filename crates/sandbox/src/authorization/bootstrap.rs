@@ -7,6 +7,7 @@ use crate::resources::{CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES, R
 const READ: &[&str] = &["get", "list", "watch"];
 const ALL: &[&str] = &["*"];
 const CREATE: &[&str] = &["create"];
+const GROUP: &str = "rbac.authorization.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const HEALTH: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 const DISCOVERY: &[&str] = &[
@@ -23,8 +24,8 @@ const DISCOVERY: &[&str] = &[
     "/version/",
 ];
 
-/// Returns the default ClusterRoles of users, discovery and schedulers, the Roles of schedulers in
-/// `kube-system`, and their bindings.
+/// Returns the default ClusterRoles of users, discovery, schedulers and delegated authorization, the
+/// Roles of schedulers in `kube-system`, and their bindings.
 pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
     let roles = [
         ("cluster-admin", vec![allow(ALL, &["*"], &["*"]), paths(ALL, &["*"])]),
@@ -34,6 +35,7 @@ pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
         ("system:kube-scheduler", kube_scheduler()),
         ("system:volume-scheduler", volume_scheduler()),
         ("system:monitoring", vec![paths(&["get"], MONITORING)]),
+        ("system:auth-delegator", auth_delegator()),
     ];
     let bindings = [
         ("cluster-admin", "Group", "system:masters"),
@@ -50,7 +52,9 @@ pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
         objects.push((CLUSTERROLES, cluster_role(name, &rules)));
         let of_role = bindings.iter().filter(|(role, ..)| *role == name);
         let subjects: Vec<(&str, &str)> = of_role.map(|&(_, kind, who)| (kind, who)).collect();
-        objects.push((CLUSTERROLEBINDINGS, cluster_role_binding(name, &subjects)));
+        if !subjects.is_empty() {
+            objects.push((CLUSTERROLEBINDINGS, cluster_role_binding(name, &subjects)));
+        }
     }
     objects.extend(kube_system_roles());
     objects
@@ -80,6 +84,14 @@ fn basic_user() -> Vec<Value> {
     ]
 }
 
+/// The rules of servers that ask the API server about their callers.
+fn auth_delegator() -> Vec<Value> {
+    vec![
+        allow(CREATE, &["authentication.k8s.io"], &["tokenreviews"]),
+        allow(CREATE, &["authorization.k8s.io"], &["subjectaccessreviews"]),
+    ]
+}
+
 fn kube_scheduler() -> Vec<Value> {
     let leases = "coordination.k8s.io";
     let services = ["namespaces", "nodes", "replicationcontrollers", "services"];
@@ -87,7 +99,7 @@ fn kube_scheduler() -> Vec<Value> {
     let storage = ["csidrivers", "csinodes", "csistoragecapacities", "volumeattachments"];
     let change = ["get", "list", "patch", "update", "watch"];
     let claims = ["resourceclaims", "resourceclaims/status"];
-    vec![
+    let mut rules = vec![
         allow(&["create", "patch", "update"], &["", "events.k8s.io"], &["events"]),
         allow(CREATE, &[leases], &["leases"]),
         allow_names(&["get", "list", "update", "watch"], leases, "leases", "kube-scheduler"),
@@ -106,9 +118,9 @@ fn kube_scheduler() -> Vec<Value> {
         allow(&change, &["resource.k8s.io"], &claims),
         allow(&["create", "delete"], &["resource.k8s.io"], &["resourceclaims"]),
         allow(&["patch", "update"], &["resource.k8s.io"], &["resourceclaims/binding"]),
-        allow(CREATE, &["authentication.k8s.io"], &["tokenreviews"]),
-        allow(CREATE, &["authorization.k8s.io"], &["subjectaccessreviews"]),
-    ]
+    ];
+    rules.extend(auth_delegator());
+    rules
 }
 
 fn volume_scheduler() -> Vec<Value> {
@@ -131,9 +143,12 @@ fn kube_system_roles() -> [(&'static Resource, Value); 4] {
     let configuration = allow_names(READ, "", "configmaps", authentication);
     [
         (ROLES, role(&reader, &configuration)),
-        (ROLEBINDINGS, role_binding(&format!("system::{reader}"), &reader)),
+        (
+            ROLEBINDINGS,
+            role_binding(&format!("system::{reader}"), &reader, &[CONTROLLER_MANAGER, SCHEDULER]),
+        ),
         (ROLES, role(locking, &lease)),
-        (ROLEBINDINGS, role_binding(locking, locking)),
+        (ROLEBINDINGS, role_binding(locking, locking, &[SCHEDULER, SCHEDULER_ACCOUNT])),
     ]
 }
 
@@ -141,21 +156,31 @@ fn role(name: &str, rule: &Value) -> Value {
     json!({
         "apiVersion": RBAC,
         "kind": "Role",
-        "metadata": {"name": name, "namespace": "kube-system"},
+        "metadata": metadata_in_kube_system(name),
         "rules": [rule],
     })
 }
 
-/// Returns the binding of a role to kube-scheduler.
-fn role_binding(name: &str, role: &str) -> Value {
-    let group = "rbac.authorization.k8s.io";
+const SCHEDULER: (&str, &str) = ("User", "system:kube-scheduler");
+const SCHEDULER_ACCOUNT: (&str, &str) = ("ServiceAccount", "kube-scheduler");
+const CONTROLLER_MANAGER: (&str, &str) = ("User", "system:kube-controller-manager");
+
+fn role_binding(name: &str, role: &str, subjects: &[(&str, &str)]) -> Value {
     json!({
         "apiVersion": RBAC,
         "kind": "RoleBinding",
-        "metadata": {"name": name, "namespace": "kube-system"},
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": role},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "system:kube-scheduler"}],
+        "metadata": metadata_in_kube_system(name),
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": role},
+        "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
     })
+}
+
+/// Returns a subject of kind and name; ServiceAccounts are those of `kube-system`.
+fn subject((kind, name): &(&str, &str)) -> Value {
+    match *kind {
+        "ServiceAccount" => json!({"kind": kind, "name": name, "namespace": "kube-system"}),
+        _ => json!({"apiGroup": GROUP, "kind": kind, "name": name}),
+    }
 }
 
 fn allow(verbs: &[&str], groups: &[&str], resources: &[&str]) -> Value {
@@ -182,17 +207,21 @@ fn cluster_role(name: &str, rules: &[Value]) -> Value {
 }
 
 fn cluster_role_binding(role: &str, subjects: &[(&str, &str)]) -> Value {
-    let subject = |(kind, name): &(&str, &str)| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
     json!({
         "apiVersion": RBAC,
         "kind": "ClusterRoleBinding",
         "metadata": metadata(role),
-        "roleRef":
-            {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
         "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
     })
 }
 
 fn metadata(name: &str) -> Value {
     json!({"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}})
+}
+
+fn metadata_in_kube_system(name: &str) -> Value {
+    let mut metadata = metadata(name);
+    metadata["namespace"] = json!("kube-system");
+    metadata
 }

@@ -19,6 +19,7 @@ use crate::patch;
 use crate::protobuf;
 use crate::resources::{EVENTS_V1, LEASES, NAMESPACES, Resource};
 use crate::route::Route;
+use crate::selector::selected_name;
 use crate::status::{Cause, Status};
 use crate::{discovery, events, subresources};
 
@@ -69,12 +70,17 @@ impl Store {
 
     fn authorize(&self, route: &Route, verb: &str, request: &Request) -> Result<(), Status> {
         let Route { resource, namespace, name, subresource } = route;
+        // A list or watch of one name needs the permission for that name only.
+        let selected = match verb {
+            "list" | "watch" => request.parameter("fieldSelector").and_then(selected_name),
+            _ => None,
+        };
         let target = authorization::Target::Resource {
             group: resource.group,
             resource: resource.plural,
             subresource,
             namespace: if *resource == NAMESPACES { name } else { namespace },
-            name,
+            name: selected.as_deref().unwrap_or(name),
         };
         authorization::check(self, &request.user, &Attributes { verb, target })
     }
