@@ -1,7 +1,7 @@
 //! `loadmaster sandbox`: a Kubernetes API in memory for experiments and tests.
 
-mod kubeconfig;
 mod manifests;
+mod secrets;
 
 use std::future::Future;
 use std::io::{self, IsTerminal};
@@ -45,6 +45,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", default_value = "sandbox.kubeconfig")]
     write_kubeconfig: PathBuf,
 
+    /// Folder for the authorities of client certificates and front proxies with their keys, and for the
+    /// certificate of a front proxy: `ca.crt`, `ca.key`, `front-proxy-ca.crt` and so on, as kubeadm
+    /// names them
+    #[arg(long, value_name = "FOLDER")]
+    write_pki: Option<PathBuf>,
+
     /// Leaves all pods to other schedulers; without it, this process schedules the pods of
     /// `default-scheduler` and `loadmaster`
     #[arg(long)]
@@ -84,7 +90,10 @@ where
         let loaded = server.with_store(|store, now| manifests::load(store, objects, now))?;
         loaded.warnings.iter().for_each(|warning| complain("warning", warning));
         let kubeconfig = server.kubeconfig();
-        let path = kubeconfig::write(&args.write_kubeconfig, &kubeconfig)?;
+        let path = secrets::write_kubeconfig(&args.write_kubeconfig, &kubeconfig)?;
+        if let Some(folder) = &args.write_pki {
+            secrets::write_pki(folder, &server)?;
+        }
         print(&welcome(&server.url(), &path, &loaded, args))?;
 
         let stop = CancellationToken::new();

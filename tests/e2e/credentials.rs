@@ -36,7 +36,9 @@ fn client_certificate_is_sent() {
         let Some(server) = cluster.sandbox() else {
             return eprintln!("skipped: only the sandbox issues client certificates");
         };
-        let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig_with_certificate()).unwrap();
+        let certificate = server.client_certificate(&cluster.scheduler_user(), None, None).unwrap();
+        let kubeconfig = server.kubeconfig_with_certificate(&certificate);
+        let kubeconfig = Kubeconfig::from_yaml(&kubeconfig).unwrap();
         let daemon = Daemon::spawn(cluster, &kubeconfig).await;
         daemon.ready().await;
     });

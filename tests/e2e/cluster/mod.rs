@@ -183,6 +183,11 @@ impl Cluster {
         ListParams::default().labels(&format!("{LABEL}={}", self.name))
     }
 
+    /// Returns the user name of the scheduler's service account.
+    pub(super) fn scheduler_user(&self) -> String {
+        format!("system:serviceaccount:{0}:{0}", self.name)
+    }
+
     /// Returns a new token of the scheduler's service account.
     pub(super) async fn scheduler_token(&self) -> String {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.name);
@@ -220,7 +225,7 @@ impl Cluster {
         let expected = rules.iter().any(names_pods);
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
-            "user": format!("system:serviceaccount:{0}:{0}", self.name),
+            "user": self.scheduler_user(),
             "resourceAttributes": {"verb": "list", "resource": "pods"},
         }}))
         .unwrap();

@@ -2,17 +2,18 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use framework::Time;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::certificates::Identity;
+use super::certificates::Certificates;
 use crate::api::User;
 use crate::authentication::authenticate_token;
 use crate::faults::Faults;
+use crate::resources::CONFIGMAPS;
 use crate::store::Store;
 
 /// The cluster that is served.
@@ -21,21 +22,29 @@ pub(super) struct Cluster {
     faults: Mutex<Faults>,
     /// The resource version of the store.
     version: watch::Sender<u64>,
-    admin: Identity,
+    certificates: Certificates,
+    /// The bearer token of the administrator.
     token: String,
     /// Ends watches and work in the background.
     pub(super) stopping: CancellationToken,
 }
 
 impl Cluster {
-    pub(super) fn new(seed: u64, faults: Faults, admin: Identity, token: String) -> Arc<Self> {
+    pub(super) fn new(
+        seed: u64,
+        faults: Faults,
+        certificates: Certificates,
+        token: String,
+    ) -> Arc<Self> {
         let mut store = Store::new(seed, now());
         store.add_static_token(token.clone(), User::admin());
+        let created = store.create(CONFIGMAPS, certificates.authentication_config(), now());
+        debug_assert!(created.is_ok(), "{created:?}");
         Arc::new(Self {
             version: watch::Sender::new(store.resource_version()),
             store: Mutex::new(store),
             faults: Mutex::new(faults),
-            admin,
+            certificates,
             token,
             stopping: CancellationToken::new(),
         })
@@ -65,9 +74,9 @@ impl Cluster {
         self.version.subscribe()
     }
 
-    /// Returns the certificate of the administrator.
-    pub(super) fn admin(&self) -> &Identity {
-        &self.admin
+    /// Returns the authorities.
+    pub(super) fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// Returns the bearer token of the administrator.
@@ -75,9 +84,10 @@ impl Cluster {
         &self.token
     }
 
-    /// Returns whether these are the administrator's certificates.
-    pub(super) fn is_admin(&self, certificates: &[CertificateDer<'_>]) -> bool {
-        self.admin.shown_by(certificates)
+    /// Returns the user of a chain of client certificates; `None` if it is not valid now.
+    pub(super) fn user_of_certificates(&self, chain: &[CertificateDer<'_>]) -> Option<User> {
+        let now = u64::try_from(now().as_nanos()).unwrap_or_default();
+        self.certificates.user(chain, Duration::from_nanos(now))
     }
 
     /// Returns the user of a bearer token.
@@ -90,6 +100,12 @@ impl Cluster {
 /// Locks a mutex. A panic fails only its own request, so a poisoned lock is used on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the time this long from now.
+pub(super) fn in_future(lifetime: Duration) -> SystemTime {
+    let now = u64::try_from(now().as_nanos()).unwrap_or_default();
+    UNIX_EPOCH + Duration::from_nanos(now) + lifetime
 }
 
 /// Reads the clock; everything else gets the time as an argument.

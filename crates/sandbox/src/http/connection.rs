@@ -12,6 +12,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -23,8 +24,8 @@ use super::request;
 pub(super) struct Connection {
     /// The cluster.
     pub(super) cluster: Arc<Cluster>,
-    /// Whether the client presented the administrator's certificate.
-    pub(super) certified: bool,
+    /// The certificates of the client, its own first; empty if it presented none.
+    pub(super) certificates: Arc<[CertificateDer<'static>]>,
     /// Breaks the connection.
     pub(super) cut: Arc<Cut>,
 }
@@ -37,9 +38,9 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(super) fn new(cluster: Arc<Cluster>, config: Arc<rustls::ServerConfig>) -> Self {
+    pub(super) fn new(cluster: Arc<Cluster>, config: RustlsConfig) -> Self {
         let plain = Plain { cluster: cluster.clone() };
-        let tls = RustlsAcceptor::new(RustlsConfig::from_config(config)).acceptor(plain);
+        let tls = RustlsAcceptor::new(config).acceptor(plain);
         Self { cluster, tls }
     }
 }
@@ -55,8 +56,9 @@ impl Accept<TcpStream, Router> for Acceptor {
         async move {
             let (stream, _) = handshake.await?;
             let (line, tls) = stream.get_ref();
-            let certified = tls.peer_certificates().is_some_and(|peer| cluster.is_admin(peer));
-            let connection = Connection { cluster, certified, cut: line.cut.clone() };
+            let certificates = tls.peer_certificates().unwrap_or_default();
+            let certificates = certificates.iter().map(|one| one.clone().into_owned()).collect();
+            let connection = Connection { cluster, certificates, cut: line.cut.clone() };
             let router = Router::new().fallback(request::answer).with_state(connection);
             Ok((stream, router))
         }

@@ -5,6 +5,7 @@
 //! body that reads the store after every change.
 
 mod certificates;
+mod client_certificates;
 mod cluster;
 mod connection;
 mod fault_settings;
@@ -22,13 +23,15 @@ use std::time::Duration;
 
 use axum::Router;
 use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
 use framework::Time;
 use rustls::crypto::CryptoProvider;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
 use self::certificates::Certificates;
-use self::cluster::Cluster;
+pub use self::certificates::{CertificateError, Identity};
+use self::cluster::{Cluster, in_future};
 use self::connection::Acceptor;
 use self::kubeconfig::Endpoint;
 use self::upkeep::Upkeep;
@@ -84,17 +87,15 @@ pub enum StartError {
         source: io::Error,
     },
     /// Certificates cannot be made.
-    #[error("cannot make certificates: {0}")]
-    Certificates(#[from] rcgen::Error),
-    /// TLS cannot be set up.
-    #[error("cannot set up TLS: {0}")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
 }
 
 /// A running API server. It stops when dropped.
 pub struct Server {
     cluster: Arc<Cluster>,
     endpoint: Endpoint,
+    tls: RustlsConfig,
     handle: Handle<SocketAddr>,
     serving: JoinHandle<io::Result<()>>,
 }
@@ -117,14 +118,15 @@ impl Server {
             listen(address).map_err(|source| StartError::Bind { address, source })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let token = random_token(&provider)?;
-        let Certificates { authority, admin, server } =
-            Certificates::issue(options.bind_address, provider)?;
+        let certificates = Certificates::new(provider)?;
+        let tls = RustlsConfig::from_config(certificates.server(options.bind_address)?);
+        let authority = certificates.cluster_authority().certificate;
         let faults = Faults::new(options.faults.clone(), options.seed);
-        let cluster = Cluster::new(options.seed, faults, admin, token);
+        let cluster = Cluster::new(options.seed, faults, certificates, token);
         let handle = Handle::new();
         let mut https = axum_server::from_tcp(listener)
             .map_err(|source| StartError::Bind { address, source })?
-            .acceptor(Acceptor::new(cluster.clone(), server))
+            .acceptor(Acceptor::new(cluster.clone(), tls.clone()))
             .handle(handle.clone());
         https.http_builder().http2().max_concurrent_streams(HTTP2_STREAMS);
         tokio::spawn(Upkeep::new(cluster.clone(), &options).run());
@@ -132,7 +134,7 @@ impl Server {
         // The acceptor gives every connection its own router.
         let serving = tokio::spawn(https.serve(Router::new().into_make_service()));
         let endpoint = Endpoint { address, authority };
-        Ok(Self { cluster, endpoint, handle, serving })
+        Ok(Self { cluster, endpoint, tls, handle, serving })
     }
 
     /// Returns the address that the server listens on.
@@ -150,9 +152,52 @@ impl Server {
         self.endpoint.with_token(self.cluster.admin_token())
     }
 
-    /// Returns a kubeconfig (YAML) of the administrator, with a client certificate.
-    pub fn kubeconfig_with_certificate(&self) -> String {
-        self.endpoint.with_certificate(self.cluster.admin())
+    /// Returns a kubeconfig (YAML) with a client certificate, for example one that
+    /// [`Self::client_certificate`] issued.
+    pub fn kubeconfig_with_certificate(&self, certificate: &Identity) -> String {
+        self.endpoint.with_certificate(certificate)
+    }
+
+    /// Issues a client certificate for a user in one group. Without a lifetime it is valid for ever.
+    ///
+    /// # Errors
+    /// A name that a certificate cannot hold.
+    pub fn client_certificate(
+        &self,
+        user: &str,
+        group: Option<&str>,
+        lifetime: Option<Duration>,
+    ) -> Result<Identity, CertificateError> {
+        self.cluster.certificates().client(user, group, lifetime.map(in_future))
+    }
+
+    /// Issues the client certificate of a front proxy, which names its callers in headers.
+    ///
+    /// # Errors
+    /// An error of a library.
+    pub fn front_proxy_certificate(&self) -> Result<Identity, CertificateError> {
+        self.cluster.certificates().front_proxy_client()
+    }
+
+    /// Returns certificate and key of the authority of the server and its clients.
+    pub fn authority(&self) -> Identity {
+        self.cluster.certificates().cluster_authority()
+    }
+
+    /// Returns certificate and key of the authority of front proxies.
+    pub fn front_proxy_authority(&self) -> Identity {
+        self.cluster.certificates().front_proxy_authority()
+    }
+
+    /// Replaces the certificate of the server by a new one of the same authority. Open connections
+    /// continue.
+    ///
+    /// # Errors
+    /// An error of a library.
+    pub fn rotate_certificate(&self) -> Result<(), CertificateError> {
+        let config = self.cluster.certificates().server(self.endpoint.address.ip())?;
+        self.tls.reload_from_config(config);
+        Ok(())
     }
 
     /// Returns a kubeconfig (YAML) with a bearer token, for example one from the `token`
@@ -197,8 +242,8 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 /// Returns 32 random bytes in hexadecimal.
-fn random_token(provider: &CryptoProvider) -> Result<String, rustls::Error> {
+fn random_token(provider: &CryptoProvider) -> Result<String, CertificateError> {
     let mut bytes = [0; 32];
-    provider.secure_random.fill(&mut bytes)?;
+    provider.secure_random.fill(&mut bytes).map_err(rustls::Error::from)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

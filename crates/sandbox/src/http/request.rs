@@ -48,17 +48,17 @@ impl Connection {
         })
     }
 
-    /// Authenticates a request. A bearer token takes precedence over a client certificate, even if
-    /// it is invalid.
+    /// Authenticates a request: the first valid credential counts, a client certificate before a
+    /// bearer token. Without credentials the caller is anonymous.
     fn user(&self, headers: &HeaderMap) -> Option<User> {
-        match headers.get(AUTHORIZATION) {
-            Some(credentials) => {
-                let (scheme, token) = credentials.to_str().ok()?.split_once(' ')?;
-                let bearer = scheme.eq_ignore_ascii_case("bearer");
-                bearer.then(|| self.cluster.user_of_token(token.trim())).flatten()
-            }
-            None => self.certified.then(User::admin),
+        let certificates = Some(&self.certificates).filter(|chain| !chain.is_empty());
+        let token = bearer_token(headers);
+        if certificates.is_none() && token.is_none() {
+            return Some(User::anonymous());
         }
+        certificates
+            .and_then(|chain| self.cluster.user_of_certificates(chain))
+            .or_else(|| self.cluster.user_of_token(token?))
     }
 
     /// Returns the impersonated user, or the user itself.
@@ -125,6 +125,13 @@ impl Connection {
             }
         }
     }
+}
+
+/// Returns the bearer token of a request; other schemes are no credentials.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 /// Returns the body, if it is not too long.

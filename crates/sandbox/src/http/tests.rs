@@ -1,6 +1,5 @@
 //! Requests and watches through the router, without sockets.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -8,6 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
 use futures::StreamExt;
 use http_body_util::BodyExt;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 use super::certificates::Certificates;
@@ -15,18 +16,19 @@ use super::cluster::Cluster;
 use super::connection::Connection;
 use super::request;
 use crate::faults::{Faults, Settings};
+use crate::recorded;
 use crate::resources::NAMESPACES;
 
 const TOKEN: &str = "the-token";
 
 fn connection(faults: &[&str]) -> Connection {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let certificates = Certificates::issue(Ipv4Addr::LOCALHOST.into(), provider).unwrap();
+    let certificates = Certificates::new(provider).unwrap();
     let settings = Settings::default();
     let settings = faults.iter().fold(settings, |settings, one| settings.with(one).unwrap());
     let faults = Faults::new(settings, 0);
-    let cluster = Cluster::new(0, faults, certificates.admin, TOKEN.to_owned());
-    Connection { cluster, certified: false, cut: Arc::default() }
+    let cluster = Cluster::new(0, faults, certificates, TOKEN.to_owned());
+    Connection { cluster, certificates: Arc::default(), cut: Arc::default() }
 }
 
 fn request(method: &str, target: &str, body: impl Into<Body>) -> Request<Body> {
@@ -56,17 +58,28 @@ fn has_namespace(connection: &Connection, name: &str) -> bool {
     connection.cluster.with_store(|store, _| store.get(NAMESPACES, "", name).is_some())
 }
 
+/// Returns the same connection with a client certificate of the administrators that `authorities`
+/// issued.
+fn certified(connection: &Connection, authorities: &Connection) -> Connection {
+    let issued = authorities.cluster.certificates().client("root", Some("system:masters"), None);
+    let certificate = CertificateDer::from_pem_slice(issued.unwrap().certificate.as_bytes());
+    Connection { certificates: Arc::new([certificate.unwrap()]), ..connection.clone() }
+}
+
 #[tokio::test]
-async fn only_those_with_credentials_are_answered() {
-    let anonymous = connection(&[]);
-    let certified = Connection { certified: true, ..anonymous.clone() };
+async fn first_valid_credential_counts_and_no_credential_is_anonymous() {
+    let plain = connection(&[]);
+    let of_own = certified(&plain, &plain);
+    let of_another = certified(&plain, &connection(&[]));
     for (connection, authorization, expected) in [
-        (&anonymous, None, StatusCode::UNAUTHORIZED),
-        (&anonymous, Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
-        (&anonymous, Some("Basic dGhlLXRva2Vu"), StatusCode::UNAUTHORIZED),
-        (&anonymous, Some("bearer the-token"), StatusCode::OK),
-        (&certified, None, StatusCode::OK),
-        (&certified, Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
+        (&plain, None, StatusCode::FORBIDDEN),
+        (&plain, Some("Basic dGhlLXRva2Vu"), StatusCode::FORBIDDEN),
+        (&plain, Some("Bearer wrong"), StatusCode::UNAUTHORIZED),
+        (&plain, Some("bearer the-token"), StatusCode::OK),
+        (&of_own, None, StatusCode::OK),
+        (&of_own, Some("Bearer wrong"), StatusCode::OK),
+        (&of_another, None, StatusCode::UNAUTHORIZED),
+        (&of_another, Some("Bearer the-token"), StatusCode::OK),
     ] {
         let mut request = Request::get("/api/v1/nodes");
         if let Some(authorization) = authorization {
@@ -75,6 +88,43 @@ async fn only_those_with_credentials_are_answered() {
         let response = answer(connection, request.body(Body::empty()).unwrap()).await;
         assert_eq!(response.status(), expected, "{authorization:?}");
     }
+}
+
+#[tokio::test]
+async fn bad_token_is_refused_as_recorded() {
+    let Some(recorded) = recorded::dialogue("unauthorized") else { return };
+    for path in ["/api/v1/nodes", "/version", "/readyz"] {
+        let request = Request::get(path).header("Authorization", "Bearer wrong");
+        let response = answer(&connection(&[]), request.body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(body(response).await, *recorded.response_body());
+    }
+}
+
+#[tokio::test]
+async fn anonymous_callers_read_version_and_health() {
+    for (path, expected) in [
+        ("/version", StatusCode::OK),
+        ("/readyz", StatusCode::OK),
+        ("/readyz/etcd", StatusCode::FORBIDDEN),
+        ("/apis", StatusCode::FORBIDDEN),
+    ] {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        assert_eq!(answer(&connection(&[]), request).await.status(), expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn authorities_of_callers_are_published() {
+    let connection = connection(&[]);
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let config = body(answer(&connection, request("GET", path, "")).await).await;
+    let certificates = connection.cluster.certificates();
+    let (clients, proxies) =
+        (certificates.cluster_authority(), certificates.front_proxy_authority());
+    assert_eq!(config["data"]["client-ca-file"], clients.certificate);
+    assert_eq!(config["data"]["requestheader-client-ca-file"], proxies.certificate);
+    assert_eq!(config["data"]["requestheader-allowed-names"], r#"["front-proxy-client"]"#);
 }
 
 #[tokio::test]
