@@ -87,7 +87,7 @@ impl ConfigCommand {
 
     fn act(&self, registry: &Registry) -> anyhow::Result<()> {
         let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
-        gates.warnings().iter().for_each(|warning| super::complain("warning", warning));
+        gates.notices().for_each(|notice| super::complain("warning", &notice.to_string()));
         gates.check_built()?;
         match &self.action {
             Action::Validate { file, write_config_to } => {

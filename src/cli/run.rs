@@ -42,7 +42,9 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
     }
     flags.warnings().iter().for_each(|warning| warn!("{warning}"));
     let gates = flags.gates()?;
-    gates.warnings().iter().for_each(|warning| warn!("{warning}"));
+    for notice in gates.notices() {
+        info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
+    }
     gates.check_built()?;
     let Loaded { written, mut config } = load(flags.config.as_deref(), &gates)?;
     flags.apply(&mut config);

@@ -1,12 +1,14 @@
 //! Feature gates and the values of `--feature-gates`.
 
+mod other_components;
 mod table;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use plugins::catalogue;
 
-pub use table::{GATES, Gate, Support};
+pub use table::{Gate, Support};
 
 /// Maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,13 +19,27 @@ pub enum Stage {
     Beta,
     /// Generally available.
     Ga,
+    /// About to be removed.
+    Deprecated,
 }
 
-/// Gates that set many others: the name, and the stage that they set.
-const SPECIAL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
+/// The gate that sets all alpha gates that are not set themselves.
+const ALL_ALPHA: &str = "AllAlpha";
 
-/// The component prefix that an entry may have.
-const COMPONENT: &str = "kube:";
+/// The gate that sets all beta gates that are not set themselves.
+const ALL_BETA: &str = "AllBeta";
+
+/// The component that an entry may name before a colon.
+const COMPONENT: &str = "kube";
+
+/// Every gate of Kubernetes 1.36: those that kube-scheduler reads, then those of other components.
+pub fn all() -> impl Iterator<Item = &'static Gate> {
+    table::GATES.iter().chain(other_components::GATES)
+}
+
+fn find(name: &str) -> Option<&'static Gate> {
+    all().find(|gate| gate.name == name)
+}
 
 /// Invalid values of feature gates, with the texts of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +57,9 @@ pub enum GateError {
         /// The value.
         value: String,
     },
+    /// An entry names another component before a colon.
+    #[error("component not registered: {0}")]
+    UnknownComponent(String),
     /// The gate does not exist.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
@@ -93,8 +112,23 @@ impl GateError {
 pub struct Gates {
     /// Gates that were set, by name; all others have their defaults.
     set: BTreeMap<&'static str, bool>,
-    /// The value that was set for all gates of a stage.
-    stages: Vec<(Stage, bool)>,
+}
+
+/// A remark about a gate that was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The remark.
+    pub text: &'static str,
+    /// The gate.
+    pub gate: &'static str,
+    /// Its value.
+    pub value: bool,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--feature-gates={}={}: {}", self.gate, self.value, self.text)
+    }
 }
 
 impl Gates {
@@ -106,7 +140,7 @@ impl Gates {
         let mut asked = BTreeMap::new();
         let entries = flags.into_iter().flat_map(|flag| flag.split(','));
         for entry in entries.map(str::trim).filter(|entry| !entry.is_empty()) {
-            let (name, value) = parse_entry(entry.strip_prefix(COMPONENT).unwrap_or(entry))?;
+            let (name, value) = parse_entry(of_component(entry)?)?;
             asked.insert(name, value);
         }
         let mut gates = Self::default();
@@ -124,12 +158,7 @@ impl Gates {
     }
 
     fn set(&mut self, name: &str, value: bool) -> Result<(), GateError> {
-        if let Some((_, stage)) = SPECIAL.iter().find(|(special, _)| *special == name) {
-            self.stages.push((*stage, value));
-            return Ok(());
-        }
-        let gate = GATES.iter().find(|gate| gate.name == name);
-        let gate = gate.ok_or_else(|| GateError::Unknown(name.to_owned()))?;
+        let gate = find(name).ok_or_else(|| GateError::Unknown(name.to_owned()))?;
         if gate.locked && gate.default != value {
             return Err(GateError::Locked { name: gate.name, default: gate.default });
         }
@@ -153,45 +182,48 @@ impl Gates {
     pub fn check_built(&self) -> Result<(), GateError> {
         let errors = self.on().filter_map(|gate| match gate.support {
             Support::Missing(missing) => Some(GateError::NotBuilt { name: gate.name, missing }),
-            Support::Follows | Support::Fixed => None,
+            Support::Follows | Support::Fixed | Support::Elsewhere => None,
         });
         GateError::none_or(errors.collect(), ())
     }
 
-    /// Warnings for the person who set the gates.
-    pub fn warnings(&self) -> Vec<String> {
-        let gates = GATES.iter().filter_map(|gate| Some((gate, *self.set.get(gate.name)?)));
-        let warnings = gates.filter_map(|(Gate { name, stage, support, .. }, value)| {
-            if *support == Support::Fixed && !value {
-                return Some(format!(
-                    "feature gate {name}=false has no effect: what it switches is always on here"
-                ));
-            }
-            (*stage == Stage::Ga).then(|| {
-                format!(
-                    "Setting GA feature gate {name}={value}. It will be removed in a future \
+    /// Remarks for the person who set the gates. The texts about stages are those of Kubernetes.
+    pub fn notices(&self) -> impl Iterator<Item = Notice> {
+        all().filter_map(|gate| {
+            let value = *self.set.get(gate.name)?;
+            let text = match (gate.support, gate.stage) {
+                (Support::Fixed, _) if !value => {
+                    "Warning: the gate has no effect, what it switches is always on"
+                }
+                (_, Stage::Ga) => {
+                    "Warning: setting GA feature gate. It will be removed in a future release."
+                }
+                (_, Stage::Deprecated) => {
+                    "Warning: setting deprecated feature gate. It will be removed in a future \
                      release."
-                )
-            })
-        });
-        warnings.collect()
+                }
+                (_, Stage::Alpha | Stage::Beta) => return None,
+            };
+            Some(Notice { text, gate: gate.name, value })
+        })
     }
 
     /// Whether the gate `name` is on; an unknown gate is off.
     pub fn is_on(&self, name: &str) -> bool {
-        GATES.iter().find(|gate| gate.name == name).is_some_and(|gate| self.state(gate))
+        find(name).is_some_and(|gate| self.state(gate))
     }
 
     fn on(&self) -> impl Iterator<Item = &'static Gate> {
-        GATES.iter().filter(|gate| self.state(gate))
+        all().filter(|gate| self.state(gate))
     }
 
     fn state(&self, gate: &Gate) -> bool {
-        let of_stage = || {
-            let stage = self.stages.iter().find(|(stage, _)| *stage == gate.stage);
-            stage.filter(|_| !gate.locked).map(|(_, value)| *value)
+        let of_stage = match gate.stage {
+            Stage::Alpha => self.set.get(ALL_ALPHA),
+            Stage::Beta => self.set.get(ALL_BETA),
+            Stage::Ga | Stage::Deprecated => None,
         };
-        self.set.get(gate.name).copied().or_else(of_stage).unwrap_or(gate.default)
+        self.set.get(gate.name).or(of_stage).copied().unwrap_or(gate.default)
     }
 
     /// Whether a plugin is in the default list.
@@ -212,6 +244,15 @@ impl Gates {
     /// Whether `shape` of volume binding applies.
     pub(super) fn storage_capacity_scoring(&self) -> bool {
         self.is_on("StorageCapacityScoring")
+    }
+}
+
+/// Returns an entry without its component.
+fn of_component(entry: &str) -> Result<&str, GateError> {
+    match entry.split_once(':') {
+        None => Ok(entry),
+        Some((COMPONENT, entry)) => Ok(entry.trim()),
+        Some((other, _)) => Err(GateError::UnknownComponent(other.to_owned())),
     }
 }
 
@@ -238,14 +279,15 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_and_consistent() {
-        let exists = |name: &str| GATES.iter().any(|gate| gate.name == name);
-        for [one, next] in GATES.array_windows() {
-            assert!(one.name.to_lowercase() != next.name.to_lowercase(), "{} twice", one.name);
-        }
-        for gate in GATES {
-            assert!(gate.needs.iter().all(|need| exists(need)), "{}", gate.name);
+        assert!(table::GATES.is_sorted_by_key(|gate| gate.name.to_lowercase()));
+        assert!(other_components::GATES.is_sorted_by_key(|gate| gate.name));
+        let names: std::collections::BTreeSet<_> = all().map(|gate| gate.name).collect();
+        assert_eq!(names.len(), all().count(), "each gate is in the table once");
+        for gate in all() {
+            assert!(gate.needs.iter().all(|need| names.contains(need)), "{}", gate.name);
             assert!(gate.stage != Stage::Alpha || !gate.default, "{}", gate.name);
-            assert!(!gate.locked || gate.stage == Stage::Ga, "{}", gate.name);
+            let fixed = matches!(gate.stage, Stage::Ga | Stage::Deprecated);
+            assert!(fixed || !gate.locked, "{}", gate.name);
         }
         for plugin in &catalogue::ALL {
             let Some(gate) = plugin.gate else { continue };
@@ -257,20 +299,19 @@ mod tests {
 
     #[test]
     fn later_entries_win() {
-        let gates =
-            parse("DRASchedulerFilterTimeout=false, kube:NodeDeclaredFeatures=F").unwrap_err();
-        let needs = vec!["NodeDeclaredFeatures"];
-        let name = "InPlacePodLevelResourcesVerticalScaling";
-        assert_eq!(gates, GateError::Needs { name, needs });
         let gates = Gates::parse([
             "InPlacePodLevelResourcesVerticalScaling=0,NodeDeclaredFeatures=true",
-            "NodeDeclaredFeatures=false,",
+            "ExtendWebSocketsToKubelet=f, kube:InPlacePodVerticalScalingInitContainers=False",
+            "RestartAllContainersOnContainerExits=FALSE,NodeDeclaredFeatures=false,",
         ]);
         let gates = gates.unwrap();
         assert!(!gates.is_on("NodeDeclaredFeatures"));
         assert!(gates.is_on("PodLevelResources") && !gates.is_on("Nonsense"));
         assert!(!gates.allow(catalogue::get("NodeDeclaredFeatures").unwrap()));
-        assert!(!gates.warnings().is_empty());
+        let notices: Vec<_> = gates.notices().map(|notice| notice.to_string()).collect();
+        let expected = "--feature-gates=InPlacePodLevelResourcesVerticalScaling=false: Warning: \
+                        the gate has no effect, what it switches is always on";
+        assert_eq!(notices, [expected]);
     }
 
     #[test]
@@ -293,6 +334,17 @@ mod tests {
                  invalid syntax",
             ),
             ("Bogus=true", "unrecognized feature gate: Bogus"),
+            ("ComponentSLIs=true", "unrecognized feature gate: ComponentSLIs"),
+            ("other:GangScheduling=true", "component not registered: other"),
+            (
+                "KMSv1=true,GitRepoVolumeDriver=true",
+                "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false",
+            ),
+            (
+                "ClusterTrustBundleProjection=true",
+                "ClusterTrustBundleProjection is enabled, but depends on features that are \
+                 disabled: [ClusterTrustBundle]",
+            ),
             (
                 "SchedulerQueueingHints=false",
                 "cannot set feature gate SchedulerQueueingHints to false, feature is locked to \
@@ -312,6 +364,24 @@ mod tests {
         for (flag, expected) in rows {
             assert_eq!(parse(flag).unwrap_err().to_string(), expected, "{flag}");
         }
+    }
+
+    #[test]
+    fn gates_of_other_components_are_accepted() {
+        let gates = parse(
+            "MemoryQoS=true,kube:NodeLogQuery=true,StorageVersionAPI=true,KMSv1=true,\
+             MaxUnavailableStatefulSet=false,RuntimeClassInImageCriApi=true,EnvFiles=false",
+        );
+        let gates = gates.unwrap();
+        assert_eq!(gates.check_built(), Ok(()));
+        let notices: Vec<_> = gates.notices().map(|notice| notice.to_string()).collect();
+        let end = "feature gate. It will be removed in a future release.";
+        let expected = [
+            format!("--feature-gates=KMSv1=true: Warning: setting deprecated {end}"),
+            format!("--feature-gates=NodeLogQuery=true: Warning: setting GA {end}"),
+        ];
+        assert_eq!(notices, expected);
+        assert!(gates.is_on("MemoryQoS") && !gates.is_on("EnvFiles"));
     }
 
     #[test]

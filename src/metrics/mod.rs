@@ -21,7 +21,7 @@ pub use rest_client::RestClient;
 pub use text::CONTENT_TYPE;
 
 use crate::config::Gates;
-use crate::config::gates::{GATES, Stage};
+use crate::config::gates::{self, Stage};
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::Stability::{Alpha, Beta};
@@ -186,11 +186,12 @@ impl Metrics {
 
     /// Sets `kubernetes_feature_enabled`.
     pub fn set_features(&self, gates: &Gates) {
-        for gate in GATES {
+        for gate in gates::all() {
             let stage = match gate.stage {
                 Stage::Alpha => "ALPHA",
                 Stage::Beta => "BETA",
                 Stage::Ga => "",
+                Stage::Deprecated => "DEPRECATED",
             };
             let on = i64::from(gates.is_on(gate.name));
             self.features.with_label_values(&[gate.name, stage]).set(on);

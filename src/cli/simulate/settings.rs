@@ -32,7 +32,7 @@ impl Setup {
         registry: Arc<Registry>,
     ) -> anyhow::Result<Self> {
         let gates = Gates::parse(args.feature_gates.iter().map(String::as_str))?;
-        gates.warnings().iter().for_each(|warning| complain("warning", warning));
+        gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
         gates.check_built()?;
         let config = match file {
             None => config::defaults(&gates),

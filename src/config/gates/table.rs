@@ -1,6 +1,7 @@
-//! The feature gates of kube-scheduler 1.36, in one table.
+//! The feature gates that kube-scheduler 1.36 reads.
 
 use super::Stage::{self, Alpha, Beta, Ga};
+use super::{ALL_ALPHA, ALL_BETA};
 
 /// A feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +29,17 @@ pub enum Support {
     Fixed,
     /// The feature is not built; the text names the missing part.
     Missing(&'static str),
+    /// The gate belongs to another component and has no effect here.
+    Elsewhere,
 }
 
 impl Gate {
-    const fn new(name: &'static str, stage: Stage, default: bool, support: Support) -> Self {
+    pub(super) const fn new(
+        name: &'static str,
+        stage: Stage,
+        default: bool,
+        support: Support,
+    ) -> Self {
         Self { name, stage, default, locked: false, needs: &[], support }
     }
 
@@ -47,7 +55,7 @@ impl Gate {
 
     /// A gate that is locked to on.
     const fn locked(name: &'static str) -> Self {
-        Self { locked: true, ..Self::fixed(name, Ga) }
+        Self::fixed(name, Ga).lock()
     }
 
     /// A gate that is off, and the missing part if it is switched on.
@@ -55,7 +63,11 @@ impl Gate {
         Self::new(name, stage, false, Support::Missing(missing))
     }
 
-    const fn needs(self, needs: &'static [&'static str]) -> Self {
+    pub(super) const fn lock(self) -> Self {
+        Self { locked: true, ..self }
+    }
+
+    pub(super) const fn needs(self, needs: &'static [&'static str]) -> Self {
         Self { needs, ..self }
     }
 }
@@ -66,7 +78,9 @@ const ALLOCATOR: &str = "the allocator of dynamic resources";
 const CBOR: &str = "the CBOR encoding of API requests";
 
 /// Every gate, sorted by name.
-pub const GATES: &[Gate] = &[
+pub(super) const GATES: &[Gate] = &[
+    Gate::new(ALL_ALPHA, Alpha, false, Support::Follows),
+    Gate::new(ALL_BETA, Beta, false, Support::Follows),
     Gate::fixed("AtomicFIFO", Beta),
     Gate::fixed("ClientsAllowCARotation", Beta),
     Gate::off("ClientsAllowCBOR", Alpha, CBOR),
@@ -87,23 +101,23 @@ pub const GATES: &[Gate] = &[
     Gate::off("DRANodeAllocatableResources", Alpha, ALLOCATOR).needs(DRA),
     Gate::fixed("DRAPartitionableDevices", Beta).needs(DRA),
     Gate::fixed("DRAPrioritizedList", Ga).needs(DRA),
-    Gate::on("DRAResourceClaimDeviceStatus", Beta).needs(DRA),
+    Gate::on("DRAResourceClaimDeviceStatus", Beta),
     Gate::on("DRASchedulerFilterTimeout", Beta).needs(DRA),
     Gate::off("DRAWorkloadResourceClaims", Alpha, GROUPS)
         .needs(&["DynamicResourceAllocation", "GenericWorkload"]),
     Gate::locked("DynamicResourceAllocation"),
     Gate::off("GangScheduling", Alpha, GROUPS).needs(&["GenericWorkload"]),
     Gate::off("GenericWorkload", Alpha, GROUPS),
-    Gate::fixed("InOrderInformersBatchProcess", Beta),
+    Gate::fixed("InformerResourceVersion", Ga),
     Gate::locked("InOrderInformers"),
+    Gate::fixed("InOrderInformersBatchProcess", Beta),
     Gate::fixed("InPlacePodLevelResourcesVerticalScaling", Beta).needs(&[
         "InPlacePodVerticalScaling",
         "PodLevelResources",
         "NodeDeclaredFeatures",
     ]),
     Gate::locked("InPlacePodVerticalScaling"),
-    Gate::fixed("InformerResourceVersion", Ga),
-    Gate::off("LoggingAlphaOptions", Alpha, "split log streams"),
+    Gate::new("LoggingAlphaOptions", Alpha, false, Support::Follows),
     Gate::fixed("LoggingBetaOptions", Beta),
     Gate::fixed("MatchLabelKeysInPodTopologySpread", Beta),
     Gate::off("NativeHistograms", Alpha, "native histograms"),
