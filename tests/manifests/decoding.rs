@@ -3,10 +3,10 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
 
-use super::{DEFAULT, RENDERED, objects, strictly};
+use super::{DEFAULT, objects, rendered, rendering, strictly, title};
 
 /// Decodes the object as its kind.
 fn decode(object: &Value) -> Result<(), String> {
@@ -17,6 +17,8 @@ fn decode(object: &Value) -> Result<(), String> {
         "Deployment" => strictly::<Deployment>(object).map(drop),
         "Pod" => strictly::<Pod>(object).map(drop),
         "PodDisruptionBudget" => strictly::<PodDisruptionBudget>(object).map(drop),
+        "Role" => strictly::<Role>(object).map(drop),
+        "RoleBinding" => strictly::<RoleBinding>(object).map(drop),
         "Service" => strictly::<Service>(object).map(drop),
         "ServiceAccount" => strictly::<ServiceAccount>(object).map(drop),
         kind => Err(format!("the chart is not known to have a {kind}")),
@@ -25,8 +27,8 @@ fn decode(object: &Value) -> Result<(), String> {
 
 #[test]
 fn every_object_decodes_without_unknown_fields() {
-    for file in RENDERED {
-        for object in objects(file) {
+    for file in rendered() {
+        for object in objects(&file) {
             let name = &object["metadata"]["name"];
             decode(&object).unwrap_or_else(|error| panic!("{file}, {name}: {error}"));
         }
@@ -42,32 +44,69 @@ fn unknown_field_is_detected() {
     assert!(error.contains("spec.?.template.?.spec.?.readinessProbe"), "{error}");
 }
 
+/// Returns the objects of a file, by kind and name.
+fn titles(file: &str) -> Vec<String> {
+    objects(file).iter().map(title).collect()
+}
+
+#[test]
+fn default_rendering_has_the_objects_in_the_order_of_installation() {
+    let expected = [
+        "PodDisruptionBudget loadmaster",
+        "ServiceAccount loadmaster",
+        "ConfigMap loadmaster",
+        "ClusterRole loadmaster",
+        "ClusterRoleBinding loadmaster",
+        "Role loadmaster-leader-election",
+        "RoleBinding loadmaster-leader-election",
+        "RoleBinding loadmaster-authentication-reader",
+        "Service loadmaster",
+        "Deployment loadmaster",
+    ];
+    assert_eq!(titles(DEFAULT), expected);
+}
+
+/// The objects that values add and remove, beside the pods of `helm test`.
+const CHANGES: [(&str, &[&str], &[&str]); 4] = [
+    ("extenders", &[], &[]),
+    (
+        "no-election",
+        &[],
+        &[
+            "PodDisruptionBudget loadmaster",
+            "Role loadmaster-leader-election",
+            "RoleBinding loadmaster-leader-election",
+        ],
+    ),
+    (
+        "nothing-created",
+        &[],
+        &[
+            "ServiceAccount loadmaster",
+            "ClusterRole loadmaster",
+            "ClusterRoleBinding loadmaster",
+            "Role loadmaster-leader-election",
+            "RoleBinding loadmaster-leader-election",
+            "RoleBinding loadmaster-authentication-reader",
+        ],
+    ),
+    (
+        "second-profile",
+        &["Role loadmaster-kube-scheduler-lease", "RoleBinding loadmaster-kube-scheduler-lease"],
+        &[],
+    ),
+];
+
 #[test]
 fn values_decide_on_optional_objects() {
-    let rows: [&[&str]; 3] = [
-        &[
-            "ServiceAccount",
-            "ConfigMap",
-            "ClusterRole",
-            "ClusterRoleBinding",
-            "Service",
-            "Deployment",
-        ],
-        &[
-            "PodDisruptionBudget",
-            "ServiceAccount",
-            "ConfigMap",
-            "ClusterRole",
-            "ClusterRoleBinding",
-            "Service",
-            "Pod",
-            "Deployment",
-        ],
-        &["ConfigMap", "Service", "Pod", "Deployment"],
-    ];
-    for (file, expected) in RENDERED.into_iter().zip(rows) {
-        let objects = objects(file);
-        let kinds: Vec<_> = objects.iter().map(|one| one["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, expected, "{file}");
+    for (name, added, removed) in CHANGES {
+        let mut expected = titles(DEFAULT);
+        expected.retain(|title| !removed.contains(&title.as_str()));
+        expected.extend(added.iter().map(|title| (*title).to_owned()));
+        expected.sort();
+        let mut found = titles(&rendering(name));
+        found.retain(|title| !title.starts_with("Pod loadmaster-test"));
+        found.sort();
+        assert_eq!(found, expected, "{name}");
     }
 }

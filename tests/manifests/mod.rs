@@ -4,7 +4,9 @@
 
 mod chart;
 mod decoding;
+mod high_availability;
 mod permissions;
+mod refusals;
 mod scheduler;
 mod wiring;
 
@@ -23,8 +25,29 @@ pub(super) const DEFAULT: &str = "deploy/loadmaster.yaml";
 /// The chart with every optional part, extenders among them.
 pub(super) const EVERYTHING: &str = "tests/manifests/rendered/everything.yaml";
 
-/// The default rendering, and one per file of values in `charts/loadmaster/ci`.
-const RENDERED: [&str; 3] = [DEFAULT, EVERYTHING, "tests/manifests/rendered/nothing-created.yaml"];
+/// The folder of the renderings with other values.
+const RENDERED: &str = "tests/manifests/rendered";
+
+/// The Deployment of a chart of a later version, with the image of this one.
+const NEXT_VERSION: &str = "tests/manifests/next-version.yaml";
+
+/// The head of a rendering names objects that it shares with the default rendering.
+const AS_IN_DEFAULT: &str = "# As in deploy/loadmaster.yaml: ";
+
+/// Returns the default rendering, and one per file of values in `charts/loadmaster/ci`.
+fn rendered() -> Vec<String> {
+    let entries = fs::read_dir(path(RENDERED)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<String> = names.map(|name| format!("{RENDERED}/{name}")).collect();
+    files.sort();
+    files.insert(0, DEFAULT.to_owned());
+    files
+}
+
+/// Returns the rendering with these values of `charts/loadmaster/ci`.
+fn rendering(name: &str) -> String {
+    format!("{RENDERED}/{name}.yaml")
+}
 
 fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
@@ -34,10 +57,26 @@ fn read(relative: &str) -> String {
     fs::read_to_string(path(relative)).unwrap()
 }
 
-/// Returns the objects of a file.
+/// Returns kind and name of an object.
+fn title(object: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    format!("{} {}", word(&object["kind"]), word(&object["metadata"]["name"]))
+}
+
+/// Returns the objects of a file, with those that it shares with the default rendering.
 fn objects(file: &str) -> Vec<Value> {
     let text = read(file);
-    serde_yaml::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap()).collect()
+    let shared: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix(AS_IN_DEFAULT)).collect();
+    let mut all = Vec::new();
+    if !shared.is_empty() {
+        all = objects(DEFAULT);
+        all.retain(|object| shared.contains(&title(object).as_str()));
+        assert_eq!(all.len(), shared.len(), "{file}");
+    }
+    let own = serde_yaml::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap());
+    all.extend(own);
+    all
 }
 
 /// Decodes the object as its type of the Kubernetes API.
@@ -54,12 +93,17 @@ fn strictly<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     }
 }
 
+/// Returns the objects of this kind in a file.
+fn all<T: Resource + DeserializeOwned>(file: &str) -> Vec<T> {
+    let of_kind = objects(file).into_iter().filter(|object| object["kind"] == T::KIND);
+    of_kind.map(|object| strictly(&object).unwrap()).collect()
+}
+
 /// Returns the only object of this kind in a file, if there is one.
 pub(super) fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
-    let mut of_kind = objects(file).into_iter().filter(|object| object["kind"] == T::KIND);
-    let found = of_kind.next()?;
-    assert!(of_kind.next().is_none(), "{file} has several objects of kind {}", T::KIND);
-    Some(strictly(&found).unwrap())
+    let mut found = all(file);
+    assert!(found.len() < 2, "{file} has several objects of kind {}", T::KIND);
+    found.pop()
 }
 
 /// Returns the arguments of the scheduler's container.

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{DEFAULT, EVERYTHING, RENDERED, find};
+use super::{DEFAULT, EVERYTHING, all, find, rendered, rendering};
 
 /// Group, resource and verb of every permission that the default plugins need.
-const NEEDED: [(&str, &str, &str); 40] = [
+const NEEDED: [(&str, &str, &str); 42] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
     ("", "nodes", "list"),
@@ -32,6 +35,8 @@ const NEEDED: [(&str, &str, &str); 40] = [
     ("policy", "poddisruptionbudgets", "watch"),
     ("resource.k8s.io", "deviceclasses", "list"),
     ("resource.k8s.io", "deviceclasses", "watch"),
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
     ("", "persistentvolumeclaims", "list"),
@@ -52,10 +57,10 @@ const NEEDED: [(&str, &str, &str); 40] = [
     ("storage.k8s.io", "volumeattachments", "watch"),
 ];
 
-/// Returns every single permission of the role.
-fn granted(role: &ClusterRole) -> BTreeSet<(String, String, String)> {
+/// Returns every single permission of these rules.
+fn granted(rules: &[PolicyRule]) -> BTreeSet<(String, String, String)> {
     let mut all = BTreeSet::new();
-    for rule in role.rules.iter().flatten() {
+    for rule in rules {
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 let one = |verb: &String| (group.clone(), resource.clone(), verb.clone());
@@ -74,9 +79,12 @@ fn owned(table: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
 #[test]
 fn role_grants_exactly_the_needed_permissions() {
     let role: ClusterRole = find(DEFAULT).unwrap();
-    assert_eq!(granted(&role), owned(&NEEDED));
     assert!(role.aggregation_rule.is_none());
-    assert!(role.rules.unwrap().iter().all(|rule| rule.non_resource_urls.is_none()));
+    let rules = role.rules.unwrap();
+    assert_eq!(granted(&rules), owned(&NEEDED));
+    let no_names =
+        |rule: &PolicyRule| (&rule.non_resource_urls, &rule.resource_names) == (&None, &None);
+    assert!(rules.iter().all(no_names));
 }
 
 /// Additional permissions for extenders, which cannot register events.
@@ -92,26 +100,98 @@ fn extenders_and_extra_rules_add_permissions() {
         ("example.com", "maintenancewindows", "list"),
         ("example.com", "maintenancewindows", "watch"),
     ]));
-    assert_eq!(granted(&role), expected);
+    assert_eq!(granted(&role.rules.unwrap()), expected);
+}
+
+/// The permissions on Leases, in the namespace of each Role, with the name if they are limited to one.
+fn lease_permissions(file: &str) -> Vec<(String, String, Option<String>)> {
+    let mut permissions = Vec::new();
+    for role in all::<Role>(file) {
+        let namespace = role.metadata.namespace.unwrap();
+        for rule in role.rules.unwrap() {
+            let name = rule.resource_names.clone().map(|names| names.join(","));
+            for (group, resource, verb) in granted(&[rule]) {
+                assert_eq!((group.as_str(), resource.as_str()), ("coordination.k8s.io", "leases"));
+                permissions.push((namespace.clone(), verb, name.clone()));
+            }
+        }
+    }
+    permissions
 }
 
 #[test]
-fn role_is_bound_to_the_service_account_of_the_pod() {
-    for file in RENDERED {
-        let Some(binding) = find::<ClusterRoleBinding>(file) else { continue };
-        let (role, account) = (find::<ClusterRole>(file), find::<ServiceAccount>(file));
-        let (role, account) = (role.unwrap().metadata, account.unwrap().metadata);
+fn roles_grant_the_lease_of_the_election_and_no_other() {
+    let election = |namespace: &str, name: &str| {
+        let named = |verb: &str| (namespace.to_owned(), verb.to_owned(), Some(name.to_owned()));
+        vec![(namespace.to_owned(), "create".to_owned(), None), named("get"), named("update")]
+    };
+    assert_eq!(lease_permissions(DEFAULT), election("kube-system", "loadmaster"));
+    let elsewhere = lease_permissions(&rendering("other-namespace"));
+    assert_eq!(elsewhere, election("leases", "batch-scheduler"));
+    assert_eq!(lease_permissions(&rendering("no-election")), []);
+    // Its own Lease is that of kube-scheduler.
+    let replacement = lease_permissions(&rendering("replaces-kube-scheduler"));
+    assert_eq!(replacement, election("kube-system", "kube-scheduler"));
+    // The daemon reads the Lease of kube-scheduler if it serves the same name.
+    let mut second = election("kube-system", "loadmaster");
+    let name = Some("kube-scheduler".to_owned());
+    second.push(("kube-system".to_owned(), "get".to_owned(), name));
+    assert_eq!(lease_permissions(&rendering("second-profile")), second);
+}
+
+/// The Role with the certificates that delegated authentication reads; every cluster has it.
+const AUTHENTICATION_READER: &str = "extension-apiserver-authentication-reader";
+
+#[test]
+fn authentication_reader_is_bound_in_kube_system() {
+    for file in rendered() {
+        let bindings = all::<RoleBinding>(&file);
+        let readers: Vec<_> =
+            bindings.iter().filter(|one| one.role_ref.name == AUTHENTICATION_READER).collect();
+        assert_eq!(readers.len(), usize::from(find::<ClusterRole>(&file).is_some()), "{file}");
+        for reader in readers {
+            assert_eq!(reader.metadata.namespace.as_deref(), Some("kube-system"), "{file}");
+        }
+    }
+}
+
+/// Checks that the only subject is this account.
+fn assert_bound_to(account: &ObjectMeta, subjects: Option<Vec<Subject>>) {
+    let [subject] = subjects.unwrap().try_into().unwrap();
+    assert_eq!(subject.kind, "ServiceAccount");
+    assert_eq!(
+        (Some(subject.name), subject.namespace),
+        (account.name.clone(), account.namespace.clone())
+    );
+}
+
+#[test]
+fn roles_are_bound_to_the_service_account_of_the_pod() {
+    for file in rendered() {
+        let Some(account) = find::<ServiceAccount>(&file) else { continue };
+        let account = account.metadata;
+        let binding: ClusterRoleBinding = find(&file).unwrap();
         assert_eq!(binding.role_ref.kind, "ClusterRole");
-        assert_eq!(Some(binding.role_ref.name), role.name);
+        assert_eq!(Some(binding.role_ref.name), find::<ClusterRole>(&file).unwrap().metadata.name);
+        assert_bound_to(&account, binding.subjects);
 
-        let [subject] = binding.subjects.unwrap().try_into().unwrap();
-        assert_eq!(subject.kind, "ServiceAccount");
-        assert_eq!(
-            (Some(&subject.name), &subject.namespace),
-            (account.name.as_ref(), &account.namespace)
-        );
+        let roles = all::<Role>(&file);
+        let mut bound = 0;
+        for binding in all::<RoleBinding>(&file) {
+            assert_eq!(binding.role_ref.kind, "Role");
+            assert_bound_to(&account, binding.subjects);
+            if binding.role_ref.name == AUTHENTICATION_READER {
+                continue;
+            }
+            let role = roles
+                .iter()
+                .find(|role| role.metadata.name.as_ref() == Some(&binding.role_ref.name));
+            assert_eq!(role.unwrap().metadata.namespace, binding.metadata.namespace, "{file}");
+            bound += 1;
+        }
+        assert_eq!(bound, roles.len(), "{file}");
 
-        let deployment: Deployment = find(file).unwrap();
+        let deployment: Deployment = find(&file).unwrap();
         let pod = deployment.spec.unwrap().template.spec.unwrap();
         assert_eq!(pod.service_account_name, account.name, "{file}");
         assert_eq!(pod.automount_service_account_token, Some(true), "{file}");

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use loadmaster::config::{self, Gates};
 
-use super::{DEFAULT, RENDERED, args, find, flag};
+use super::{DEFAULT, all, args, find, flag, rendered, rendering};
 
 fn loadmaster<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_loadmaster")).args(args).output().unwrap();
@@ -25,18 +25,18 @@ fn deployment(file: &str) -> Deployment {
 }
 
 /// Returns the KubeSchedulerConfiguration of the ConfigMap.
-fn configuration(file: &str) -> String {
+pub(super) fn configuration(file: &str) -> String {
     let config_map: ConfigMap = find(file).unwrap();
     config_map.data.unwrap().remove("config.yaml").unwrap()
 }
 
-fn gates(file: &str) -> Gates {
+pub(super) fn gates(file: &str) -> Gates {
     Gates::parse(flag(&args(&deployment(file)), "feature-gates")).unwrap()
 }
 
 #[test]
 fn binary_accepts_the_arguments() {
-    for file in RENDERED {
+    for file in &rendered() {
         let args = args(&deployment(file));
         can_be_read(&args).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert_eq!(args[0], "run");
@@ -53,17 +53,16 @@ fn unknown_argument_is_detected() {
 
 #[test]
 fn configuration_loads() {
-    for file in RENDERED {
+    for file in &rendered() {
         let loaded = config::load(&configuration(file), &gates(file));
-        let loaded = loaded.unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert_eq!(loaded.written.leader_election.leader_elect, Some(false));
+        loaded.unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 }
 
 #[test]
 fn every_plugin_of_the_configuration_exists() {
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manifests.yaml");
-    for file in RENDERED {
+    for file in &rendered() {
         fs::write(&written, configuration(file)).unwrap();
         let args = args(&deployment(file));
         let gates = flag(&args, "feature-gates").unwrap_or_default();
@@ -74,7 +73,7 @@ fn every_plugin_of_the_configuration_exists() {
 
 #[test]
 fn configuration_is_mounted_at_the_path_of_the_flag() {
-    for file in RENDERED {
+    for file in &rendered() {
         let deployment = deployment(file);
         let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
         let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
@@ -89,16 +88,26 @@ fn configuration_is_mounted_at_the_path_of_the_flag() {
     }
 }
 
+/// Returns the scheduler names that a rendering serves.
+fn served(file: &str) -> Vec<String> {
+    let loaded = config::load(&configuration(file), &gates(file)).unwrap();
+    loaded.config.profiles.iter().map(|profile| profile.scheduler_name.to_string()).collect()
+}
+
 #[test]
-fn own_pod_names_another_scheduler_and_test_pod_names_loadmaster() {
-    for file in RENDERED {
-        let loaded = config::load(&configuration(file), &gates(file)).unwrap();
-        let names: Vec<_> =
-            loaded.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
-        let own = deployment(file).spec.unwrap().template.spec.unwrap().scheduler_name.unwrap();
-        assert!(!names.contains(&own), "{file}: {own} is one of {names:?}");
-        if let Some(test) = find::<Pod>(file) {
-            assert!(names.contains(&test.spec.unwrap().scheduler_name.unwrap()), "{file}");
-        }
+fn own_pod_names_another_scheduler_beside_kube_scheduler() {
+    let replacing = ["replaces-kube-scheduler", "second-profile"].map(rendering);
+    for file in rendered() {
+        let own = deployment(&file).spec.unwrap().template.spec.unwrap().scheduler_name.unwrap();
+        assert_eq!(served(&file).contains(&own), replacing.contains(&file), "{file}");
+    }
+}
+
+#[test]
+fn test_pods_name_each_scheduler_once() {
+    for file in rendered().into_iter().filter(|file| file != DEFAULT) {
+        let pods = all::<Pod>(&file).into_iter();
+        let named: Vec<_> = pods.map(|pod| pod.spec.unwrap().scheduler_name.unwrap()).collect();
+        assert_eq!(named, served(&file), "{file}");
     }
 }

@@ -1,13 +1,15 @@
-//! The Deployment: a single replica with a consistent configuration.
+//! The Deployment: its parts fit each other, the Service and the PodDisruptionBudget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec, Probe, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use loadmaster::config;
 
-use super::{RENDERED, args, find, flag};
+use super::scheduler::{configuration, gates};
+use super::{DEFAULT, all, args, find, flag, rendered, rendering};
 
 type Labels = BTreeMap<String, String>;
 
@@ -20,10 +22,10 @@ fn container(file: &str) -> Container {
     container
 }
 
-/// Returns the pod specs of a file: the scheduler, and the test pod if it was rendered.
+/// Returns the pod specs of a file: the scheduler, and the test pods if they were rendered.
 fn pods(file: &str) -> Vec<PodSpec> {
-    let test = find::<Pod>(file).and_then(|pod| pod.spec);
-    template(file).spec.into_iter().chain(test).collect()
+    let tests = all::<Pod>(file).into_iter().filter_map(|pod| pod.spec);
+    template(file).spec.into_iter().chain(tests).collect()
 }
 
 fn selects(selector: &Labels, labels: &Labels) -> bool {
@@ -31,17 +33,8 @@ fn selects(selector: &Labels, labels: &Labels) -> bool {
 }
 
 #[test]
-fn deployment_never_runs_two_replicas() {
-    for file in RENDERED {
-        let spec = find::<Deployment>(file).unwrap().spec.unwrap();
-        assert_eq!(spec.replicas, Some(1), "{file}");
-        assert_eq!(spec.strategy.unwrap().type_.as_deref(), Some("Recreate"), "{file}");
-    }
-}
-
-#[test]
 fn containers_run_without_privileges() {
-    for file in RENDERED {
+    for file in &rendered() {
         for pod in pods(file) {
             let context = pod.security_context.unwrap();
             assert_eq!(context.run_as_non_root, Some(true), "{file}");
@@ -63,7 +56,7 @@ fn containers_run_without_privileges() {
 
 #[test]
 fn probes_use_https_and_allowed_paths() {
-    for file in RENDERED {
+    for file in &rendered() {
         let container = container(file);
         let args = args(&find(file).unwrap());
         let open = flag(&args, "authorization-always-allow-paths").unwrap();
@@ -82,7 +75,7 @@ fn probes_use_https_and_allowed_paths() {
 
 #[test]
 fn container_port_is_the_served_port() {
-    for file in RENDERED {
+    for file in &rendered() {
         let [port] = container(file).ports.unwrap().try_into().unwrap();
         let args = args(&find(file).unwrap());
         assert_eq!(port.name.as_deref(), Some("https"));
@@ -98,8 +91,8 @@ fn container_port_is_the_served_port() {
 }
 
 #[test]
-fn selectors_match_the_scheduler_and_not_the_test_pod() {
-    for file in RENDERED {
+fn selectors_match_the_scheduler_and_not_the_test_pods() {
+    for file in &rendered() {
         let deployment = find::<Deployment>(file).unwrap().spec.unwrap();
         let service = find::<Service>(file).unwrap().spec.unwrap();
         let budget = find::<PodDisruptionBudget>(file);
@@ -107,26 +100,64 @@ fn selectors_match_the_scheduler_and_not_the_test_pod() {
         let selectors = [deployment.selector.match_labels, service.selector, budget];
 
         let pod = deployment.template.metadata.unwrap().labels.unwrap();
-        let test = find::<Pod>(file).and_then(|pod| pod.metadata.labels);
+        let tests: Vec<_> =
+            all::<Pod>(file).into_iter().filter_map(|pod| pod.metadata.labels).collect();
         for selector in selectors.iter().flatten() {
             assert!(!selector.is_empty() && selects(selector, &pod), "{file}: {selector:?}");
-            assert!(test.iter().all(|test| !selects(selector, test)), "{file}: {selector:?}");
+            assert!(tests.iter().all(|test| !selects(selector, test)), "{file}: {selector:?}");
         }
     }
 }
 
 #[test]
-fn certificate_is_mounted_at_the_paths_of_the_flags() {
-    let file = "tests/manifests/rendered/everything.yaml";
-    let args = args(&find(file).unwrap());
-    let pod = template(file).spec.unwrap();
-    let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
-    let mount = mounts.iter().find(|mount| mount.name == "tls").unwrap();
-    for (name, key) in [("tls-cert-file", "tls.crt"), ("tls-private-key-file", "tls.key")] {
-        assert_eq!(flag(&args, name), Some(format!("{}/{key}", mount.mount_path).as_str()));
+fn every_mount_has_a_volume_and_every_volume_a_mount() {
+    for file in &rendered() {
+        let pod = template(file).spec.unwrap();
+        let volumes: BTreeSet<_> = pod.volumes.unwrap().into_iter().map(|one| one.name).collect();
+        let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
+        let names: BTreeSet<_> = mounts.iter().map(|mount| mount.name.clone()).collect();
+        let paths: BTreeSet<_> = mounts.iter().map(|mount| mount.mount_path.clone()).collect();
+        assert_eq!(names, volumes, "{file}");
+        assert_eq!(paths.len(), mounts.len(), "{file}");
     }
+}
+
+/// Returns the Secrets that are mounted, by the folder of their files.
+fn secrets(file: &str) -> BTreeMap<String, String> {
+    let pod = template(file).spec.unwrap();
     let volumes = pod.volumes.unwrap();
-    let volume = volumes.iter().find(|volume| volume.name == "tls").unwrap();
-    let secret = volume.secret.as_ref().unwrap();
-    assert_eq!(secret.secret_name.as_deref(), Some("shop-scheduler-tls"));
+    let mounts = pod.containers[0].volume_mounts.iter().flatten();
+    let secret = |name: &str| {
+        let volume = volumes.iter().find(|volume| volume.name == name)?;
+        volume.secret.as_ref()?.secret_name.clone()
+    };
+    mounts.filter_map(|mount| Some((mount.mount_path.clone(), secret(&mount.name)?))).collect()
+}
+
+#[test]
+fn certificate_is_mounted_at_the_paths_of_the_flags() {
+    let file = &rendering("tls-secret");
+    let args = args(&find(file).unwrap());
+    let folder = "/etc/loadmaster-tls";
+    for (name, key) in [("tls-cert-file", "tls.crt"), ("tls-private-key-file", "tls.key")] {
+        assert_eq!(flag(&args, name), Some(format!("{folder}/{key}").as_str()));
+    }
+    assert_eq!(secrets(file), [(folder.to_owned(), "loadmaster-tls".to_owned())].into());
+    assert_eq!(secrets(DEFAULT), BTreeMap::new());
+}
+
+#[test]
+fn files_of_extenders_are_in_mounted_secrets() {
+    let file = &rendering("extenders");
+    let secrets = secrets(file);
+    let loaded = config::load(&configuration(file), &gates(file)).unwrap();
+    let files = loaded.config.extenders.iter().filter_map(|extender| extender.tls_config.as_ref());
+    let files: Vec<_> =
+        files.flat_map(|tls| [&tls.cert_file, &tls.key_file, &tls.ca_file]).collect();
+    assert_eq!(files.len(), 3);
+    for path in files {
+        let (folder, _) = path.rsplit_once('/').unwrap();
+        let secret = secrets.get(folder).unwrap_or_else(|| panic!("{path} is not mounted"));
+        assert!(folder.ends_with(&format!("/{secret}")), "{folder}");
+    }
 }

@@ -28,12 +28,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end -}}
 
+{{/* Labels of the pods, without versions: a new version of the chart alone must not restart them. */}}
+{{- define "loadmaster.podLabels" -}}
+{{ include "loadmaster.selectorLabels" . }}
+{{- with merge (dict) .Values.podLabels .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- define "loadmaster.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "loadmaster.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
 {{- default "default" .Values.serviceAccount.name -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The ServiceAccount as the subject of a binding. */}}
+{{- define "loadmaster.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "loadmaster.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
 {{- end -}}
 
 {{- define "loadmaster.image" -}}
@@ -51,9 +66,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- default (list (dict "schedulerName" .Values.schedulerName)) .Values.config.profiles | toYaml -}}
 {{- end -}}
 
-{{/* The spec.schedulerName of pods. */}}
-{{- define "loadmaster.schedulerName" -}}
-{{- (include "loadmaster.profiles" . | fromYamlArray | first).schedulerName -}}
+{{/* The scheduler names of the profiles, as a YAML list. */}}
+{{- define "loadmaster.schedulerNames" -}}
+{{- $names := list -}}
+{{- range include "loadmaster.profiles" . | fromYamlArray -}}
+{{- $names = append $names .schedulerName -}}
+{{- end -}}
+{{- toYaml $names -}}
+{{- end -}}
+
+{{/* "true" if this release serves the pods of kube-scheduler. */}}
+{{- define "loadmaster.servesDefault" -}}
+{{- if include "loadmaster.schedulerNames" . | fromYamlArray | has "default-scheduler" }}true{{ end -}}
+{{- end -}}
+
+{{- define "loadmaster.leaseName" -}}
+{{- default (include "loadmaster.fullname" .) .Values.leaderElection.resourceName -}}
+{{- end -}}
+
+{{- define "loadmaster.leaseNamespace" -}}
+{{- default .Release.Namespace .Values.leaderElection.resourceNamespace -}}
+{{- end -}}
+
+{{/* "true" if this release serves the pods of kube-scheduler and elects by a Lease of its own. */}}
+{{- define "loadmaster.readsLeaseOfKubeScheduler" -}}
+{{- $own := printf "%s/%s" (include "loadmaster.leaseNamespace" .) (include "loadmaster.leaseName" .) -}}
+{{- if and (include "loadmaster.servesDefault" .) (not (and .Values.leaderElection.enabled (eq $own "kube-system/kube-scheduler"))) }}true{{ end -}}
 {{- end -}}
 
 {{/* The KubeSchedulerConfiguration. */}}
@@ -61,7 +99,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
-  leaderElect: false
+{{- with .Values.leaderElection }}
+  leaderElect: {{ .enabled }}
+{{- if .enabled }}
+  leaseDuration: {{ .leaseDuration }}
+  renewDeadline: {{ .renewDeadline }}
+  resourceName: {{ include "loadmaster.leaseName" $ }}
+  resourceNamespace: {{ include "loadmaster.leaseNamespace" $ }}
+  retryPeriod: {{ .retryPeriod }}
+{{- end }}
+{{- end }}
 {{- with omit .Values.config "profiles" }}
 {{ toYaml . }}
 {{- end }}
@@ -88,9 +135,10 @@ capabilities:
 
 {{/*
 Fields of every pod of the chart: no root (the image names its user by number, which the kubelet can
-check), the seccomp profile of the runtime, pull secrets, node selector, tolerations and affinity.
+check), the seccomp profile of the runtime, pull secrets, node selector and tolerations.
 */}}
 {{- define "loadmaster.podSpec" -}}
+enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
   seccompProfile:
@@ -107,8 +155,53 @@ nodeSelector:
 tolerations:
 {{ toYaml . }}
 {{- end }}
-{{- with .Values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
+{{- end -}}
+
+{{/* The given affinity, and anti-affinity between the replicas unless it has its own. */}}
+{{- define "loadmaster.affinity" -}}
+{{- $affinity := deepCopy .Values.affinity -}}
+{{- if not (or (hasKey $affinity "podAntiAffinity") (eq .Values.podAntiAffinity "none")) -}}
+{{- $labels := include "loadmaster.selectorLabels" . | fromYaml -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
+{{- if eq .Values.podAntiAffinity "required" -}}
+{{- $_ := set $affinity "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term)) -}}
+{{- else -}}
+{{- $weighted := dict "weight" 100 "podAffinityTerm" $term -}}
+{{- $_ := set $affinity "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list $weighted)) -}}
+{{- end -}}
+{{- end -}}
+{{- with $affinity }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/* The spread constraints; those without a selector get the labels of the release. */}}
+{{- define "loadmaster.topologySpreadConstraints" -}}
+{{- $constraints := list -}}
+{{- $selector := dict "matchLabels" (include "loadmaster.selectorLabels" . | fromYaml) -}}
+{{- range .Values.topologySpreadConstraints -}}
+{{- $constraints = append $constraints (hasKey . "labelSelector" | ternary . (set (deepCopy .) "labelSelector" $selector)) -}}
+{{- end -}}
+{{- with $constraints }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/*
+The update strategy. With leader election an update starts the new pods first, so a standby is always
+ready. If replicas may not share a node, an additional pod may find no node, so one old pod stops first.
+Two schedulers without leader election would bind the same pods, so the old one stops first.
+*/}}
+{{- define "loadmaster.strategy" -}}
+{{- if .Values.strategy -}}
+{{ toYaml .Values.strategy }}
+{{- else if not .Values.leaderElection.enabled -}}
+type: Recreate
+{{- else -}}
+type: RollingUpdate
+rollingUpdate:
+{{- if eq .Values.podAntiAffinity "required" }}
+  maxSurge: 0
+  maxUnavailable: 1
+{{- else }}
+  maxSurge: 1
+  maxUnavailable: 0
 {{- end }}
+{{- end -}}
 {{- end -}}
