@@ -78,7 +78,7 @@ fn owned(table: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
 
 #[test]
 fn role_grants_exactly_the_needed_permissions() {
-    let role: ClusterRole = find(DEFAULT).unwrap();
+    let role = cluster_role(DEFAULT).unwrap();
     assert!(role.aggregation_rule.is_none());
     let rules = role.rules.unwrap();
     assert_eq!(granted(&rules), owned(&NEEDED));
@@ -87,13 +87,19 @@ fn role_grants_exactly_the_needed_permissions() {
     assert!(rules.iter().all(no_names));
 }
 
+/// Returns the ClusterRole of the scheduler, which has the name of the Deployment.
+fn cluster_role(file: &str) -> Option<ClusterRole> {
+    let name = find::<Deployment>(file).unwrap().metadata.name;
+    all::<ClusterRole>(file).into_iter().find(|role| role.metadata.name == name)
+}
+
 /// Additional permissions for extenders, which cannot register events.
 const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] =
     [("resource.k8s.io", "resourceclaims", "list"), ("resource.k8s.io", "resourceclaims", "watch")];
 
 #[test]
 fn extenders_and_extra_rules_add_permissions() {
-    let role: ClusterRole = find(EVERYTHING).unwrap();
+    let role = cluster_role(EVERYTHING).unwrap();
     let mut expected = owned(&NEEDED);
     expected.extend(owned(&NEEDED_BY_EXTENDERS));
     expected.extend(owned(&[
@@ -148,7 +154,7 @@ fn authentication_reader_is_bound_in_kube_system() {
         let bindings = all::<RoleBinding>(&file);
         let readers: Vec<_> =
             bindings.iter().filter(|one| one.role_ref.name == AUTHENTICATION_READER).collect();
-        assert_eq!(readers.len(), usize::from(find::<ClusterRole>(&file).is_some()), "{file}");
+        assert_eq!(readers.len(), usize::from(cluster_role(&file).is_some()), "{file}");
         for reader in readers {
             assert_eq!(reader.metadata.namespace.as_deref(), Some("kube-system"), "{file}");
         }
@@ -170,9 +176,10 @@ fn roles_are_bound_to_the_service_account_of_the_pod() {
     for file in rendered() {
         let Some(account) = find::<ServiceAccount>(&file) else { continue };
         let account = account.metadata;
-        let binding: ClusterRoleBinding = find(&file).unwrap();
+        let role = cluster_role(&file).unwrap().metadata.name;
+        let mut bindings = all::<ClusterRoleBinding>(&file).into_iter();
+        let binding = bindings.find(|one| Some(&one.role_ref.name) == role.as_ref()).unwrap();
         assert_eq!(binding.role_ref.kind, "ClusterRole");
-        assert_eq!(Some(binding.role_ref.name), find::<ClusterRole>(&file).unwrap().metadata.name);
         assert_bound_to(&account, binding.subjects);
 
         let roles = all::<Role>(&file);
@@ -196,4 +203,27 @@ fn roles_are_bound_to_the_service_account_of_the_pod() {
         assert_eq!(pod.service_account_name, account.name, "{file}");
         assert_eq!(pod.automount_service_account_token, Some(true), "{file}");
     }
+}
+
+#[test]
+fn metrics_readers_may_read_the_scraped_paths_and_nothing_else() {
+    let file = &rendering("service-monitor");
+    let mut roles = all::<ClusterRole>(file).into_iter();
+    let role =
+        roles.find(|role| role.metadata.name.as_deref() == Some("loadmaster-metrics-reader"));
+    let [rule] = role.unwrap().rules.unwrap().try_into().unwrap();
+    assert_eq!((&rule.resources, &rule.api_groups), (&None, &None));
+    assert_eq!(rule.verbs, ["get"]);
+    assert_eq!(
+        rule.non_resource_urls.unwrap(),
+        ["/metrics", "/metrics/resources", "/metrics/slis"]
+    );
+
+    let mut bindings = all::<ClusterRoleBinding>(file).into_iter();
+    let binding = bindings.find(|one| one.role_ref.name == "loadmaster-metrics-reader").unwrap();
+    let [subject] = binding.subjects.unwrap().try_into().unwrap();
+    assert_eq!(
+        (subject.name.as_str(), subject.namespace.as_deref()),
+        ("prometheus-k8s", Some("monitoring"))
+    );
 }

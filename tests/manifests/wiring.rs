@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec, Probe, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use loadmaster::config;
+use serde_json::json;
 
 use super::scheduler::{configuration, gates};
-use super::{DEFAULT, all, args, find, flag, rendered, rendering};
+use super::{DEFAULT, all, args, find, flag, objects, rendered, rendering};
 
 type Labels = BTreeMap<String, String>;
 
@@ -83,7 +85,8 @@ fn container_port_is_the_served_port() {
         let address: std::net::IpAddr = flag(&args, "bind-address").unwrap().parse().unwrap();
         assert!(address.is_unspecified(), "{file}: the kubelet cannot reach {address}");
 
-        let service = find::<Service>(file).unwrap().spec.unwrap();
+        let Some(service) = find::<Service>(file) else { continue };
+        let service = service.spec.unwrap();
         let [served] = service.ports.unwrap().try_into().unwrap();
         assert_eq!(served.port, 10259);
         assert_eq!(served.target_port, Some(IntOrString::String("https".to_owned())));
@@ -94,10 +97,12 @@ fn container_port_is_the_served_port() {
 fn selectors_match_the_scheduler_and_not_the_test_pods() {
     for file in &rendered() {
         let deployment = find::<Deployment>(file).unwrap().spec.unwrap();
-        let service = find::<Service>(file).unwrap().spec.unwrap();
+        let service = find::<Service>(file).and_then(|service| service.spec?.selector);
         let budget = find::<PodDisruptionBudget>(file);
         let budget = budget.and_then(|budget| budget.spec?.selector?.match_labels);
-        let selectors = [deployment.selector.match_labels, service.selector, budget];
+        let policy = find::<NetworkPolicy>(file);
+        let policy = policy.and_then(|policy| policy.spec?.pod_selector?.match_labels);
+        let selectors = [deployment.selector.match_labels, service, budget, policy];
 
         let pod = deployment.template.metadata.unwrap().labels.unwrap();
         let tests: Vec<_> =
@@ -144,6 +149,54 @@ fn certificate_is_mounted_at_the_paths_of_the_flags() {
     }
     assert_eq!(secrets(file), [(folder.to_owned(), "loadmaster-tls".to_owned())].into());
     assert_eq!(secrets(DEFAULT), BTreeMap::new());
+}
+
+#[test]
+fn certificate_of_cert_manager_is_mounted_and_verified() {
+    let file = &rendering("cert-manager");
+    let objects = objects(file);
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let certificate = &of_kind("Certificate")["spec"];
+    let secret = certificate["secretName"].as_str().unwrap();
+    assert_eq!(secrets(file), [("/etc/loadmaster-tls".to_owned(), secret.to_owned())].into());
+
+    let tls = &of_kind("ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"];
+    assert_eq!(tls["ca"]["secret"], json!({"name": secret, "key": "ca.crt"}));
+    assert!(certificate["dnsNames"].as_array().unwrap().contains(&tls["serverName"]));
+}
+
+#[test]
+fn monitors_scrape_the_named_port_over_https() {
+    let metrics = ["/metrics"].as_slice();
+    let rows = [
+        ("cert-manager", "endpoints", metrics),
+        ("open-metrics", "podMetricsEndpoints", metrics),
+        ("pod-monitor", "podMetricsEndpoints", &["/metrics", "/metrics/slis"]),
+        ("service-monitor", "endpoints", &["/metrics", "/metrics/resources", "/metrics/slis"]),
+    ];
+    for (name, field, paths) in rows {
+        let file = &rendering(name);
+        let objects = objects(file);
+        let mut kinds =
+            objects.iter().filter(|one| one["kind"].as_str().unwrap().ends_with("Monitor"));
+        let spec = &kinds.next().unwrap()["spec"];
+        let endpoints = spec[field].as_array().unwrap();
+        let found: Vec<_> = endpoints.iter().map(|one| one["path"].as_str().unwrap()).collect();
+        assert_eq!(found, paths, "{name}");
+        for endpoint in endpoints {
+            assert_eq!(
+                (&endpoint["port"], &endpoint["scheme"]),
+                (&json!("https"), &json!("https"))
+            );
+        }
+        let labels = match find::<Service>(file).filter(|_| field == "endpoints") {
+            Some(service) => service.metadata.labels.unwrap(),
+            None => template(file).metadata.unwrap().labels.unwrap(),
+        };
+        let selector: Labels =
+            serde_json::from_value(spec["selector"]["matchLabels"].clone()).unwrap();
+        assert!(!selector.is_empty() && selects(&selector, &labels), "{name}");
+    }
 }
 
 #[test]

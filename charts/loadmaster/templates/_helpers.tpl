@@ -125,6 +125,15 @@ profiles:
 {{- join "," $gates -}}
 {{- end -}}
 
+{{/* The Secret with the certificate of port 10259; empty: self-signed. */}}
+{{- define "loadmaster.tlsSecret" -}}
+{{- if .Values.tls.secretName -}}
+{{- .Values.tls.secretName -}}
+{{- else if .Values.tls.certManager.enabled -}}
+{{- include "loadmaster.fullname" . }}-tls
+{{- end -}}
+{{- end -}}
+
 {{/* Security context of every container: no privileges, no writes to the root file system. */}}
 {{- define "loadmaster.securityContext" -}}
 allowPrivilegeEscalation: false
