@@ -24,7 +24,8 @@ pub(super) struct ConfigCommand {
     action: Action,
 
     /// Feature gates, as `Name=true,Other=false`; may be repeated
-    #[arg(long, value_name = "GATES", global = true)]
+    // The flags of the daemon have a gate argument of another type, and global arguments are shared.
+    #[arg(id = "config_gates", long = "feature-gates", value_name = "GATES", global = true)]
     feature_gates: Vec<String>,
 }
 

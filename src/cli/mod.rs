@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! Exit codes: 0 on success, also if pods stay pending; 1 for invalid input; 2 for an invalid
-//! command line.
+//! Exit codes: 0 on success, also if pods stay pending; 1 for invalid input, and for an invalid
+//! command line of the daemon, as in kube-scheduler; 2 for an invalid command line of another command.
 
 mod config;
 mod flags;
@@ -12,15 +12,21 @@ mod run;
 mod sandbox;
 #[cfg(feature = "simulator")]
 mod simulate;
+mod usage;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use framework::Registry;
 
-use self::flags::Flags;
+use self::flags::{Flags, VersionRequest};
+use self::usage::UsageError;
+
+/// The version of Kubernetes whose scheduler this is.
+const KUBERNETES: &str = "1.36";
 
 /// A Kubernetes scheduler that considers every node and can always say why.
 ///
@@ -56,10 +62,17 @@ enum Command {
 
 /// Parses the command line and runs the command with these plugins.
 pub fn run(registry: Registry) -> ExitCode {
-    let Cli { command, flags } = Cli::parse_from(flags::with_dashes(std::env::args_os()));
+    let args: Vec<OsString> = flags::with_dashes(std::env::args_os()).collect();
+    let Cli { command, flags } = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return reject(&error, args.get(1)),
+    };
     let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
-        Command::Run(flags) if flags.version => print_version(),
-        Command::Run(flags) => run::run(&flags, registry),
+        Command::Run(flags) => match flags.version {
+            VersionRequest::No => run::run(&flags, registry),
+            VersionRequest::Version => print_version(),
+            VersionRequest::Raw => print_versions(),
+        },
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => {
             let schedule = |kubeconfig, stop| in_process::schedule(registry, kubeconfig, stop);
@@ -74,6 +87,33 @@ pub fn run(registry: Registry) -> ExitCode {
         format!("{error:#}").lines().for_each(|line| complain("error", line));
         ExitCode::FAILURE
     })
+}
+
+/// Reports an invalid command line, or prints the help that it asks for. `first` is the first
+/// argument.
+fn reject(error: &clap::Error, first: Option<&OsString>) -> ExitCode {
+    const RUN: &str = "run";
+    let mut cli = Cli::command();
+    cli.build();
+    let subcommand = first.and_then(|first| cli.find_subcommand_mut(first));
+    let (path, command) = match subcommand {
+        Some(command) if command.get_name() == RUN => ("loadmaster run", command),
+        Some(_) => error.exit(),
+        None => ("loadmaster", &mut cli),
+    };
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = UsageError::of(error, path).with_usage(command);
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+    ExitCode::FAILURE
+}
+
+/// Prints the version, the version of Kubernetes whose scheduler this is, and the platform.
+fn print_versions() -> anyhow::Result<ExitCode> {
+    let (own, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    print(&format!("loadmaster: {own}\nkubernetes: {KUBERNETES}\nplatform: {os}/{arch}\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_version() -> anyhow::Result<ExitCode> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use framework::Registry;
@@ -15,7 +16,7 @@ use super::flags::Flags;
 use crate::api_client::Credentials;
 use crate::config::{self, ConfigError, Configuration, Gates, Loaded};
 use crate::http::{self, App, Health};
-use crate::logs::{self, Verbosity};
+use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
@@ -23,32 +24,55 @@ use crate::runtime::{self, Setup};
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
 
-/// Runs the daemon with these flags. Once logging has started, errors are logged.
+/// Runs the daemon with these flags. Errors are logged, except those of the log itself.
 pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode> {
-    let verbosity = logs::init(flags.logs.logging_format, flags.logs.verbosity)?;
-    Ok(match serve(flags, registry, verbosity) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            error!(err = format!("{failure:#}"), "command failed");
-            ExitCode::FAILURE
+    let gates = flags.check_versions().map_err(anyhow::Error::from);
+    let gates = gates.and_then(|()| Ok(flags.gates()?));
+    // Without gates the log has its defaults, so that the error is logged.
+    let options = match &gates {
+        Ok(gates) => flags.logs.options(gates),
+        Err(_) => Ok(logs::Options::default()),
+    };
+    let options = match options {
+        Ok(options) => options,
+        Err(errors) => {
+            // kube-scheduler prints these errors without a header.
+            eprintln!("{errors}");
+            return Ok(ExitCode::FAILURE);
         }
-    })
+    };
+    let verbosity = logs::init(&options)?;
+    let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
+    let outcome = gates.and_then(|gates| serve(flags, &gates, registry, &log));
+    if let Err(failure) = &outcome {
+        error!(err = format!("{failure:#}"), "command failed");
+    }
+    log.streams.flush();
+    Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Result<()> {
+/// The log of the daemon.
+struct Log {
+    verbosity: Verbosity,
+    streams: Streams,
+    flush_frequency: Duration,
+}
+
+fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), "Starting Loadmaster");
-    if verbosity.get() >= 1 {
-        flags.values().for_each(|(flag, value)| info!("FLAG: --{flag}={value:?}"));
+    if log.verbosity.get() >= 1 {
+        for (flag, value) in flags.values() {
+            info!(target: logs::LINE, "FLAG: --{flag}={value:?}");
+        }
     }
     flags.warnings().iter().for_each(|warning| warn!("{warning}"));
-    let gates = flags.gates()?;
     for notice in gates.notices() {
         info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
     }
     gates.check_built()?;
-    let Loaded { written, mut config } = load(flags.config.as_deref(), &gates)?;
+    let Loaded { written, mut config } = load(flags.config.as_deref(), gates)?;
     flags.apply(&mut config);
-    config::validate(&config, &gates)?;
+    config::validate(&config, gates)?;
     let rate = request_rate(&config, flags.config.is_some().then_some(&written));
     if let Some(path) = &flags.write_config_to {
         return write(&config, path, &registry);
@@ -66,12 +90,12 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
-        metrics.set_features(&gates);
+        metrics.set_features(gates);
         let app = App {
             metrics: metrics.clone(),
             health: health.clone(),
             configz: config.to_value(),
-            verbosity: config.enable_profiling.then_some(verbosity),
+            verbosity: config.enable_profiling.then(|| log.verbosity.clone()),
         };
         let setup = Setup {
             config,
@@ -84,6 +108,7 @@ fn serve(flags: &Flags, registry: Registry, verbosity: Verbosity) -> anyhow::Res
         };
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), health.clone())?;
+        tokio::spawn(log.streams.clone().flush_every(log.flush_frequency));
         // The endpoints report the shutdown until it is complete.
         let ended = CancellationToken::new();
         let answering = async {
@@ -112,8 +137,7 @@ fn load(path: Option<&Path>, gates: &Gates) -> anyhow::Result<Loaded> {
     let Some(path) = path else {
         return Ok(Loaded { written: Default::default(), config: config::defaults(gates) });
     };
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("--config: cannot read {}", path.display()))?;
+    let text = super::config::read(path)?;
     let loaded: Result<Loaded, ConfigError> = config::load(&text, gates);
     loaded.with_context(|| path.display().to_string())
 }

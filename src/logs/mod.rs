@@ -8,29 +8,38 @@
 //! | debug | 2 | `I` | `"v":2` |
 //! | trace | 4 | `I` | `"v":4` |
 //!
-//! Times are UTC.
+//! Times are UTC. `--vmodule` raises the verbosity of single files. With split streams all lines but
+//! errors go to standard output.
 
 mod json;
+mod levels;
 mod record;
+mod streams;
 mod text;
+mod vmodule;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{Registry, reload};
+
+pub use levels::{Levels, Verbosity};
+pub use streams::Streams;
+pub use vmodule::{Vmodule, VmoduleError};
 
 use record::Record;
+
+/// Target of events whose message is a whole line: the text format prints it without quotes, as klog
+/// prints formatted messages.
+pub const LINE: &str = "loadmaster::line";
 
 /// Format of the log (`--logging-format`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,57 +51,37 @@ pub enum Format {
     Json,
 }
 
-/// An unknown format.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("format: Invalid value: {0:?}: Unsupported log format")]
-pub struct UnknownFormat(String);
-
 impl FromStr for Format {
-    type Err = UnknownFormat;
+    type Err = &'static str;
 
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(name: &str) -> Result<Self, &'static str> {
         match name {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err(UnknownFormat(name.to_owned())),
+            _ => Err("Unsupported log format"),
         }
     }
 }
 
-/// Verbose libraries: below [`LIBRARIES_FROM`] only their warnings are logged.
-const LIBRARIES: [&str; 9] =
-    ["axum", "axum_server", "h2", "hyper", "hyper_util", "kube", "kube_client", "rustls", "tower"];
-
-/// The verbosity from which on these libraries log.
-const LIBRARIES_FROM: u8 = 6;
-
-/// The verbosity of the log (`-v`), which can be changed at run time.
-#[derive(Debug, Clone)]
-pub struct Verbosity {
-    verbosity: Arc<AtomicU8>,
-    filter: reload::Handle<Targets, Registry>,
-}
-
-impl Verbosity {
-    /// Returns the verbosity in effect.
-    pub fn get(&self) -> u8 {
-        self.verbosity.load(Ordering::Relaxed)
-    }
-
-    /// Changes the verbosity. Has no effect once the log is gone.
-    pub fn set(&self, verbosity: u8) {
-        if self.filter.reload(filter(verbosity)).is_ok() {
-            self.verbosity.store(verbosity, Ordering::Relaxed);
-        }
-    }
+/// The settings of the log.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Format of the lines.
+    pub format: Format,
+    /// Events that are logged.
+    pub levels: Levels,
+    /// Where the lines go.
+    pub streams: Streams,
+    /// Time after which lines that are kept back are written.
+    pub flush_frequency: Duration,
 }
 
 /// Starts logging for all threads.
 ///
 /// # Errors
 /// Another subscriber is installed already.
-pub fn init(format: Format, verbosity: u8) -> Result<Verbosity, TryInitError> {
-    let (layer, verbosity) = layer(format, verbosity, std::io::stderr);
+pub fn init(options: &Options) -> Result<Verbosity, TryInitError> {
+    let (layer, verbosity) = layer(options.format, options.levels.clone(), options.streams.clone());
     tracing_subscriber::registry().with(layer).try_init()?;
     Ok(verbosity)
 }
@@ -100,26 +89,15 @@ pub fn init(format: Format, verbosity: u8) -> Result<Verbosity, TryInitError> {
 /// A layer that writes sufficiently verbose events in this format.
 pub(crate) fn layer<W>(
     format: Format,
-    verbosity: u8,
+    levels: impl Into<Levels>,
     writer: W,
 ) -> (impl Layer<Registry> + Send + Sync, Verbosity)
 where
     W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(filter(verbosity));
+    let (filter, verbosity) = levels.into().filter();
     let lines = tracing_subscriber::fmt::layer().event_format(Lines(format)).with_writer(writer);
-    let verbosity = Verbosity { verbosity: Arc::new(verbosity.into()), filter: handle };
     (lines.with_filter(filter), verbosity)
-}
-
-fn filter(verbosity: u8) -> Targets {
-    let level = match verbosity {
-        0 | 1 => LevelFilter::INFO,
-        2 | 3 => LevelFilter::DEBUG,
-        4.. => LevelFilter::TRACE,
-    };
-    let libraries = if verbosity < LIBRARIES_FROM { LevelFilter::WARN } else { level };
-    Targets::new().with_default(level).with_targets(LIBRARIES.map(|name| (name, libraries)))
 }
 
 /// Writes events in a format, each with its time.

@@ -19,6 +19,8 @@ pub(super) struct Record {
     /// Folder, file and line of the source.
     pub(super) caller: (&'static str, u32),
     pub(super) message: String,
+    /// Whether the message is a whole line.
+    pub(super) is_line: bool,
     pub(super) error: Option<String>,
     pub(super) fields: Vec<(&'static str, Value)>,
 }
@@ -30,6 +32,7 @@ impl Record {
             level: *metadata.level(),
             caller: (short(metadata.file().unwrap_or("unknown")), metadata.line().unwrap_or(0)),
             message: String::new(),
+            is_line: metadata.target() == super::LINE,
             error: None,
             fields: Vec::new(),
         };

@@ -1,7 +1,7 @@
 //! Lines of the log.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use tracing::{debug, error, info, trace, warn};
@@ -28,11 +28,11 @@ impl Write for Buffer {
     }
 }
 
-/// Returns the output of `say` at this verbosity.
-fn logged(format: Format, verbosity: u8, say: impl FnOnce(&Verbosity)) -> String {
+/// Returns the output of `say` at these verbosities.
+fn logged(format: Format, levels: impl Into<Levels>, say: impl FnOnce(&Verbosity)) -> String {
     let buffer = Buffer::default();
     let writer = buffer.clone();
-    let (layer, verbosity) = layer(format, verbosity, move || writer.clone());
+    let (layer, verbosity) = layer(format, levels, move || writer.clone());
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::with_default(subscriber, || say(&verbosity));
     buffer.text()
@@ -55,6 +55,7 @@ fn header_is_that_of_klog() {
         level: tracing::Level::WARN,
         caller: ("http/serving.rs", 42),
         message: "Hello".to_owned(),
+        is_line: false,
         error: None,
         fields: Vec::new(),
     };
@@ -74,6 +75,13 @@ fn text_quotes_strings_and_puts_the_error_first() {
     let expected =
         r#""Failed to bind pod" err="it \"broke\"" pod="ns/name" nodes=3 ready=false share=0.5"#;
     assert_eq!(body(&text), ('E', expected));
+}
+
+#[test]
+fn whole_lines_are_not_quoted() {
+    let line = || info!(target: LINE, "FLAG: --v={:?}", "2");
+    assert_eq!(body(&logged(Format::Text, 0, |_| line())), ('I', "FLAG: --v=\"2\""));
+    assert_eq!(json_of(line)["msg"], "FLAG: --v=\"2\"");
 }
 
 #[test]
@@ -146,4 +154,33 @@ fn libraries_log_only_warnings_below_verbosity_six() {
     assert_eq!(shown(0), [false, true]);
     assert_eq!(shown(5), [false, true]);
     assert_eq!(shown(6), [true, true]);
+}
+
+#[test]
+fn vmodule_raises_the_verbosity_of_the_files_it_matches() {
+    let shown = |verbosity, vmodule: &str| {
+        let levels = Levels { verbosity, vmodule: vmodule.parse().unwrap() };
+        let text = logged(Format::Text, levels, |_| {
+            debug!("debug");
+            trace!("trace");
+        });
+        ["debug", "trace"].map(|word| text.contains(word))
+    };
+    assert_eq!(shown(0, ""), [false, false]);
+    assert_eq!(shown(0, "tests=4"), [true, true]);
+    assert_eq!(shown(0, "t*s=2"), [true, false]);
+    assert_eq!(shown(0, "other=9,tests=2,t*=9"), [true, false], "the first match counts");
+    assert_eq!(shown(2, "tests=0"), [true, false], "the verbosity of all files stays");
+    assert_eq!(shown(0, "logs=9"), [false, false], "folders do not match");
+}
+
+#[test]
+fn vmodule_stays_when_the_verbosity_changes() {
+    let levels = Levels { verbosity: 4, vmodule: "tests=2".parse().unwrap() };
+    let text = logged(Format::Text, levels, |verbosity| {
+        verbosity.set(0);
+        debug!("debug");
+        trace!("trace");
+    });
+    assert!(text.contains("debug") && !text.contains("trace"), "{text}");
 }

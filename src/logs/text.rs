@@ -18,7 +18,8 @@ pub(super) fn line(record: &Record, time: Timestamp, process: u32) -> String {
     let (path, line) = record.caller;
     let file = path.rsplit('/').next().unwrap_or(path);
     let message = &record.message;
-    let mut text = format!("{severity}{time} {process:7} {file}:{line}] {message:?}");
+    let mut text = format!("{severity}{time} {process:7} {file}:{line}] ");
+    text.push_str(&if record.is_line { message.clone() } else { format!("{message:?}") });
     if let Some(error) = &record.error {
         push(&mut text, "err", error);
     }

@@ -121,13 +121,12 @@ fn explained_pod_must_exist() {
 
 #[test]
 fn usage_errors_exit_with_2() {
-    let rows: [&[&str]; 6] = [
+    let rows: [&[&str]; 5] = [
         &["simulate"],
         &["simulate", "-f", "nodes.yaml", "--trace", "openb"],
         &["simulate", "--trace", "openb", "--nodes", "n.csv", "--pods", "p.csv"],
         &["simulate", "-f", "nodes.yaml", "--percentage-of-nodes-to-score", "101"],
         &["simulate", "-f", "nodes.yaml", "--explain", "/x"],
-        &["sail"],
     ];
     for args in rows {
         loadmaster(args).refused(2);

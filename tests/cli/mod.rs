@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(feature = "simulator")]
 mod compare;
 mod config;
+mod daemon;
 #[cfg(feature = "simulator")]
 mod simulate;
 #[cfg(feature = "simulator")]

@@ -23,11 +23,13 @@ pub(super) struct Deprecated {
     kubeconfig: String,
 
     /// Requests per second to the API server; negative for no limit
-    #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = go::float32, default_value = "50",
+        allow_negative_numbers = true)]
     kube_api_qps: f32,
 
     /// Burst of requests to the API server
-    #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = go::int32, default_value = "100",
+        allow_negative_numbers = true)]
     kube_api_burst: i32,
 
     /// Content type of requests to the API server

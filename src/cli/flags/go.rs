@@ -1,21 +1,36 @@
-//! Values in the notation of Go.
+//! Values in the notation of Go, with its error texts.
+
+use std::num::IntErrorKind;
 
 /// Parses a boolean like `strconv.ParseBool`.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
     }
 }
 
-/// Parses a boolean, or `raw`, which makes kube-scheduler print more.
-pub(super) fn version(text: &str) -> Result<bool, String> {
-    if text == "raw" { Ok(true) } else { boolean(text) }
+/// Parses a number of 32 bits like `strconv.ParseInt`.
+pub(super) fn int32(text: &str) -> Result<i32, String> {
+    text.parse().map_err(|error: std::num::ParseIntError| {
+        let reason = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.ParseInt: parsing {text:?}: {reason}")
+    })
 }
 
-/// Parses a verbosity. Values below 0 count as 0, values above 255 as 255.
+/// Parses a number like `strconv.ParseFloat`.
+pub(super) fn float32(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {text:?}: invalid syntax"))
+}
+
+/// Parses a verbosity. Values above 255 count as 255.
 pub(super) fn verbosity(text: &str) -> Result<u8, String> {
-    let level: i32 = text.parse().map_err(|_| "expected a number".to_owned())?;
-    Ok(level.clamp(0, u8::MAX.into()) as u8)
+    let level: Result<u32, _> = text.parse();
+    let level =
+        level.map_err(|_| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))?;
+    Ok(level.try_into().unwrap_or(u8::MAX))
 }

@@ -13,6 +13,7 @@ mod serving;
 #[cfg(test)]
 mod tests;
 mod values;
+mod versions;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 pub(crate) use leader_election::LeaderElectionFlags;
 pub(crate) use logs::LogFlags;
 pub(crate) use serving::ServingFlags;
+pub(crate) use versions::{VersionError, VersionRequest};
 
 use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
@@ -27,6 +29,7 @@ use deprecated::Deprecated;
 use gates::GateSetting;
 use not_built::NotBuilt;
 use values::Values;
+use versions::VersionFlags;
 
 /// The flags of kube-scheduler, and those of Loadmaster itself.
 #[derive(Debug, Clone, clap::Args)]
@@ -56,10 +59,13 @@ pub(crate) struct Flags {
         require_equals = true, default_value = "false", default_missing_value = "true")]
     pub adaptive_sampling: bool,
 
-    /// Prints the version and exits
-    #[arg(long, value_name = "BOOL", value_parser = go::version, num_args = 0..=1,
-        require_equals = true, default_value = "false", default_missing_value = "true")]
-    pub version: bool,
+    /// Prints the version and exits; `raw` prints more
+    #[arg(long, value_name = "BOOL|raw", num_args = 0..=1, require_equals = true,
+        default_value = "false", default_missing_value = "true")]
+    pub version: VersionRequest,
+
+    #[command(flatten)]
+    versions: VersionFlags,
 
     #[command(flatten)]
     deprecated: Deprecated,
@@ -87,6 +93,14 @@ impl Flags {
     /// A gate that does not exist or cannot be set.
     pub(crate) fn gates(&self) -> Result<Gates, GateError> {
         Gates::parse(self.feature_gates.iter().map(GateSetting::as_str))
+    }
+
+    /// Checks the versions of Kubernetes to behave like.
+    ///
+    /// # Errors
+    /// A version that is not built or not valid.
+    pub(crate) fn check_versions(&self) -> Result<(), VersionError> {
+        self.versions.check()
     }
 
     /// Returns every flag with its value in the notation of Go, sorted by name.

@@ -21,11 +21,9 @@ const AUTHENTICATION: &str = "authentication of callers is not built yet";
 const AUTHORIZATION: &str = "authorization of callers is not built yet";
 const METRICS: &str = "selecting metrics is not built yet";
 const SERVING: &str = "this setting of the HTTPS endpoints is not built yet";
-const STREAMS: &str = "logs go line by line to standard error";
-const VERSION: &str = "only the behaviour of Kubernetes 1.36 is built";
 
 /// The flags, with the reason for having no effect.
-const FLAGS: [(&str, Form, &str); 34] = [
+const FLAGS: [(&str, Form, &str); 26] = [
     ("allow-metric-labels", List(""), METRICS),
     ("allow-metric-labels-manifest", Value(""), METRICS),
     ("authentication-kubeconfig", Value(""), AUTHENTICATION),
@@ -39,14 +37,7 @@ const FLAGS: [(&str, Form, &str); 34] = [
     ("client-ca-file", Value(""), AUTHENTICATION),
     ("disable-http2-serving", Switch("false"), SERVING),
     ("disabled-metrics", List(""), METRICS),
-    ("emulated-version", List(""), VERSION),
     ("http2-max-streams-per-connection", Value("0"), SERVING),
-    ("log-flush-frequency", Value("5s"), STREAMS),
-    ("log-json-info-buffer-size", Value("0"), STREAMS),
-    ("log-json-split-stream", Switch("false"), STREAMS),
-    ("log-text-info-buffer-size", Value("0"), STREAMS),
-    ("log-text-split-stream", Switch("false"), STREAMS),
-    ("min-compatibility-version", List(""), VERSION),
     ("permit-address-sharing", Switch("false"), SERVING),
     ("permit-port-sharing", Switch("false"), SERVING),
     ("requestheader-allowed-names", List(""), AUTHENTICATION),
@@ -59,7 +50,6 @@ const FLAGS: [(&str, Form, &str); 34] = [
     ("tls-cipher-suites", List(""), SERVING),
     ("tls-curve-preferences", List(""), SERVING),
     ("tls-sni-cert-key", List(""), SERVING),
-    ("vmodule", Value(""), "a verbosity for single files is not built yet"),
 ];
 
 /// The given flags without effect.

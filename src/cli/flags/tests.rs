@@ -1,5 +1,6 @@
 //! Command lines from manifests and documentation.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use clap::Parser;
@@ -7,7 +8,7 @@ use clap::Parser;
 use super::*;
 use crate::config;
 use crate::http::{Certificate, TlsVersion};
-use crate::logs::Format;
+use crate::logs::{Format, Options};
 
 #[derive(Debug, Parser)]
 #[command(args_override_self = true)]
@@ -33,6 +34,12 @@ fn configuration(flags: &Flags) -> Configuration {
     config
 }
 
+/// Returns the settings of the log with these feature gates.
+fn logging(flags: &Flags, gates: &str) -> Result<Options, String> {
+    let gates = Gates::parse([gates]).unwrap();
+    flags.logs.options(&gates).map_err(|errors| errors.to_string())
+}
+
 #[test]
 fn defaults_are_those_of_kube_scheduler_except_the_bind_address() {
     let flags = parse("");
@@ -40,7 +47,11 @@ fn defaults_are_those_of_kube_scheduler_except_the_bind_address() {
     assert_eq!(serving.address.to_string(), "127.0.0.1:10259");
     assert_eq!(serving.certificate, Certificate::SelfSigned);
     assert_eq!(serving.always_allow, ["/healthz", "/readyz", "/livez"]);
-    assert_eq!((flags.logs.logging_format, flags.logs.verbosity), (Format::Text, 0));
+    let log = logging(&flags, "").unwrap();
+    assert_eq!(
+        (log.format, log.levels, log.flush_frequency.as_secs()),
+        (Format::Text, 0.into(), 5)
+    );
     assert_eq!(flags.max_in_unschedulable(), Duration::from_secs(300));
     assert_eq!(configuration(&flags), config::defaults(&Gates::default()));
     assert!(!flags.adaptive_sampling);
@@ -54,7 +65,7 @@ fn values_are_in_the_notation_of_go() {
          --kube-api-qps=5e1 --requestheader-allowed-names=a,b --tls-cipher-suites=x \
          --tls-cipher-suites=y --feature-gates=A=true,kube:B=false --leader_elect=F -v=2",
     );
-    let values: std::collections::BTreeMap<_, _> = flags.values().collect();
+    let values: BTreeMap<_, _> = flags.values().collect();
     for (flag, expected) in [
         ("pod-max-in-unschedulable-pods-duration", "1m30s"),
         ("leader-elect-lease-duration", "15s"),
@@ -124,7 +135,7 @@ fn every_flag_of_kube_scheduler_parses() {
         leader-elect leader-elect-lease-duration=15s leader-elect-renew-deadline=10s \
         leader-elect-retry-period=2s leader-elect-resource-lock=leases \
         leader-elect-resource-name=n leader-elect-resource-namespace=n feature-gates=AllBeta=true \
-        emulated-version=kube=1.35 min-compatibility-version=1.35 allow-metric-labels=m,l=v \
+        emulated-version=kube=1.36 min-compatibility-version=1.35 allow-metric-labels=m,l=v \
         allow-metric-labels-manifest=f disabled-metrics=m show-hidden-metrics-for-version=1.35 \
         logging-format=json v=2 vmodule=f=3 log-flush-frequency=5s log-json-split-stream=true \
         log-text-split-stream log-json-info-buffer-size=1Mi log-text-info-buffer-size=0";
@@ -143,18 +154,19 @@ fn booleans_and_verbosities_parse_as_in_go() {
     assert!(!elect("--leader-elect=false"));
     assert!(!elect("--leader_elect=0 --v=1"));
     assert!(!elect("--leader-elect --leader-elect=false"));
-    let version = |line: &str| parse(line).version;
-    assert!(version("--version") && version("--version=raw") && !version("--version=false"));
-    let level = |line: &str| parse(line).logs.verbosity;
     for (line, expected) in [
-        ("-v=2", 2),
-        ("--v=3", 3),
-        ("-v 4", 4),
-        ("-v5", 5),
-        ("--v 6", 6),
-        ("-v=1000", 255),
-        ("-v=-1", 0),
+        ("", VersionRequest::No),
+        ("--version", VersionRequest::Version),
+        ("--version=T", VersionRequest::Version),
+        ("--version=raw", VersionRequest::Raw),
+        ("--version=false", VersionRequest::No),
     ] {
+        assert_eq!(parse(line).version, expected, "{line}");
+    }
+    let level = |line: &str| logging(&parse(line), "").unwrap().levels.verbosity;
+    for (line, expected) in
+        [("-v=2", 2), ("--v=3", 3), ("-v 4", 4), ("-v5", 5), ("--v 6", 6), ("-v=1000", 255)]
+    {
         assert_eq!(level(line), expected, "{line}");
     }
 }
@@ -216,10 +228,16 @@ fn invalid_values_have_the_error_texts_of_kube_scheduler() {
             "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off \
              with 0",
         ),
-        ("--logging-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
         ("--tls-min-version=VersionTLS9", "unknown tls version \"VersionTLS9\""),
         ("--leader-elect-retry-period=2", "time: missing unit in duration \"2\""),
-        ("--leader-elect=maybe", "expected true or false"),
+        ("--leader-elect=maybe", "strconv.ParseBool: parsing \"maybe\": invalid syntax"),
+        ("--kube-api-burst=x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        ("--kube-api-burst=4000000000", "parsing \"4000000000\": value out of range"),
+        ("--kube-api-qps=x", "strconv.ParseFloat: parsing \"x\": invalid syntax"),
+        ("--v=-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
+        ("--vmodule=run", "\"run\" does not have the pattern=N format"),
+        ("--log-json-info-buffer-size=x", "quantities must match the regular expression"),
+        ("--version=v1.36.2", "the reported version cannot be replaced"),
         ("--tls-cert-file=c", "--tls-private-key-file"),
         ("--bogus", "--bogus"),
         ("foo", "foo"),
@@ -227,4 +245,110 @@ fn invalid_values_have_the_error_texts_of_kube_scheduler() {
         let error = try_parse(line).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn log_settings_that_do_not_go_together_have_the_error_texts_of_kubernetes() {
+    let forbidden =
+        |option| format!("options.{option}: Forbidden: Feature LoggingAlphaOptions is disabled");
+    let xml = "format: Invalid value: \"xml\": Unsupported log format";
+    let vmodule = "vmodule: Forbidden: Only supported for text log format";
+    for (line, expected) in [
+        ("--logging-format=xml", xml.to_owned()),
+        ("--logging-format=json --vmodule=run=4", vmodule.to_owned()),
+        ("--logging-format=xml --vmodule=run=4", format!("[{xml}, {vmodule}]")),
+        ("--log-json-split-stream", forbidden("json.splitStream")),
+        ("--log-text-info-buffer-size=1Ki", forbidden("text.infoBufferSize")),
+        (
+            "--log-text-split-stream --log-json-info-buffer-size=1",
+            format!("[{}, {}]", forbidden("text.splitStream"), forbidden("json.infoBufferSize")),
+        ),
+    ] {
+        assert_eq!(logging(&parse(line), "").unwrap_err(), expected);
+    }
+    assert!(logging(&parse("--vmodule=run=4"), "").is_ok());
+    let flags = parse("--log-text-split-stream --log-text-info-buffer-size=1Ki");
+    let options = logging(&flags, "LoggingAlphaOptions=true").unwrap();
+    assert!(format!("{:?}", options.streams).contains("size: 1024"), "{options:?}");
+    let json = parse("--logging-format=json --log-text-split-stream");
+    let options = logging(&json, "LoggingAlphaOptions=true").unwrap();
+    assert!(matches!(options.streams, crate::logs::Streams::Single), "each format has its own");
+}
+
+#[test]
+fn only_the_behaviour_of_kubernetes_1_36_can_be_emulated() {
+    let check = |line: &str| parse(line).check_versions().map_err(|error| error.to_string());
+    for line in [
+        "",
+        "--emulated-version=1.36",
+        "--emulated-version=kube=1.36",
+        "--emulated-version=v1.36.0 --min-compatibility-version=kube=1.35",
+        "--min-compatibility-version=1.36",
+    ] {
+        assert_eq!(check(line), Ok(()), "{line}");
+    }
+    let only = "only the behaviour of Kubernetes 1.36 is built; omit the flag";
+    for (line, expected) in [
+        ("--emulated-version=kube=1.35", format!("--emulated-version=1.35: {only}")),
+        ("--min-compatibility-version=1.34", format!("--min-compatibility-version=1.34: {only}")),
+        (
+            "--emulated-version=1.30",
+            "emulation version 1.30 is not between [1.33, 1.36.0]".to_owned(),
+        ),
+        (
+            "--min-compatibility-version=1.37",
+            "minCompatibilityVersion version 1.37 is not between [1.33, 1.36]".to_owned(),
+        ),
+        ("--emulated-version=x", "could not parse \"x\" as version".to_owned()),
+        ("--emulated-version=1", "illegal version string \"1\"".to_owned()),
+        ("--emulated-version=1.36.2", "patch version not allowed, got: kube=1.36.2".to_owned()),
+        ("--emulated-version=other=1.36", "component not registered: other".to_owned()),
+        (
+            "--emulated-version=1.36,kube=1.36",
+            "duplicate version flag, kube=1.36 and kube=1.36".to_owned(),
+        ),
+    ] {
+        assert_eq!(check(line), Err(expected), "{line}");
+    }
+}
+
+/// The flags of kube-scheduler 1.36 with their defaults in the notation of Go.
+const DEFAULTS: &str = "
+    allow-metric-labels=[] allow-metric-labels-manifest= authentication-kubeconfig=
+    authentication-skip-lookup=false authentication-token-webhook-cache-ttl=10s
+    authentication-tolerate-lookup-failure=true
+    authorization-always-allow-paths=[/healthz,/readyz,/livez] authorization-kubeconfig=
+    authorization-webhook-cache-authorized-ttl=10s authorization-webhook-cache-unauthorized-ttl=10s
+    bind-address=0.0.0.0 cert-dir= client-ca-file= config= contention-profiling=true
+    disable-http2-serving=false disabled-metrics=[] emulated-version=[] feature-gates=
+    http2-max-streams-per-connection=0 kube-api-burst=100
+    kube-api-content-type=application/vnd.kubernetes.protobuf kube-api-qps=50 kubeconfig=
+    leader-elect=true leader-elect-lease-duration=15s leader-elect-renew-deadline=10s
+    leader-elect-resource-lock=leases leader-elect-resource-name=kube-scheduler
+    leader-elect-resource-namespace=kube-system leader-elect-retry-period=2s log-flush-frequency=5s
+    log-json-info-buffer-size=0 log-json-split-stream=false log-text-info-buffer-size=0
+    log-text-split-stream=false logging-format=text master= min-compatibility-version=[]
+    permit-address-sharing=false permit-port-sharing=false
+    pod-max-in-unschedulable-pods-duration=5m0s profiling=true requestheader-allowed-names=[]
+    requestheader-client-ca-file= requestheader-extra-headers-prefix=[x-remote-extra-]
+    requestheader-group-headers=[x-remote-group] requestheader-uid-headers=[]
+    requestheader-username-headers=[x-remote-user] secure-port=10259
+    show-hidden-metrics-for-version= tls-cert-file= tls-cipher-suites=[] tls-curve-preferences=[]
+    tls-min-version= tls-private-key-file= tls-sni-cert-key=[] v=0 version=false vmodule=
+    write-config-to=";
+
+/// Flags of Loadmaster, and flags whose default differs.
+const OWN: [&str; 3] =
+    ["adaptive-sampling=false", "bind-address=127.0.0.1", "tls-min-version=VersionTLS12"];
+
+#[test]
+fn every_flag_has_the_default_of_kube_scheduler() {
+    let flags = parse("");
+    let own: BTreeSet<_> = flags.values().map(|(flag, value)| format!("{flag}={value}")).collect();
+    let reference: BTreeSet<_> = DEFAULTS.split_whitespace().map(str::to_owned).collect();
+    let name = |flag: &String| flag.split('=').next().unwrap_or_default().to_owned();
+    let only_here: Vec<_> = own.difference(&reference).collect();
+    assert_eq!(only_here, OWN);
+    let only_there: Vec<_> = reference.difference(&own).map(name).collect();
+    assert_eq!(only_there, ["bind-address", "tls-min-version"]);
 }

@@ -1,6 +1,6 @@
 //! The values of the flags as kube-scheduler prints them.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -83,9 +83,11 @@ fn text(arg: &Arg, matches: &ArgMatches) -> String {
     }
     let raw = matches.get_raw(id).into_iter().flatten();
     let raw: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
+    // Gates are a map in Go, not a list.
+    let is_list = arg.get_value_parser().type_id() != TypeId::of::<GateSetting>();
     match arg.get_value_delimiter() {
-        Some(_) => format!("[{}]", raw.join(",")),
-        None => raw.join(","),
+        Some(_) if is_list => format!("[{}]", raw.join(",")),
+        _ => raw.join(","),
     }
 }
 

@@ -124,7 +124,7 @@ impl FieldErrors {
         self.add(path, Fault::Required { detail: detail.to_owned() });
     }
 
-    pub(super) fn invalid(
+    pub(crate) fn invalid(
         &mut self,
         path: impl fmt::Display,
         value: &impl Serialize,
@@ -138,7 +138,7 @@ impl FieldErrors {
         self.add(path, Fault::Duplicate { value: shown(value) });
     }
 
-    pub(super) fn forbidden(&mut self, path: impl fmt::Display, detail: &str) {
+    pub(crate) fn forbidden(&mut self, path: impl fmt::Display, detail: &str) {
         self.add(path, Fault::Forbidden { detail: detail.to_owned() });
     }
 
