@@ -13,6 +13,7 @@ pub mod defaults;
 mod discovery;
 mod events;
 pub mod faults;
+mod flow_control;
 #[cfg(feature = "http")]
 pub mod http;
 mod informer;

@@ -296,6 +296,7 @@ const STORAGE: &str = "storage.k8s.io";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const DRA: &str = "resource.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Defines the resources as statics, and [`ALL`] in the same order.
@@ -496,6 +497,15 @@ resources! {
     RUNTIMECLASSES =
         Resource::new("node.k8s.io", "v1", "runtimeclasses", "runtimeclass", "RuntimeClass")
             .cluster_wide();
+
+    /// FlowSchemas; the server stores them and queues no request.
+    FLOWSCHEMAS = Resource::new(FLOW_CONTROL, "v1", "flowschemas", "flowschema", "FlowSchema")
+        .cluster_wide().with(&[STATUS]).counted();
+    /// PriorityLevelConfigurations.
+    PRIORITYLEVELCONFIGURATIONS =
+        Resource::new(FLOW_CONTROL, "v1", "prioritylevelconfigurations",
+            "prioritylevelconfiguration", "PriorityLevelConfiguration")
+            .cluster_wide().with(&[STATUS]).counted();
 
     /// EndpointSlices.
     ENDPOINTSLICES =

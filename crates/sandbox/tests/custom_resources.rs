@@ -1,5 +1,7 @@
 //! Custom resources as a client sees them: definitions, their objects, and what is left of both.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
 use framework::Time;
 use loadmaster_sandbox::api::{Answer, Request, Response, WatchId};
 use loadmaster_sandbox::controllers::Controllers;
@@ -273,4 +275,103 @@ fn custom_objects_are_deleted_with_their_namespace() {
     expect(&mut store, "DELETE", "/api/v1/namespaces/x", &Value::Null, 200);
     expect(&mut store, "GET", &format!("{path}/w"), &Value::Null, 404);
     assert!(store.get(CUSTOMRESOURCEDEFINITIONS, "", "windows.example.com").is_some());
+}
+
+/// A store with the kinds of Prometheus Operator and cert-manager.
+fn store_with_operators() -> Store {
+    let mut store = Store::new(7, NOW);
+    let list: Value = serde_yaml::from_str(include_str!("fixtures/operators.yaml")).unwrap();
+    for definition in list["items"].as_array().unwrap() {
+        expect(&mut store, "POST", DEFINITIONS, definition, 201);
+    }
+    store
+}
+
+#[test]
+fn objects_of_operators_are_served() {
+    let mut store = store_with_operators();
+    let endpoint = json!({
+        "port": "https", "scheme": "https", "interval": "30s",
+        "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+        "tlsConfig": {"ca": {"secret": {"key": "ca.crt", "name": "tls"}}, "serverName": "s"},
+        "relabelings": [{"sourceLabels": ["a"], "targetLabel": "b"}],
+    });
+    let selector = json!({"matchLabels": {"app": "loadmaster"}});
+    let rules = json!([{"alert": "A", "expr": 1, "for": "5m", "labels": {"severity": "warning"}},
+        {"record": "r", "expr": "sum(up)"}]);
+    let table = [
+        (
+            ("monitoring.coreos.com", "servicemonitors", "ServiceMonitor"),
+            json!({"endpoints": [endpoint], "selector": selector}),
+        ),
+        (
+            ("monitoring.coreos.com", "podmonitors", "PodMonitor"),
+            json!({"podMetricsEndpoints": [endpoint], "selector": selector}),
+        ),
+        (
+            ("monitoring.coreos.com", "prometheusrules", "PrometheusRule"),
+            json!({"groups": [{"name": "g", "rules": rules}]}),
+        ),
+        (
+            ("cert-manager.io", "certificates", "Certificate"),
+            json!({"secretName": "tls", "issuerRef": {"name": "i", "kind": "Issuer"},
+                "dnsNames": ["a.b.svc"], "usages": ["server auth"]}),
+        ),
+    ];
+    for ((group, plural, kind), spec) in table {
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": kind,
+            "metadata": {"name": "x"}, "spec": spec});
+        let target = format!("/apis/{group}/v1/namespaces/default/{plural}?fieldValidation=Strict");
+        let created = expect(&mut store, "POST", &target, &object, 201);
+        let mut expected = spec.clone();
+        for list in ["endpoints", "podMetricsEndpoints"] {
+            if spec.get(list).is_some() {
+                expected[list][0]["relabelings"][0]["action"] = json!("replace");
+            }
+        }
+        assert_eq!(created["spec"], expected, "{kind}");
+    }
+}
+
+#[test]
+fn wrong_objects_of_operators_are_refused() {
+    let mut store = store_with_operators();
+    let selector = json!({});
+    let endpoints = |endpoint: Value| json!({"selector": selector, "endpoints": [endpoint]});
+    let table = [
+        (endpoints(json!({"scheme": "HTTPS"})), 422, "spec.endpoints[0].scheme: Unsupported value"),
+        (endpoints(json!({"targetPort": true})), 422, "spec.endpoints[0].targetPort"),
+        (endpoints(json!({"relabelings": []})), 422, "spec.endpoints[0].relabelings"),
+        (json!({"selector": selector}), 422, "spec.endpoints: Required value"),
+        (endpoints(json!({"prot": "a"})), 400, "unknown field \"spec.endpoints[0].prot\""),
+    ];
+    let target =
+        "/apis/monitoring.coreos.com/v1/namespaces/default/servicemonitors?fieldValidation=Strict";
+    for (spec, status, fault) in table {
+        let object = json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
+            "metadata": {"name": "x"}, "spec": spec});
+        let refusal = expect(&mut store, "POST", target, &object, status);
+        let message = refusal["message"].as_str().unwrap();
+        assert!(message.contains(fault), "{message}");
+    }
+}
+
+#[test]
+fn column_shows_the_status_of_a_condition() {
+    let mut store = store_with_operators();
+    let path = "/apis/cert-manager.io/v1/namespaces/default/certificates";
+    let certificate = json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate",
+        "metadata": {"name": "x"}, "spec": {"secretName": "tls", "issuerRef": {"name": "i"}}});
+    expect(&mut store, "POST", path, &certificate, 201);
+    let conditions =
+        json!([{"type": "Issuing", "status": "False"}, {"type": "Ready", "status": "True"}]);
+    let status = json!({"status": {"conditions": conditions}});
+    expect(&mut store, "PATCH", &format!("{path}/x/status"), &status, 200);
+    let mut request = Request::new("GET", path, "");
+    request.accept = "application/json;as=Table;v=v1;g=meta.k8s.io".to_owned();
+    let table: Value = serde_json::from_slice(&respond(&mut store, &request).body).unwrap();
+    assert_eq!(
+        table["rows"][0]["cells"].as_array().unwrap()[..3],
+        [json!("x"), json!("True"), json!("tls")]
+    );
 }

@@ -95,6 +95,14 @@ fn new_store_has_the_objects_of_every_cluster() {
     assert_eq!(names(&classes), ["system-cluster-critical", "system-node-critical"]);
     let roles = get(&mut store, "/apis/rbac.authorization.k8s.io/v1/clusterroles");
     assert!(names(&roles).contains(&"cluster-admin"));
+    let flow_control = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let levels = get(&mut store, &format!("{flow_control}/prioritylevelconfigurations"));
+    let schemas = get(&mut store, &format!("{flow_control}/flowschemas"));
+    assert_eq!(schemas["items"].as_array().map(Vec::len), Some(13));
+    for schema in schemas["items"].as_array().unwrap() {
+        let level = schema["spec"]["priorityLevelConfiguration"]["name"].as_str().unwrap();
+        assert!(names(&levels).contains(&level), "{level}");
+    }
 }
 
 #[test]

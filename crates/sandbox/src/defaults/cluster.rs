@@ -1,4 +1,4 @@
-//! Defaults of nodes, namespaces, services and devices.
+//! Defaults of nodes, namespaces, services, network policies and devices.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -75,6 +75,20 @@ pub(super) fn service(object: &mut Object) {
     }
     if let Some(status) = ensure(object, "status") {
         default(status, "loadBalancer", json!({}));
+    }
+}
+
+/// Sets the defaults of NetworkPolicies.
+pub(super) fn network_policy(object: &mut Object) {
+    let Some(spec) = ensure(object, "spec") else { return };
+    let egress =
+        spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    let types = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+    defaults(spec, [("podSelector", json!({})), ("policyTypes", types)]);
+    for direction in ["ingress", "egress"] {
+        for rule in items(spec, direction) {
+            items(rule, "ports").for_each(|port| default(port, "protocol", "TCP"));
+        }
     }
 }
 

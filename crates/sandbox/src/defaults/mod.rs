@@ -3,6 +3,7 @@
 mod cluster;
 mod decode;
 mod fill;
+mod flow_control;
 mod label_keys;
 mod pod;
 mod pod_status;
@@ -87,6 +88,11 @@ fn defaulting(resource: &Resource) -> Option<fn(&mut fill::Object)> {
         ("storage.k8s.io", "csidrivers") => storage::csi_driver,
         ("scheduling.k8s.io", "priorityclasses") => priority_class,
         ("discovery.k8s.io", "endpointslices") => cluster::endpoint_slice,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_control::schema,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => {
+            flow_control::priority_level
+        }
+        ("networking.k8s.io", "networkpolicies") => cluster::network_policy,
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             cluster::role_binding
         }

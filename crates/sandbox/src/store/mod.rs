@@ -30,6 +30,7 @@ pub use delete::{DeleteOptions, Propagation};
 use crate::api::{User, WatchId};
 use crate::authorization::{Policy, bootstrap_policy};
 use crate::custom::CustomResources;
+use crate::flow_control::bootstrap_flow_control;
 use crate::metadata::{self, name, namespace};
 use crate::resources::{self, CUSTOMRESOURCEDEFINITIONS, NAMESPACES, PRIORITYCLASSES, Resource};
 use collection::{Collection, key};
@@ -57,7 +58,7 @@ pub struct Store {
 
 impl Store {
     /// Returns a store with the objects of every new cluster: the system namespaces, the system
-    /// priority classes and the default RBAC policy.
+    /// priority classes, the default RBAC policy and that of flow control.
     pub fn new(seed: u64, now: Time) -> Self {
         let stored = resources::ALL.iter().filter(|resource| resource.stored);
         let mut store = Self {
@@ -187,5 +188,6 @@ fn bootstrap_objects() -> Vec<(&'static Resource, Value)> {
     let classes = SYSTEM_CLASSES.map(|(name, value)| {
         (PRIORITYCLASSES, json!({"metadata": {"name": name}, "value": value}))
     });
-    namespaces.into_iter().chain(classes).chain(bootstrap_policy()).collect()
+    let objects = namespaces.into_iter().chain(classes).chain(bootstrap_policy());
+    objects.chain(bootstrap_flow_control()).collect()
 }

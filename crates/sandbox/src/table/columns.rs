@@ -134,6 +134,34 @@ const PRIORITY_CLASS: &[Column] = &[
     }),
 ];
 
+const FLOW_SCHEMA: &[Column] = &[
+    NAME,
+    Column::text("PriorityLevel", "The priority level of its requests.", |schema, _| {
+        text(schema, "/spec/priorityLevelConfiguration/name").into()
+    }),
+    Column::integer("MatchingPrecedence", "Schemas of lower numbers match first.", |schema, _| {
+        number(schema, "/spec/matchingPrecedence").into()
+    }),
+    Column::text("DistinguisherMethod", "How requests form flows.", |schema, _| {
+        text_or(schema, "/spec/distinguisherMethod/type", "<none>").into()
+    }),
+    AGE,
+];
+
+const PRIORITY_LEVEL: &[Column] = &[
+    NAME,
+    Column::text("Type", "Whether requests are limited.", |level, _| {
+        text(level, "/spec/type").into()
+    }),
+    Column::integer("NominalConcurrencyShares", "Its part of the server.", |level, _| {
+        let shares = ["/spec/limited", "/spec/exempt"].map(|part| format!("{part}{SHARES}"));
+        shares.iter().find_map(|pointer| level.pointer(pointer)).cloned().unwrap_or_default()
+    }),
+    AGE,
+];
+
+const SHARES: &str = "/nominalConcurrencyShares";
+
 /// Returns the `columnDefinitions` of a resource.
 pub(super) fn definitions(resource: &Resource) -> Vec<Value> {
     match resource.custom {
@@ -180,6 +208,8 @@ pub(super) fn of(resource: &Resource) -> &'static [Column] {
         ("storage.k8s.io", "volumeattachments") => storage::VOLUME_ATTACHMENT,
         ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASS,
         ("coordination.k8s.io", "leases") => LEASE,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => FLOW_SCHEMA,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => PRIORITY_LEVEL,
         ("resource.k8s.io", "resourceclaims") => storage::RESOURCE_CLAIM,
         _ => OTHERS,
     }

@@ -2,6 +2,7 @@
 
 mod decode;
 mod field;
+mod flow_control;
 mod kinds;
 mod names;
 mod object_meta;
@@ -88,6 +89,10 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("coordination.k8s.io", "leases") => kinds::lease(object, faults),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             faults.extend(custom::check(object.value()));
+        }
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_control::schema(object, faults),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => {
+            flow_control::priority_level(object, faults);
         }
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             kinds::role_binding(object, faults);

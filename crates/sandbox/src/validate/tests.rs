@@ -529,3 +529,54 @@ fn other_storage_objects_are_immutable() {
     let more = object(json!({"capacity": "2Gi"}));
     assert_eq!(update(resources::CSISTORAGECAPACITIES, &object(json!({})), &more), Ok(()));
 }
+
+#[test]
+fn flow_schemas_and_priority_levels_are_checked() {
+    let schema =
+        |spec: Value| (resources::FLOWSCHEMAS, json!({"metadata": {"name": "x"}, "spec": spec}));
+    let level = |spec: Value| {
+        (resources::PRIORITYLEVELCONFIGURATIONS, json!({"metadata": {"name": "x"}, "spec": spec}))
+    };
+    let subjects = json!([{"kind": "ServiceAccount",
+        "serviceAccount": {"name": "loadmaster", "namespace": "kube-system"}}]);
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"], "namespaces": ["kube-system"]}]);
+    let to = json!({"name": "leader-election"});
+    let response =
+        |kind: &str| json!({"type": "Limited", "limited": {"limitResponse": {"type": kind}}});
+    let table = [
+        (
+            schema(json!({"priorityLevelConfiguration": to, "matchingPrecedence": 200,
+                "distinguisherMethod": {"type": "ByUser"},
+                "rules": [{"subjects": subjects, "resourceRules": rules}]})),
+            &[][..],
+        ),
+        (
+            schema(json!({"matchingPrecedence": 0, "distinguisherMethod": {"type": "ByPod"},
+                "rules": [{"subjects": subjects}]})),
+            &[
+                "spec.matchingPrecedence: Invalid value: 0: must be between 1 and 10000, inclusive",
+                "spec.priorityLevelConfiguration.name: Required value",
+                "spec.distinguisherMethod.type: Unsupported value: \"ByPod\": supported values: \
+                 \"ByNamespace\", \"ByUser\"",
+                "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules \
+                 has to be non-empty",
+            ],
+        ),
+        (level(response("Reject")), &[]),
+        (
+            level(response("Queue")),
+            &[
+                "spec.limited.limitResponse.queuing: Required value: must not be empty if and only if \
+               limited.limitResponse.type is Queue",
+            ],
+        ),
+        (
+            level(json!({"type": "Limited"})),
+            &["spec.limited: Required value: must not be empty when type is Limited"],
+        ),
+    ];
+    for ((resource, object), expected) in table {
+        assert_eq!(faults(resource, object.clone()), expected, "{object}");
+    }
+}
