@@ -39,7 +39,8 @@ pub struct Settings {
     pub compaction: Period,
     /// HTTP methods that faults affect, for example `POST,PATCH`; all if empty.
     pub only_methods: String,
-    /// Text in the path of requests that faults affect, for example `/binding`; all if empty.
+    /// Texts in the path of requests that faults affect, for example `/binding` or
+    /// `/leases,reviews`; all if empty.
     pub only_path: String,
 }
 
@@ -61,7 +62,7 @@ impl Settings {
     fn concern(&self, request: &Request) -> bool {
         let mut methods = self.only_methods.split(',').map(str::trim);
         (self.only_methods.is_empty() || methods.any(|method| method == request.method))
-            && request.path.contains(&self.only_path)
+            && self.only_path.split(',').any(|text| request.path.contains(text.trim()))
     }
 }
 
@@ -403,6 +404,13 @@ mod tests {
         assert!(!served(&update()));
         assert!(served(&read()));
         assert!(served(&Request::new("PUT", "/api/v1/nodes/a", "{}")));
+        let two_paths = ["throttling=1", "only-path=/leases, reviews"];
+        let served = |path| {
+            outcomes(&two_paths, &Request::new("POST", path, "{}")).contains(&Outcome::Served)
+        };
+        assert!(!served("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"));
+        assert!(!served("/apis/authentication.k8s.io/v1/tokenreviews"));
+        assert!(served("/api/v1/namespaces/default/pods/p/binding"));
     }
 
     #[test]

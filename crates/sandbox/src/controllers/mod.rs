@@ -1,7 +1,7 @@
 //! Small controllers, as far as scheduling needs them.
 //!
 //! ReplicaSets, Deployments, StatefulSets and Jobs get their pods, PodDisruptionBudgets their
-//! status, claims their volumes. Claims and volumes in use are protected. Dependents of deleted
+//! status, claims their volumes, namespaces their default ServiceAccount. Claims and volumes in use are protected. Dependents of deleted
 //! objects and pods of deleted nodes are removed. The work is proportional to the changes. Left out
 //! on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
 
@@ -15,6 +15,7 @@ mod persistent_volume;
 mod pod_gc;
 mod provisioner;
 mod replica_set;
+mod service_account;
 mod stateful_set;
 mod storage_protection;
 #[cfg(test)]
@@ -39,6 +40,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// All controllers.
 #[derive(Debug)]
 pub struct Controllers {
+    service_accounts: service_account::ServiceAccountController,
     deployments: deployment::DeploymentController,
     replica_sets: replica_set::ReplicaSetController,
     stateful_sets: stateful_set::StatefulSetController,
@@ -62,6 +64,7 @@ impl Controllers {
     /// Returns controllers that have seen no object yet.
     pub fn new() -> Self {
         Self {
+            service_accounts: service_account::ServiceAccountController::new(),
             deployments: deployment::DeploymentController::new(),
             replica_sets: replica_set::ReplicaSetController::new(),
             stateful_sets: stateful_set::StatefulSetController::new(),
@@ -81,6 +84,7 @@ impl Controllers {
     /// stays, every few milliseconds while clients write, and at
     /// [`next_deadline`](Self::next_deadline).
     pub fn step(&mut self, store: &mut Store, now: Time) {
+        self.service_accounts.step(store, now);
         self.deployments.step(store, now);
         self.replica_sets.step(store, now);
         self.stateful_sets.step(store, now);

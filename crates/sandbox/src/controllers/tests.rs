@@ -8,7 +8,8 @@ use crate::kubelet::Kubelets;
 use crate::metadata::name;
 use crate::object::{condition_status, number, put, set_condition, text};
 use crate::resources::{
-    CONFIGMAPS, DEPLOYMENTS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, REPLICASETS, Resource,
+    CONFIGMAPS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODDISRUPTIONBUDGETS, PODS, REPLICASETS,
+    Resource, SERVICEACCOUNTS,
 };
 use crate::store::{DeleteOptions, Store};
 
@@ -363,4 +364,20 @@ fn idle_controllers_write_nothing() {
     let before = cluster.store.resource_version();
     cluster.wait(3_600);
     assert_eq!(cluster.store.resource_version(), before);
+}
+
+#[test]
+fn every_namespace_has_a_default_service_account() {
+    let mut cluster = Cluster::new();
+    cluster.create(NAMESPACES, json!({"metadata": {"name": "web"}}));
+    let uid = |cluster: &Cluster| {
+        let account = cluster.store.get(SERVICEACCOUNTS, "default", "default").unwrap();
+        crate::metadata::uid(account).to_owned()
+    };
+    let first = uid(&cluster);
+    assert!(cluster.store.get(SERVICEACCOUNTS, "web", "default").is_some());
+    cluster.delete(SERVICEACCOUNTS, "default");
+    assert_ne!(uid(&cluster), first);
+    cluster.delete(NAMESPACES, "web");
+    assert!(cluster.store.get(NAMESPACES, "", "web").is_none());
 }

@@ -35,9 +35,11 @@ use self::cluster::{Cluster, in_future};
 use self::connection::Acceptor;
 use self::kubeconfig::Endpoint;
 use self::upkeep::Upkeep;
+use crate::authentication::ServiceAccountToken;
 use crate::faults::{Faults, Settings};
-use crate::kubelet;
+use crate::resources::SERVICEACCOUNTS;
 use crate::store::Store;
+use crate::{kubelet, metadata};
 
 /// Time after a stop until open connections are closed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -156,6 +158,24 @@ impl Server {
     /// [`Self::client_certificate`] issued.
     pub fn kubeconfig_with_certificate(&self, certificate: &Identity) -> String {
         self.endpoint.with_certificate(certificate)
+    }
+
+    /// Issues a token of a ServiceAccount, which may be shorter-lived than those that clients
+    /// request; `None` without such a ServiceAccount.
+    pub fn token(&self, namespace: &str, name: &str, lifetime: Duration) -> Option<String> {
+        self.cluster.with_store(|store, now| {
+            let account = store.get(SERVICEACCOUNTS, namespace, name)?;
+            let token = ServiceAccountToken {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                uid: metadata::uid(account).to_owned(),
+                id: store.new_uid(),
+                audiences: Vec::new(),
+                issued: now,
+                lifetime,
+            };
+            Some(token.encode())
+        })
     }
 
     /// Issues a client certificate for a user in one group. Without a lifetime it is valid for ever.

@@ -1,6 +1,8 @@
 //! Requests and watches through the router, without sockets.
 
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -9,15 +11,16 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::{Value, json};
 
 use super::certificates::Certificates;
 use super::cluster::Cluster;
 use super::connection::Connection;
-use super::request;
+use super::{Options, Server, request};
 use crate::faults::{Faults, Settings};
 use crate::recorded;
-use crate::resources::NAMESPACES;
+use crate::resources::{NAMESPACES, SERVICEACCOUNTS};
 
 const TOKEN: &str = "the-token";
 
@@ -142,6 +145,53 @@ async fn administrator_can_impersonate_a_user_with_fewer_permissions() {
         }
         assert_eq!(answer(&connection, get).await.status(), expected, "{headers:?}");
     }
+}
+
+/// Connects to a server and returns its certificate, which its authority must have issued.
+fn certificate_of(
+    address: SocketAddr,
+    authority: &CertificateDer<'static>,
+) -> CertificateDer<'static> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone()).unwrap();
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    while client.is_handshaking() {
+        client.complete_io(&mut socket).unwrap();
+    }
+    client.peer_certificates().unwrap()[0].clone().into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_certificate_can_be_rotated() {
+    let server = Server::start(Options::default()).await.unwrap();
+    let authority = server.authority().certificate;
+    let authority = CertificateDer::from_pem_slice(authority.as_bytes()).unwrap();
+    let certificate = || certificate_of(server.address(), &authority);
+    let before = certificate();
+    assert_eq!(certificate(), before);
+    server.rotate_certificate().unwrap();
+    assert_ne!(certificate(), before);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn issued_token_authenticates_its_account_until_it_expires() {
+    let server = Server::start(Options::default()).await.unwrap();
+    server.with_store(|store, now| {
+        store.create(SERVICEACCOUNTS, json!({"metadata": {"name": "robot"}}), now).unwrap()
+    });
+    let token = server.token("default", "robot", Duration::from_secs(60)).unwrap();
+    let user = server.cluster.user_of_token(&token).unwrap();
+    assert_eq!(user.name, "system:serviceaccount:default:robot");
+    let expired = server.token("default", "robot", Duration::ZERO).unwrap();
+    assert_eq!(server.cluster.user_of_token(&expired), None);
+    assert_eq!(server.token("default", "nobody", Duration::ZERO), None);
 }
 
 #[tokio::test]
