@@ -8,9 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::node::digest;
+use super::resources::pod_limits;
 use crate::{
     ContainerResources, Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume,
-    PreferredSchedulingTerms, Problem, RequiredNodeAffinity, SelectorError, Time, Toleration, api,
+    PreferredSchedulingTerms, Problem, RequiredNodeAffinity, Resources, SelectorError, Time,
+    Toleration, api,
 };
 
 /// The UID of an object: 16 bytes for a UUID, text otherwise.
@@ -168,6 +170,8 @@ pub struct PodSpec {
     pub tolerations: Box<[Toleration]>,
     /// Host ports of containers and sidecars.
     pub host_ports: Box<[HostPort]>,
+    /// Limits; 0 means no limit. They affect no decision.
+    pub limits: Resources,
     /// Images of init containers and containers, normalised, one entry per container.
     pub images: Box<[Arc<str>]>,
     /// Images mounted as volumes, normalised.
@@ -504,6 +508,7 @@ impl PodSpec {
                 .filter(|port| port.host_port > 0)
                 .map(HostPort::compile)
                 .collect(),
+            limits: pod_limits(spec),
             images: containers().map(|container| normalized_image(&container.image)).collect(),
             image_volumes: image_volumes.map(|image| normalized_image(&image.reference)).collect(),
             scheduling_gates: spec

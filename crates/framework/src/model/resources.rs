@@ -170,6 +170,35 @@ impl PodRequests {
     }
 }
 
+/// Returns the limits of a pod: of its containers, as for requests, replaced by pod-level limits. The
+/// overhead raises a limit but sets none. 0 means no limit.
+///
+/// No decision depends on limits, so a quantity that cannot be read is left out without a report.
+pub(super) fn pod_limits(spec: &api::PodSpec) -> Resources {
+    let pod_level = spec.resources.as_ref().map(|resources| Amounts::readable(&resources.limits));
+    let pod = PodAmounts {
+        containers: container_limits(&spec.containers),
+        init_containers: container_limits(&spec.init_containers),
+        pod_level: pod_level.unwrap_or_default().retain_pod_level(),
+        pod_level_resized: None,
+        overhead: Amounts::default(),
+    };
+    let mut limits = pod.finish(pod.containers_spec(&Defaults::NONE), &pod.pod_level);
+    let mut overhead = Amounts::readable(&spec.overhead);
+    overhead.0.retain(|(name, _)| limits.names(name));
+    limits.add(&overhead);
+    limits.to_resources()
+}
+
+fn container_limits(containers: &[api::Container]) -> Vec<ContainerAmounts<'_>> {
+    let limits = containers.iter().map(|container| ContainerAmounts {
+        spec: Amounts::readable(&container.resources.limits),
+        resized: None,
+        sidecar: is_sidecar(container),
+    });
+    limits.collect()
+}
+
 /// Exact amounts by resource name, in billionths.
 #[derive(Debug, Clone, Default)]
 struct Amounts<'a>(SmallVec<[(&'a str, i128); 4]>);
@@ -184,6 +213,11 @@ impl<'a> Amounts<'a> {
             }
         }
         amounts
+    }
+
+    /// Parses a list without the quantities that cannot be read.
+    fn readable(list: &'a api::ResourceList) -> Self {
+        Self::parse(list, "", &mut Vec::new())
     }
 
     fn get(&self, name: &str) -> Option<i128> {
@@ -202,6 +236,14 @@ impl<'a> Amounts<'a> {
                 None => self.0.push((name, nanos)),
             }
         }
+    }
+
+    /// Keeps the resources that can be set for a whole pod: CPU, memory and huge pages.
+    fn retain_pod_level(mut self) -> Self {
+        let is_supported =
+            |name: &str| matches!(name, CPU | MEMORY) || name.starts_with(HUGE_PAGES_PREFIX);
+        self.0.retain(|(name, _)| is_supported(name));
+        self
     }
 
     fn add(&mut self, other: &Self) {
@@ -493,14 +535,10 @@ pub(super) fn is_sidecar(container: &api::Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Returns the pod-level requests for resources that support them: CPU, memory and huge pages.
+/// Returns the pod-level requests for resources that support them.
 fn pod_level_amounts<'a>(spec: &'a api::PodSpec, problems: &mut Vec<Problem>) -> Amounts<'a> {
     let Some(resources) = &spec.resources else { return Amounts::default() };
-    let mut amounts = Amounts::parse(&resources.requests, "spec.resources.requests", problems);
-    amounts
-        .0
-        .retain(|(name, _)| matches!(*name, CPU | MEMORY) || name.starts_with(HUGE_PAGES_PREFIX));
-    amounts
+    Amounts::parse(&resources.requests, "spec.resources.requests", problems).retain_pod_level()
 }
 
 fn pod_level_resized<'a>(
@@ -629,6 +667,41 @@ mod tests {
         assert_eq!((pod.score.milli_cpu, pod.score.memory), (200, 400 * MI));
         assert_eq!(pod.placed_non_zero, CpuMemory { milli_cpu: 4000, memory: 400 * MI });
         assert!(pod.fit.scalars.is_empty());
+    }
+
+    #[test]
+    fn limits_are_those_of_the_containers_or_of_the_pod() {
+        let container = |limits| json!({ "name": "c", "resources": { "limits": limits } });
+        let mut sidecar = container(json!({ "cpu": "1" }));
+        sidecar["restartPolicy"] = json!("Always");
+        let rows = [
+            (json!({}), (0, 0, 0)),
+            (
+                json!({ "containers": [container(json!({ "cpu": "2" })), container(json!({}))] }),
+                (2000, 0, 0),
+            ),
+            (
+                json!({
+                    "containers": [container(json!({ "cpu": "2", "example.com/gpu": "1" }))],
+                    "initContainers": [sidecar, container(json!({ "cpu": "500m", "memory": "5Mi" }))],
+                    "overhead": { "cpu": "100m" },
+                }),
+                (3100, 5 * MI, 1),
+            ),
+            (
+                json!({
+                    "containers": [container(json!({ "cpu": "2", "memory": "much" }))],
+                    "resources": { "limits": { "cpu": "4", "example.com/gpu": "7" } },
+                    "overhead": { "memory": "1Mi" },
+                }),
+                (4000, 0, 0),
+            ),
+        ];
+        for (spec, expected) in rows {
+            let limits = pod_limits(&serde_json::from_value(spec).unwrap());
+            let gpus = limits.scalar("example.com/gpu");
+            assert_eq!((limits.milli_cpu, limits.memory, gpus), expected);
+        }
     }
 
     #[test]
