@@ -1,6 +1,7 @@
 //! The client of the API server: credentials, transport and requests.
 
 mod credentials;
+mod server_status;
 mod transport;
 mod version;
 
@@ -19,6 +20,7 @@ use crate::clock::Clock;
 use crate::metrics::RestClient;
 
 pub use self::credentials::{ConnectError, Credentials};
+pub use self::server_status::{ServerStatus, TOLERANCE};
 pub(crate) use self::transport::{error_chain, https_connector};
 pub use self::version::{Version, VersionError};
 
@@ -28,19 +30,24 @@ pub struct ApiClient {
     client: kube::Client,
     host: Arc<str>,
     metrics: RestClient,
+    status: Arc<ServerStatus>,
 }
 
 impl ApiClient {
     /// Creates a client. It connects with the first request. All requests share one connection if the
-    /// server speaks HTTP/2.
+    /// server speaks HTTP/2. The client records the outcome of requests that are not watches in `status`.
     ///
     /// # Errors
     /// The credentials cannot be used.
-    pub fn new(credentials: &Credentials, metrics: RestClient) -> Result<Self, ConnectError> {
+    pub fn new(
+        credentials: &Credentials,
+        metrics: RestClient,
+        status: Arc<ServerStatus>,
+    ) -> Result<Self, ConnectError> {
         let config = &credentials.0;
         let client = connect(config).map_err(|error| ConnectError::Credentials(Box::new(error)))?;
         let host = config.cluster_url.authority().map_or("", |authority| authority.as_str());
-        Ok(Self { client, host: host.into(), metrics })
+        Ok(Self { client, host: host.into(), metrics, status })
     }
 
     /// Sends a request once and waits for the reply.
@@ -54,6 +61,7 @@ impl ApiClient {
             Err(_) => Reply::Lost(no_response(timeout)),
         };
         self.observe(method, &reply, sent, clock.elapsed());
+        self.status.requested(failure(&reply).as_deref());
         reply
     }
 
@@ -83,6 +91,13 @@ impl ApiClient {
     /// # Errors
     /// The server did not respond with a version.
     pub async fn version(&self) -> Result<Version, VersionError> {
+        let version = self.read_version().await;
+        let failure = version.as_ref().err().map(ToString::to_string);
+        self.status.requested(failure.as_deref());
+        version
+    }
+
+    async fn read_version(&self) -> Result<Version, VersionError> {
         let response = async {
             let response = self.client.send(get_request("/version")?).await?;
             Ok::<_, kube::Error>((response.status(), read_body(response.into_body()).await?))
@@ -108,6 +123,18 @@ impl ApiClient {
         let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
         let body = read_body(response.into_body()).await?;
         Ok(Response { status, retry_after, body: body.into() })
+    }
+}
+
+/// Returns why a reply shows that the server cannot be reached or does not accept the credentials. A
+/// server that answers anything else works, even if it rejects the request.
+fn failure(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::NotSent(reason) | Reply::Lost(reason) => Some(reason.clone()),
+        Reply::Answered(response) if response.status == StatusCode::UNAUTHORIZED => {
+            Some(VersionError::Unauthorized.to_string())
+        }
+        Reply::Answered(_) | Reply::Rejected(_) => None,
     }
 }
 

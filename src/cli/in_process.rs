@@ -24,7 +24,7 @@ pub(super) async fn schedule(
     kubeconfig: String,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let metrics = Arc::new(Metrics::new());
+    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
     let config = config();
     let setup = Setup {
         unschedulable_timeout: config.queue().max_in_unschedulable,
@@ -34,8 +34,9 @@ pub(super) async fn schedule(
         request_rate: None,
         adaptive_sampling: false,
         metrics: metrics.clone(),
+        server_status: health.server_status(),
     };
-    let observer = MetricsObserver::new(metrics, Arc::new(Health::default()));
+    let observer = MetricsObserver::new(metrics, health);
     runtime::run_scheduler(setup, observer, &stop).await
 }
 

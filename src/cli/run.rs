@@ -105,6 +105,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             adaptive_sampling: flags.adaptive_sampling,
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),
+            server_status: health.server_status(),
         };
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), health.clone())?;

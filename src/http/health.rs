@@ -1,59 +1,114 @@
 //! The health checks behind `/livez`, `/readyz` and `/healthz`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use tracing::debug;
+
+use crate::api_client::ServerStatus;
+use crate::metrics::Slis;
 
 /// The health of the scheduler, which the daemon updates and probes read.
 #[derive(Debug, Default)]
 pub struct Health {
     handlers_synced: AtomicBool,
     shutting_down: AtomicBool,
+    /// The state of leader election; `None` without an election.
+    leader_election: Option<Mutex<Result<(), String>>>,
+    api_server: Arc<ServerStatus>,
+    slis: Slis,
 }
 
 impl Health {
+    /// Creates the health of a scheduler that takes part in leader election.
+    pub fn with_leader_election() -> Self {
+        Self { leader_election: Some(Mutex::new(Ok(()))), ..Self::default() }
+    }
+
     /// Records that all informers have synced.
     pub fn set_handlers_synced(&self) {
         self.handlers_synced.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether all informers have synced.
+    pub(super) fn is_synced(&self) -> bool {
+        self.handlers_synced.load(Ordering::Relaxed)
     }
 
     /// Records that the process is shutting down.
     pub fn set_shutting_down(&self) {
         self.shutting_down.store(true, Ordering::Relaxed);
     }
+
+    /// Records whether this replica can take part in leader election, or why not. A standby can.
+    pub fn set_leader_election(&self, state: Result<(), String>) {
+        if let Some(current) = &self.leader_election {
+            // No code that holds the lock panics.
+            *current.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        }
+    }
+
+    /// Returns the status of the API server, for the clients that update it.
+    pub fn server_status(&self) -> Arc<ServerStatus> {
+        self.api_server.clone()
+    }
+
+    /// Returns the results of the checks so far, as metrics.
+    pub(super) const fn slis(&self) -> &Slis {
+        &self.slis
+    }
+
+    fn check_leader_election(&self) -> Result<(), String> {
+        match &self.leader_election {
+            Some(state) => state.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Check {
-    /// Always succeeds.
-    Ping,
+    /// Always succeeds, under this name: the process answers.
+    Alive(&'static str),
+    LeaderElection,
     Shutdown,
     SchedHandlerSync,
+    ApiServer,
 }
+
+/// The name of the check of leader election.
+const LEADER_ELECTION: &str = "leaderElection";
 
 impl Check {
     const fn name(self) -> &'static str {
         match self {
-            Self::Ping => "ping",
+            Self::Alive(name) => name,
+            Self::LeaderElection => LEADER_ELECTION,
             Self::Shutdown => "shutdown",
             Self::SchedHandlerSync => "sched-handler-sync",
+            Self::ApiServer => "api-server",
         }
     }
 
     /// Runs the check. The error is the reason, which only the log and the endpoint of a single check
     /// show.
-    fn run(self, health: &Health) -> Result<(), &'static str> {
+    fn run(self, health: &Health) -> Result<(), String> {
+        let require = |fact, reason: &str| if fact { Ok(()) } else { Err(reason.to_owned()) };
         match self {
-            Self::Shutdown if health.shutting_down.load(Ordering::Relaxed) => {
-                Err("process is shutting down")
+            Self::Alive(_) => Ok(()),
+            Self::LeaderElection => health.check_leader_election(),
+            Self::Shutdown => {
+                let stays = !health.shutting_down.load(Ordering::Relaxed);
+                require(stays, "process is shutting down")
             }
-            Self::SchedHandlerSync if !health.handlers_synced.load(Ordering::Relaxed) => {
-                Err("handlers are not fully synchronized")
+            Self::SchedHandlerSync => {
+                require(health.is_synced(), "handlers are not fully synchronized")
             }
-            _ => Ok(()),
+            Self::ApiServer => health.api_server.check(),
         }
     }
 }
@@ -75,10 +130,20 @@ impl Endpoint {
         }
     }
 
-    const fn checks(self) -> &'static [Check] {
+    /// Returns the checks, in the order of the answer.
+    ///
+    /// As in kube-scheduler, the check of leader election under `/healthz` cannot fail: a leader that
+    /// loses its lease ends, and a restart helps no other replica.
+    fn checks(self, health: &Health) -> Vec<Check> {
+        let elects = health.leader_election.is_some();
         match self {
-            Self::Healthz | Self::Livez => &[Check::Ping],
-            Self::Readyz => &[Check::Shutdown, Check::SchedHandlerSync],
+            Self::Healthz if elects => vec![Check::Alive(LEADER_ELECTION)],
+            Self::Healthz | Self::Livez => vec![Check::Alive("ping")],
+            Self::Readyz => {
+                let election = elects.then_some(Check::LeaderElection).into_iter();
+                let others = [Check::Shutdown, Check::SchedHandlerSync, Check::ApiServer];
+                election.chain(others).collect()
+            }
         }
     }
 
@@ -88,24 +153,32 @@ impl Endpoint {
         self,
         health: &Health,
         verbose: bool,
-        exclude: &[String],
+        mut exclude: BTreeSet<String>,
     ) -> (StatusCode, String) {
         let (mut text, mut failed) = (String::new(), false);
-        for check in self.checks() {
+        for check in self.checks(health) {
             let name = check.name();
-            let line = if exclude.iter().any(|excluded| excluded == name) {
+            let line = if exclude.remove(name) {
                 format!("[+]{name} excluded: ok")
-            } else if let Err(reason) = check.run(health) {
-                debug!(check = name, reason, "Health check failed");
-                failed = true;
-                format!("[-]{name} failed: reason withheld")
             } else {
-                format!("[+]{name} ok")
+                let result = check.run(health);
+                health.slis.observe(name, self.name(), result.is_ok());
+                match result {
+                    Ok(()) => format!("[+]{name} ok"),
+                    Err(reason) => {
+                        debug!(check = name, reason, "Health check failed");
+                        failed = true;
+                        format!("[-]{name} failed: reason withheld")
+                    }
+                }
             };
             push(&mut text, &line);
         }
-        if let Some(warning) = self.unknown_exclusions(exclude) {
-            push(&mut text, &warning);
+        if !exclude.is_empty() {
+            let unknown: Vec<_> = exclude.iter().map(|name| format!("{name:?}")).collect();
+            let unknown = unknown.join(", ");
+            let warning = "some health checks cannot be excluded: no matches for";
+            push(&mut text, &format!("warn: {warning} {unknown}"));
         }
         let name = self.name();
         match (failed, verbose) {
@@ -121,20 +194,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns a warning about excluded names that match no check.
-    fn unknown_exclusions(self, exclude: &[String]) -> Option<String> {
-        let known = |name: &str| self.checks().iter().any(|check| check.name() == name);
-        let mut unknown: Vec<_> =
-            exclude.iter().filter(|name| !known(name)).map(|name| format!("{name:?}")).collect();
-        unknown.sort();
-        let list = unknown.join(", ");
-        (!list.is_empty())
-            .then(|| format!("warn: some health checks cannot be excluded: no matches for {list}"))
-    }
-
     /// Runs a single check. Returns `None` if the endpoint has no such check.
     pub(super) fn report_one(self, health: &Health, name: &str) -> Option<(StatusCode, String)> {
-        let check = self.checks().iter().find(|check| check.name() == name)?;
+        let check = self.checks(health).into_iter().find(|check| check.name() == name)?;
         Some(match check.run(health) {
             Ok(()) => (StatusCode::OK, "ok".to_owned()),
             Err(reason) => {

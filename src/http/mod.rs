@@ -1,9 +1,9 @@
 //! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, log level.
 //!
 //! [`bind`] binds the port and loads the certificate before the daemon starts anything else. [`serve`]
-//! then serves requests. `/metrics/resources`, `/metrics/slis`, `/statusz`, `/flagz` and `/debug/pprof`
-//! do not exist (404), and `DELETE /metrics` is not allowed (405). There is no authentication: clients
-//! on other hosts can only access the paths of `--authorization-always-allow-paths`.
+//! then serves requests. `/metrics/resources`, `/statusz`, `/flagz` and `/debug/pprof` do
+//! not exist (404). There is no authentication: clients on
+//! other hosts can only access the paths of `--authorization-always-allow-paths`.
 
 mod access;
 mod health;

@@ -20,7 +20,8 @@ pub(super) fn router(app: App, always_allow: &[String]) -> Router {
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
         .fold(Router::new(), with_health)
-        .route("/metrics", get(show_metrics))
+        .route("/metrics", get(show_metrics).delete(reset_metrics))
+        .route("/metrics/slis", get(show_slis).delete(reset_slis))
         .route("/configz", get(show_configuration));
     if let Some(verbosity) = app.verbosity.clone() {
         let set = async move |level: String| set_verbosity(&verbosity, &level);
@@ -39,8 +40,8 @@ fn with_health(router: Router<App>, endpoint: Endpoint) -> Router<App> {
     let all = move |State(app): State<App>, Query(query): Query<Vec<(String, String)>>| async move {
         let verbose = query.iter().any(|(key, _)| key == "verbose");
         let exclude = query.into_iter().filter(|(key, _)| key == "exclude");
-        let exclude: Vec<_> = exclude.map(|(_, check)| check).collect();
-        plain(endpoint.report(&app.health, verbose, &exclude))
+        let exclude = exclude.map(|(_, check)| check).collect();
+        plain(endpoint.report(&app.health, verbose, exclude))
     };
     let one = move |State(app): State<App>, Path(check): Path<String>| async move {
         endpoint.report_one(&app.health, &check).map_or_else(not_found_text, plain)
@@ -50,7 +51,29 @@ fn with_health(router: Router<App>, endpoint: Endpoint) -> Router<App> {
 }
 
 async fn show_metrics(State(app): State<App>) -> Response {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], app.metrics.render()).into_response()
+    exposition(app.metrics.render())
+}
+
+async fn reset_metrics(State(app): State<App>) -> Response {
+    app.metrics.reset();
+    metrics_reset()
+}
+
+async fn show_slis(State(app): State<App>) -> Response {
+    exposition(app.health.slis().render())
+}
+
+async fn reset_slis(State(app): State<App>) -> Response {
+    app.health.slis().reset();
+    metrics_reset()
+}
+
+fn exposition(text: String) -> Response {
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+fn metrics_reset() -> Response {
+    plain((StatusCode::OK, "metrics reset\n".to_owned()))
 }
 
 async fn show_configuration(State(app): State<App>) -> Response {

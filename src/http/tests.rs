@@ -14,6 +14,7 @@ use tracing_subscriber::{Layer, Registry};
 
 use super::*;
 use crate::logs;
+use crate::metrics::Pending;
 
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 const REMOTE: [u8; 4] = [10, 0, 0, 7];
@@ -21,6 +22,7 @@ const REMOTE: [u8; 4] = [10, 0, 0, 7];
 /// The endpoints of a scheduler that has just started.
 struct Server {
     router: Router,
+    metrics: Arc<Metrics>,
     health: Arc<Health>,
     verbosity: logs::Verbosity,
     /// Keeps the log layer, without which the verbosity cannot be changed.
@@ -29,20 +31,25 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        Self::with_profiling(true)
+        Self::with(Health::default(), true)
     }
 
-    fn with_profiling(profiling: bool) -> Self {
-        let health = Arc::<Health>::default();
+    fn of(health: Health) -> Self {
+        Self::with(health, true)
+    }
+
+    fn with(health: Health, profiling: bool) -> Self {
+        let (metrics, health) = (Arc::<Metrics>::default(), Arc::new(health));
         let (logs, verbosity) = logs::layer(logs::Format::Text, 0, std::io::sink);
         let app = App {
-            metrics: Arc::default(),
+            metrics: metrics.clone(),
             health: health.clone(),
             configz: json!({"kind": "KubeSchedulerConfiguration"}),
             verbosity: profiling.then(|| verbosity.clone()),
         };
         let allowed = ["/healthz", "/readyz", "/livez"].map(str::to_owned);
-        Self { router: router::router(app, &allowed), health, verbosity, _logs: Box::new(logs) }
+        let router = router::router(app, &allowed);
+        Self { router, metrics, health, verbosity, _logs: Box::new(logs) }
     }
 
     async fn request(
@@ -73,7 +80,7 @@ impl Server {
 async fn scheduler_is_live_at_the_start_and_ready_once_synced() {
     let server = Server::new();
     let not_synced = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n\
-                      readyz check failed\n";
+                      [+]api-server ok\nreadyz check failed\n";
     assert_eq!(server.get("/livez").await, (200, "ok".into()));
     assert_eq!(server.get("/healthz").await, (200, "ok".into()));
     assert_eq!(server.get("/readyz").await, (500, not_synced.into()));
@@ -81,7 +88,7 @@ async fn scheduler_is_live_at_the_start_and_ready_once_synced() {
     assert_eq!(server.get("/readyz").await, (200, "ok".into()));
     server.health.set_shutting_down();
     let shutdown = "[-]shutdown failed: reason withheld\n[+]sched-handler-sync ok\n\
-                    readyz check failed\n";
+                    [+]api-server ok\nreadyz check failed\n";
     assert_eq!(server.get("/readyz").await, (500, shutdown.into()));
     assert_eq!(server.get("/livez").await, (200, "ok".into()));
 }
@@ -96,7 +103,7 @@ async fn health_endpoints_list_and_exclude_checks() {
         ("/livez?exclude=ping", 200, "ok"),
         ("/livez?verbose&exclude=ping", 200, "[+]ping excluded: ok\nlivez check passed\n"),
         (
-            "/livez?verbose&exclude=b&exclude=a",
+            "/livez?verbose&exclude=b&exclude=a&exclude=b",
             200,
             "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"a\", \"b\"\n\
              livez check passed\n",
@@ -108,12 +115,68 @@ async fn health_endpoints_list_and_exclude_checks() {
             "internal server error: handlers are not fully synchronized\n",
         ),
         ("/readyz/shutdown", 200, "ok"),
+        ("/readyz/api-server", 200, "ok"),
         ("/readyz/ping", 404, "404 page not found\n"),
+        ("/readyz/leaderElection", 404, "404 page not found\n"),
         ("/nope", 404, "404 page not found\n"),
         ("/", 404, "404 page not found\n"),
     ] {
         assert_eq!(server.get(path).await, (status, body.to_owned()), "{path}");
     }
+}
+
+#[tokio::test]
+async fn leader_election_can_only_fail_readiness() {
+    let server = Server::of(Health::with_leader_election());
+    server.health.set_handlers_synced();
+    let passed = "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\n\
+                  [+]api-server ok\nreadyz check passed\n";
+    assert_eq!(server.get("/readyz?verbose").await, (200, passed.into()));
+    server.health.set_leader_election(Err("cannot get leases".to_owned()));
+    let (status, body) = server.get("/readyz").await;
+    assert_eq!(status, 500);
+    assert!(body.starts_with("[-]leaderElection failed: reason withheld\n"), "{body}");
+    let reason = "internal server error: cannot get leases\n";
+    assert_eq!(server.get("/readyz/leaderElection").await, (500, reason.into()));
+    let alive = "[+]leaderElection ok\nhealthz check passed\n";
+    assert_eq!(server.get("/healthz?verbose").await, (200, alive.into()));
+    assert_eq!(server.get("/livez?verbose").await.1, "[+]ping ok\nlivez check passed\n");
+    server.health.set_leader_election(Ok(()));
+    assert_eq!(server.get("/readyz").await, (200, "ok".into()));
+}
+
+#[tokio::test]
+async fn results_of_health_checks_are_metrics() {
+    let server = Server::new();
+    server.get("/readyz").await;
+    server.get("/readyz?exclude=shutdown").await;
+    let (status, text) = server.get("/metrics/slis").await;
+    assert_eq!(status, 200);
+    for line in [
+        "\nkubernetes_healthcheck{name=\"sched-handler-sync\",type=\"readyz\"} 0\n",
+        "\nkubernetes_healthchecks_total{name=\"shutdown\",status=\"success\",type=\"readyz\"} 1\n",
+        "\nkubernetes_healthchecks_total{name=\"api-server\",status=\"success\",type=\"readyz\"} 2\n",
+        "\nprocess_start_time_seconds ",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    let (status, _, body) = server.request(Method::DELETE, "/metrics/slis", LOCAL, "").await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "metrics reset\n"));
+    assert!(!server.get("/metrics/slis").await.1.contains("kubernetes_"));
+}
+
+#[tokio::test]
+async fn delete_resets_counters_and_keeps_gauges() {
+    let server = Server::new();
+    server.metrics.rest_client().requested("GET", "server", Some(200));
+    server.metrics.set_pending(Pending { active: 7, ..Pending::default() });
+    let counted = "rest_client_requests_total{code=\"200\",host=\"server\",method=\"GET\"} 1\n";
+    assert!(server.get("/metrics").await.1.contains(counted));
+    let (status, _, body) = server.request(Method::DELETE, "/metrics", LOCAL, "").await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "metrics reset\n"));
+    let (_, text) = server.get("/metrics").await;
+    assert!(!text.contains("rest_client_requests_total{"), "{text}");
+    assert!(text.contains("scheduler_pending_pods{queue=\"active\"} 7\n"), "{text}");
 }
 
 #[tokio::test]
@@ -176,7 +239,7 @@ async fn put_changes_the_log_level() {
     assert_eq!((status, level), (400, 5));
     assert!(text.starts_with("failed set klog.logging.verbosity much: "), "{text}");
     assert_eq!(server.get("/debug/flags/v").await, (406, "unsupported http method".into()));
-    let without = Server::with_profiling(false);
+    let without = Server::with(Health::default(), false);
     assert_eq!(without.get("/debug/flags/v").await, (404, "404 page not found\n".into()));
 }
 

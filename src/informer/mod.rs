@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use self::calls::Inputs;
-use crate::api_client::ApiClient;
+use crate::api_client::{ApiClient, ServerStatus};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{EventSender, LoopEvent};
@@ -36,6 +36,8 @@ pub struct InformerFactory {
     pub clock: Clock,
     /// Metrics, which count undecodable objects.
     pub metrics: Arc<Metrics>,
+    /// Receives the failures of watches.
+    pub status: Arc<ServerStatus>,
 }
 
 impl InformerFactory {
@@ -149,15 +151,21 @@ impl Informer {
             Some(err) => warn!(resource = &*self.kind.name, err, "Failed to watch"),
             None => info!(resource = &*self.kind.name, "Watch recovered"),
         }
+        let failure = error.as_deref().filter(|_| !self.kind_is_unknown());
+        self.shared.status.watched(&self.kind.name, failure);
         self.logged_error = error;
+    }
+
+    /// Whether the scheduler works without the kind, and the server does not know it.
+    fn kind_is_unknown(&self) -> bool {
+        let is_not_found = |error: &WatchError| error.status == Some(404);
+        self.kind.is_optional() && self.reflector.watch_error().is_some_and(is_not_found)
     }
 
     /// Reports an optional kind as synced if the server does not know it, as older servers may not. The
     /// reflector keeps retrying in case the server learns the kind later.
     fn skip_unknown_kind(&mut self) {
-        let is_not_found = |error: &WatchError| error.status == Some(404);
-        let is_unknown = self.reflector.watch_error().is_some_and(is_not_found);
-        if is_unknown && !self.has_synced && self.kind.is_optional() {
+        if self.kind_is_unknown() && !self.has_synced {
             warn!(
                 resource = &*self.kind.name,
                 "Continuing without a kind the server does not know"

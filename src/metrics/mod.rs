@@ -9,6 +9,7 @@ mod probe;
 mod process;
 mod rest_client;
 mod scheduler;
+mod slis;
 mod table;
 mod text;
 
@@ -18,6 +19,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Registry};
 pub use plugin_metrics::ExportError;
 pub use probe::EngineProbe;
 pub use rest_client::RestClient;
+pub use slis::Slis;
 pub use text::CONTENT_TYPE;
 
 use crate::config::Gates;
@@ -25,7 +27,7 @@ use crate::config::gates::{self, Stage};
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::Stability::{Alpha, Beta};
-use table::Table;
+use table::{Resettable, Table};
 
 /// The emulated version of Kubernetes: major and minor.
 const KUBERNETES: (&str, &str) = ("1", "36");
@@ -71,6 +73,7 @@ pub struct Metrics {
     undecodable_objects: IntCounterVec,
     events_dropped: IntCounter,
     plugin_metrics: PluginMetrics,
+    resettable: Vec<Resettable>,
 }
 
 impl Default for Metrics {
@@ -106,6 +109,7 @@ impl Metrics {
             "loadmaster_events_dropped_total",
             "Events about pods that were not written because too many were waiting.",
         );
+        let resettable = table.take_resettable();
         let (registry, names) = table.finish();
         let plugin_metrics = PluginMetrics::default();
         let metrics = Self {
@@ -119,6 +123,7 @@ impl Metrics {
             undecodable_objects,
             events_dropped,
             plugin_metrics,
+            resettable,
         };
         metrics.set_pending(Pending::default());
         metrics
@@ -130,6 +135,12 @@ impl Metrics {
         families.extend(self.plugin_metrics.collect());
         families.sort_by(|a, b| a.name().cmp(b.name()));
         text::render(&families)
+    }
+
+    /// Removes the series of all counters and histograms with labels. Gauges keep their values, which
+    /// describe the present, and so do plugins' own metrics.
+    pub fn reset(&self) {
+        self.resettable.iter().for_each(Resettable::reset);
     }
 
     /// Returns the metrics of requests to the API server.

@@ -11,7 +11,8 @@ const TICKS: f64 = 100.0;
 /// Collects the `process_` metrics at every scrape.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Descriptions, in the order of [`METRICS`].
+    sources: Vec<Source>,
+    /// Descriptions, in the same order.
     descs: Vec<Desc>,
 }
 
@@ -60,11 +61,20 @@ const METRICS: [Source; 9] = [
 
 impl Process {
     pub(super) fn new() -> Self {
-        let desc = |(name, _, help, _): Source| {
+        Self::of(METRICS.into())
+    }
+
+    /// Collects only the metric of this name.
+    pub(super) fn only(name: &str) -> Self {
+        Self::of(METRICS.into_iter().filter(|(own, ..)| *own == name).collect())
+    }
+
+    fn of(sources: Vec<Source>) -> Self {
+        let desc = |&(name, _, help, _): &Source| {
             Desc::new(name.into(), help.into(), Vec::new(), Default::default())
         };
-        let descs: Result<_, _> = METRICS.into_iter().map(desc).collect();
-        Self { descs: descs.expect("names and help texts are valid constants") }
+        let descs: Result<_, _> = sources.iter().map(desc).collect();
+        Self { descs: descs.expect("names and help texts are valid constants"), sources }
     }
 }
 
@@ -74,7 +84,7 @@ impl Collector for Process {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        METRICS.into_iter().filter_map(family).collect()
+        self.sources.iter().copied().filter_map(family).collect()
     }
 }
 

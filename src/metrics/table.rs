@@ -31,6 +31,23 @@ pub(super) struct Table {
     registry: Registry,
     /// Name and stability of every registered metric.
     registered: Vec<(String, Stability)>,
+    resettable: Vec<Resettable>,
+}
+
+/// A family whose series a reset removes: what it counts starts anew.
+#[derive(Debug)]
+pub(super) enum Resettable {
+    Counters(IntCounterVec),
+    Histograms(HistogramVec),
+}
+
+impl Resettable {
+    pub(super) fn reset(&self) {
+        match self {
+            Self::Counters(family) => family.reset(),
+            Self::Histograms(family) => family.reset(),
+        }
+    }
 }
 
 impl Table {
@@ -45,7 +62,10 @@ impl Table {
         help: &str,
         labels: &[&str],
     ) -> IntCounterVec {
-        self.register(stability, IntCounterVec::new(opts(stability, name, help), labels))
+        let family = IntCounterVec::new(opts(stability, name, help), labels);
+        let family = self.register(stability, family);
+        self.resettable.push(Resettable::Counters(family.clone()));
+        family
     }
 
     pub(super) fn gauges(
@@ -78,7 +98,9 @@ impl Table {
         buckets: impl Into<Vec<f64>>,
     ) -> HistogramVec {
         let opts = HistogramOpts::from(opts(stability, name, help)).buckets(buckets.into());
-        self.register(stability, HistogramVec::new(opts, labels))
+        let family = self.register(stability, HistogramVec::new(opts, labels));
+        self.resettable.push(Resettable::Histograms(family.clone()));
+        family
     }
 
     /// Registers a collector that produces its samples at each scrape.
@@ -99,6 +121,16 @@ impl Table {
             totals.with_label_values(&[stability.name(), ""]).inc();
         }
         (self.registry, self.registered.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Takes the families that a reset empties.
+    pub(super) fn take_resettable(&mut self) -> Vec<Resettable> {
+        std::mem::take(&mut self.resettable)
+    }
+
+    /// Returns the registry without metrics about itself.
+    pub(super) fn into_registry(self) -> Registry {
+        self.registry
     }
 
     fn register<M: Collector + Clone + 'static>(

@@ -1,11 +1,13 @@
-//! Waiting for the API server and checking its version.
+//! Waiting for the API server, checking its version, and reporting outages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use tracing::{info, warn};
 
-use crate::api_client::{ApiClient, Version};
+use crate::api_client::{ApiClient, ServerStatus, Version};
+use crate::clock::Clock;
 
 /// The oldest supported minor version of Kubernetes.
 const MIN_MINOR_VERSION: u32 = 33;
@@ -33,6 +35,37 @@ pub(super) async fn wait_for_api_server(client: &ApiClient, server: &str) -> any
                 }
                 tokio::time::sleep(RETRY_DELAY).await;
             }
+        }
+    }
+}
+
+/// Interval between looks at the status of the server.
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two log lines about the same outage.
+const REMINDER_INTERVAL: Duration = Duration::from_mins(5);
+
+/// Logs outages of the API server and their ends. Never ends.
+///
+/// While requests fail, this task sends requests of its own: the scheduler may have no other request to
+/// send, and would not notice the end of the outage.
+pub(super) async fn report_outages(client: ApiClient, status: Arc<ServerStatus>) {
+    let mut logged: Option<Clock> = None;
+    loop {
+        tokio::time::sleep(STATUS_INTERVAL).await;
+        if status.requests_fail() {
+            // The client records the outcome.
+            let _ = client.version().await;
+        }
+        match (status.check(), logged) {
+            (Err(err), last) if last.is_none_or(|last| last.elapsed() >= REMINDER_INTERVAL) => {
+                warn!(err, "Not ready: the API server is unreachable or refuses requests");
+                logged = Some(Clock::start());
+            }
+            (Ok(()), Some(_)) => {
+                info!("Ready: the API server accepts requests again");
+                logged = None;
+            }
+            _ => {}
         }
     }
 }

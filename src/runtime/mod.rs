@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use self::connect::wait_for_api_server;
-use crate::api_client::{ApiClient, ConnectError, Credentials};
+use self::connect::{report_outages, wait_for_api_server};
+use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
 use crate::clock::Clock;
 use crate::config::Configuration;
 use crate::extender::{Extenders, HttpExtender};
@@ -48,6 +48,8 @@ pub struct Setup {
     pub unschedulable_timeout: Duration,
     /// Metrics of requests and plugins.
     pub metrics: Arc<Metrics>,
+    /// Receives the outcomes of requests to the API server.
+    pub server_status: Arc<ServerStatus>,
 }
 
 /// The sources of the objects that the scheduler reads.
@@ -60,7 +62,7 @@ struct Sources {
 
 impl Setup {
     fn connect(&self) -> Result<ApiClient, ConnectError> {
-        ApiClient::new(&self.credentials, self.metrics.rest_client())
+        ApiClient::new(&self.credentials, self.metrics.rest_client(), self.server_status.clone())
     }
 
     /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
@@ -125,6 +127,8 @@ pub async fn run_scheduler(
     // Two connections, so that lists and watches do not delay writes.
     let (read_client, write_client) = (setup.connect()?, setup.connect()?);
     let server = setup.credentials.server();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(report_outages(write_client.clone(), setup.server_status.clone()));
     tokio::select! {
         connected = wait_for_api_server(&read_client, &server) => connected?,
         () = stop.cancelled() => return Ok(()),
@@ -137,8 +141,13 @@ pub async fn run_scheduler(
         events: sender.clone(),
         metrics: metrics.clone(),
     };
-    let factory = InformerFactory { client: read_client, events: sender.clone(), clock, metrics };
-    let mut tasks = JoinSet::new();
+    let factory = InformerFactory {
+        client: read_client,
+        events: sender.clone(),
+        clock,
+        metrics,
+        status: setup.server_status,
+    };
     for (seed, (decoder, kind)) in (clock.now().as_nanos().unsigned_abs()..).zip(sources.kinds) {
         tasks.spawn(factory.informer(kind, decoder, seed).run());
     }

@@ -38,6 +38,7 @@ async fn setup(server: &Server) -> Setup {
         request_rate: None,
         adaptive_sampling: false,
         metrics: Arc::new(Metrics::new()),
+        server_status: Arc::default(),
     }
 }
 

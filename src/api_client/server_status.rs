@@ -1,0 +1,131 @@
+//! Whether the API server can be reached and accepts our requests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framework::Time;
+
+use crate::clock::Clock;
+
+/// Time for which requests may fail until the scheduler reports that it is not ready.
+pub const TOLERANCE: Duration = Duration::from_secs(30);
+
+/// The purpose of the requests that are not watches.
+const REQUESTS: &str = "requests";
+
+/// The failing requests, by purpose.
+///
+/// A purpose is one watch, or all requests that are not watches. It fails from its first failure until
+/// its next success. A quiet watch does not fail.
+#[derive(Debug)]
+pub struct ServerStatus {
+    clock: Clock,
+    failures: Mutex<BTreeMap<Arc<str>, Failure>>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    since: Time,
+    reason: String,
+}
+
+impl Default for ServerStatus {
+    fn default() -> Self {
+        Self { clock: Clock::start(), failures: Mutex::default() }
+    }
+}
+
+impl ServerStatus {
+    /// Records the state of the watch of a kind: the reason for which it fails, if it fails.
+    pub fn watched(&self, kind: &Arc<str>, failure: Option<&str>) {
+        self.record(kind, failure);
+    }
+
+    /// Records the outcome of a request that is not a watch: the reason for which it failed, if it
+    /// failed.
+    pub(super) fn requested(&self, failure: Option<&str>) {
+        self.record(REQUESTS, failure);
+    }
+
+    fn record(&self, purpose: &str, failure: Option<&str>) {
+        let mut failures = self.failures();
+        let Some(reason) = failure else {
+            failures.remove(purpose);
+            return;
+        };
+        match failures.get_mut(purpose) {
+            Some(known) => reason.clone_into(&mut known.reason),
+            None => {
+                let failure = Failure { since: self.clock.now(), reason: reason.to_owned() };
+                failures.insert(purpose.into(), failure);
+            }
+        }
+    }
+
+    /// Returns whether the last request that is not a watch failed.
+    pub fn requests_fail(&self) -> bool {
+        self.failures().contains_key(REQUESTS)
+    }
+
+    /// Checks that no purpose has failed for longer than [`TOLERANCE`].
+    ///
+    /// # Errors
+    /// The purpose that has failed for the longest time, with the reason, and the number of others.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_at(self.clock.now())
+    }
+
+    fn check_at(&self, now: Time) -> Result<(), String> {
+        let failures = self.failures();
+        let long = failures.values().filter(|failure| now.since(failure.since) >= TOLERANCE);
+        let Some(first) = long.min_by_key(|failure| failure.since) else { return Ok(()) };
+        let seconds = now.since(first.since).as_secs();
+        let others = match failures.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} other kinds of requests)"),
+        };
+        Err(format!("requests to the API server fail for {seconds} s: {}{others}", first.reason))
+    }
+
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Failure>> {
+        // No code that holds the lock panics.
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_counts_once_it_has_lasted() {
+        let status = ServerStatus::default();
+        let (pods, nodes) = (Arc::from("pods"), Arc::from("nodes"));
+        let later = |seconds| status.clock.now() + Duration::from_secs(seconds);
+        status.watched(&pods, Some("pods: connection refused"));
+        assert_eq!(status.check_at(later(29)), Ok(()));
+        status.watched(&pods, Some("pods: forbidden"));
+        let error = status.check_at(later(31)).unwrap_err();
+        assert_eq!(error, "requests to the API server fail for 31 s: pods: forbidden");
+        status.watched(&nodes, Some("nodes: forbidden"));
+        status.requested(Some("no response"));
+        let error = status.check_at(later(31)).unwrap_err();
+        assert!(error.ends_with("pods: forbidden (and 2 other kinds of requests)"), "{error}");
+    }
+
+    #[test]
+    fn success_ends_only_the_failure_of_its_own_purpose() {
+        let status = ServerStatus::default();
+        let pods = Arc::from("pods");
+        let later = || status.check_at(status.clock.now() + TOLERANCE * 2);
+        status.watched(&pods, Some("pods: forbidden"));
+        status.requested(Some("no response"));
+        assert!(status.requests_fail());
+        status.requested(None);
+        assert!(!status.requests_fail());
+        assert!(later().unwrap_err().contains("pods: forbidden"));
+        status.watched(&pods, None);
+        assert_eq!(later(), Ok(()));
+    }
+}
