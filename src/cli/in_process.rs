@@ -11,6 +11,7 @@ use crate::http::Health;
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
+use crate::scheduling_loop::channel;
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
 const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
@@ -35,6 +36,7 @@ pub(super) async fn schedule(
         adaptive_sampling: false,
         metrics: metrics.clone(),
         server_status: health.server_status(),
+        channel: channel(),
     };
     let observer = MetricsObserver::new(metrics, health);
     runtime::run_scheduler(setup, observer, &stop).await

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use framework::Registry;
+use jiff::Timestamp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
+use crate::scheduling_loop::channel;
 
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
@@ -91,10 +93,14 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         metrics.set_features(gates);
+        let channel = channel();
         let app = App {
             metrics: metrics.clone(),
             health: health.clone(),
             configz: config.to_value(),
+            flagz: gates.is_on("ComponentFlagz").then(|| flags.values().collect()),
+            statusz: gates.is_on("ComponentStatusz").then(Timestamp::now),
+            events: channel.0.clone(),
             verbosity: config.enable_profiling.then(|| log.verbosity.clone()),
         };
         let setup = Setup {
@@ -106,6 +112,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),
             server_status: health.server_status(),
+            channel,
         };
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), health.clone())?;

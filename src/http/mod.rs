@@ -1,26 +1,33 @@
-//! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, log level.
+//! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, flags, log level.
 //!
 //! [`bind`] binds the port and loads the certificate before the daemon starts anything else. [`serve`]
-//! then serves requests. `/metrics/resources`, `/statusz`, `/flagz` and `/debug/pprof` do
-//! not exist (404). There is no authentication: clients on
+//! then serves requests. `/debug/pprof` does not exist (404). There is no authentication: clients on
 //! other hosts can only access the paths of `--authorization-always-allow-paths`.
 
 mod access;
+mod configz;
+mod flagz;
 mod health;
+mod resources;
 mod router;
 mod serving;
+mod statusz;
 mod tls;
+mod zpages;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+pub use flagz::Flagz;
 pub use health::Health;
 pub use serving::{Listener, Serving, ServingError, bind, serve};
 pub use tls::{Certificate, TlsError, TlsVersion, UnknownTlsVersion};
 
 use crate::logs::Verbosity;
 use crate::metrics::Metrics;
+use crate::scheduling_loop::EventSender;
 
 /// The state behind the endpoints.
 #[derive(Debug, Clone)]
@@ -29,8 +36,14 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Served at `/livez`, `/readyz` and `/healthz`.
     pub health: Arc<Health>,
-    /// The configuration with defaults, served at `/configz`.
+    /// The configuration in effect, served at `/configz` without its secrets.
     pub configz: Value,
+    /// The flags, served at `/flagz`; `None` if the gate ComponentFlagz is off.
+    pub flagz: Option<Flagz>,
+    /// The start of the process, for `/statusz`; `None` if the gate ComponentStatusz is off.
+    pub statusz: Option<Timestamp>,
+    /// The scheduling loop, whose cache `/metrics/resources` shows.
+    pub events: EventSender,
     /// Changed by `PUT /debug/flags/v`; `None` if `enableProfiling` is off.
     pub verbosity: Option<Verbosity>,
 }

@@ -2,27 +2,41 @@
 
 use axum::Router;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
+use jiff::Timestamp;
 use serde_json::json;
 use tracing::{info, trace};
 
-use super::App;
 use super::access::{self, AlwaysAllow};
 use super::health::Endpoint;
+use super::{App, configz, resources, statusz};
 use crate::logs::Verbosity;
 use crate::metrics;
 
 /// Creates the router of all endpoints, with authorization.
-pub(super) fn router(app: App, always_allow: &[String]) -> Router {
+pub(super) fn router(mut app: App, always_allow: &[String]) -> Router {
+    app.configz = configz::redacted(app.configz);
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
         .fold(Router::new(), with_health)
         .route("/metrics", get(show_metrics).delete(reset_metrics))
         .route("/metrics/slis", get(show_slis).delete(reset_slis))
+        .route("/metrics/resources", get(resources::show))
         .route("/configz", get(show_configuration));
+    if let Some(flagz) = app.flagz.clone() {
+        let show = async move |headers: HeaderMap| flagz.page().answer(&headers);
+        router = router.route("/flagz", get(show));
+    }
+    if let Some(started) = app.statusz {
+        let paths = paths(&app);
+        let show = async move |headers: HeaderMap| {
+            statusz::page(started, Timestamp::now(), paths.clone()).answer(&headers)
+        };
+        router = router.route("/statusz", get(show));
+    }
     if let Some(verbosity) = app.verbosity.clone() {
         let set = async move |level: String| set_verbosity(&verbosity, &level);
         router = router.route("/debug/flags/v", put(set).fallback(unsupported_method));
@@ -33,6 +47,14 @@ pub(super) fn router(app: App, always_allow: &[String]) -> Router {
         .layer(middleware::map_response(not_cached))
         .layer(middleware::from_fn(log_access))
         .with_state(app)
+}
+
+/// Returns the first parts of the paths that `/statusz` lists, sorted.
+fn paths(app: &App) -> Vec<&'static str> {
+    let debug = app.verbosity.is_some().then_some("/debug");
+    let flagz = app.flagz.is_some().then_some("/flagz");
+    let configz = ["/configz"].into_iter().chain(debug).chain(flagz);
+    configz.chain(["/healthz", "/livez", "/metrics", "/readyz"]).collect()
 }
 
 /// Adds a health endpoint and the paths of its checks.

@@ -3,11 +3,13 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use framework::testing::pod;
 use serde_json::json;
 use tower::ServiceExt;
 use tracing_subscriber::{Layer, Registry};
@@ -15,6 +17,7 @@ use tracing_subscriber::{Layer, Registry};
 use super::*;
 use crate::logs;
 use crate::metrics::Pending;
+use crate::scheduling_loop::{LoopEvent, Snapshot, channel};
 
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 const REMOTE: [u8; 4] = [10, 0, 0, 7];
@@ -25,6 +28,8 @@ struct Server {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     verbosity: logs::Verbosity,
+    /// The end of the channel that the scheduling loop has.
+    loop_events: Receiver<LoopEvent>,
     /// Keeps the log layer, without which the verbosity cannot be changed.
     _logs: Box<dyn Layer<Registry>>,
 }
@@ -39,17 +44,22 @@ impl Server {
     }
 
     fn with(health: Health, profiling: bool) -> Self {
+        let channel = channel();
         let (metrics, health) = (Arc::<Metrics>::default(), Arc::new(health));
         let (logs, verbosity) = logs::layer(logs::Format::Text, 0, std::io::sink);
         let app = App {
             metrics: metrics.clone(),
             health: health.clone(),
-            configz: json!({"kind": "KubeSchedulerConfiguration"}),
+            configz: json!({"kind": "KubeSchedulerConfiguration", "token": "secret"}),
+            flagz: Some([("v", "2")].into_iter().collect()),
+            statusz: Some(Timestamp::now()),
+            events: channel.0,
             verbosity: profiling.then(|| verbosity.clone()),
         };
         let allowed = ["/healthz", "/readyz", "/livez"].map(str::to_owned);
         let router = router::router(app, &allowed);
-        Self { router, metrics, health, verbosity, _logs: Box::new(logs) }
+        let _logs = Box::new(logs);
+        Self { router, metrics, health, verbosity, loop_events: channel.1, _logs }
     }
 
     async fn request(
@@ -67,6 +77,16 @@ impl Server {
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Returns the next event for the scheduling loop.
+    async fn next_event(&self) -> LoopEvent {
+        loop {
+            match self.loop_events.try_recv() {
+                Ok(event) => return event,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
@@ -192,7 +212,75 @@ async fn metrics_and_configz_are_served() {
         (status, &headers[header::CONTENT_TYPE].to_str().unwrap()),
         (StatusCode::OK, &"application/json")
     );
-    assert_eq!(body, r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}"#);
+    assert_eq!(
+        body,
+        r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration","token":"REDACTED"}}"#
+    );
+}
+
+#[tokio::test]
+async fn resources_are_those_of_a_snapshot_once_synced() {
+    let server = Server::new();
+    assert_eq!(server.get("/metrics/resources").await, (200, String::new()), "not synced");
+    server.health.set_handlers_synced();
+    let answer = async {
+        let LoopEvent::Snapshot(receiver) = server.next_event().await else { panic!() };
+        let pending = vec![Arc::new(pod("web").cpu("2").build())];
+        receiver.send(Arc::new(Snapshot { pending, ..Snapshot::default() })).unwrap();
+    };
+    let (response, ()) =
+        tokio::join!(server.request(Method::GET, "/metrics/resources", LOCAL, ""), answer);
+    let (status, headers, text) = response;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(headers[header::CONTENT_TYPE], crate::metrics::CONTENT_TYPE);
+    assert!(text.contains("pod=\"web\",priority=\"0\",resource=\"cpu\""), "{text}");
+}
+
+#[tokio::test]
+async fn resources_are_empty_when_the_scheduling_loop_has_ended() {
+    let mut server = Server::new();
+    server.health.set_handlers_synced();
+    server.loop_events = channel().1;
+    assert_eq!(server.get("/metrics/resources").await, (200, String::new()));
+}
+
+#[tokio::test]
+async fn statusz_and_flagz_are_text_or_objects() {
+    let server = Server::new();
+    let (status, text) = server.get("/statusz").await;
+    assert_eq!(status, 200);
+    let start = "\nloadmaster statusz\nWarning: This endpoint is not meant to be machine parseable";
+    assert!(text.starts_with(start), "{text}");
+    let paths = "\nPaths: /configz /debug /flagz /healthz /livez /metrics /readyz\n";
+    assert!(text.contains("only.\n\nStarted: ") && text.ends_with(paths), "{text}");
+    assert!(server.get("/flagz").await.1.ends_with("debugging purposes only.\nv:2\n"));
+
+    let ask = async |path: &str, accept: &'static str| {
+        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((LOCAL, 4711))));
+        let response = server.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let accept = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
+    let (_, headers, body) = ask("/flagz", accept).await;
+    assert_eq!(headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(
+        body,
+        "{\"kind\":\"Flagz\",\"apiVersion\":\"config.k8s.io/v1beta1\",\
+         \"metadata\":{\"name\":\"loadmaster\"},\"flags\":{\"v\":\"2\"}}\n"
+    );
+    let (_, headers, body) =
+        ask("/statusz", "application/yaml;v=v1alpha1;g=config.k8s.io;as=Statusz").await;
+    assert_eq!(headers[header::CONTENT_TYPE], "application/yaml");
+    assert!(headers[header::WARNING].to_str().unwrap().starts_with("299 - \"This version of the"));
+    assert!(body.contains("apiVersion: config.k8s.io/v1alpha1\n"), "{body}");
+    assert!(body.contains("uptimeSeconds: "), "{body}");
+    let (status, _, body) = ask("/statusz", "application/json").await;
+    assert_eq!(status, StatusCode::NOT_ACCEPTABLE);
+    assert!(body.contains("\"reason\":\"NotAcceptable\""), "{body}");
 }
 
 #[tokio::test]

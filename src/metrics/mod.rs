@@ -7,6 +7,7 @@ mod buckets;
 mod plugin_metrics;
 mod probe;
 mod process;
+mod resources;
 mod rest_client;
 mod scheduler;
 mod slis;
@@ -18,6 +19,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
 pub use plugin_metrics::ExportError;
 pub use probe::EngineProbe;
+pub use resources::PodResources;
 pub use rest_client::RestClient;
 pub use slis::Slis;
 pub use text::CONTENT_TYPE;
@@ -30,7 +32,7 @@ use table::Stability::{Alpha, Beta};
 use table::{Resettable, Table};
 
 /// The emulated version of Kubernetes: major and minor.
-const KUBERNETES: (&str, &str) = ("1", "36");
+pub(crate) const KUBERNETES: (&str, &str) = ("1", "36");
 
 /// The oldest Kubernetes version with which the emulated scheduler is compatible.
 const MIN_COMPATIBILITY: &str = "1.35";

@@ -64,14 +64,15 @@ fn labels(pairs: &[LabelPair], bound: Option<f64>) -> String {
     if list.is_empty() { String::new() } else { format!("{{{}}}", list.join(",")) }
 }
 
-fn escape(text: &str, quotes: bool) -> String {
+/// Escapes a help text or, with `quotes`, the value of a label.
+pub(super) fn escape(text: &str, quotes: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 
 /// Renders the shortest text that parses as the same number, with an exponent below 1e-4 and from
 /// 1e6 on, like `%g` of Go.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
             "NaN"

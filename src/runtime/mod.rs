@@ -28,7 +28,7 @@ use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{
-    EventSender, LoopEvent, LoopParts, Observer, OutgoingRequest, SchedulingLoop, channel,
+    EventChannel, EventSender, LoopEvent, LoopParts, Observer, OutgoingRequest, SchedulingLoop,
 };
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
@@ -50,6 +50,8 @@ pub struct Setup {
     pub metrics: Arc<Metrics>,
     /// Receives the outcomes of requests to the API server.
     pub server_status: Arc<ServerStatus>,
+    /// The channel of events for the scheduling loop.
+    pub channel: EventChannel,
 }
 
 /// The sources of the objects that the scheduler reads.
@@ -133,7 +135,7 @@ pub async fn run_scheduler(
         connected = wait_for_api_server(&read_client, &server) => connected?,
         () = stop.cancelled() => return Ok(()),
     }
-    let (sender, events) = channel();
+    let (sender, events) = setup.channel;
     let (request_sender, requests) = mpsc::unbounded_channel();
     let informers = sources.kinds.len();
     let feeds = FeedFactory {

@@ -4,8 +4,9 @@ use std::sync::{Arc, mpsc};
 
 use client::scheduler::RequestSource;
 use client::{Reply, RequestId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::snapshot::Snapshot;
 use crate::wire::Update;
 
 /// Maximum number of updates in the channel. Informers wait while it is full, and their connections
@@ -21,6 +22,8 @@ pub enum LoopEvent {
     Synced,
     /// A request has a reply.
     Reply(RequestSource, RequestId, Reply),
+    /// A snapshot of the cache is requested.
+    Snapshot(oneshot::Sender<Arc<Snapshot>>),
     /// The loop has to stop scheduling and to end when the requests in flight have ended.
     Stop,
 }
@@ -32,8 +35,11 @@ pub struct EventSender {
     update_permits: Arc<Semaphore>,
 }
 
+/// Both ends of the channel.
+pub type EventChannel = (EventSender, mpsc::Receiver<LoopEvent>);
+
 /// Creates the channel.
-pub fn channel() -> (EventSender, mpsc::Receiver<LoopEvent>) {
+pub fn channel() -> EventChannel {
     let (sender, receiver) = mpsc::channel();
     let update_permits = Arc::new(Semaphore::new(MAX_WAITING_UPDATES as usize));
     (EventSender { sender, update_permits }, receiver)
@@ -46,6 +52,13 @@ impl EventSender {
         if let Ok(permit) = self.update_permits.clone().acquire_many_owned(count).await {
             self.send(LoopEvent::Updates(updates, permit));
         }
+    }
+
+    /// Requests a snapshot of the cache and waits for it. Returns `None` if the loop has ended.
+    pub async fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let (sender, snapshot) = oneshot::channel();
+        self.send(LoopEvent::Snapshot(sender));
+        snapshot.await.ok()
     }
 
     /// Sends any other event. Does nothing if the loop has ended.

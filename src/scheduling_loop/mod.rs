@@ -9,6 +9,7 @@
 
 mod channel;
 mod log;
+mod snapshot;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -21,8 +22,10 @@ use framework::Time;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
-pub use self::channel::{EventSender, LoopEvent, channel};
+pub use self::channel::{EventChannel, EventSender, LoopEvent, channel};
 use self::log::{log_attempt, log_event, log_failed_call};
+use self::snapshot::Snapshots;
+pub use self::snapshot::{NodeSnapshot, Snapshot};
 use crate::clock::Clock;
 use crate::extender::Extenders;
 
@@ -81,6 +84,7 @@ pub struct SchedulingLoop<O> {
     last_observed: Time,
     /// Number of informers that have not synced.
     unsynced_informers: usize,
+    snapshots: Snapshots,
     /// Time at which the loop ends even if requests are in flight; set by [`LoopEvent::Stop`].
     drain_deadline: Option<Time>,
 }
@@ -111,6 +115,7 @@ impl<O: Observer> SchedulingLoop<O> {
             clock,
             last_observed: Time::ZERO,
             unsynced_informers: informers,
+            snapshots: Snapshots::default(),
             drain_deadline: None,
         }
     }
@@ -124,7 +129,8 @@ impl<O: Observer> SchedulingLoop<O> {
             self.scheduler.tick(now, &mut self.environment.ports());
             let attempt = self.scheduler.schedule_one(now, &mut self.environment.ports());
             self.send_requests();
-            let is_idle = attempt.is_none();
+            self.snapshots.advance(self.scheduler.engine(), now);
+            let is_idle = attempt.is_none() && self.snapshots.is_idle();
             attempt.iter().for_each(log_attempt);
             if let Some(outcome) = self.outcome() {
                 return outcome;
@@ -166,6 +172,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 let ports = &mut self.environment.ports();
                 self.scheduler.handle_reply(source, id, reply, now, ports);
             }
+            LoopEvent::Snapshot(receiver) => self.snapshots.request(receiver),
             LoopEvent::Stop => {
                 self.scheduler.stop(now);
                 self.drain_deadline = Some(now + DRAIN_TIMEOUT);

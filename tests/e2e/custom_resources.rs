@@ -8,6 +8,7 @@ use loadmaster::http::Health;
 use loadmaster::metrics::Metrics;
 use loadmaster::observer::MetricsObserver;
 use loadmaster::runtime::{self, Setup};
+use loadmaster::scheduling_loop::channel;
 use sandbox::http::{Options, Server};
 use sandbox::resources::{CUSTOMRESOURCEDEFINITIONS, NODES, PODS};
 use serde_json::{Value, json};
@@ -39,6 +40,7 @@ async fn setup(server: &Server) -> Setup {
         adaptive_sampling: false,
         metrics: Arc::new(Metrics::new()),
         server_status: Arc::default(),
+        channel: channel(),
     }
 }
 

@@ -3,12 +3,14 @@
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::client::Body;
 use kube::config::Config;
 
 use super::cluster::{chart_rules, run};
 use super::daemon::Daemon;
 use super::proxy::{Proxy, Way};
+use super::wait::eventually;
 
 /// The endpoints of one daemon.
 pub(super) struct Endpoints(kube::Client);
@@ -164,6 +166,56 @@ fn configuration_in_effect_is_served() {
         let shown = &shown["componentconfig"];
         assert_eq!(shown["profiles"][0]["schedulerName"], cluster.name);
         assert_eq!(shown["podMaxBackoffSeconds"], 10, "defaults are shown too");
+    });
+}
+
+#[test]
+fn resources_of_pods_of_every_scheduler_are_served() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let daemon = Daemon::start(cluster).await;
+        let mut other = cluster.pod("other", 1);
+        other.spec.as_mut().unwrap().scheduler_name = Some("another".to_owned());
+        cluster.create_pod(&other).await;
+        cluster.bind("other", "a").await;
+        let mut limited = cluster.pod("limited", 2);
+        let container = &mut limited.spec.as_mut().unwrap().containers[0];
+        let limits = [("cpu".to_owned(), Quantity("2500m".to_owned()))].into();
+        container.resources.as_mut().unwrap().limits = Some(limits);
+        cluster.create_pod(&limited).await;
+        let node = cluster.bound("limited").await;
+        cluster.create_pod(&cluster.pod("too-big", 9)).await;
+        let series = |family: &str, pod: &str, node: &str, scheduler: &str, value: &str| {
+            let namespace = &cluster.name;
+            format!(
+                "kube_pod_resource_{family}{{namespace=\"{namespace}\",node=\"{node}\",\
+                 pod=\"{pod}\",priority=\"0\",resource=\"cpu\",scheduler=\"{scheduler}\",\
+                 unit=\"cores\"}} {value}\n"
+            )
+        };
+        let expected = [
+            series("request", "limited", &node, &cluster.name, "2"),
+            series("limit", "limited", &node, &cluster.name, "2.5"),
+            series("request", "other", &node, "another", "1"),
+            series("request", "too-big", "", &cluster.name, "9"),
+        ];
+        eventually("all pods are listed", async || {
+            let text = daemon.endpoints.text("/metrics/resources").await;
+            expected.iter().all(|line| text.contains(line)).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn status_and_flags_are_served() {
+    run(async |cluster| {
+        let daemon = Daemon::start(cluster).await;
+        let text = daemon.endpoints.text("/statusz").await;
+        assert!(text.contains("\nEmulation version: 1.36\n"), "{text}");
+        let text = daemon.endpoints.text("/flagz").await;
+        assert!(text.contains("\nv:2\n"), "{text}");
+        assert!(text.contains("\nleader-elect-lease-duration:15s\n"), "defaults too: {text}");
     });
 }
 
