@@ -293,7 +293,6 @@ const EVENT_V1_FIELDS: &[Field] = &[
 const RBAC: &str = "rbac.authorization.k8s.io";
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
-const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const DRA: &str = "resource.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
@@ -511,15 +510,6 @@ resources! {
     ENDPOINTSLICES =
         Resource::new("discovery.k8s.io", "v1", "endpointslices", "endpointslice",
             "EndpointSlice").counted();
-
-    /// FlowSchemas; requests are not queued by them.
-    FLOWSCHEMAS = Resource::new(FLOW_CONTROL, "v1", "flowschemas", "flowschema", "FlowSchema")
-        .cluster_wide().with(&[STATUS]).counted();
-    /// PriorityLevelConfigurations; requests are not queued by them.
-    PRIORITYLEVELCONFIGURATIONS =
-        Resource::new(FLOW_CONTROL, "v1", "prioritylevelconfigurations",
-            "prioritylevelconfiguration", "PriorityLevelConfiguration")
-            .cluster_wide().with(&[STATUS]).counted();
 
     /// DeviceClasses.
     DEVICECLASSES = Resource::new(DRA, "v1", "deviceclasses", "deviceclass", "DeviceClass")
