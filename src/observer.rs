@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use client::leader_election::LeaderElector;
 use client::scheduler::Scheduler;
 use engine::ports::{Count, Probe, Span};
 use engine::queue::Queue;
@@ -78,6 +79,12 @@ impl MetricsObserver {
         self.metrics.set_inflight_events(events);
     }
 
+    fn copy_election(&self, elector: &LeaderElector) {
+        let is_leader = elector.authority_ends_at().is_some();
+        self.metrics.set_leader_election(is_leader, elector.slowpath_total());
+        self.health.set_leader_election(elector.problem().map_or(Ok(()), |it| Err(it.to_owned())));
+    }
+
     fn count_dropped_events(&mut self, dropped: u64) {
         for _ in self.counted_drops..dropped {
             self.metrics.event_dropped();
@@ -131,6 +138,9 @@ impl Observer for MetricsObserver {
             pods: cache.cluster().pod_count(),
             assumed_pods: cache.assumed_count(),
         });
+        if let Some(elector) = scheduler.leader_elector() {
+            self.copy_election(elector);
+        }
         self.metrics.set_bindings(engine.binding_count());
         self.scan_queue(engine.queue());
         self.count_dropped_events(scheduler.events_dropped());

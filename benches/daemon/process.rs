@@ -39,7 +39,8 @@ impl Process {
     /// Starts a scheduler for the API of this kubeconfig.
     pub(crate) fn scheduler(kubeconfig: &Path) -> anyhow::Result<Self> {
         let kubeconfig = kubeconfig.to_string_lossy();
-        let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", "0"];
+        let args =
+            ["run", "--leader-elect=false", "--kubeconfig", &kubeconfig, "--secure-port", "0"];
         Self::start(&args, Stdio::null())
     }
 

@@ -22,7 +22,7 @@ impl Scheduler {
         fs::write(&file, kubeconfig)?;
         let program = program()?;
         let child = Command::new(&program)
-            .args(["run", "--secure-port", "0", "--kubeconfig"])
+            .args(["run", "--leader-elect=false", "--secure-port", "0", "--kubeconfig"])
             .arg(file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

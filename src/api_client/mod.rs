@@ -34,18 +34,21 @@ pub struct ApiClient {
 }
 
 impl ApiClient {
-    /// Creates a client. It connects with the first request. All requests share one connection if the
-    /// server speaks HTTP/2. The client records the outcome of requests that are not watches in `status`.
+    /// Creates a client whose user agent names `component`. It connects with the first request. All
+    /// requests share one connection if the server speaks HTTP/2. The client records the outcome of
+    /// requests that are not watches in `status`.
     ///
     /// # Errors
     /// The credentials cannot be used.
     pub fn new(
         credentials: &Credentials,
+        component: &str,
         metrics: RestClient,
         status: Arc<ServerStatus>,
     ) -> Result<Self, ConnectError> {
         let config = &credentials.0;
-        let client = connect(config).map_err(|error| ConnectError::Credentials(Box::new(error)))?;
+        let client = connect(config, component)
+            .map_err(|error| ConnectError::Credentials(Box::new(error)))?;
         let host = config.cluster_url.authority().map_or("", |authority| authority.as_str());
         Ok(Self { client, host: host.into(), metrics, status })
     }

@@ -19,14 +19,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Time to wait for the response to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Creates the HTTP client of a kubeconfig.
+/// Creates the HTTP client of a kubeconfig. The user agent names `component`.
 ///
 /// The stack of the kube crate is not used: it speaks only HTTP/1.1, where each concurrent request
 /// needs its own connection, and it retries requests, which must not happen to a binding.
 ///
 /// # Errors
 /// The TLS settings or the credentials cannot be used.
-pub(super) fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
+pub(super) fn connect(config: &kube::Config, component: &str) -> Result<kube::Client, kube::Error> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -34,7 +34,7 @@ pub(super) fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .build(https_connector(config)?);
-    let agent = format!("loadmaster/{} (linux) scheduler", env!("CARGO_PKG_VERSION"));
+    let agent = format!("loadmaster/{} (linux)/{component}", env!("CARGO_PKG_VERSION"));
     let agent =
         HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
     let service = ServiceBuilder::new()

@@ -44,6 +44,8 @@ pub(super) async fn schedule(
 
 fn config() -> Configuration {
     let mut config = config::defaults(&Gates::default());
+    // No other replica knows the sandbox of this process.
+    config.leader_election.leader_elect = false;
     let named = |name: &str| {
         let named = |profile: &Profile| Profile { scheduler_name: name.into(), ..profile.clone() };
         config.profiles.first().map(named)

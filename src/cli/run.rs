@@ -79,9 +79,6 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
     if let Some(path) = &flags.write_config_to {
         return write(&config, path, &registry);
     }
-    if config.leader_election.leader_elect {
-        warn!("Leader election is not built yet: run one replica only");
-    }
     let listener = flags.serving.serving().map(http::bind).transpose()?;
     // In addition to the thread of the scheduling loop. More I/O threads would mostly wake each
     // other (docs/benchmarks.md).
@@ -91,7 +88,9 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
-        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+        let leader_elect = config.leader_election.leader_elect;
+        let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
+        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(health));
         metrics.set_features(gates);
         let channel = channel();
         let app = App {
@@ -137,7 +136,11 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             outcome
         };
         let (answered, scheduled) = tokio::join!(answering, scheduling);
-        scheduled.and(answered.context("the endpoints broke"))
+        scheduled.and(answered.context("the endpoints broke"))?;
+        if leader_elect {
+            info!("Requested to terminate, exiting");
+        }
+        Ok(())
     })
 }
 

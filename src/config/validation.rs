@@ -67,6 +67,14 @@ fn check_leader_election(election: &LeaderElection, errors: &mut FieldErrors) {
         let rule = "must be greater than `RenewDeadline`";
         errors.invalid(at.field("leaseDuration"), &election.renew_deadline, rule);
     }
+    let names = [
+        ("resourceLock", &election.resource_lock),
+        ("resourceNamespace", &election.resource_namespace),
+        ("resourceName", &election.resource_name),
+    ];
+    for (field, _) in names.into_iter().filter(|(_, name)| name.is_empty()) {
+        errors.required(at.field(field), "");
+    }
     if election.resource_lock != "leases" {
         let rule = "resourceLock value must be \"leases\"";
         errors.invalid(at.field("resourceLock"), &election.resource_lock, rule);

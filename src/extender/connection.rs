@@ -93,6 +93,10 @@ impl Connection {
         &self.address
     }
 
+    pub(super) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Posts a call once. A status other than 200 is an error.
     pub(super) async fn post(&self, verb: &str, body: Bytes) -> Reply {
         let url = format!("{}/{verb}", self.address);

@@ -9,6 +9,7 @@ mod objects;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::Reply;
@@ -107,6 +108,19 @@ impl Extenders {
             needs.placed_pods |= preempts && !config.node_cache_capable;
         }
         needs
+    }
+
+    /// Returns how long the calls of one attempt to schedule a pod take at most: one after the other to filter,
+    /// then all at once to score or one after the other to preempt.
+    pub fn longest_attempt(&self) -> Duration {
+        let timeouts = |verb: fn(&v1::Extender) -> &str| {
+            let called = self.all.iter().filter(move |extender| !verb(&extender.config).is_empty());
+            called.map(|extender| extender.connection.timeout())
+        };
+        let filter: Duration = timeouts(|config| &config.filter_verb).sum();
+        let prioritize = timeouts(|config| &config.prioritize_verb).max().unwrap_or_default();
+        let preempt: Duration = timeouts(|config| &config.preempt_verb).sum();
+        filter + prioritize.max(preempt)
     }
 
     /// Stores the object of an update and returns the change for the engine.

@@ -158,7 +158,7 @@ mod tests {
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
         });
         let credentials = Credentials::parse(&kubeconfig.to_string()).await.unwrap();
-        ApiClient::new(&credentials, metrics.rest_client(), Arc::default()).unwrap()
+        ApiClient::new(&credentials, "scheduler", metrics.rest_client(), Arc::default()).unwrap()
     }
 
     #[tokio::test]

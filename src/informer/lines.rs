@@ -2,13 +2,13 @@
 
 /// A splitter that keeps the start of an incomplete line.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     incomplete: Vec<u8>,
 }
 
 impl Lines {
     /// Adds a chunk and passes each complete line to `take`, without empty lines.
-    pub(super) fn push(&mut self, chunk: &[u8], mut take: impl FnMut(&[u8])) {
+    pub(crate) fn push(&mut self, chunk: &[u8], mut take: impl FnMut(&[u8])) {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             match self.incomplete.is_empty() {

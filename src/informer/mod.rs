@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use self::calls::Inputs;
+pub(crate) use self::lines::Lines;
 use crate::api_client::{ApiClient, ServerStatus};
 use crate::clock::Clock;
 use crate::metrics::Metrics;

@@ -4,6 +4,7 @@
 //! The engine reports through its [`EngineProbe`]; sizes are set about once a second.
 
 mod buckets;
+mod leader_election;
 mod plugin_metrics;
 mod probe;
 mod process;
@@ -26,6 +27,7 @@ pub use text::CONTENT_TYPE;
 
 use crate::config::Gates;
 use crate::config::gates::{self, Stage};
+use leader_election::LeaderElection;
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::Stability::{Alpha, Beta};
@@ -71,6 +73,7 @@ pub struct Metrics {
     queues: Queues,
     plugins: Plugins,
     rest_client: RestClient,
+    leader_election: LeaderElection,
     features: IntGaugeVec,
     undecodable_objects: IntCounterVec,
     events_dropped: IntCounter,
@@ -94,6 +97,7 @@ impl Metrics {
         let queues = Queues::register(&mut table);
         let plugins = Plugins::register(&mut table);
         let rest_client = RestClient::register(&mut table);
+        let leader_election = LeaderElection::register(&mut table);
         let features = table.gauges(
             Beta,
             "kubernetes_feature_enabled",
@@ -121,6 +125,7 @@ impl Metrics {
             queues,
             plugins,
             rest_client,
+            leader_election,
             features,
             undecodable_objects,
             events_dropped,

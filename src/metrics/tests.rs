@@ -50,6 +50,8 @@ rest_client_rate_limiter_duration_seconds|histogram|ALPHA|host verb|REQUEST
 rest_client_request_size_bytes|histogram|ALPHA|host verb|BODY
 rest_client_response_size_bytes|histogram|ALPHA|host verb|BODY
 rest_client_request_retries_total|counter|ALPHA|code host verb|
+leader_election_master_status|gauge|ALPHA|name|
+leader_election_slowpath_total|counter|ALPHA|name|
 kubernetes_build_info|gauge|BETA\
     |build_date compiler git_commit git_tree_state git_version go_version major minor platform|
 version_info|gauge|ALPHA|binary component emulation min_compat|
@@ -104,6 +106,7 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_inflight_events([("NodeAdd", 2)]);
     metrics.set_unschedulable([("P", "a", 4)]);
     metrics.set_features(&Gates::default());
+    metrics.set_leader_election(true, 3);
     metrics.undecodable("pods");
     let client = metrics.rest_client();
     client.requested("GET", "h:1", Some(200));
@@ -134,6 +137,23 @@ fn bounds_match(bounds: &[&str], expected: &str) -> bool {
     match expected.iter().position(|bound| *bound == "…") {
         None => bounds == expected,
         Some(gap) => bounds.starts_with(&expected[..gap]) && bounds.ends_with(&expected[gap + 1..]),
+    }
+}
+
+#[test]
+fn leader_election_follows_the_elector() {
+    let metrics = Metrics::new();
+    let samples_of = |name| {
+        let text = metrics.render();
+        let samples = samples(&text, name).into_iter();
+        samples.map(|(labels, value)| format!("{labels} {value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(samples_of("leader_election_master_status"), Vec::<String>::new());
+    for (is_leader, slowpath_total, status) in [(false, 0, 0), (true, 2, 1), (true, 5, 1)] {
+        metrics.set_leader_election(is_leader, slowpath_total);
+        let sample = |value: u64| vec![format!("{{name=\"kube-scheduler\"}} {value}")];
+        assert_eq!(samples_of("leader_election_master_status"), sample(status));
+        assert_eq!(samples_of("leader_election_slowpath_total"), sample(slowpath_total));
     }
 }
 

@@ -1,34 +1,39 @@
 //! The wiring of the daemon. Tasks and threads are only spawned here.
 
 mod connect;
+mod leader_election;
+mod sender;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
+use client::leader_election::Outcome;
 use client::scheduler::Scheduler;
-use client::{Destination, Reply, Request};
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::{Feed, Registry};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tokio::task::JoinSet;
+use tokio::sync::SetOnce;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::connect::{report_outages, wait_for_api_server};
+use self::leader_election::{LeaseWatch, new_election, warn_of_slow_extenders};
+use self::sender::Sender;
 use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
 use crate::clock::Clock;
 use crate::config::Configuration;
-use crate::extender::{Extenders, HttpExtender};
+use crate::extender::Extenders;
 use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{
-    EventChannel, EventSender, LoopEvent, LoopParts, Observer, OutgoingRequest, SchedulingLoop,
+    EventChannel, EventSender, LoopEvent, LoopParts, Observer, SchedulingLoop,
 };
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
@@ -63,8 +68,9 @@ struct Sources {
 }
 
 impl Setup {
-    fn connect(&self) -> Result<ApiClient, ConnectError> {
-        ApiClient::new(&self.credentials, self.metrics.rest_client(), self.server_status.clone())
+    fn connect(&self, component: &str) -> Result<ApiClient, ConnectError> {
+        let (metrics, status) = (self.metrics.rest_client(), self.server_status.clone());
+        ApiClient::new(&self.credentials, component, metrics, status)
     }
 
     /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
@@ -97,7 +103,11 @@ impl Setup {
         let options =
             event_recorder::Options { hostname: hostname(), ..event_recorder::Options::default() };
         let event_recorder = EventRecorder::new(options, seed);
-        Ok((Scheduler::new(engine, api_dispatcher, event_recorder), sources))
+        let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        if let Some(election) = new_election(&config, seed)? {
+            scheduler = scheduler.with_leader_election(election);
+        }
+        Ok((scheduler, sources))
     }
 
     fn register_plugin_metrics(&self, profiles: &Profiles) {
@@ -111,11 +121,12 @@ impl Setup {
     }
 }
 
-/// Runs a scheduler until `stop` is cancelled, then waits for its requests in flight.
+/// Runs a scheduler until `stop` is cancelled, then waits for its requests in flight and releases its
+/// lease.
 ///
 /// # Errors
-/// The configuration is invalid, the server is too old or does not accept the credentials, or the
-/// scheduling loop panicked.
+/// The configuration is invalid, the server is too old or does not accept the credentials, the lease
+/// was lost, or the scheduling loop panicked.
 pub async fn run_scheduler(
     setup: Setup,
     observer: impl Observer + Send + 'static,
@@ -126,8 +137,9 @@ pub async fn run_scheduler(
     let extenders = Extenders::new(&setup.config, Handle::current(), clock, metrics.clone())
         .context("couldn't build extenders")?;
     let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;
-    // Two connections, so that lists and watches do not delay writes.
-    let (read_client, write_client) = (setup.connect()?, setup.connect()?);
+    // Several connections, so that lists and watches do not delay writes, nor these the lease.
+    let (read_client, write_client) = (setup.connect("scheduler")?, setup.connect("scheduler")?);
+    let lease_client = setup.connect("leader-election")?;
     let server = setup.credentials.server();
     let mut tasks = JoinSet::new();
     tasks.spawn(report_outages(write_client.clone(), setup.server_status.clone()));
@@ -135,62 +147,84 @@ pub async fn run_scheduler(
         connected = wait_for_api_server(&read_client, &server) => connected?,
         () = stop.cancelled() => return Ok(()),
     }
-    let (sender, events) = setup.channel;
-    let (request_sender, requests) = mpsc::unbounded_channel();
+    let (events, received) = setup.channel;
+    let (requests, requested) = mpsc::unbounded_channel();
+    let leading = Arc::new(SetOnce::new());
     let informers = sources.kinds.len();
-    let feeds = FeedFactory {
-        client: read_client.clone(),
-        events: sender.clone(),
-        metrics: metrics.clone(),
+    let watches = Watches {
+        factory: InformerFactory {
+            client: read_client,
+            events: events.clone(),
+            clock,
+            metrics,
+            status: setup.server_status,
+        },
+        sources,
     };
-    let factory = InformerFactory {
-        client: read_client,
-        events: sender.clone(),
+    if let Some(elector) = scheduler.leader_elector() {
+        warn_of_slow_extenders(&extenders, elector.config());
+        let watch = LeaseWatch::new(lease_client.clone(), elector, events.clone());
+        tasks.spawn(watch.run(leading.clone()));
+    }
+    if scheduler.delays_cache() {
+        let leading = leading.clone();
+        tasks.spawn(async move {
+            leading.wait().await;
+            watches.run().await;
+        });
+    } else {
+        tasks.spawn(watches.run());
+    }
+    let sender = Sender { client: write_client, lease_client, extenders: extenders.all(), clock };
+    tasks.spawn(sender.run(requested, events.clone()));
+    let mut scheduling = spawn_scheduling(LoopParts {
+        scheduler,
+        extenders,
+        events: received,
+        requests,
         clock,
-        metrics,
-        status: setup.server_status,
-    };
-    for (seed, (decoder, kind)) in (clock.now().as_nanos().unsigned_abs()..).zip(sources.kinds) {
-        tasks.spawn(factory.informer(kind, decoder, seed).run());
-    }
-    for (kind, feed) in sources.feeds {
-        tasks.spawn(feeds.clone().run(kind, feed));
-    }
-    tasks.spawn(send_requests(write_client, extenders.all(), requests, sender.clone()));
-    let requests = request_sender;
-    let parts = LoopParts { scheduler, extenders, events, requests, clock, observer, informers };
-    let mut scheduling = tokio::task::spawn_blocking(|| SchedulingLoop::new(parts).run());
+        observer,
+        informers,
+        leading,
+    });
     let ended = tokio::select! {
         ended = &mut scheduling => ended,
         () = stop.cancelled() => {
-            sender.send(LoopEvent::Stop);
+            events.send(LoopEvent::Stop);
             scheduling.await
         }
     };
-    ended.context("the scheduling loop panicked").map(drop)
-}
-
-/// Sends each request in a task of its own and passes the reply to the scheduling loop.
-async fn send_requests(
-    client: ApiClient,
-    extenders: Arc<[HttpExtender]>,
-    mut requests: UnboundedReceiver<OutgoingRequest>,
-    events: EventSender,
-) {
-    while let Some(OutgoingRequest { source, request }) = requests.recv().await {
-        let (client, extenders, events) = (client.clone(), extenders.clone(), events.clone());
-        tokio::spawn(async move {
-            let id = request.id;
-            let reply = send(&client, &extenders, request).await;
-            events.send(LoopEvent::Reply(source, id, reply));
-        });
+    match ended.context("the scheduling loop panicked")? {
+        Outcome::Lost if !stop.is_cancelled() => bail!("Leaderelection lost"),
+        Outcome::Lost | Outcome::Stopped => Ok(()),
     }
 }
 
-async fn send(client: &ApiClient, extenders: &[HttpExtender], request: Request) -> Reply {
-    match request.destination {
-        Destination::ApiServer => client.send(request).await,
-        Destination::Extender(index) => extenders[index].bind(request.body).await,
+fn spawn_scheduling(parts: LoopParts<impl Observer + Send + 'static>) -> JoinHandle<Outcome> {
+    tokio::task::spawn_blocking(|| SchedulingLoop::new(parts).run())
+}
+
+/// The watches of all kinds and the feeds of plugins.
+struct Watches {
+    factory: InformerFactory,
+    sources: Sources,
+}
+
+impl Watches {
+    /// Watches without end.
+    async fn run(self) {
+        let Self { factory, sources } = self;
+        let InformerFactory { client, events, clock, metrics, .. } = factory.clone();
+        let feeds = FeedFactory { client, events, metrics };
+        let mut tasks = JoinSet::new();
+        let seeds = clock.now().as_nanos().unsigned_abs()..;
+        for (seed, (decoder, kind)) in seeds.zip(sources.kinds) {
+            tasks.spawn(factory.informer(kind, decoder, seed).run());
+        }
+        for (kind, feed) in sources.feeds {
+            tasks.spawn(feeds.clone().run(kind, feed));
+        }
+        tasks.join_all().await;
     }
 }
 

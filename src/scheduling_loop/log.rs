@@ -1,8 +1,15 @@
 //! Log lines of the scheduling loop.
 
+use std::time::Duration;
+
 use client::FailedCall;
+use client::leader_election::{LeaderElector, Notice};
 use engine::{Attempt, Event, Outcome};
-use tracing::{debug, trace, warn};
+use framework::Time;
+use tracing::{debug, error, info, trace, warn};
+
+/// Time after which a problem with the Lease that lasts is logged again.
+const PROBLEM_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Logs the result of a scheduling attempt.
 pub(super) fn log_attempt(attempt: &Attempt) {
@@ -30,4 +37,57 @@ pub(super) fn log_event(event: &Event) {
 pub(super) fn log_failed_call(call: &FailedCall) {
     let FailedCall { action, object, error } = call;
     warn!(object, err = error, "{action} failed");
+}
+
+/// The log of an election, with the texts and levels of client-go.
+pub(super) struct ElectionLog {
+    /// Namespace and name of the Lease.
+    lock: String,
+    /// The last problem in the log, and when it was logged.
+    problem: Option<(String, Time)>,
+}
+
+impl ElectionLog {
+    pub(super) fn new(elector: Option<&LeaderElector>) -> Self {
+        let config = elector.map(LeaderElector::config);
+        let lock = config.map(|config| format!("{}/{}", config.namespace, config.name));
+        Self { lock: lock.unwrap_or_default(), problem: None }
+    }
+
+    pub(super) fn log(&mut self, notice: &Notice, now: Time) {
+        let Self { lock, problem } = self;
+        let lock = &**lock;
+        match notice {
+            Notice::Attempting => info!(lock, "Attempting to acquire leader lease..."),
+            Notice::ObservedLeader(identity) => info!(lock, identity, "New leader elected"),
+            Notice::Held(holder) => {
+                trace!(lock, holder, "Lease is held by and has not yet expired");
+            }
+            Notice::FellBack(err) => debug!(
+                lock,
+                err, "Failed to update lease optimistically, falling back to slow path"
+            ),
+            Notice::CannotRead(err) if is_news(problem, err, now) => {
+                error!(lock, err, "Error retrieving lease lock");
+            }
+            Notice::CannotUpdate(err) if is_news(problem, err, now) => {
+                error!(lock, err, "Failed to update lease");
+            }
+            Notice::CannotRead(_) | Notice::CannotUpdate(_) => {}
+            Notice::StartedLeading => info!(lock, "Successfully acquired lease"),
+            Notice::StoppedLeading(err) => error!(lock, err, "Failed to renew lease"),
+            Notice::Released => debug!(lock, "Released the lease"),
+            Notice::CannotRelease(err) => error!(lock, err, "Failed to release lease"),
+        }
+    }
+}
+
+/// Returns whether a problem differs from the last one in the log, or that one was logged some time ago.
+fn is_news(last: &mut Option<(String, Time)>, problem: &str, now: Time) -> bool {
+    let is_old = |at: Time| now.since(at) >= PROBLEM_INTERVAL;
+    let is_news = last.as_ref().is_none_or(|(logged, at)| logged != problem || is_old(*at));
+    if is_news {
+        *last = Some((problem.to_owned(), now));
+    }
+    is_news
 }

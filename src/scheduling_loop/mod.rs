@@ -11,19 +11,21 @@ mod channel;
 mod log;
 mod snapshot;
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use client::Request;
-use client::leader_election::Outcome;
+use client::leader_election::{Notice, Outcome};
 use client::scheduler::{RequestSource, Scheduler};
 use engine::ports::{Ports, Probe};
 use framework::Time;
+use tokio::sync::SetOnce;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
 pub use self::channel::{EventChannel, EventSender, LoopEvent, channel};
-use self::log::{log_attempt, log_event, log_failed_call};
+use self::log::{ElectionLog, log_attempt, log_event, log_failed_call};
 use self::snapshot::Snapshots;
 pub use self::snapshot::{NodeSnapshot, Snapshot};
 use crate::clock::Clock;
@@ -72,6 +74,8 @@ pub struct LoopParts<O> {
     pub observer: O,
     /// Number of informers that have to sync before the first pod is scheduled.
     pub informers: usize,
+    /// Set when the scheduler leads, if it takes part in an election.
+    pub leading: Arc<SetOnce<()>>,
 }
 
 /// A scheduling loop. [`run`](Self::run) blocks, so it needs a thread of its own.
@@ -85,6 +89,8 @@ pub struct SchedulingLoop<O> {
     /// Number of informers that have not synced.
     unsynced_informers: usize,
     snapshots: Snapshots,
+    leading: Arc<SetOnce<()>>,
+    election_log: ElectionLog,
     /// Time at which the loop ends even if requests are in flight; set by [`LoopEvent::Stop`].
     drain_deadline: Option<Time>,
 }
@@ -105,9 +111,18 @@ impl<O: Observer> Environment<O> {
 impl<O: Observer> SchedulingLoop<O> {
     /// Creates a loop.
     pub fn new(parts: LoopParts<O>) -> Self {
-        let LoopParts { scheduler, extenders, events, requests, clock, observer, informers } =
-            parts;
+        let LoopParts {
+            scheduler,
+            extenders,
+            events,
+            requests,
+            clock,
+            observer,
+            informers,
+            leading,
+        } = parts;
         Self {
+            election_log: ElectionLog::new(scheduler.leader_elector()),
             scheduler,
             environment: Environment { extenders, observer },
             events,
@@ -116,6 +131,7 @@ impl<O: Observer> SchedulingLoop<O> {
             last_observed: Time::ZERO,
             unsynced_informers: informers,
             snapshots: Snapshots::default(),
+            leading,
             drain_deadline: None,
         }
     }
@@ -173,6 +189,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 self.scheduler.handle_reply(source, id, reply, now, ports);
             }
             LoopEvent::Snapshot(receiver) => self.snapshots.request(receiver),
+            LoopEvent::LeaseEvent(event) => self.scheduler.handle_lease_event(&event, now),
             LoopEvent::Stop => {
                 self.scheduler.stop(now);
                 self.drain_deadline = Some(now + DRAIN_TIMEOUT);
@@ -190,6 +207,13 @@ impl<O: Observer> SchedulingLoop<O> {
     }
 
     fn send_requests(&mut self) {
+        for notice in self.scheduler.take_notices() {
+            self.election_log.log(&notice, self.clock.now());
+            if notice == Notice::StartedLeading {
+                // A scheduler starts to lead once.
+                let _ = self.leading.set(());
+            }
+        }
         for event in self.scheduler.take_events() {
             log_event(&event);
         }

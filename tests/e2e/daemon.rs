@@ -86,19 +86,33 @@ impl Daemon {
 
     /// Starts a ready daemon with another configuration.
     pub(super) async fn start_with(cluster: &Cluster, change: impl FnOnce(&mut Value)) -> Self {
-        let mut config = config_of(cluster);
-        change(&mut config);
-        let daemon = Self::run(cluster, &cluster.scheduler_kubeconfig().await, &config);
+        let daemon = Self::spawn_with(cluster, change, &[]).await;
         daemon.ready().await;
         daemon
     }
 
-    /// Starts a daemon without waiting for it.
-    pub(super) async fn spawn(cluster: &Cluster, kubeconfig: &Kubeconfig) -> Self {
-        Self::run(cluster, kubeconfig, &config_of(cluster))
+    /// Starts a daemon with another configuration and further arguments, without waiting for it.
+    pub(super) async fn spawn_with(
+        cluster: &Cluster,
+        change: impl FnOnce(&mut Value),
+        args: &[&str],
+    ) -> Self {
+        let mut config = config_of(cluster);
+        change(&mut config);
+        Self::run(cluster, &cluster.scheduler_kubeconfig().await, &config, args)
     }
 
-    fn run(cluster: &Cluster, kubeconfig: &Kubeconfig, configuration: &Value) -> Self {
+    /// Starts a daemon without waiting for it.
+    pub(super) async fn spawn(cluster: &Cluster, kubeconfig: &Kubeconfig) -> Self {
+        Self::run(cluster, kubeconfig, &config_of(cluster), &[])
+    }
+
+    fn run(
+        cluster: &Cluster,
+        kubeconfig: &Kubeconfig,
+        configuration: &Value,
+        args: &[&str],
+    ) -> Self {
         let folder = folder(cluster);
         let config = folder.join("config.yaml");
         fs::write(&config, serde_yaml::to_string(configuration).unwrap()).unwrap();
@@ -110,6 +124,7 @@ impl Daemon {
             .arg(format!("--kubeconfig={}", path.display()))
             .arg(format!("--secure-port={port}"))
             .arg("--v=2")
+            .args(args)
             .spawn()
             .unwrap();
         let log = Log::of(&mut child);
@@ -160,10 +175,12 @@ fn folder(cluster: &Cluster) -> PathBuf {
     folder
 }
 
-/// Returns the configuration of the chart with the scheduler name of the test.
+/// Returns the configuration of the chart with the scheduler name of the test and without leader
+/// election, which has tests of its own.
 fn config_of(cluster: &Cluster) -> Value {
     let data = find::<ConfigMap>(DEFAULT).unwrap().data.unwrap();
     let mut config: Value = serde_yaml::from_str(&data["config.yaml"]).unwrap();
     config["profiles"][0]["schedulerName"] = cluster.name.as_str().into();
+    config["leaderElection"]["leaderElect"] = false.into();
     config
 }

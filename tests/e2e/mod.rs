@@ -14,6 +14,7 @@ mod daemon;
 mod endpoints;
 mod extenders;
 mod faults;
+mod leader_election;
 mod nodes;
 mod outages;
 mod preemption;

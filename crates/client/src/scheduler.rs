@@ -125,6 +125,11 @@ impl Scheduler {
         self.leader_elector().is_none_or(|elector| elector.is_leader(now))
     }
 
+    /// Returns whether the informers have to start only when the scheduler leads.
+    pub fn delays_cache(&self) -> bool {
+        self.leader_election.as_ref().is_some_and(|election| election.delay_cache_until_active)
+    }
+
     /// Applies a change that an informer reported.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
         self.engine.apply(change, now, ports);
@@ -257,9 +262,7 @@ impl Scheduler {
 
     /// Returns whether the election may begin.
     fn may_compete(&self) -> bool {
-        let delays_cache =
-            self.leader_election.as_ref().is_some_and(|it| it.delay_cache_until_active);
-        self.phase != Phase::Syncing || delays_cache
+        self.phase != Phase::Syncing || self.delays_cache()
     }
 
     /// Runs a step of the election, if there is one.

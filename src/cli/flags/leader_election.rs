@@ -61,12 +61,4 @@ impl LeaderElectionFlags {
         let namespace = &mut election.resource_namespace;
         values.set("leader-elect-resource-namespace", namespace, own.namespace);
     }
-
-    /// Returns a warning if an election is requested.
-    pub(super) fn warning(&self) -> Option<String> {
-        self.leader_elect.then(|| {
-            "--leader-elect has no effect: leader election is not built yet, run one replica"
-                .to_owned()
-        })
-    }
 }

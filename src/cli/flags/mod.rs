@@ -135,8 +135,7 @@ impl Flags {
         let ignored = ignored.map(|flag| {
             format!("--{flag} has no effect: --config is given, set it in that file instead")
         });
-        let election = self.values.is_given("leader-elect").then(|| self.leader_election.warning());
-        ignored.chain(election.flatten()).chain(self.not_built.warnings()).collect()
+        ignored.chain(self.not_built.warnings()).collect()
     }
 }
 

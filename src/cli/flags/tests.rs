@@ -97,7 +97,6 @@ fn kubeadm_static_pod_arguments_parse() {
     let kubeconfig = configuration(&flags).client_connection.kubeconfig;
     assert_eq!(kubeconfig, "/etc/kubernetes/scheduler.conf");
     let expected = [
-        "--leader-elect has no effect: leader election is not built yet, run one replica",
         "--authentication-kubeconfig has no effect: authentication of callers is not built yet",
         "--authorization-kubeconfig has no effect: authorization of callers is not built yet",
     ];

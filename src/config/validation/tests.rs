@@ -46,6 +46,18 @@ profiles: [{percentageOfNodesToScore: -1}, {schedulerName: a}, {schedulerName: a
 }
 
 #[test]
+fn flags_cannot_empty_the_names_of_the_lock() {
+    // In a file an empty name is replaced by the default.
+    let mut config = crate::config::defaults(&Gates::default());
+    config.leader_election.resource_name.clear();
+    config.leader_election.resource_namespace.clear();
+    let errors = crate::config::validate(&config, &Gates::default()).unwrap_err();
+    let expected = "[leaderElection.resourceNamespace: Required value, \
+                    leaderElection.resourceName: Required value]";
+    assert_eq!(errors.to_string(), expected);
+}
+
+#[test]
 fn plugins_of_former_versions_are_named() {
     let body = "
 profiles:

@@ -10,6 +10,7 @@
 //! service account, roles, a scheduler name and nodes with unique names, and its pods select its
 //! nodes.
 
+mod leases;
 mod nodes;
 mod pods;
 mod storage;
@@ -33,6 +34,7 @@ use kube::{Api, Resource};
 use sandbox::http::{Options, Server};
 use serde_json::{Value, json};
 
+pub(super) use self::leases::{LEASE, holder};
 pub(super) use self::pods::{node_of, uid};
 pub(super) use self::storage::{Kind, claim_of, is_bound, with_claims};
 use super::control_plane;

@@ -128,6 +128,15 @@ impl Cluster {
         .await
     }
 
+    /// Waits until there is an Event about the object with this UID, and returns it.
+    pub(in crate::e2e) async fn event_about(&self, uid: &str) -> Event {
+        eventually("there is an event", async || {
+            let events = self.all_events().await;
+            events.into_iter().find(|event| regarding(event) == Some(uid))
+        })
+        .await
+    }
+
     /// Checks that no Pod has two `Scheduled` events.
     pub(in crate::e2e) async fn assert_bound_once(&self) {
         let events = self.events_for("Scheduled").await;
@@ -138,10 +147,14 @@ impl Cluster {
     }
 
     async fn events_for(&self, reason: &str) -> Vec<Event> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
-        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        let mut all = self.all_events().await;
         all.retain(|event| event.reason.as_deref() == Some(reason));
         all
+    }
+
+    async fn all_events(&self) -> Vec<Event> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
+        events.list(&ListParams::default()).await.unwrap().items
     }
 }
 

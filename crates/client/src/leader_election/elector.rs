@@ -364,7 +364,8 @@ impl LeaderElector {
         let at = known.map_or(now, |known| known.at);
         let observed = Observed { lease, at };
         let (holder, expires_at) = (observed.lease.record.holder(), observed.expires_at());
-        if !holder.is_empty() && holder != self.reported_leader {
+        let is_other = !holder.is_empty() && holder != self.config.identity;
+        if is_other && holder != self.reported_leader {
             holder.clone_into(&mut self.reported_leader);
             self.notices.push(Notice::ObservedLeader(holder.to_owned()));
         }

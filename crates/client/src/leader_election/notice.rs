@@ -5,7 +5,7 @@
 pub enum Notice {
     /// The elector begins to compete for the Lease.
     Attempting,
-    /// The replica of this identity holds the Lease.
+    /// Another replica, the one of this identity, holds the Lease.
     ObservedLeader(String),
     /// The Lease is held by this identity and has not expired, so an attempt ended.
     Held(String),

@@ -1,0 +1,46 @@
+//! Metrics of leader election, under the names of client-go.
+
+use prometheus::{IntCounterVec, IntGaugeVec};
+
+use super::Metrics;
+use super::table::Stability::Alpha;
+use super::table::Table;
+
+/// The label `name` of kube-scheduler, whatever the name of the Lease is.
+const NAME: [&str; 1] = ["kube-scheduler"];
+
+/// The metrics of the election. They have samples only if there is one.
+#[derive(Debug)]
+pub(super) struct LeaderElection {
+    master_status: IntGaugeVec,
+    slowpath: IntCounterVec,
+}
+
+impl LeaderElection {
+    pub(super) fn register(table: &mut Table) -> Self {
+        Self {
+            master_status: table.gauges(
+                Alpha,
+                "leader_election_master_status",
+                "Whether this replica leads: 1 if it does, 0 if it waits.",
+                &["name"],
+            ),
+            slowpath: table.counters(
+                Alpha,
+                "leader_election_slowpath_total",
+                "Renewals of the lease that had to read it first.",
+                &["name"],
+            ),
+        }
+    }
+}
+
+impl Metrics {
+    /// Sets `leader_election_master_status`, and `leader_election_slowpath_total` to this total.
+    pub fn set_leader_election(&self, is_leader: bool, slowpath_total: u64) {
+        let LeaderElection { master_status, slowpath } = &self.leader_election;
+        master_status.with_label_values(&NAME).set(i64::from(is_leader));
+        let slowpath = slowpath.with_label_values(&NAME);
+        slowpath.inc_by(slowpath_total.saturating_sub(slowpath.get()));
+    }
+}

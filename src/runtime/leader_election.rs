@@ -1,0 +1,136 @@
+//! The leader election of the daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use client::leader_election::{LeaderElectionConfig, LeaderElector};
+use client::scheduler::LeaderElection;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use tokio::sync::SetOnce;
+use tracing::{info, warn};
+
+use super::hostname;
+use crate::api_client::{ApiClient, read_body};
+use crate::config::Configuration;
+use crate::extender::Extenders;
+use crate::informer::Lines;
+use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::wire::status_error;
+
+/// Time after which the API server ends a watch of the Lease.
+const WATCH_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Creates the election of a configuration, if it asks for one.
+///
+/// # Errors
+/// The durations do not fit together.
+pub(super) fn new_election(
+    config: &Configuration,
+    seed: u64,
+) -> anyhow::Result<Option<LeaderElection>> {
+    let election = &config.leader_election;
+    if !election.leader_elect {
+        return Ok(None);
+    }
+    let settings = LeaderElectionConfig {
+        identity: identity()?,
+        namespace: election.resource_namespace.clone(),
+        name: election.resource_name.clone(),
+        lease_duration: election.lease_duration.to_std(),
+        renew_deadline: election.renew_deadline.to_std(),
+        retry_period: election.retry_period.to_std(),
+    };
+    let elector = LeaderElector::new(settings, seed).context("couldn't create leader elector")?;
+    let first = config.profiles.first();
+    Ok(Some(LeaderElection {
+        elector,
+        reporting_controller: first.map_or("", |profile| &profile.scheduler_name).into(),
+        delay_cache_until_active: config.delay_cache_until_active,
+    }))
+}
+
+/// Returns the unique name of this process: `<hostname>_<random UUID>`.
+fn identity() -> anyhow::Result<String> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let uuid = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    Ok(format!("{}_{}", hostname(), uuid.trim()))
+}
+
+/// Warns if extenders that hang can block the scheduling loop, which renews the Lease, for too long.
+pub(super) fn warn_of_slow_extenders(extenders: &Extenders, settings: &LeaderElectionConfig) {
+    let longest = extenders.longest_attempt();
+    if longest + settings.retry_period > settings.renew_deadline {
+        let (longest, deadline) =
+            (format!("{longest:?}"), format!("{:?}", settings.renew_deadline));
+        warn!(
+            longest,
+            deadline,
+            "Extenders that hang may block scheduling until the lease is lost: shorten their httpTimeout, \
+             or lengthen leaderElection.renewDeadline and leaderElection.leaseDuration"
+        );
+    }
+}
+
+/// A watch of the Lease, by which a standby notices at once that the Lease is free.
+///
+/// The election does not depend on it: a standby also reads the Lease regularly.
+pub(super) struct LeaseWatch {
+    client: ApiClient,
+    path: String,
+    retry_period: Duration,
+    events: EventSender,
+    logged_error: Option<String>,
+}
+
+impl LeaseWatch {
+    pub(super) fn new(client: ApiClient, elector: &LeaderElector, events: EventSender) -> Self {
+        Self {
+            client,
+            path: elector.watch_path(WATCH_TIMEOUT),
+            retry_period: elector.config().retry_period,
+            events,
+            logged_error: None,
+        }
+    }
+
+    /// Watches the Lease until this replica leads.
+    pub(super) async fn run(mut self, leading: Arc<SetOnce<()>>) {
+        let watching = async {
+            loop {
+                let outcome = self.watch().await;
+                self.log(outcome.err());
+                tokio::time::sleep(self.retry_period).await;
+            }
+        };
+        tokio::select! {
+            () = watching => {}
+            _ = leading.wait() => {}
+        }
+    }
+
+    /// Watches once, until the watch ends.
+    async fn watch(&self) -> Result<(), String> {
+        let response = self.client.get(&self.path).await?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            let body = read_body(response.into_body()).await.map_err(|error| error.to_string())?;
+            return Err(status_error(status.as_u16(), None, &body).message);
+        }
+        let (mut lines, mut body) = (Lines::default(), response.into_body());
+        while let Some(frame) = body.frame().await {
+            let Ok(chunk) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+            lines.push(&chunk, |event| self.events.send(LoopEvent::LeaseEvent(event.to_vec())));
+        }
+        Ok(())
+    }
+
+    /// Logs a new error once.
+    fn log(&mut self, error: Option<String>) {
+        if let Some(err) = error.as_ref().filter(|_| self.logged_error != error) {
+            info!(err, "Cannot watch the lease; a standby notices its release a moment later");
+        }
+        self.logged_error = error;
+    }
+}
