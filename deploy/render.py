@@ -6,6 +6,8 @@
 | charts/loadmaster/values.schema.json | descriptions, from the comments of values.yaml |
 | charts/loadmaster/README.md | the table of values |
 | deploy/loadmaster.yaml | the chart with its default values |
+| deploy/kustomize/base/objects.yaml | the same but for the ConfigMap |
+| deploy/kustomize/base/config.yaml | the configuration in that ConfigMap |
 | tests/manifests/rendered/NAME.yaml | the chart with charts/loadmaster/ci/NAME-values.yaml: the objects that differ |
 | tests/manifests/next-version.yaml | the Deployment of the next version of the chart, with the same image |
 | tests/manifests/refusals.txt | the message for each set of values in tests/manifests/refused.yaml |
@@ -18,9 +20,11 @@ Needs `pip install helm-python-sdk`; 0.2.2 was used.
 """
 
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
+import textwrap
 import zlib
 
 sys.dont_write_bytecode = True
@@ -40,6 +44,8 @@ KINDS = [
 ]
 # Labels that apply only to objects installed by Helm.
 OF_HELM = ("helm.sh/chart:", "app.kubernetes.io/managed-by:")
+# The annotation that replaces the pods of the chart after a change of the configuration.
+CHECKSUM = re.compile(r" +annotations:\n +#.*\n +checksum/config: .*\n")
 # A first line of a file of values that names the namespace of the release.
 NAMESPACE = "# namespace: "
 
@@ -78,6 +84,16 @@ def document(source, manifests, same=()):
     head = f"# {source}, rendered by deploy/render.py; do not edit.\n"
     head += "".join(f"# As in {DEFAULT}: {manifest}\n" for manifest in same)
     return head + "".join(f"---\n{manifest.text}" for manifest in manifests)
+
+
+def kustomize(manifests):
+    """The files of the base. Kustomize itself replaces the pods after a change of the configuration."""
+    config = next(manifest for manifest in manifests if manifest.kind == "ConfigMap")
+    _, text = config.text.split("  config.yaml: |\n")
+    others = [manifest for manifest in manifests if manifest is not config]
+    objects = document("charts/loadmaster with its default values", others)
+    yield "deploy/kustomize/base/objects.yaml", CHECKSUM.sub("", objects)
+    yield "deploy/kustomize/base/config.yaml", textwrap.dedent(text)
 
 
 def difference(source, manifests, defaults):
@@ -137,6 +153,7 @@ def generated(helm, folder):
     source = "charts/loadmaster in version 99.0.0 with the same image"
     yield "tests/manifests/next-version.yaml", document(source, next_version(helm, folder))
     yield "tests/manifests/refusals.txt", refusals(helm, folder)
+    yield from kustomize(defaults)
 
 
 def chart_sum():

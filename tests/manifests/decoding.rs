@@ -65,7 +65,7 @@ fn default_rendering_has_the_objects_in_the_order_of_installation() {
     let expected = [
         "PodDisruptionBudget loadmaster",
         "ServiceAccount loadmaster",
-        "ConfigMap loadmaster",
+        "ConfigMap loadmaster-config",
         "ClusterRole loadmaster",
         "ClusterRoleBinding loadmaster",
         "Role loadmaster-leader-election",

@@ -6,6 +6,7 @@ mod applying;
 mod chart;
 mod decoding;
 mod high_availability;
+mod kustomize;
 mod permissions;
 mod refusals;
 mod scheduler;

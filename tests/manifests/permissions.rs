@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{DEFAULT, EVERYTHING, all, find, rendered, rendering};
 
 /// Group, resource and verb of every permission that the default plugins need.
-const NEEDED: [(&str, &str, &str); 42] = [
+pub(super) const NEEDED: [(&str, &str, &str); 42] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
     ("", "nodes", "list"),
@@ -94,7 +94,7 @@ fn cluster_role(file: &str) -> Option<ClusterRole> {
 }
 
 /// Additional permissions for extenders, which cannot register events.
-const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] =
+pub(super) const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] =
     [("resource.k8s.io", "resourceclaims", "list"), ("resource.k8s.io", "resourceclaims", "watch")];
 
 #[test]

@@ -16,7 +16,7 @@ fn loadmaster<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String>
 }
 
 /// Whether the binary accepts these arguments; `--help` follows them and ends the process.
-fn can_be_read(args: &[String]) -> Result<(), String> {
+pub(super) fn can_be_read(args: &[String]) -> Result<(), String> {
     loadmaster(args.iter().map(String::as_str).chain(["--help"]))
 }
 
