@@ -31,7 +31,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Resource};
-use sandbox::http::{Options, Server};
+use sandbox::http::{Identity, Options, Server};
 use serde_json::{Value, json};
 
 pub(super) use self::leases::{LEASE, holder};
@@ -197,6 +197,18 @@ impl Cluster {
         let granted: TokenRequest =
             accounts.create_subresource("token", &self.name, &post, &request).await.unwrap();
         granted.status.unwrap().token.unwrap()
+    }
+
+    /// Returns a client certificate with the rights of the scheduler's service account; none of a
+    /// cluster that is in use.
+    pub(super) async fn scheduler_certificate(&self) -> Option<Identity> {
+        let user = self.scheduler_user();
+        if let Some(server) = &self.sandbox {
+            return Some(server.client_certificate(&user, None, None).unwrap());
+        }
+        let assets =
+            env::var_os("KUBEBUILDER_ASSETS").filter(|_| env::var_os("KUBECONFIG").is_none());
+        Some(control_plane::client_certificate(Path::new(&assets?), &user).await)
     }
 
     /// Returns the kubeconfig of the scheduler.
