@@ -96,14 +96,14 @@ fn strictly<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
 }
 
 /// Returns the objects of this kind in a file.
-fn all<T: Resource + DeserializeOwned>(file: &str) -> Vec<T> {
+pub(super) fn find_all<T: Resource + DeserializeOwned>(file: &str) -> Vec<T> {
     let of_kind = objects(file).into_iter().filter(|object| object["kind"] == T::KIND);
     of_kind.map(|object| strictly(&object).unwrap()).collect()
 }
 
 /// Returns the only object of this kind in a file, if there is one.
 pub(super) fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
-    let mut found = all(file);
+    let mut found = find_all(file);
     assert!(found.len() < 2, "{file} has several objects of kind {}", T::KIND);
     found.pop()
 }

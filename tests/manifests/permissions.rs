@@ -90,7 +90,7 @@ fn role_grants_exactly_the_needed_permissions() {
 /// Returns the ClusterRole of the scheduler, which has the name of the Deployment.
 fn cluster_role(file: &str) -> Option<ClusterRole> {
     let name = find::<Deployment>(file).unwrap().metadata.name;
-    all::<ClusterRole>(file).into_iter().find(|role| role.metadata.name == name)
+    find_all::<ClusterRole>(file).into_iter().find(|role| role.metadata.name == name)
 }
 
 /// Additional permissions for extenders, which cannot register events.
@@ -112,7 +112,7 @@ fn extenders_and_extra_rules_add_permissions() {
 /// The permissions on Leases, in the namespace of each Role, with the name if they are limited to one.
 fn lease_permissions(file: &str) -> Vec<(String, String, Option<String>)> {
     let mut permissions = Vec::new();
-    for role in all::<Role>(file) {
+    for role in find_all::<Role>(file) {
         let namespace = role.metadata.namespace.unwrap();
         for rule in role.rules.unwrap() {
             let name = rule.resource_names.clone().map(|names| names.join(","));
@@ -151,7 +151,7 @@ const AUTHENTICATION_READER: &str = "extension-apiserver-authentication-reader";
 #[test]
 fn authentication_reader_is_bound_in_kube_system() {
     for file in rendered() {
-        let bindings = all::<RoleBinding>(&file);
+        let bindings = find_all::<RoleBinding>(&file);
         let readers: Vec<_> =
             bindings.iter().filter(|one| one.role_ref.name == AUTHENTICATION_READER).collect();
         assert_eq!(readers.len(), usize::from(cluster_role(&file).is_some()), "{file}");
@@ -177,14 +177,14 @@ fn roles_are_bound_to_the_service_account_of_the_pod() {
         let Some(account) = find::<ServiceAccount>(&file) else { continue };
         let account = account.metadata;
         let role = cluster_role(&file).unwrap().metadata.name;
-        let mut bindings = all::<ClusterRoleBinding>(&file).into_iter();
+        let mut bindings = find_all::<ClusterRoleBinding>(&file).into_iter();
         let binding = bindings.find(|one| Some(&one.role_ref.name) == role.as_ref()).unwrap();
         assert_eq!(binding.role_ref.kind, "ClusterRole");
         assert_bound_to(&account, binding.subjects);
 
-        let roles = all::<Role>(&file);
+        let roles = find_all::<Role>(&file);
         let mut bound = 0;
-        for binding in all::<RoleBinding>(&file) {
+        for binding in find_all::<RoleBinding>(&file) {
             assert_eq!(binding.role_ref.kind, "Role");
             assert_bound_to(&account, binding.subjects);
             if binding.role_ref.name == AUTHENTICATION_READER {
@@ -208,7 +208,7 @@ fn roles_are_bound_to_the_service_account_of_the_pod() {
 #[test]
 fn metrics_readers_may_read_the_scraped_paths_and_nothing_else() {
     let file = &rendering("service-monitor");
-    let mut roles = all::<ClusterRole>(file).into_iter();
+    let mut roles = find_all::<ClusterRole>(file).into_iter();
     let role =
         roles.find(|role| role.metadata.name.as_deref() == Some("loadmaster-metrics-reader"));
     let [rule] = role.unwrap().rules.unwrap().try_into().unwrap();
@@ -219,7 +219,7 @@ fn metrics_readers_may_read_the_scraped_paths_and_nothing_else() {
         ["/metrics", "/metrics/resources", "/metrics/slis"]
     );
 
-    let mut bindings = all::<ClusterRoleBinding>(file).into_iter();
+    let mut bindings = find_all::<ClusterRoleBinding>(file).into_iter();
     let binding = bindings.find(|one| one.role_ref.name == "loadmaster-metrics-reader").unwrap();
     let [subject] = binding.subjects.unwrap().try_into().unwrap();
     assert_eq!(

@@ -106,7 +106,7 @@ fn own_pod_names_another_scheduler_beside_kube_scheduler() {
 #[test]
 fn test_pods_name_each_scheduler_once() {
     for file in rendered().into_iter().filter(|file| file != DEFAULT) {
-        let pods = all::<Pod>(&file).into_iter();
+        let pods = find_all::<Pod>(&file).into_iter();
         let named: Vec<_> = pods.map(|pod| pod.spec.unwrap().scheduler_name.unwrap()).collect();
         assert_eq!(named, served(&file), "{file}");
     }

@@ -26,7 +26,7 @@ fn container(file: &str) -> Container {
 
 /// Returns the pod specs of a file: the scheduler, and the test pods if they were rendered.
 fn pods(file: &str) -> Vec<PodSpec> {
-    let tests = all::<Pod>(file).into_iter().filter_map(|pod| pod.spec);
+    let tests = find_all::<Pod>(file).into_iter().filter_map(|pod| pod.spec);
     template(file).spec.into_iter().chain(tests).collect()
 }
 
@@ -106,7 +106,7 @@ fn selectors_match_the_scheduler_and_not_the_test_pods() {
 
         let pod = deployment.template.metadata.unwrap().labels.unwrap();
         let tests: Vec<_> =
-            all::<Pod>(file).into_iter().filter_map(|pod| pod.metadata.labels).collect();
+            find_all::<Pod>(file).into_iter().filter_map(|pod| pod.metadata.labels).collect();
         for selector in selectors.iter().flatten() {
             assert!(!selector.is_empty() && selects(selector, &pod), "{file}: {selector:?}");
             assert!(tests.iter().all(|test| !selects(selector, test)), "{file}: {selector:?}");

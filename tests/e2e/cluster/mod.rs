@@ -10,6 +10,7 @@
 //! service account, roles, a scheduler name and nodes with unique names, and its pods select its
 //! nodes.
 
+mod installation;
 mod leases;
 mod nodes;
 mod pods;
@@ -96,7 +97,7 @@ impl Cluster {
         cluster
     }
 
-    /// Creates the namespace, and the service account with the permissions of the chart.
+    /// Creates the namespace, and the service account with exactly the permissions of the chart.
     async fn prepare(&self) {
         let namespaces = Api::all(self.client.clone());
         create(&namespaces, &named::<Namespace>(&self.name)).await;
@@ -105,18 +106,8 @@ impl Cluster {
         // Pods are admitted only if it exists; in a full cluster a controller creates it.
         let default = named::<ServiceAccount>("default");
         let _ = accounts.create(&PostParams::default(), &default).await;
-        let rules = chart_rules();
-        let role = ClusterRole { rules: Some(rules.clone()), ..named(&self.name) };
-        create(&self.roles(), &role).await;
-        let mut binding: ClusterRoleBinding = find(DEFAULT).unwrap();
-        binding.metadata = named::<ClusterRoleBinding>(&self.name).metadata;
-        binding.role_ref.name.clone_from(&self.name);
-        for subject in binding.subjects.iter_mut().flatten() {
-            subject.name.clone_from(&self.name);
-            subject.namespace = Some(self.name.clone());
-        }
-        create(&self.role_bindings(), &binding).await;
-        self.permissions_are_in_force(&rules).await;
+        self.install_permissions().await;
+        self.permissions_are_in_force(&chart_rules()).await;
     }
 
     async fn stop(self) {
@@ -133,8 +124,9 @@ impl Cluster {
             self.csi_nodes().delete_collection(&now, &mine).await.err(),
             self.csi_drivers().delete_collection(&now, &mine).await.err(),
             self.priority_classes().delete_collection(&now, &mine).await.err(),
-            self.role_bindings().delete(&self.name, &now).await.err(),
-            self.roles().delete(&self.name, &now).await.err(),
+            self.system_bindings().delete_collection(&now, &mine).await.err(),
+            self.role_bindings().delete_collection(&now, &mine).await.err(),
+            self.roles().delete_collection(&now, &mine).await.err(),
             Api::<Namespace>::all(self.client.clone()).delete(&self.name, &now).await.err(),
         ];
         for error in outcomes.into_iter().flatten() {
