@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::leader_election::LeaderElector;
 use client::scheduler::Scheduler;
 use engine::ports::{Count, Probe, Span};
-use engine::queue::Queue;
-use framework::Code;
+use engine::queue::{Place, Queue};
+use framework::{Code, Time};
 use tracing::warn;
 
 use crate::http::Health;
@@ -16,6 +16,9 @@ use crate::metrics::{CacheSize, EngineProbe, Metrics, Pending};
 use crate::plugin_watchdog::PluginWatchdog;
 use crate::scheduling_loop::Observer;
 
+/// Minimum interval between two scans of all binding cycles and API calls. It is shorter than the
+/// longest wait of the loop, so each wait is followed by a scan.
+const COUNT_INTERVAL: Duration = Duration::from_millis(900);
 /// Minimum interval between two scans of all queued pods and events.
 const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -25,7 +28,8 @@ pub struct MetricsObserver {
     health: Arc<Health>,
     probe: EngineProbe,
     watchdog: PluginWatchdog,
-    last_scan: Option<Instant>,
+    last_count: Option<Time>,
+    last_scan: Option<Time>,
     /// Number of plugin faults that were logged.
     logged_faults: u64,
     /// Number of dropped events that were counted.
@@ -40,21 +44,40 @@ impl MetricsObserver {
             watchdog: PluginWatchdog::default(),
             metrics,
             health,
+            last_count: None,
             last_scan: None,
             logged_faults: 0,
             counted_drops: 0,
         }
     }
 
+    /// Scans binding cycles and API calls, at most once in [`COUNT_INTERVAL`].
+    fn count_calls(&mut self, scheduler: &Scheduler, now: Time) {
+        if self.last_count.is_none_or(|last| now.since(last) >= COUNT_INTERVAL) {
+            self.last_count = Some(now);
+            self.metrics.set_binding_phases(scheduler.engine().binding_phases());
+            self.metrics.set_api_calls(&scheduler.call_counts());
+        }
+    }
+
     /// Scans queued pods and in-flight events, at most once in [`SCAN_INTERVAL`].
-    #[expect(clippy::disallowed_methods, reason = "the interval does not affect decisions")]
-    fn scan_queue(&mut self, queue: &Queue) {
-        let now = Instant::now();
-        if self.last_scan.is_none_or(|last| now - last >= SCAN_INTERVAL) {
+    fn scan_queue(&mut self, queue: &Queue, now: Time) {
+        if self.last_scan.is_none_or(|last| now.since(last) >= SCAN_INTERVAL) {
             self.last_scan = Some(now);
             self.count_unschedulable_pods(queue);
+            self.find_oldest_pods(queue, now);
             self.count_in_flight_events(queue);
         }
+    }
+
+    fn find_oldest_pods(&self, queue: &Queue, now: Time) {
+        let mut oldest: BTreeMap<&str, Time> = BTreeMap::new();
+        for (place, queued) in queue.iter() {
+            let oldest = oldest.entry(queue_name(place)).or_insert(queued.timestamp);
+            *oldest = queued.timestamp.min(*oldest);
+        }
+        let waits = oldest.into_iter().map(|(queue, since)| (queue, now.since(since)));
+        self.metrics.set_oldest_pods(waits);
     }
 
     /// Counts the pods that each plugin rejects or gates.
@@ -123,7 +146,7 @@ impl Probe for MetricsObserver {
 }
 
 impl Observer for MetricsObserver {
-    fn observe(&mut self, scheduler: &Scheduler) {
+    fn observe(&mut self, scheduler: &Scheduler, now: Time, waiting_updates: usize) {
         let engine = scheduler.engine();
         let counts = engine.queue().counts();
         self.metrics.set_pending(Pending {
@@ -141,13 +164,25 @@ impl Observer for MetricsObserver {
         if let Some(elector) = scheduler.leader_elector() {
             self.copy_election(elector);
         }
-        self.metrics.set_bindings(engine.binding_count());
-        self.scan_queue(engine.queue());
+        self.metrics.set_waiting_updates(waiting_updates);
+        self.metrics.set_hold(scheduler.hold(now));
+        self.count_calls(scheduler, now);
+        self.scan_queue(engine.queue(), now);
         self.count_dropped_events(scheduler.events_dropped());
         self.log_plugin_faults();
     }
 
     fn synced(&mut self) {
         self.health.set_handlers_synced();
+    }
+}
+
+/// Returns the `queue` label of a place.
+const fn queue_name(place: Place) -> &'static str {
+    match place {
+        Place::Active => "active",
+        Place::Backoff | Place::ErrorBackoff => "backoff",
+        Place::Unschedulable => "unschedulable",
+        Place::Gated => "gated",
     }
 }

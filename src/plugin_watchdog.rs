@@ -93,7 +93,7 @@ mod tests {
     fn watchdog_records_slow_calls_and_panics_only() {
         let mut watchdog = PluginWatchdog::default();
         let (quick, slow): (PluginName, PluginName) = ("Quick".into(), "Slow".into());
-        let span = |name| Span::Plugin(ExtensionPoint::Filter, name);
+        let span = |name| Span::Plugin(ExtensionPoint::Filter.into(), name);
         watchdog.start(span(&quick));
         watchdog.stop(span(&quick), Code::Success);
         watchdog.record(span(&slow), Duration::from_secs(3));

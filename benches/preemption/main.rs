@@ -15,7 +15,7 @@ mod workload;
 
 use std::time::{Duration, Instant};
 
-use engine::ports::{Ports, Probe, Span};
+use engine::ports::{Point, Ports, Probe, Span};
 use engine::{Change, EffectKind, Engine, Eviction, Outcome};
 use framework::{Answer, Code, ExtensionPoint, Pod, Time};
 
@@ -141,7 +141,7 @@ struct Stopwatch {
 }
 
 const fn is_post_filter(span: &Span<'_>) -> bool {
-    matches!(span, Span::Point(ExtensionPoint::PostFilter, _))
+    matches!(span, Span::Point(Point::Extension(ExtensionPoint::PostFilter), _))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Method, Reply, Request, Response};
+use client::{Method, Reply, Request, Response, Tried};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
@@ -56,6 +56,10 @@ impl ApiClient {
     /// Sends a request once and waits for the reply.
     pub async fn send(&self, request: Request) -> Reply {
         let (timeout, method, sent) = (request.timeout, request.method, request.body.len());
+        self.metrics.waited(method.as_str(), &self.host, request.waited);
+        if let Some(Tried { status }) = request.retry_of {
+            self.metrics.retried(method.as_str(), &self.host, status);
+        }
         let clock = Clock::start();
         let reply = match tokio::time::timeout(timeout, self.exchange(request)).await {
             Ok(Ok(response)) => Reply::Answered(response),

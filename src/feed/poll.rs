@@ -173,7 +173,7 @@ mod tests {
         let changes = tokio::task::spawn_blocking(move || {
             let mut changes = Vec::new();
             while changes.len() < 3 {
-                let LoopEvent::Updates(updates, _) = events.recv().unwrap() else {
+                let LoopEvent::Updates(updates, _) = events.iter().next().unwrap() else {
                     panic!("only updates are sent")
                 };
                 for update in updates {

@@ -79,7 +79,7 @@ mod tests {
         run(racks(), &task, &sender).await;
         drop(sender);
         let mut names = Vec::new();
-        for event in events {
+        for event in events.iter() {
             let LoopEvent::Updates(updates, _) = event else { panic!("only updates are sent") };
             for update in updates {
                 let Change::Object { name, object, .. } = update.change else {

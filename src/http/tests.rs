@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,7 +16,7 @@ use tracing_subscriber::{Layer, Registry};
 use super::*;
 use crate::logs;
 use crate::metrics::Pending;
-use crate::scheduling_loop::{LoopEvent, Snapshot, channel};
+use crate::scheduling_loop::{EventReceiver, LoopEvent, Snapshot, channel};
 
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 const REMOTE: [u8; 4] = [10, 0, 0, 7];
@@ -29,7 +28,7 @@ struct Server {
     health: Arc<Health>,
     verbosity: logs::Verbosity,
     /// The end of the channel that the scheduling loop has.
-    loop_events: Receiver<LoopEvent>,
+    loop_events: EventReceiver,
     /// Keeps the log layer, without which the verbosity cannot be changed.
     _logs: Box<dyn Layer<Registry>>,
 }

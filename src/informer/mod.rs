@@ -8,7 +8,9 @@ mod lines;
 
 use std::sync::Arc;
 
-use client::reflector::{Call, ListWatch, ObjectMeta, Options, Output, Reflector, WatchError};
+use client::reflector::{
+    Call, Input, ListWatch, ObjectMeta, Options, Output, Reflector, WatchError,
+};
 use framework::Time;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -18,7 +20,7 @@ use self::calls::Inputs;
 pub(crate) use self::lines::Lines;
 use crate::api_client::{ApiClient, ServerStatus};
 use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, WatchMetrics};
 use crate::scheduling_loop::{EventSender, LoopEvent};
 use crate::wire::{Decoder, Update, WatchedKind};
 
@@ -49,11 +51,14 @@ impl InformerFactory {
             field_selector: kind.field_selector.map(str::to_owned),
         };
         let reflector = Reflector::new(list_watch, Options::default(), seed);
+        let metrics = self.metrics.watch(&kind.name);
         Informer {
             shared: self.clone(),
             kind,
             decoder,
             reflector,
+            metrics,
+            counted_failures: 0,
             logged_error: None,
             has_synced: false,
         }
@@ -66,6 +71,9 @@ pub struct Informer {
     kind: WatchedKind,
     decoder: Decoder,
     reflector: Reflector<Update>,
+    metrics: WatchMetrics,
+    /// Number of failures that were counted.
+    counted_failures: u64,
     /// The last watch error in the log, until the watch recovers.
     logged_error: Option<String>,
     /// Whether the scheduling loop was notified that this informer has synced.
@@ -81,6 +89,7 @@ impl Informer {
         self.reflector.start(clock.now());
         loop {
             self.handle_outputs(&mut call, &sender).await;
+            self.update_metrics();
             self.log_watch_error();
             self.skip_unknown_kind();
             tokio::select! {
@@ -88,7 +97,10 @@ impl Informer {
                 biased;
                 batch = inputs.recv() => {
                     let now = clock.now();
-                    batch.into_iter().flatten().for_each(|input| self.reflector.step(input, now));
+                    for input in batch.into_iter().flatten() {
+                        self.count_input(&input);
+                        self.reflector.step(input, now);
+                    }
                 }
                 () = sleep_until(&clock, self.reflector.next_deadline()) => {
                     self.reflector.tick(clock.now());
@@ -140,6 +152,20 @@ impl Informer {
         let resource = &*self.kind.name;
         warn!(resource, object, reason = message, "Skipped an object that cannot be decoded");
         self.shared.metrics.undecodable(&self.kind.name);
+    }
+
+    fn count_input(&self, input: &Input<Update>) {
+        if matches!(input, Input::Page(..) | Input::Opened(_) | Input::Event(..)) {
+            self.metrics.received();
+        }
+    }
+
+    fn update_metrics(&mut self) {
+        self.metrics.set_objects(self.reflector.object_count());
+        for _ in self.counted_failures..self.reflector.failures() {
+            self.metrics.failed();
+        }
+        self.counted_failures = self.reflector.failures();
     }
 
     /// Logs a new watch error once, and the recovery from it.

@@ -52,3 +52,6 @@ pub(super) const BODY: &[f64] = &[
     4_194_304.0,
     16_777_216.0,
 ];
+
+/// Duration of reviews of credentials and permissions, in seconds.
+pub(super) const DELEGATED_AUTH: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];

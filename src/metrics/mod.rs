@@ -3,7 +3,9 @@
 //! [`Metrics`] is shared between threads: counters are atomics, and [`Metrics::render`] reads them.
 //! The engine reports through its [`EngineProbe`]; sizes are set about once a second.
 
+mod bindings;
 mod buckets;
+mod delegated_auth;
 mod leader_election;
 mod plugin_metrics;
 mod probe;
@@ -14,24 +16,34 @@ mod scheduler;
 mod slis;
 mod table;
 mod text;
+mod watches;
 
+use std::time::{Duration, SystemTime};
+
+use client::api_dispatcher::{CallCounts, CallState, CallType};
+use client::scheduler::Hold;
+use engine::BindingPhases;
 use framework::Metric;
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+pub use delegated_auth::{Authentication, Authorization, DelegatedAuth};
 pub use plugin_metrics::ExportError;
 pub use probe::EngineProbe;
 pub use resources::PodResources;
 pub use rest_client::RestClient;
 pub use slis::Slis;
 pub use text::CONTENT_TYPE;
+pub use watches::WatchMetrics;
 
 use crate::config::Gates;
 use crate::config::gates::{self, Stage};
+use bindings::{ApiCalls, Bindings};
 use leader_election::LeaderElection;
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::Stability::{Alpha, Beta};
 use table::{Resettable, Table};
+use watches::Watches;
 
 /// The emulated version of Kubernetes: major and minor.
 pub(crate) const KUBERNETES: (&str, &str) = ("1", "36");
@@ -72,11 +84,17 @@ pub struct Metrics {
     attempts: Attempts,
     queues: Queues,
     plugins: Plugins,
+    bindings: Bindings,
+    api_calls: ApiCalls,
+    watches: Watches,
     rest_client: RestClient,
+    delegated_auth: DelegatedAuth,
     leader_election: LeaderElection,
     features: IntGaugeVec,
     undecodable_objects: IntCounterVec,
     events_dropped: IntCounter,
+    waiting_updates: IntGauge,
+    holds: IntGaugeVec,
     plugin_metrics: PluginMetrics,
     resettable: Vec<Resettable>,
 }
@@ -96,7 +114,11 @@ impl Metrics {
         let attempts = Attempts::register(&mut table);
         let queues = Queues::register(&mut table);
         let plugins = Plugins::register(&mut table);
+        let bindings = Bindings::register(&mut table);
+        let api_calls = ApiCalls::register(&mut table);
+        let watches = Watches::register(&mut table);
         let rest_client = RestClient::register(&mut table);
+        let delegated_auth = DelegatedAuth::register(&mut table);
         let leader_election = LeaderElection::register(&mut table);
         let features = table.gauges(
             Beta,
@@ -115,6 +137,17 @@ impl Metrics {
             "loadmaster_events_dropped_total",
             "Events about pods that were not written because too many were waiting.",
         );
+        let waiting_updates = table.gauge(
+            Alpha,
+            "loadmaster_waiting_updates",
+            "Changes of objects that were received and that the scheduling loop has not taken in.",
+        );
+        let holds = table.gauges(
+            Alpha,
+            "loadmaster_scheduling_held",
+            "1 if no pod is scheduled for this reason.",
+            &["reason"],
+        );
         let resettable = table.take_resettable();
         let (registry, names) = table.finish();
         let plugin_metrics = PluginMetrics::default();
@@ -124,11 +157,17 @@ impl Metrics {
             attempts,
             queues,
             plugins,
+            bindings,
+            api_calls,
+            watches,
             rest_client,
+            delegated_auth,
             leader_election,
             features,
             undecodable_objects,
             events_dropped,
+            waiting_updates,
+            holds,
             plugin_metrics,
             resettable,
         };
@@ -155,6 +194,11 @@ impl Metrics {
         self.rest_client.clone()
     }
 
+    /// Returns the metrics of callers of the endpoints.
+    pub fn delegated_auth(&self) -> DelegatedAuth {
+        self.delegated_auth.clone()
+    }
+
     /// Sets `pending_pods`.
     pub fn set_pending(&self, pending: Pending) {
         let Pending { active, backoff, unschedulable, gated } = pending;
@@ -174,9 +218,55 @@ impl Metrics {
         set_sizes(&self.queues.cache_size, sizes);
     }
 
-    /// Sets `goroutines` of operation `binding`: the number of binding cycles in progress.
-    pub fn set_bindings(&self, running: usize) {
-        set_sizes(&self.queues.goroutines, [("binding", running)]);
+    /// Returns the metrics of the watch of `resource` (`pods`), which starts now.
+    pub fn watch(&self, resource: &str) -> WatchMetrics {
+        self.watches.watch(resource)
+    }
+
+    /// Sets `binding_cycles`, and `goroutines` of operations `binding` and `PreBind`.
+    pub fn set_binding_phases(&self, phases: BindingPhases) {
+        let BindingPhases { permit, pre_bind, bind, unknown, pre_bind_plugins } = phases;
+        let cycles =
+            [("permit", permit), ("pre_bind", pre_bind), ("bind", bind), ("unknown", unknown)];
+        set_sizes(&self.bindings.cycles, cycles);
+        let running = permit + pre_bind + bind + unknown;
+        set_sizes(&self.queues.goroutines, [("binding", running), ("PreBind", pre_bind_plugins)]);
+    }
+
+    /// Sets `api_calls` and `pending_async_api_calls`.
+    pub fn set_api_calls(&self, counts: &CallCounts) {
+        for call_type in CallType::ALL {
+            let count = |state| counts.get(&(call_type, state)).copied().unwrap_or(0);
+            for state in CallState::ALL {
+                let labels = &[call_type.name(), state.name()];
+                self.api_calls.unfinished.with_label_values(labels).set(gauge(count(state)));
+            }
+            let pending = count(CallState::Waiting) + count(CallState::BackingOff);
+            set_sizes(&self.api_calls.pending, [(call_type.name(), pending)]);
+        }
+    }
+
+    /// Sets `waiting_updates`.
+    pub fn set_waiting_updates(&self, updates: usize) {
+        self.waiting_updates.set(gauge(updates));
+    }
+
+    /// Sets `scheduling_held`.
+    pub fn set_hold(&self, hold: Option<Hold>) {
+        for reason in Hold::ALL {
+            let holds = i64::from(hold == Some(reason));
+            self.holds.with_label_values(&[reason.name()]).set(holds);
+        }
+    }
+
+    /// Sets `oldest_pod_timestamp_seconds`: for each queue that is not empty, the longest time that a
+    /// pod has been in it.
+    pub fn set_oldest_pods<'a>(&self, waits: impl IntoIterator<Item = (&'a str, Duration)>) {
+        let now = unix_time();
+        self.queues.oldest.reset();
+        for (queue, wait) in waits {
+            self.queues.oldest.with_label_values(&[queue]).set(now - wait.as_secs_f64());
+        }
     }
 
     /// Sets `goroutines` of operation `prioritizing_extender`: the number of Prioritize calls in
@@ -236,10 +326,22 @@ impl Metrics {
     }
 }
 
+/// Returns the label of a response: its status, or `<error>` if there was none.
+fn status_code(status: Option<u16>) -> String {
+    status.map_or_else(|| "<error>".to_owned(), |status| status.to_string())
+}
+
 fn set_sizes<'a>(family: &IntGaugeVec, sizes: impl IntoIterator<Item = (&'a str, usize)>) {
     for (label, size) in sizes {
         family.with_label_values(&[label]).set(gauge(size));
     }
+}
+
+/// Returns the wall time in seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "times that Prometheus compares with its own")]
+fn unix_time() -> f64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
 }
 
 fn gauge(size: usize) -> i64 {

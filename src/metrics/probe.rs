@@ -6,16 +6,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::ports::{Count, Probe, Span};
+use engine::ports::{Count, Point, Probe, Span};
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName};
 use plugins::{default_preemption, volume_binding};
 use prometheus::{Histogram, IntCounter};
 
-use super::Metrics;
 use super::scheduler::Plugins;
+use super::{Metrics, unix_time};
 
 /// Calls of single plugins are timed in every tenth attempt, as in kube-scheduler.
 const SAMPLING: u64 = 10;
+
+/// Number of namespaces whose binding errors are counted apart.
+const MAX_NAMESPACES: usize = 100;
+/// The label of binding errors in further namespaces, which is not a valid name of a namespace.
+const OTHER_NAMESPACES: &str = "(other)";
 
 /// The engine's [`Probe`], which feeds [`Metrics`]. It belongs to the thread of the engine.
 #[derive(Debug)]
@@ -31,6 +36,7 @@ pub struct EngineProbe {
     hints: Children<(PluginName, ClusterEvent, Code), Histogram>,
     events: Children<ClusterEvent, Histogram>,
     incoming: Children<(&'static str, String), IntCounter>,
+    binding_errors: Children<String, IntCounter>,
 }
 
 impl EngineProbe {
@@ -45,6 +51,7 @@ impl EngineProbe {
             hints: Children::default(),
             events: Children::default(),
             incoming: Children::default(),
+            binding_errors: Children::default(),
         }
     }
 
@@ -73,11 +80,11 @@ impl EngineProbe {
                 self.profiles[self.current].point(point, code, plugins).observe(seconds);
             }
             Span::Plugin(point, plugin) => {
-                let labels = &[plugin, point.name(), code.name()];
+                let labels = &[&**plugin, point.name(), code.name()];
                 plugins.execution.with_label_values(labels).observe(seconds);
             }
             Span::Hint(plugin, event) => self.hint(plugin, event, code).observe(seconds),
-            Span::Event(event) => self.event(event).observe(seconds),
+            Span::Change => {}
         }
     }
 
@@ -104,20 +111,33 @@ impl EngineProbe {
         )
     }
 
-    fn event(&mut self, event: &ClusterEvent) -> &Histogram {
+    /// Records an event of the change that is being taken in. Its time is that since the change began.
+    fn event_handled(&mut self, event: &ClusterEvent) {
+        let Some(began) = self.open.last().copied().flatten() else { return };
         let family = &self.metrics.attempts.event_handling;
         let make = || (event.clone(), family.with_label_values(&[event.to_string()]));
-        self.events.get(|known| known == event, make)
+        self.events.get(|known| known == event, make).observe(began.elapsed().as_secs_f64());
     }
 
-    fn volume_error(&self, point: ExtensionPoint) {
+    fn volume_error(&self, point: Point) {
         let operation = match point {
-            ExtensionPoint::Filter => "predicate",
-            ExtensionPoint::Reserve => "assume",
-            ExtensionPoint::PreBind => "bind",
+            Point::Extension(ExtensionPoint::Filter) => "predicate",
+            Point::Extension(ExtensionPoint::Reserve) => "assume",
+            Point::Extension(ExtensionPoint::PreBind) => "bind",
             _ => return,
         };
         self.metrics.plugins.volume_errors.with_label_values(&[operation]).inc();
+    }
+
+    /// Returns the counter of binding errors in a namespace. It is shared by the namespaces beyond
+    /// [`MAX_NAMESPACES`].
+    fn binding_error(&mut self, namespace: &str) -> &IntCounter {
+        let is_full = self.binding_errors.found.len() >= MAX_NAMESPACES;
+        let is_known = self.binding_errors.found.iter().any(|(known, _)| known == namespace);
+        let label = if is_full && !is_known { OTHER_NAMESPACES } else { namespace };
+        let family = &self.metrics.bindings.errors;
+        let make = || (label.to_owned(), family.with_label_values(&[label]));
+        self.binding_errors.get(|known| known == label, make)
     }
 
     fn incoming(&mut self, queue: &'static str, event: &str) -> &IntCounter {
@@ -134,6 +154,7 @@ impl Probe for EngineProbe {
             Span::Attempt(profile) => {
                 self.attempts += 1;
                 self.enter(profile);
+                self.metrics.attempts.last_attempt.with_label_values::<&str>(&[]).set(unix_time());
             }
             Span::Point(_, profile) => self.enter(profile),
             _ => {}
@@ -145,7 +166,8 @@ impl Probe for EngineProbe {
     fn stop(&mut self, span: Span<'_>, code: Code) {
         if let Span::Plugin(point, plugin) = span {
             self.profiles[self.current].evaluated(point, plugin, code, &self.metrics.plugins);
-            if point == ExtensionPoint::PostFilter && **plugin == *default_preemption::NAME {
+            let is_post_filter = point == ExtensionPoint::PostFilter.into();
+            if is_post_filter && **plugin == *default_preemption::NAME {
                 self.metrics.attempts.preemption_attempts.inc();
             }
             if code == Code::Error && **plugin == *volume_binding::NAME {
@@ -158,8 +180,9 @@ impl Probe for EngineProbe {
     }
 
     fn count(&mut self, count: Count<'_>) {
-        let Metrics { attempts: family, plugins, .. } = &*self.metrics;
+        let Metrics { attempts: family, plugins, bindings, api_calls, .. } = &*self.metrics;
         match count {
+            Count::Event(event) => self.event_handled(event),
             Count::Incoming { queue, event } => self.incoming(queue, event).inc(),
             Count::Attempt { result, profile } => {
                 family.total.with_label_values(&[result, profile]).inc();
@@ -170,11 +193,28 @@ impl Probe for EngineProbe {
                 duration.observe(took.as_secs_f64());
                 family.pod_scheduled(attempts, since_first_active, after_flush);
             }
-            Count::Bind { profile, code, took } => {
+            Count::Point { point, profile, code, took } => {
                 self.enter(profile);
                 let current = &mut self.profiles[self.current];
-                let bind = current.point(ExtensionPoint::Bind, code, &self.metrics.plugins);
-                bind.observe(took.as_secs_f64());
+                let duration = current.point(point.into(), code, &self.metrics.plugins);
+                duration.observe(took.as_secs_f64());
+            }
+            Count::BindingFailed { result, profile, took } => {
+                let duration = family.duration.with_label_values(&[result, profile]);
+                duration.observe(took.as_secs_f64());
+            }
+            Count::BindingError { namespace } => self.binding_error(namespace).inc(),
+            Count::BindUnknown => bindings.unknown.inc(),
+            Count::DecisionAge(age) => bindings.decision_age.observe(age.as_secs_f64()),
+            Count::ApiCall { call_type, code, took } => {
+                let labels = &[call_type, result(code)];
+                api_calls.executions.with_label_values(labels).inc();
+                api_calls.duration.with_label_values(labels).observe(took.as_secs_f64());
+            }
+            Count::Evicted { code, took } => {
+                let labels = &[result(code)];
+                family.evictions.with_label_values(labels).inc();
+                family.eviction_duration.with_label_values(labels).observe(took.as_secs_f64());
             }
             Count::PermitWait { code, waited } => {
                 let wait = family.permit_wait.with_label_values(&[code.name()]);
@@ -193,12 +233,12 @@ impl Probe for EngineProbe {
 #[derive(Debug, Default)]
 struct Profile {
     name: String,
-    points: Children<(ExtensionPoint, Code), Histogram>,
-    evaluations: Children<(ExtensionPoint, PluginName), IntCounter>,
+    points: Children<(Point, Code), Histogram>,
+    evaluations: Children<(Point, PluginName), IntCounter>,
 }
 
 impl Profile {
-    fn point(&mut self, point: ExtensionPoint, code: Code, plugins: &Plugins) -> &Histogram {
+    fn point(&mut self, point: Point, code: Code, plugins: &Plugins) -> &Histogram {
         let key = (point, code);
         let labels = [point.name(), code.name(), self.name.as_str()];
         self.points.get(|known| *known == key, || (key, plugins.point.with_label_values(&labels)))
@@ -206,27 +246,25 @@ impl Profile {
 
     /// Counts a call at the four extension points that kube-scheduler counts. PreFilter and
     /// PreScore do not count if they return Skip.
-    fn evaluated(
-        &mut self,
-        point: ExtensionPoint,
-        plugin: &PluginName,
-        code: Code,
-        plugins: &Plugins,
-    ) {
+    fn evaluated(&mut self, point: Point, plugin: &PluginName, code: Code, plugins: &Plugins) {
         use ExtensionPoint::{Filter, PreFilter, PreScore, Score};
         let counts = match point {
-            PreFilter | PreScore => code != Code::Skip,
-            Filter | Score => true,
+            Point::Extension(PreFilter | PreScore) => code != Code::Skip,
+            Point::Extension(Filter | Score) => true,
             _ => false,
         };
         if !counts {
             return;
         }
-        let is = |known: &(ExtensionPoint, PluginName)| known.0 == point && known.1 == *plugin;
+        let is = |known: &(Point, PluginName)| known.0 == point && known.1 == *plugin;
         let labels = [plugin, point.name(), self.name.as_str()];
         let make = || ((point, plugin.clone()), plugins.evaluations.with_label_values(&labels));
         self.evaluations.get(is, make).inc();
     }
+}
+
+fn result(code: Code) -> &'static str {
+    if code == Code::Success { "success" } else { "error" }
 }
 
 fn hint_result(code: Code) -> &'static str {
@@ -281,8 +319,8 @@ mod tests {
         let spans = [
             Span::Attempt(profile),
             Span::Algorithm,
-            Span::Point(ExtensionPoint::Filter, profile),
-            Span::Plugin(ExtensionPoint::Filter, plugin),
+            Span::Point(ExtensionPoint::Filter.into(), profile),
+            Span::Plugin(ExtensionPoint::Filter.into(), plugin),
         ];
         spans.into_iter().for_each(|span| probe.start(span));
         spans.into_iter().rev().for_each(|span| probe.stop(span, code));
@@ -378,8 +416,8 @@ mod tests {
         for (point, code, expected) in cases {
             let (mut probe, metrics) = probe();
             let plugin: PluginName = "P".into();
-            probe.start(Span::Plugin(point, &plugin));
-            probe.stop(Span::Plugin(point, &plugin), code);
+            probe.start(Span::Plugin(point.into(), &plugin));
+            probe.stop(Span::Plugin(point.into(), &plugin), code);
             let counted = metrics.render().matches("scheduler_plugin_evaluation_total{").count();
             assert_eq!(counted, expected, "{point:?} {code:?}");
         }
@@ -390,12 +428,13 @@ mod tests {
         let (mut probe, metrics) = probe();
         let plugin: PluginName = "P".into();
         let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
-        probe.start(Span::Event(&event));
+        probe.start(Span::Change);
         for code in [Code::Success, Code::Skip, Code::Skip, Code::Error] {
             probe.start(Span::Hint(&plugin, &event));
             probe.stop(Span::Hint(&plugin, &event), code);
         }
-        probe.stop(Span::Event(&event), Code::Success);
+        probe.count(Count::Event(&event));
+        probe.stop(Span::Change, Code::Success);
         let hints = "queueing_hint_execution_duration_seconds_count";
         expect(
             &metrics,
@@ -424,17 +463,17 @@ mod tests {
         probe.enter("a");
         for name in ["DefaultPreemption", "Other"] {
             let name: PluginName = name.into();
-            let span = Span::Plugin(ExtensionPoint::PostFilter, &name);
+            let span = Span::Plugin(ExtensionPoint::PostFilter.into(), &name);
             probe.start(span);
             probe.stop(span, Code::Unschedulable);
         }
         let volumes: PluginName = "VolumeBinding".into();
-        let bind = Span::Plugin(ExtensionPoint::PreBind, &volumes);
+        let bind = Span::Plugin(ExtensionPoint::PreBind.into(), &volumes);
         for (span, code) in [
             (bind, Code::Error),
             (bind, Code::Success),
-            (Span::Plugin(ExtensionPoint::Filter, &volumes), Code::Unschedulable),
-            (Span::Plugin(ExtensionPoint::PreBind, &plugin), Code::Error),
+            (Span::Plugin(ExtensionPoint::Filter.into(), &volumes), Code::Unschedulable),
+            (Span::Plugin(ExtensionPoint::PreBind.into(), &plugin), Code::Error),
         ] {
             probe.start(span);
             probe.stop(span, code);

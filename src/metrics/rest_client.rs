@@ -5,6 +5,7 @@ use std::time::Duration;
 use prometheus::{HistogramVec, IntCounterVec};
 
 use super::buckets;
+use super::status_code;
 use super::table::Stability::Alpha;
 use super::table::Table;
 
@@ -18,9 +19,6 @@ pub struct RestClient {
     response_size: HistogramVec,
     retries: IntCounterVec,
 }
-
-/// Label of a request without a status.
-const NO_STATUS: &str = "<error>";
 
 impl RestClient {
     pub(super) fn register(table: &mut Table) -> Self {
@@ -61,7 +59,7 @@ impl RestClient {
     /// Counts a request or watch: its method (`GET`), the host with port, and the status of the
     /// response, if any.
     pub fn requested(&self, method: &str, host: &str, status: Option<u16>) {
-        self.requests.with_label_values(&[code(status).as_str(), method, host]).inc();
+        self.requests.with_label_values(&[status_code(status).as_str(), method, host]).inc();
     }
 
     /// Records the duration of a request other than a watch, and the sizes of its bodies in bytes.
@@ -79,10 +77,6 @@ impl RestClient {
 
     /// Counts a retry after this status, or after no response.
     pub fn retried(&self, method: &str, host: &str, status: Option<u16>) {
-        self.retries.with_label_values(&[code(status).as_str(), method, host]).inc();
+        self.retries.with_label_values(&[status_code(status).as_str(), method, host]).inc();
     }
-}
-
-fn code(status: Option<u16>) -> String {
-    status.map_or_else(|| NO_STATUS.to_owned(), |status| status.to_string())
 }

@@ -1,11 +1,8 @@
-//! The `scheduler_` metrics of kube-scheduler.
-//!
-//! Two groups are absent: the metrics of volume binding, which kube-scheduler never increments, and
-//! the metrics of batching, which Loadmaster does not have.
+//! Metrics of attempts, queues and plugins: those of kube-scheduler, and a few of Loadmaster.
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
 
 use super::buckets;
 use super::table::Stability::{Alpha, Beta, Stable};
@@ -25,6 +22,9 @@ pub(super) struct Attempts {
     pub(super) preemption_attempts: IntCounter,
     pub(super) preemption_victims: Histogram,
     pub(super) preemption_pauses: IntCounterVec,
+    pub(super) evictions: IntCounterVec,
+    pub(super) eviction_duration: HistogramVec,
+    pub(super) last_attempt: GaugeVec,
 }
 
 impl Attempts {
@@ -101,6 +101,26 @@ impl Attempts {
                  binding: those for the `pod` itself, or those on a `node`.",
                 &["paused"],
             ),
+            evictions: table.counters(
+                Alpha,
+                "scheduler_preemption_goroutines_execution_total",
+                "Preemptions whose evictions have ended. `error`: a victim could not be evicted.",
+                &["result"],
+            ),
+            eviction_duration: table.histograms(
+                Alpha,
+                "scheduler_preemption_goroutines_duration_seconds",
+                "Time from the start of a preemption to the answer to its last eviction.",
+                &["result"],
+                buckets::pod(),
+            ),
+            last_attempt: table.timestamps(
+                Alpha,
+                "loadmaster_last_scheduling_attempt_timestamp_seconds",
+                "Time of the last attempt to schedule a pod, in seconds since 1970. Absent before \
+                 the first attempt.",
+                &[],
+            ),
         }
     }
 }
@@ -135,6 +155,7 @@ pub(super) struct Queues {
     pub(super) incoming: IntCounterVec,
     pub(super) unschedulable: IntGaugeVec,
     pub(super) in_flight: IntGaugeVec,
+    pub(super) oldest: GaugeVec,
     pub(super) cache_size: IntGaugeVec,
     pub(super) goroutines: IntGaugeVec,
 }
@@ -167,6 +188,13 @@ impl Queues {
                 "scheduler_inflight_events",
                 "Events kept for pods that are being tried.",
                 &["event"],
+            ),
+            oldest: table.timestamps(
+                Alpha,
+                "loadmaster_oldest_pod_timestamp_seconds",
+                "Time at which the longest waiting pod of a queue was added, or failed last, in \
+                 seconds since 1970. Absent while the queue is empty.",
+                &["queue"],
             ),
             cache_size: table.gauges(
                 Alpha,

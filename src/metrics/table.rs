@@ -2,7 +2,8 @@
 
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
 };
 
 /// The stability level of a metric, which Kubernetes prints in the help text.
@@ -76,6 +77,21 @@ impl Table {
         labels: &[&str],
     ) -> IntGaugeVec {
         self.register(stability, IntGaugeVec::new(opts(stability, name, help), labels))
+    }
+
+    pub(super) fn gauge(&mut self, stability: Stability, name: &str, help: &str) -> IntGauge {
+        self.register(stability, IntGauge::with_opts(opts(stability, name, help)))
+    }
+
+    /// Registers gauges of times in seconds.
+    pub(super) fn timestamps(
+        &mut self,
+        stability: Stability,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> GaugeVec {
+        self.register(stability, GaugeVec::new(opts(stability, name, help), labels))
     }
 
     pub(super) fn histogram(

@@ -32,9 +32,7 @@ use crate::extender::Extenders;
 use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
-use crate::scheduling_loop::{
-    EventChannel, EventSender, LoopEvent, LoopParts, Observer, SchedulingLoop,
-};
+use crate::scheduling_loop::{EventChannel, LoopEvent, LoopParts, Observer, SchedulingLoop};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
 /// The configuration and the plugins of a scheduler, and its API server.

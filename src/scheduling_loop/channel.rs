@@ -1,6 +1,7 @@
 //! The channel of events for the scheduling loop.
 
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use client::scheduler::RequestSource;
 use client::{Reply, RequestId};
@@ -37,14 +38,50 @@ pub struct EventSender {
     update_permits: Arc<Semaphore>,
 }
 
+/// The receiving end of the channel.
+#[derive(Debug)]
+pub struct EventReceiver {
+    receiver: mpsc::Receiver<LoopEvent>,
+    update_permits: Arc<Semaphore>,
+}
+
 /// Both ends of the channel.
-pub type EventChannel = (EventSender, mpsc::Receiver<LoopEvent>);
+pub type EventChannel = (EventSender, EventReceiver);
 
 /// Creates the channel.
 pub fn channel() -> EventChannel {
     let (sender, receiver) = mpsc::channel();
     let update_permits = Arc::new(Semaphore::new(MAX_WAITING_UPDATES as usize));
-    (EventSender { sender, update_permits }, receiver)
+    let sender = EventSender { sender, update_permits: update_permits.clone() };
+    (sender, EventReceiver { receiver, update_permits })
+}
+
+impl EventReceiver {
+    /// Returns the next event, if there is one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn try_recv(&self) -> Result<LoopEvent, mpsc::TryRecvError> {
+        self.receiver.try_recv()
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// None arrived in time, or all senders are gone.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<LoopEvent, mpsc::RecvTimeoutError> {
+        self.receiver.recv_timeout(timeout)
+    }
+
+    /// Waits for events until all senders are gone.
+    pub fn iter(&self) -> impl Iterator<Item = LoopEvent> {
+        self.receiver.iter()
+    }
+
+    /// Returns the number of updates in the channel.
+    pub fn waiting_updates(&self) -> usize {
+        MAX_WAITING_UPDATES as usize - self.update_permits.available_permits()
+    }
 }
 
 impl EventSender {

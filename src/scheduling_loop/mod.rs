@@ -12,7 +12,7 @@ mod log;
 mod snapshot;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use client::Request;
@@ -24,7 +24,7 @@ use tokio::sync::SetOnce;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
-pub use self::channel::{EventChannel, EventSender, LoopEvent, channel};
+pub use self::channel::{EventChannel, EventReceiver, EventSender, LoopEvent, channel};
 use self::log::{ElectionLog, log_attempt, log_event, log_failed_call};
 use self::snapshot::Snapshots;
 pub use self::snapshot::{NodeSnapshot, Snapshot};
@@ -35,7 +35,7 @@ use crate::extender::Extenders;
 const MAX_EVENTS_PER_ROUND: usize = 256;
 /// Shortest wait for an event. It prevents a busy loop when a deadline has just passed.
 const MIN_WAIT: Duration = Duration::from_millis(1);
-/// Interval between two calls of the observer while the loop does not wait.
+/// Maximum interval between two calls of the observer.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for the requests in flight after the loop was stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,8 +51,9 @@ pub struct OutgoingRequest {
 
 /// An observer of the scheduling loop, which also receives the measurements of the engine.
 pub trait Observer: Probe {
-    /// Observes the scheduler. The loop calls this before each wait and otherwise about once a second.
-    fn observe(&mut self, scheduler: &Scheduler);
+    /// Observes the scheduler, and the number of updates that wait for the loop. The loop calls this
+    /// before each wait, and at least about once a second.
+    fn observe(&mut self, scheduler: &Scheduler, now: Time, waiting_updates: usize);
 
     /// Notes that all informers have synced and scheduling begins.
     fn synced(&mut self);
@@ -65,7 +66,7 @@ pub struct LoopParts<O> {
     /// The extenders.
     pub extenders: Extenders,
     /// The receiving end of the event channel.
-    pub events: Receiver<LoopEvent>,
+    pub events: EventReceiver,
     /// The channel for requests.
     pub requests: UnboundedSender<OutgoingRequest>,
     /// The clock of the daemon.
@@ -82,7 +83,7 @@ pub struct LoopParts<O> {
 pub struct SchedulingLoop<O> {
     scheduler: Scheduler,
     environment: Environment<O>,
-    events: Receiver<LoopEvent>,
+    events: EventReceiver,
     requests: UnboundedSender<OutgoingRequest>,
     clock: Clock,
     last_observed: Time,
@@ -231,11 +232,8 @@ impl<O: Observer> SchedulingLoop<O> {
         let now = self.clock.now();
         self.observe(now);
         let deadline = self.scheduler.next_deadline().into_iter().chain(self.drain_deadline).min();
-        let received = match deadline {
-            None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => self.events.recv_timeout(self.clock.until(deadline).max(MIN_WAIT)),
-        };
-        match received {
+        let wait = deadline.map_or(OBSERVE_INTERVAL, |deadline| self.clock.until(deadline));
+        match self.events.recv_timeout(wait.clamp(MIN_WAIT, OBSERVE_INTERVAL)) {
             Ok(event) => self.handle_event(event),
             Err(RecvTimeoutError::Timeout) => {}
             // All senders are gone, so no event can arrive.
@@ -245,6 +243,7 @@ impl<O: Observer> SchedulingLoop<O> {
 
     fn observe(&mut self, now: Time) {
         self.last_observed = now;
-        self.environment.observer.observe(&self.scheduler);
+        let waiting_updates = self.events.waiting_updates();
+        self.environment.observer.observe(&self.scheduler, now, waiting_updates);
     }
 }

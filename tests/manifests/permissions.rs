@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{DEFAULT, EVERYTHING, all, find, rendered, rendering};
+use super::{DEFAULT, EVERYTHING, find, find_all, rendered, rendering};
 
 /// Group, resource and verb of every permission that the default plugins need.
 pub(super) const NEEDED: [(&str, &str, &str); 42] = [

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use loadmaster::config::{self, Gates};
 
-use super::{DEFAULT, all, args, find, flag, rendered, rendering};
+use super::{DEFAULT, args, find, find_all, flag, rendered, rendering};
 
 fn loadmaster<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_loadmaster")).args(args).output().unwrap();

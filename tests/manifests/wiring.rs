@@ -11,7 +11,7 @@ use loadmaster::config;
 use serde_json::json;
 
 use super::scheduler::{configuration, gates};
-use super::{DEFAULT, all, args, find, flag, objects, rendered, rendering};
+use super::{DEFAULT, args, find, find_all, flag, objects, rendered, rendering};
 
 type Labels = BTreeMap<String, String>;
 

@@ -119,7 +119,7 @@ impl World {
             }
             for effect in effects {
                 match effect.kind {
-                    EffectKind::Bind(binding) => {
+                    EffectKind::Bind { binding, .. } => {
                         self.on(|e, now, ports| e.answer(effect.id, &Answer::ok(), now, ports));
                         self.bound(&binding);
                     }

@@ -7,7 +7,7 @@ use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::scheduler::Scheduler;
 use client::{Method, Reply, Response};
-use engine::ports::{Ports, Probe, Span};
+use engine::ports::{Count, Ports, Probe, Span};
 use engine::queue::Place;
 use engine::{Engine, EngineConfig};
 use framework::{ClusterEvent, PluginName, PodKey, Registry, Time};
@@ -67,13 +67,19 @@ pub(crate) enum Deletions {
     Forbidden,
 }
 
-/// Events that were evaluated for pending pods since the last query.
+/// Events that were handled or evaluated for pending pods since the last query.
 #[derive(Debug, Default)]
 struct Heard(Vec<ClusterEvent>);
 
 impl Probe for Heard {
     fn start(&mut self, span: Span<'_>) {
-        if let Span::Event(event) | Span::Hint(_, event) = span {
+        if let Span::Hint(_, event) = span {
+            self.0.push(event.clone());
+        }
+    }
+
+    fn count(&mut self, count: Count<'_>) {
+        if let Count::Event(event) = count {
             self.0.push(event.clone());
         }
     }

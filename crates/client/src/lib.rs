@@ -25,4 +25,4 @@ mod request_limiter;
 pub mod scheduler;
 
 pub use failed_call::FailedCall;
-pub use request::{Destination, Method, Reply, Request, RequestId, Response};
+pub use request::{Destination, Method, Reply, Request, RequestId, Response, Tried};

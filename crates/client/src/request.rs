@@ -60,6 +60,13 @@ pub enum Destination {
     Extender(usize),
 }
 
+/// An earlier try of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// The HTTP status of the response; `None` if there was no response.
+    pub status: Option<u16>,
+}
+
 /// A request to be sent once. The sender does not retry it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -80,6 +87,10 @@ pub struct Request {
     /// The time from which the request must not be sent: the end of the leader's authority. If it has
     /// passed, the reply is [`Reply::NotSent`].
     pub not_after: Option<Time>,
+    /// Time for which the limits of the client held the request back.
+    pub waited: Duration,
+    /// The try before, if this request is a retry.
+    pub retry_of: Option<Tried>,
 }
 
 /// The result of sending a request.
@@ -93,6 +104,17 @@ pub enum Reply {
     NotSent(String),
     /// The response did not arrive. The server may have processed the request.
     Lost(String),
+}
+
+impl Reply {
+    /// Returns what a retry says about this try.
+    pub(crate) const fn as_tried(&self) -> Tried {
+        let status = match self {
+            Self::Answered(response) => Some(response.status),
+            Self::Rejected(_) | Self::NotSent(_) | Self::Lost(_) => None,
+        };
+        Tried { status }
+    }
 }
 
 /// A response of the server.

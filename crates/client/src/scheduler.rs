@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use engine::ports::Ports;
+use engine::ports::{Count, Ports};
 use engine::{Attempt, Change, Effect, EffectKind, Engine, Event, EventType};
-use framework::{PodKey, Time};
+use framework::{Code, PodKey, Time};
 
-use crate::api_dispatcher::ApiDispatcher;
+use crate::api_dispatcher::{ApiDispatcher, CallCounts};
 use crate::event_recorder::{EventRecorder, ObjectKind};
 use crate::failed_call::FailedCall;
 use crate::leader_election::{LeaderElector, Notice, Outcome};
@@ -37,6 +37,38 @@ pub struct LeaderElection {
     /// Whether the election begins before the informers have synced. Otherwise only a replica with
     /// complete caches competes.
     pub delay_cache_until_active: bool,
+}
+
+/// The reason why no pod is scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Some informers have not synced.
+    Syncing,
+    /// Another replica leads, or this one has not acquired the Lease yet.
+    Standby,
+    /// Too many API calls are unfinished.
+    Backlog,
+    /// The API server asked for a pause (429).
+    Throttled,
+    /// The scheduler was stopped.
+    Stopping,
+}
+
+impl Hold {
+    /// All reasons.
+    pub const ALL: [Self; 5] =
+        [Self::Syncing, Self::Standby, Self::Backlog, Self::Throttled, Self::Stopping];
+
+    /// Returns the value of the `reason` label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Syncing => "syncing",
+            Self::Standby => "standby",
+            Self::Backlog => "backlog",
+            Self::Throttled => "throttled",
+            Self::Stopping => "stopping",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,12 +223,33 @@ impl Scheduler {
         deadlines.into_iter().flatten().min()
     }
 
+    /// Returns the numbers of unfinished API calls and writes of events.
+    pub fn call_counts(&self) -> CallCounts {
+        let mut counts = self.api_dispatcher.call_counts();
+        counts.extend(self.event_recorder.call_counts());
+        counts
+    }
+
+    /// Returns why no pod is scheduled now, or `None` if pods are scheduled.
+    pub fn hold(&self, now: Time) -> Option<Hold> {
+        match self.phase {
+            Phase::Syncing => Some(Hold::Syncing),
+            Phase::Stopping => Some(Hold::Stopping),
+            Phase::Running if !self.may_act(now) => Some(Hold::Standby),
+            Phase::Running if self.api_dispatcher.is_paused(now) => Some(Hold::Throttled),
+            Phase::Running
+                if self.api_dispatcher.unfinished() >= MAX_UNFINISHED_EFFECTS
+                    || self.api_dispatcher.is_throttled(now) =>
+            {
+                Some(Hold::Backlog)
+            }
+            Phase::Running => None,
+        }
+    }
+
     /// Returns whether a pod may be scheduled now.
     pub fn can_schedule(&self, now: Time) -> bool {
-        self.phase == Phase::Running
-            && self.may_act(now)
-            && self.api_dispatcher.unfinished() < MAX_UNFINISHED_EFFECTS
-            && !self.api_dispatcher.is_throttled(now)
+        self.hold(now).is_none()
     }
 
     /// Runs the scheduling cycle of the next pod in the queue, if [one may be
@@ -305,6 +358,18 @@ impl Scheduler {
         }
         if may_act {
             self.collect_requests();
+        }
+        self.count_finished_calls(ports);
+    }
+
+    fn count_finished_calls(&mut self, ports: &mut Ports<'_>) {
+        for call in self.api_dispatcher.take_finished_calls() {
+            let code = if call.succeeded { Code::Success } else { Code::Error };
+            let call_type = call.call_type.name();
+            ports.probe.count(Count::ApiCall { call_type, code, took: call.took });
+            if let Some(age) = call.decision_age {
+                ports.probe.count(Count::DecisionAge(age));
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use framework::{Binding, EventType, PodKey, StatusPatch, Uid, Write};
+use framework::{Binding, EventType, PodKey, StatusPatch, Time, Uid, Write};
 
 /// Identifies an effect in its answer. Ids grow by one and are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,13 +29,20 @@ pub struct Effect {
 #[derive(Debug, Clone, PartialEq)]
 pub enum EffectKind {
     /// Post a Binding; answered with [`Engine::answer`](crate::Engine::answer).
-    Bind(Binding),
+    Bind {
+        /// The binding.
+        binding: Binding,
+        /// The start of the attempt. The decision is based on the state at that time.
+        decided: Time,
+    },
     /// Let an extender bind the pod; answered likewise.
     ExtenderBind {
         /// Index of the extender.
         extender: usize,
         /// The binding.
         binding: Binding,
+        /// The start of the attempt.
+        decided: Time,
     },
     /// A write that a plugin asked for; answered likewise.
     Write(Write),

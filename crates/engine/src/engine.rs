@@ -12,7 +12,7 @@ use framework::{
 };
 
 use crate::attempt::{Attempt, Outcome};
-use crate::binding::{BindingCycle, BindingCycles, Transition};
+use crate::binding::{BindingCycle, BindingCycles, BindingPhases, Transition};
 use crate::cache::Cache;
 use crate::change::Change;
 use crate::context::{Context, Effects, PodEvent};
@@ -143,6 +143,11 @@ impl Engine {
     /// Number of pods in a binding cycle.
     pub fn binding_count(&self) -> usize {
         self.binding.len()
+    }
+
+    /// Number of pods in each phase of the binding cycle.
+    pub fn binding_phases(&self) -> BindingPhases {
+        self.binding.phases()
     }
 
     /// Whether the pod is in a binding cycle.
@@ -313,7 +318,7 @@ impl Engine {
         match changed {
             Changed::Bound { pod, node } => {
                 self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
-                let transition = self.binding.confirmed(&pod, &node);
+                let transition = self.binding.confirmed(&pod, &node, cx);
                 self.apply_transition(transition, cx);
             }
             Changed::PendingDeleted(pod) => {
@@ -373,18 +378,17 @@ impl Engine {
         cx.probe.start(Span::Attempt(&profile.scheduler_name));
         let mut state = CycleState::new();
         cx.probe.start(Span::Algorithm);
-        let found = self.find_node(&queued.pod, profile, &mut state, cx);
-        let code = found.as_ref().map_or_else(ScheduleError::code, |_| Code::Success);
+        let found = self
+            .find_node(&queued.pod, profile, &mut state, cx)
+            .map_err(|error| self.diagnose(error, &queued.pod, profile, &mut state, cx));
+        let code = found.as_ref().map_or_else(Failure::code, |_| Code::Success);
         cx.probe.stop(Span::Algorithm, code);
         let outcome = match found {
             Ok(node) => {
                 state.end_search();
                 self.assume_and_bind(queued, profile, node, state, cx)
             }
-            Err(error) => {
-                let failure = self.diagnose(error, &queued.pod, profile, &mut state, cx);
-                failure.handle(queued, profile, &mut self.world, cx)
-            }
+            Err(failure) => failure.handle(queued, profile, &mut self.world, cx),
         };
         cx.probe.stop(Span::Attempt(&profile.scheduler_name), outcome.code());
         outcome
@@ -473,7 +477,7 @@ impl Engine {
         if profile.post_filter.is_empty() {
             return Failure::clear_nomination();
         }
-        let span = Span::Point(ExtensionPoint::PostFilter, &profile.scheduler_name);
+        let span = Span::Point(ExtensionPoint::PostFilter.into(), &profile.scheduler_name);
         cx.probe.start(span);
         let view = self.world.view();
         let mut post_filter = PostFilter { view, settings: &self.settings, rng: &mut self.rng };
@@ -552,7 +556,7 @@ impl Engine {
             since_first_active: cx.now.since(queued.initial_attempt.unwrap_or(cycle.since)),
             after_flush: queued.flushed,
         });
-        let span = Span::Point(ExtensionPoint::PostBind, &profile.scheduler_name);
+        let span = Span::Point(ExtensionPoint::PostBind.into(), &profile.scheduler_name);
         cx.probe.start(span);
         for plugin in &profile.post_bind {
             let handle = self.world.view().handle(cx.now);
@@ -586,6 +590,11 @@ impl Engine {
         // have freed something that other pods wait for, so pods are moved in every case.
         self.world.forget(&pod.uid);
         let rejected = status.is_rejection();
+        cx.probe.count(Count::BindingFailed {
+            result: if rejected { "unschedulable" } else { "error" },
+            profile: &cycle.profile.scheduler_name,
+            took: cx.now.since(cycle.since),
+        });
         if !rejected {
             let old = Some(pod.clone());
             self.world.move_pods(&ObjectEvent::assigned_pod(ActionType::DELETE, old, None), cx);

@@ -40,6 +40,7 @@ mod timers;
 pub mod world;
 
 pub use attempt::{Attempt, Outcome};
+pub use binding::BindingPhases;
 pub use change::Change;
 pub use cycle::TieBreak;
 pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};

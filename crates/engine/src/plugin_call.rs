@@ -4,20 +4,21 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use framework::{
-    BindStep, Code, ExtensionPoint, PermitVerdict, PluginName, PostFilterResult, PreBindPreFlight,
-    PreBindStep, Status,
+    BindStep, Code, PermitVerdict, PluginName, PostFilterResult, PreBindPreFlight, PreBindStep,
+    Status,
 };
 
-use crate::ports::{Count, Probe, Span};
+use crate::ports::{Count, Point, Probe, Span};
 
-/// Calls the plugin called `name` at an extension point, measures the call and
+/// Calls the plugin called `name` at a point, measures the call and
 /// [catches](catch_panic) a panic.
 pub(crate) fn call_plugin<T: HasCode>(
-    point: ExtensionPoint,
+    point: impl Into<Point>,
     name: &PluginName,
     probe: &mut dyn Probe,
     call: impl FnOnce() -> T,
 ) -> Result<T, Status> {
+    let point = point.into();
     probe.start(Span::Plugin(point, name));
     let answer = catch_panic(name, probe, call);
     probe.stop(Span::Plugin(point, name), answer.code());

@@ -4,6 +4,7 @@
 //! metric in the daemon (`src/metrics`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time, Uid};
@@ -103,26 +104,66 @@ fn not_connected(extender: usize) -> String {
 /// No extender answers.
 impl ExtenderClient for () {}
 
+/// A point at which plugins are measured: an extension point, or the calls to its extensions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// An extension point.
+    Extension(ExtensionPoint),
+    /// Normalising the scores of a Score plugin.
+    ScoreExtensionNormalize,
+    /// Undoing Reserve.
+    Unreserve,
+    /// Asking the PreBind plugins whether they have work to do.
+    PreBindPreFlight,
+}
+
+impl Point {
+    /// Returns the value of the `extension_point` label, for example `PreFilter`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Extension(point) => point.name(),
+            Self::ScoreExtensionNormalize => "ScoreExtensionNormalize",
+            Self::Unreserve => "Unreserve",
+            Self::PreBindPreFlight => "PreBindPreFlight",
+        }
+    }
+}
+
+impl From<ExtensionPoint> for Point {
+    fn from(point: ExtensionPoint) -> Self {
+        Self::Extension(point)
+    }
+}
+
+impl fmt::Debug for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Work that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span<'a> {
     /// A whole scheduling attempt for a pod of this profile.
     Attempt(&'a str),
-    /// Filtering and scoring within an attempt.
+    /// Filtering and scoring within an attempt, and PostFilter if no node fits.
     Algorithm,
-    /// All plugins of one extension point, for a pod of this profile.
-    Point(ExtensionPoint, &'a str),
-    /// One plugin at one extension point.
-    Plugin(ExtensionPoint, &'a PluginName),
+    /// All plugins of one point, for a pod of this profile.
+    Point(Point, &'a str),
+    /// One plugin at one point.
+    Plugin(Point, &'a PluginName),
     /// A queueing hint of a plugin.
     Hint(&'a PluginName, &'a ClusterEvent),
-    /// Moving pods after an event.
-    Event(&'a ClusterEvent),
+    /// Taking in a change of an object: the update of the cache, and the moves of pods.
+    Change,
 }
 
 /// An occurrence that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count<'a> {
+    /// An event of the [change](Span::Change) at hand was handled
+    /// (`event_handling_duration_seconds`).
+    Event(&'a ClusterEvent),
     /// A pod enters a queue (`queue_incoming_pods_total`).
     Incoming {
         /// `active`, `backoff` or `unschedulable`.
@@ -150,8 +191,10 @@ pub enum Count<'a> {
         /// The attempt followed the flush of pods that wait for too long, not an event.
         after_flush: bool,
     },
-    /// A request to bind was answered.
-    Bind {
+    /// PreBind, or a request to bind, ended. Both take several calls into the engine.
+    Point {
+        /// PreBind or Bind.
+        point: ExtensionPoint,
         /// Scheduler name of the profile.
         profile: &'a str,
         /// The outcome.
@@ -159,6 +202,22 @@ pub enum Count<'a> {
         /// How long it took.
         took: Duration,
     },
+    /// The binding cycle of a pod failed, after a request to bind or before it.
+    BindingFailed {
+        /// `unschedulable` or `error`.
+        result: &'static str,
+        /// Scheduler name of the profile.
+        profile: &'a str,
+        /// Time since the attempt began.
+        took: Duration,
+    },
+    /// PreBind or Bind failed with an error. Rejections and cancelled binding cycles do not count.
+    BindingError {
+        /// Namespace of the pod.
+        namespace: &'a str,
+    },
+    /// The answer to a request to bind was lost. The pod may be bound or not.
+    BindUnknown,
     /// A pod waited in Permit.
     PermitWait {
         /// The outcome.
@@ -168,6 +227,25 @@ pub enum Count<'a> {
     },
     /// Number of victims of one preemption (`preemption_victims`), terminating victims included.
     Victims(usize),
+    /// The evictions of one preemption ended (`preemption_goroutines_duration_seconds`).
+    Evicted {
+        /// Whether all evictions succeeded: Success or Error.
+        code: Code,
+        /// Time since the preemption began.
+        took: Duration,
+    },
+    /// An API call of the scheduler ended (`async_api_call_execution_total`).
+    ApiCall {
+        /// The kind of call, for example `pod_binding`.
+        call_type: &'static str,
+        /// Whether it succeeded: Success or Error.
+        code: Code,
+        /// Time since its first request was sent.
+        took: Duration,
+    },
+    /// The first request to bind a pod was sent this long after the attempt began. The decision is based
+    /// on the state at the beginning of the attempt.
+    DecisionAge(Duration),
     /// A pod may not preempt for a while, because too many preemptions led to no binding: `pod` counts
     /// the pod's own preemptions, `node` those on one node.
     PreemptionPaused(&'static str),

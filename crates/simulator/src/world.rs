@@ -293,7 +293,7 @@ impl World {
     /// Carries out an effect. Statuses and events are ignored, because no client reads them.
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
-            EffectKind::Bind(binding) => self.bind(id, &binding),
+            EffectKind::Bind { binding, .. } => self.bind(id, &binding),
             EffectKind::Evict(eviction) => self.evict(id, eviction),
             EffectKind::Write(write) => self.write(id, &write),
             EffectKind::ExtenderBind { .. } | EffectKind::ReadPod { .. } => {

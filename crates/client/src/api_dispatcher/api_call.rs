@@ -6,6 +6,7 @@ use engine::{EffectId, Eviction};
 use framework::{Answer, Binding, PodKey, Time, Write};
 use serde_json::Value;
 
+use super::measure::{CallState, CallType};
 use super::object_key::ObjectKey;
 use super::outcome::{Outcome, is_pod_gone, rejection};
 use super::pod_status_patch::PodStatusPatch;
@@ -13,6 +14,7 @@ use super::read_backoff;
 use super::requests::{self, RequestParts};
 use crate::backoff::Backoff;
 use crate::extender;
+use crate::request::Tried;
 
 /// Maximum number of requests of a status patch and of each step of an eviction.
 const MAX_TRIES: u32 = 4;
@@ -54,8 +56,17 @@ pub(super) enum NextStep {
 pub(super) struct ApiCall {
     pub(super) id: EffectId,
     pub(super) operation: Operation,
+    /// The time of the state that a bind was decided on.
+    pub(super) decided: Option<Time>,
     /// The time of the next try, while the call backs off.
     pub(super) not_before: Option<Time>,
+    /// The time from which only the limits hold the call back; `None` while it is in flight or waits for
+    /// another call.
+    pub(super) ready_at: Option<Time>,
+    /// The time of the first request.
+    pub(super) sent_at: Option<Time>,
+    /// The last try, if the next request retries it.
+    pub(super) retry_of: Option<Tried>,
     tries: u32,
     backoff: Backoff,
     /// The time after which a write that was throttled or not sent is not retried.
@@ -74,7 +85,23 @@ impl ApiCall {
             }
             Operation::ReadPod(_) => read_backoff::backoff(),
         };
-        Self { id, operation, not_before: None, tries: 0, backoff, retry_until: None }
+        Self {
+            id,
+            operation,
+            decided: None,
+            not_before: None,
+            ready_at: None,
+            sent_at: None,
+            retry_of: None,
+            tries: 0,
+            backoff,
+            retry_until: None,
+        }
+    }
+
+    /// Returns the call of a bind that was decided on the state at this time.
+    pub(super) fn decided(self, at: Time) -> Self {
+        Self { decided: Some(at), ..self }
     }
 
     pub(super) fn object_key(&self) -> ObjectKey {
@@ -86,6 +113,23 @@ impl ApiCall {
             | Operation::PatchPodStatus(PodStatusPatch { pod, .. }) => ObjectKey::Pod(pod.clone()),
             Operation::Write(write) => ObjectKey::of_write(write),
         }
+    }
+
+    /// Returns the kind of call, for metrics.
+    pub(super) const fn call_type(&self) -> CallType {
+        match &self.operation {
+            Operation::Bind(_) => CallType::PodBinding,
+            Operation::ExtenderBind { .. } => CallType::ExtenderBinding,
+            Operation::Write(_) => CallType::ObjectWrite,
+            Operation::ReadPod(_) => CallType::PodRead,
+            Operation::PatchPodStatus(_) => CallType::PodStatusPatch,
+            Operation::Evict(_) => CallType::PodEviction,
+        }
+    }
+
+    /// Returns the state of a call that is not in flight.
+    pub(super) const fn state(&self) -> CallState {
+        if self.not_before.is_some() { CallState::BackingOff } else { CallState::Waiting }
     }
 
     /// Returns what the call does, for the log.

@@ -5,6 +5,7 @@
 //! carried out is not: its answer is [`Answer::Unknown`], and the engine then reads the pod.
 
 mod api_call;
+mod measure;
 mod object_key;
 mod object_queue;
 mod outcome;
@@ -21,6 +22,7 @@ use engine::{Effect, EffectId, EffectKind};
 use framework::{Answer, Time};
 
 use self::api_call::{ApiCall, NextStep, Operation};
+pub use self::measure::{CallCounts, CallState, CallType, FinishedCall};
 use self::object_key::ObjectKey;
 use self::object_queue::ObjectQueue;
 use self::outcome::Outcome;
@@ -87,6 +89,7 @@ pub struct ApiDispatcher {
     requests: Vec<Request>,
     answers: Vec<(EffectId, Answer)>,
     failed_calls: FailedCalls,
+    finished_calls: Vec<FinishedCall>,
     is_stopped: bool,
 }
 
@@ -107,6 +110,7 @@ impl ApiDispatcher {
             requests: Vec::new(),
             answers: Vec::new(),
             failed_calls: FailedCalls::default(),
+            finished_calls: Vec::new(),
             is_stopped: false,
         }
     }
@@ -124,7 +128,7 @@ impl ApiDispatcher {
         let length = queue.len();
         queue.push(call);
         self.unfinished = self.unfinished + queue.len() - length;
-        self.enqueue(key);
+        self.enqueue(key, now);
         self.send_ready(now);
     }
 
@@ -137,6 +141,7 @@ impl ApiDispatcher {
         if call.is_limited() {
             self.limiter.release();
         }
+        let tried = reply.as_tried();
         let outcome = Outcome::of(reply);
         if let Outcome::Throttled { retry_after, .. } = &outcome {
             self.limiter.pause(*retry_after, now);
@@ -144,10 +149,11 @@ impl ApiDispatcher {
         match call.handle_outcome(outcome, self.limits.retry_period, now, &mut self.rng) {
             NextStep::Retry { .. } | NextStep::Continue if is_overtaken => {
                 let call = queue.pop();
-                self.finish(call, Answer::ok());
+                self.finish(call, Answer::ok(), now);
             }
             NextStep::Retry { delay, error } => {
                 call.not_before = Some(now + delay);
+                call.retry_of = Some(tried);
                 if call.is_retried_forever() {
                     self.failed_calls.add(call.action(), key.to_string(), error);
                 }
@@ -155,13 +161,13 @@ impl ApiDispatcher {
             NextStep::Continue => {}
             NextStep::Finish(answer) => {
                 let call = queue.pop();
-                self.finish(call, answer);
+                self.finish(call, answer, now);
             }
         }
         if self.is_stopped {
             self.drop_waiting();
         }
-        self.enqueue(key);
+        self.enqueue(key, now);
         self.tick(now);
     }
 
@@ -171,7 +177,7 @@ impl ApiDispatcher {
             && entry.key().0 <= now
         {
             let key = entry.remove();
-            self.end_backoff(key);
+            self.end_backoff(key, now);
         }
         self.send_ready(now);
     }
@@ -191,6 +197,20 @@ impl ApiDispatcher {
         self.failed_calls.take()
     }
 
+    /// Takes the calls that have finished, for metrics.
+    pub fn take_finished_calls(&mut self) -> Vec<FinishedCall> {
+        std::mem::take(&mut self.finished_calls)
+    }
+
+    /// Returns the numbers of unfinished calls. It looks at each of them.
+    pub fn call_counts(&self) -> CallCounts {
+        let mut counts = CallCounts::new();
+        for call in self.queues.values().flat_map(ObjectQueue::states) {
+            *counts.entry(call).or_default() += 1;
+        }
+        counts
+    }
+
     /// Returns the time at which [`tick`](Self::tick) is due next.
     pub fn next_deadline(&self) -> Option<Time> {
         let backoff_ends = self.backing_off.first_key_value().map(|((until, _), _)| *until);
@@ -201,6 +221,11 @@ impl ApiDispatcher {
     /// Returns the number of calls that have not finished.
     pub const fn unfinished(&self) -> usize {
         self.unfinished
+    }
+
+    /// Returns whether the API server asked for a pause (429) that has not ended.
+    pub fn is_paused(&self, now: Time) -> bool {
+        self.limiter.is_paused(now)
     }
 
     /// Returns whether the engine should hold back effects: the API server asks for a pause, or too
@@ -231,9 +256,12 @@ impl ApiDispatcher {
     /// Returns the API call of an effect; `None` for events.
     fn new_call(&mut self, effect: Effect, now: Time) -> Option<ApiCall> {
         let operation = match effect.kind {
-            EffectKind::Bind(binding) => Operation::Bind(binding),
-            EffectKind::ExtenderBind { extender, binding } => {
-                Operation::ExtenderBind { extender, binding }
+            EffectKind::Bind { binding, decided } => {
+                return Some(ApiCall::new(effect.id, Operation::Bind(binding)).decided(decided));
+            }
+            EffectKind::ExtenderBind { extender, binding, decided } => {
+                let operation = Operation::ExtenderBind { extender, binding };
+                return Some(ApiCall::new(effect.id, operation).decided(decided));
             }
             EffectKind::Write(write) => Operation::Write(write),
             EffectKind::Evict(eviction) => Operation::Evict(eviction),
@@ -263,11 +291,19 @@ impl ApiDispatcher {
     }
 
     /// Records the answer of a finished call.
-    fn finish(&mut self, call: Option<ApiCall>, answer: Answer) {
+    fn finish(&mut self, call: Option<ApiCall>, answer: Answer, now: Time) {
         let Some(call) = call else { return };
         self.unfinished -= 1;
         let is_moot = call.is_moot_without_pod() && matches!(answer, Answer::Gone(_));
-        if let Some(error) = answer.failure().filter(|_| !is_moot) {
+        let failure = answer.failure().filter(|_| !is_moot);
+        let sent_at = call.sent_at.unwrap_or(now);
+        self.finished_calls.push(FinishedCall {
+            call_type: call.call_type(),
+            succeeded: failure.is_none(),
+            took: now.since(sent_at),
+            decision_age: call.decided.map(|decided| sent_at.since(decided)),
+        });
+        if let Some(error) = failure {
             let object = call.object_key().to_string();
             self.failed_calls.add(call.action(), object, error.to_owned());
         }
@@ -287,13 +323,14 @@ impl ApiDispatcher {
 
     /// Adds a queue to `ready` or `backing_off`, unless its first call is in flight. Removes an empty
     /// queue.
-    fn enqueue(&mut self, key: ObjectKey) {
-        let Some(queue) = self.queues.get(&key) else { return };
+    fn enqueue(&mut self, key: ObjectKey, now: Time) {
+        let Some(queue) = self.queues.get_mut(&key) else { return };
         if queue.len() == 0 {
             self.queues.remove(&key);
             return;
         }
-        let Some(call) = queue.waiting() else { return };
+        let Some(call) = queue.waiting_mut() else { return };
+        call.ready_at.get_or_insert(call.not_before.unwrap_or(now));
         match call.not_before {
             Some(until) => self.backing_off.insert((until, call.id), key),
             None => self.ready.insert(send_order(call), key),
@@ -301,11 +338,11 @@ impl ApiDispatcher {
     }
 
     /// Makes the first call of a queue ready after its backoff.
-    fn end_backoff(&mut self, key: ObjectKey) {
+    fn end_backoff(&mut self, key: ObjectKey, now: Time) {
         if let Some(call) = self.queues.get_mut(&key).and_then(ObjectQueue::first_mut) {
             call.not_before = None;
         }
-        self.enqueue(key);
+        self.enqueue(key, now);
     }
 
     /// Returns whether the first call of a queue counts against the limits.
@@ -322,8 +359,7 @@ impl ApiDispatcher {
             let queue = self.queues.get_mut(&key);
             let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
             let RequestParts { destination, method, path, content_type, body } = call.request(now);
-            let (id, timeout) = (self.ids.next(), self.limits.request_timeout);
-            let not_after = None;
+            let id = self.ids.next();
             self.requests.push(Request {
                 id,
                 destination,
@@ -331,9 +367,12 @@ impl ApiDispatcher {
                 path,
                 content_type,
                 body,
-                timeout,
-                not_after,
+                timeout: self.limits.request_timeout,
+                not_after: None,
+                waited: now.since(call.ready_at.take().unwrap_or(now)),
+                retry_of: call.retry_of.take(),
             });
+            call.sent_at.get_or_insert(now);
             self.in_flight.insert(id, key);
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use framework::Uid;
 
 use super::api_call::{ApiCall, Operation};
+use super::measure::{CallState, CallType};
 
 /// The API calls on one object in the order in which they run. Only the first call is sent; the
 /// others wait until it has finished.
@@ -71,10 +72,24 @@ impl ObjectQueue {
         }
     }
 
+    /// Returns the first call for changes, unless a request of it is in flight.
+    pub(super) fn waiting_mut(&mut self) -> Option<&mut ApiCall> {
+        self.calls.front_mut().filter(|_| !self.in_flight)
+    }
+
+    /// Returns every call with its state.
+    pub(super) fn states(&self) -> impl Iterator<Item = (CallType, CallState)> {
+        let in_flight = usize::from(self.in_flight);
+        self.calls.iter().enumerate().map(move |(index, call)| match index < in_flight {
+            true => (call.call_type(), CallState::InFlight),
+            false => (call.call_type(), call.state()),
+        })
+    }
+
     /// Marks the first call as in flight and returns it.
-    pub(super) fn start_first(&mut self) -> Option<&ApiCall> {
+    pub(super) fn start_first(&mut self) -> Option<&mut ApiCall> {
         self.in_flight = true;
-        self.calls.front()
+        self.calls.front_mut()
     }
 
     /// Marks the first call as not in flight and returns it.

@@ -20,8 +20,9 @@ use framework::Time;
 
 use self::event_cache::EventCache;
 use self::event_object::{EventObject, EventSeries};
+use crate::api_dispatcher::{CallCounts, CallState, CallType};
 use crate::failed_call::{FailedCall, FailedCalls};
-use crate::request::{Destination, Method, Reply, Request, RequestId, RequestIds, Response};
+use crate::request::{Destination, Method, Reply, Request, RequestId, RequestIds, Response, Tried};
 use crate::request_limiter::RequestLimiter;
 
 pub use self::event_object::ObjectKind;
@@ -108,6 +109,10 @@ struct EventWrite {
     /// Whether the write creates the object instead of patching it.
     creates: bool,
     tries: u32,
+    /// The time from which only the limits hold the write back.
+    ready_at: Time,
+    /// The last try, if the next request retries it.
+    retry_of: Option<Tried>,
 }
 
 /// The next step of a write after a reply.
@@ -159,14 +164,14 @@ impl EventRecorder {
         if let Some((object, series)) = self.cache.count(&event, now) {
             // The count of later occurrences is written when the series is refreshed or finishes.
             if series.count == 2 {
-                self.enqueue(object, Some(series));
+                self.enqueue(object, Some(series), now);
             }
         } else if self.waiting() < self.options.max_waiting {
             let object = Arc::new(EventObject::new(kind, event, self.new_stamp(now), now));
             if object.can_repeat() {
                 self.cache.add(object.clone());
             }
-            self.enqueue(object, None);
+            self.enqueue(object, None, now);
         } else {
             self.dropped += 1;
         }
@@ -178,13 +183,15 @@ impl EventRecorder {
         let Some(mut write) = self.in_flight.remove(&id) else { return };
         self.limiter.release();
         write.tries += 1;
+        let tried = reply.as_tried();
         match self.next_step(&write, reply, now) {
             NextStep::Finish => {}
             NextStep::Create => {
-                write.creates = true;
+                (write.creates, write.ready_at) = (true, now);
                 self.ready.push_front(write);
             }
             NextStep::Retry { delay, .. } if write.tries < MAX_TRIES && !self.is_stopped => {
+                (write.ready_at, write.retry_of) = (now + delay, Some(tried));
                 self.backing_off.insert((now + delay, id), write);
             }
             NextStep::Retry { error, .. } | NextStep::Drop { error } => {
@@ -203,7 +210,7 @@ impl EventRecorder {
             self.ready.push_back(entry.remove());
         }
         for (object, series) in self.cache.take_due_series(now) {
-            self.enqueue(object, Some(series));
+            self.enqueue(object, Some(series), now);
         }
         self.send_ready(now);
     }
@@ -236,6 +243,15 @@ impl EventRecorder {
         self.waiting() + self.in_flight.len()
     }
 
+    /// Returns the numbers of unfinished writes.
+    pub fn call_counts(&self) -> CallCounts {
+        CallCounts::from([
+            ((CallType::Event, CallState::Waiting), self.ready.len()),
+            ((CallType::Event, CallState::BackingOff), self.backing_off.len()),
+            ((CallType::Event, CallState::InFlight), self.in_flight.len()),
+        ])
+    }
+
     /// Stops taking events and retrying writes. Writes that wait for their first try can still be
     /// sent.
     pub fn stop(&mut self) {
@@ -248,12 +264,19 @@ impl EventRecorder {
         self.ready.len() + self.backing_off.len()
     }
 
-    fn enqueue(&mut self, object: Arc<EventObject>, series: Option<EventSeries>) {
+    fn enqueue(&mut self, object: Arc<EventObject>, series: Option<EventSeries>, now: Time) {
         if self.waiting() >= self.options.max_waiting {
             self.dropped += 1;
             return;
         }
-        self.ready.push_back(EventWrite { object, creates: series.is_none(), series, tries: 0 });
+        self.ready.push_back(EventWrite {
+            object,
+            creates: series.is_none(),
+            series,
+            tries: 0,
+            ready_at: now,
+            retry_of: None,
+        });
     }
 
     /// Returns a unique number for the name of an event: the time, or the next number that is free.
@@ -300,15 +323,15 @@ impl EventRecorder {
     /// Sends the ready writes that the limits allow.
     fn send_ready(&mut self, now: Time) {
         while !self.ready.is_empty() && self.limiter.try_accept(now) {
-            let Some(write) = self.ready.pop_front() else { return };
-            let request = self.request(&write);
+            let Some(mut write) = self.ready.pop_front() else { return };
+            let request = self.request(&mut write, now);
             self.in_flight.insert(request.id, write);
             self.requests.push(request);
         }
     }
 
-    fn request(&mut self, write: &EventWrite) -> Request {
-        let EventWrite { object, series, .. } = write;
+    fn request(&mut self, write: &mut EventWrite, now: Time) -> Request {
+        let EventWrite { object, series, .. } = &*write;
         let (method, path, content_type, body) = match (write.creates, series) {
             (false, Some(series)) => (
                 Method::Patch,
@@ -332,6 +355,8 @@ impl EventRecorder {
             body,
             timeout: self.options.request_timeout,
             not_after: None,
+            waited: now.since(write.ready_at),
+            retry_of: write.retry_of.take(),
         }
     }
 }

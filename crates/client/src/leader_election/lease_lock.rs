@@ -138,6 +138,8 @@ impl LeaseLock {
             content_type: "application/json",
             body,
             timeout: self.timeout,
+            waited: Duration::ZERO,
+            retry_of: None,
             // Its precondition makes a late write harmless.
             not_after: None,
         }

@@ -37,6 +37,10 @@ pub(super) enum Difference {
 }
 
 impl KnownObjects {
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     /// Starts a list.
     pub(super) const fn begin_list(&mut self) {
         self.list += 1;

@@ -73,6 +73,8 @@ pub struct Reflector<T> {
     has_reported: bool,
     has_synced: bool,
     watch_error: Option<WatchError>,
+    /// Number of calls that failed.
+    failures: u64,
     outputs: Vec<Output<T>>,
 }
 
@@ -132,6 +134,7 @@ impl<T> Reflector<T> {
             has_reported: false,
             has_synced: false,
             watch_error: None,
+            failures: 0,
             outputs: Vec::new(),
         }
     }
@@ -199,6 +202,16 @@ impl<T> Reflector<T> {
     /// Returns whether all objects of the first list have been reported.
     pub const fn has_synced(&self) -> bool {
         self.has_synced
+    }
+
+    /// Returns the number of calls that have failed.
+    pub const fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Returns the number of objects that were reported and not reported as deleted.
+    pub fn object_count(&self) -> usize {
+        self.known.len()
     }
 
     /// Returns the last error, unless a call has succeeded since.
@@ -285,6 +298,7 @@ impl<T> Reflector<T> {
     }
 
     fn set_watch_error(&mut self, message: String, status: Option<u16>, now: Time) {
+        self.failures += 1;
         let since = self.watch_error.as_ref().map_or(now, |error| error.since);
         self.watch_error = Some(WatchError { message, since, status });
     }

@@ -10,7 +10,8 @@ use framework::{
 use super::waits::Wait;
 use crate::context::Context;
 use crate::effect::{EffectId, EffectKind};
-use crate::plugin_call::{call_plugin, catch_panic};
+use crate::plugin_call::call_plugin;
+use crate::ports::{Point, Span};
 use crate::profile::Profile;
 use crate::world::View;
 
@@ -26,6 +27,8 @@ pub(crate) struct BindingCycle {
     pub(crate) nominated: Option<Arc<str>>,
     /// The start of the attempt.
     pub(crate) since: Time,
+    /// The end of Permit, which is the start of PreBind.
+    pub(super) permitted: Time,
     pub(super) phase: Phase,
     /// PreBind plugins by index in the profile. The plugins of one group run in parallel.
     pub(super) groups: Vec<Vec<usize>>,
@@ -103,6 +106,7 @@ impl BindingCycle {
             state,
             nominated: None,
             since: now,
+            permitted: now,
             phase: Phase::WaitOnPermit,
             groups: Vec::new(),
             binder: None,
@@ -127,10 +131,25 @@ impl BindingCycle {
     /// Runs PreBindPreFlight of every PreBind plugin, and groups the plugins that have work to do.
     /// Returns whether any plugin has work to do.
     pub(super) fn pre_flight(&mut self, view: &View, cx: &mut Context<'_>) -> Result<bool, Status> {
+        let profile = self.profile.clone();
+        let span = Span::Point(Point::PreBindPreFlight, &profile.scheduler_name);
+        cx.probe.start(span);
+        let grouped = self.group_pre_bind(view, cx);
+        let code = match &grouped {
+            Ok(true) => Code::Success,
+            Ok(false) => Code::Skip,
+            Err(status) => status.code(),
+        };
+        cx.probe.stop(span, code);
+        grouped
+    }
+
+    fn group_pre_bind(&mut self, view: &View, cx: &mut Context<'_>) -> Result<bool, Status> {
         let handle = view.handle(cx.now);
         let mut joins_last = false;
         for (place, plugin) in self.profile.pre_bind.iter().enumerate() {
-            let answer = catch_panic(&plugin.name, cx.probe, || {
+            let point = Point::PreBindPreFlight;
+            let answer = call_plugin(point, &plugin.name, cx.probe, || {
                 plugin.plugin.pre_flight(&self.state, &self.pod, &self.node, &handle)
             });
             match answer.unwrap_or_else(PreBindPreFlight::Fail) {

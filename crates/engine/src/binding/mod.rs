@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Answer, Binding, Code, NominatingInfo, ObjectKey, PreBindInput, Status, StatusPatch, Time, Uid,
-    api,
+    Answer, Binding, Code, ExtensionPoint, NominatingInfo, ObjectKey, PreBindInput, Status,
+    StatusPatch, Time, Uid, api,
 };
 use serde::Deserialize;
 
@@ -44,6 +44,21 @@ pub(crate) enum Transition {
     Bound(Box<BindingCycle>),
     /// The cycle has failed.
     Failed(Box<BindingCycle>, Status),
+}
+
+/// Numbers of pods by phase of their binding cycle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BindingPhases {
+    /// Waiting in Permit.
+    pub permit: usize,
+    /// Running PreBind plugins.
+    pub pre_bind: usize,
+    /// Waiting for the answer to a request to bind.
+    pub bind: usize,
+    /// An answer was lost, and no later answer has shown whether the pod is bound.
+    pub unknown: usize,
+    /// Number of PreBind plugins at work, which may be several for one pod.
+    pub pre_bind_plugins: usize,
 }
 
 /// The binding cycles in progress.
@@ -72,6 +87,22 @@ impl BindingCycles {
 
     pub(crate) fn contains(&self, pod: &Uid) -> bool {
         self.cycles.contains_key(pod)
+    }
+
+    pub(crate) fn phases(&self) -> BindingPhases {
+        let mut phases = BindingPhases::default();
+        for cycle in self.cycles.values() {
+            match &cycle.phase {
+                Phase::WaitOnPermit => phases.permit += 1,
+                Phase::PreBind { running, .. } => {
+                    phases.pre_bind += 1;
+                    phases.pre_bind_plugins += running.len();
+                }
+                Phase::Bind { repeated: false, .. } => phases.bind += 1,
+                Phase::Bind { repeated: true, .. } | Phase::ReadPod { .. } => phases.unknown += 1,
+            }
+        }
+        phases
     }
 
     /// Whether the cycle of the pod can be cancelled, because no request to bind has been sent.
@@ -111,7 +142,7 @@ impl BindingCycles {
     ) -> Transition {
         let uid = cycle.pod.uid.clone();
         match cycle.pre_flight(view, cx) {
-            Err(status) => Transition::Failed(Box::new(cycle), status),
+            Err(status) => failed(cycle, status, cx),
             Ok(writes) => {
                 if writes || waits {
                     write_nomination(&mut cycle, cx);
@@ -125,8 +156,9 @@ impl BindingCycles {
     /// Takes in that the pod has passed Permit, and runs PreBind.
     pub(crate) fn permitted(&mut self, pod: &Uid, view: &View, cx: &mut Context<'_>) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
+        cycle.permitted = cx.now;
         let next = self.run_pre_bind(&mut cycle, 0, view, cx);
-        self.transition(cycle, next)
+        self.transition(cycle, next, cx)
     }
 
     /// Takes in the answer to an effect. Ignores an effect that belongs to no binding cycle.
@@ -142,8 +174,7 @@ impl BindingCycles {
         let next = match &cycle.phase {
             Phase::Bind { effect: expected, since, .. } if *expected == effect => {
                 let code = if answer.failure().is_some() { Code::Error } else { Code::Success };
-                let profile = &cycle.profile.scheduler_name;
-                cx.probe.count(Count::Bind { profile, code, took: cx.now.since(*since) });
+                count_point(ExtensionPoint::Bind, &cycle, code, *since, cx);
                 self.bind_answered(&mut cycle, answer, view, cx)
             }
             Phase::ReadPod { effect: expected, if_unbound } if *expected == effect => {
@@ -158,7 +189,7 @@ impl BindingCycles {
             }
             _ => Next::Wait,
         };
-        self.transition(cycle, next)
+        self.transition(cycle, next, cx)
     }
 
     /// Takes in a change of `object`, which PreBind plugins of the pod may wait for.
@@ -175,7 +206,7 @@ impl BindingCycles {
             Waiting::Answer(_) => None,
         };
         let next = self.resume_pre_bind(&mut cycle, input, view, cx);
-        self.transition(cycle, next)
+        self.transition(cycle, next, cx)
     }
 
     /// Takes in that a PreBind wait of the pod has timed out.
@@ -187,19 +218,19 @@ impl BindingCycles {
             _ => None,
         };
         let next = self.resume_pre_bind(&mut cycle, input, view, cx);
-        self.transition(cycle, next)
+        self.transition(cycle, next, cx)
     }
 
     /// Takes in that the watch shows the pod bound to `node`. This ends the wait for the outcome of a
     /// bind whose answer was lost.
-    pub(crate) fn confirmed(&mut self, pod: &Uid, node: &str) -> Transition {
+    pub(crate) fn confirmed(&mut self, pod: &Uid, node: &str, cx: &mut Context<'_>) -> Transition {
         let unknown = |cycle: &BindingCycle| matches!(cycle.phase, Phase::ReadPod { .. });
         if !self.cycles.get(pod).is_some_and(unknown) {
             return Transition::Waiting;
         }
         let Some(cycle) = self.take(pod) else { return Transition::Waiting };
         let next = cycle.bound_to(node);
-        self.transition(cycle, next)
+        self.transition(cycle, next, cx)
     }
 
     /// Ends a cycle that has not sent a request to bind.
@@ -221,10 +252,10 @@ impl BindingCycles {
         self.cycles.remove(pod)
     }
 
-    fn transition(&mut self, cycle: BindingCycle, next: Next) -> Transition {
+    fn transition(&mut self, cycle: BindingCycle, next: Next, cx: &mut Context<'_>) -> Transition {
         match next {
             Next::Bound => Transition::Bound(Box::new(cycle)),
-            Next::Failed(status) => Transition::Failed(Box::new(cycle), status),
+            Next::Failed(status) => failed(cycle, status, cx),
             Next::Wait => {
                 let uid = cycle.pod.uid.clone();
                 if let Some(wait) = cycle.wait_for_change() {
@@ -254,7 +285,7 @@ impl BindingCycles {
             let mut running = Vec::new();
             for plugin in plugins {
                 match cycle.step_pre_bind(plugin, PreBindInput::Start, view, cx) {
-                    Err(status) => return Next::Failed(status),
+                    Err(status) => return pre_bind_failed(cycle, status, cx),
                     Ok(waiting) => running.extend(waiting.map(|waiting| (plugin, waiting))),
                 }
             }
@@ -264,6 +295,7 @@ impl BindingCycles {
                 return Next::Wait;
             }
         }
+        count_point(ExtensionPoint::PreBind, cycle, Code::Success, cycle.permitted, cx);
         self.bind(cycle, 0, false, view, cx)
     }
 
@@ -286,7 +318,7 @@ impl BindingCycles {
             };
             let changed = matches!(input, PreBindInput::Changed);
             match cycle.step_pre_bind(plugin, input, view, cx) {
-                Err(status) => return Next::Failed(status),
+                Err(status) => return pre_bind_failed(cycle, status, cx),
                 Ok(next) => {
                     let next = next.map(|next| if changed { next.within(&waiting) } else { next });
                     left.extend(next.map(|next| (plugin, next)));
@@ -322,14 +354,15 @@ impl BindingCycles {
         let binder = extenders
             .find(|(_, extender)| extender.bind && extender.is_interested(&cycle.pod))
             .map(|(place, _)| place);
+        let decided = cycle.since;
         let effect = match binder {
             Some(extender) => {
                 let (pod, uid) = (cycle.pod.key.clone(), cycle.pod.uid.clone());
                 let binding = Binding { pod, uid, node: cycle.node.clone() };
-                EffectKind::ExtenderBind { extender, binding }
+                EffectKind::ExtenderBind { extender, binding, decided }
             }
             None => match cycle.bind_by_plugin(view, cx) {
-                Ok(Some(binding)) => EffectKind::Bind(binding),
+                Ok(Some(binding)) => EffectKind::Bind { binding, decided },
                 Ok(None) => return Next::Bound,
                 Err(status) => return Next::Failed(status),
             },
@@ -353,6 +386,7 @@ impl BindingCycles {
             (Answer::Ok(_), _) => Next::Bound,
             (Answer::Gone(text), _) => Next::Failed(cycle.bind_error(text)),
             (Answer::Unknown(_), _) => {
+                cx.probe.count(Count::BindUnknown);
                 self.find_out(cycle, IfUnbound::Bind { extender: next }, view, cx)
             }
             _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
@@ -429,6 +463,31 @@ impl BindingCycles {
             _ => self.read_pod(cycle, if_unbound, cx),
         }
     }
+}
+
+/// Returns the transition of a cycle that has failed.
+fn failed(cycle: BindingCycle, status: Status, cx: &mut Context<'_>) -> Transition {
+    if !status.is_rejection() {
+        cx.probe.count(Count::BindingError { namespace: &cycle.pod.key.namespace });
+    }
+    Transition::Failed(Box::new(cycle), status)
+}
+
+fn pre_bind_failed(cycle: &BindingCycle, status: Status, cx: &mut Context<'_>) -> Next {
+    count_point(ExtensionPoint::PreBind, cycle, status.code(), cycle.permitted, cx);
+    Next::Failed(status)
+}
+
+/// Counts an extension point that began at `since` and has ended.
+fn count_point(
+    point: ExtensionPoint,
+    cycle: &BindingCycle,
+    code: Code,
+    since: Time,
+    cx: &mut Context<'_>,
+) {
+    let (profile, took) = (&*cycle.profile.scheduler_name, cx.now.since(since));
+    cx.probe.count(Count::Point { point, profile, code, took });
 }
 
 /// Writes the chosen node into `status.nominatedNodeName`, for a pod that is not bound at once.

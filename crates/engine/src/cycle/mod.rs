@@ -238,11 +238,11 @@ impl<'a, 'c> Cycle<'a, 'c> {
     }
 
     fn start(&mut self, point: ExtensionPoint) {
-        self.cx.probe.start(Span::Point(point, &self.profile.scheduler_name));
+        self.cx.probe.start(Span::Point(point.into(), &self.profile.scheduler_name));
     }
 
     fn stop(&mut self, point: ExtensionPoint, code: Code) {
-        self.cx.probe.stop(Span::Point(point, &self.profile.scheduler_name), code);
+        self.cx.probe.stop(Span::Point(point.into(), &self.profile.scheduler_name), code);
     }
 }
 

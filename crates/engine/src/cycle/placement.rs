@@ -7,8 +7,8 @@ use std::time::Duration;
 use framework::{Code, CycleState, ExtensionPoint, PermitVerdict, Pod, Status, WaitingPod};
 
 use crate::context::Context;
-use crate::plugin_call::{HasCode, call_plugin, catch_panic};
-use crate::ports::Span;
+use crate::plugin_call::{HasCode, call_plugin};
+use crate::ports::{Point, Span};
 use crate::profile::Profile;
 use crate::world::View;
 
@@ -33,7 +33,7 @@ impl Placement<'_> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Result<Option<WaitingPod>, Status> {
-        let span = |point| Span::Point(point, &self.profile.scheduler_name);
+        let span = |point: ExtensionPoint| Span::Point(point.into(), &self.profile.scheduler_name);
         let (reserve, permit) = (span(ExtensionPoint::Reserve), span(ExtensionPoint::Permit));
         cx.probe.start(reserve);
         let reserved = self.reserve(cx);
@@ -72,12 +72,15 @@ impl Placement<'_> {
     /// Runs Unreserve in reverse order, also of plugins whose Reserve did not run.
     pub(crate) fn unreserve(&mut self, cx: &mut Context<'_>) {
         let handle = self.view.handle(cx.now);
+        let span = Span::Point(Point::Unreserve, &self.profile.scheduler_name);
+        cx.probe.start(span);
         for plugin in self.profile.reserve.iter().rev() {
             // A panic is counted; there is nothing left to undo.
-            let _ = catch_panic(&plugin.name, cx.probe, || {
+            let _ = call_plugin(Point::Unreserve, &plugin.name, cx.probe, || {
                 plugin.plugin.unreserve(self.state, self.pod, self.node, &handle);
             });
         }
+        cx.probe.stop(span, Code::Success);
     }
 
     fn permit(&mut self, cx: &mut Context<'_>) -> Result<Option<WaitingPod>, Status> {

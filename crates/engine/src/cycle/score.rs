@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use framework::{Code, ExtensionPoint, NodeIx, PluginName, Status};
 
 use super::{Cycle, Depth, Form};
-use crate::plugin_call::{HasCode, call_plugin, catch_panic};
+use crate::plugin_call::{HasCode, call_plugin};
+use crate::ports::Point;
 use crate::profile::{MAX_NODE_SCORE, ScorePlugin};
 
 /// The scores of one plugin.
@@ -142,7 +143,8 @@ impl Cycle<'_, '_> {
     ) -> Result<(), Status> {
         let Some(normalize) = &plugin.normalize else { return Ok(()) };
         let (state, pod, handle) = (&*self.state, self.pod, self.handle());
-        let status = catch_panic(&plugin.name, self.cx.probe, || {
+        let point = Point::ScoreExtensionNormalize;
+        let status = call_plugin(point, &plugin.name, self.cx.probe, || {
             normalize.normalize_score(state, pod, nodes, scores, &handle)
         })
         .unwrap_or_else(|status| status);

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::preemption::{Pause, Preemption};
-use framework::{Answer, NominatedPods, PluginName, Pod, PodKey, StatusPatch, Time, Uid};
+use framework::{Answer, Code, NominatedPods, PluginName, Pod, PodKey, StatusPatch, Time, Uid};
 
 use self::pauses::Pauses;
 use crate::binding::BindingCycles;
@@ -59,6 +59,8 @@ struct InProgress {
     /// The plugin that asked for the preemption.
     plugin: PluginName,
     node: Arc<str>,
+    /// The start of the preemption.
+    since: Time,
     /// Victims whose eviction was requested.
     evicting: BTreeMap<EffectId, Arc<Pod>>,
     /// Victims whose eviction was not requested, in reverse order of eviction.
@@ -124,6 +126,7 @@ impl Preemptions {
             preemptor,
             plugin: request.plugin,
             node: request.node,
+            since: cx.now,
             evicting: BTreeMap::new(),
             waiting,
             last,
@@ -152,6 +155,11 @@ impl Preemptions {
                 return Next::CancelBinding { victim, plugin };
             }
             self.evict(id, &mut preemption, victim, cx);
+        }
+        if preemption.evicting.is_empty() {
+            // No further victim is evicted.
+            let code = if preemption.failed { Code::Error } else { Code::Success };
+            cx.probe.count(Count::Evicted { code, took: cx.now.since(preemption.since) });
         }
         let may_go_on = !preemption.failed && world.view().is_pending(&preemption.preemptor);
         let awaits_end =

@@ -22,10 +22,11 @@ pub(super) fn passes(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
     let first = profile.pre_enqueue.iter().filter(gated_last);
     let others = profile.pre_enqueue.iter().filter(|plugin| !gated_last(plugin));
 
-    cx.probe.start(Span::Point(ExtensionPoint::PreEnqueue, &profile.scheduler_name));
+    let point = ExtensionPoint::PreEnqueue.into();
+    cx.probe.start(Span::Point(point, &profile.scheduler_name));
     let gate = first.chain(others).find(|plugin| !plugin_passes(plugin, &queued.pod, cx));
     // kube-scheduler reports this extension point as a success in every case.
-    cx.probe.stop(Span::Point(ExtensionPoint::PreEnqueue, &profile.scheduler_name), Code::Success);
+    cx.probe.stop(Span::Point(point, &profile.scheduler_name), Code::Success);
 
     if let Some(plugin) = gate {
         queued.unschedulable_plugins.insert(plugin.name.clone());

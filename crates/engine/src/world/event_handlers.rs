@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use framework::{ActionType, ClusterEvent, EventResource, Node, Pod, PodKey, Uid};
+use framework::{ActionType, ClusterEvent, Code, EventResource, Node, Pod, PodKey, Uid};
 use serde_json::Value;
 
 use super::{LoggedChange, World};
@@ -11,6 +11,7 @@ use crate::change::Change;
 use crate::classify::{node_updates, pod_updates};
 use crate::context::Context;
 use crate::object_event::{ObjectEvent, Objects};
+use crate::ports::{Count, Span};
 use crate::queue::Updated;
 
 /// An effect of a change that the engine passes on to binding cycles, preemptions and plugins.
@@ -37,6 +38,13 @@ impl World {
 
     /// Takes in the new state of an object, and moves the unschedulable pods that the change may help.
     pub(crate) fn apply(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
+        cx.probe.start(Span::Change);
+        let changed = self.handle(change, cx);
+        cx.probe.stop(Span::Change, Code::Success);
+        changed
+    }
+
+    fn handle(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
         match change {
             Change::Node(node) => self.set_node(node, cx),
             Change::NodeDeleted(name) => self.delete_node(&name, cx),
@@ -44,7 +52,7 @@ impl World {
             Change::PodDeleted { key, uid } => return self.delete_pod(&key, &uid, cx),
             Change::Object { kind, namespace, name, object } => {
                 let old = self.view.cache.set_object(&kind, &namespace, &name, object.clone());
-                self.move_after_update(kind, old, object, cx);
+                self.handle_update(kind, old, object, cx);
             }
         }
         Vec::new()
@@ -64,23 +72,27 @@ impl World {
         };
         let (old, new) = (update.old.map(Arc::new), Arc::new(node));
         for action in actions {
-            self.move_pods(&ObjectEvent::node(action, old.clone(), Some(new.clone())), cx);
+            let event = ObjectEvent::node(action, old.clone(), Some(new.clone()));
+            self.move_pods(&event, cx);
+            cx.probe.count(Count::Event(&event.event));
         }
     }
 
     /// Like kube-scheduler, moves the pods before the node leaves the cache.
     fn delete_node(&mut self, name: &str, cx: &mut Context<'_>) {
         let Some(old) = self.view.cache.node(name).map(Arc::new) else { return };
-        self.move_pods(&ObjectEvent::node(ActionType::DELETE, Some(old), None), cx);
+        let event = ObjectEvent::node(ActionType::DELETE, Some(old), None);
+        self.move_pods(&event, cx);
         if let Some(update) = self.view.cache.remove_node(name) {
             self.log.push(update.node, LoggedChange::Node(update.change));
         }
         self.view.preemptions.fruitless_mut().forget_node(name);
+        cx.probe.count(Count::Event(&event.event));
     }
 
     /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
     /// which part changed.
-    fn move_after_update(
+    fn handle_update(
         &mut self,
         kind: EventResource,
         old: Option<Arc<Value>>,
@@ -89,13 +101,17 @@ impl World {
     ) {
         let action = match (&old, &new) {
             (None, None) => return,
-            (Some(old), Some(new)) if old == new => return,
             (None, Some(_)) => ActionType::ADD,
             (Some(_), Some(_)) => ActionType::UPDATE,
             (Some(_), None) => ActionType::DELETE,
         };
+        let has_changed = old != new;
         let event = ClusterEvent::new(kind, action);
-        self.move_pods(&ObjectEvent { event, objects: Objects::Other(old, new) }, cx);
+        let event = ObjectEvent { event, objects: Objects::Other(old, new) };
+        if has_changed {
+            self.move_pods(&event, cx);
+        }
+        cx.probe.count(Count::Event(&event.event));
     }
 
     fn set_pod(&mut self, mut pod: Pod, cx: &mut Context<'_>) -> Vec<Changed> {
@@ -131,11 +147,17 @@ impl World {
         for action in actions {
             let event = ObjectEvent::assigned_pod(action, known.clone(), Some(pod.clone()));
             self.move_pods(&event, cx);
+            cx.probe.count(Count::Event(&event.event));
+        }
+        if known.is_some() {
+            // As in kube-scheduler, the update as a whole counts beside its parts.
+            count_pod_event(EventResource::AssignedPod, ActionType::UPDATE, cx);
         }
         match self.view.pending.remove(&pod.key) {
             None => Vec::new(),
             Some(pending) => {
                 self.remove_from_queue(&pending, cx);
+                count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
                 vec![Changed::Bound { pod: pod.uid.clone(), node }]
             }
         }
@@ -161,11 +183,29 @@ impl World {
         }
         let Some(old) = self.view.pending.insert(pod.key.clone(), pod.clone()) else {
             self.add_to_queue(pod, cx);
+            count_pod_event(EventResource::UnschedulablePod, ActionType::ADD, cx);
             return Vec::new();
         };
         if old.resource_version == pod.resource_version && pod.resource_version != 0 {
             return Vec::new();
         }
+        let changed = self.update_pending_pod(&old, &pod, cx);
+        // As in kube-scheduler, the update as a whole counts beside its parts.
+        count_pod_event(EventResource::UnschedulablePod, ActionType::UPDATE, cx);
+        for part in pod_updates(&old, &pod) {
+            if part != ActionType::UPDATE {
+                count_pod_event(EventResource::UnschedulablePod, part, cx);
+            }
+        }
+        changed
+    }
+
+    fn update_pending_pod(
+        &mut self,
+        old: &Arc<Pod>,
+        pod: &Arc<Pod>,
+        cx: &mut Context<'_>,
+    ) -> Vec<Changed> {
         if self.view.cache.is_assumed(&pod.uid) {
             if !old.terminating && pod.terminating {
                 return vec![Changed::AssumedDeleted(pod.uid.clone())];
@@ -173,15 +213,15 @@ impl World {
             if self.queue.is_in_flight(&pod.uid) {
                 // A plugin may still reject the pod. kube-scheduler 1.36 would miss that this update may
                 // have helped it.
-                self.update_in_queue(&old, pod, cx);
+                self.update_in_queue(old, pod.clone(), cx);
             }
             return Vec::new();
         }
         let unnominated =
             old.nominated_node_name.is_some() && old.nominated_node_name != pod.nominated_node_name;
-        self.update_in_queue(&old, pod, cx);
+        self.update_in_queue(old, pod.clone(), cx);
         if unnominated {
-            self.move_after_nomination(old, cx);
+            self.move_after_nomination(old.clone(), cx);
         }
         Vec::new()
     }
@@ -191,7 +231,9 @@ impl World {
         if self.view.confirmed_node(uid).is_some() {
             let pod = self.take_off(uid);
             changed.extend(pod.clone().map(Changed::Deleted));
-            self.move_pods(&ObjectEvent::assigned_pod(ActionType::DELETE, pod, None), cx);
+            let event = ObjectEvent::assigned_pod(ActionType::DELETE, pod, None);
+            self.move_pods(&event, cx);
+            cx.probe.count(Count::Event(&event.event));
         }
         if self.view.pending.get(key).is_none_or(|pending| pending.uid != *uid) {
             return changed;
@@ -205,8 +247,14 @@ impl World {
         } else if pending.nominated_node_name.is_some() {
             self.move_after_nomination(pending, cx);
         }
+        count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
         changed
     }
+}
+
+/// Counts an event of a pod that was handled.
+fn count_pod_event(resource: EventResource, action: ActionType, cx: &mut Context<'_>) {
+    cx.probe.count(Count::Event(&ClusterEvent::new(resource, action)));
 }
 
 /// Updates of queue and nominator.
@@ -244,23 +292,89 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use framework::testing::{PodBuilder, node, pod};
     use framework::{NominatingInfo, Time};
 
     use super::*;
     use crate::context::Effects;
+    use crate::ports::Probe;
     use crate::queue::QueueConfig;
     use crate::queue::tests::profiles;
 
-    fn apply(world: &mut World, change: Change) {
-        let (extenders, probe) = (&mut (), &mut ());
+    /// A probe that keeps the labels of handled events.
+    #[derive(Default)]
+    struct Handled(Vec<String>);
+
+    impl Probe for Handled {
+        fn count(&mut self, count: Count<'_>) {
+            if let Count::Event(event) = count {
+                self.0.push(event.to_string());
+            }
+        }
+    }
+
+    /// Applies a change. Returns the labels of the handled events.
+    fn apply(world: &mut World, change: Change) -> Vec<String> {
+        let (extenders, probe) = (&mut (), &mut Handled::default());
         let effects = Effects::default();
         let now = Time::from_secs(1000);
         world.apply(change, &mut Context { now, extenders, probe, effects });
+        std::mem::take(&mut probe.0)
     }
 
-    fn see(world: &mut World, pod: framework::testing::PodBuilder) {
-        apply(world, Change::Pod(Box::new(pod.build())));
+    fn see(world: &mut World, pod: PodBuilder) -> Vec<String> {
+        apply(world, Change::Pod(Box::new(pod.build())))
+    }
+
+    fn deleted(name: &str) -> Change {
+        Change::PodDeleted { key: PodKey::new("default", name), uid: pod(name).build().uid }
+    }
+
+    #[test]
+    fn handled_events_have_the_labels_of_kube_scheduler() {
+        let world = &mut World::new(profiles(), QueueConfig::default());
+        let n = || node("n").allocatable("cpu", "4");
+        let node_change = |node: framework::testing::NodeBuilder| Change::Node(node.build());
+        assert_eq!(apply(world, node_change(n())), ["NodeAdd"]);
+        assert_eq!(apply(world, node_change(n())), [""; 0], "a heartbeat");
+        let relabelled = n().label("zone", "z").allocatable("cpu", "5");
+        let parts = ["NodeUpdateNodeAllocatable", "NodeUpdateNodeLabel"];
+        assert_eq!(apply(world, node_change(relabelled)), parts);
+
+        let version = |version| {
+            pod("p").with(move |pod| {
+                pod.metadata.resource_version = format!("{version}");
+            })
+        };
+        assert_eq!(see(world, version(1)), ["UnschedulablePodAdd"]);
+        assert_eq!(see(world, version(1)), [""; 0], "the same version");
+        assert_eq!(see(world, version(2)), ["UnschedulablePodUpdate"]);
+        let labelled = || version(3).label("app", "web");
+        let parts = ["UnschedulablePodUpdate", "UnschedulablePodUpdatePodLabel"];
+        assert_eq!(see(world, labelled()), parts);
+        let bound = ["AssignedPodAdd", "UnschedulablePodDelete"];
+        assert_eq!(see(world, labelled().on("n")), bound);
+        let relabelled = version(4).label("app", "db").on("n");
+        let parts = ["AssignedPodUpdatePodLabel", "AssignedPodUpdate"];
+        assert_eq!(see(world, relabelled), parts);
+        let twice = ["AssignedPodUpdate", "AssignedPodUpdate"];
+        assert_eq!(see(world, version(5).label("app", "db").on("n")), twice);
+        assert_eq!(apply(world, deleted("p")), ["AssignedPodDelete"]);
+
+        see(world, pod("q"));
+        assert_eq!(apply(world, deleted("q")), ["UnschedulablePodDelete"]);
+
+        let class = |size: u32| Change::Object {
+            kind: EventResource::StorageClass,
+            namespace: "".into(),
+            name: "c".into(),
+            object: Some(Arc::new(serde_json::json!({ "parameters": { "size": size } }))),
+        };
+        assert_eq!(apply(world, class(1)), ["storage.k8s.io/StorageClassAdd"]);
+        let update = ["storage.k8s.io/StorageClassUpdate"];
+        assert_eq!(apply(world, class(2)), update);
+        assert_eq!(apply(world, class(2)), update, "no part that is kept has changed");
+        assert_eq!(apply(world, Change::NodeDeleted("n".into())), ["NodeDelete"]);
     }
 
     #[test]
@@ -284,10 +398,7 @@ mod tests {
         world.view.nominator.add(std::sync::Arc::new(pod("p").build()), &info);
         see(&mut world, pod("p").label("app", "db"));
         assert_eq!(nominated(&world).as_deref(), Some("o"), "kept until it is written");
-        apply(
-            &mut world,
-            Change::PodDeleted { key: PodKey::new("default", "p"), uid: uid.clone() },
-        );
+        apply(&mut world, deleted("p"));
         assert!(world.view().nominator().is_empty());
     }
 }

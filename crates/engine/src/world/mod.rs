@@ -11,9 +11,7 @@ mod waiting_pods;
 use std::sync::Arc;
 
 use framework::preemption::PreemptionProgress;
-use framework::{
-    ActionType, Code, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod,
-};
+use framework::{ActionType, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod};
 
 pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
 pub(crate) use self::event_handlers::Changed;
@@ -23,7 +21,6 @@ pub(crate) use self::waiting_pods::ExpiredWait;
 use crate::cache::CacheError;
 use crate::context::Context;
 use crate::object_event::ObjectEvent;
-use crate::ports::Span;
 use crate::profile::Profiles;
 use crate::queue::{self, Queue, QueueConfig};
 
@@ -214,10 +211,8 @@ impl World {
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
-        cx.probe.start(Span::Event(&event.event));
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         queue.move_all_to_active_or_backoff_queue(event, may_move, &mut queue_cx);
-        cx.probe.stop(Span::Event(&event.event), Code::Success);
     }
 
     /// Moves the unschedulable pods that may fit into the room that `pod` has left, except `pod` itself.

@@ -196,7 +196,7 @@ fn pre_bind_waits_for_a_change() {
     world.schedule(pod("p"));
     for change in ["x", "y"] {
         world.node(node(change));
-        assert!(world.open.iter().all(|effect| !matches!(effect.kind, EffectKind::Bind(_))));
+        assert!(world.open.iter().all(|effect| !matches!(effect.kind, EffectKind::Bind { .. })));
     }
     world.node(node("z"));
     world.take_bind("p");
@@ -554,7 +554,8 @@ fn recreated_pod_with_an_open_bind_is_not_bound_twice() {
     let restored = world.store(known);
     world.see(&restored.name);
     world.try_attempt();
-    let binds = world.history.iter().filter(|effect| matches!(effect.kind, EffectKind::Bind(_)));
+    let binds =
+        world.history.iter().filter(|effect| matches!(effect.kind, EffectKind::Bind { .. }));
     assert_eq!(binds.count(), 1);
     let (bind, _) = world.take_bind("p");
     world.answer(bind, &Answer::Error("refused".to_owned()));

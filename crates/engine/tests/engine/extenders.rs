@@ -245,7 +245,7 @@ fn prioritize_calls_run_in_parallel() {
 #[track_caller]
 fn take_extender_bind(world: &mut World) -> (engine::EffectId, usize, Binding) {
     let effect = world.take_open(|kind| matches!(kind, EffectKind::ExtenderBind { .. }));
-    let EffectKind::ExtenderBind { extender, binding } = effect.kind else { unreachable!() };
+    let EffectKind::ExtenderBind { extender, binding, .. } = effect.kind else { unreachable!() };
     (effect.id, extender, binding)
 }
 

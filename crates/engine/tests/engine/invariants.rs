@@ -410,7 +410,7 @@ impl Sim {
         let place = request % self.world.open.len();
         let Some(Effect { id, kind }) = self.world.open.remove(place) else { return };
         let done = matches!(end, End::Done | End::DoneAndLost).then(|| match &kind {
-            EffectKind::Bind(binding) => {
+            EffectKind::Bind { binding, .. } => {
                 let answer = self.world.bind_on_server(binding);
                 if answer == Answer::ok() {
                     self.bound.insert(binding.uid.clone());
@@ -569,7 +569,7 @@ impl Sim {
     fn check_binds(&self) {
         let mut bound = BTreeSet::new();
         for effect in &self.world.open {
-            if let EffectKind::Bind(binding) = &effect.kind {
+            if let EffectKind::Bind { binding, .. } = &effect.kind {
                 assert!(bound.insert(&binding.uid), "{} is bound twice", binding.pod);
             }
         }

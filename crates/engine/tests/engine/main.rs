@@ -29,6 +29,8 @@ mod harness;
 #[cfg(test)]
 mod invariants;
 #[cfg(test)]
+mod measurements;
+#[cfg(test)]
 mod nominated;
 #[cfg(test)]
 mod notifications;

@@ -2,6 +2,7 @@
 
 mod effect_ids;
 mod eviction;
+mod measure;
 mod properties;
 
 use std::time::Duration;
@@ -93,7 +94,8 @@ fn body(request: &Request) -> Value {
 
 fn bind_to(pod: &str, node: &str) -> EffectKind {
     let (pod, uid) = (PodKey::new("ns", pod), UID.into());
-    EffectKind::Bind(Binding { pod, uid, node: node.into() })
+    let binding = Binding { pod, uid, node: node.into() };
+    EffectKind::Bind { binding, decided: Time::ZERO }
 }
 
 fn bind(pod: &str) -> EffectKind {
@@ -618,8 +620,8 @@ fn rate_limit_holds_and_many_waiting_calls_throttle() {
 }
 
 fn bind_by(extender: usize) -> EffectKind {
-    let EffectKind::Bind(binding) = bind("a") else { unreachable!() };
-    EffectKind::ExtenderBind { extender, binding }
+    let EffectKind::Bind { binding, decided } = bind("a") else { unreachable!() };
+    EffectKind::ExtenderBind { extender, binding, decided }
 }
 
 #[test]

@@ -30,7 +30,10 @@ impl Kind {
         let name = format!("p{pod}");
         let (pod, uid) = (PodKey::new("ns", &name), Uid::from(&*name));
         match self {
-            Self::Bind => EffectKind::Bind(Binding { pod, uid, node: "n1".into() }),
+            Self::Bind => {
+                let binding = Binding { pod, uid, node: "n1".into() };
+                EffectKind::Bind { binding, decided: Time::ZERO }
+            }
             Self::Read => EffectKind::ReadPod { pod, uid },
             Self::Patch => patch_of(&name, &name, 1, condition("no room")),
             Self::WritePod => write("v1", "pods", "ns", &name),

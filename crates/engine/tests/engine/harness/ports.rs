@@ -86,6 +86,14 @@ pub(crate) struct Recorder {
     pub(crate) attempts: Vec<String>,
     /// What was paused, whenever a pod was kept from preempting: `pod` or `node`.
     pub(crate) pauses: Vec<&'static str>,
+    /// `code time` of the evictions of each preemption.
+    pub(crate) evicted: Vec<String>,
+    /// `result time` of each binding cycle that failed.
+    pub(crate) failed_bindings: Vec<String>,
+    /// Namespaces of pods whose PreBind or Bind failed.
+    pub(crate) binding_errors: Vec<String>,
+    /// Number of requests to bind whose answer was lost.
+    pub(crate) unknown_binds: usize,
     /// `span code` of all work that ended.
     pub(crate) ended: Vec<String>,
     open: Vec<String>,
@@ -116,12 +124,24 @@ impl Probe for Recorder {
             Count::Scheduled { attempts, took, .. } => {
                 self.attempts.push(format!("bound after {attempts}, {took:?}"));
             }
-            Count::Bind { .. } => {}
             Count::PermitWait { code, waited } => {
                 self.attempts.push(format!("waited {waited:?}: {code}"));
             }
             Count::PreemptionPaused(paused) => self.pauses.push(paused),
-            Count::Incoming { .. } | Count::Victims(_) => {}
+            Count::Evicted { code, took } => self.evicted.push(format!("{code} {took:?}")),
+            Count::BindingError { namespace } => self.binding_errors.push(namespace.to_owned()),
+            Count::BindingFailed { result, took, .. } => {
+                self.failed_bindings.push(format!("{result} {took:?}"));
+            }
+            Count::BindUnknown => self.unknown_binds += 1,
+            Count::Point { point, code, took, .. } => {
+                self.ended.push(format!("{point} {code} {took:?}"));
+            }
+            Count::Event(_)
+            | Count::Incoming { .. }
+            | Count::Victims(_)
+            | Count::ApiCall { .. }
+            | Count::DecisionAge(_) => {}
         }
     }
 }

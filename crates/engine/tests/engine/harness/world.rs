@@ -329,7 +329,7 @@ impl World {
 
     pub(crate) fn carry_out(&mut self, effect: Effect) {
         match effect.kind {
-            EffectKind::Bind(binding) | EffectKind::ExtenderBind { binding, .. } => {
+            EffectKind::Bind { binding, .. } | EffectKind::ExtenderBind { binding, .. } => {
                 let answer = self.bind_on_server(&binding);
                 self.answer(effect.id, &answer);
                 if answer == Answer::ok() {
@@ -424,10 +424,11 @@ impl World {
     /// The open Bind of a pod.
     #[track_caller]
     pub(crate) fn take_bind(&mut self, name: &str) -> (EffectId, Binding) {
-        let is_meant =
-            |kind: &EffectKind| matches!(kind, EffectKind::Bind(b) if *b.pod.name == *name);
+        let is_meant = |kind: &EffectKind| matches!(kind, EffectKind::Bind { binding, .. } if *binding.pod.name == *name);
         let effect = self.take_open(is_meant);
-        let EffectKind::Bind(binding) = effect.kind else { unreachable!("only binds are meant") };
+        let EffectKind::Bind { binding, .. } = effect.kind else {
+            unreachable!("only binds are meant")
+        };
         (effect.id, binding)
     }
 

@@ -1,0 +1,80 @@
+//! Metrics of the watches of the API server.
+
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+
+use super::table::Stability::Alpha;
+use super::table::Table;
+use super::{gauge, unix_time};
+
+/// Metrics of all watches.
+#[derive(Debug)]
+pub(super) struct Watches {
+    last_event: GaugeVec,
+    objects: IntGaugeVec,
+    failures: IntCounterVec,
+}
+
+impl Watches {
+    pub(super) fn register(table: &mut Table) -> Self {
+        let labels = &["resource"];
+        Self {
+            last_event: table.timestamps(
+                Alpha,
+                "loadmaster_watch_last_event_timestamp_seconds",
+                "Time at which the API server last sent something for the watch, in seconds since \
+                 1970: an event, a bookmark, or the start of a response. Initially the start of the \
+                 watch.",
+                labels,
+            ),
+            objects: table.gauges(
+                Alpha,
+                "loadmaster_watched_objects",
+                "Objects that exist according to the watch.",
+                labels,
+            ),
+            failures: table.counters(
+                Alpha,
+                "loadmaster_watch_failures_total",
+                "Lists and watches that failed. A watch that the server ends normally does not count.",
+                labels,
+            ),
+        }
+    }
+
+    /// Returns the metrics of the watch of `resource`, which starts now.
+    pub(super) fn watch(&self, resource: &str) -> WatchMetrics {
+        let labels = &[resource];
+        let watch = WatchMetrics {
+            last_event: self.last_event.with_label_values(labels),
+            objects: self.objects.with_label_values(labels),
+            failures: self.failures.with_label_values(labels),
+        };
+        watch.received();
+        watch
+    }
+}
+
+/// The metrics of one watch.
+#[derive(Debug, Clone)]
+pub struct WatchMetrics {
+    last_event: Gauge,
+    objects: IntGauge,
+    failures: IntCounter,
+}
+
+impl WatchMetrics {
+    /// Records that the API server has just sent something.
+    pub fn received(&self) {
+        self.last_event.set(unix_time());
+    }
+
+    /// Sets the number of objects that exist according to the watch.
+    pub fn set_objects(&self, objects: usize) {
+        self.objects.set(gauge(objects));
+    }
+
+    /// Counts a list or watch that failed.
+    pub fn failed(&self) {
+        self.failures.inc();
+    }
+}
