@@ -67,13 +67,14 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} faults on the \
+        "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} terms of leaders, {} faults on the \
          way, {} pods pending for good reason, {} woken by changes, {} of them in vain; {broken} \
          seeds broke a rule",
         total.bound,
         total.given,
         total.evicted,
         total.crashes,
+        total.terms,
         total.faults,
         total.pending,
         total.wake_ups.all,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
+use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::reflector::{CallId, ListWatch, Options, Output, Reflector};
-use client::scheduler::{RequestSource, Scheduler};
+use client::scheduler::{LeaderElection, RequestSource, Scheduler};
 use client::{Reply, RequestId};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig};
@@ -90,8 +92,8 @@ pub(crate) struct Stream {
 }
 
 impl Replica {
-    /// Starts a scheduler.
-    pub(crate) fn start(life: u32, seed: u64, found: Vec<Uid>, now: Time) -> Self {
+    /// Starts a scheduler. With `elects` it takes part in the election of the leader.
+    pub(crate) fn start(life: u32, seed: u64, elects: bool, found: Vec<Uid>, now: Time) -> Self {
         let engine = new_engine(seed);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
@@ -111,7 +113,10 @@ impl Replica {
             let decoder = Decoder::new(kind.resource.clone(), Default::default());
             informers.push(Informer { reflector, decoder, view: View::default(), stream: None });
         }
-        let scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        if elects {
+            scheduler = scheduler.with_leader_election(election(life, seed));
+        }
         Self {
             life,
             scheduler,
@@ -340,6 +345,23 @@ fn profile(name: &str, plugin_config: Value) -> Value {
 /// Seconds that pods wait for their volumes.
 fn patience_for_volumes(seconds: u32) -> Value {
     json!({"name": "VolumeBinding", "args": {"bindTimeoutSeconds": seconds}})
+}
+
+/// The election with the defaults of kube-scheduler.
+fn election(life: u32, seed: u64) -> LeaderElection {
+    let config = LeaderElectionConfig {
+        identity: format!("process-{life}"),
+        namespace: "kube-system".to_owned(),
+        name: DEFAULT.to_owned(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+    LeaderElection {
+        elector: LeaderElector::new(config, seed).expect("the settings are safe"),
+        reporting_controller: DEFAULT.into(),
+        delay_cache_until_active: false,
+    }
 }
 
 /// Limits that take effect, unlike the defaults.

@@ -29,9 +29,10 @@ pub(crate) struct Volumes {
     changed: BTreeMap<Version, Value>,
     /// The claims of pods when they were assumed on nodes.
     claims: BTreeMap<Uid, BTreeSet<Uid>>,
-    /// The claims that were bound with their pods. This record survives the scheduler.
-    held: BTreeMap<Uid, BTreeSet<Uid>>,
 }
+
+/// The claims that were bound with their pods, by any process.
+pub(crate) type Held = BTreeMap<Uid, BTreeSet<Uid>>;
 
 /// A change that was sent.
 #[derive(Debug)]
@@ -80,11 +81,6 @@ impl Change {
 }
 
 impl Volumes {
-    /// Returns the record of pods whose claims were bound with them.
-    pub(crate) fn of_next_life(&mut self) -> Self {
-        Self { held: std::mem::take(&mut self.held), ..Self::default() }
-    }
-
     /// Records an attempt.
     pub(crate) fn decided(&mut self, attempt: &Attempt, related: &Related) {
         if let Outcome::Assumed(_) = attempt.outcome {
@@ -170,7 +166,7 @@ impl Volumes {
     ///
     /// # Errors
     /// A rule is violated.
-    pub(crate) fn after_binding(&mut self, server: &Server, bound: &Bound) -> Checked {
+    pub(crate) fn after_binding(&self, server: &Server, bound: &Bound, held: &mut Held) -> Checked {
         let uid = Uid::from(bound.uid.as_str());
         let known = self.claims.get(&uid).cloned().unwrap_or_default();
         for claim in claims(server).filter(|claim| known.contains(&claim.uid)) {
@@ -179,33 +175,31 @@ impl Volumes {
             })?;
             can_use(server, &claim, &bound.node)?;
         }
-        self.held.insert(uid, known);
+        held.insert(uid, known);
         let pods: Vec<_> = server.live_pods().map(|pod| read_pod(pod)).collect();
         let ours: Vec<&Pod> = pods.iter().filter(|pod| is_bound_by_us(server, pod)).collect();
         share_no_claim(&ours)?;
         let here = ours.iter().filter(|pod| pod.node_name.as_deref() == Some(&*bound.node));
         let here: Vec<&Pod> = here.copied().collect();
         share_no_disk(&here)?;
-        self.are_attachable(server, &here, &bound.node)
+        are_attachable(server, &here, &bound.node, held)
     }
+}
 
-    /// Checks that the volumes that the limited driver provisioned for the claims of these pods can
-    /// be attached to the node, if these claims still exist.
-    fn are_attachable(&self, server: &Server, pods: &[&Pod], node: &str) -> Checked {
-        let held: BTreeSet<&Uid> =
-            pods.iter().filter_map(|pod| self.held.get(&pod.uid)).flatten().collect();
-        let used =
-            claims(server).filter(|own| *own.class == *LIMITED_CLASS && held.contains(&own.uid));
-        let used = used.count();
-        let csi_node = server.store.get(sandbox::resources::CSINODES, "", node);
-        let drivers = csi_node.and_then(|node| node["spec"]["drivers"].as_array());
-        let limited = drivers.into_iter().flatten().find(|own| own["name"] == LIMITED_DRIVER);
-        let limit = limited.and_then(|driver| driver["allocatable"]["count"].as_u64());
-        let fits = limit.is_none_or(|limit| u64::try_from(used).is_ok_and(|used| used <= limit));
-        rule(fits || !is_steady(node), || {
-            format!("{used} volumes of pods we bound are attached to {node}, which has {limit:?}")
-        })
-    }
+/// Checks that the volumes that the limited driver provisioned for the claims of these pods can be
+/// attached to the node, if these claims still exist.
+fn are_attachable(server: &Server, pods: &[&Pod], node: &str, held: &Held) -> Checked {
+    let held: BTreeSet<&Uid> = pods.iter().filter_map(|pod| held.get(&pod.uid)).flatten().collect();
+    let used = claims(server).filter(|own| *own.class == *LIMITED_CLASS && held.contains(&own.uid));
+    let used = used.count();
+    let csi_node = server.store.get(sandbox::resources::CSINODES, "", node);
+    let drivers = csi_node.and_then(|node| node["spec"]["drivers"].as_array());
+    let limited = drivers.into_iter().flatten().find(|own| own["name"] == LIMITED_DRIVER);
+    let limit = limited.and_then(|driver| driver["allocatable"]["count"].as_u64());
+    let fits = limit.is_none_or(|limit| u64::try_from(used).is_ok_and(|used| used <= limit));
+    rule(fits || !is_steady(node), || {
+        format!("{used} volumes of pods we bound are attached to {node}, which has {limit:?}")
+    })
 }
 
 fn is_bound_by_us(server: &Server, pod: &Pod) -> bool {

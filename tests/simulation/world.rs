@@ -1,11 +1,13 @@
 //! Time, and the order of events.
 
+mod seat;
 mod transport;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use client::leader_election::Notice;
 use client::reflector::{Call, Input};
 use client::scheduler::RequestSource;
 use client::{Reply, Request, RequestId};
@@ -13,14 +15,14 @@ use fastrand::Rng;
 use framework::Time;
 use loadmaster::wire::Update;
 
+use self::seat::{Seat, Seats};
 use super::churn::Churn;
 use super::network::{Fate, Network};
 use super::replica::{Decided, Replica};
 use super::rules::{self, Violation};
 use super::server::Server;
-use super::volumes::Volumes;
+use super::volumes::Held;
 use super::wake_ups::WakeUps;
-use super::writes::Writes;
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -41,9 +43,17 @@ const LAST_LINES: usize = 60;
 const RECOUNTS: u32 = 30;
 /// Interval at which watches may send bookmarks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Maximum time between the output of a request and its sending, in microseconds.
+const MOST_BEFORE_SENDING: u64 = 300;
+/// Maximum time for which a process is stopped, in milliseconds.
+const LONGEST_PAUSE: u64 = 40_000;
+/// Maximum time by which the clock of a replica is ahead, in milliseconds.
+const MOST_AHEAD: u64 = 600_000;
 
-/// A future event. Events of an earlier run of the scheduler are void, except requests in progress.
+/// A future event. Events of a process that has ended are void, except requests in progress.
 enum Event {
+    /// The process sends a request.
+    Leave { life: u32, source: RequestSource, request: Request },
     /// A request reaches the server.
     Arrive { life: u32, source: RequestSource, request: Request, fate: Fate },
     /// The outcome of a request reaches the scheduler.
@@ -58,8 +68,21 @@ enum Event {
     Churn,
     /// Time passes for the watches.
     Heartbeat,
-    /// The scheduler starts, for the first time or after a crash.
-    Start,
+    /// A process starts in this seat.
+    Start { seat: usize },
+}
+
+impl Event {
+    /// Returns the process that acts. Events of a stopped process happen after its pause.
+    const fn actor(&self) -> Option<u32> {
+        match self {
+            Self::Leave { life, .. }
+            | Self::Learn { life, .. }
+            | Self::Inputs { life, .. }
+            | Self::Decide { life } => Some(*life),
+            _ => None,
+        }
+    }
 }
 
 /// Statistics of a simulation.
@@ -67,8 +90,10 @@ enum Event {
 pub(crate) struct Summary {
     /// Bindings that the server carried out.
     pub(crate) bound: usize,
-    /// Crashes of the scheduler.
+    /// Processes that were killed.
     pub(crate) crashes: u32,
+    /// Times that a process became the leader.
+    pub(crate) terms: u32,
     /// Volumes that we reserved for claims or requested.
     pub(crate) given: usize,
     /// Requests with an unknown or misleading outcome for the sender.
@@ -85,6 +110,7 @@ impl AddAssign for Summary {
     fn add_assign(&mut self, other: Self) {
         self.bound += other.bound;
         self.crashes += other.crashes;
+        self.terms += other.terms;
         self.given += other.given;
         self.faults += other.faults;
         self.evicted += other.evicted;
@@ -104,13 +130,13 @@ pub(crate) struct World {
     network: Network,
     server: Server,
     churn: Churn,
-    replica: Option<Replica>,
-    life: u32,
-    /// Whether an [`Event::Decide`] is scheduled.
-    deciding: bool,
-    /// The requests of this run of the scheduler.
-    writes: Writes,
-    volumes: Volumes,
+    seats: Seats,
+    /// Whether the processes elect a leader.
+    elects: bool,
+    /// Number of processes that have started.
+    lives: u32,
+    /// The claims of pods that we bound.
+    held: Held,
     /// Activity that must have ended at rest.
     activity: Activity,
     summary: Summary,
@@ -150,6 +176,10 @@ impl World {
         let mut server = Server::new(rng.u64(..), now);
         let mut churn = Churn::new(rng.fork());
         churn.begin(&mut server, now);
+        let replicas = [1, 1, 1, 2, 3][rng.usize(..5)];
+        let elects = replicas > 1 || rng.bool();
+        let ahead = |_| Duration::from_millis(rng.u64(..MOST_AHEAD));
+        let seats = Seats::new((0..replicas).map(ahead));
         let mut world = Self {
             seed,
             now,
@@ -160,16 +190,17 @@ impl World {
             sequence: 0,
             server,
             churn,
-            replica: None,
-            life: 0,
-            deciding: false,
-            writes: Writes::default(),
-            volumes: Volumes::default(),
+            seats,
+            elects,
+            lives: 0,
+            held: Held::default(),
             activity: Activity::default(),
             summary: Summary::default(),
             trace: Trace { print: trace, last: VecDeque::new() },
         };
-        world.at(Duration::ZERO, Event::Start);
+        for seat in 0..replicas {
+            world.at(Duration::ZERO, Event::Start { seat });
+        }
         world.at(HEARTBEAT, Event::Heartbeat);
         world
     }
@@ -181,8 +212,13 @@ impl World {
             self.at(pause, Event::Churn);
             let end = self.now + pause;
             self.run_until(end)?;
-            if self.rng.u32(..1000) < 12 {
-                self.crash();
+            if self.rng.u32(..1000) < 20 {
+                let seat = self.rng.usize(..self.seats.len());
+                match self.rng.u32(..3) {
+                    0 => self.kill(seat),
+                    1 => self.terminate(seat),
+                    _ => self.pause(seat),
+                }
             }
             match self.rng.u32(..1000) {
                 0..10 => self.network = Network::bad(&mut self.rng),
@@ -218,8 +254,9 @@ impl World {
         self.summary.pending = self.rest(SETTLED)?;
         let explained = rules::pending_pods_are_explained(&self.server);
         explained.map_err(|text| self.violation(&text))?;
-        let last = self.replica.map(|replica| replica.wake_ups);
-        self.summary.wake_ups += last.unwrap_or_default();
+        for replica in self.seats.iter().filter_map(|seat| seat.replica.as_ref()) {
+            self.summary.wake_ups += replica.wake_ups;
+        }
         Ok(self.summary)
     }
 
@@ -243,17 +280,21 @@ impl World {
         self.run_until(self.now + pause)?;
         let before = self.activity;
         self.run_until(self.now + QUIET)?;
-        let replica = self.replica.as_mut().expect("it has been started again by now");
-        let informers = replica.informers.len();
-        self.writes
-            .are_announced()
-            .and_then(|()| replica.counts_are_right(self.now))
-            .and_then(|()| rules::at_rest(&self.server, replica, self.now))
-            .and_then(|waiting| {
-                self.activity.is_over(before, waiting, informers)?;
-                Ok(waiting)
-            })
-            .map_err(|text| self.violation(&text))
+        self.is_at_rest(before).map_err(|text| self.violation(&text))
+    }
+
+    fn is_at_rest(&mut self, before: Activity) -> Result<usize, String> {
+        let (mut waiting, mut informers) = (0, 0);
+        for seat in self.seats.iter_mut() {
+            let now = seat.clock(self.now);
+            let replica = seat.replica.as_mut().expect("it has been started again by now");
+            informers += replica.informers.len();
+            seat.writes.are_announced()?;
+            replica.counts_are_right(now)?;
+            waiting = rules::at_rest(&self.server, replica, now)?;
+        }
+        self.activity.is_over(before, waiting, informers)?;
+        Ok(waiting)
     }
 
     fn at(&mut self, pause: Duration, event: Event) {
@@ -268,8 +309,8 @@ impl World {
     fn run_until(&mut self, end: Time) -> Result<(), Violation> {
         loop {
             let event = self.events.first_key_value().map(|((time, _), _)| *time);
-            let replica = self.replica.as_ref().and_then(Replica::next_deadline);
-            let deadlines = [event, replica, self.server.next_deadline()];
+            let seats = self.seats.iter().filter_map(|seat| seat.next_deadline(self.now)).min();
+            let deadlines = [event, seats, self.server.next_deadline()];
             let Some(next) = deadlines.into_iter().flatten().min().filter(|next| *next <= end)
             else {
                 self.now = end;
@@ -286,11 +327,7 @@ impl World {
 
     /// Runs the next event.
     fn happen(&mut self) -> Result<(), Violation> {
-        if let Some(replica) = &mut self.replica
-            && replica.next_deadline().is_some_and(|deadline| deadline <= self.now)
-        {
-            replica.tick(self.now).map_err(|text| self.violation(&text))?;
-        }
+        self.tick().map_err(|text| self.violation(&text))?;
         if self.events.first_key_value().is_some_and(|((time, _), _)| *time <= self.now) {
             let (_, event) = self.events.pop_first().expect("there is one");
             self.take(event).map_err(|text| self.violation(&text))?;
@@ -300,18 +337,47 @@ impl World {
         self.check().map_err(|text| self.violation(&text))
     }
 
+    /// Carries out what is due in each process.
+    fn tick(&mut self) -> rules::Checked {
+        for seat in self.seats.iter_mut() {
+            seat.resume(self.now);
+            let is_due = seat.next_deadline(self.now).is_some_and(|deadline| deadline <= self.now);
+            let now = seat.clock(self.now);
+            if let Some(replica) = seat.replica.as_mut().filter(|_| is_due) {
+                replica.tick(now)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the rules of every step.
     fn check(&mut self) -> rules::Checked {
-        let Some(replica) = &mut self.replica else { return Ok(()) };
-        let engine = replica.scheduler.engine();
-        rules::at_every_step(engine)?;
-        self.writes.keep_their_room(&self.server, engine)?;
-        replica.no_volumes_are_kept(self.now)
+        let leads = |seat: &&Seat| {
+            let elector = seat.replica.as_ref().and_then(|own| own.scheduler.leader_elector());
+            elector.is_some_and(|elector| elector.is_leader(seat.clock(self.now)))
+        };
+        let leaders: Vec<u32> = self.seats.iter().filter(leads).map(|seat| seat.life).collect();
+        rules::rule(leaders.len() <= 1, || format!("processes {leaders:?} lead"))?;
+        for seat in self.seats.iter_mut() {
+            let now = seat.clock(self.now);
+            let Some(replica) = &mut seat.replica else { continue };
+            let engine = replica.scheduler.engine();
+            rules::at_every_step(engine)?;
+            seat.writes.keep_their_room(&self.server, engine)?;
+            replica.no_volumes_are_kept(now)?;
+        }
+        Ok(())
     }
 
     fn take(&mut self, event: Event) -> Result<(), String> {
+        let seat = event.actor().and_then(|life| self.seats.of_life(life));
+        if let Some(end) = seat.and_then(|seat| seat.stopped_until()) {
+            self.at(end.since(self.now), event);
+            return Ok(());
+        }
         match event {
-            Event::Start => self.start(),
+            Event::Leave { life, source, request } => self.leave(life, source, request)?,
+            Event::Start { seat } => self.start(seat),
             Event::Churn => {
                 let done = self.churn.step(&mut self.server, self.now);
                 self.say(|| done);
@@ -323,9 +389,11 @@ impl World {
             Event::Learn { life, source, id, reply } => self.learn(life, source, id, reply)?,
             Event::Call { life, informer, call } => self.call(life, informer, &call),
             Event::Inputs { life, informer, inputs } => {
-                if let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) {
+                let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
+                let now = seat.clock(self.now);
+                if let Some(replica) = &mut seat.replica {
                     let reflector = &mut replica.informers[informer].reflector;
-                    inputs.into_iter().for_each(|input| reflector.step(input, self.now));
+                    inputs.into_iter().for_each(|input| reflector.step(input, now));
                 }
             }
             Event::Decide { life } => self.decide(life)?,
@@ -333,82 +401,130 @@ impl World {
         Ok(())
     }
 
-    fn start(&mut self) {
-        self.life += 1;
-        let seed = self.rng.u64(..);
-        let life = self.life;
-        self.say(|| format!("start of life {life}"));
+    fn start(&mut self, seat: usize) {
+        self.lives += 1;
+        let (life, seed) = (self.lives, self.rng.u64(..));
+        self.say(|| format!("process {life} starts in seat {seat}"));
         let found = self.server.placed_pods().collect();
-        self.replica = Some(Replica::start(life, seed, found, self.now));
-        self.writes = Writes::default();
-        self.volumes = self.volumes.of_next_life();
-        self.deciding = false;
+        let seat = self.seats.at(seat);
+        let now = seat.clock(self.now);
+        seat.start(Replica::start(life, seed, self.elects, found, now));
     }
 
-    /// Crashes the scheduler. It restarts once none of its requests is in progress: no scheduler
-    /// could know of those.
-    fn crash(&mut self) {
-        let Some(replica) = self.replica.take() else { return };
-        self.say(|| "crash".to_owned());
-        self.summary.crashes += 1;
+    /// Kills the process in a seat.
+    fn kill(&mut self, seat: usize) {
+        if self.seats.at(seat).replica.is_some() {
+            self.summary.crashes += 1;
+            self.end(seat, "is killed");
+        }
+    }
+
+    /// Asks the process in a seat to end.
+    fn terminate(&mut self, seat: usize) {
+        let now = self.now;
+        let seat = self.seats.at(seat);
+        let life = seat.life;
+        if seat.terminate(now) {
+            self.say(|| format!("process {life} is asked to end"));
+        }
+    }
+
+    /// Stops the process in a seat for a while.
+    fn pause(&mut self, seat: usize) {
+        let length = Duration::from_millis(self.rng.u64(..LONGEST_PAUSE));
+        let until = self.now + length;
+        let seat = self.seats.at(seat);
+        let life = seat.life;
+        seat.pause(until);
+        self.say(|| format!("process {life} is stopped for {length:?}"));
+    }
+
+    /// Ends the process in a seat. Another one starts once none of its requests is in progress: no
+    /// scheduler could know of those.
+    fn end(&mut self, seat: usize, how: &str) {
+        let life = self.seats.at(seat).life;
+        let Some(replica) = self.seats.at(seat).end() else { return };
+        let unfinished = replica.scheduler.api_dispatcher().unfinished();
+        self.say(|| format!("process {life} {how}, {unfinished} effects are unfinished"));
         self.summary.wake_ups += replica.wake_ups;
         for stream in replica.informers.into_iter().filter_map(|informer| informer.stream) {
             self.server.store.close(stream.watch);
         }
-        let arrivals = self.events.iter().filter_map(|((time, _), event)| {
-            matches!(event, Event::Arrive { .. }).then_some(*time)
+        let arrivals = self.events.iter().filter_map(|((time, _), event)| match event {
+            Event::Arrive { life: sender, .. } if *sender == life => Some(*time),
+            _ => None,
         });
         let pause = arrivals.max().map_or(Duration::ZERO, |last| last.since(self.now));
         let pause = pause + Duration::from_millis(1 + self.rng.u64(..5000));
-        self.at(pause, Event::Start);
+        self.at(pause, Event::Start { seat });
     }
 
     /// Passes on everything that is ready.
     fn pass_on(&mut self) -> Result<(), String> {
-        let Some(mut replica) = self.replica.take() else { return Ok(()) };
+        (0..self.seats.len()).try_for_each(|seat| self.pass_on_from(seat))
+    }
+
+    fn pass_on_from(&mut self, number: usize) -> Result<(), String> {
+        let seat = self.seats.at(number);
+        if seat.stopped_until().is_some() {
+            return Ok(());
+        }
+        let Some(mut replica) = seat.replica.take() else { return Ok(()) };
+        let now = seat.clock(self.now);
         let mut calls = Vec::new();
-        replica.learn(&mut calls, self.now)?;
+        replica.learn(&mut calls, now)?;
         for (informer, call) in calls {
             self.handle_output(&mut replica, informer, call);
         }
         for event in replica.scheduler.take_events() {
-            self.writes.announced(&self.server, &event)?;
+            self.seats.at(number).writes.announced(&self.server, &event)?;
         }
         let requests: Vec<_> = replica.scheduler.take_requests().collect();
+        let life = replica.life;
         for (source, request) in requests {
-            self.send(&replica, source, request)?;
+            let pause = Duration::from_micros(self.rng.u64(..MOST_BEFORE_SENDING));
+            self.at(pause, Event::Leave { life, source, request });
         }
         for informer in 0..replica.informers.len() {
             self.deliver(&mut replica, informer);
         }
+        for notice in replica.scheduler.take_notices() {
+            self.summary.terms += u32::from(notice == Notice::StartedLeading);
+            self.say(|| format!("{life} {notice:?}"));
+        }
+        let outcome = replica.scheduler.outcome();
         let has_ready = replica.scheduler.engine().queue().has_ready();
-        if !self.deciding && has_ready && replica.scheduler.can_schedule(self.now) {
-            self.deciding = true;
-            let life = replica.life;
+        let decides = has_ready && replica.scheduler.can_schedule(now);
+        let seat = self.seats.at(number);
+        seat.replica = Some(replica);
+        if decides && !std::mem::replace(&mut seat.deciding, true) {
             let pause = Duration::from_micros(self.rng.u64(..2000));
             self.at(pause, Event::Decide { life });
         }
-        self.replica = Some(replica);
+        let is_over = outcome.is_some() || self.seats.at(number).is_overdue(self.now);
+        if is_over {
+            self.end(number, &format!("ends: {outcome:?}"));
+        }
         Ok(())
     }
 
     fn decide(&mut self, life: u32) -> Result<(), String> {
-        let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else {
+        let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
+        let now = seat.clock(self.now);
+        seat.deciding = false;
+        let Some(replica) = &mut seat.replica else { return Ok(()) };
+        let Some(Decided { attempt, preemption }) = replica.decide(now)? else {
             return Ok(());
         };
-        self.deciding = false;
-        let Some(Decided { attempt, preemption }) = replica.decide(self.now)? else {
-            return Ok(());
-        };
-        self.volumes.decided(&attempt, &replica.related);
+        seat.volumes.decided(&attempt, &replica.related);
         if let Some(preemption) = preemption {
-            self.writes.preempts(&preemption, attempt.pod.priority());
+            seat.writes.preempts(&preemption, attempt.pod.priority());
         }
         rules::before_decisions(&self.server, replica)?;
         if self.rng.u32(..RECOUNTS) == 0 {
-            replica.counts_are_right(self.now)?;
+            replica.counts_are_right(now)?;
         }
-        self.say(|| format!("{}: {:?}", attempt.pod.key, attempt.outcome));
+        self.say(|| format!("{life} {}: {:?}", attempt.pod.key, attempt.outcome));
         Ok(())
     }
 

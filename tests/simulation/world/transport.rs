@@ -1,5 +1,7 @@
 //! Requests, replies and watch streams in transit, and the checks when they arrive.
 
+use std::time::Duration;
+
 use client::reflector::{Call, Input, Output};
 use client::scheduler::RequestSource;
 use client::{Reply, Request, RequestId, Response};
@@ -11,6 +13,10 @@ use super::super::rules;
 use super::super::server::Bound;
 use super::super::volumes;
 use super::{Event, World};
+
+/// Reason why the seat of a request in progress is known.
+const WAITS: &str =
+    "no other process starts in a seat while a request of the last one is in progress";
 
 impl World {
     pub(super) fn handle_output(
@@ -25,7 +31,9 @@ impl World {
         if let Output::Open(call) = call {
             self.activity.calls += 1;
             let (life, delay) = (replica.life, self.delay());
-            match self.network.fate(&mut self.rng) {
+            let fate = self.network.fate(&mut self.rng);
+            self.say(|| format!("{life} {fate:?}: {}", call.path));
+            match fate {
                 Fate::Served => self.at(delay, Event::Call { life, informer, call }),
                 Fate::NotSent => {
                     let failed = Input::Failed(call.id, "connection refused".to_owned());
@@ -43,7 +51,8 @@ impl World {
 
     /// A call reaches the server.
     pub(super) fn call(&mut self, life: u32, informer: usize, call: &Call) {
-        let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else { return };
+        let Some(seat) = self.seats.running(life) else { return };
+        let Some(replica) = &mut self.seats.at(seat).replica else { return };
         let decoder = &replica.informers[informer].decoder;
         let input = if call.is_watch {
             let back = self.network.repeats(&mut self.rng);
@@ -70,7 +79,7 @@ impl World {
             }
         };
         let delay = self.delay();
-        if let Some(replica) = &mut self.replica
+        if let Some(replica) = &mut self.seats.at(seat).replica
             && let Some(stream) = &mut replica.informers[informer].stream
         {
             stream.last = self.now + delay;
@@ -97,6 +106,7 @@ impl World {
             Piece::Arrives => {}
             Piece::Stalls => {
                 stream.stalled = true;
+                self.say(|| format!("{life} the stream of informer {informer} stalls"));
                 return;
             }
             Piece::Breaks => {
@@ -120,20 +130,29 @@ impl World {
     }
 
     /// Sends a request.
-    pub(super) fn send(
+    pub(super) fn leave(
         &mut self,
-        replica: &Replica,
+        life: u32,
         source: RequestSource,
         request: Request,
     ) -> Result<(), String> {
-        let life = replica.life;
+        let Some(seat) = self.seats.running(life) else { return Ok(()) };
+        let clock = self.seats.at(seat).clock(self.now);
+        if request.not_after.is_some_and(|end| end < clock) {
+            self.say(|| format!("{life} too late: {} {}", request.method.as_str(), request.path));
+            let reply = Reply::NotSent("the time to send it is over".to_owned());
+            self.at(Duration::ZERO, Event::Learn { life, source, id: request.id, reply });
+            return Ok(());
+        }
         let fate = self.network.fate(&mut self.rng);
         if source == RequestSource::ApiDispatcher {
             self.activity.writes += usize::from(request.method != client::Method::Get);
-            self.writes.sent(&self.server, &request)?;
-            self.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
+            let seat = self.seats.at(seat);
+            let replica = seat.replica.as_ref().expect("the process runs");
+            seat.writes.sent(&self.server, &request)?;
+            seat.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
         }
-        self.say(|| format!("{fate:?}: {} {}", request.method.as_str(), request.path));
+        self.say(|| format!("{life} {fate:?}: {} {}", request.method.as_str(), request.path));
         if fate != Fate::Served {
             self.summary.faults += 1;
         }
@@ -177,8 +196,10 @@ impl World {
             self.summary.given += 1;
             volumes::after_change(&self.server, &request.path, &before, &after)?;
         }
-        if life == self.life && source == RequestSource::ApiDispatcher {
-            self.writes.is_over(request.id);
+        if let Some(seat) = self.seats.of_life(life)
+            && source == RequestSource::ApiDispatcher
+        {
+            seat.writes.is_over(request.id);
         }
         self.say(|| format!("{} for {}", response.status, request.path));
         self.summary.evicted +=
@@ -186,10 +207,9 @@ impl World {
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             rules::after_binding(&self.server, bound)?;
-            self.volumes.after_binding(&self.server, bound)?;
-            if life == self.life {
-                self.writes.carried_out(bound);
-            }
+            let seat = self.seats.of_life(life).expect(WAITS);
+            seat.volumes.after_binding(&self.server, bound, &mut self.held)?;
+            seat.writes.carried_out(bound);
         }
         let reply = match fate {
             Fate::Lingers(_) => return Ok(()),
@@ -210,19 +230,19 @@ impl World {
         id: RequestId,
         reply: Reply,
     ) -> rules::Checked {
-        let Some(replica) = self.replica.as_mut().filter(|it| it.life == life) else {
-            return Ok(());
-        };
+        let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
+        let now = seat.clock(self.now);
+        let Some(replica) = &mut seat.replica else { return Ok(()) };
         if source == RequestSource::ApiDispatcher {
-            self.writes.replied(id, &reply);
-            if let Some(object) = self.volumes.replied(replica.scheduler.engine(), id, &reply) {
+            seat.writes.replied(id, &reply);
+            if let Some(object) = seat.volumes.replied(replica.scheduler.engine(), id, &reply) {
                 replica.related.was_written(&object);
             }
             if !matches!(reply, Reply::Lost(_)) {
-                self.writes.is_over(id);
+                seat.writes.is_over(id);
             }
         }
-        replica.reply(source, id, reply, self.now)
+        replica.reply(source, id, reply, now)
     }
 }
 
