@@ -13,13 +13,14 @@ use crate::figures::{Figure, Part};
 use crate::process::{Process, Sandbox};
 use crate::scheduler_perf::{self, NAMESPACE, VolumeCase};
 
-pub(crate) const ALL: [Part; 6] = [
+pub(crate) const ALL: [Part; 7] = [
     Part { name: "throughput", measure: || throughput().boxed() },
     Part { name: "cold-start", measure: || cold_start().boxed() },
     Part { name: "preemption", measure: || preemption().boxed() },
     Part { name: "volumes", measure: || volumes().boxed() },
     Part { name: "noise", measure: || noise().boxed() },
     Part { name: "idle", measure: || idle().boxed() },
+    Part { name: "takeover", measure: || takeover().boxed() },
 ];
 
 const NODES: usize = 5_000;
@@ -36,6 +37,11 @@ const PREEMPTORS: usize = 6_400;
 /// Number of rounds; each updates a node and a pod.
 const ROUNDS: usize = 25_000;
 const UPDATES: usize = 2 * ROUNDS;
+
+/// Number of placed pods in a takeover.
+const TAKEOVER_PODS: usize = 50_000;
+/// Time after which a Lease of the default duration expires.
+const LEASE: Duration = Duration::from_secs(15);
 
 /// Time after the last binding in which the scheduler completes its remaining work.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -193,6 +199,52 @@ async fn idle() -> anyhow::Result<Vec<Figure>> {
         Figure::new("% of a core", share).with_target("< 0.1"),
         Figure::new("scheduler peak MiB", scheduler.peak_mib()?),
     ])
+}
+
+/// Measures how long no pod is bound after the leader was killed, and after it was asked to end, and
+/// what a standby costs.
+async fn takeover() -> anyhow::Result<Vec<Figure>> {
+    let sandbox = running_cluster(TAKEOVER_PODS)?;
+    let admin = Admin::connect(&sandbox.kubeconfig).await?;
+    let first = Process::replica(&sandbox.kubeconfig)?;
+    admin.until_all_are_bound().await?;
+    let second = standby(&sandbox).await?;
+    let before = second.cpu()?;
+    tokio::time::sleep(IDLE).await;
+    let share = 100.0 * (second.cpu()? - before).as_secs_f64() / IDLE.as_secs_f64();
+    first.signal("KILL")?;
+    let killed = now();
+    admin.create_pods(cluster::pods(WAITING, FEW_PODS + 1).skip(FEW_PODS), RATE).await?;
+    admin.until_all_are_bound().await?;
+    let after_crash = killed.elapsed();
+    let third = standby(&sandbox).await?;
+    second.signal("TERM")?;
+    let stopped = now();
+    admin.create_pods(cluster::pods(WAITING, FEW_PODS + 2).skip(FEW_PODS + 1), RATE).await?;
+    admin.until_all_are_bound().await?;
+    let after_shutdown = stopped.elapsed();
+    Ok(vec![
+        Figure::new("standby: % of a core", share).with_target("< 1"),
+        Figure::new("s from SIGKILL to the first binding", after_crash.as_secs_f64())
+            .with_target("< 17"),
+        Figure::new("... beyond the lease", after_crash.as_secs_f64() - LEASE.as_secs_f64())
+            .with_target("< 2"),
+        Figure::new("s from SIGTERM to the first binding", after_shutdown.as_secs_f64())
+            .with_target("< 1"),
+        Figure::new("leader peak MiB", third.peak_mib()?),
+    ])
+}
+
+/// Starts another replica and waits until it has synced and is idle.
+async fn standby(sandbox: &Sandbox) -> anyhow::Result<Process> {
+    let replica = Process::replica(&sandbox.kubeconfig)?;
+    loop {
+        let before = replica.cpu()?;
+        tokio::time::sleep(SETTLE).await;
+        if replica.cpu()? - before < SETTLE / 20 {
+            return Ok(replica);
+        }
+    }
 }
 
 /// A cluster of running pods with a few pending ones.

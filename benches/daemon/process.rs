@@ -44,6 +44,20 @@ impl Process {
         Self::start(&args, Stdio::null())
     }
 
+    /// Starts one of several replicas, which elect a leader.
+    pub(crate) fn replica(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let kubeconfig = kubeconfig.to_string_lossy();
+        let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", "0"];
+        Self::start(&args, Stdio::null())
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let (signal, pid) = (format!("-{name}"), self.child.id().to_string());
+        let sent = Command::new("kill").args([signal, pid]).status().context("cannot run kill")?;
+        if sent.success() { Ok(()) } else { bail!("cannot send SIG{name}") }
+    }
+
     /// Returns the CPU time since the start, of all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let stat = self.proc("stat")?;
