@@ -11,13 +11,14 @@ use futures::stream;
 use super::App;
 use crate::metrics::{self, PodResources};
 
-/// Streams the metrics of a snapshot of the cache. Until the watches have synced there are none.
+/// Streams the metrics of a snapshot of the cache. There are none until the watches have
+/// synced, and none on a standby.
 pub(super) async fn show(State(app): State<App>) -> Response {
     let snapshot = match app.health.is_synced() {
         true => app.events.snapshot().await,
         false => None,
     };
-    let pods = snapshot.map(|snapshot| {
+    let pods = snapshot.filter(|snapshot| snapshot.leads).map(|snapshot| {
         tokio::task::spawn_blocking(move || PodResources::new(snapshot.pods().cloned()))
     });
     let body = match pods {

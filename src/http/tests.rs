@@ -222,14 +222,15 @@ async fn resources_are_those_of_a_snapshot_once_synced() {
     let server = Server::new();
     assert_eq!(server.get("/metrics/resources").await, (200, String::new()), "not synced");
     server.health.set_handlers_synced();
-    let answer = async {
+    let answer = async |leads| {
         let LoopEvent::Snapshot(receiver) = server.next_event().await else { panic!() };
         let pending = vec![Arc::new(pod("web").cpu("2").build())];
-        receiver.send(Arc::new(Snapshot { pending, ..Snapshot::default() })).unwrap();
+        receiver.send(Arc::new(Snapshot { pending, leads, ..Snapshot::default() })).unwrap();
     };
-    let (response, ()) =
-        tokio::join!(server.request(Method::GET, "/metrics/resources", LOCAL, ""), answer);
-    let (status, headers, text) = response;
+    let scrape = || server.request(Method::GET, "/metrics/resources", LOCAL, "");
+    let ((_, _, text), ()) = tokio::join!(scrape(), answer(false));
+    assert_eq!(text, "", "not leading");
+    let ((status, headers, text), ()) = tokio::join!(scrape(), answer(true));
     assert_eq!(status, StatusCode::OK);
     assert_eq!(headers[header::CONTENT_TYPE], crate::metrics::CONTENT_TYPE);
     assert!(text.contains("pod=\"web\",priority=\"0\",resource=\"cpu\""), "{text}");

@@ -146,7 +146,7 @@ impl<O: Observer> SchedulingLoop<O> {
             self.scheduler.tick(now, &mut self.environment.ports());
             let attempt = self.scheduler.schedule_one(now, &mut self.environment.ports());
             self.send_requests();
-            self.snapshots.advance(self.scheduler.engine(), now);
+            self.snapshots.advance(&self.scheduler, now);
             let is_idle = attempt.is_none() && self.snapshots.is_idle();
             attempt.iter().for_each(log_attempt);
             if let Some(outcome) = self.outcome() {

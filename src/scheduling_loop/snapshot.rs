@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use engine::Engine;
+use client::scheduler::Scheduler;
 use engine::queue::PendingPodCounts;
 use framework::{Handle, NodeIx, Pod, PodKey, Resources, Time, Uid};
 use tokio::sync::oneshot;
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub pending: Vec<Arc<Pod>>,
     /// The numbers of pods in the queue at the end of the copy.
     pub queue: PendingPodCounts,
+    /// Whether this replica leads at the end of the copy, or there is no leader election.
+    pub leads: bool,
 }
 
 /// A node and its pods.
@@ -153,17 +155,21 @@ impl Snapshots {
     }
 
     /// Copies a slice of the snapshot in progress, if there is one.
-    pub(super) fn advance(&mut self, engine: &Engine, now: Time) {
+    pub(super) fn advance(&mut self, scheduler: &Scheduler, now: Time) {
         if self.is_idle() {
             return;
         }
         let waiting = &mut self.waiting;
         let (copying, _) =
             self.current.get_or_insert_with(|| (Copying::default(), std::mem::take(waiting)));
-        if copying.advance(&engine.handle(now))
+        if copying.advance(&scheduler.engine().handle(now))
             && let Some((copying, receivers)) = self.current.take()
         {
-            let snapshot = Snapshot { queue: engine.queue().counts(), ..copying.snapshot };
+            let snapshot = Snapshot {
+                queue: scheduler.engine().queue().counts(),
+                leads: scheduler.may_act(now),
+                ..copying.snapshot
+            };
             let snapshot = Arc::new(snapshot);
             for receiver in receivers {
                 // The receiver may have given up.
