@@ -9,10 +9,12 @@ use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use framework::Registry;
 use serde::Serialize;
+use serde_json::Value;
 use table::{Cell, Colour, Column, Table, Tone};
 
-use super::print;
-use crate::config::{self, ExpandedProfile, Expansion, Gates};
+use super::flags::Flags;
+use super::{in_effect, print};
+use crate::config::{self, Configuration, ExpandedProfile, Expansion, Gates};
 
 /// Path that stands for standard input.
 const STDIN: &str = "-";
@@ -22,11 +24,27 @@ const STDIN: &str = "-";
 pub(super) struct ConfigCommand {
     #[command(subcommand)]
     action: Action,
+}
 
+/// Feature gates of a command without the flags of the daemon.
+#[derive(Debug, clap::Args)]
+struct GateArgs {
     /// Feature gates, as `Name=true,Other=false`; may be repeated
-    // The flags of the daemon have a gate argument of another type, and global arguments are shared.
-    #[arg(id = "config_gates", long = "feature-gates", value_name = "GATES", global = true)]
+    #[arg(long, value_name = "GATES")]
     feature_gates: Vec<String>,
+}
+
+impl GateArgs {
+    fn gates(&self) -> anyhow::Result<Gates> {
+        checked(Gates::parse(self.feature_gates.iter().map(String::as_str))?)
+    }
+}
+
+/// Reports remarks about the gates and rejects those whose feature is not built.
+fn checked(gates: Gates) -> anyhow::Result<Gates> {
+    gates.notices().for_each(|notice| super::complain("warning", &notice.to_string()));
+    gates.check_built()?;
+    Ok(gates)
 }
 
 #[derive(Debug, Subcommand)]
@@ -38,20 +56,27 @@ enum Action {
         /// Writes the configuration in effect, with defaults, to this file
         #[arg(long, value_name = "FILE")]
         write_config_to: Option<PathBuf>,
+        #[command(flatten)]
+        gates: GateArgs,
     },
     /// Prints the default configuration
     Defaults {
         /// Output
         #[arg(short, long, value_enum, default_value_t = Document::Yaml)]
         output: Document,
+        #[command(flatten)]
+        gates: GateArgs,
     },
-    /// Shows the plugins of each extension point, with order, weights and arguments
+    /// Shows what is in effect with a configuration and the flags of the daemon: the rate of requests,
+    /// leader election, and the plugins of each extension point, with order, weights and arguments
     Show {
-        /// File with the configuration, `-` for standard input
-        file: PathBuf,
-        /// Output
+        /// File with the configuration, `-` for standard input; replaces `--config`
+        file: Option<PathBuf>,
+        /// Output; yaml and json have the whole configuration
         #[arg(short, long, value_enum, default_value_t = Output::Table)]
         output: Output,
+        #[command(flatten)]
+        flags: Box<Flags>,
     },
 }
 
@@ -86,16 +111,16 @@ impl ConfigCommand {
         }
     }
 
-    fn act(&self, registry: &Registry) -> anyhow::Result<()> {
-        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
-        gates.notices().for_each(|notice| super::complain("warning", &notice.to_string()));
-        gates.check_built()?;
-        match &self.action {
-            Action::Validate { file, write_config_to } => {
-                validate(file, write_config_to.as_deref(), &gates, registry)
+    fn act(self, registry: &Registry) -> anyhow::Result<()> {
+        match self.action {
+            Action::Validate { file, write_config_to, gates } => {
+                validate(&file, write_config_to.as_deref(), &gates.gates()?, registry)
             }
-            Action::Defaults { output } => print_defaults(*output, &gates),
-            Action::Show { file, output } => show(file, *output, &gates, registry),
+            Action::Defaults { output, gates } => print_defaults(output, &gates.gates()?),
+            Action::Show { file, output, mut flags } => {
+                flags.config = file.or(flags.config.take());
+                show(&flags, output, registry)
+            }
         }
     }
 }
@@ -107,9 +132,10 @@ fn validate(
     registry: &Registry,
 ) -> anyhow::Result<()> {
     let text = read(file)?;
-    let expansion = expand(&text, gates, registry)?;
+    let config = config::load(&text, gates)?.in_effect();
+    let expansion = expand(&config, registry)?;
     if let Some(target) = write_config_to {
-        let document = config::write_config(&config::load(&text, gates)?.config)?;
+        let document = config::write_config(&config)?;
         std::fs::write(target, document)
             .with_context(|| format!("cannot write {}", target.display()))?;
     }
@@ -133,17 +159,66 @@ fn print_defaults(output: Document, gates: &Gates) -> anyhow::Result<()> {
     }
 }
 
-fn show(file: &Path, output: Output, gates: &Gates, registry: &Registry) -> anyhow::Result<()> {
-    let expansion = expand(&read(file)?, gates, registry)?;
+/// What is in effect; secrets are hidden before it is printed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    configuration: Value,
+    /// The limit of requests; null for none.
+    request_rate: Option<RequestRate>,
+    #[serde(flatten)]
+    expansion: Expansion,
+}
+
+#[derive(Serialize)]
+struct RequestRate {
+    qps: f32,
+    burst: u32,
+}
+
+fn show(flags: &Flags, output: Output, registry: &Registry) -> anyhow::Result<()> {
+    let gates = checked(flags.gates()?)?;
+    flags.warnings().iter().for_each(|warning| super::complain("warning", warning));
+    let config = in_effect::configuration(flags, &gates)?;
+    let expansion = expand(&config, registry)?;
+    let shown = |expansion| {
+        let rate = config.request_rate().map(|(qps, burst)| RequestRate { qps, burst });
+        let shown = Shown { configuration: config.to_value(), request_rate: rate, expansion };
+        serde_json::to_value(shown).map(config::redacted)
+    };
     match output {
-        Output::Table => print(&render(&expansion, Colour::of_stdout())),
-        Output::Yaml => print(&config::to_yaml(&serde_json::to_value(&expansion)?)),
-        Output::Json => print_json(&expansion),
+        Output::Table => {
+            let profiles = render(&expansion, Colour::of_stdout());
+            print(&format!("{}\n{profiles}", summary(&config)))
+        }
+        Output::Yaml => print(&config::to_yaml(&shown(expansion)?)),
+        Output::Json => print_json(&shown(expansion)?),
     }
 }
 
-fn expand(text: &str, gates: &Gates, registry: &Registry) -> anyhow::Result<Expansion> {
-    let config = config::load(text, gates)?.config.with_ignored_resources()?;
+/// Formats what is in effect for all profiles.
+fn summary(config: &Configuration) -> String {
+    let requests = match config.request_rate() {
+        None => "no limit".to_owned(),
+        Some((qps, burst)) => format!("at most {qps} per second, bursts of {burst}"),
+    };
+    let election = &config.leader_election;
+    let election = match election.leader_elect {
+        false => "off".to_owned(),
+        true => format!(
+            "Lease {}/{}, held for {}, renewed within {}, tried every {}",
+            election.resource_namespace,
+            election.resource_name,
+            election.lease_duration,
+            election.renew_deadline,
+            election.retry_period,
+        ),
+    };
+    format!("Requests to the API server: {requests}\nLeader election: {election}\n")
+}
+
+fn expand(config: &Configuration, registry: &Registry) -> anyhow::Result<Expansion> {
+    let config = config.clone().with_ignored_resources()?;
     let built = config.build_profiles(registry)?;
     Ok(Expansion::of(&config, &built))
 }
@@ -191,7 +266,8 @@ fn section(profile: &ExpandedProfile, colour: Colour) -> String {
     }
     let mut arguments = Table::new([Column::words("PLUGIN"), Column::words("ARGUMENTS")]);
     for config in &profile.arguments {
-        arguments.row([config.name.clone(), without_type(&config.args).to_string()]);
+        arguments
+            .row([config.name.clone(), config::redacted(without_type(&config.args)).to_string()]);
     }
     let percentage = match profile.percentage_of_nodes_to_score {
         0 => "all nodes".to_owned(),
@@ -202,7 +278,7 @@ fn section(profile: &ExpandedProfile, colour: Colour) -> String {
 }
 
 /// Returns arguments without kind and version.
-fn without_type(args: &serde_json::Value) -> serde_json::Value {
+fn without_type(args: &Value) -> Value {
     let mut args = args.clone();
     if let Some(fields) = args.as_object_mut() {
         fields.retain(|name, _| name != "apiVersion" && name != "kind");
@@ -235,7 +311,8 @@ profiles:
       disabled: [{name: '*'}]
       enabled: [{name: ImageLocality, weight: 4}]
 ";
-        let expansion = expand(text, &Gates::default(), &plugins::registry()).unwrap();
+        let config = config::load(text, &Gates::default()).unwrap().in_effect();
+        let expansion = expand(&config, &plugins::registry()).unwrap();
         let table = render(&expansion, Colour::Off);
         assert!(table.starts_with("Profile mine looks at 30 % of the nodes\n"), "{table}");
         let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap();

@@ -5,6 +5,7 @@
 
 mod config;
 mod flags;
+mod in_effect;
 #[cfg(feature = "sandbox")]
 mod in_process;
 mod run;

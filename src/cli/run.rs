@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::flags::Flags;
+use super::in_effect;
 use crate::api_client::Credentials;
-use crate::config::{self, ConfigError, Configuration, Gates, Loaded};
+use crate::config::{self, Configuration, Gates};
 use crate::http::{self, App, Health};
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
@@ -64,6 +65,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
     info!(version = env!("CARGO_PKG_VERSION"), "Starting Loadmaster");
     if log.verbosity.get() >= 1 {
         for (flag, value) in flags.values() {
+            let value = config::without_user(value.to_owned());
             info!(target: logs::LINE, "FLAG: --{flag}={value:?}");
         }
     }
@@ -72,10 +74,11 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
     }
     gates.check_built()?;
-    let Loaded { written, mut config } = load(flags.config.as_deref(), gates)?;
-    flags.apply(&mut config);
-    config::validate(&config, gates)?;
-    let rate = request_rate(&config, flags.config.is_some().then_some(&written));
+    let config = in_effect::configuration(flags, gates)?;
+    debug!(
+        config = config::to_yaml(&config::redacted(config.to_value())),
+        "Using component config"
+    );
     if let Some(path) = &flags.write_config_to {
         return write(&config, path, &registry);
     }
@@ -103,10 +106,10 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             verbosity: config.enable_profiling.then(|| log.verbosity.clone()),
         };
         let setup = Setup {
+            request_rate: config.request_rate(),
             config,
             registry,
             credentials,
-            request_rate: rate,
             adaptive_sampling: flags.adaptive_sampling,
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),
@@ -142,32 +145,6 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         }
         Ok(())
     })
-}
-
-fn load(path: Option<&Path>, gates: &Gates) -> anyhow::Result<Loaded> {
-    let Some(path) = path else {
-        return Ok(Loaded { written: Default::default(), config: config::defaults(gates) });
-    };
-    let text = super::config::read(path)?;
-    let loaded: Result<Loaded, ConfigError> = config::load(&text, gates);
-    loaded.with_context(|| path.display().to_string())
-}
-
-/// Returns the configured rate limit, if any. kube-scheduler defaults to 50 requests per second;
-/// API servers have shared their capacity fairly on their own since 1.20, so Loadmaster has no
-/// default.
-fn request_rate(
-    config: &Configuration,
-    file: Option<&config::v1::KubeSchedulerConfiguration>,
-) -> Option<(f32, u32)> {
-    let default = config::defaults(&Gates::default()).client_connection;
-    let connection = &config.client_connection;
-    let asked_for = match file {
-        Some(file) => file.client_connection.qps.0 != 0.0,
-        None => connection.qps != default.qps,
-    };
-    let burst = u32::try_from(connection.burst).unwrap_or_default();
-    (asked_for && connection.qps.0 > 0.0).then_some((connection.qps.0, burst))
 }
 
 /// Writes the configuration in effect. The profiles are built first, so the written configuration

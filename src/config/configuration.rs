@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::args::Arguments;
+use super::decode::Float;
 use super::duration::Duration;
 use super::scheme::{API_VERSION, KIND};
 use super::v1::{ClientConnection, Extender};
@@ -49,6 +50,12 @@ impl Configuration {
         document["apiVersion"] = json!(API_VERSION);
         document["kind"] = json!(KIND);
         document
+    }
+
+    /// The maximum rate of requests per second and the burst; `None` for no limit.
+    pub fn request_rate(&self) -> Option<(f32, u32)> {
+        let ClientConnection { qps: Float(qps), burst, .. } = self.client_connection;
+        (qps > 0.0).then(|| (qps, burst.try_into().unwrap_or(0)))
     }
 }
 

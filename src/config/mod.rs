@@ -20,6 +20,7 @@ mod emit;
 pub mod gates;
 mod json;
 mod raw;
+mod redact;
 mod scheme;
 mod tree;
 pub mod v1;
@@ -41,6 +42,7 @@ pub use duration::{Duration, DurationError};
 pub use emit::yaml as to_yaml;
 pub use gates::Gates;
 pub use raw::Base64;
+pub use redact::{redacted, without_user};
 pub use scheme::DecodeError;
 pub use validation::{Fault, FieldError, FieldErrors};
 
@@ -82,7 +84,7 @@ pub enum ConfigError {
 pub struct Loaded {
     /// The configuration as written.
     pub written: KubeSchedulerConfiguration,
-    /// The configuration in effect.
+    /// The configuration with the defaults of kube-scheduler.
     pub config: Configuration,
 }
 
@@ -90,6 +92,17 @@ impl Loaded {
     fn of(written: KubeSchedulerConfiguration, gates: &Gates) -> Self {
         let config = defaults::complete(&written, gates);
         Self { written, config }
+    }
+
+    /// Returns the configuration in effect in Loadmaster. kube-scheduler limits its requests also where
+    /// the configuration has no `clientConnection.qps`; Loadmaster does not, which a negative number
+    /// stands for in both.
+    pub fn in_effect(self) -> Configuration {
+        let Self { written, mut config } = self;
+        if written.client_connection.qps == Float(0.0) {
+            config.client_connection.qps = Float(-1.0);
+        }
+        config
     }
 }
 
@@ -113,7 +126,7 @@ pub fn validate(config: &Configuration, gates: &Gates) -> Result<(), FieldErrors
 
 /// The configuration in effect without a file.
 pub fn defaults(gates: &Gates) -> Configuration {
-    Loaded::of(KubeSchedulerConfiguration::default(), gates).config
+    Loaded::of(KubeSchedulerConfiguration::default(), gates).in_effect()
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::configz::without_user;
 use super::zpages::Page;
+use crate::config::without_user;
 
 /// The values of all flags, as kube-scheduler prints them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -5,7 +5,6 @@
 //! other hosts can only access the paths of `--authorization-always-allow-paths`.
 
 mod access;
-mod configz;
 mod flagz;
 mod health;
 mod resources;

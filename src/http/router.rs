@@ -12,13 +12,14 @@ use tracing::{info, trace};
 
 use super::access::{self, AlwaysAllow};
 use super::health::Endpoint;
-use super::{App, configz, resources, statusz};
+use super::{App, resources, statusz};
+use crate::config;
 use crate::logs::Verbosity;
 use crate::metrics;
 
 /// Creates the router of all endpoints, with authorization.
 pub(super) fn router(mut app: App, always_allow: &[String]) -> Router {
-    app.configz = configz::redacted(app.configz);
+    app.configz = config::redacted(app.configz);
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
         .fold(Router::new(), with_health)

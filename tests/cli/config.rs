@@ -142,7 +142,7 @@ fn table_shows_points_weights_and_plugins_that_are_not_built() {
     let text = loadmaster(&["config", "show", &path]).text();
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert!(text.starts_with("Profile mine looks at 30 % of the nodes\n"), "{text}");
+    assert!(text.contains("\nProfile mine looks at 30 % of the nodes\n"), "{text}");
     for line in [
         ["POINT", "PLUGIN", "WEIGHT"].as_slice(),
         &["score", "NodeResourcesFit", "7"],
@@ -169,6 +169,62 @@ fn json_shows_points_weights_and_arguments() {
     let fit = arguments.iter().find(|entry| entry["name"] == "NodeResourcesFit").unwrap();
     let strategy = json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]});
     assert_eq!(fit["args"]["scoringStrategy"], strategy);
+}
+
+#[test]
+fn rate_of_requests_and_leader_election_are_shown_as_they_are_in_effect() {
+    let show = |flags: &[&str]| {
+        let args = [&["config", "show", "-"], flags].concat();
+        let text = loadmaster_with(&args, &mine()).text();
+        text.split_once("\n\n").unwrap().0.to_owned()
+    };
+    let elected = "Leader election: Lease kube-system/kube-scheduler, held for 15s, renewed within \
+                   10s, tried every 2s";
+    assert_eq!(show(&[]), format!("Requests to the API server: no limit\n{elected}"));
+    assert_eq!(show(&["--kube-api-qps=9"]), show(&[]), "the file replaces the deprecated flag");
+    let off = show(&["--leader-elect=false"]);
+    assert!(off.ends_with("\nLeader election: off"), "{off}");
+    let other = show(&["--leader-elect-resource-name=mine", "--leader-elect-lease-duration=1m"]);
+    assert!(other.contains("Lease kube-system/mine, held for 1m0s,"), "{other}");
+
+    let limited = mine() + "clientConnection: {qps: 20, burst: 30}\n";
+    let text = loadmaster_with(&["config", "show", "-"], &limited).text();
+    let expected = "Requests to the API server: at most 20 per second, bursts of 30\n";
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn flags_without_a_file_are_in_effect() {
+    let args = ["config", "show", "--kube-api-qps=50", "--leader-elect=false", "-o", "json"];
+    let shown = loadmaster(&args).json();
+    assert_eq!(shown["requestRate"], json!({"qps": 50.0, "burst": 100}));
+    let configuration = &shown["configuration"];
+    assert_eq!(configuration["kind"], "KubeSchedulerConfiguration");
+    assert_eq!(configuration["leaderElection"]["leaderElect"], false);
+    assert_eq!(configuration["clientConnection"]["qps"], 50.0);
+    let unlimited = loadmaster(&["config", "show", "-o", "json"]).json();
+    assert_eq!(unlimited["requestRate"], Value::Null);
+    assert_eq!(unlimited["configuration"]["clientConnection"]["qps"], -1.0);
+    let error = loadmaster(&["config", "show", "--leader-elect-retry-period=0s"]).refused(1);
+    let expected =
+        "error: leaderElection.retryPeriod: Invalid value: \"0s\": must be greater than zero\n";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn keys_of_extenders_are_not_shown() {
+    let extenders =
+        "extenders: [{urlPrefix: https://x, tlsConfig: {certData: c2VjcmV0, keyData: c2VjcmV0}}]\n";
+    let path = written("config-secret.yaml", (mine() + extenders).as_bytes());
+    for args in [
+        ["config", "show", &path, "--output=yaml"],
+        ["config", "show", &path, "--output=json"],
+        ["run", &format!("--config={path}"), "-v=2", "--kubeconfig=/no/such"],
+    ] {
+        let answer = loadmaster(&args);
+        let text = answer.out + &answer.err;
+        assert!(text.contains("REDACTED") && !text.contains("c2VjcmV0"), "{text}");
+    }
 }
 
 #[test]

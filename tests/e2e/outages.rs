@@ -40,6 +40,23 @@ fn requests_in_progress_finish_before_shutdown() {
 }
 
 #[test]
+fn second_signal_ends_the_daemon_at_once() {
+    run(async |cluster| {
+        cluster.add_node("a", 1).await;
+        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
+        let mut daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
+        daemon.ready().await;
+        proxy.set(Way::Mute);
+        cluster.create_pod(&cluster.pod("web", 1)).await;
+        daemon.counts("scheduler_cache_size{type=\"assumed_pods\"}", 1.0).await;
+        daemon.signal("TERM");
+        daemon.log.line("Shutting down").await;
+        daemon.signal("INT");
+        assert_eq!(daemon.ended().await.code(), Some(1), "the bind is not answered");
+    });
+}
+
+#[test]
 fn idle_daemon_ends_on_sigterm() {
     run(async |cluster| {
         for signal in ["TERM", "INT"] {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use clap::Parser;
+use clap::{Args, Parser};
 
 use super::*;
 use crate::config;
@@ -350,4 +350,43 @@ fn every_flag_has_the_default_of_kube_scheduler() {
     assert_eq!(only_here, OWN);
     let only_there: Vec<_> = reference.difference(&own).map(name).collect();
     assert_eq!(only_there, ["bind-address", "tls-min-version"]);
+}
+
+/// The flags as tables, one per group of the help.
+fn documented() -> String {
+    let command = Flags::augment_args(clap::Command::new("loadmaster"));
+    let flags = parse("");
+    let defaults: BTreeMap<_, _> = flags.values().collect();
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for arg in command.get_arguments() {
+        let (Some(name), Some(help)) = (arg.get_long(), arg.get_help()) else { continue };
+        let group = arg.get_help_heading().unwrap_or_default().to_owned();
+        let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+        let default = match defaults.get(name) {
+            None | Some(&("" | "[]")) => String::new(),
+            Some(default) => format!("`{default}`"),
+        };
+        let help = help.to_string().replace('|', "\\|");
+        groups
+            .entry(group)
+            .or_default()
+            .push(format!("| {short}`--{name}` | {default} | {help} |"));
+    }
+    let tables = groups.into_iter().map(|(group, mut rows)| {
+        rows.sort();
+        format!("\n## {group}\n\n| Flag | Default | Effect |\n|---|---|---|\n{}\n", rows.join("\n"))
+    });
+    tables.collect()
+}
+
+#[test]
+fn flags_are_documented() {
+    let page = include_str!("../../../docs/flags.md");
+    let (introduction, tables) = page.split_at(page.find("\n## ").unwrap_or(page.len()));
+    let expected = documented();
+    if tables != expected {
+        let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/flags.md");
+        std::fs::write(&written, format!("{introduction}{expected}")).unwrap();
+        panic!("docs/flags.md is out of date: replace it by {}", written.display());
+    }
 }

@@ -1,4 +1,4 @@
-//! `/configz`: the configuration in effect, without secrets.
+//! Hides the secrets of a configuration that is shown.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ const PEM: [&str; 2] = ["-----BEGIN", "LS0tLS1CRUdJTi"];
 
 /// Replaces secrets: the values of fields that are named like secrets, key material in PEM, and user and
 /// password in URLs.
-pub(super) fn redacted(value: Value) -> Value {
+pub fn redacted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let field = |(name, value): (String, Value)| match is_secret(&name) && is_given(&value)
@@ -62,7 +62,7 @@ fn is_given(value: &Value) -> bool {
 }
 
 /// Replaces user and password in a URL.
-pub(super) fn without_user(text: String) -> String {
+pub fn without_user(text: String) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text };
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     match authority.rfind('@') {
