@@ -129,7 +129,8 @@ fn lease_permissions(file: &str) -> Vec<(String, String, Option<String>)> {
 fn roles_grant_the_lease_of_the_election_and_no_other() {
     let election = |namespace: &str, name: &str| {
         let named = |verb: &str| (namespace.to_owned(), verb.to_owned(), Some(name.to_owned()));
-        vec![(namespace.to_owned(), "create".to_owned(), None), named("get"), named("update")]
+        let create = (namespace.to_owned(), "create".to_owned(), None);
+        vec![create, named("get"), named("update"), named("watch")]
     };
     assert_eq!(lease_permissions(DEFAULT), election("kube-system", "loadmaster"));
     let elsewhere = lease_permissions(&rendering("other-namespace"));

@@ -6,21 +6,20 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{Cluster, create};
+use super::{Cluster, create, named};
 use crate::e2e::wait::eventually;
+use crate::manifests::{DEFAULT, find};
 
 /// Name of the Lease; it is in the namespace of the test.
 pub(in crate::e2e) const LEASE: &str = "scheduler";
 
 impl Cluster {
-    /// Permits the scheduler under test to use its Lease.
+    /// Permits the scheduler under test to use its Lease, with the Role of the chart.
     pub(in crate::e2e) async fn permit_lease(&self) {
-        let leases = |verbs: &[&str]| json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs });
-        let mut own = leases(&["get", "update", "watch"]);
-        own["resourceNames"] = json!([LEASE]);
-        let role = json!({ "metadata": { "name": LEASE }, "rules": [leases(&["create"]), own] });
-        let role: Role = serde_json::from_value(role).unwrap();
-        self.create(&role).await;
+        let mut rules = find::<Role>(DEFAULT).unwrap().rules.unwrap();
+        let names = rules.iter_mut().filter_map(|rule| rule.resource_names.as_mut());
+        names.for_each(|names| *names = vec![LEASE.to_owned()]);
+        self.create(&Role { rules: Some(rules), ..named(LEASE) }).await;
         let binding = json!({
             "metadata": { "name": LEASE },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": LEASE },
