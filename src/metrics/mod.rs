@@ -18,6 +18,7 @@ mod table;
 mod text;
 mod watches;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use client::api_dispatcher::{CallCounts, CallState, CallType};
@@ -97,6 +98,7 @@ pub struct Metrics {
     holds: IntGaugeVec,
     plugin_metrics: PluginMetrics,
     resettable: Vec<Resettable>,
+    resets: AtomicU64,
 }
 
 impl Default for Metrics {
@@ -170,6 +172,7 @@ impl Metrics {
             holds,
             plugin_metrics,
             resettable,
+            resets: AtomicU64::new(0),
         };
         metrics.set_pending(Pending::default());
         metrics
@@ -187,6 +190,12 @@ impl Metrics {
     /// describe the present, and so do plugins' own metrics.
     pub fn reset(&self) {
         self.resettable.iter().for_each(Resettable::reset);
+        self.resets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of resets. A reset detaches the series that were resolved before.
+    fn resets(&self) -> u64 {
+        self.resets.load(Ordering::Relaxed)
     }
 
     /// Returns the metrics of requests to the API server.

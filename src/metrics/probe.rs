@@ -30,6 +30,8 @@ pub struct EngineProbe {
     open: Vec<Option<Instant>>,
     /// Number of attempts.
     attempts: u64,
+    /// Number of resets of the metrics that the probe has followed.
+    resets: u64,
     profiles: Vec<Profile>,
     /// Index of the current profile; reports inside an attempt do not name it.
     current: usize,
@@ -46,12 +48,22 @@ impl EngineProbe {
             metrics,
             open: Vec::new(),
             attempts: 0,
+            resets: 0,
             profiles: vec![Profile::default()],
             current: 0,
             hints: Children::default(),
             events: Children::default(),
             incoming: Children::default(),
             binding_errors: Children::default(),
+        }
+    }
+
+    /// Drops the resolved series after a reset, which has detached them.
+    fn follow_resets(&mut self) {
+        let resets = self.metrics.resets();
+        if resets != self.resets {
+            let (open, attempts) = (std::mem::take(&mut self.open), self.attempts);
+            *self = Self { open, attempts, resets, ..Self::new(self.metrics.clone()) };
         }
     }
 
@@ -152,11 +164,13 @@ impl Probe for EngineProbe {
     fn start(&mut self, span: Span<'_>) {
         match span {
             Span::Attempt(profile) => {
+                self.follow_resets();
                 self.attempts += 1;
                 self.enter(profile);
                 self.metrics.attempts.last_attempt.with_label_values::<&str>(&[]).set(unix_time());
             }
             Span::Point(_, profile) => self.enter(profile),
+            Span::Change => self.follow_resets(),
             _ => {}
         }
         let started = self.is_timed(span).then(Instant::now);
@@ -390,6 +404,17 @@ mod tests {
                 ("pod_scheduled_after_flush_total", "", 1),
             ],
         );
+    }
+
+    #[test]
+    fn series_start_anew_after_a_reset() {
+        let (mut probe, metrics) = probe();
+        let plugin: PluginName = "NodeName".into();
+        (0..3).for_each(|_| attempt(&mut probe, "a", &plugin, Code::Success));
+        metrics.reset();
+        attempt(&mut probe, "a", &plugin, Code::Success);
+        let labels = "extension_point=Filter plugin=NodeName profile=a";
+        expect(&metrics, [("plugin_evaluation_total", labels, 1)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Metrics of the watches of the API server.
 
-use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::table::Stability::Alpha;
 use super::table::Table;
@@ -45,9 +45,10 @@ impl Watches {
     pub(super) fn watch(&self, resource: &str) -> WatchMetrics {
         let labels = &[resource];
         let watch = WatchMetrics {
+            resource: resource.to_owned(),
             last_event: self.last_event.with_label_values(labels),
             objects: self.objects.with_label_values(labels),
-            failures: self.failures.with_label_values(labels),
+            failures: self.failures.clone(),
         };
         watch.received();
         watch
@@ -57,9 +58,11 @@ impl Watches {
 /// The metrics of one watch.
 #[derive(Debug, Clone)]
 pub struct WatchMetrics {
+    resource: String,
     last_event: Gauge,
     objects: IntGauge,
-    failures: IntCounter,
+    /// The family: a reset of the metrics detaches resolved counters.
+    failures: IntCounterVec,
 }
 
 impl WatchMetrics {
@@ -75,6 +78,6 @@ impl WatchMetrics {
 
     /// Counts a list or watch that failed.
     pub fn failed(&self) {
-        self.failures.inc();
+        self.failures.with_label_values(&[&self.resource]).inc();
     }
 }
