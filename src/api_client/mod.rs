@@ -24,6 +24,23 @@ pub use self::server_status::{ServerStatus, TOLERANCE};
 pub(crate) use self::transport::{error_chain, https_connector};
 pub use self::version::{Version, VersionError};
 
+/// An HTTP request, to be sent once.
+struct HttpCall {
+    method: Method,
+    path: String,
+    /// Media type of the body.
+    content_type: &'static str,
+    body: Vec<u8>,
+    timeout: Duration,
+}
+
+impl From<Request> for HttpCall {
+    fn from(request: Request) -> Self {
+        let Request { method, path, content_type, body, timeout, .. } = request;
+        Self { method, path, content_type, body, timeout }
+    }
+}
+
 /// A client of the API server. Clones share its connection.
 #[derive(Clone)]
 pub struct ApiClient {
@@ -55,13 +72,24 @@ impl ApiClient {
 
     /// Sends a request once and waits for the reply.
     pub async fn send(&self, request: Request) -> Reply {
-        let (timeout, method, sent) = (request.timeout, request.method, request.body.len());
-        self.metrics.waited(method.as_str(), &self.host, request.waited);
+        let (method, waited) = (request.method, request.waited);
+        self.metrics.waited(method.as_str(), &self.host, waited);
         if let Some(Tried { status }) = request.retry_of {
             self.metrics.retried(method.as_str(), &self.host, status);
         }
+        self.call(request.into()).await
+    }
+
+    /// Creates an object from its JSON: sends a POST request once and waits for the reply.
+    pub async fn create(&self, path: &str, body: Vec<u8>, timeout: Duration) -> Reply {
+        let (method, path) = (Method::Post, path.to_owned());
+        self.call(HttpCall { method, path, content_type: "application/json", body, timeout }).await
+    }
+
+    async fn call(&self, call: HttpCall) -> Reply {
+        let (timeout, method, sent) = (call.timeout, call.method, call.body.len());
         let clock = Clock::start();
-        let reply = match tokio::time::timeout(timeout, self.exchange(request)).await {
+        let reply = match tokio::time::timeout(timeout, self.exchange(call)).await {
             Ok(Ok(response)) => Reply::Answered(response),
             Ok(Err(error)) if was_not_sent(&error) => Reply::NotSent(error_chain(&error)),
             Ok(Err(error)) => Reply::Lost(error_chain(&error)),
@@ -118,13 +146,13 @@ impl ApiClient {
         }
     }
 
-    async fn exchange(&self, request: Request) -> Result<Response, kube::Error> {
+    async fn exchange(&self, call: HttpCall) -> Result<Response, kube::Error> {
         let http = http::Request::builder()
-            .method(request.method.as_str())
-            .uri(&request.path)
+            .method(call.method.as_str())
+            .uri(&call.path)
             .header(ACCEPT, "application/json")
-            .header(CONTENT_TYPE, request.content_type)
-            .body(Body::from(request.body))
+            .header(CONTENT_TYPE, call.content_type)
+            .body(Body::from(call.body))
             .map_err(kube::Error::HttpError)?;
         let response = self.client.send(http).await?;
         let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));

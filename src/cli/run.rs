@@ -17,7 +17,7 @@ use super::flags::Flags;
 use super::in_effect;
 use crate::api_client::Credentials;
 use crate::config::{self, Configuration, Gates};
-use crate::http::{self, App, Health};
+use crate::http::{self, Access, AccessError, App, Health};
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
@@ -95,6 +95,10 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(health));
         metrics.set_features(gates);
+        let endpoints = match listener {
+            Some(listener) => Some((listener, access(flags, &credentials, &metrics).await?)),
+            None => None,
+        };
         let channel = channel();
         let app = App {
             metrics: metrics.clone(),
@@ -122,8 +126,10 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         // The endpoints report the shutdown until it is complete.
         let ended = CancellationToken::new();
         let answering = async {
-            let answered = match listener {
-                Some(listener) => http::serve(listener, app, ended.cancelled()).await,
+            let answered = match endpoints {
+                Some((listener, access)) => {
+                    http::serve(listener, access, app, ended.cancelled()).await
+                }
                 None => {
                     ended.cancelled().await;
                     Ok(())
@@ -145,6 +151,17 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         }
         Ok(())
     })
+}
+
+/// Returns the access of callers to the endpoints.
+async fn access(
+    flags: &Flags,
+    credentials: &Credentials,
+    metrics: &Metrics,
+) -> Result<Access, AccessError> {
+    let (authentication, authorization) =
+        (flags.authentication.options(), flags.authorization.options());
+    Access::load(&authentication, &authorization, credentials, &metrics.rest_client()).await
 }
 
 /// Writes the configuration in effect. The profiles are built first, so the written configuration

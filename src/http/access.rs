@@ -1,63 +1,229 @@
-//! Authorization by the address of the client: clients on this host may access all paths, others those
-//! of `--authorization-always-allow-paths`.
+//! Access of callers to the endpoints: who they are, and what they may read.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use axum::{Extension, Router, middleware};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::{error, warn};
 
-/// The paths that every client may access (`--authorization-always-allow-paths`).
-#[derive(Debug, Clone)]
-pub(super) struct AlwaysAllow(Arc<[String]>);
+use super::acceptor::PeerCertificates;
+use super::authentication::{
+    AuthenticationOptions, Authenticator, TokenReviewer, TrustError, TrustSources, User,
+};
+use super::authorization::{
+    AlwaysAllowPaths, AuthorizationOptions, Authorizer, Decision, SubjectAccessReviewer,
+};
+use super::reviews::Reviews;
+use crate::api_client::{ApiClient, ConnectError, Credentials};
+use crate::metrics::RestClient;
 
-impl AlwaysAllow {
-    pub(super) fn new(paths: &[String]) -> Self {
-        Self(paths.iter().map(|path| path.trim_start_matches('/').to_owned()).collect())
+/// An error of setting up authentication or authorization.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The kubeconfig for authentication cannot be used.
+    #[error("failed to get delegated authentication kubeconfig: {0}")]
+    Authentication(ConnectError),
+    /// The kubeconfig for authorization cannot be used.
+    #[error("failed to get delegated authorization kubeconfig: {0}")]
+    Authorization(ConnectError),
+    /// The trusted authorities cannot be loaded.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// Authentication and authorization of callers.
+pub struct Access {
+    gate: Arc<Gate>,
+    sources: TrustSources,
+}
+
+/// What decides about one request.
+struct Gate {
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    refused: LogLimit,
+    failed: LogLimit,
+}
+
+impl Access {
+    /// Loads credentials and trusted authorities. Without credentials of their own, authentication and
+    /// authorization use those of the pod's service account or, outside of a cluster, `own`: those of
+    /// the scheduler.
+    ///
+    /// # Errors
+    /// Credentials or authorities are invalid, or cannot be looked up although they must.
+    pub async fn load(
+        authentication: &AuthenticationOptions,
+        authorization: &AuthorizationOptions,
+        own: &Credentials,
+        metrics: &RestClient,
+    ) -> Result<Self, AccessError> {
+        // Reviews that fail do not make the scheduler unready, so their status is not shared.
+        let connect = async |kubeconfig: &Option<_>, component| {
+            let credentials = review_credentials(kubeconfig.as_deref(), own).await?;
+            ApiClient::new(&credentials, component, metrics.clone(), Arc::default())
+        };
+        let authenticating = connect(&authentication.kubeconfig, "authentication")
+            .await
+            .map_err(AccessError::Authentication)?;
+        let authorizing = connect(&authorization.kubeconfig, "authorization")
+            .await
+            .map_err(AccessError::Authorization)?;
+        let sources = TrustSources::load(authentication, &authenticating).await?;
+        let authenticator = Authenticator {
+            trust: sources.subscribe(),
+            tokens: TokenReviewer::new(Reviews::new(authenticating), authentication.token_ttl),
+        };
+        let authorizer = Authorizer {
+            always_allow: AlwaysAllowPaths::new(&authorization.always_allow_paths),
+            reviewer: SubjectAccessReviewer::new(
+                Reviews::new(authorizing),
+                authorization.authorized_ttl,
+                authorization.unauthorized_ttl,
+            ),
+        };
+        let (refused, failed) = (LogLimit::default(), LogLimit::default());
+        Ok(Self { gate: Arc::new(Gate { authenticator, authorizer, refused, failed }), sources })
     }
 
-    /// Returns whether the path is allowed. An entry that ends with `*` allows all paths with that prefix.
-    pub(super) fn allows(&self, path: &str) -> bool {
-        let path = path.trim_start_matches('/');
-        self.0.iter().any(|allowed| match allowed.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix),
-            None => path == allowed,
-        })
+    /// Lets only permitted requests through to the router.
+    pub(super) fn guard<S: Clone + Send + Sync + 'static>(&self, router: Router<S>) -> Router<S> {
+        let authenticate = middleware::from_fn_with_state(self.gate.clone(), authenticate);
+        let authorize = middleware::from_fn_with_state(self.gate.clone(), authorize);
+        router.layer(authorize).layer(authenticate)
+    }
+
+    /// Follows the changes of the trusted authorities; never ends.
+    pub(super) async fn follow(self) {
+        self.sources.follow().await;
     }
 }
 
-/// Passes a request on, or rejects it like an API server rejects an anonymous user.
-pub(super) async fn authorize(
-    State(always_allow): State<AlwaysAllow>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
+/// Returns the credentials for reviews. kube-scheduler has none outside of a cluster without a
+/// kubeconfig for this purpose, and then rejects every caller; the scheduler's own are more useful.
+async fn review_credentials(
+    kubeconfig: Option<&Path>,
+    own: &Credentials,
+) -> Result<Credentials, ConnectError> {
+    match Credentials::load(kubeconfig, None).await {
+        Ok(credentials) => Ok(credentials),
+        Err(error) if kubeconfig.is_some() => Err(error),
+        Err(ConnectError::NoConfiguration) => Ok(own.clone()),
+        Err(err) => {
+            warn!(%err, "Reviewing callers with the credentials of the scheduler");
+            Ok(own.clone())
+        }
+    }
+}
+
+/// Authenticates a request and passes it on with its [`User`].
+async fn authenticate(
+    State(gate): State<Arc<Gate>>,
+    Extension(PeerCertificates(certificates)): Extension<PeerCertificates>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match gate.authenticator.authenticate(&certificates, request.headers()).await {
+        Ok(user) => {
+            request.extensions_mut().insert(user);
+            next.run(request).await
+        }
+        Err(err) => {
+            if let Some(others) = gate.refused.admit() {
+                warn!(%err, others, "Unable to authenticate the request");
+            }
+            rejection(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", None)
+        }
+    }
+}
+
+/// Passes an authenticated request on if its user may access its path.
+async fn authorize(
+    State(gate): State<Arc<Gate>>,
+    Extension(user): Extension<User>,
     request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    if client.ip().to_canonical().is_loopback() || always_allow.allows(path) {
-        next.run(request).await
-    } else {
-        forbidden(&request.method().as_str().to_lowercase(), path)
+    let (verb, path) = (request.method().as_str().to_lowercase(), request.uri().path());
+    match gate.authorizer.authorize(&user, &verb, path).await {
+        Ok(Decision::Allowed) => next.run(request).await,
+        Ok(Decision::Denied(reason)) => forbidden(&user, &verb, path, &reason),
+        Err(err) => {
+            if let Some(others) = gate.failed.admit() {
+                error!(%err, others, user = user.name, path, "Unable to authorize the request");
+            }
+            let text = format!("Internal Server Error: {:?}: {err}\n", html_safe(path));
+            (StatusCode::INTERNAL_SERVER_ERROR, [NOSNIFF, TEXT], text).into_response()
+        }
     }
 }
 
 const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
 const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+const TEXT: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain; charset=utf-8");
 
-fn forbidden(verb: &str, path: &str) -> Response {
-    let message = format!("forbidden: User \"system:anonymous\" cannot {verb} path {path:?}");
-    let status = json!({
+fn forbidden(user: &User, verb: &str, path: &str, reason: &str) -> Response {
+    let mut message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+    if !reason.is_empty() {
+        message = format!("{message}: {reason}");
+    }
+    let message = html_safe(&message);
+    rejection(StatusCode::FORBIDDEN, "Forbidden", &message, Some(json!({})))
+}
+
+/// Returns the `Status` of a rejected request.
+fn rejection(code: StatusCode, reason: &str, message: &str, details: Option<Value>) -> Response {
+    let mut status = json!({
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": "Forbidden",
-        "details": {},
-        "code": 403,
+        "reason": reason,
+        "code": code.as_u16(),
     });
-    (StatusCode::FORBIDDEN, [NOSNIFF, JSON], format!("{status}\n")).into_response()
+    if let Some(details) = details {
+        status["details"] = details;
+    }
+    (code, [NOSNIFF, JSON], format!("{status}\n")).into_response()
+}
+
+/// Replaces the characters of HTML, as in kube-scheduler: the text contains what the caller sent.
+fn html_safe(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Shortest time between two lines of the log about rejected requests.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Limits the lines of the log that callers can cause.
+#[derive(Default)]
+struct LogLimit(Mutex<Logged>);
+
+#[derive(Default)]
+struct Logged {
+    last: Option<Instant>,
+    /// Number of requests since then that have no line.
+    others: u64,
+}
+
+impl LogLimit {
+    /// Returns whether a request gets a line: the number of requests that got none before it.
+    fn admit(&self) -> Option<u64> {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if logged.last.is_some_and(|last| now < last + LOG_INTERVAL) {
+            logged.others += 1;
+            return None;
+        }
+        logged.last = Some(now);
+        Some(std::mem::take(&mut logged.others))
+    }
 }

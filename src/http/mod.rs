@@ -1,16 +1,24 @@
 //! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, flags, log level.
 //!
 //! [`bind`] binds the port and loads the certificate before the daemon starts anything else. [`serve`]
-//! then serves requests. `/debug/pprof` does not exist (404). There is no authentication: clients on
-//! other hosts can only access the paths of `--authorization-always-allow-paths`.
+//! then serves requests to callers that [`Access`] lets through. `/debug/pprof` does not exist (404).
 
+mod acceptor;
 mod access;
+mod authentication;
+mod authorization;
+mod connection;
+mod files;
 mod flagz;
 mod health;
 mod resources;
+mod review_cache;
+mod reviews;
 mod router;
 mod serving;
 mod statusz;
+#[cfg(test)]
+mod testing;
 mod tls;
 mod zpages;
 
@@ -19,10 +27,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use access::{Access, AccessError};
+pub use authentication::{AuthenticationOptions, RequestHeaderNames, TrustError};
+pub use authorization::AuthorizationOptions;
+pub use files::ReadError;
 pub use flagz::Flagz;
 pub use health::Health;
 pub use serving::{Listener, Serving, ServingError, bind, serve};
-pub use tls::{Certificate, TlsError, TlsVersion, UnknownTlsVersion};
+pub use tls::{
+    Certificate, CipherSuite, Curve, KeyPairFiles, NamedCertificate, Tls, TlsError, TlsVersion,
+    UnknownTlsVersion,
+};
 
 use crate::logs::Verbosity;
 use crate::metrics::Metrics;

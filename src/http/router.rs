@@ -1,7 +1,7 @@
 //! The routes of the endpoints.
 
 use axum::Router;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -10,15 +10,18 @@ use jiff::Timestamp;
 use serde_json::json;
 use tracing::{info, trace};
 
-use super::access::{self, AlwaysAllow};
+use super::access::Access;
 use super::health::Endpoint;
 use super::{App, resources, statusz};
 use crate::config;
 use crate::logs::Verbosity;
 use crate::metrics;
 
-/// Creates the router of all endpoints, with authorization.
-pub(super) fn router(mut app: App, always_allow: &[String]) -> Router {
+/// Maximum size of the body of a request, in bytes.
+const MAX_BODY: usize = 16 * 1024;
+
+/// Creates the router of all endpoints, behind authentication and authorization.
+pub(super) fn router(mut app: App, access: &Access) -> Router {
     app.configz = config::redacted(app.configz);
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
@@ -42,9 +45,8 @@ pub(super) fn router(mut app: App, always_allow: &[String]) -> Router {
         let set = async move |level: String| set_verbosity(&verbosity, &level);
         router = router.route("/debug/flags/v", put(set).fallback(unsupported_method));
     }
-    router
-        .fallback(not_found)
-        .layer(middleware::from_fn_with_state(AlwaysAllow::new(always_allow), access::authorize))
+    access
+        .guard(router.fallback(not_found).layer(DefaultBodyLimit::max(MAX_BODY)))
         .layer(middleware::map_response(not_cached))
         .layer(middleware::from_fn(log_access))
         .with_state(app)

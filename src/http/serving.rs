@@ -1,30 +1,33 @@
 //! Listening, serving and shutting down.
 
+use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use axum_server::Handle;
-use axum_server::tls_rustls::{RustlsConfig, from_tcp_rustls};
+use axum_server::tls_rustls::RustlsConfig;
 use hyper_util::rt::TokioTimer;
-use tokio::time::{MissedTickBehavior, interval};
+use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{error, info};
 
 use super::App;
+use super::acceptor::TlsAcceptor;
+use super::access::Access;
 use super::router::router;
-use super::tls::{Certificate, TlsError, TlsVersion};
+use super::tls::{ServerTls, Tls, TlsError};
 
 /// The settings of the server.
 #[derive(Debug, Clone)]
 pub struct Serving {
     /// `--bind-address` and `--secure-port`.
     pub address: SocketAddr,
-    /// Serving certificate.
-    pub certificate: Certificate,
-    /// Minimum version of TLS (`--tls-min-version`).
-    pub min_tls_version: TlsVersion,
-    /// Paths that clients on other hosts may access.
-    pub always_allow: Vec<String>,
+    /// Whether other processes may listen on the same address and port (`--permit-port-sharing`).
+    pub share_port: bool,
+    /// Certificates and parameters of TLS.
+    pub tls: Tls,
+    /// Maximum number of concurrent requests on an HTTP/2 connection; `None` serves HTTP/1.1 only.
+    pub max_streams: Option<u32>,
 }
 
 /// An error of starting the server.
@@ -41,7 +44,7 @@ pub enum ServingError {
         /// The reason.
         error: io::Error,
     },
-    /// The certificate is invalid.
+    /// A certificate is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
@@ -57,11 +60,17 @@ fn reason(error: &io::Error) -> String {
 }
 
 /// A bound port that does not serve requests yet.
-#[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
-    tls: RustlsConfig,
-    serving: Serving,
+    tls: ServerTls,
+    config: RustlsConfig,
+    max_streams: Option<u32>,
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("tcp", &self.tcp).finish_non_exhaustive()
+    }
 }
 
 impl Listener {
@@ -74,27 +83,54 @@ impl Listener {
     }
 }
 
-/// Binds the port and loads the certificate.
+/// Binds the port and loads the certificates.
 ///
 /// # Errors
-/// The port is in use, or the certificate is invalid.
+/// The port is in use, or a certificate is invalid.
 pub fn bind(serving: Serving) -> Result<Listener, ServingError> {
-    let Serving { address, certificate, min_tls_version, .. } = &serving;
-    let config = certificate.load(address.ip(), *min_tls_version)?;
-    if *certificate == Certificate::SelfSigned {
-        info!("Generated self-signed cert in-memory");
-    }
-    let listen = || {
-        let tcp = TcpListener::bind(address)?;
-        tcp.set_nonblocking(true)?;
-        Ok(tcp)
-    };
-    let tcp = listen().map_err(|error| ServingError::Listen { address: *address, error })?;
-    Ok(Listener { tcp, tls: RustlsConfig::from_config(config), serving })
+    let Serving { address, share_port, tls, max_streams } = serving;
+    let tls = ServerTls::load(tls, address.ip(), max_streams.is_some())?;
+    let config = RustlsConfig::from_config(tls.server_config()?);
+    let tcp =
+        listen(address, share_port).map_err(|error| ServingError::Listen { address, error })?;
+    Ok(Listener { tcp, tls, config, max_streams })
 }
 
-/// Maximum time to receive the headers of a request.
+/// Number of connections that may wait until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// Listens on an address. As in Go, `0.0.0.0` stands for all addresses, those of IPv6 included.
+fn listen(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
+    if address.ip().is_unspecified() {
+        let all = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        match listen_on(all, share_port) {
+            // The host has no IPv6.
+            Err(error) if address.is_ipv4() && error.kind() != io::ErrorKind::AddrInUse => {}
+            listener => return listener,
+        }
+    }
+    listen_on(address, share_port)
+}
+
+fn listen_on(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Otherwise the port is in use for a minute after a restart. On Linux this is also all that
+    // `--permit-address-sharing` asks for.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(share_port)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Maximum time to receive the headers of a request, as in kube-scheduler.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+/// Maximum size of the headers of a request, in bytes.
+const MAX_HEADERS: usize = 32 * 1024;
 
 /// Time for requests in flight to end after the shutdown.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(1);
@@ -105,50 +141,51 @@ const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(1);
 /// The listener failed.
 pub async fn serve(
     listener: Listener,
+    access: Access,
     app: App,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let address = listener.address()?;
-    let Listener { tcp, tls, serving } = listener;
-    let router = router(app, &serving.always_allow);
+    let Listener { tcp, tls, config, max_streams } = listener;
+    let router = router(app, &access);
     let handle = Handle::new();
-    let mut server = from_tcp_rustls(tcp, tls.clone())?.handle(handle.clone());
-    let http1 = &mut server.http_builder().http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let acceptor = TlsAcceptor::new(config.clone());
+    let mut server = axum_server::from_tcp(tcp)?.acceptor(acceptor).handle(handle.clone());
+    let mut http1 = server.http_builder().http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADERS);
+    let server = match max_streams {
+        Some(streams) => {
+            let mut http2 = server.http_builder().http2();
+            http2.max_concurrent_streams(streams).max_header_list_size(MAX_HEADERS as u32);
+            server
+        }
+        None => server.http1_only(),
+    };
     info!("Serving securely on {address}");
-    let served = server.serve(router.into_make_service_with_connect_info::<SocketAddr>());
+    let served = server.serve(router.into_make_service());
     let stop = async {
         shutdown.await;
         handle.graceful_shutdown(Some(SHUTDOWN_GRACE_PERIOD));
     };
+    let upkeep = async { tokio::join!(stop, reload_certificates(tls, &config), access.follow()) };
     tokio::select! {
         served = served => served,
-        // `reload_certificate` never ends, so this branch does not end before the other one.
-        _ = async { tokio::join!(stop, reload_certificate(&serving, &tls)) } => Ok(()),
+        // The reloads never end, so this branch does not end before the other one.
+        _ = upkeep => Ok(()),
     }
 }
 
-/// Interval between checks of the certificate files.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Reloads the certificate when its files change; never ends. An invalid certificate is logged, and the
-/// old one stays in use.
-async fn reload_certificate(serving: &Serving, tls: &RustlsConfig) {
-    let mut loaded = serving.certificate.modified();
-    let mut ticks = interval(RELOAD_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Reloads the certificates when their files change; never ends. An invalid certificate is logged, and
+/// the old one stays in use.
+async fn reload_certificates(mut tls: ServerTls, config: &RustlsConfig) {
     loop {
-        ticks.tick().await;
-        let changed = serving.certificate.modified();
-        if changed.is_some() && changed != loaded {
-            loaded = changed;
-            match serving.certificate.load(serving.address.ip(), serving.min_tls_version) {
-                Ok(config) => {
-                    tls.reload_from_config(config);
-                    info!("Reloaded the serving certificate");
-                }
-                Err(err) => error!(%err, "Failed to reload the serving certificate"),
+        tls.changed().await;
+        match tls.server_config() {
+            Ok(new) => {
+                config.reload_from_config(new);
+                info!("Reloaded the serving certificate");
             }
+            Err(err) => error!(%err, "Failed to reload the serving certificate"),
         }
     }
 }

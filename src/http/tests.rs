@@ -1,30 +1,38 @@
 //! Tests of the responses, which equal those of kube-scheduler.
 
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use framework::testing::pod;
 use serde_json::json;
 use tower::ServiceExt;
 use tracing_subscriber::{Layer, Registry};
 
+use super::acceptor::PeerCertificates;
+use super::testing::{Authority, access, self_signed};
 use super::*;
 use crate::logs;
 use crate::metrics::Pending;
 use crate::scheduling_loop::{EventReceiver, LoopEvent, Snapshot, channel};
 
-const LOCAL: [u8; 4] = [127, 0, 0, 1];
-const REMOTE: [u8; 4] = [10, 0, 0, 7];
+/// The caller of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    /// With a certificate of the group system:masters.
+    Admin,
+    /// Without credentials.
+    Anonymous,
+}
+
+use Caller::{Admin, Anonymous};
 
 /// The endpoints of a scheduler that has just started.
 struct Server {
     router: Router,
     metrics: Arc<Metrics>,
+    authority: Authority,
     health: Arc<Health>,
     verbosity: logs::Verbosity,
     /// The end of the channel that the scheduling loop has.
@@ -55,23 +63,27 @@ impl Server {
             events: channel.0,
             verbosity: profiling.then(|| verbosity.clone()),
         };
-        let allowed = ["/healthz", "/readyz", "/livez"].map(str::to_owned);
-        let router = router::router(app, &allowed);
+        let authority = Authority::new("users");
+        let router = router::router(app, &access(&authority));
         let _logs = Box::new(logs);
-        Self { router, metrics, health, verbosity, loop_events: channel.1, _logs }
+        Self { router, metrics, authority, health, verbosity, loop_events: channel.1, _logs }
     }
 
     async fn request(
         &self,
         method: Method,
         path: &str,
-        client: [u8; 4],
+        caller: Caller,
         body: &str,
     ) -> (StatusCode, HeaderMap, String) {
         let mut request = Request::new(Body::from(body.to_owned()));
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().unwrap();
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((client, 4711))));
+        let certificates = match caller {
+            Admin => self.authority.issue("admin", &["system:masters"]),
+            Anonymous => Vec::new(),
+        };
+        request.extensions_mut().insert(PeerCertificates(certificates.into()));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -89,7 +101,7 @@ impl Server {
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
-        let (status, headers, body) = self.request(Method::GET, path, LOCAL, "").await;
+        let (status, headers, body) = self.request(Method::GET, path, Admin, "").await;
         assert_eq!(headers[header::CACHE_CONTROL], "no-cache, private", "{path}");
         (status.as_u16(), body)
     }
@@ -179,7 +191,7 @@ async fn results_of_health_checks_are_metrics() {
     ] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
-    let (status, _, body) = server.request(Method::DELETE, "/metrics/slis", LOCAL, "").await;
+    let (status, _, body) = server.request(Method::DELETE, "/metrics/slis", Admin, "").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "metrics reset\n"));
     assert!(!server.get("/metrics/slis").await.1.contains("kubernetes_"));
 }
@@ -191,7 +203,7 @@ async fn delete_resets_counters_and_keeps_gauges() {
     server.metrics.set_pending(Pending { active: 7, ..Pending::default() });
     let counted = "rest_client_requests_total{code=\"200\",host=\"server\",method=\"GET\"} 1\n";
     assert!(server.get("/metrics").await.1.contains(counted));
-    let (status, _, body) = server.request(Method::DELETE, "/metrics", LOCAL, "").await;
+    let (status, _, body) = server.request(Method::DELETE, "/metrics", Admin, "").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "metrics reset\n"));
     let (_, text) = server.get("/metrics").await;
     assert!(!text.contains("rest_client_requests_total{"), "{text}");
@@ -201,12 +213,12 @@ async fn delete_resets_counters_and_keeps_gauges() {
 #[tokio::test]
 async fn metrics_and_configz_are_served() {
     let server = Server::new();
-    let (status, headers, body) = server.request(Method::GET, "/metrics", LOCAL, "").await;
+    let (status, headers, body) = server.request(Method::GET, "/metrics", Admin, "").await;
     assert_eq!(status, StatusCode::OK);
     let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     assert_eq!(headers[header::CONTENT_TYPE], content_type);
     assert!(body.contains("\nscheduler_pending_pods{queue=\"active\"} 0\n"));
-    let (status, headers, body) = server.request(Method::GET, "/configz", LOCAL, "").await;
+    let (status, headers, body) = server.request(Method::GET, "/configz", Admin, "").await;
     assert_eq!(
         (status, &headers[header::CONTENT_TYPE].to_str().unwrap()),
         (StatusCode::OK, &"application/json")
@@ -227,7 +239,7 @@ async fn resources_are_those_of_a_snapshot_once_synced() {
         let pending = vec![Arc::new(pod("web").cpu("2").build())];
         receiver.send(Arc::new(Snapshot { pending, leads, ..Snapshot::default() })).unwrap();
     };
-    let scrape = || server.request(Method::GET, "/metrics/resources", LOCAL, "");
+    let scrape = || server.request(Method::GET, "/metrics/resources", Admin, "");
     let ((_, _, text), ()) = tokio::join!(scrape(), answer(false));
     assert_eq!(text, "", "not leading");
     let ((status, headers, text), ()) = tokio::join!(scrape(), answer(true));
@@ -258,7 +270,8 @@ async fn statusz_and_flagz_are_text_or_objects() {
     let ask = async |path: &str, accept: &'static str| {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((LOCAL, 4711))));
+        let certificates = server.authority.issue("admin", &["system:masters"]);
+        request.extensions_mut().insert(PeerCertificates(certificates.into()));
         let response = server.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -284,15 +297,15 @@ async fn statusz_and_flagz_are_text_or_objects() {
 }
 
 #[tokio::test]
-async fn remote_clients_can_only_access_always_allowed_paths() {
+async fn anonymous_callers_can_only_access_always_allowed_paths() {
     let server = Server::new();
     server.health.set_handlers_synced();
     for path in ["/healthz", "/livez?verbose", "/readyz"] {
-        let (status, ..) = server.request(Method::GET, path, REMOTE, "").await;
+        let (status, ..) = server.request(Method::GET, path, Anonymous, "").await;
         assert_eq!(status, StatusCode::OK, "{path}");
     }
     for path in ["/metrics", "/readyz/shutdown", "/configz", "/nope", "/debug/flags/v"] {
-        let (status, headers, body) = server.request(Method::GET, path, REMOTE, "").await;
+        let (status, headers, body) = server.request(Method::GET, path, Anonymous, "").await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
         assert_eq!(headers[header::CONTENT_TYPE], "application/json");
         let body: Value = serde_json::from_str(&body).unwrap();
@@ -300,25 +313,16 @@ async fn remote_clients_can_only_access_always_allowed_paths() {
         assert_eq!(body["message"], message.as_str());
         assert_eq!((&body["kind"], &body["code"]), (&json!("Status"), &json!(403)));
     }
-    let (status, _, body) = server.request(Method::PUT, "/debug/flags/v", REMOTE, "5").await;
+    let (status, _, body) = server.request(Method::PUT, "/debug/flags/v", Anonymous, "5").await;
     assert_eq!((status, server.verbosity.get()), (StatusCode::FORBIDDEN, 0));
     assert!(body.contains("cannot put path"), "{body}");
-}
-
-#[test]
-fn path_with_a_star_allows_its_prefix() {
-    let allow = access::AlwaysAllow::new(&["/healthz".into(), "metrics/*".into()]);
-    let allowed = ["/healthz", "/metrics/", "/metrics/slis"];
-    allowed.into_iter().for_each(|path| assert!(allow.allows(path), "{path}"));
-    let refused = ["/healthz/ping", "/metrics", "/"];
-    refused.into_iter().for_each(|path| assert!(!allow.allows(path), "{path}"));
 }
 
 #[tokio::test]
 async fn put_changes_the_log_level() {
     let server = Server::new();
     let put = async |body| {
-        let (status, _, text) = server.request(Method::PUT, "/debug/flags/v", LOCAL, body).await;
+        let (status, _, text) = server.request(Method::PUT, "/debug/flags/v", Admin, body).await;
         (status.as_u16(), text, server.verbosity.get())
     };
     let done = "successfully set klog.logging.verbosity to 5";
@@ -331,16 +335,16 @@ async fn put_changes_the_log_level() {
     assert_eq!(without.get("/debug/flags/v").await, (404, "404 page not found\n".into()));
 }
 
-fn serving(address: SocketAddr, certificate: Certificate) -> Serving {
-    Serving { address, certificate, min_tls_version: TlsVersion::V12, always_allow: Vec::new() }
+fn serving(address: SocketAddr) -> Serving {
+    Serving { address, share_port: false, tls: self_signed(), max_streams: Some(100) }
 }
 
 #[test]
 fn port_in_use_is_reported() {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let first = bind(serving(any, Certificate::SelfSigned)).unwrap();
+    let first = bind(serving(any)).unwrap();
     let address = first.address().unwrap();
-    let error = bind(serving(address, Certificate::SelfSigned)).unwrap_err();
+    let error = bind(serving(address)).unwrap_err();
     let expected = format!(
         "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: \
          address already in use"
@@ -349,33 +353,21 @@ fn port_in_use_is_reported() {
 }
 
 #[test]
-fn certificates_are_loaded_from_files() {
-    let folder = std::env::temp_dir().join(format!("loadmaster-tls-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let other = rcgen::KeyPair::generate().unwrap();
-    let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
-    fs::write(&certificate, pair.cert.pem()).unwrap();
-    let load = |key: PathBuf| {
-        let files = Certificate::Files { certificate: certificate.clone(), key };
-        files.load(Ipv4Addr::LOCALHOST.into(), TlsVersion::V13).map_err(|error| error.to_string())
-    };
-    let missing = format!("open {}: No such file", key.display());
-    assert!(load(key.clone()).unwrap_err().starts_with(&missing));
-    fs::write(&key, "nothing").unwrap();
-    assert!(load(key.clone()).unwrap_err().contains("no usable PEM block"));
-    fs::write(&key, other.serialize_pem()).unwrap();
-    assert!(load(key.clone()).unwrap_err().starts_with("the certificate cannot be served: "));
-    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
-    let config = load(key).unwrap();
-    assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    fs::remove_dir_all(folder).unwrap();
+fn port_can_be_shared() {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let first = bind(Serving { share_port: true, ..serving(any) }).unwrap();
+    let address = first.address().unwrap();
+    bind(Serving { share_port: true, ..serving(address) }).unwrap();
+    bind(serving(address)).unwrap_err();
 }
 
 #[test]
-fn tls_versions_have_the_names_of_kube_scheduler() {
-    assert_eq!("VersionTLS12".parse(), Ok(TlsVersion::V12));
-    assert_eq!("VersionTLS13".parse(), Ok(TlsVersion::V13));
-    let error = "VersionTLS9".parse::<TlsVersion>().unwrap_err();
-    assert_eq!(error.to_string(), "unknown tls version \"VersionTLS9\"");
+fn unspecified_address_stands_for_ipv4_and_ipv6() {
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let listener = bind(serving(any)).unwrap();
+    let port = listener.address().unwrap().port();
+    std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+        std::net::TcpStream::connect((Ipv6Addr::LOCALHOST, port)).unwrap();
+    }
 }

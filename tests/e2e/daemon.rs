@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::config::Kubeconfig;
+use kube::config::{AuthInfo, Kubeconfig};
 use serde_json::Value;
 
+use super::authentication::{authority, issue};
 use super::cluster::Cluster;
 use super::endpoints::Endpoints;
 use super::process::free_port;
@@ -60,8 +61,12 @@ pub(super) struct Daemon {
     folder: PathBuf,
     /// Its log.
     pub(super) log: Log,
-    /// Its endpoints.
+    /// Its endpoints, for a caller that may do everything there without a review.
     pub(super) endpoints: Endpoints,
+    /// Its endpoints, for a caller without credentials like the probes of a kubelet.
+    pub(super) probes: Endpoints,
+    /// The port of its endpoints.
+    pub(super) port: u16,
 }
 
 impl Drop for Daemon {
@@ -118,22 +123,28 @@ impl Daemon {
         fs::write(&config, serde_yaml::to_string(configuration).unwrap()).unwrap();
         let path = folder.join("kubeconfig");
         fs::write(&path, serde_json::to_string(kubeconfig).unwrap()).unwrap();
+        let authority = authority();
+        let authority_file = folder.join("operators.crt");
+        fs::write(&authority_file, authority.pem()).unwrap();
         let port = free_port();
         let mut child = loadmaster()
             .arg(format!("--config={}", config.display()))
             .arg(format!("--kubeconfig={}", path.display()))
+            .arg(format!("--client-ca-file={}", authority_file.display()))
             .arg(format!("--secure-port={port}"))
             .arg("--v=2")
             .args(args)
             .spawn()
             .unwrap();
         let log = Log::of(&mut child);
-        Self { child, folder, log, endpoints: Endpoints::at(port) }
+        let endpoints = Endpoints::at(port, issue(&authority, "operator", "system:masters"));
+        let probes = Endpoints::at(port, AuthInfo::default());
+        Self { child, folder, log, endpoints, probes, port }
     }
 
     /// Waits until its watches have synced.
     pub(super) async fn ready(&self) {
-        let ready = async || self.endpoints.is_ready().await.then_some(());
+        let ready = async || self.probes.is_ready().await.then_some(());
         eventually("the daemon is ready", ready).await;
     }
 
@@ -167,7 +178,7 @@ pub(super) fn loadmaster() -> Command {
 }
 
 /// Creates a folder for the files of one daemon.
-fn folder(cluster: &Cluster) -> PathBuf {
+pub(super) fn folder(cluster: &Cluster) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("e2e/{}-{}", cluster.name, NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::client::Body;
-use kube::config::Config;
+use kube::config::{AuthInfo, Config};
 
 use super::cluster::{chart_rules, run};
 use super::daemon::Daemon;
@@ -16,11 +16,20 @@ use super::wait::eventually;
 pub(super) struct Endpoints(kube::Client);
 
 impl Endpoints {
-    /// Returns the endpoints at a port of this host. The certificate is self-signed, so it is not
-    /// verified.
-    pub(super) fn at(port: u16) -> Self {
+    /// Returns the endpoints at a port of this host, for a caller with these credentials. The
+    /// certificate is self-signed, so it is not verified.
+    pub(super) fn at(port: u16, caller: AuthInfo) -> Self {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
+        config.default_retry = false;
+        config.auth_info = caller;
+        Self(kube::Client::try_from(config).unwrap())
+    }
+
+    /// Returns the endpoints for a caller without credentials that trusts one authority only.
+    pub(super) fn verified(port: u16, authority: &[u8]) -> Self {
+        let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        config.root_cert = Some(vec![authority.to_vec()]);
         config.default_retry = false;
         Self(kube::Client::try_from(config).unwrap())
     }
@@ -32,7 +41,11 @@ impl Endpoints {
 
     async fn ask(&self, method: Method, path: &str, body: &str) -> Option<(StatusCode, String)> {
         let request = Request::builder().method(method).uri(path);
-        let request = request.body(Body::from(body.as_bytes().to_vec())).unwrap();
+        self.send(request.body(Body::from(body.as_bytes().to_vec())).unwrap()).await
+    }
+
+    /// Returns the answer to a request; none if there is no connection.
+    pub(super) async fn send(&self, request: Request<Body>) -> Option<(StatusCode, String)> {
         let answer = self.0.send(request).await.ok()?;
         let (status, body) = (answer.status(), answer.into_body().collect().await.ok()?);
         Some((status, String::from_utf8(body.to_bytes().to_vec()).unwrap()))
@@ -65,8 +78,8 @@ fn live_at_once_and_ready_when_watches_have_synced() {
         let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Cut).await;
         let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
         daemon.log.line("Cannot reach the API server").await;
-        assert_eq!(daemon.endpoints.text("/livez").await, "ok");
-        let (status, text) = daemon.endpoints.get("/readyz").await.unwrap();
+        assert_eq!(daemon.probes.text("/livez").await, "ok");
+        let (status, text) = daemon.probes.get("/readyz").await.unwrap();
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(text.contains("[-]sched-handler-sync failed"), "{text}");
 

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+mod authentication;
 mod cluster;
 mod control_plane;
 mod credentials;

@@ -26,3 +26,4 @@ pub mod scheduler;
 
 pub use failed_call::FailedCall;
 pub use request::{Destination, Method, Reply, Request, RequestId, Response, Tried};
+pub use request_limiter::TokenBucket;

@@ -56,7 +56,7 @@ impl RequestLimiter {
 
 /// A token bucket, stored as the time at which it is full again.
 #[derive(Debug)]
-struct TokenBucket {
+pub struct TokenBucket {
     /// Time between two tokens, in nanoseconds.
     interval: i64,
     /// Maximum distance between now and `full_at` at which a token is left, in nanoseconds.
@@ -65,7 +65,9 @@ struct TokenBucket {
 }
 
 impl TokenBucket {
-    fn new(qps: f32, burst: u32) -> Option<Self> {
+    /// Creates a bucket that gains `qps` tokens per second and holds up to `burst`. Returns `None` if the
+    /// rate is not a positive number.
+    pub fn new(qps: f32, burst: u32) -> Option<Self> {
         if !(qps.is_finite() && qps > 0.0) {
             return None;
         }
@@ -75,11 +77,12 @@ impl TokenBucket {
     }
 
     /// Returns the time from which a token is available.
-    fn next_token(&self) -> Time {
+    pub fn next_token(&self) -> Time {
         Time::from_nanos(self.full_at.as_nanos().saturating_sub(self.depth))
     }
 
-    fn try_take(&mut self, now: Time) -> bool {
+    /// Takes a token if one is available.
+    pub fn try_take(&mut self, now: Time) -> bool {
         let is_available = self.next_token() <= now;
         if is_available {
             let from = self.full_at.max(now).as_nanos();

@@ -1,6 +1,8 @@
 //! Values in the notation of Go, with its error texts.
 
+use std::convert::Infallible;
 use std::num::IntErrorKind;
+use std::path::PathBuf;
 
 /// Parses a boolean like `strconv.ParseBool`.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
@@ -9,6 +11,16 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
     }
+}
+
+/// Parses the path of a file or folder. An empty one is the same as none.
+pub(super) fn path(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(text.into())
+}
+
+/// Returns the path of a flag, if it is not empty.
+pub(super) fn given(path: Option<&PathBuf>) -> Option<PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty()).cloned()
 }
 
 /// Parses a number of 32 bits like `strconv.ParseInt`.

@@ -3,6 +3,8 @@
 //! Every flag parses, so manifests written for kube-scheduler start Loadmaster unchanged. A warning
 //! names each flag whose feature is not built ([`Flags::warnings`]).
 
+mod authentication;
+mod authorization;
 mod deprecated;
 mod gates;
 mod go;
@@ -18,6 +20,8 @@ mod versions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use authentication::AuthenticationFlags;
+pub(crate) use authorization::AuthorizationFlags;
 pub(crate) use leader_election::LeaderElectionFlags;
 pub(crate) use logs::LogFlags;
 pub(crate) use serving::ServingFlags;
@@ -73,6 +77,14 @@ pub(crate) struct Flags {
     /// Flags of the endpoints.
     #[command(flatten)]
     pub serving: ServingFlags,
+
+    /// Flags of the authentication of callers.
+    #[command(flatten)]
+    pub authentication: AuthenticationFlags,
+
+    /// Flags of the authorization of callers.
+    #[command(flatten)]
+    pub authorization: AuthorizationFlags,
 
     /// Flags that override the leader election of the configuration file.
     #[command(flatten)]

@@ -7,7 +7,7 @@ use clap::{Args, Parser};
 
 use super::*;
 use crate::config;
-use crate::http::{Certificate, TlsVersion};
+use crate::http::{Certificate, KeyPairFiles, TlsVersion};
 use crate::logs::{Format, Options};
 
 #[derive(Debug, Parser)]
@@ -41,12 +41,25 @@ fn logging(flags: &Flags, gates: &str) -> Result<Options, String> {
 }
 
 #[test]
-fn defaults_are_those_of_kube_scheduler_except_the_bind_address() {
+fn defaults_are_those_of_kube_scheduler() {
     let flags = parse("");
     let serving = flags.serving.serving().unwrap();
-    assert_eq!(serving.address.to_string(), "127.0.0.1:10259");
-    assert_eq!(serving.certificate, Certificate::SelfSigned);
-    assert_eq!(serving.always_allow, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(serving.address.to_string(), "0.0.0.0:10259");
+    assert_eq!(serving.tls.certificate, Certificate::SelfSigned);
+    assert_eq!(serving.tls.min_version, TlsVersion::V12);
+    assert_eq!(serving.max_streams, Some(100));
+    let authentication = flags.authentication.options();
+    assert!(authentication.tolerate_lookup_failure && !authentication.skip_lookup);
+    assert_eq!(authentication.token_ttl.as_secs(), 10);
+    let names = authentication.request_header_names;
+    assert_eq!(names.username, ["x-remote-user"]);
+    assert_eq!(names.group, ["x-remote-group"]);
+    assert_eq!(names.extra_prefix, ["x-remote-extra-"]);
+    assert!(names.uid.is_empty() && names.allowed.is_empty());
+    let authorization = flags.authorization.options();
+    assert_eq!(authorization.always_allow_paths, ["/healthz", "/readyz", "/livez"]);
+    let ttl = [authorization.authorized_ttl, authorization.unauthorized_ttl];
+    assert_eq!(ttl.map(|ttl| ttl.as_secs()), [10, 10]);
     let log = logging(&flags, "").unwrap();
     assert_eq!(
         (log.format, log.levels, log.flush_frequency.as_secs()),
@@ -62,8 +75,8 @@ fn defaults_are_those_of_kube_scheduler_except_the_bind_address() {
 fn values_are_in_the_notation_of_go() {
     let flags = parse(
         "--pod-max-in-unschedulable-pods-duration=90s --authentication-skip-lookup --secure-port=1 \
-         --kube-api-qps=5e1 --requestheader-allowed-names=a,b --tls-cipher-suites=x \
-         --tls-cipher-suites=y --feature-gates=A=true,kube:B=false --leader_elect=F -v=2",
+         --kube-api-qps=5e1 --requestheader-allowed-names=a,b --tls-cipher-suites=TLS_AES_128_GCM_SHA256 \
+         --tls-curve-preferences=23 --tls-curve-preferences=29 --feature-gates=A=true,kube:B=false --leader_elect=F -v=2",
     );
     let values: BTreeMap<_, _> = flags.values().collect();
     for (flag, expected) in [
@@ -76,7 +89,8 @@ fn values_are_in_the_notation_of_go() {
         ("requestheader-allowed-names", "[a,b]"),
         ("requestheader-uid-headers", "[]"),
         ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
-        ("tls-cipher-suites", "[x,y]"),
+        ("tls-cipher-suites", "[TLS_AES_128_GCM_SHA256]"),
+        ("tls-curve-preferences", "[23,29]"),
         ("feature-gates", ":A=true,kube:B=false"),
         ("leader-elect", "false"),
         ("config", ""),
@@ -96,10 +110,11 @@ fn kubeadm_static_pod_arguments_parse() {
     );
     let kubeconfig = configuration(&flags).client_connection.kubeconfig;
     assert_eq!(kubeconfig, "/etc/kubernetes/scheduler.conf");
-    let expected = [
-        "--authentication-kubeconfig has no effect: authentication of callers is not built yet",
-        "--authorization-kubeconfig has no effect: authorization of callers is not built yet",
-    ];
+    let kubeconfigs =
+        [flags.authentication.options().kubeconfig, flags.authorization.options().kubeconfig];
+    let expected = Some(Path::new("/etc/kubernetes/scheduler.conf"));
+    assert_eq!(kubeconfigs.each_ref().map(Option::as_deref), [expected; 2]);
+    let expected = [""; 0];
     assert_eq!(flags.warnings(), expected);
 }
 
@@ -118,7 +133,7 @@ fn second_scheduler_manifests_parse() {
 #[test]
 fn every_flag_of_kube_scheduler_parses() {
     let flags = "config=f master=m write-config-to=f bind-address=0.0.0.0 secure-port=1 cert-dir=d \
-        tls-cert-file=c tls-private-key-file=k tls-sni-cert-key=c,k tls-cipher-suites=c \
+        tls-cert-file=c tls-private-key-file=k tls-sni-cert-key=c,k tls-cipher-suites=TLS_AES_128_GCM_SHA256 \
         tls-min-version=VersionTLS13 tls-curve-preferences=29 disable-http2-serving \
         http2-max-streams-per-connection=5 permit-address-sharing permit-port-sharing=false \
         authentication-kubeconfig=k authentication-skip-lookup \
@@ -213,10 +228,16 @@ fn feature_gates_may_be_repeated() {
 #[test]
 fn port_zero_disables_serving_and_certificates_can_be_given() {
     assert!(parse("--secure-port=0").serving.serving().is_none());
-    let flags = parse("--tls-cert-file=c --tls-private-key-file=k --tls-min-version=VersionTLS13");
-    let serving = flags.serving.serving().unwrap();
-    let files = Certificate::Files { certificate: "c".into(), key: "k".into() };
-    assert_eq!((serving.certificate, serving.min_tls_version), (files, TlsVersion::V13));
+    let certificate = |line: &str| parse(line).serving.serving().unwrap().tls.certificate;
+    let files = KeyPairFiles { certificate: "c".into(), key: "k".into() };
+    let given = "--tls-cert-file=c --tls-private-key-file=k --cert-dir=d";
+    assert_eq!(certificate(given), Certificate::Files(files));
+    assert_eq!(certificate("--cert-dir=d"), Certificate::Folder("d".into()));
+    let serving = parse("--disable-http2-serving").serving.serving().unwrap();
+    assert_eq!(serving.max_streams, None);
+    let named = "--tls-sni-cert-key=c,k:a,b --tls-sni-cert-key=d,l";
+    let named = parse(named).serving.serving().unwrap().tls.named;
+    assert_eq!([named[0].names.len(), named[1].names.len()], [2, 0]);
 }
 
 #[test]
@@ -238,6 +259,11 @@ fn invalid_values_have_the_error_texts_of_kube_scheduler() {
         ("--log-json-info-buffer-size=x", "quantities must match the regular expression"),
         ("--version=v1.36.2", "the reported version cannot be replaced"),
         ("--tls-cert-file=c", "--tls-private-key-file"),
+        ("--tls-cipher-suites=RC4", "Cipher suite RC4 not supported or doesn't exist"),
+        ("--tls-curve-preferences=29,4588", "Curve 4588 not supported or doesn't exist"),
+        ("--tls-sni-cert-key=c", "expected comma separated certificate and key file paths"),
+        ("--authorization-always-allow-paths=/a*b", "only trailing * allowed in \"/a*b\""),
+        ("--requestheader-username-headers=a,,b", "empty value"),
         ("--bogus", "--bogus"),
         ("foo", "foo"),
     ] {

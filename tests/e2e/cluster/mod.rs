@@ -10,6 +10,7 @@
 //! service account, roles, a scheduler name and nodes with unique names, and its pods select its
 //! nodes.
 
+mod callers;
 mod installation;
 mod leases;
 mod nodes;
@@ -101,7 +102,7 @@ impl Cluster {
     async fn prepare(&self) {
         let namespaces = Api::all(self.client.clone());
         create(&namespaces, &named::<Namespace>(&self.name)).await;
-        let accounts = Api::namespaced(self.client.clone(), &self.name);
+        let accounts = self.service_accounts();
         create(&accounts, &named::<ServiceAccount>(&self.name)).await;
         // Pods are admitted only if it exists; in a full cluster a controller creates it.
         let default = named::<ServiceAccount>("default");
@@ -184,10 +185,17 @@ impl Cluster {
 
     /// Returns a new token of the scheduler's service account.
     pub(super) async fn scheduler_token(&self) -> String {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.name);
+        self.token_of(&self.name).await
+    }
+
+    /// Returns a new token of a service account.
+    pub(super) async fn token_of(&self, account: &str) -> String {
         let (post, request) = (PostParams::default(), TokenRequest::default());
-        let granted: TokenRequest =
-            accounts.create_subresource("token", &self.name, &post, &request).await.unwrap();
+        let granted: TokenRequest = self
+            .service_accounts()
+            .create_subresource("token", account, &post, &request)
+            .await
+            .unwrap();
         granted.status.unwrap().token.unwrap()
     }
 
