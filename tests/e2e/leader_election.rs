@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, LEASE, holder, run};
+use super::cluster::{Cluster, holder, run};
 use super::daemon::Daemon;
 
 const LEADS: &str = "leader_election_master_status{name=\"kube-scheduler\"}";
@@ -14,7 +14,7 @@ fn elect(cluster: &Cluster, config: &mut Value) {
         "leaseDuration": "3s",
         "renewDeadline": "2s",
         "retryPeriod": "500ms",
-        "resourceName": LEASE,
+        "resourceName": cluster.name,
         "resourceNamespace": cluster.name,
     });
 }
@@ -26,7 +26,6 @@ async fn start(cluster: &Cluster) -> Daemon {
 
 /// Starts a leader and a standby, both ready.
 async fn start_two(cluster: &Cluster) -> (Daemon, Daemon) {
-    cluster.permit_lease().await;
     let leader = start(cluster).await;
     leads(&leader).await;
     let standby = start(cluster).await;
@@ -103,7 +102,6 @@ fn paused_leader_binds_nothing_when_it_wakes_up() {
 #[test]
 fn new_leader_is_announced() {
     run(async |cluster| {
-        cluster.permit_lease().await;
         let _leader = start(cluster).await;
         let lease = cluster.held_lease().await;
         let event = cluster.event_about(lease.metadata.uid.as_deref().unwrap()).await;
@@ -118,7 +116,6 @@ fn new_leader_is_announced() {
 fn deleted_lease_is_created_again() {
     run(async |cluster| {
         cluster.add_node("a", 2).await;
-        cluster.permit_lease().await;
         let leader = start(cluster).await;
         let deleted = cluster.held_lease().await;
         cluster.delete_lease().await;
@@ -134,7 +131,6 @@ fn deleted_lease_is_created_again() {
 #[test]
 fn leader_ends_when_another_replica_holds_the_lease() {
     run(async |cluster| {
-        cluster.permit_lease().await;
         let mut leader = start(cluster).await;
         cluster.held_lease().await;
         cluster.give_lease_to("thief").await;
@@ -161,10 +157,11 @@ fn waiting_replica_ends_on_sigterm() {
 fn missing_permission_for_the_lease_is_named_and_used_once_granted() {
     run(async |cluster| {
         cluster.add_node("a", 1).await;
+        let role = cluster.forbid_lease().await;
         let daemon = Daemon::spawn_with(cluster, |config| elect(cluster, config), &[]).await;
         let line = daemon.log.line("Error retrieving lease lock").await;
         let lease = format!(
-            "cannot get resource leases in API group coordination.k8s.io, lease {}/{LEASE}",
+            "cannot get resource leases in API group coordination.k8s.io, lease {0}/{0}",
             cluster.name
         );
         assert!(line.contains(&lease), "{line}");
@@ -174,7 +171,7 @@ fn missing_permission_for_the_lease_is_named_and_used_once_granted() {
         let (_, reason) = daemon.endpoints.get("/readyz/leaderElection").await.unwrap();
         assert!(reason.contains("cannot get resource leases"), "{reason}");
 
-        cluster.permit_lease().await;
+        cluster.create(&role).await;
         daemon.ready().await;
         cluster.create_pod(&cluster.pod("web", 1)).await;
         cluster.bound("web").await;
@@ -200,7 +197,6 @@ fn flag_turns_leader_election_off() {
 fn delayed_cache_is_filled_by_the_leader() {
     run(async |cluster| {
         cluster.add_node("a", 2).await;
-        cluster.permit_lease().await;
         let delay = |config: &mut Value| {
             elect(cluster, config);
             config["delayCacheUntilActive"] = true.into();

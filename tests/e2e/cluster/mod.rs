@@ -36,7 +36,7 @@ use kube::{Api, Resource};
 use sandbox::http::{Identity, Options, Server};
 use serde_json::{Value, json};
 
-pub(super) use self::leases::{LEASE, holder};
+pub(super) use self::leases::holder;
 pub(super) use self::pods::{node_of, uid};
 pub(super) use self::storage::{Kind, claim_of, is_bound, with_claims};
 use super::control_plane;
