@@ -65,17 +65,16 @@ impl Access {
         own: &Credentials,
         metrics: &RestClient,
     ) -> Result<Self, AccessError> {
-        // Reviews that fail do not make the scheduler unready, so their status is not shared.
+        // Failing reviews do not make the scheduler unready, so that these clients have a status of
+        // their own.
         let connect = async |kubeconfig: &Option<_>, component| {
             let credentials = review_credentials(kubeconfig.as_deref(), own).await?;
             ApiClient::new(&credentials, component, metrics.clone(), Arc::default())
         };
-        let authenticating = connect(&authentication.kubeconfig, "authentication")
-            .await
-            .map_err(AccessError::Authentication)?;
-        let authorizing = connect(&authorization.kubeconfig, "authorization")
-            .await
-            .map_err(AccessError::Authorization)?;
+        let authenticating = connect(&authentication.kubeconfig, "authentication").await;
+        let authenticating = authenticating.map_err(AccessError::Authentication)?;
+        let authorizing = connect(&authorization.kubeconfig, "authorization").await;
+        let authorizing = authorizing.map_err(AccessError::Authorization)?;
         let sources = TrustSources::load(authentication, &authenticating).await?;
         let authenticator = Authenticator {
             trust: sources.subscribe(),

@@ -59,8 +59,8 @@ impl ApiServer {
     }
 
     pub(super) fn client(&self) -> ApiClient {
-        let metrics = Metrics::new().rest_client();
-        ApiClient::new(&self.credentials, "test", metrics, Arc::default()).unwrap()
+        ApiClient::new(&self.credentials, "test", Metrics::new().rest_client(), Arc::default())
+            .unwrap()
     }
 
     pub(super) fn reviews(&self) -> Reviews {

@@ -47,8 +47,8 @@ pub(crate) struct ServingFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<CipherSuite>,
 
-    /// Oldest supported version of TLS: VersionTLS12 or VersionTLS13
-    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
+    /// Oldest supported version of TLS: VersionTLS12 (the default) or VersionTLS13
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
     tls_min_version: TlsVersion,
 
     /// Curves for the key exchange: 23 (CurveP256), 24 (CurveP384), 29 (X25519); all if not given

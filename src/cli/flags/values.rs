@@ -10,6 +10,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use super::Flags;
 use super::gates::GateSetting;
 use crate::config::Duration;
+use crate::http::NamedCertificate;
 
 /// The value of every flag, in the notation of Go.
 ///
@@ -83,10 +84,11 @@ fn text(arg: &Arg, matches: &ArgMatches) -> String {
     }
     let raw = matches.get_raw(id).into_iter().flatten();
     let raw: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
-    // Gates are a map in Go, not a list.
-    let is_list = arg.get_value_parser().type_id() != TypeId::of::<GateSetting>();
+    let is_of = |kind| arg.get_value_parser().type_id() == kind;
     match arg.get_value_delimiter() {
-        Some(_) if is_list => format!("[{}]", raw.join(",")),
+        // Gates are a map in Go, not a list.
+        Some(_) if !is_of(TypeId::of::<GateSetting>()) => format!("[{}]", raw.join(",")),
+        None if is_of(TypeId::of::<NamedCertificate>()) => format!("[{}]", raw.join(";")),
         _ => raw.join(","),
     }
 }

@@ -10,7 +10,7 @@ use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite, SupportedProtoco
 /// The minimum version of TLS (`--tls-min-version`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// TLS 1.2. The flag values for older versions select it too.
+    /// TLS 1.2. An empty flag and the values for older versions select it too.
     #[default]
     V12,
     /// TLS 1.3.
@@ -37,7 +37,7 @@ impl FromStr for TlsVersion {
 
     fn from_str(name: &str) -> Result<Self, UnknownTlsVersion> {
         match name {
-            "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Ok(Self::V12),
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Ok(Self::V12),
             "VersionTLS13" => Ok(Self::V13),
             _ => Err(UnknownTlsVersion(name.to_owned())),
         }
