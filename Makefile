@@ -16,7 +16,7 @@ DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults documents bench \
-	deny cargo-deny render-chart
+	alerts deny cargo-deny render-chart
 .NOTPARALLEL:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
+	@echo "make alerts  syntax and unit tests of the alerts (needs promtool; make test runs them too)"
 	@echo "make bench   time per decision and memory per node and pod"
 	@echo "make render-chart  deploy/ from the chart (needs helm-python-sdk)"
 
@@ -80,6 +81,10 @@ faults:
 
 documents:
 	$(CARGO) run --profile checks --example documents
+
+alerts:
+	promtool check rules config/alerts/loadmaster.yaml
+	promtool test rules config/alerts/tests/*.yaml
 
 render-chart:
 	python3 deploy/render.py

@@ -12,6 +12,8 @@ mod golden;
 mod leadership;
 #[path = "../manifests/mod.rs"]
 mod manifests;
+#[path = "../observability/mod.rs"]
+mod observability;
 #[path = "../release/mod.rs"]
 mod release;
 #[path = "../victims/mod.rs"]
