@@ -46,8 +46,8 @@ KINDS = [
 OF_HELM = ("helm.sh/chart:", "app.kubernetes.io/managed-by:")
 # The annotation that replaces the pods of the chart after a change of the configuration.
 CHECKSUM = re.compile(r" +annotations:\n +#.*\n +checksum/config: .*\n")
-# A first line of a file of values that names the namespace of the release.
-NAMESPACE = "# namespace: "
+# Lines of a file of values that name the release.
+RELEASE = re.compile(r"^# (name|namespace): (\S+)$", re.MULTILINE)
 
 
 class Manifest:
@@ -64,15 +64,15 @@ class Manifest:
         return f"{self.kind} {self.name}"
 
 
-def render(helm, folder, values, namespace="kube-system"):
-    """The manifests in the order of installation."""
+def render(helm, folder, values, name="loadmaster", namespace="kube-system"):
+    """The manifests of a release in the order of installation."""
     report = helm.lint(folder, values, strict=True)
     # Findings of severity 1 are advice.
     findings = [f"{m['path']}: {m['error']}" for m in report["messages"] if m["severity"] > 1]
     if findings or report["errors"]:
         sys.exit("\n".join(findings + report["errors"]))
     with helm.Chart.load(folder) as chart:
-        rendered = chart.render(values, name="loadmaster", namespace=namespace)
+        rendered = chart.render(values, name=name, namespace=namespace)
     files = [text for name, text in sorted(rendered.items()) if name.endswith(".yaml")]
     parts = [part for text in files for part in ("\n" + text).split("\n---\n")]
     manifests = [Manifest(part) for part in parts if "kind:" in part]
@@ -144,9 +144,7 @@ def generated(helm, folder):
     yield DEFAULT, document("charts/loadmaster with its default values", defaults)
     for file in sorted((folder / "ci").glob("*-values.yaml")):
         text = file.read_text()
-        first = text.splitlines()[0]
-        namespace = first.removeprefix(NAMESPACE) if first.startswith(NAMESPACE) else "kube-system"
-        manifests = render(helm, folder, helm.values_from_yaml(text), namespace)
+        manifests = render(helm, folder, helm.values_from_yaml(text), **dict(RELEASE.findall(text)))
         name = file.name.removesuffix("-values.yaml")
         source = f"charts/loadmaster with ci/{file.name}"
         yield f"tests/manifests/rendered/{name}.yaml", difference(source, manifests, defaults)

@@ -78,9 +78,10 @@ fn default_rendering_has_the_objects_in_the_order_of_installation() {
 }
 
 /// The objects that values add and remove, beside the pods of `helm test`.
-const CHANGES: [(&str, &[&str], &[&str]); 11] = [
+const CHANGES: [(&str, &[&str], &[&str]); 12] = [
     ("cert-manager", &["Certificate loadmaster", "ServiceMonitor loadmaster"], &[]),
     ("closed-network", &["NetworkPolicy loadmaster"], &[]),
+    ("dashboard", &["ConfigMap loadmaster-dashboard"], &[]),
     ("extenders", &[], &[]),
     ("flow-schemas", &["FlowSchema loadmaster", "FlowSchema loadmaster-leader-election"], &[]),
     ("network-policy", &["NetworkPolicy loadmaster"], &[]),

@@ -148,7 +148,7 @@ fn user_of_kube_scheduler_has_every_permission_that_loadmaster_needs() {
     };
     let authentication = json!({"group": "", "resource": "configmaps", "verb": "get",
         "namespace": "kube-system", "name": "extension-apiserver-authentication"});
-    let rest = ["create", "get", "update"].map(lease).into_iter().chain([authentication]);
+    let rest = ["create", "get", "update", "watch"].map(lease).into_iter().chain([authentication]);
     for attributes in of_cluster.chain(rest) {
         assert!(is_allowed(&mut store, "system:kube-scheduler", &attributes), "{attributes}");
         assert!(!is_allowed(&mut store, "somebody", &attributes), "{attributes}");

@@ -7,6 +7,7 @@ mod chart;
 mod decoding;
 mod high_availability;
 mod kustomize;
+mod monitoring;
 mod permissions;
 mod refusals;
 mod scheduler;

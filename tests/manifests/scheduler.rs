@@ -24,10 +24,15 @@ fn deployment(file: &str) -> Deployment {
     find(file).unwrap()
 }
 
+/// Returns the ConfigMap with the configuration.
+fn config_map(file: &str) -> ConfigMap {
+    let mut maps = find_all::<ConfigMap>(file).into_iter();
+    maps.find(|map| map.data.as_ref().unwrap().contains_key("config.yaml")).unwrap()
+}
+
 /// Returns the KubeSchedulerConfiguration of the ConfigMap.
 pub(super) fn configuration(file: &str) -> String {
-    let config_map: ConfigMap = find(file).unwrap();
-    config_map.data.unwrap().remove("config.yaml").unwrap()
+    config_map(file).data.unwrap().remove("config.yaml").unwrap()
 }
 
 pub(super) fn gates(file: &str) -> Gates {
@@ -80,7 +85,7 @@ fn configuration_is_mounted_at_the_path_of_the_flag() {
         let mount = mounts.iter().find(|mount| mount.name == "config").unwrap();
         let volumes = pod.volumes.as_ref().unwrap();
         let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
-        let config_map: ConfigMap = find(file).unwrap();
+        let config_map = config_map(file);
 
         let given = flag(&args(&deployment), "config").unwrap().to_owned();
         assert_eq!(given, format!("{}/config.yaml", mount.mount_path));

@@ -166,40 +166,6 @@ fn certificate_of_cert_manager_is_mounted_and_verified() {
 }
 
 #[test]
-fn monitors_scrape_the_named_port_over_https() {
-    let metrics = ["/metrics"].as_slice();
-    let rows = [
-        ("cert-manager", "endpoints", metrics),
-        ("open-metrics", "podMetricsEndpoints", metrics),
-        ("pod-monitor", "podMetricsEndpoints", &["/metrics", "/metrics/slis"]),
-        ("service-monitor", "endpoints", &["/metrics", "/metrics/resources", "/metrics/slis"]),
-    ];
-    for (name, field, paths) in rows {
-        let file = &rendering(name);
-        let objects = objects(file);
-        let mut kinds =
-            objects.iter().filter(|one| one["kind"].as_str().unwrap().ends_with("Monitor"));
-        let spec = &kinds.next().unwrap()["spec"];
-        let endpoints = spec[field].as_array().unwrap();
-        let found: Vec<_> = endpoints.iter().map(|one| one["path"].as_str().unwrap()).collect();
-        assert_eq!(found, paths, "{name}");
-        for endpoint in endpoints {
-            assert_eq!(
-                (&endpoint["port"], &endpoint["scheme"]),
-                (&json!("https"), &json!("https"))
-            );
-        }
-        let labels = match find::<Service>(file).filter(|_| field == "endpoints") {
-            Some(service) => service.metadata.labels.unwrap(),
-            None => template(file).metadata.unwrap().labels.unwrap(),
-        };
-        let selector: Labels =
-            serde_json::from_value(spec["selector"]["matchLabels"].clone()).unwrap();
-        assert!(!selector.is_empty() && selects(&selector, &labels), "{name}");
-    }
-}
-
-#[test]
 fn files_of_extenders_are_in_mounted_secrets() {
     let file = &rendering("extenders");
     let secrets = secrets(file);
