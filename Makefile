@@ -59,6 +59,7 @@ image:
 	$(CARGO) clippy --no-default-features --bins -- -D warnings
 	$(CARGO) clippy --no-default-features --features sandbox --bins --example demo -- -D warnings
 	$(CARGO) clippy --no-default-features --features simulator --bins -- -D warnings
+	$(CARGO) clippy --no-default-features --features profiling --bins -- -D warnings
 
 tests:
 ifeq ($(NEXTEST),yes)

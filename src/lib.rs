@@ -8,6 +8,7 @@
 //! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins read;
 //!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.
 //! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
+//! - [`debugger`]: compares the cache with the API server and dumps it on SIGUSR2.
 //! - [`observer`]: updates metrics and health; [`plugin_watchdog`]: detects faulty plugins.
 //!
 //! Plugin authors register their plugins and call [`run_with`].
@@ -16,6 +17,7 @@ pub mod api_client;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod debugger;
 pub mod extender;
 pub mod feed;
 pub mod http;

@@ -114,7 +114,20 @@ impl ApiClient {
     /// # Errors
     /// The server did not respond.
     pub async fn get(&self, path: &str) -> Result<http::Response<Body>, String> {
-        let request = get_request(path).map_err(|error| error_chain(&error))?;
+        self.get_as(path, JSON).await
+    }
+
+    /// Sends a GET request for the metadata of the objects at `path`, and otherwise behaves like
+    /// [`get`](Self::get).
+    ///
+    /// # Errors
+    /// The server did not respond.
+    pub async fn get_metadata(&self, path: &str) -> Result<http::Response<Body>, String> {
+        self.get_as(path, METADATA).await
+    }
+
+    async fn get_as(&self, path: &str, accept: &str) -> Result<http::Response<Body>, String> {
+        let request = get_request(path, accept).map_err(|error| error_chain(&error))?;
         let response = self.client.send(request).await;
         let status = response.as_ref().ok().map(|response| response.status().as_u16());
         self.metrics.requested("GET", &self.host, status);
@@ -134,7 +147,7 @@ impl ApiClient {
 
     async fn read_version(&self) -> Result<Version, VersionError> {
         let response = async {
-            let response = self.client.send(get_request("/version")?).await?;
+            let response = self.client.send(get_request("/version", JSON)?).await?;
             Ok::<_, kube::Error>((response.status(), read_body(response.into_body()).await?))
         };
         let timed_out = |_| VersionError::Failed(no_response(CONNECT_TIMEOUT));
@@ -178,8 +191,14 @@ pub(crate) fn no_response(timeout: Duration) -> String {
     format!("no response within {timeout:?}")
 }
 
-fn get_request(path: &str) -> Result<http::Request<Body>, kube::Error> {
-    let request = http::Request::get(path).header(ACCEPT, "application/json");
+/// Media type of whole objects.
+const JSON: &str = "application/json";
+/// Media types of lists of metadata; servers that do not know the first one send whole objects.
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+fn get_request(path: &str, accept: &str) -> Result<http::Request<Body>, kube::Error> {
+    let request = http::Request::get(path).header(ACCEPT, accept);
     request.body(Body::empty()).map_err(kube::Error::HttpError)
 }
 

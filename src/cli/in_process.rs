@@ -37,6 +37,7 @@ pub(super) async fn schedule(
         metrics: metrics.clone(),
         server_status: health.server_status(),
         channel: channel(),
+        debug_signal: None,
     };
     let observer = MetricsObserver::new(metrics, health);
     runtime::run_scheduler(setup, observer, &stop).await

@@ -119,6 +119,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             metrics: metrics.clone(),
             server_status: health.server_status(),
             channel,
+            debug_signal: Some(listen(SignalKind::user_defined2())?),
         };
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), health.clone())?;
@@ -176,7 +177,6 @@ fn write(config: &Configuration, path: &Path, registry: &Registry) -> anyhow::Re
 
 /// Waits for signals: the first one starts an orderly shutdown, the second one ends at once.
 fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Result<()> {
-    let listen = |kind| signal(kind).context("cannot listen for signals");
     let (mut interrupt, mut terminate) =
         (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     tokio::spawn(async move {
@@ -188,6 +188,10 @@ fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Resu
         std::process::exit(1);
     });
     Ok(())
+}
+
+fn listen(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).context("cannot listen for signals")
 }
 
 async fn next_of(one: &mut Signal, other: &mut Signal) {

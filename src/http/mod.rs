@@ -1,7 +1,7 @@
 //! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, flags, log level.
 //!
 //! [`bind`] binds the port and loads the certificate before the daemon starts anything else. [`serve`]
-//! then serves requests to callers that [`Access`] lets through. `/debug/pprof` does not exist (404).
+//! then serves requests to callers that [`Access`] lets through.
 
 mod acceptor;
 mod access;
@@ -11,6 +11,7 @@ mod connection;
 mod files;
 mod flagz;
 mod health;
+mod profiling;
 mod resources;
 mod review_cache;
 mod reviews;
@@ -58,7 +59,8 @@ pub struct App {
     pub statusz: Option<Timestamp>,
     /// The scheduling loop, whose cache `/metrics/resources` shows.
     pub events: EventSender,
-    /// Changed by `PUT /debug/flags/v`; `None` if `enableProfiling` is off.
+    /// Changed by `PUT /debug/flags/v`; `None` if `enableProfiling` is off, and then there is no
+    /// `/debug/pprof/` either.
     pub verbosity: Option<Verbosity>,
 }
 

@@ -12,7 +12,7 @@ use tracing::{info, trace};
 
 use super::access::Access;
 use super::health::Endpoint;
-use super::{App, resources, statusz};
+use super::{App, profiling, resources, statusz};
 use crate::config;
 use crate::logs::Verbosity;
 use crate::metrics;
@@ -44,6 +44,7 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
     if let Some(verbosity) = app.verbosity.clone() {
         let set = async move |level: String| set_verbosity(&verbosity, &level);
         router = router.route("/debug/flags/v", put(set).fallback(unsupported_method));
+        router = profiling::with_profiling(router);
     }
     access
         .guard(router.fallback(not_found).layer(DefaultBodyLimit::max(MAX_BODY)))
@@ -136,7 +137,7 @@ fn not_found_text() -> Response {
     plain((StatusCode::NOT_FOUND, "404 page not found\n".to_owned()))
 }
 
-fn plain((status, text): (StatusCode, String)) -> Response {
+pub(super) fn plain((status, text): (StatusCode, String)) -> Response {
     const HEADERS: [(HeaderName, &str); 2] = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -335,6 +335,30 @@ async fn put_changes_the_log_level() {
     assert_eq!(without.get("/debug/flags/v").await, (404, "404 page not found\n".into()));
 }
 
+#[tokio::test]
+async fn pprof_paths_exist_only_while_profiling_is_on() {
+    let server = Server::new();
+    let (status, headers, _) = server.request(Method::GET, "/debug/pprof", Admin, "").await;
+    assert_eq!(
+        (status.as_u16(), headers[header::LOCATION].to_str().unwrap()),
+        (302, "/debug/pprof/")
+    );
+    assert!(server.get("/debug/pprof/").await.1.contains("profile?seconds=30"));
+    let (status, text) = server.get("/debug/pprof/cmdline").await;
+    assert!(status == 200 && text.contains("loadmaster"), "{text}");
+    let (status, text) = server.get("/debug/pprof/heap").await;
+    assert!(status == 501 && text.contains("heaptrack"), "{text}");
+    assert_eq!(server.get("/debug/pprof/mutex").await, (404, "Unknown profile\n".into()));
+    if cfg!(not(feature = "profiling")) {
+        let (status, text) = server.get("/debug/pprof/profile").await;
+        assert!(status == 501 && text.contains("--features profiling"), "{text}");
+    }
+    let without = Server::with(Health::default(), false);
+    for path in ["/debug/pprof", "/debug/pprof/", "/debug/pprof/profile"] {
+        assert_eq!(without.get(path).await, (404, "404 page not found\n".into()), "{path}");
+    }
+}
+
 fn serving(address: SocketAddr) -> Serving {
     Serving { address, share_port: false, tls: self_signed(), max_streams: Some(100) }
 }

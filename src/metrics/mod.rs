@@ -5,6 +5,7 @@
 
 mod bindings;
 mod buckets;
+mod cache_mismatches;
 mod delegated_auth;
 mod leader_election;
 mod plugin_metrics;
@@ -94,6 +95,7 @@ pub struct Metrics {
     features: IntGaugeVec,
     undecodable_objects: IntCounterVec,
     events_dropped: IntCounter,
+    cache_mismatches: IntGaugeVec,
     waiting_updates: IntGauge,
     holds: IntGaugeVec,
     plugin_metrics: PluginMetrics,
@@ -139,6 +141,7 @@ impl Metrics {
             "loadmaster_events_dropped_total",
             "Events about pods that were not written because too many were waiting.",
         );
+        let cache_mismatches = cache_mismatches::register(&mut table);
         let waiting_updates = table.gauge(
             Alpha,
             "loadmaster_waiting_updates",
@@ -168,6 +171,7 @@ impl Metrics {
             features,
             undecodable_objects,
             events_dropped,
+            cache_mismatches,
             waiting_updates,
             holds,
             plugin_metrics,

@@ -16,6 +16,7 @@ use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::{Feed, Registry};
 use tokio::runtime::Handle;
+use tokio::signal::unix::Signal;
 use tokio::sync::SetOnce;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -28,6 +29,7 @@ use self::sender::Sender;
 use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
 use crate::clock::Clock;
 use crate::config::Configuration;
+use crate::debugger::CacheDebugger;
 use crate::extender::Extenders;
 use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
@@ -55,6 +57,8 @@ pub struct Setup {
     pub server_status: Arc<ServerStatus>,
     /// The channel of events for the scheduling loop.
     pub channel: EventChannel,
+    /// The signal at which the cache debugger compares and dumps, if any.
+    pub debug_signal: Option<Signal>,
 }
 
 /// The sources of the objects that the scheduler reads.
@@ -149,6 +153,7 @@ pub async fn run_scheduler(
     let (requests, requested) = mpsc::unbounded_channel();
     let leading = Arc::new(SetOnce::new());
     let informers = sources.kinds.len();
+    let (debug_client, debug_metrics) = (read_client.clone(), metrics.clone());
     let watches = Watches {
         factory: InformerFactory {
             client: read_client,
@@ -159,6 +164,9 @@ pub async fn run_scheduler(
         },
         sources,
     };
+    let names = setup.config.profiles.iter().map(|profile| profile.scheduler_name.clone());
+    let debugger = CacheDebugger::new(debug_client, events.clone(), debug_metrics, names.collect());
+    tasks.spawn(debugger.run(setup.debug_signal));
     if let Some(elector) = scheduler.leader_elector() {
         warn_of_slow_extenders(&extenders, elector.config());
         let watch = LeaseWatch::new(lease_client.clone(), elector, events.clone());

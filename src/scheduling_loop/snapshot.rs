@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub pending: Vec<Arc<Pod>>,
     /// The numbers of pods in the queue at the end of the copy.
     pub queue: PendingPodCounts,
+    /// Whether every watch has synced.
+    pub synced: bool,
     /// Whether this replica leads at the end of the copy, or there is no leader election.
     pub leads: bool,
 }
@@ -167,6 +169,7 @@ impl Snapshots {
         {
             let snapshot = Snapshot {
                 queue: scheduler.engine().queue().counts(),
+                synced: scheduler.has_synced(),
                 leads: scheduler.may_act(now),
                 ..copying.snapshot
             };

@@ -41,6 +41,7 @@ async fn setup(server: &Server) -> Setup {
         metrics: Arc::new(Metrics::new()),
         server_status: Arc::default(),
         channel: channel(),
+        debug_signal: None,
     }
 }
 

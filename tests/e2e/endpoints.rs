@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::client::Body;
 use kube::config::{AuthInfo, Config};
 
-use super::cluster::{chart_rules, run};
+use super::cluster::{chart_rules, run, uid};
 use super::daemon::Daemon;
 use super::proxy::{Proxy, Way};
 use super::wait::eventually;
@@ -229,6 +229,34 @@ fn status_and_flags_are_served() {
         let text = daemon.endpoints.text("/flagz").await;
         assert!(text.contains("\nv:2\n"), "{text}");
         assert!(text.contains("\nleader-elect-lease-duration:15s\n"), "defaults too: {text}");
+    });
+}
+
+#[test]
+fn signal_compares_the_cache_with_the_api_server_and_dumps_it() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let daemon = Daemon::start(cluster).await;
+        let bound = cluster.create_pod(&cluster.pod("fits", 1)).await;
+        let node = cluster.bound("fits").await;
+        cluster.create_pod(&cluster.pod("too-big", 9)).await;
+        cluster.rejected("too-big").await;
+        let mut other = cluster.pod("other", 1);
+        other.spec.as_mut().unwrap().scheduler_name = Some("another".to_owned());
+        cluster.create_pod(&other).await;
+        daemon.signal("USR2");
+        daemon.log.line("Dump of scheduling queue").await;
+        daemon.log.line("Cache comparer finished").await;
+        let dumped = |text: &str| !daemon.log.lines(text).is_empty();
+        assert!(dumped(&format!("Node name: {node}")));
+        assert!(dumped(&format!("name: fits, namespace: {}, uid: {}", cluster.name, uid(&bound))));
+        assert!(dumped("activeQ:0; backoffQ:0; unschedulablePods:1"));
+        assert!(dumped("name: too-big, ") && !dumped("name: other, "));
+        assert!(!dumped("Cache mismatch"));
+        for kind in ["nodes", "pods"] {
+            let series = format!("loadmaster_cache_mismatches{{kind=\"{kind}\"}}");
+            assert_eq!(daemon.endpoints.metric(&series).await, Some(0.0));
+        }
     });
 }
 

@@ -1,5 +1,7 @@
 //! Faults of the API server; only the sandbox injects them.
 
+use std::time::Duration;
+
 use sandbox::faults::Settings;
 use sandbox::http::Server;
 
@@ -75,5 +77,26 @@ fn watches_break_and_what_they_missed_is_compacted() {
             cluster.create_pods(&format!("web-{round}"), 10).await;
             cluster.bound_pods(10 * round).await;
         }
+    });
+}
+
+#[test]
+fn node_that_a_stalled_watch_misses_is_a_cache_mismatch() {
+    run_in_sandbox(async |cluster, server| {
+        let daemon = Daemon::start(cluster).await;
+        misbehave(server, &["stalled-watches=1", "only-path=/nodes"]);
+        let missed = eventually("the watch misses a node", async || {
+            let name = format!("missed-{}", jiff::Timestamp::now().as_millisecond());
+            cluster.add_node(&name, 1).await;
+            daemon.signal("USR2");
+            let line = daemon.log.lines("Cache mismatch").pop();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            line.map(|line| (line, cluster.node_name("missed-")))
+        });
+        let (line, node) = missed.await;
+        assert!(line.contains("missedNodes=") && line.contains(&node), "{line}");
+        assert!(line.contains("redundantNodes=\"\""), "{line}");
+        let nodes = "loadmaster_cache_mismatches{kind=\"nodes\"}";
+        assert!(daemon.endpoints.metric(nodes).await >= Some(1.0));
     });
 }

@@ -168,6 +168,11 @@ impl Scheduler {
         self.dispatch_effects(now, ports);
     }
 
+    /// Returns whether every informer has synced.
+    pub fn has_synced(&self) -> bool {
+        self.phase != Phase::Syncing
+    }
+
     /// Allows scheduling to begin, once every informer has synced.
     pub fn set_synced(&mut self) {
         if self.phase == Phase::Syncing {

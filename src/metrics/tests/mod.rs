@@ -17,6 +17,7 @@ use super::*;
 /// Returns metrics with at least one sample in every family.
 fn with_samples() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
+    metrics.set_cache_mismatches(0, 0);
     let mut probe = EngineProbe::new(metrics.clone());
     let plugin: PluginName = "P".into();
     let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);

@@ -31,6 +31,12 @@ pub(super) enum PageStart {
 }
 
 impl ListWatch {
+    /// Returns the path of a page of a list of the latest state: of the first page, or of the page after
+    /// the one that returned this `continue` token.
+    pub fn page(&self, page_size: u32, token: Option<String>) -> String {
+        self.list(page_size, &token.map_or(PageStart::Latest, PageStart::Continue))
+    }
+
     /// Returns the path of a page of a list.
     pub(super) fn list(&self, page_size: u32, start: &PageStart) -> String {
         let query = self.query().with("limit", page_size);
@@ -104,6 +110,8 @@ mod tests {
             (pods.list(500, &PageStart::Cached), "limit=500&resourceVersion=0"),
             (pods.list(500, &PageStart::Latest), "limit=500"),
             (pods.list(2, &PageStart::Continue("a/b=".into())), "limit=2&continue=a%2Fb%3D"),
+            (pods.page(500, None), "limit=500"),
+            (pods.page(2, Some("a/b=".into())), "limit=2&continue=a%2Fb%3D"),
             (
                 pods.watch(&version, five_minutes),
                 "watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=217",
