@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::App;
-use crate::config::without_user;
 use super::router::plain;
+use crate::config::without_user;
 
 const INDEX: &str = "\
 /debug/pprof/
