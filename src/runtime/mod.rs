@@ -3,6 +3,7 @@
 mod connect;
 mod leader_election;
 mod sender;
+mod served_names;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use tracing::warn;
 use self::connect::{report_outages, wait_for_api_server};
 use self::leader_election::{LeaseWatch, new_election, warn_of_slow_extenders};
 use self::sender::Sender;
+use self::served_names::ServedNames;
 use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
 use crate::clock::Clock;
 use crate::config::Configuration;
@@ -164,6 +166,7 @@ pub async fn run_scheduler(
         },
         sources,
     };
+    tasks.spawn(ServedNames::of(&setup.config).announce(write_client.clone()));
     let names = setup.config.profiles.iter().map(|profile| profile.scheduler_name.clone());
     let debugger = CacheDebugger::new(debug_client, events.clone(), debug_metrics, names.collect());
     tasks.spawn(debugger.run(setup.debug_signal));
