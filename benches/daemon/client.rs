@@ -4,8 +4,9 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
+use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::cluster::{WAITING, node_name, pod_name};
+use crate::parts::now;
 
 /// Interval of polling. A poll costs CPU time, a long interval precision.
 const LOOK: Duration = Duration::from_millis(25);
@@ -23,6 +25,26 @@ const LOOK: Duration = Duration::from_millis(25);
 const LOOKS: usize = 12_000;
 /// Maximum number of concurrent requests.
 const REQUESTS: usize = 32;
+
+/// Number of scrapes of which the median counts.
+const SCRAPES: usize = 51;
+
+/// Returns the median time of a scrape of `/metrics` on this port, over one connection.
+pub(crate) async fn scrape(port: u16) -> anyhow::Result<Duration> {
+    let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
+    // The certificate of the daemon is signed by itself.
+    config.accept_invalid_certs = true;
+    let client = Client::try_from(config)?;
+    let mut times = Vec::with_capacity(SCRAPES);
+    for _ in 0..SCRAPES {
+        let started = now();
+        let text = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
+        times.push(started.elapsed());
+        ensure!(text.contains("scheduler_cache_size"), "the metrics lack the size of the cache");
+    }
+    times.sort();
+    Ok(times[SCRAPES / 2])
+}
 
 /// A client with the rights of the administrator.
 pub(crate) struct Admin(Client);

@@ -7,10 +7,10 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::Api;
 
-use crate::client::Admin;
+use crate::client::{Admin, scrape};
 use crate::cluster::{self, WAITING};
 use crate::figures::{Figure, Part};
-use crate::process::{Process, Sandbox};
+use crate::process::{Process, Sandbox, free_port};
 use crate::scheduler_perf::{self, NAMESPACE, VolumeCase};
 
 pub(crate) const ALL: [Part; 7] = [
@@ -206,8 +206,10 @@ async fn idle() -> anyhow::Result<Vec<Figure>> {
 async fn takeover() -> anyhow::Result<Vec<Figure>> {
     let sandbox = running_cluster(TAKEOVER_PODS)?;
     let admin = Admin::connect(&sandbox.kubeconfig).await?;
-    let first = Process::replica(&sandbox.kubeconfig)?;
+    let port = free_port()?;
+    let first = Process::replica(&sandbox.kubeconfig, port)?;
     admin.until_all_are_bound().await?;
+    let scrape = scrape(port).await?;
     let second = standby(&sandbox).await?;
     let before = second.cpu()?;
     tokio::time::sleep(IDLE).await;
@@ -231,13 +233,14 @@ async fn takeover() -> anyhow::Result<Vec<Figure>> {
             .with_target("< 2"),
         Figure::new("s from SIGTERM to the first binding", after_shutdown.as_secs_f64())
             .with_target("< 1"),
+        Figure::new("ms per scrape of the leader", scrape.as_secs_f64() * 1e3).with_target("< 5"),
         Figure::new("leader peak MiB", third.peak_mib()?),
     ])
 }
 
 /// Starts another replica and waits until it has synced and is idle.
 async fn standby(sandbox: &Sandbox) -> anyhow::Result<Process> {
-    let replica = Process::replica(&sandbox.kubeconfig)?;
+    let replica = Process::replica(&sandbox.kubeconfig, free_port()?)?;
     loop {
         let before = replica.cpu()?;
         tokio::time::sleep(SETTLE).await;
@@ -263,6 +266,6 @@ async fn settled_scheduler(sandbox: &Sandbox, admin: &Admin) -> anyhow::Result<P
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

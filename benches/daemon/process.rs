@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -44,10 +45,11 @@ impl Process {
         Self::start(&args, Stdio::null())
     }
 
-    /// Starts one of several replicas, which elect a leader.
-    pub(crate) fn replica(kubeconfig: &Path) -> anyhow::Result<Self> {
-        let kubeconfig = kubeconfig.to_string_lossy();
-        let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", "0"];
+    /// Starts one of several replicas, which elect a leader. Everybody may scrape it on this port.
+    pub(crate) fn replica(kubeconfig: &Path, port: u16) -> anyhow::Result<Self> {
+        let (kubeconfig, port) = (kubeconfig.to_string_lossy(), port.to_string());
+        let everybody = "--authorization-always-allow-paths=/metrics";
+        let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", &port, everybody];
         Self::start(&args, Stdio::null())
     }
 
@@ -108,6 +110,11 @@ impl Sandbox {
         }
         bail!("the sandbox did not start: see {}", scratch("sandbox.log").display())
     }
+}
+
+/// Returns a port that was free a moment ago.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Returns the load average of this machine.
