@@ -6,16 +6,17 @@ NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 GOLDEN ?= tests/golden/corpus
 
 SEEDS ?= 0..300
+MINUTES ?= 1
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
-PARTS := fmt-check clippy image deny doc golden faults documents doctests tests
+PARTS := fmt-check clippy image deny doc golden faults chaos documents doctests tests
 
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults documents bench \
+.PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults chaos documents bench \
 	alerts deny cargo-deny render-chart
 .NOTPARALLEL:
 
@@ -29,6 +30,7 @@ help:
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
+	@echo "make chaos   two replicas as processes, killed and cut off (MINUTES=M)"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
 	@echo "make alerts  syntax and unit tests of the alerts (needs promtool; make test runs them too)"
 	@echo "make bench   time per decision and memory per node and pod"
@@ -79,6 +81,9 @@ golden:
 
 faults:
 	$(CARGO) run --profile checks --example faults -- --seeds $(SEEDS)
+
+chaos:
+	$(CARGO) run --profile checks --example chaos -- --minutes $(MINUTES)
 
 documents:
 	$(CARGO) run --profile checks --example documents

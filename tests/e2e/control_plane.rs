@@ -79,7 +79,10 @@ impl Program {
         let path = assets.join(name);
         assert!(path.is_file(), "KUBEBUILDER_ASSETS: there is no {}", path.display());
         let folder = format!("control-plane/{}/{name}", std::process::id());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+        // Cargo names a folder for integration tests, but none for examples.
+        let target =
+            option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let folder = target.join(folder);
         fs::create_dir_all(&folder).unwrap();
         Self { path, folder }
     }

@@ -1,5 +1,7 @@
 //! Outages of the scheduler, the API server, or the connection between them, under load.
 
+use std::time::Duration;
+
 use super::cluster::{chart_rules, run};
 use super::daemon::Daemon;
 use super::proxy::{Proxy, Way};
@@ -16,6 +18,20 @@ fn killed_scheduler_continues_after_a_restart() {
         cluster.create_pods("late", 30).await;
         let _restarted = Daemon::start(cluster).await;
         cluster.bound_pods(60).await;
+        cluster.assert_bound_once().await;
+    });
+}
+
+#[test]
+fn pods_are_bound_over_a_slow_connection() {
+    run(async |cluster| {
+        cluster.add_node("a", 30).await;
+        let slow = Way::Slow(Duration::from_millis(150));
+        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, slow).await;
+        let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
+        daemon.ready().await;
+        cluster.create_pods("web", 30).await;
+        cluster.bound_pods(30).await;
         cluster.assert_bound_once().await;
     });
 }

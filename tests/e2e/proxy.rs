@@ -1,6 +1,7 @@
 //! A proxy in front of any API server that tests can stall and cut.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use http::Uri;
 use kube::config::Kubeconfig;
@@ -22,6 +23,8 @@ pub(super) enum Way {
     Mute,
     /// Connections are cut and refused.
     Cut,
+    /// Bytes arrive after this time, in both directions.
+    Slow(Duration),
 }
 
 /// A TCP proxy. It ends when dropped.
@@ -96,6 +99,10 @@ async fn pass_on(
     while let Ok(length @ 1..) = from.read(&mut chunk).await {
         // An error means that the proxy was dropped, so the copy ends.
         let _ = ways.wait_for(|way| Some(*way) != held_up_by).await;
+        let way = *ways.borrow();
+        if let Way::Slow(delay) = way {
+            tokio::time::sleep(delay).await;
+        }
         if to.write_all(&chunk[..length]).await.is_err() {
             return;
         }
