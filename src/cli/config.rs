@@ -133,7 +133,8 @@ fn validate(
 ) -> anyhow::Result<()> {
     let text = read(file)?;
     let config = config::load(&text, gates)?.in_effect();
-    let expansion = expand(&config, registry)?;
+    let built = config.build_profiles(registry)?;
+    let expansion = Expansion::of(&config.clone().with_ignored_resources()?, &built);
     if let Some(target) = write_config_to {
         let document = config::write_config(&config)?;
         std::fs::write(target, document)
@@ -145,6 +146,9 @@ fn validate(
         let plugins: Vec<&str> = not_built.into_iter().map(String::as_str).collect();
         let plugins = plugins.join(", ");
         super::complain("warning", &format!("plugins in use that are not built yet: {plugins}"));
+    }
+    for warning in config.unused_plugin_config(&built, registry) {
+        super::complain("warning", &warning);
     }
     let profiles: Vec<&str> =
         expansion.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();

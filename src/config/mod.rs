@@ -23,6 +23,7 @@ mod raw;
 mod redact;
 mod scheme;
 mod tree;
+mod unused;
 pub mod v1;
 mod validation;
 mod yaml;

@@ -82,6 +82,8 @@ impl Setup {
     fn scheduler(&self, whole: Whole, clock: Clock) -> anyhow::Result<(Scheduler, Sources)> {
         let config = self.config.clone().with_ignored_resources()?;
         let profiles = config.build_profiles(&self.registry)?;
+        let unused = self.config.unused_plugin_config(&profiles, &self.registry);
+        unused.iter().for_each(|warning| warn!("{warning}"));
         self.register_plugin_metrics(&profiles);
         let fields = profiles.extra_fields();
         let kinds = watched_kinds(&profiles);

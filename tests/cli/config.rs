@@ -54,6 +54,25 @@ fn valid_standard_input_is_accepted() {
 }
 
 #[test]
+fn arguments_of_unknown_and_disabled_plugins_are_warned_of() {
+    let text = configuration(
+        "profiles:
+- schedulerName: a
+- schedulerName: b
+  plugins: {multiPoint: {disabled: [{name: VolumeBinding}]}}
+  pluginConfig: [{name: NodeAffinity}, {name: Nope, args: {x: 1}}, {name: VolumeBinding}]
+",
+    );
+    let answer = loadmaster_with(&["config", "validate", "-"], &text);
+    let expected = "warning: profiles[1].pluginConfig[1]: the plugin \"Nope\" does not exist, so its \
+                    arguments have no effect\n\
+                    warning: profiles[1].pluginConfig[2]: the plugin \"VolumeBinding\" is not enabled in \
+                    this profile, so its arguments have no effect\n";
+    assert!(answer.err.ends_with(expected), "{}", answer.err);
+    assert_eq!(answer.text(), "- is valid; profiles: a, b\n");
+}
+
+#[test]
 fn json_is_accepted_like_yaml() {
     let config = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let answer = loadmaster_with(&["config", "validate", "-"], &config.to_string());

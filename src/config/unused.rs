@@ -1,0 +1,33 @@
+//! Arguments without effect.
+
+use engine::profile::Profiles;
+use framework::Registry;
+use plugins::catalogue;
+
+use super::configuration::Configuration;
+
+impl Configuration {
+    /// Returns a warning for each entry of `pluginConfig` whose plugin does not exist, or is not enabled in
+    /// its profile. kube-scheduler ignores such entries silently. `profiles` are those of this
+    /// configuration.
+    pub fn unused_plugin_config(&self, profiles: &Profiles, registry: &Registry) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (place, profile) in self.profiles.iter().enumerate() {
+            let built = profiles.get(&profile.scheduler_name);
+            for (entry, config) in profile.plugin_config.iter().enumerate() {
+                let name = config.name.as_str();
+                let exists = registry.get(name).is_some() || catalogue::get(name).is_some();
+                let reason = match exists {
+                    false => "does not exist",
+                    true if built.is_some_and(|built| built.plugins.contains_key(name)) => continue,
+                    true => "is not enabled in this profile",
+                };
+                warnings.push(format!(
+                    "profiles[{place}].pluginConfig[{entry}]: the plugin {name:?} {reason}, so its \
+                     arguments have no effect"
+                ));
+            }
+        }
+        warnings
+    }
+}
