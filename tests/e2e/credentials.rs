@@ -30,6 +30,29 @@ fn token_of_an_exec_plugin_is_sent() {
 }
 
 #[test]
+fn rotated_token_is_read_again() {
+    run(async |cluster| {
+        cluster.add_node("a", 2).await;
+        let folder = std::env::temp_dir().join(&cluster.name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let token = folder.join("token");
+        std::fs::write(&token, cluster.scheduler_token().await).unwrap();
+        let kubeconfig = cluster.kubeconfig_of(json!({"tokenFile": token}));
+        let daemon = Daemon::spawn(cluster, &kubeconfig).await;
+        daemon.ready().await;
+
+        cluster.recreate_scheduler_account().await;
+        cluster.create_pod(&cluster.pod("web", 1)).await;
+        let line = daemon.log.line("401 Unauthorized").await;
+        assert!(line.contains("credentials"), "{line}");
+        std::fs::write(&token, cluster.scheduler_token().await).unwrap();
+        cluster.bound("web").await;
+        daemon.ready().await;
+        std::fs::remove_dir_all(folder).unwrap();
+    });
+}
+
+#[test]
 fn client_certificate_is_sent() {
     run(async |cluster| {
         let Some(identity) = cluster.scheduler_certificate().await else {

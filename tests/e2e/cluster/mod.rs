@@ -183,6 +183,13 @@ impl Cluster {
         format!("system:serviceaccount:{0}:{0}", self.name)
     }
 
+    /// Replaces the scheduler's service account by another of its name, which ends its tokens.
+    pub(super) async fn recreate_scheduler_account(&self) {
+        let accounts = self.service_accounts();
+        accounts.delete(&self.name, &DeleteParams::default()).await.unwrap();
+        create(&accounts, &named::<ServiceAccount>(&self.name)).await;
+    }
+
     /// Returns a new token of the scheduler's service account.
     pub(super) async fn scheduler_token(&self) -> String {
         self.token_of(&self.name).await
