@@ -14,7 +14,7 @@ pub const TOLERANCE: Duration = Duration::from_secs(30);
 /// The purpose of the requests that are not watches.
 const REQUESTS: &str = "requests";
 
-/// The failing requests, by purpose.
+/// The failing requests, by purpose, and the permissions without which no pod can be bound.
 ///
 /// A purpose is one watch, or all requests that are not watches. It fails from its first failure until
 /// its next success. A quiet watch does not fail.
@@ -22,6 +22,7 @@ const REQUESTS: &str = "requests";
 pub struct ServerStatus {
     clock: Clock,
     failures: Mutex<BTreeMap<Arc<str>, Failure>>,
+    missing_permissions: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -32,7 +33,11 @@ struct Failure {
 
 impl Default for ServerStatus {
     fn default() -> Self {
-        Self { clock: Clock::start(), failures: Mutex::default() }
+        Self {
+            clock: Clock::start(),
+            failures: Mutex::default(),
+            missing_permissions: Mutex::default(),
+        }
     }
 }
 
@@ -40,6 +45,11 @@ impl ServerStatus {
     /// Records the state of the watch of a kind: the reason for which it fails, if it fails.
     pub fn watched(&self, kind: &Arc<str>, failure: Option<&str>) {
         self.record(kind, failure);
+    }
+
+    /// Records the permissions without which no pod can be bound: an explanation, if some are missing.
+    pub fn permitted(&self, missing: Option<String>) {
+        *self.missing_permissions() = missing;
     }
 
     /// Records the outcome of a request that is not a watch: the reason for which it failed, if it
@@ -68,15 +78,19 @@ impl ServerStatus {
         self.failures().contains_key(REQUESTS)
     }
 
-    /// Checks that no purpose has failed for longer than [`TOLERANCE`].
+    /// Checks that pods may be bound and that no purpose has failed for longer than [`TOLERANCE`].
     ///
     /// # Errors
-    /// The purpose that has failed for the longest time, with the reason, and the number of others.
+    /// The missing permissions; otherwise the purpose that has failed for the longest time, with the
+    /// reason, and the number of others.
     pub fn check(&self) -> Result<(), String> {
         self.check_at(self.clock.now())
     }
 
     fn check_at(&self, now: Time) -> Result<(), String> {
+        if let Some(missing) = &*self.missing_permissions() {
+            return Err(missing.clone());
+        }
         let failures = self.failures();
         let long = failures.values().filter(|failure| now.since(failure.since) >= TOLERANCE);
         let Some(first) = long.min_by_key(|failure| failure.since) else { return Ok(()) };
@@ -91,6 +105,11 @@ impl ServerStatus {
     fn failures(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Failure>> {
         // No code that holds the lock panics.
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn missing_permissions(&self) -> MutexGuard<'_, Option<String>> {
+        // As above.
+        self.missing_permissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,6 +131,15 @@ mod tests {
         status.requested(Some("no response"));
         let error = status.check_at(later(31)).unwrap_err();
         assert!(error.ends_with("pods: forbidden (and 2 other kinds of requests)"), "{error}");
+    }
+
+    #[test]
+    fn missing_permission_counts_at_once() {
+        let status = ServerStatus::default();
+        status.permitted(Some("cannot create pods/binding".to_owned()));
+        assert_eq!(status.check(), Err("cannot create pods/binding".to_owned()));
+        status.permitted(None);
+        assert_eq!(status.check(), Ok(()));
     }
 
     #[test]

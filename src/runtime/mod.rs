@@ -2,6 +2,7 @@
 
 mod connect;
 mod leader_election;
+mod permissions;
 mod sender;
 mod served_names;
 
@@ -26,6 +27,7 @@ use tracing::warn;
 
 use self::connect::{report_outages, wait_for_api_server};
 use self::leader_election::{LeaseWatch, new_election, warn_of_slow_extenders};
+use self::permissions::PermissionCheck;
 use self::sender::Sender;
 use self::served_names::ServedNames;
 use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
@@ -153,6 +155,8 @@ pub async fn run_scheduler(
         connected = wait_for_api_server(&read_client, &server) => connected?,
         () = stop.cancelled() => return Ok(()),
     }
+    let (status, profiles) = (setup.server_status.clone(), scheduler.engine().profiles());
+    tasks.spawn(PermissionCheck::new(write_client.clone(), status, profiles).run());
     let (events, received) = setup.channel;
     let (requests, requested) = mpsc::unbounded_channel();
     let leading = Arc::new(SetOnce::new());

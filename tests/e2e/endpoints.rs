@@ -136,6 +136,32 @@ fn missing_permission_turns_readiness_red_until_it_is_granted() {
 }
 
 #[test]
+fn missing_permission_to_bind_is_named_before_the_first_pod() {
+    run(async |cluster| {
+        let all = chart_rules();
+        let mut without_writes = all.clone();
+        let is_missing = |rule: &PolicyRule| {
+            let mut resources = rule.resources.iter().flatten();
+            resources.any(|resource| resource == "pods/binding" || resource == "events")
+        };
+        without_writes.retain(|rule| !is_missing(rule));
+        assert_eq!(without_writes.len(), all.len() - 2);
+        cluster.permit(&without_writes).await;
+        let daemon = Daemon::spawn(cluster, &cluster.scheduler_kubeconfig().await).await;
+        let line = daemon.log.line("Missing permissions").await;
+        let missing =
+            "cannot create pods/binding, create events.events.k8s.io, patch events.events.k8s.io";
+        assert!(line.contains(missing), "{line}");
+        let line = daemon.log.line("Not ready: ").await;
+        assert!(line.contains("cannot create pods/binding: grant it"), "{line}");
+
+        cluster.permit(&all).await;
+        daemon.ready().await;
+        daemon.log.line("All permissions are granted").await;
+    });
+}
+
+#[test]
 fn probes_are_counted() {
     run(async |cluster| {
         let daemon = Daemon::start(cluster).await;
