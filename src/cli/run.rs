@@ -162,7 +162,7 @@ async fn access(
 ) -> Result<Access, AccessError> {
     let (authentication, authorization) =
         (flags.authentication.options(), flags.authorization.options());
-    Access::load(&authentication, &authorization, credentials, &metrics.rest_client()).await
+    Access::load(&authentication, &authorization, credentials, metrics).await
 }
 
 /// Writes the configuration in effect. The profiles are built first, so the written configuration

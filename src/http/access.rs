@@ -22,7 +22,7 @@ use super::authorization::{
 };
 use super::reviews::Reviews;
 use crate::api_client::{ApiClient, ConnectError, Credentials};
-use crate::metrics::RestClient;
+use crate::metrics::{Authentication, Authorization, DelegatedAuth, Metrics};
 
 /// An error of setting up authentication or authorization.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,7 @@ pub struct Access {
 struct Gate {
     authenticator: Authenticator,
     authorizer: Authorizer,
+    metrics: DelegatedAuth,
     refused: LogLimit,
     failed: LogLimit,
 }
@@ -63,33 +64,39 @@ impl Access {
         authentication: &AuthenticationOptions,
         authorization: &AuthorizationOptions,
         own: &Credentials,
-        metrics: &RestClient,
+        metrics: &Metrics,
     ) -> Result<Self, AccessError> {
         // Failing reviews do not make the scheduler unready, so that these clients have a status of
         // their own.
         let connect = async |kubeconfig: &Option<_>, component| {
             let credentials = review_credentials(kubeconfig.as_deref(), own).await?;
-            ApiClient::new(&credentials, component, metrics.clone(), Arc::default())
+            ApiClient::new(&credentials, component, metrics.rest_client(), Arc::default())
         };
         let authenticating = connect(&authentication.kubeconfig, "authentication").await;
         let authenticating = authenticating.map_err(AccessError::Authentication)?;
         let authorizing = connect(&authorization.kubeconfig, "authorization").await;
         let authorizing = authorizing.map_err(AccessError::Authorization)?;
         let sources = TrustSources::load(authentication, &authenticating).await?;
+        let metrics = metrics.delegated_auth();
+        let authenticating =
+            Reviews::new(authenticating, metrics.clone(), DelegatedAuth::token_review);
+        let authorizing =
+            Reviews::new(authorizing, metrics.clone(), DelegatedAuth::subject_access_review);
         let authenticator = Authenticator {
             trust: sources.subscribe(),
-            tokens: TokenReviewer::new(Reviews::new(authenticating), authentication.token_ttl),
+            tokens: TokenReviewer::new(authenticating, authentication.token_ttl),
         };
         let authorizer = Authorizer {
             always_allow: AlwaysAllowPaths::new(&authorization.always_allow_paths),
             reviewer: SubjectAccessReviewer::new(
-                Reviews::new(authorizing),
+                authorizing,
                 authorization.authorized_ttl,
                 authorization.unauthorized_ttl,
             ),
         };
         let (refused, failed) = (LogLimit::default(), LogLimit::default());
-        Ok(Self { gate: Arc::new(Gate { authenticator, authorizer, refused, failed }), sources })
+        let gate = Gate { authenticator, authorizer, metrics, refused, failed };
+        Ok(Self { gate: Arc::new(gate), sources })
     }
 
     /// Lets only permitted requests through to the router.
@@ -129,7 +136,14 @@ async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match gate.authenticator.authenticate(&certificates, request.headers()).await {
+    let started = Instant::now();
+    let user = gate.authenticator.authenticate(&certificates, request.headers()).await;
+    let result = match &user {
+        Ok(user) => Authentication::Success(&user.name),
+        Err(_) => Authentication::Error,
+    };
+    gate.metrics.authenticated(result, started.elapsed());
+    match user {
         Ok(user) => {
             request.extensions_mut().insert(user);
             next.run(request).await
@@ -151,9 +165,20 @@ async fn authorize(
     next: Next,
 ) -> Response {
     let (verb, path) = (request.method().as_str().to_lowercase(), request.uri().path());
-    match gate.authorizer.authorize(&user, &verb, path).await {
+    let started = Instant::now();
+    let decision = gate.authorizer.authorize(&user, &verb, path).await;
+    let result = match &decision {
+        Ok(Decision::Allowed) => Authorization::Allowed,
+        Ok(Decision::Denied(_)) => Authorization::Denied,
+        Ok(Decision::NoOpinion(_)) => Authorization::NoOpinion,
+        Err(_) => Authorization::Error,
+    };
+    gate.metrics.authorized(result, started.elapsed());
+    match decision {
         Ok(Decision::Allowed) => next.run(request).await,
-        Ok(Decision::Denied(reason)) => forbidden(&user, &verb, path, &reason),
+        Ok(Decision::Denied(reason) | Decision::NoOpinion(reason)) => {
+            forbidden(&user, &verb, path, &reason)
+        }
         Err(err) => {
             if let Some(others) = gate.failed.admit() {
                 error!(%err, others, user = user.name, path, "Unable to authorize the request");

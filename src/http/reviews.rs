@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api_client::{ApiClient, no_response};
 use crate::clock::Clock;
+use crate::metrics::DelegatedAuth;
 use crate::wire::status_error;
 
 /// Time for one review with all its tries. A caller that waits for it does not wait longer.
@@ -32,9 +33,15 @@ impl ReviewError {
     }
 }
 
-/// A client that creates reviews.
+/// Records a request for a review: the status of the response, if there was one, and the time that it
+/// took.
+pub(super) type Record = fn(&DelegatedAuth, Option<u16>, Duration);
+
+/// A client that creates reviews of one kind.
 pub(super) struct Reviews {
     client: ApiClient,
+    metrics: DelegatedAuth,
+    record: Record,
     clock: Clock,
     rate: Mutex<TokenBucket>,
     jitter: Mutex<fastrand::Rng>,
@@ -48,11 +55,13 @@ struct Failure {
 }
 
 impl Reviews {
-    pub(super) fn new(client: ApiClient) -> Self {
+    pub(super) fn new(client: ApiClient, metrics: DelegatedAuth, record: Record) -> Self {
         let clock = Clock::start();
         let (qps, burst) = RATE;
         Self {
             client,
+            metrics,
+            record,
             clock,
             rate: Mutex::new(TokenBucket::new(qps, burst).expect("the rate is positive")),
             jitter: Mutex::new(fastrand::Rng::with_seed(clock.now().as_nanos().unsigned_abs())),
@@ -94,7 +103,14 @@ impl Reviews {
 
     async fn try_once<R: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<R, Failure> {
         self.wait_for_rate().await;
-        let response = match self.client.create(path, body.to_vec(), TIMEOUT).await {
+        let started = Instant::now();
+        let reply = self.client.create(path, body.to_vec(), TIMEOUT).await;
+        let status = match &reply {
+            Reply::Answered(response) => Some(response.status),
+            Reply::Rejected(_) | Reply::NotSent(_) | Reply::Lost(_) => None,
+        };
+        (self.record)(&self.metrics, status, started.elapsed());
+        let response = match reply {
             Reply::Answered(response) => response,
             Reply::Rejected(reason) | Reply::NotSent(reason) => {
                 return Err(Failure { error: ReviewError::new(reason), is_temporary: false });

@@ -26,7 +26,7 @@ use super::{
     TlsVersion,
 };
 use crate::api_client::{ApiClient, Credentials};
-use crate::metrics::Metrics;
+use crate::metrics::{DelegatedAuth, Metrics};
 
 /// Returns the status and the body of the answer to a path and a body.
 type Answer = dyn Fn(&str, &Value) -> (u16, Value) + Send + Sync;
@@ -64,7 +64,7 @@ impl ApiServer {
     }
 
     pub(super) fn reviews(&self) -> Reviews {
-        Reviews::new(self.client())
+        Reviews::new(self.client(), Metrics::new().delegated_auth(), DelegatedAuth::token_review)
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn self_signed() -> Tls {
 }
 
 /// Returns an access for the users of this authority. The API server permits nothing.
-pub(super) fn access(users: &Authority) -> Access {
+pub(super) fn access(users: &Authority, metrics: &Metrics) -> Access {
     let server = ApiServer::start(|_, _| (201, json!({"spec": {}, "status": {"allowed": false}})));
     let folder = Folder::new();
     let authentication = AuthenticationOptions {
@@ -116,8 +116,7 @@ pub(super) fn access(users: &Authority) -> Access {
         authorized_ttl: TTL,
         unauthorized_ttl: TTL,
     };
-    let metrics = Metrics::new().rest_client();
-    let access = Access::load(&authentication, &authorization, &server.credentials, &metrics);
+    let access = Access::load(&authentication, &authorization, &server.credentials, metrics);
     access.now_or_never().expect("without a lookup it is loaded at once").unwrap()
 }
 

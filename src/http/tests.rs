@@ -64,7 +64,7 @@ impl Server {
             verbosity: profiling.then(|| verbosity.clone()),
         };
         let authority = Authority::new("users");
-        let router = router::router(app, &access(&authority));
+        let router = router::router(app, &access(&authority, &metrics));
         let _logs = Box::new(logs);
         Self { router, metrics, authority, health, verbosity, loop_events: channel.1, _logs }
     }
@@ -316,6 +316,25 @@ async fn anonymous_callers_can_only_access_always_allowed_paths() {
     let (status, _, body) = server.request(Method::PUT, "/debug/flags/v", Anonymous, "5").await;
     assert_eq!((status, server.verbosity.get()), (StatusCode::FORBIDDEN, 0));
     assert!(body.contains("cannot put path"), "{body}");
+}
+
+#[tokio::test]
+async fn callers_and_reviews_are_counted() {
+    let server = Server::new();
+    server.request(Method::GET, "/livez", Anonymous, "").await;
+    server.request(Method::GET, "/configz", Anonymous, "").await;
+    let (_, text) = server.get("/metrics").await;
+    for sample in [
+        "authentication_attempts{result=\"success\"} 3",
+        "authenticated_user_requests{username=\"admin\"} 1",
+        "authenticated_user_requests{username=\"other\"} 2",
+        "authorization_attempts_total{result=\"allowed\"} 2",
+        "authorization_attempts_total{result=\"no-opinion\"} 1",
+        "apiserver_delegated_authz_request_total{code=\"201\"} 1",
+    ] {
+        assert!(text.contains(&format!("{sample}\n")), "{sample}: {text}");
+    }
+    assert!(!text.contains("apiserver_delegated_authn_request_total{"), "{text}");
 }
 
 #[tokio::test]

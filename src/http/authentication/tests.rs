@@ -8,12 +8,15 @@ use axum::http::{HeaderName, HeaderValue};
 use rcgen::{DnType, ExtendedKeyUsagePurpose, date_time_ymd};
 use serde_json::{Value, json};
 
+use super::super::reviews::Reviews;
 use super::super::testing::{
     ApiServer, Authority, Folder, TTL, authentication_options, credentials, params,
 };
 use super::client_certificate::ClientAuthorities;
 use super::request_header::RequestHeader;
 use super::*;
+use crate::api_client::ApiClient;
+use crate::metrics::{DelegatedAuth, Metrics};
 
 fn headers(given: &[(&str, &str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -270,13 +273,15 @@ async fn temporary_failures_are_retried_and_permanent_ones_are_not() {
 async fn unreachable_api_server_is_an_error_at_once() {
     let mut setup = Setup::new(review).await;
     let nowhere = credentials("http://127.0.0.1:1");
-    let metrics = crate::metrics::Metrics::new().rest_client();
-    let client =
-        crate::api_client::ApiClient::new(&nowhere, "test", metrics, Arc::default()).unwrap();
-    setup.authenticator.tokens =
-        TokenReviewer::new(super::super::reviews::Reviews::new(client), TTL);
+    let metrics = Metrics::new();
+    let client = ApiClient::new(&nowhere, "test", metrics.rest_client(), Arc::default()).unwrap();
+    let reviews = Reviews::new(client, metrics.delegated_auth(), DelegatedAuth::token_review);
+    setup.authenticator.tokens = TokenReviewer::new(reviews, TTL);
     let error = setup.user(&[], &bearer("good")).await.unwrap_err();
     assert!(error.contains("onnect"), "{error}");
+    let text = metrics.render();
+    let expected = "apiserver_delegated_authn_request_total{code=\"<error>\"} ";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[tokio::test]

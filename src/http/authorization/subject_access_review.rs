@@ -16,8 +16,10 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::http) enum Decision {
     Allowed,
-    /// The reason may be empty.
+    /// The API server denies the access. The reason may be empty.
     Denied(String),
+    /// The API server does not allow the access. The reason may be empty.
+    NoOpinion(String),
 }
 
 /// Asks the API server for permissions, and caches its decisions.
@@ -53,7 +55,7 @@ impl SubjectAccessReviewer {
         };
         let ttl = |decision: &Decision| match decision {
             Decision::Allowed => self.authorized_ttl,
-            Decision::Denied(_) => self.unauthorized_ttl,
+            Decision::Denied(_) | Decision::NoOpinion(_) => self.unauthorized_ttl,
         };
         self.cache.get(key, decide, ttl).await
     }
@@ -76,8 +78,10 @@ fn spec(user: &User, verb: &str, path: &str) -> SubjectAccessReviewSpec {
 /// Returns the decision of a review. A denial goes before a permission, as in kube-scheduler.
 fn decision(review: SubjectAccessReview) -> Decision {
     let status = review.status.unwrap_or_default();
-    match status.allowed && status.denied != Some(true) {
-        true => Decision::Allowed,
-        false => Decision::Denied(status.reason.unwrap_or_default()),
+    let reason = status.reason.unwrap_or_default();
+    match (status.denied, status.allowed) {
+        (Some(true), _) => Decision::Denied(reason),
+        (_, true) => Decision::Allowed,
+        (_, false) => Decision::NoOpinion(reason),
     }
 }

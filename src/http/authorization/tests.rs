@@ -53,7 +53,7 @@ async fn masters_and_allowed_paths_need_no_review() {
     }
     assert!(server.requests().is_empty());
     let decision = authorizer.authorize(&anonymous, "get", "/readyz/shutdown").await;
-    assert_eq!(decision, Ok(Decision::Denied(String::new())));
+    assert_eq!(decision, Ok(Decision::NoOpinion(String::new())));
 }
 
 #[tokio::test]
@@ -65,8 +65,8 @@ async fn api_server_decides_on_user_groups_and_extra() {
     caller.extra = BTreeMap::from([("scope".to_owned(), vec!["a".to_owned()])]);
     for (verb, path, expected) in [
         ("get", "/metrics", Decision::Allowed),
-        ("delete", "/metrics", Decision::Denied(String::new())),
-        ("get", "/configz", Decision::Denied(String::new())),
+        ("delete", "/metrics", Decision::NoOpinion(String::new())),
+        ("get", "/configz", Decision::NoOpinion(String::new())),
     ] {
         assert_eq!(authorizer.authorize(&caller, verb, path).await, Ok(expected));
     }
