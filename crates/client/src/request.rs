@@ -140,6 +140,10 @@ const MAX_QUOTED: usize = 200;
 #[derive(Debug, Default, Deserialize)]
 struct Status {
     #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
     message: String,
     details: Option<Details>,
 }
@@ -183,6 +187,13 @@ impl Response {
             "" => format!("the server responded with status {}", self.status),
             start => format!("the server responded with status {}: {start}", self.status),
         }
+    }
+
+    /// Returns the reason of the `Status` in the body, empty if it has none. Returns `None` if the body is
+    /// no `Status`.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let Status { kind, reason, .. } = self.as_status();
+        (kind == "Status").then_some(reason)
     }
 
     /// Returns whether the `Status` names this cause, for example `NamespaceTerminating`.

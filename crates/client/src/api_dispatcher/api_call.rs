@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::measure::{CallState, CallType};
 use super::object_key::ObjectKey;
-use super::outcome::{Outcome, is_pod_gone, rejection};
+use super::outcome::{Outcome, is_pod_gone, is_refusal_of_bind, rejection};
 use super::pod_status_patch::PodStatusPatch;
 use super::read_backoff;
 use super::requests::{self, RequestParts};
@@ -206,7 +206,9 @@ impl ApiCall {
     ) -> NextStep {
         self.tries += 1;
         match &mut self.operation {
-            Operation::Bind(_) => self.after_write(outcome, |_| None, retry_period, now, rng),
+            Operation::Bind(_) => {
+                self.after_write(of_bind(outcome), |_| None, retry_period, now, rng)
+            }
             Operation::ExtenderBind { .. } => NextStep::Finish(extender_bind_answer(outcome)),
             Operation::Write(_) => self.after_write(outcome, parse, retry_period, now, rng),
             Operation::PatchPodStatus(patch) => {
@@ -300,7 +302,8 @@ impl ApiCall {
             Outcome::Rejected { status, message } if is_pod_gone(status, &message) => {
                 return NextStep::Finish(Answer::Gone(message));
             }
-            Outcome::Rejected { status, message } if status != 409 => {
+            // As kube-scheduler, a conflict and an error inside the server are retried.
+            Outcome::Rejected { status, message } if status != 409 && status < 500 => {
                 return NextStep::Finish(rejection(status, message));
             }
             Outcome::Throttled { retry_after, message } => (retry_after, message),
@@ -312,6 +315,16 @@ impl ApiCall {
             true => NextStep::Retry { delay: retry_after.max(self.backoff.next(now, rng)), error },
             false => NextStep::Finish(Answer::Error(error)),
         }
+    }
+}
+
+/// Returns the outcome of a bind. A conflict that names no reason of the pod may hide an error of etcd.
+fn of_bind(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Rejected { status: 409, message } if !is_refusal_of_bind(&message) => {
+            Outcome::Unknown(message)
+        }
+        outcome => outcome,
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) enum Outcome {
     Rejected { status: u16, message: String },
     /// Not carried out: the server asks for a pause (429).
     Throttled { retry_after: Duration, message: String },
-    /// Not carried out: the server did not receive the request.
+    /// Not carried out: the server did not receive the request, or it is starting or shutting down.
     NotSent(String),
     /// Carried out or not. A proxy, or a server that has lost its store, may still carry it out.
     Unknown(String),
@@ -38,12 +38,71 @@ impl Outcome {
         }
         let message = response.error_message();
         match response.status {
+            _ if is_webhook_denial(&message) => Self::Rejected { status: 403, message },
             429 => Self::Throttled { retry_after: response.retry_delay(), message },
-            // A proxy may send such a status although the server behind it carried out the request.
-            500.. => Self::Unknown(message),
+            500.. => match Failure::of(&response, &message) {
+                Failure::BeforeStorage => Self::Rejected { status: response.status, message },
+                Failure::StartingOrStopping => Self::NotSent(message),
+                Failure::Unknown => Self::Unknown(message),
+            },
             status => Self::Rejected { status, message },
         }
     }
+}
+
+/// How far a request came that was answered with a 5xx status.
+///
+/// | Answer | Source in kube-apiserver 1.36 |
+/// |---|---|
+/// | reason `InternalError` | admission (webhooks that cannot be called, quota, policies) and checks before it |
+/// | `Internal Server Error: "<path>": ...` in plain text | authorization, flow control, audit policy |
+/// | reason `ServiceUnavailable` | a server that shuts down, or has not installed all paths yet |
+/// | no reason | any error of etcd, also one after the write |
+/// | reasons `Timeout`, `ServerTimeout` | a handler that may still be running |
+/// | no `Status` | a proxy, or a server that panicked |
+enum Failure {
+    /// The request was refused before it reached the storage.
+    BeforeStorage,
+    /// The server does not take requests now. Another server, or the same one later, may.
+    StartingOrStopping,
+    /// The request may have been carried out.
+    Unknown,
+}
+
+impl Failure {
+    fn of(response: &Response, message: &str) -> Self {
+        match response.reason().as_deref() {
+            // An error of etcd inside an InternalError has not been seen after a write. It is not trusted.
+            Some("InternalError") if !message.contains("etcdserver") => Self::BeforeStorage,
+            Some("ServiceUnavailable") => Self::StartingOrStopping,
+            None if response.body.starts_with(FILTER_ERROR) => Self::BeforeStorage,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The start of the plain text with which the filters in front of the handlers report an error.
+const FILTER_ERROR: &[u8] = b"Internal Server Error: \"/";
+
+/// Returns whether an admission webhook denied the request. The webhook chooses the status: its 404 does not
+/// say that the object is gone, its 429 does not ask for a pause, and its 500 is no failure of the server.
+fn is_webhook_denial(message: &str) -> bool {
+    message.starts_with("admission webhook \"") && message.contains("\" denied the request")
+}
+
+/// Returns whether a Binding that was answered with a conflict was certainly not carried out.
+///
+/// The API server reports every error of its storage as a conflict of `pods/binding` (`assignPod`), also a
+/// timeout of etcd after which the pod may be bound.
+pub(super) fn is_refusal_of_bind(message: &str) -> bool {
+    const REFUSALS: [&str; 5] = [
+        "is already assigned to node",
+        "is being deleted, cannot be assigned to a host",
+        "has non-empty .spec.schedulingGates",
+        "Precondition failed: ",
+        "StorageError: invalid object",
+    ];
+    REFUSALS.iter().any(|refusal| message.contains(refusal))
 }
 
 /// Returns the answer to an effect whose request the server rejected with this status.

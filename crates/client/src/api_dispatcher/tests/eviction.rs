@@ -4,7 +4,7 @@ use engine::Eviction;
 
 use super::*;
 
-fn evict(condition_message: Option<&str>) -> EffectKind {
+pub(super) fn evict(condition_message: Option<&str>) -> EffectKind {
     EffectKind::Evict(Eviction {
         pod: PodKey::new("ns", "v"),
         uid: UID.into(),
