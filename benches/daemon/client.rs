@@ -8,7 +8,7 @@ use anyhow::{bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::Serialize;
@@ -131,6 +131,26 @@ impl Admin {
             created??;
         }
         Ok(())
+    }
+
+    /// Creates pods in the namespace [`WAITING`], as fast as the server accepts them.
+    pub(crate) async fn create_at_once(
+        &self,
+        pods: impl Iterator<Item = Value>,
+    ) -> anyhow::Result<()> {
+        self.create_all(|client| Api::<Pod>::namespaced(client, WAITING), pods).await
+    }
+
+    /// Deletes pods of the namespace [`WAITING`] without a grace period.
+    pub(crate) async fn delete_pods(
+        &self,
+        names: impl Iterator<Item = String>,
+    ) -> anyhow::Result<()> {
+        let pods = &Api::<Pod>::namespaced(self.0.clone(), WAITING);
+        let now = &DeleteParams::default().grace_period(0);
+        let deletions =
+            stream::iter(names).map(|name| async move { pods.delete(&name, now).await.map(drop) });
+        Ok(deletions.buffer_unordered(REQUESTS).try_collect().await?)
     }
 
     /// Returns the number of pods in a namespace.

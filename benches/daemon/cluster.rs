@@ -1,5 +1,7 @@
 //! Clusters as manifests.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 /// Namespace of pods that show that the scheduler is running.
@@ -51,6 +53,25 @@ pub(crate) fn replica_sets(pods: usize) -> impl Iterator<Item = Value> {
 /// Pending pods without an owner.
 pub(crate) fn pods(namespace: &str, count: usize) -> impl Iterator<Item = Value> {
     (0..count).map(move |number| pod(namespace, number))
+}
+
+/// Pending pods with these numbers, each with a label that no other pod has.
+pub(crate) fn unique_pods(numbers: Range<usize>) -> impl Iterator<Item = Value> {
+    numbers.map(|number| {
+        let mut pod = pod(WAITING, number);
+        pod["metadata"]["name"] = unique_name(number).into();
+        pod["metadata"]["labels"] = json!({ "app": unique_name(number) });
+        pod
+    })
+}
+
+/// The names of [unique pods](unique_pods).
+pub(crate) fn unique_names(numbers: Range<usize>) -> impl Iterator<Item = String> {
+    numbers.map(unique_name)
+}
+
+fn unique_name(number: usize) -> String {
+    format!("unique-{number}")
 }
 
 /// Running pods, spread over `nodes` nodes.

@@ -10,6 +10,7 @@ mod figures;
 mod parts;
 mod process;
 mod scheduler_perf;
+mod soak;
 
 use std::io::{self, IsTerminal};
 
@@ -37,15 +38,16 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the parts with these names; all parts if there are none.
+/// Returns the parts with these names; all parts but the longest if there are none.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Part>> {
     if names.is_empty() {
         return Ok(parts::ALL.iter().collect());
     }
-    let part = |name: &String| match parts::ALL.iter().find(|part| part.name == name) {
+    let all = || parts::ALL.iter().chain([&parts::SOAK]);
+    let part = |name: &String| match all().find(|part| part.name == name) {
         Some(part) => Ok(part),
         None => {
-            let known: Vec<&str> = parts::ALL.iter().map(|part| part.name).collect();
+            let known: Vec<&str> = all().map(|part| part.name).collect();
             bail!("no part {name:?}; there are {}", known.join(", "))
         }
     };

@@ -12,8 +12,9 @@ use crate::cluster::{self, WAITING};
 use crate::figures::{Figure, Part};
 use crate::process::{Process, Sandbox, free_port};
 use crate::scheduler_perf::{self, NAMESPACE, VolumeCase};
+use crate::soak::soak;
 
-pub(crate) const ALL: [Part; 7] = [
+pub(crate) static ALL: [Part; 7] = [
     Part { name: "throughput", measure: || throughput().boxed() },
     Part { name: "cold-start", measure: || cold_start().boxed() },
     Part { name: "preemption", measure: || preemption().boxed() },
@@ -22,6 +23,9 @@ pub(crate) const ALL: [Part; 7] = [
     Part { name: "idle", measure: || idle().boxed() },
     Part { name: "takeover", measure: || takeover().boxed() },
 ];
+
+/// A part that runs only if it is asked for.
+pub(crate) static SOAK: Part = Part { name: "soak", measure: || soak().boxed() };
 
 const NODES: usize = 5_000;
 const PODS: usize = 20_000;

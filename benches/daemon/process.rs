@@ -74,10 +74,19 @@ impl Process {
 
     /// Returns the peak resident set in MiB.
     pub(crate) fn peak_mib(&self) -> anyhow::Result<f64> {
+        self.mib("VmHWM:")
+    }
+
+    /// Returns the resident set in MiB.
+    pub(crate) fn rss_mib(&self) -> anyhow::Result<f64> {
+        self.mib("VmRSS:")
+    }
+
+    fn mib(&self, field: &str) -> anyhow::Result<f64> {
         let status = self.proc("status")?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-        Ok(kib.context("no VmHWM in /proc/PID/status")? / 1024.0)
+        let value = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib = value.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(kib.with_context(|| format!("no {field} in /proc/PID/status"))? / 1024.0)
     }
 
     fn proc(&self, file: &str) -> anyhow::Result<String> {
