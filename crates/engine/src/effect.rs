@@ -34,6 +34,8 @@ pub enum EffectKind {
         binding: Binding,
         /// The start of the attempt. The decision is based on the state at that time.
         decided: Time,
+        /// `metadata.resourceVersion` of the pod, a precondition; 0 if it is not known.
+        resource_version: u64,
     },
     /// Let an extender bind the pod; answered likewise.
     ExtenderBind {

@@ -540,6 +540,7 @@ impl Engine {
                 let failure = Failure::error(&status);
                 self.binding_failed(*cycle, &status, failure, cx);
             }
+            Transition::Outdated(cycle) => self.decide_again(*cycle, cx),
         }
     }
 
@@ -578,17 +579,7 @@ impl Engine {
         cx: &mut Context<'_>,
     ) {
         let pod = cycle.pod.clone();
-        Placement {
-            view: self.world.view(),
-            profile: &cycle.profile,
-            pod: &pod,
-            node: &cycle.node,
-            state: &mut cycle.state,
-        }
-        .unreserve(cx);
-        // A pod that was deleted or bound elsewhere has left the node already. Its Unreserve may still
-        // have freed something that other pods wait for, so pods are moved in every case.
-        self.world.forget(&pod.uid);
+        self.undo(&mut cycle, cx);
         let rejected = status.is_rejection();
         cx.probe.count(Count::BindingFailed {
             result: if rejected { "unschedulable" } else { "error" },
@@ -596,14 +587,36 @@ impl Engine {
             took: cx.now.since(cycle.since),
         });
         if !rejected {
-            let old = Some(pod.clone());
-            self.world.move_pods(&ObjectEvent::assigned_pod(ActionType::DELETE, old, None), cx);
+            self.room_freed(&pod, cx);
         }
         let failure = failure.after_nomination(cycle.nominated);
         failure.handle(cycle.queued, &cycle.profile, &mut self.world, cx);
         if rejected {
             self.world.move_others(pod, cx);
         }
+    }
+
+    /// Undoes the attempt of a pod whose specification has changed, and tries the pod again at once: the
+    /// attempt did not fail.
+    fn decide_again(&mut self, mut cycle: BindingCycle, cx: &mut Context<'_>) {
+        self.undo(&mut cycle, cx);
+        self.room_freed(&cycle.pod, cx);
+        self.world.requeue_outdated(cycle.queued, cx);
+    }
+
+    /// Runs Unreserve and forgets the pod.
+    fn undo(&mut self, cycle: &mut BindingCycle, cx: &mut Context<'_>) {
+        let (pod, node) = (&cycle.pod, &cycle.node);
+        let (view, profile, state) = (self.world.view(), &cycle.profile, &mut cycle.state);
+        Placement { view, profile, pod, node, state }.unreserve(cx);
+        self.world.forget(&cycle.pod.uid);
+    }
+
+    /// Moves the pods that may use the room of a forgotten pod. A pod that was deleted or bound elsewhere
+    /// has left the node already, but its Unreserve may still have freed something.
+    fn room_freed(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) {
+        let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod.clone()), None);
+        self.world.move_pods(&event, cx);
     }
 
     /// Rejects a pod that waits in Permit. Returns whether it was waiting.

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::measure::{CallState, CallType};
 use super::object_key::ObjectKey;
-use super::outcome::{Outcome, is_pod_gone, is_refusal_of_bind, rejection};
+use super::outcome::{Outcome, is_outdated, is_pod_gone, is_refusal_of_bind, rejection};
+use super::own_writes::OwnWrites;
 use super::pod_status_patch::PodStatusPatch;
 use super::read_backoff;
 use super::requests::{self, RequestParts};
@@ -28,7 +29,12 @@ const NEVER: Duration = Duration::MAX;
 /// The operation of an API call.
 #[derive(Debug)]
 pub(super) enum Operation {
-    Bind(Binding),
+    Bind {
+        binding: Binding,
+        /// The resourceVersion of the pod; 0 if it is not known.
+        resource_version: u64,
+    },
+    /// The extender sends its own request to the API server, so no resourceVersion protects it.
     ExtenderBind {
         extender: usize,
         binding: Binding,
@@ -80,7 +86,7 @@ impl ApiCall {
             Operation::PatchPodStatus(_) | Operation::Evict(_) => {
                 Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
             }
-            Operation::Bind(_) | Operation::ExtenderBind { .. } | Operation::Write(_) => {
+            Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::Write(_) => {
                 Backoff::new(Duration::from_millis(100), 2.0, Duration::from_secs(5), 0.5, NEVER)
             }
             Operation::ReadPod(_) => read_backoff::backoff(),
@@ -106,7 +112,7 @@ impl ApiCall {
 
     pub(super) fn object_key(&self) -> ObjectKey {
         match &self.operation {
-            Operation::Bind(Binding { pod, .. })
+            Operation::Bind { binding: Binding { pod, .. }, .. }
             | Operation::ExtenderBind { binding: Binding { pod, .. }, .. }
             | Operation::ReadPod(pod)
             | Operation::Evict(Eviction { pod, .. })
@@ -118,7 +124,7 @@ impl ApiCall {
     /// Returns the kind of call, for metrics.
     pub(super) const fn call_type(&self) -> CallType {
         match &self.operation {
-            Operation::Bind(_) => CallType::PodBinding,
+            Operation::Bind { .. } => CallType::PodBinding,
             Operation::ExtenderBind { .. } => CallType::ExtenderBinding,
             Operation::Write(_) => CallType::ObjectWrite,
             Operation::ReadPod(_) => CallType::PodRead,
@@ -135,7 +141,7 @@ impl ApiCall {
     /// Returns what the call does, for the log.
     pub(super) const fn action(&self) -> &'static str {
         match &self.operation {
-            Operation::Bind(_) => "binding",
+            Operation::Bind { .. } => "binding",
             Operation::ExtenderBind { .. } => "binding through an extender",
             Operation::Write(_) => "patching",
             Operation::ReadPod(_) => "reading",
@@ -164,6 +170,28 @@ impl ApiCall {
         matches!(self.operation, Operation::PatchPodStatus(_) | Operation::Evict(_))
     }
 
+    /// Returns whether the response to the call shows a pod after a write of ours, or as read.
+    pub(super) fn returns_pod(&self) -> bool {
+        match &self.operation {
+            Operation::PatchPodStatus(_) => true,
+            Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
+            _ => false,
+        }
+    }
+
+    /// Takes the version that our own last write gave the pod, if it is newer than the known one. The watch
+    /// may not have shown it yet.
+    pub(super) fn catch_up_with(&mut self, own_writes: &OwnWrites) {
+        let (uid, resource_version) = match &mut self.operation {
+            Operation::Bind { binding, resource_version } => (&binding.uid, resource_version),
+            Operation::PatchPodStatus(patch) => (&patch.uid, &mut patch.resource_version),
+            _ => return,
+        };
+        if *resource_version != 0 {
+            *resource_version = own_writes.version_of(uid).max(*resource_version);
+        }
+    }
+
     /// Merges a later status patch of the same pod into this status patch. Returns any other call.
     pub(super) fn merge(&mut self, later: Self) -> Option<Self> {
         match (&mut self.operation, later.operation) {
@@ -181,7 +209,9 @@ impl ApiCall {
     /// Returns the next request of the call.
     pub(super) fn request(&self, now: Time) -> RequestParts {
         match &self.operation {
-            Operation::Bind(binding) => requests::bind(binding),
+            Operation::Bind { binding, resource_version } => {
+                requests::bind(binding, *resource_version)
+            }
             Operation::ExtenderBind { extender, binding } => {
                 requests::bind_by_extender(*extender, binding)
             }
@@ -206,9 +236,12 @@ impl ApiCall {
     ) -> NextStep {
         self.tries += 1;
         match &mut self.operation {
-            Operation::Bind(_) => {
-                self.after_write(of_bind(outcome), |_| None, retry_period, now, rng)
-            }
+            Operation::Bind { .. } => match outcome {
+                Outcome::Rejected { status, message } if is_outdated(status, &message) => {
+                    NextStep::Finish(Answer::Outdated(message))
+                }
+                outcome => self.after_write(of_bind(outcome), |_| None, retry_period, now, rng),
+            },
             Operation::ExtenderBind { .. } => NextStep::Finish(extender_bind_answer(outcome)),
             Operation::Write(_) => self.after_write(outcome, parse, retry_period, now, rng),
             Operation::PatchPodStatus(patch) => {

@@ -9,6 +9,7 @@ mod measure;
 mod object_key;
 mod object_queue;
 mod outcome;
+mod own_writes;
 mod pod_status_patch;
 mod read_backoff;
 mod requests;
@@ -26,6 +27,7 @@ pub use self::measure::{CallCounts, CallState, CallType, FinishedCall};
 use self::object_key::ObjectKey;
 use self::object_queue::ObjectQueue;
 use self::outcome::Outcome;
+use self::own_writes::OwnWrites;
 use self::pod_status_patch::PodStatusPatch;
 use self::read_backoff::ReadBackoff;
 use self::requests::RequestParts;
@@ -86,6 +88,7 @@ pub struct ApiDispatcher {
     /// Queues whose first call has a request in flight.
     in_flight: BTreeMap<RequestId, ObjectKey>,
     read_backoff: ReadBackoff,
+    own_writes: OwnWrites,
     requests: Vec<Request>,
     answers: Vec<(EffectId, Answer)>,
     failed_calls: FailedCalls,
@@ -107,6 +110,7 @@ impl ApiDispatcher {
             backing_off: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             read_backoff: ReadBackoff::default(),
+            own_writes: OwnWrites::default(),
             requests: Vec::new(),
             answers: Vec::new(),
             failed_calls: FailedCalls::default(),
@@ -143,6 +147,11 @@ impl ApiDispatcher {
         }
         let tried = reply.as_tried();
         let outcome = Outcome::of(reply);
+        if let Outcome::Succeeded(body) = &outcome
+            && call.returns_pod()
+        {
+            self.own_writes.record(body, now);
+        }
         if let Outcome::Throttled { retry_after, .. } = &outcome {
             self.limiter.pause(*retry_after, now);
         }
@@ -256,8 +265,9 @@ impl ApiDispatcher {
     /// Returns the API call of an effect; `None` for events.
     fn new_call(&mut self, effect: Effect, now: Time) -> Option<ApiCall> {
         let operation = match effect.kind {
-            EffectKind::Bind { binding, decided } => {
-                return Some(ApiCall::new(effect.id, Operation::Bind(binding)).decided(decided));
+            EffectKind::Bind { binding, decided, resource_version } => {
+                let operation = Operation::Bind { binding, resource_version };
+                return Some(ApiCall::new(effect.id, operation).decided(decided));
             }
             EffectKind::ExtenderBind { extender, binding, decided } => {
                 let operation = Operation::ExtenderBind { extender, binding };
@@ -358,6 +368,7 @@ impl ApiDispatcher {
             let Some(key) = self.ready.remove(&order) else { return };
             let queue = self.queues.get_mut(&key);
             let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
+            call.catch_up_with(&self.own_writes);
             let RequestParts { destination, method, path, content_type, body } = call.request(now);
             let id = self.ids.next();
             self.requests.push(Request {

@@ -30,7 +30,8 @@ impl ObjectQueue {
     /// waiting status patches of its pod, because the API server sets the condition and clears the
     /// nomination of a pod that it binds.
     pub(super) fn push(&mut self, call: ApiCall) {
-        if let Operation::Bind(binding) | Operation::ExtenderBind { binding, .. } = &call.operation
+        if let Operation::Bind { binding, .. } | Operation::ExtenderBind { binding, .. } =
+            &call.operation
         {
             self.drop_status_patches(&binding.uid);
         }
@@ -45,7 +46,7 @@ impl ObjectQueue {
         let mut operations = self.calls.iter().map(|call| &call.operation);
         let Some(Operation::PatchPodStatus(patch)) = operations.next() else { return false };
         operations.any(|operation| match operation {
-            Operation::Bind(binding) | Operation::ExtenderBind { binding, .. } => {
+            Operation::Bind { binding, .. } | Operation::ExtenderBind { binding, .. } => {
                 binding.uid == patch.uid
             }
             _ => false,

@@ -116,6 +116,11 @@ pub(super) fn rejection(status: u16, message: String) -> Answer {
     }
 }
 
+/// Returns whether the API server refused a Binding because the pod has another resourceVersion.
+pub(super) fn is_outdated(status: u16, message: &str) -> bool {
+    status == 409 && message.contains("Precondition failed: ResourceVersion in precondition")
+}
+
 /// Returns whether the pod does not exist or another pod has its name. A UID in a request is a
 /// precondition. If it fails, the API server reports a conflict, with different messages for a patch
 /// and a deletion, or an invalid change of the UID.

@@ -35,10 +35,13 @@ struct BindingBody<'a> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct BindingMeta<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -47,14 +50,21 @@ struct BindingTarget<'a> {
     name: &'a str,
 }
 
-/// Returns the request that creates the Binding. The UID is a precondition: another pod of the same
-/// name is not bound.
-pub(super) fn bind(binding: &Binding) -> RequestParts {
+/// Returns the request that creates the Binding. The UID and the resourceVersion are preconditions:
+/// neither another pod of the same name is bound, nor a pod that has changed. The version is not sent if it
+/// is 0, which stands for unknown.
+pub(super) fn bind(binding: &Binding, resource_version: u64) -> RequestParts {
     let Binding { pod, uid, node } = binding;
+    let metadata = BindingMeta {
+        name: &pod.name,
+        namespace: &pod.namespace,
+        uid: uid.to_string(),
+        resource_version: (resource_version != 0).then(|| resource_version.to_string()),
+    };
     let body = BindingBody {
         api_version: "v1",
         kind: "Binding",
-        metadata: BindingMeta { name: &pod.name, namespace: &pod.namespace, uid: uid.to_string() },
+        metadata,
         target: BindingTarget { kind: "Node", name: node },
     };
     RequestParts {

@@ -34,6 +34,10 @@ pub(crate) struct BindingCycle {
     pub(super) groups: Vec<Vec<usize>>,
     /// The Bind plugin that binds the pod; `None` if an extender binds it.
     pub(super) binder: Option<PluginName>,
+    /// `metadata.resourceVersion` of the pod when it was last read; 0 before that.
+    pub(super) read_version: u64,
+    /// Number of binds that were refused because the pod had changed.
+    pub(super) outdated_binds: u32,
 }
 
 pub(super) enum Phase {
@@ -61,7 +65,8 @@ pub(super) enum Phase {
 #[derive(Debug, Clone)]
 pub(super) enum IfUnbound {
     /// Bind the pod, by the first interested extender from this index on or by the Bind plugins.
-    Bind { extender: usize },
+    /// `repeated` tells whether an earlier request to bind may still reach the server.
+    Bind { extender: usize, repeated: bool },
     /// Fail with this message, because the extender or the API server has refused the bind.
     Fail(String),
 }
@@ -88,6 +93,8 @@ pub(super) enum Next {
     Wait,
     Bound,
     Failed(Status),
+    /// The specification of the pod has changed since the decision.
+    Outdated,
 }
 
 impl BindingCycle {
@@ -110,7 +117,24 @@ impl BindingCycle {
             phase: Phase::WaitOnPermit,
             groups: Vec::new(),
             binder: None,
+            read_version: 0,
+            outdated_binds: 0,
         }
+    }
+
+    /// Returns the version of the pod that a bind names as its precondition: the newest one that is known to
+    /// have the specification of the decision. Kubernetes counts specifications in `metadata.generation`, so
+    /// new labels or a new status do not stop a bind.
+    pub(super) fn version_to_bind(&self, view: &View) -> u64 {
+        let known = view.pending().get(&self.pod.key);
+        let known = known.filter(|pod| pod.uid == self.pod.uid && self.is_of_spec(pod.generation));
+        let watched = known.map_or(0, |pod| pod.resource_version);
+        self.pod.resource_version.max(watched).max(self.read_version)
+    }
+
+    /// Whether the decision rests on the specification with this `metadata.generation`.
+    pub(super) fn is_of_spec(&self, generation: i64) -> bool {
+        self.pod.generation == generation
     }
 
     /// Whether no request to bind has been sent.

@@ -44,7 +44,14 @@ pub(crate) enum Transition {
     Bound(Box<BindingCycle>),
     /// The cycle has failed.
     Failed(Box<BindingCycle>, Status),
+    /// The specification of the pod has changed since the decision, so the pod needs a new one.
+    Outdated(Box<BindingCycle>),
 }
+
+/// Number of binds of one cycle that may be refused because the pod had changed. A pod that changes ten
+/// times a second is bound by the first or second request after a read, so more refusals mean that the
+/// bind itself changes the pod, for example through an admission webhook.
+const MAX_OUTDATED_BINDS: u32 = 8;
 
 /// Numbers of pods by phase of their binding cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -255,6 +262,7 @@ impl BindingCycles {
     fn transition(&mut self, cycle: BindingCycle, next: Next, cx: &mut Context<'_>) -> Transition {
         match next {
             Next::Bound => Transition::Bound(Box::new(cycle)),
+            Next::Outdated => Transition::Outdated(Box::new(cycle)),
             Next::Failed(status) => failed(cycle, status, cx),
             Next::Wait => {
                 let uid = cycle.pod.uid.clone();
@@ -362,7 +370,10 @@ impl BindingCycles {
                 EffectKind::ExtenderBind { extender, binding, decided }
             }
             None => match cycle.bind_by_plugin(view, cx) {
-                Ok(Some(binding)) => EffectKind::Bind { binding, decided },
+                Ok(Some(binding)) => {
+                    let resource_version = cycle.version_to_bind(view);
+                    EffectKind::Bind { binding, decided, resource_version }
+                }
                 Ok(None) => return Next::Bound,
                 Err(status) => return Next::Failed(status),
             },
@@ -387,12 +398,17 @@ impl BindingCycles {
             (Answer::Gone(text), _) => Next::Failed(cycle.bind_error(text)),
             (Answer::Unknown(_), _) => {
                 cx.probe.count(Count::BindUnknown);
-                self.find_out(cycle, IfUnbound::Bind { extender: next }, view, cx)
+                self.find_out(cycle, IfUnbound::Bind { extender: next, repeated: true }, view, cx)
+            }
+            // The decision still holds unless the specification has changed, which the read shows.
+            (Answer::Outdated(_), None) if cycle.outdated_binds < MAX_OUTDATED_BINDS => {
+                cycle.outdated_binds += 1;
+                self.find_out(cycle, IfUnbound::Bind { extender: next, repeated }, view, cx)
             }
             _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
             // The failure of this request does not show the outcome of the earlier request.
             (_, None) if repeated => {
-                self.find_out(cycle, IfUnbound::Bind { extender: next }, view, cx)
+                self.find_out(cycle, IfUnbound::Bind { extender: next, repeated }, view, cx)
             }
             (failed, _) => {
                 let text = failed.failure().unwrap_or_default();
@@ -431,11 +447,12 @@ impl BindingCycles {
         Next::Wait
     }
 
-    /// Takes in the pod as read after a bind of unknown outcome.
+    /// Takes in the pod as read after a bind of unknown outcome, or after a bind that was refused because
+    /// the pod had changed.
     ///
-    /// If the pod is not bound, the request may still reach the server. The pod therefore stays assumed
-    /// and is bound to the same node again. The server accepts the first request that arrives and
-    /// refuses the other.
+    /// If the pod is not bound, a request of unknown outcome may still reach the server. The pod therefore
+    /// stays assumed and is bound to the same node again. The server accepts the first request that arrives
+    /// and refuses the other.
     fn pod_read(
         &mut self,
         cycle: &mut BindingCycle,
@@ -453,8 +470,16 @@ impl BindingCycles {
                 Ok(pod) if pod.metadata.deletion_timestamp.is_some() => {
                     Next::Failed(cycle.bind_error("the pod is being deleted"))
                 }
-                Ok(_) => match if_unbound {
-                    IfUnbound::Bind { extender } => self.bind(cycle, extender, true, view, cx),
+                Ok(pod) => match if_unbound {
+                    IfUnbound::Bind { repeated: false, .. }
+                        if !cycle.is_of_spec(pod.metadata.generation) =>
+                    {
+                        Next::Outdated
+                    }
+                    IfUnbound::Bind { extender, repeated } => {
+                        cycle.read_version = pod.metadata.resource_version.parse().unwrap_or(0);
+                        self.bind(cycle, extender, repeated, view, cx)
+                    }
                     IfUnbound::Fail(text) => Next::Failed(cycle.bind_error(&text)),
                 },
                 Err(_) => self.read_pod(cycle, if_unbound, cx),

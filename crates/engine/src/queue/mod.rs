@@ -323,6 +323,17 @@ impl Queue {
         }
         self.done(&uid);
     }
+
+    /// Requeues a pod that changed during its attempt, and ends its flight. The attempt did not fail, so the
+    /// pod is active at once and its backoff does not grow. The record is dropped if a pod of this name is
+    /// queued already.
+    pub fn add_outdated_if_not_present(&mut self, pod: QueuedPod, cx: &mut Context<'_>) {
+        let uid = pod.pod.uid.clone();
+        if self.get(&pod.pod.key).is_none() {
+            self.requeue(pod, QueueingStrategy::Immediately, label::ATTEMPT_FAILED, cx);
+        }
+        self.done(&uid);
+    }
 }
 
 /// Time.

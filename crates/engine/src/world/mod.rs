@@ -182,6 +182,19 @@ impl World {
         Some(known)
     }
 
+    /// Requeues a pod whose decision rests on an outdated specification, unless it is gone or replaced.
+    pub(crate) fn requeue_outdated(&mut self, mut queued: QueuedPod, cx: &mut Context<'_>) {
+        let known = self.view.pending.get(&queued.pod.key);
+        match known.filter(|known| known.uid == queued.pod.uid) {
+            Some(known) => {
+                queued.pod = known.clone();
+                let (queue, mut queue_cx) = self.queue_and_context(cx);
+                queue.add_outdated_if_not_present(queued, &mut queue_cx);
+            }
+            None => self.queue.done(&queued.pod.uid),
+        }
+    }
+
     /// Moves pods to the active queue, unless a PreEnqueue plugin gates them.
     pub(crate) fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
         let (queue, mut cx) = self.queue_and_context(cx);

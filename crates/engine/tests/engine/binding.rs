@@ -352,6 +352,107 @@ fn first_bind_request_may_arrive_after_the_second() {
     }
 }
 
+fn outdated() -> Answer {
+    Answer::Outdated("Precondition failed: ResourceVersion in precondition: 1".to_owned())
+}
+
+/// Answers the open read of the pod with the pod on the server.
+fn answer_read(world: &mut World) {
+    let read = world.take_read();
+    let answer = world.read_on_server(&key("p"));
+    world.answer(read, &answer);
+}
+
+#[test]
+fn bind_names_the_newest_version_of_the_specification_it_was_decided_on() {
+    for resized in [false, true] {
+        let mut world = world([ledger(), writer("Writer", RUN)]);
+        world.schedule(pod("p"));
+        let write = world.take_write();
+        let decided = world.version_of("p");
+        world.update("p", |pod| {
+            pod.metadata.labels.insert("app".into(), "web".into());
+            pod.metadata.generation += i64::from(resized);
+        });
+        world.answer(write, &Answer::ok());
+        let (_, version) = world.take_bind_at("p");
+        assert_eq!(version, if resized { decided } else { world.version_of("p") });
+    }
+}
+
+#[test]
+fn pod_that_changed_is_read_and_bound_again_without_a_failure() {
+    let mut world = world_with_bind();
+    for _ in 0..3 {
+        let (bind, version) = world.take_bind_at("p");
+        assert!(version > 0 && version == world.version_of("p"));
+        world.change("p", |pod| {
+            pod.metadata.annotations.insert("x".into(), "y".into());
+        });
+        world.answer(bind, &outdated());
+        answer_read(&mut world);
+        assert_eq!(world.place("p"), "assumed");
+    }
+    let (bind, binding) = world.take_bind("p");
+    world.bind_on_server(&binding);
+    world.answer(bind, &Answer::ok());
+    world.see("p");
+    assert_eq!((world.place("p"), scheduled(&world), world.condition("p")), ("placed", 1, None));
+}
+
+#[test]
+fn pod_with_a_new_specification_is_decided_again_at_once() {
+    let mut world = world_with_bind();
+    let (bind, _) = world.take_bind("p");
+    world.change("p", |pod| pod.metadata.generation += 1);
+    world.answer(bind, &outdated());
+    answer_read(&mut world);
+    assert_eq!((world.place("p"), world.condition("p")), ("active", None));
+    assert_ne!(world.place("q"), "unschedulable", "its room is free");
+    assert_eq!(world.log.take_of(&["Unreserve"]), ["Unreserve Ledger p on a"]);
+    let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
+    assert_eq!((queued.consecutive_errors, queued.unschedulable_count), (0, 0));
+    world.see("p");
+    world.run();
+    assert_eq!((world.place("p"), scheduled(&world)), ("placed", 1));
+}
+
+#[test]
+fn bind_that_always_finds_the_pod_changed_fails_with_a_reason() {
+    let mut world = world_with_bind();
+    let mut binds = 0;
+    while world.place("p") == "assumed" {
+        let (bind, _) = world.take_bind("p");
+        binds += 1;
+        world.change("p", |pod| {
+            pod.metadata.annotations.insert("bind".into(), "seen".into());
+        });
+        world.answer(bind, &outdated());
+        if world.place("p") == "assumed" {
+            answer_read(&mut world);
+        }
+    }
+    assert_eq!(binds, 9);
+    assert_eq!(world.place("p"), "error backoff");
+    assert!(world.condition("p").unwrap().contains("Precondition failed: ResourceVersion"));
+}
+
+#[test]
+fn repeated_bind_names_the_version_that_was_read() {
+    let mut world = world_with_bind();
+    let (bind, _) = world.take_bind("p");
+    world.change("p", |pod| pod.metadata.generation += 1);
+    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
+    answer_read(&mut world);
+    let (bind, version) = world.take_bind_at("p");
+    assert_eq!(version, world.version_of("p"), "the first request may still arrive");
+    world.change("p", |pod| pod.metadata.generation += 1);
+    world.answer(bind, &outdated());
+    answer_read(&mut world);
+    let (_, version) = world.take_bind_at("p");
+    assert_eq!((version, world.place("p")), (world.version_of("p"), "assumed"));
+}
+
 #[test]
 fn pod_read_terminating_is_not_bound_again() {
     let mut world = world_with_bind();

@@ -75,6 +75,8 @@ pub enum Answer {
     Ok(Option<serde_json::Value>),
     /// A precondition failed (status 409).
     Conflict(String),
+    /// The pod of a Binding has changed since the version that the request named (status 409).
+    Outdated(String),
     /// The object does not exist (status 404).
     Gone(String),
     /// The server does not allow the write (status 401 or 403).
@@ -98,6 +100,7 @@ impl Answer {
         match self {
             Self::Ok(_) => None,
             Self::Conflict(text)
+            | Self::Outdated(text)
             | Self::Gone(text)
             | Self::Forbidden(text)
             | Self::Throttled(text)

@@ -96,7 +96,7 @@ fn body(request: &Request) -> Value {
 fn bind_to(pod: &str, node: &str) -> EffectKind {
     let (pod, uid) = (PodKey::new("ns", pod), UID.into());
     let binding = Binding { pod, uid, node: node.into() };
-    EffectKind::Bind { binding, decided: Time::ZERO }
+    EffectKind::Bind { binding, decided: Time::ZERO, resource_version: 0 }
 }
 
 fn bind(pod: &str) -> EffectKind {
@@ -208,6 +208,81 @@ fn bind_posts_a_binding_with_the_uid() {
     harness.reply(&request, ok());
     assert_eq!(harness.answers(), [Answer::ok()], "a second reply is ignored");
     assert_eq!((harness.dispatcher.unfinished(), harness.dispatcher.next_deadline()), (0, None));
+}
+
+fn bind_at(resource_version: u64) -> EffectKind {
+    let EffectKind::Bind { binding, decided, .. } = bind("a") else { unreachable!() };
+    EffectKind::Bind { binding, decided, resource_version }
+}
+
+/// The pod as a write returns it.
+fn pod_at(resource_version: &str) -> Reply {
+    answered(200, &json!({ "metadata": { "uid": UID, "resourceVersion": resource_version } }))
+}
+
+#[test]
+fn bind_names_the_resource_version_of_the_decision_or_of_our_last_write() {
+    let named = |request: &Request| body(request)["metadata"]["resourceVersion"].clone();
+    let mut harness = harness();
+    harness.add(bind_at(5));
+    assert_eq!(named(&harness.request()), "5");
+
+    // Our own patches change the version before the watch shows it, in flight or not.
+    for answered_first in [true, false] {
+        let mut harness = self::harness();
+        harness.add(patch_at(5, condition("no room")));
+        let patch = harness.request();
+        if answered_first {
+            harness.reply(&patch, pod_at("6"));
+            harness.add(bind_at(5));
+        } else {
+            harness.add(bind_at(5));
+            harness.reply(&patch, pod_at("6"));
+        }
+        assert_eq!(named(&harness.request()), "6");
+    }
+
+    let mut harness = self::harness();
+    harness.add(patch_at(5, condition("no room")));
+    harness.exchange(pod_at("6"));
+    harness.add(patch_at(5, condition("still no room")));
+    assert_eq!(named(&harness.request()), "6", "a patch does not conflict with our own patch");
+    let mut harness = self::harness();
+    harness.add(write("v1", "pods", "ns", "a"));
+    harness.exchange(pod_at("7"));
+    harness.add(bind_at(5));
+    assert_eq!(named(&harness.request()), "7", "a plugin wrote the pod");
+    let mut harness = self::harness();
+    harness.add(patch_at(5, condition("no room")));
+    harness.exchange(pod_at("6"));
+    harness.add(bind_at(9));
+    assert_eq!(named(&harness.request()), "9", "the watch was faster");
+}
+
+#[test]
+fn throttled_bind_names_the_current_version_when_it_is_sent_again() {
+    let mut harness = harness();
+    harness.add(bind_at(5));
+    harness.exchange(throttled(1));
+    harness.wait_for_deadline();
+    assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "5");
+}
+
+#[test]
+fn bind_of_a_pod_that_changed_is_outdated() {
+    let text = "Operation cannot be fulfilled on pods \"a\": StorageError: invalid object, Code: 4, \
+                Key: /registry/pods/good/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+                failed: ResourceVersion in precondition: 220, ResourceVersion in object meta: 221";
+    let other = text.replace("ResourceVersion in precondition", "UID in precondition");
+    for (text, answer) in [
+        (text, Answer::Outdated as fn(String) -> Answer),
+        (&other, Answer::Conflict),
+        ("pod a is already assigned to node \"n0\"", Answer::Conflict),
+    ] {
+        let mut harness = harness();
+        harness.add(bind_at(220));
+        assert_eq!(harness.exchange(rejected(409, text)), [answer(text.to_owned())]);
+    }
 }
 
 #[test]
@@ -616,7 +691,7 @@ fn rate_limit_holds_and_many_waiting_calls_throttle() {
 }
 
 fn bind_by(extender: usize) -> EffectKind {
-    let EffectKind::Bind { binding, decided } = bind("a") else { unreachable!() };
+    let EffectKind::Bind { binding, decided, .. } = bind("a") else { unreachable!() };
     EffectKind::ExtenderBind { extender, binding, decided }
 }
 

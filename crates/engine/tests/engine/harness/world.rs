@@ -432,6 +432,22 @@ impl World {
         (effect.id, binding)
     }
 
+    /// The open Bind of a pod, and the resourceVersion that it names.
+    #[track_caller]
+    pub(crate) fn take_bind_at(&mut self, name: &str) -> (EffectId, u64) {
+        let (id, _) = self.take_bind(name);
+        let bind = self.history.iter().find(|effect| effect.id == id);
+        let Some(EffectKind::Bind { resource_version, .. }) = bind.map(|bind| &bind.kind) else {
+            unreachable!("the effect is a bind")
+        };
+        (id, *resource_version)
+    }
+
+    /// The resourceVersion of the pod on the server.
+    pub(crate) fn version_of(&self, name: &str) -> u64 {
+        self.server[&key(name)].metadata.resource_version.parse().expect("versions are numbers")
+    }
+
     /// The open eviction of a pod.
     #[track_caller]
     pub(crate) fn take_eviction(&mut self, name: &str) -> (EffectId, Eviction) {
