@@ -74,6 +74,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
     }
     gates.check_built()?;
+    let selection = flags.metrics.selection()?;
     let config = in_effect::configuration(flags, gates)?;
     debug!(
         config = config::to_yaml(&config::redacted(config.to_value())),
@@ -93,7 +94,8 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
         let leader_elect = config.leader_election.leader_elect;
         let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
-        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(health));
+        let metrics = Arc::new(Metrics::with_selection(selection));
+        let health = Arc::new(health);
         metrics.set_features(gates);
         let endpoints = match listener {
             Some(listener) => Some((listener, access(flags, &credentials, &metrics).await?)),

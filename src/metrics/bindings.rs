@@ -1,8 +1,9 @@
 //! Metrics of binding cycles and of the API calls of the scheduler.
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+use prometheus::{Histogram, IntCounter};
 
 use super::buckets;
+use super::family::{HistogramVec, IntCounterVec, IntGaugeVec};
 use super::table::Stability::Alpha;
 use super::table::Table;
 

@@ -1,7 +1,6 @@
 //! The result of comparing the cache with the API server.
 
-use prometheus::IntGaugeVec;
-
+use super::family::IntGaugeVec;
 use super::table::Stability::Alpha;
 use super::table::Table;
 use super::{Metrics, set_sizes};

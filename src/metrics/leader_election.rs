@@ -1,8 +1,7 @@
 //! Metrics of leader election, under the names of client-go.
 
-use prometheus::{IntCounterVec, IntGaugeVec};
-
 use super::Metrics;
+use super::family::{IntCounterVec, IntGaugeVec};
 use super::table::Stability::Alpha;
 use super::table::Table;
 

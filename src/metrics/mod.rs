@@ -7,6 +7,7 @@ mod bindings;
 mod buckets;
 mod cache_mismatches;
 mod delegated_auth;
+mod family;
 mod leader_election;
 mod plugin_metrics;
 mod probe;
@@ -14,6 +15,7 @@ mod process;
 mod resources;
 mod rest_client;
 mod scheduler;
+mod selection;
 mod slis;
 mod table;
 mod text;
@@ -26,13 +28,14 @@ use client::api_dispatcher::{CallCounts, CallState, CallType};
 use client::scheduler::Hold;
 use engine::BindingPhases;
 use framework::Metric;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{IntCounter, IntGauge, Registry};
 
 pub use delegated_auth::{Authentication, Authorization, DelegatedAuth};
 pub use plugin_metrics::ExportError;
 pub use probe::EngineProbe;
 pub use resources::PodResources;
 pub use rest_client::RestClient;
+pub use selection::Selection;
 pub use slis::Slis;
 pub use text::CONTENT_TYPE;
 pub use watches::WatchMetrics;
@@ -40,6 +43,7 @@ pub use watches::WatchMetrics;
 use crate::config::Gates;
 use crate::config::gates::{self, Stage};
 use bindings::{ApiCalls, Bindings};
+use family::{IntCounterVec, IntGaugeVec};
 use leader_election::LeaderElection;
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
@@ -81,6 +85,7 @@ pub struct CacheSize {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    selection: Selection,
     /// Names of all metrics in the registry.
     names: Vec<String>,
     attempts: Attempts,
@@ -112,7 +117,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Creates all metrics with the value 0.
     pub fn new() -> Self {
-        let mut table = Table::default();
+        Self::with_selection(Selection::default())
+    }
+
+    /// Creates the metrics of a selection with the value 0.
+    pub fn with_selection(selection: Selection) -> Self {
+        let mut table = Table::new(selection.clone());
         table.collector(process::Process::new());
         register_versions(&mut table);
         let attempts = Attempts::register(&mut table);
@@ -158,6 +168,7 @@ impl Metrics {
         let plugin_metrics = PluginMetrics::default();
         let metrics = Self {
             registry,
+            selection,
             names,
             attempts,
             queues,
@@ -186,6 +197,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         let mut families = self.registry.gather();
         families.extend(self.plugin_metrics.collect());
+        families.retain(|family| !self.selection.disables(family.name()));
         families.sort_by(|a, b| a.name().cmp(b.name()));
         text::render(&families)
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounterVec};
-
 use super::buckets;
+use super::family::{HistogramVec, IntCounterVec};
 use super::status_code;
 use super::table::Stability::Alpha;
 use super::table::Table;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+use prometheus::{Histogram, IntCounter};
 
 use super::buckets;
+use super::family::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 use super::table::Stability::{Alpha, Beta, Stable};
 use super::table::Table;
 

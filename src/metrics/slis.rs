@@ -1,8 +1,8 @@
 //! The results of health checks, served at `/metrics/slis`.
 
-use prometheus::{IntCounterVec, IntGaugeVec};
-
+use super::family::{IntCounterVec, IntGaugeVec};
 use super::process::Process;
+use super::selection::Selection;
 use super::table::Stability::Stable;
 use super::table::Table;
 use super::text;
@@ -20,7 +20,7 @@ pub struct Slis {
 
 impl Default for Slis {
     fn default() -> Self {
-        let mut table = Table::default();
+        let mut table = Table::new(Selection::default());
         table.collector(Process::only(START_TIME));
         let healthcheck = table.gauges(
             Stable,

@@ -1,10 +1,10 @@
 //! The registration of metrics: name, stability, help, labels and buckets in one place.
 
-use prometheus::core::Collector;
-use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry,
-};
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
+
+use super::family::{Family, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Limits};
+use super::selection::Selection;
 
 /// The stability level of a metric, which Kubernetes prints in the help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +27,12 @@ impl Stability {
 }
 
 /// A registry under construction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
     registry: Registry,
+    selection: Selection,
+    /// Counts the values of labels that the selection does not allow.
+    unexpected: IntCounter,
     /// Name and stability of every registered metric.
     registered: Vec<(String, Stability)>,
     resettable: Vec<Resettable>,
@@ -52,6 +55,21 @@ impl Resettable {
 }
 
 impl Table {
+    pub(super) fn new(selection: Selection) -> Self {
+        let unexpected = IntCounter::with_opts(opts(
+            Alpha,
+            "cardinality_enforcement_unexpected_categorizations_total",
+            "Values of labels that --allow-metric-labels does not allow.",
+        ));
+        Self {
+            registry: Registry::new(),
+            selection,
+            unexpected: unexpected.expect(VALID),
+            registered: Vec::new(),
+            resettable: Vec::new(),
+        }
+    }
+
     pub(super) fn counter(&mut self, stability: Stability, name: &str, help: &str) -> IntCounter {
         self.register(stability, IntCounter::with_opts(opts(stability, name, help)))
     }
@@ -63,8 +81,8 @@ impl Table {
         help: &str,
         labels: &[&str],
     ) -> IntCounterVec {
-        let family = IntCounterVec::new(opts(stability, name, help), labels);
-        let family = self.register(stability, family);
+        let series = prometheus::IntCounterVec::new(opts(stability, name, help), labels);
+        let family = self.family(stability, name, labels, series);
         self.resettable.push(Resettable::Counters(family.clone()));
         family
     }
@@ -76,7 +94,8 @@ impl Table {
         help: &str,
         labels: &[&str],
     ) -> IntGaugeVec {
-        self.register(stability, IntGaugeVec::new(opts(stability, name, help), labels))
+        let series = prometheus::IntGaugeVec::new(opts(stability, name, help), labels);
+        self.family(stability, name, labels, series)
     }
 
     pub(super) fn gauge(&mut self, stability: Stability, name: &str, help: &str) -> IntGauge {
@@ -91,7 +110,8 @@ impl Table {
         help: &str,
         labels: &[&str],
     ) -> GaugeVec {
-        self.register(stability, GaugeVec::new(opts(stability, name, help), labels))
+        let series = prometheus::GaugeVec::new(opts(stability, name, help), labels);
+        self.family(stability, name, labels, series)
     }
 
     pub(super) fn histogram(
@@ -114,7 +134,8 @@ impl Table {
         buckets: impl Into<Vec<f64>>,
     ) -> HistogramVec {
         let opts = HistogramOpts::from(opts(stability, name, help)).buckets(buckets.into());
-        let family = self.register(stability, HistogramVec::new(opts, labels));
+        let series = prometheus::HistogramVec::new(opts, labels);
+        let family = self.family(stability, name, labels, series);
         self.resettable.push(Resettable::Histograms(family.clone()));
         family
     }
@@ -131,10 +152,17 @@ impl Table {
         let labels = ["stability_level", "deprecated_version"];
         let help = "Metrics that are registered, by stability.";
         let totals = self.counters(Beta, "registered_metrics_total", help, &labels);
-        self.counter(Beta, "hidden_metrics_total", "Metrics hidden because they are deprecated.");
-        self.counter(Beta, "disabled_metrics_total", "Metrics switched off by a flag.");
-        for (_, stability) in &self.registered {
-            totals.with_label_values(&[stability.name(), ""]).inc();
+        let help = "Metrics hidden because they are deprecated, or disabled.";
+        let hidden = self.counter(Beta, "hidden_metrics_total", help);
+        let disabled =
+            self.counter(Beta, "disabled_metrics_total", "Names of metrics disabled by a flag.");
+        disabled.inc_by(self.selection.disabled() as u64);
+        self.register(Alpha, Ok(self.unexpected.clone()));
+        for (name, stability) in &self.registered {
+            match self.selection.disables(name) {
+                true => hidden.inc(),
+                false => totals.with_label_values(&[stability.name(), ""]).inc(),
+            }
         }
         (self.registry, self.registered.into_iter().map(|(name, _)| name).collect())
     }
@@ -149,12 +177,24 @@ impl Table {
         self.registry
     }
 
+    fn family<B: MetricVecBuilder + 'static>(
+        &mut self,
+        stability: Stability,
+        name: &str,
+        labels: &[&str],
+        series: prometheus::Result<MetricVec<B>>,
+    ) -> Family<MetricVec<B>> {
+        let limits = self.selection.limits(name, labels);
+        let limits = limits.map(|allowed| Limits { allowed, unexpected: self.unexpected.clone() });
+        Family::new(self.register(stability, series), limits)
+    }
+
     fn register<M: Collector + Clone + 'static>(
         &mut self,
         stability: Stability,
         metric: prometheus::Result<M>,
     ) -> M {
-        let metric = metric.expect("names, labels and buckets are valid constants");
+        let metric = metric.expect(VALID);
         self.registry.register(Box::new(metric.clone())).expect(UNIQUE);
         let names = metric.desc().into_iter().map(|desc| (desc.fq_name.clone(), stability));
         self.registered.extend(names);
@@ -162,6 +202,7 @@ impl Table {
     }
 }
 
+const VALID: &str = "names, labels and buckets are valid constants";
 const UNIQUE: &str = "every name is in the table once";
 
 fn opts(stability: Stability, name: &str, help: &str) -> Opts {

@@ -1,7 +1,8 @@
 //! Metrics of the watches of the API server.
 
-use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, IntGauge};
 
+use super::family::{GaugeVec, IntCounterVec, IntGaugeVec};
 use super::table::Stability::Alpha;
 use super::table::Table;
 use super::{gauge, unix_time};

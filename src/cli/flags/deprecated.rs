@@ -32,16 +32,16 @@ pub(super) struct Deprecated {
         allow_negative_numbers = true)]
     kube_api_burst: i32,
 
-    /// Content type of requests to the API server
+    /// Content type of requests to the API server; accepted, and JSON is used
     #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
     kube_api_content_type: String,
 
-    /// Whether the log level can be changed at /debug/flags/v
+    /// Whether /debug/pprof/ and /debug/flags/v are served
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
         require_equals = true, default_value = "true", default_missing_value = "true")]
     profiling: bool,
 
-    /// Whether contended locks are profiled
+    /// Whether contended locks are profiled; accepted without effect
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
         require_equals = true, default_value = "true", default_missing_value = "true")]
     contention_profiling: bool,

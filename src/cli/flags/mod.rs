@@ -1,16 +1,17 @@
 //! The command line of kube-scheduler 1.36.
 //!
 //! Every flag parses, so manifests written for kube-scheduler start Loadmaster unchanged. A warning
-//! names each flag whose feature is not built ([`Flags::warnings`]).
+//! names each given flag that has no effect ([`Flags::warnings`]).
 
 mod authentication;
 mod authorization;
 mod deprecated;
 mod gates;
 mod go;
+mod label_limits;
 mod leader_election;
 mod logs;
-mod not_built;
+mod metrics;
 mod serving;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub(crate) use authentication::AuthenticationFlags;
 pub(crate) use authorization::AuthorizationFlags;
 pub(crate) use leader_election::LeaderElectionFlags;
 pub(crate) use logs::LogFlags;
+pub(crate) use metrics::MetricsFlags;
 pub(crate) use serving::ServingFlags;
 pub(crate) use versions::{VersionError, VersionRequest};
 
@@ -31,7 +33,6 @@ use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
 use deprecated::Deprecated;
 use gates::GateSetting;
-use not_built::NotBuilt;
 use values::Values;
 use versions::VersionFlags;
 
@@ -94,8 +95,9 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub logs: LogFlags,
 
+    /// Flags of the metrics.
     #[command(flatten)]
-    not_built: NotBuilt,
+    pub metrics: MetricsFlags,
 }
 
 impl Flags {
@@ -147,7 +149,7 @@ impl Flags {
         let ignored = ignored.map(|flag| {
             format!("--{flag} has no effect: --config is given, set it in that file instead")
         });
-        ignored.chain(self.not_built.warnings()).collect()
+        ignored.collect()
     }
 }
 

@@ -76,7 +76,7 @@ fn values_are_in_the_notation_of_go() {
     let flags = parse(
         "--pod-max-in-unschedulable-pods-duration=90s --authentication-skip-lookup --secure-port=1 \
          --kube-api-qps=5e1 --requestheader-allowed-names=a,b --tls-cipher-suites=TLS_AES_128_GCM_SHA256 \
-         --tls-curve-preferences=23 --tls-curve-preferences=29 --tls-sni-cert-key=c,k:a --tls-sni-cert-key=d,l --feature-gates=A=true,kube:B=false --leader_elect=F -v=2",
+         --allow-metric-labels=m,l=a,b --tls-curve-preferences=23 --tls-curve-preferences=29 --tls-sni-cert-key=c,k:a --tls-sni-cert-key=d,l --feature-gates=A=true,kube:B=false --leader_elect=F -v=2",
     );
     let values: BTreeMap<_, _> = flags.values().collect();
     for (flag, expected) in [
@@ -93,6 +93,7 @@ fn values_are_in_the_notation_of_go() {
         ("tls-curve-preferences", "[23,29]"),
         ("tls-sni-cert-key", "[c,k:a;d,l]"),
         ("feature-gates", ":A=true,kube:B=false"),
+        ("allow-metric-labels", "[\"m,l=a,b\"]"),
         ("leader-elect", "false"),
         ("config", ""),
         ("v", "2"),
@@ -375,6 +376,58 @@ fn every_flag_has_the_default_of_kube_scheduler() {
     assert_eq!(only_here, OWN);
     let only_there: Vec<_> = reference.difference(&own).collect();
     assert_eq!(only_there, [""; 0]);
+}
+
+#[test]
+fn invalid_selections_of_metrics_have_the_errors_of_kube_scheduler() {
+    let error = |line: &str| parse(line).metrics.selection().unwrap_err().to_string();
+    for (line, expected) in [
+        (
+            "--show-hidden-metrics-for-version=1.30",
+            "metrics.showHiddenMetricsForVersion: Invalid value: \"1.30\": must be omitted or have the \
+             value '1.35'; only the previous minor version is allowed",
+        ),
+        (
+            "--disabled-metrics=a,2b",
+            "metrics.disabledMetrics: Invalid value: [\"a\",\"2b\"]: must be fully qualified metric names \
+             matching \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got \"2b\"",
+        ),
+        (
+            "--allow-metric-labels=m=v",
+            "metrics.allowListMapping: Invalid value: {\"m\":\"v\"}: must have keys with format \
+             `metricName,labelName` where metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName \
+             matches \"[a-zA-Z_][a-zA-Z0-9_]*\"",
+        ),
+        (
+            "--allow-metric-labels-manifest=/no/such/file",
+            "metrics.allowListMappingManifest: Invalid value: \"/no/such/file\": failed to read allow \
+             list manifest: open /no/such/file: no such file or directory",
+        ),
+    ] {
+        assert_eq!(error(line), expected);
+    }
+    assert!(parse("--show-hidden-metrics-for-version=1.35").metrics.selection().is_ok());
+    assert!(parse("--show-hidden-metrics-for-version=").metrics.selection().is_ok());
+}
+
+#[test]
+fn limits_on_the_command_line_go_before_those_of_the_file() {
+    let file = std::env::temp_dir().join(format!("loadmaster-limits-{}", std::process::id()));
+    std::fs::write(&file, "scheduler_pending_pods,queue: active,gated\n").unwrap();
+    let limited = |line: &str| {
+        let line = format!("--allow-metric-labels-manifest={} {line}", file.display());
+        format!("{:?}", parse(&line).metrics.selection().unwrap())
+    };
+    let of_file = limited("");
+    assert!(of_file.contains("\"queue\": {\"active\", \"gated\"}"), "{of_file}");
+    let of_flag = limited("--allow-metric-labels=m,l=v --allow-metric-labels=n,k=w");
+    assert!(of_flag.contains("\"m\"") && of_flag.contains("\"n\""), "{of_flag}");
+    assert!(!of_flag.contains("queue"), "{of_flag}");
+    std::fs::write(&file, "m: v\n").unwrap();
+    let error = parse(&format!("--allow-metric-labels-manifest={}", file.display()));
+    let error = error.metrics.selection().unwrap_err().to_string();
+    assert!(error.contains("invalid allow list mapping in manifest"), "{error}");
+    std::fs::remove_file(file).unwrap();
 }
 
 /// The flags as tables, one per group of the help.

@@ -9,6 +9,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::Flags;
 use super::gates::GateSetting;
+use super::label_limits::LabelLimits;
 use crate::config::Duration;
 use crate::http::NamedCertificate;
 
@@ -75,6 +76,10 @@ impl FromArgMatches for Values {
 /// Returns the value of a flag in the notation of Go: `5m0s` for `300s`, `[a,b]` for a list.
 fn text(arg: &Arg, matches: &ArgMatches) -> String {
     let id = arg.get_id().as_str();
+    let is_of = |kind| arg.get_value_parser().type_id() == kind;
+    if is_of(TypeId::of::<LabelLimits>()) {
+        return format!("[{}]", typed::<LabelLimits>(id, matches).unwrap_or_default());
+    }
     let typed = typed::<bool>(id, matches)
         .or_else(|| typed::<Duration>(id, matches))
         .or_else(|| typed::<f32>(id, matches))
@@ -84,7 +89,6 @@ fn text(arg: &Arg, matches: &ArgMatches) -> String {
     }
     let raw = matches.get_raw(id).into_iter().flatten();
     let raw: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
-    let is_of = |kind| arg.get_value_parser().type_id() == kind;
     match arg.get_value_delimiter() {
         // Gates are a map in Go, not a list.
         Some(_) if !is_of(TypeId::of::<GateSetting>()) => format!("[{}]", raw.join(",")),

@@ -121,6 +121,51 @@ fn families_are_sorted_and_unique() {
 }
 
 #[test]
+fn disabled_metrics_are_absent_and_counted() {
+    let names =
+        ["scheduler_pending_pods", "process_open_fds", "of_a_plugin_total", "no_such_metric"];
+    let selection = Selection::default().without(names.map(str::to_owned));
+    let metrics = Metrics::with_selection(selection);
+    let counter = Counter::new("of_a_plugin_total", "Help.");
+    assert_eq!(metrics.set_plugin_metrics([("a".to_owned(), Metric::from(&counter))]), []);
+    let text = metrics.render();
+    assert!(names.iter().all(|name| !text.contains(name)), "{text}");
+    assert_eq!(samples(&text, "disabled_metrics_total"), [("", "4")]);
+    assert_eq!(samples(&text, "hidden_metrics_total"), [("", "2")]);
+    let registered = |text: &str| {
+        let stable = r#"{deprecated_version="",stability_level="STABLE"}"#;
+        let totals = samples(text, "registered_metrics_total");
+        totals.into_iter().find(|(labels, _)| *labels == stable).unwrap().1.parse::<u32>().unwrap()
+    };
+    assert_eq!(registered(&text) + 1, registered(&Metrics::new().render()));
+}
+
+#[test]
+fn values_that_are_not_allowed_are_unexpected() {
+    let allowed = ["active", "gated"];
+    let selection = Selection::default().allowing("scheduler_pending_pods", "queue", allowed);
+    let selection = selection.allowing("rest_client_requests_total", "host", ["h:1"]);
+    let metrics = Metrics::with_selection(selection);
+    let client = metrics.rest_client();
+    for host in ["h:1", "h:2", "h:3"] {
+        client.requested("GET", host, Some(200));
+    }
+    let text = metrics.render();
+    let pending: Vec<_> =
+        samples(&text, "scheduler_pending_pods").into_iter().map(|(labels, _)| labels).collect();
+    assert_eq!(pending, [r#"{queue="active"}"#, r#"{queue="gated"}"#, r#"{queue="unexpected"}"#]);
+    let requests = samples(&text, "rest_client_requests_total");
+    let expected = [
+        (r#"{code="200",host="h:1",method="GET"}"#, "1"),
+        (r#"{code="200",host="unexpected",method="GET"}"#, "2"),
+    ];
+    assert_eq!(requests, expected);
+    // Two queues and two hosts.
+    let counted = samples(&text, "cardinality_enforcement_unexpected_categorizations_total");
+    assert_eq!(counted, [("", "4")]);
+}
+
+#[test]
 fn gauges_have_the_last_set_size() {
     let metrics = Metrics::new();
     metrics.set_pending(Pending { active: 1, backoff: 2, unschedulable: 3, gated: 4 });
