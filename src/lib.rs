@@ -9,7 +9,8 @@
 //!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.
 //! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
 //! - [`debugger`]: compares the cache with the API server and dumps it on SIGUSR2.
-//! - [`observer`]: updates metrics and health; [`plugin_watchdog`]: detects faulty plugins.
+//! - [`observer`]: updates metrics and health; [`plugin_watchdog`]: detects faulty plugins;
+//!   [`supervision`]: notices tasks that panic.
 //!
 //! Plugin authors register their plugins and call [`run_with`].
 
@@ -28,6 +29,7 @@ pub mod observer;
 pub mod plugin_watchdog;
 pub mod runtime;
 pub mod scheduling_loop;
+pub mod supervision;
 pub mod wire;
 
 use std::process::ExitCode;

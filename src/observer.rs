@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::http::Health;
 use crate::metrics::{CacheSize, EngineProbe, Metrics, Pending};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::scheduling_loop::Observer;
+use crate::scheduling_loop::{Heartbeat, Observer};
 
 /// Minimum interval between two scans of all binding cycles and API calls. It is shorter than the
 /// longest wait of the loop, so each wait is followed by a scan.
@@ -26,6 +26,7 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 pub struct MetricsObserver {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    heartbeat: Arc<Heartbeat>,
     probe: EngineProbe,
     watchdog: PluginWatchdog,
     last_count: Option<Time>,
@@ -43,6 +44,7 @@ impl MetricsObserver {
             probe: EngineProbe::new(metrics.clone()),
             watchdog: PluginWatchdog::default(),
             metrics,
+            heartbeat: health.heartbeat(),
             health,
             last_count: None,
             last_scan: None,
@@ -130,6 +132,7 @@ impl MetricsObserver {
 
 impl Probe for MetricsObserver {
     fn start(&mut self, span: Span<'_>) {
+        self.heartbeat.enter(span);
         self.probe.start(span);
         self.watchdog.start(span);
     }
@@ -137,6 +140,7 @@ impl Probe for MetricsObserver {
     fn stop(&mut self, span: Span<'_>, code: Code) {
         self.watchdog.stop(span, code);
         self.probe.stop(span, code);
+        self.heartbeat.leave(span);
     }
 
     fn count(&mut self, count: Count<'_>) {

@@ -43,7 +43,9 @@ impl PluginWatchdog {
     }
 
     fn record(&mut self, span: Span<'_>, took: Duration) {
-        let (Span::Plugin(_, plugin) | Span::Hint(plugin, _)) = span else { return };
+        let (Span::Plugin(_, plugin) | Span::Call(_, plugin) | Span::Hint(plugin, _)) = span else {
+            return;
+        };
         if took >= SLOW_CALL {
             let faults = self.faults.entry(plugin.clone()).or_default();
             faults.slow_calls += 1;

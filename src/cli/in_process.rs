@@ -36,6 +36,7 @@ pub(super) async fn schedule(
         adaptive_sampling: false,
         metrics: metrics.clone(),
         server_status: health.server_status(),
+        heartbeat: health.heartbeat(),
         channel: channel(),
         debug_signal: None,
     };

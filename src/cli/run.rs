@@ -1,5 +1,6 @@
 //! `loadmaster run`: schedules the pods of a cluster.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 use crate::scheduling_loop::channel;
+use crate::supervision::{TaskFailed, Tasks};
 
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
@@ -45,6 +47,7 @@ pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode>
         }
     };
     let verbosity = logs::init(&options)?;
+    logs::log_panics();
     let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
     let outcome = gates.and_then(|gates| serve(flags, &gates, registry, &log));
     if let Err(failure) = &outcome {
@@ -88,7 +91,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
     // other (docs/benchmarks.md).
     let runtime = Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
@@ -120,26 +123,33 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),
             server_status: health.server_status(),
+            heartbeat: health.heartbeat(),
             channel,
             debug_signal: Some(listen(SignalKind::user_defined2())?),
         };
         let stop = CancellationToken::new();
-        stop_on_signals(stop.clone(), health.clone())?;
-        tokio::spawn(log.streams.clone().flush_every(log.flush_frequency));
+        let mut tasks = Tasks::default();
+        let signals = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let stopping = stop_on_signals(signals, stop.clone(), health.clone());
+        tasks.spawn("the handler of signals", stopping);
+        let flushing = log.streams.clone().flush_every(log.flush_frequency);
+        tasks.spawn("the writer of the log", flushing);
         // The endpoints report the shutdown until it is complete.
         let ended = CancellationToken::new();
         let answering = async {
-            let answered = match endpoints {
-                Some((listener, access)) => {
-                    http::serve(listener, access, app, ended.cancelled()).await
+            let ended = ended.clone().cancelled_owned();
+            let answered = tokio::spawn(async move {
+                match endpoints {
+                    Some((listener, access)) => http::serve(listener, access, app, ended).await,
+                    None => {
+                        ended.await;
+                        Ok(())
+                    }
                 }
-                None => {
-                    ended.cancelled().await;
-                    Ok(())
-                }
-            };
+            });
+            let answered = answered.await;
             stop.cancel();
-            answered
+            answered.map_err(|error| TaskFailed::joined("the server of the endpoints", error))
         };
         let scheduling = async {
             let observer = MetricsObserver::new(metrics, health);
@@ -147,13 +157,20 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             ended.cancel();
             outcome
         };
-        let (answered, scheduled) = tokio::join!(answering, scheduling);
-        scheduled.and(answered.context("the endpoints broke"))?;
+        let (answered, scheduled) = tokio::select! {
+            outcomes = async { tokio::join!(answering, scheduling) } => outcomes,
+            failed = tasks.failure() => return Err(failed.into()),
+        };
+        scheduled?;
+        answered?.context("the endpoints broke")?;
         if leader_elect {
             info!("Requested to terminate, exiting");
         }
         Ok(())
-    })
+    });
+    // Dropping the runtime would wait for the scheduling loop, which a plugin may hold up for ever.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Returns the access of callers to the endpoints.
@@ -178,18 +195,17 @@ fn write(config: &Configuration, path: &Path, registry: &Registry) -> anyhow::Re
 }
 
 /// Waits for signals: the first one starts an orderly shutdown, the second one ends at once.
-fn stop_on_signals(stop: CancellationToken, health: Arc<Health>) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) =
-        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    tokio::spawn(async move {
-        next_of(&mut interrupt, &mut terminate).await;
-        debug!("Shutting down: no more pods are scheduled");
-        health.set_shutting_down();
-        stop.cancel();
-        next_of(&mut interrupt, &mut terminate).await;
-        std::process::exit(1);
-    });
-    Ok(())
+async fn stop_on_signals(
+    (mut interrupt, mut terminate): (Signal, Signal),
+    stop: CancellationToken,
+    health: Arc<Health>,
+) -> Infallible {
+    next_of(&mut interrupt, &mut terminate).await;
+    debug!("Shutting down: no more pods are scheduled");
+    health.set_shutting_down();
+    stop.cancel();
+    next_of(&mut interrupt, &mut terminate).await;
+    std::process::exit(1)
 }
 
 fn listen(kind: SignalKind) -> anyhow::Result<Signal> {

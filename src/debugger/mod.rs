@@ -6,6 +6,7 @@
 mod comparer;
 mod dumper;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use self::comparer::{Comparer, Differences};
 use crate::api_client::ApiClient;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::EventSender;
+use crate::supervision::catch_panic;
 
 /// Interval between comparisons that no signal asked for.
 const COMPARE_INTERVAL: Duration = Duration::from_hours(1);
@@ -42,7 +44,7 @@ impl CacheDebugger {
     }
 
     /// Compares every hour, and compares and dumps at each signal. Never ends.
-    pub async fn run(self, mut signal: Option<Signal>) {
+    pub async fn run(self, mut signal: Option<Signal>) -> Infallible {
         let mut hours = tokio::time::interval(COMPARE_INTERVAL);
         hours.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick is immediate, and the watches have not synced yet.
@@ -61,7 +63,8 @@ impl CacheDebugger {
     /// Compares the cache with the API server, and logs the difference.
     async fn compare(&self) {
         debug!("Cache comparer started");
-        match self.comparer.compare(&self.events).await {
+        let compared = catch_panic(self.comparer.compare(&self.events)).await;
+        match compared.unwrap_or_else(|panic| Err(panic.to_string())) {
             Ok(Some(Differences { nodes, pods })) => {
                 if !nodes.is_empty() {
                     let (missed, redundant) = (nodes.missed(), nodes.redundant());
@@ -91,7 +94,7 @@ impl CacheDebugger {
                 info!(summary, pods, "Dump of scheduling queue");
             }
         };
-        // Writing the dump cannot panic, and the task is not cancelled.
+        // A panic is in the log, and the dump is only read by people.
         let _ = tokio::task::spawn_blocking(log).await;
     }
 }

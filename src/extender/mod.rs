@@ -8,6 +8,7 @@ mod connection;
 mod objects;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use engine::ports::{
 use framework::Time;
 use futures::future::join_all;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tracing::{debug, info};
 
 use self::connection::Connection;
@@ -29,6 +31,7 @@ use crate::clock::Clock;
 use crate::config::Configuration;
 use crate::config::v1;
 use crate::metrics::Metrics;
+use crate::scheduling_loop::Heartbeat;
 use crate::wire::{Update, Whole};
 
 pub use self::connection::ExtenderError;
@@ -65,30 +68,59 @@ impl HttpExtender {
     }
 }
 
+/// How the scheduling loop waits for extenders.
+#[derive(Debug, Clone)]
+pub struct LoopWait {
+    /// The runtime whose tasks connect to the extenders.
+    pub runtime: Handle,
+    /// The heartbeat of the loop.
+    pub heartbeat: Arc<Heartbeat>,
+}
+
+/// Time between two beats of a loop that waits.
+const BEAT: Duration = Duration::from_secs(1);
+
+impl LoopWait {
+    /// Blocks the loop until the call has ended. The wait counts as turns of the loop, because every call
+    /// has a time limit of its own.
+    fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
+        self.runtime.block_on(self.beating(call))
+    }
+
+    async fn beating<T>(&self, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        loop {
+            match timeout(BEAT, &mut call).await {
+                Ok(result) => return result,
+                Err(_) => self.heartbeat.beat(),
+            }
+        }
+    }
+}
+
 /// All extenders in the order in which they are called, and the objects sent to them.
 pub struct Extenders {
     all: Arc<[HttpExtender]>,
     objects: Objects,
-    runtime: Handle,
+    wait: LoopWait,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
 
 impl Extenders {
-    /// Creates the extenders of a configuration. Each one connects with its first call, in a task of
-    /// `runtime`.
+    /// Creates the extenders of a configuration. Each one connects with its first call.
     ///
     /// # Errors
     /// The address or the TLS settings of an extender are invalid.
     pub fn new(
         config: &Configuration,
-        runtime: Handle,
+        wait: LoopWait,
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ExtenderError> {
         let all = config.extenders_in_order().cloned().map(HttpExtender::new);
         let all = all.collect::<Result<_, _>>()?;
-        Ok(Self { all, objects: Objects::default(), runtime, clock, metrics })
+        Ok(Self { all, objects: Objects::default(), wait, clock, metrics })
     }
 
     /// Returns the extenders, for binds.
@@ -189,7 +221,7 @@ impl Extenders {
 
 impl ExtenderClient for Extenders {
     fn filter(&mut self, call: &ExtenderCall<'_>, _: Time) -> (Result<Filtered, String>, Time) {
-        let result = self.runtime.block_on(self.send_filter(call));
+        let result = self.wait.block_on(self.send_filter(call));
         (result, self.clock.now())
     }
 
@@ -200,7 +232,7 @@ impl ExtenderClient for Extenders {
     ) -> (Vec<Result<HostPriorities, String>>, Time) {
         self.metrics.set_prioritizing(calls.len());
         let pending = calls.iter().map(|call| self.send_prioritize(call));
-        let results = self.runtime.block_on(join_all(pending));
+        let results = self.wait.block_on(join_all(pending));
         self.metrics.set_prioritizing(0);
         (results, self.clock.now())
     }
@@ -210,7 +242,7 @@ impl ExtenderClient for Extenders {
         call: &PreemptionCall<'_>,
         _: Time,
     ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
-        let result = self.runtime.block_on(self.send_preempt(call));
+        let result = self.wait.block_on(self.send_preempt(call));
         (result, self.clock.now())
     }
 

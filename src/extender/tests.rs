@@ -73,9 +73,8 @@ impl Harness {
             "extenders": extenders,
         });
         let loaded = config::load(&text.to_string(), &Gates::default()).unwrap();
-        let runtime = self.runtime.handle().clone();
-        let mut extenders =
-            Extenders::new(&loaded.config, runtime, Clock::start(), Arc::default())?;
+        let wait = LoopWait { runtime: self.runtime.handle().clone(), heartbeat: Arc::default() };
+        let mut extenders = Extenders::new(&loaded.config, wait, Clock::start(), Arc::default())?;
         let object = |name: &str| Some(to_raw_value(&json!({"metadata": {"name": name}})).unwrap());
         for name in ["a", "b"] {
             let change = Change::Node(node(name).build());
@@ -385,4 +384,16 @@ fn debug_output_hides_keys() {
     let extenders = harness().extenders(&json!([extender])).unwrap();
     let shown = format!("{:?}", extenders.all());
     assert!(shown.contains("https://extender") && !shown.contains(&key_data), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn loop_that_waits_for_an_extender_is_not_stuck() {
+    let heartbeat = Arc::<Heartbeat>::default();
+    let watching = heartbeat.clone();
+    tokio::spawn(async move { watching.watch().await });
+    let wait = LoopWait { runtime: Handle::current(), heartbeat: heartbeat.clone() };
+    wait.beating(tokio::time::sleep(Duration::from_mins(5))).await;
+    assert_eq!(heartbeat.check(), Ok(()));
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert!(heartbeat.check().is_err(), "the loop neither waits nor turns");
 }

@@ -6,6 +6,7 @@
 mod poll;
 mod task;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use framework::Feed;
@@ -29,12 +30,15 @@ pub struct FeedFactory {
 }
 
 impl FeedFactory {
-    /// Runs a feed that brings objects of `kind`: a poll without end, a task until it ends.
-    pub async fn run(self, kind: WatchedKind, feed: Feed) {
+    /// Runs a feed that brings objects of `kind`. Never ends.
+    pub async fn run(self, kind: WatchedKind, feed: Feed) -> Infallible {
         match feed {
             Feed::Poll { interval, .. } => Poll::new(self, kind, interval).run().await,
             Feed::Task { run, .. } => task::run(kind, &*run, &self.events).await,
-            _ => warn!(resource = &*kind.name, "This kind of feed is not supported"),
+            _ => {
+                warn!(resource = &*kind.name, "This kind of feed is not supported");
+                std::future::pending().await
+            }
         }
     }
 }

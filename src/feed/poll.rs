@@ -1,6 +1,7 @@
 //! Lists of a kind at intervals.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use client::reflector::{NamespacedName, ObjectMeta, Page};
@@ -10,6 +11,7 @@ use tracing::{info, warn};
 
 use super::FeedFactory;
 use crate::api_client::{no_response, read_body};
+use crate::supervision::catch_panic;
 use crate::wire::{Decoder, Update, WatchedKind, status_error};
 
 /// Shortest interval between two lists.
@@ -52,12 +54,13 @@ impl Poll {
     }
 
     /// Lists without end. A list that fails leaves the objects as they are.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self) -> Infallible {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let listed = tokio::time::timeout(TIMEOUT, self.list()).await;
+            let listed = catch_panic(tokio::time::timeout(TIMEOUT, self.list())).await;
+            let listed = listed.unwrap_or_else(|panic| Ok(Err(panic.to_string())));
             match listed.unwrap_or_else(|_| Err(no_response(TIMEOUT))) {
                 Ok(page) => self.send(page).await,
                 Err(err) => self.log_error(err),

@@ -1,42 +1,59 @@
 //! Tasks of plugins that report objects.
 
-use std::panic::AssertUnwindSafe;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::Change;
 use framework::{EventResource, FeedFuture, FeedSink};
-use futures::FutureExt;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tracing::{info, warn};
+use tokio::time::Instant;
+use tracing::warn;
 
 use crate::scheduling_loop::EventSender;
+use crate::supervision::catch_panic;
 use crate::wire::{Update, WatchedKind};
 
 /// Maximum number of changes that are sent to the scheduling loop at once.
 const MAX_BATCH: usize = 256;
 
-/// Runs the task of a plugin until it ends, and sends the changes that it reports.
+/// Pause before a task that has ended or panicked is started again. It doubles each time, unless the task
+/// has run for longer than the longest pause.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+
+/// Runs the task of a plugin, and sends the changes that it reports. Never ends: a task that ends or
+/// panics is started again after a pause. Meanwhile its objects stay as they are.
 pub(super) async fn run(
     kind: WatchedKind,
     task: &(dyn Fn(FeedSink) -> FeedFuture + Send + Sync),
     events: &EventSender,
-) {
+) -> Infallible {
     let (sender, changes) = mpsc::unbounded_channel();
     let resource = kind.resource.clone();
     let sink = FeedSink::new(move |namespace, name, object| {
-        // The receiver is only gone when the daemon stops.
+        // The receiver is only gone when the daemon stops: `forward` does not end while there is a sink.
         let _ = sender.send(change(&resource, namespace, name, object));
     });
-    let task = async {
-        match AssertUnwindSafe(async { task(sink).await }).catch_unwind().await {
-            Ok(()) => info!(resource = &*kind.name, "The feed has ended"),
-            Err(_) => {
-                warn!(resource = &*kind.name, "The feed panicked; its objects stay as they are")
+    let running = async {
+        let mut pause = PAUSE;
+        loop {
+            let started = Instant::now();
+            let ended = catch_panic(async { task(sink.clone()).await }).await;
+            if started.elapsed() > MAX_PAUSE {
+                pause = PAUSE;
             }
+            let err = ended.map_or_else(|panic| panic.to_string(), |()| "ended".to_owned());
+            let (resource, after) = (&*kind.name, format!("{pause:?}"));
+            warn!(resource, err, after, "A feed does not run; starting it again");
+            tokio::time::sleep(pause).await;
+            pause = MAX_PAUSE.min(pause * 2);
         }
     };
-    tokio::join!(task, forward(changes, events));
+    let (never, ()) = tokio::join!(running, forward(changes, events));
+    never
 }
 
 fn change(kind: &EventResource, namespace: &str, name: &str, object: Option<Value>) -> Change {
@@ -73,10 +90,15 @@ mod tests {
         }
     }
 
-    /// Runs a task; returns the names it reported, with `-` for removed objects.
-    async fn reported(task: impl Fn(FeedSink) -> FeedFuture + Send + Sync) -> Vec<String> {
+    /// Runs a task for this long; returns the names it reported, with `-` for removed objects.
+    async fn reported(
+        seconds: u64,
+        task: impl Fn(FeedSink) -> FeedFuture + Send + Sync,
+    ) -> Vec<String> {
         let (sender, events) = channel();
-        run(racks(), &task, &sender).await;
+        let running = run(racks(), &task, &sender);
+        let ended = tokio::time::timeout(Duration::from_secs(seconds), running).await;
+        assert!(ended.is_err(), "a feed does not end");
         drop(sender);
         let mut names = Vec::new();
         for event in events.iter() {
@@ -91,7 +113,7 @@ mod tests {
         names
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn reported_changes_reach_the_scheduling_loop_in_order() {
         let task = |sink: FeedSink| -> FeedFuture {
             Box::pin(async move {
@@ -99,19 +121,38 @@ mod tests {
                 tokio::task::yield_now().await;
                 sink.set("", "b", json!({"degrees": 22}));
                 sink.remove("", "a");
+                std::future::pending().await
             })
         };
-        assert_eq!(reported(task).await, ["a", "b", "-a"]);
+        assert_eq!(reported(600, task).await, ["a", "b", "-a"]);
     }
 
-    #[tokio::test]
-    async fn panic_of_a_task_ends_the_feed_alone() {
-        let task = |sink: FeedSink| -> FeedFuture {
+    #[tokio::test(start_paused = true)]
+    async fn task_that_panics_or_ends_is_started_again_with_growing_pauses() {
+        let panicking = |sink: FeedSink| -> FeedFuture {
             Box::pin(async move {
                 sink.set("", "a", json!({}));
                 panic!("the rack is on fire");
             })
         };
-        assert_eq!(reported(task).await, ["a"]);
+        // Starts after 0, 1, 3, 7, 15, 31, 63, 123 and 183 seconds.
+        assert_eq!(reported(62, panicking).await.len(), 6);
+        assert_eq!(reported(184, panicking).await.len(), 9);
+        let ending = |sink: FeedSink| -> FeedFuture {
+            Box::pin(async move { sink.set("", "a", json!({})) })
+        };
+        assert_eq!(reported(184, ending).await.len(), 9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_are_short_again_after_a_task_has_run_for_a_while() {
+        let task = |sink: FeedSink| -> FeedFuture {
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_mins(2)).await;
+                sink.set("", "a", json!({}));
+            })
+        };
+        // Each run takes 120 seconds, and each pause one.
+        assert_eq!(reported(121 * 20, task).await.len(), 20);
     }
 }

@@ -10,6 +10,7 @@ use tracing::debug;
 
 use crate::api_client::ServerStatus;
 use crate::metrics::Slis;
+use crate::scheduling_loop::Heartbeat;
 
 /// The health of the scheduler, which the daemon updates and probes read.
 #[derive(Debug, Default)]
@@ -19,6 +20,7 @@ pub struct Health {
     /// The state of leader election; `None` without an election.
     leader_election: Option<Mutex<Result<(), String>>>,
     api_server: Arc<ServerStatus>,
+    heartbeat: Arc<Heartbeat>,
     slis: Slis,
 }
 
@@ -56,6 +58,11 @@ impl Health {
         self.api_server.clone()
     }
 
+    /// Returns the heartbeat of the scheduling loop, for the loop that updates it.
+    pub fn heartbeat(&self) -> Arc<Heartbeat> {
+        self.heartbeat.clone()
+    }
+
     /// Returns the results of the checks so far, as metrics.
     pub(super) const fn slis(&self) -> &Slis {
         &self.slis
@@ -78,6 +85,7 @@ enum Check {
     Shutdown,
     SchedHandlerSync,
     ApiServer,
+    SchedulingLoop,
 }
 
 /// The name of the check of leader election.
@@ -91,6 +99,7 @@ impl Check {
             Self::Shutdown => "shutdown",
             Self::SchedHandlerSync => "sched-handler-sync",
             Self::ApiServer => "api-server",
+            Self::SchedulingLoop => "scheduling-loop",
         }
     }
 
@@ -109,6 +118,7 @@ impl Check {
                 require(health.is_synced(), "handlers are not fully synchronized")
             }
             Self::ApiServer => health.api_server.check(),
+            Self::SchedulingLoop => health.heartbeat.check(),
         }
     }
 }
@@ -138,10 +148,16 @@ impl Endpoint {
         let elects = health.leader_election.is_some();
         match self {
             Self::Healthz if elects => vec![Check::Alive(LEADER_ELECTION)],
-            Self::Healthz | Self::Livez => vec![Check::Alive("ping")],
+            Self::Healthz => vec![Check::Alive("ping")],
+            Self::Livez => vec![Check::Alive("ping"), Check::SchedulingLoop],
             Self::Readyz => {
                 let election = elects.then_some(Check::LeaderElection).into_iter();
-                let others = [Check::Shutdown, Check::SchedHandlerSync, Check::ApiServer];
+                let others = [
+                    Check::Shutdown,
+                    Check::SchedHandlerSync,
+                    Check::ApiServer,
+                    Check::SchedulingLoop,
+                ];
                 election.chain(others).collect()
             }
         }

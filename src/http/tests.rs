@@ -1,6 +1,7 @@
 //! Tests of the responses, which equal those of kube-scheduler.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -111,7 +112,7 @@ impl Server {
 async fn scheduler_is_live_at_the_start_and_ready_once_synced() {
     let server = Server::new();
     let not_synced = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n\
-                      [+]api-server ok\nreadyz check failed\n";
+                      [+]api-server ok\n[+]scheduling-loop ok\nreadyz check failed\n";
     assert_eq!(server.get("/livez").await, (200, "ok".into()));
     assert_eq!(server.get("/healthz").await, (200, "ok".into()));
     assert_eq!(server.get("/readyz").await, (500, not_synced.into()));
@@ -119,7 +120,7 @@ async fn scheduler_is_live_at_the_start_and_ready_once_synced() {
     assert_eq!(server.get("/readyz").await, (200, "ok".into()));
     server.health.set_shutting_down();
     let shutdown = "[-]shutdown failed: reason withheld\n[+]sched-handler-sync ok\n\
-                    [+]api-server ok\nreadyz check failed\n";
+                    [+]api-server ok\n[+]scheduling-loop ok\nreadyz check failed\n";
     assert_eq!(server.get("/readyz").await, (500, shutdown.into()));
     assert_eq!(server.get("/livez").await, (200, "ok".into()));
 }
@@ -129,14 +130,19 @@ async fn health_endpoints_list_and_exclude_checks() {
     let server = Server::new();
     for (path, status, body) in [
         ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
-        ("/livez?verbose=true", 200, "[+]ping ok\nlivez check passed\n"),
+        ("/livez?verbose=true", 200, "[+]ping ok\n[+]scheduling-loop ok\nlivez check passed\n"),
         ("/livez/ping", 200, "ok"),
+        ("/livez/scheduling-loop", 200, "ok"),
         ("/livez?exclude=ping", 200, "ok"),
-        ("/livez?verbose&exclude=ping", 200, "[+]ping excluded: ok\nlivez check passed\n"),
+        (
+            "/livez?verbose&exclude=ping",
+            200,
+            "[+]ping excluded: ok\n[+]scheduling-loop ok\nlivez check passed\n",
+        ),
         (
             "/livez?verbose&exclude=b&exclude=a&exclude=b",
             200,
-            "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"a\", \"b\"\n\
+            "[+]ping ok\n[+]scheduling-loop ok\nwarn: some health checks cannot be excluded: no matches for \"a\", \"b\"\n\
              livez check passed\n",
         ),
         ("/readyz?exclude=sched-handler-sync", 200, "ok"),
@@ -161,7 +167,7 @@ async fn leader_election_can_only_fail_readiness() {
     let server = Server::of(Health::with_leader_election());
     server.health.set_handlers_synced();
     let passed = "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\n\
-                  [+]api-server ok\nreadyz check passed\n";
+                  [+]api-server ok\n[+]scheduling-loop ok\nreadyz check passed\n";
     assert_eq!(server.get("/readyz?verbose").await, (200, passed.into()));
     server.health.set_leader_election(Err("cannot get leases".to_owned()));
     let (status, body) = server.get("/readyz").await;
@@ -171,9 +177,25 @@ async fn leader_election_can_only_fail_readiness() {
     assert_eq!(server.get("/readyz/leaderElection").await, (500, reason.into()));
     let alive = "[+]leaderElection ok\nhealthz check passed\n";
     assert_eq!(server.get("/healthz?verbose").await, (200, alive.into()));
-    assert_eq!(server.get("/livez?verbose").await.1, "[+]ping ok\nlivez check passed\n");
+    let alive = "[+]ping ok\n[+]scheduling-loop ok\nlivez check passed\n";
+    assert_eq!(server.get("/livez?verbose").await.1, alive);
     server.health.set_leader_election(Ok(()));
     assert_eq!(server.get("/readyz").await, (200, "ok".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stuck_scheduling_loop_is_neither_live_nor_ready() {
+    let server = Server::new();
+    server.health.set_handlers_synced();
+    let heartbeat = server.health.heartbeat();
+    tokio::spawn(async move { heartbeat.watch().await });
+    tokio::time::sleep(Duration::from_secs(62)).await;
+    let stuck = "[+]ping ok\n[-]scheduling-loop failed: reason withheld\nlivez check failed\n";
+    assert_eq!(server.get("/livez").await, (500, stuck.into()));
+    assert_eq!(server.get("/readyz").await.0, 500);
+    assert_eq!(server.get("/healthz").await, (200, "ok".into()));
+    let (_, reason) = server.get("/livez/scheduling-loop").await;
+    assert!(reason.contains("has made no turn for 6"), "{reason}");
 }
 
 #[tokio::test]

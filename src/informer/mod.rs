@@ -6,6 +6,7 @@
 mod calls;
 mod lines;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use client::reflector::{
@@ -22,6 +23,7 @@ use crate::api_client::{ApiClient, ServerStatus};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, WatchMetrics};
 use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::supervision::catch_panic;
 use crate::wire::{Decoder, Update, WatchedKind};
 
 /// Number of batches of inputs that may wait for the reflector. The connection is not read while more
@@ -82,7 +84,7 @@ pub struct Informer {
 
 impl Informer {
     /// Lists and watches without end.
-    pub async fn run(mut self) {
+    pub async fn run(mut self) -> Infallible {
         let (sender, mut inputs) = mpsc::channel(MAX_WAITING_BATCHES);
         let mut call = None;
         let clock = self.shared.clock;
@@ -139,10 +141,16 @@ impl Informer {
         debug!(resource = &*self.kind.name, path = call.path, "Listing and watching");
         let (client, decoder) = (self.shared.client.clone(), self.decoder.clone());
         AbortOnDropHandle::new(tokio::spawn(async move {
-            let last = match call.is_watch {
-                true => calls::watch(&client, &decoder, &call, &inputs).await,
-                false => calls::list(&client, &decoder, &call).await,
+            let calling = async {
+                match call.is_watch {
+                    true => calls::watch(&client, &decoder, &call, &inputs).await,
+                    false => calls::list(&client, &decoder, &call).await,
+                }
             };
+            // A call that panics has failed: the reflector repeats it, and the check `api-server` fails.
+            let last = catch_panic(calling).await;
+            let last = last.unwrap_or_else(|panic| Input::Failed(call.id, panic.to_string()));
+            // The informer, which has the receiver, aborts this task when it ends.
             let _ = inputs.send(vec![last]).await;
         }))
     }

@@ -18,12 +18,14 @@ mod streams;
 mod text;
 mod vmodule;
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
+use std::panic::PanicHookInfo;
 use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tracing::{Event, Subscriber};
+use tracing::{Event, Subscriber, error};
 use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
@@ -84,6 +86,24 @@ pub fn init(options: &Options) -> Result<Verbosity, TryInitError> {
     let (layer, verbosity) = layer(options.format, options.levels.clone(), options.streams.clone());
     tracing_subscriber::registry().with(layer).try_init()?;
     Ok(verbosity)
+}
+
+/// Logs the panics of all threads from now on, with a backtrace if `RUST_BACKTRACE` asks for it.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(log_panic));
+}
+
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let panic = info.payload_as_str().unwrap_or("no message");
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => {
+            let stacktrace = backtrace.to_string();
+            error!(panic, location, stacktrace, "Observed a panic");
+        }
+        _ => error!(panic, location, "Observed a panic"),
+    }
 }
 
 /// A layer that writes sufficiently verbose events in this format.

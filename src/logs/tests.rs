@@ -49,6 +49,20 @@ fn body(text: &str) -> (char, &str) {
     (header.chars().next().unwrap(), body.trim_end())
 }
 
+/// The output of the thread that runs a test; the panic hook is that of the process.
+#[test]
+fn panic_is_logged_in_the_format_of_the_log() {
+    let default = std::panic::take_hook();
+    log_panics();
+    let text = logged(Format::Text, 0, |_| {
+        std::panic::catch_unwind(|| panic!("index {}", 7)).unwrap_err();
+    });
+    std::panic::set_hook(default);
+    assert!(text.starts_with('E'), "{text}");
+    assert!(text.contains("\"Observed a panic\""), "{text}");
+    assert!(text.contains("panic=\"index 7\" location=\"src/logs/tests.rs:"), "{text}");
+}
+
 #[test]
 fn header_is_that_of_klog() {
     let record = Record {

@@ -79,7 +79,11 @@ impl EngineProbe {
     }
 
     fn is_timed(&self, span: Span<'_>) -> bool {
-        !matches!(span, Span::Plugin(..)) || self.attempts.is_multiple_of(SAMPLING)
+        match span {
+            Span::Call(..) => false,
+            Span::Plugin(..) => self.attempts.is_multiple_of(SAMPLING),
+            _ => true,
+        }
     }
 
     fn timed(&mut self, span: Span<'_>, code: Code, took: Duration) {
@@ -96,7 +100,7 @@ impl EngineProbe {
                 plugins.execution.with_label_values(labels).observe(seconds);
             }
             Span::Hint(plugin, event) => self.hint(plugin, event, code).observe(seconds),
-            Span::Change => {}
+            Span::Call(..) | Span::Change => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! Waiting for the API server, checking its version, and reporting outages.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ const REMINDER_INTERVAL: Duration = Duration::from_mins(5);
 ///
 /// While requests fail, this task sends requests of its own: the scheduler may have no other request to
 /// send, and would not notice the end of the outage.
-pub(super) async fn report_outages(client: ApiClient, status: Arc<ServerStatus>) {
+pub(super) async fn report_outages(client: ApiClient, status: Arc<ServerStatus>) -> Infallible {
     let mut logged: Option<Clock> = None;
     loop {
         tokio::time::sleep(STATUS_INTERVAL).await;

@@ -17,6 +17,7 @@ use crate::config::Configuration;
 use crate::extender::Extenders;
 use crate::informer::Lines;
 use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::supervision::catch_panic;
 use crate::wire::status_error;
 
 /// Time after which the API server ends a watch of the Lease.
@@ -99,8 +100,9 @@ impl LeaseWatch {
     pub(super) async fn run(mut self, leading: Arc<SetOnce<()>>) {
         let watching = async {
             loop {
-                let outcome = self.watch().await;
-                self.log(outcome.err());
+                let watched = catch_panic(self.watch()).await;
+                let watched = watched.unwrap_or_else(|panic| Err(panic.to_string()));
+                self.log(watched.err());
                 tokio::time::sleep(self.retry_period).await;
             }
         };

@@ -1,4 +1,4 @@
-//! The wiring of the daemon. Tasks and threads are only spawned here.
+//! The wiring of the daemon, and the supervision of its tasks and of the scheduling loop.
 
 mod connect;
 mod leader_election;
@@ -9,7 +9,7 @@ mod served_names;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::Outcome;
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 use tokio::sync::SetOnce;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -34,11 +34,14 @@ use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
 use crate::clock::Clock;
 use crate::config::Configuration;
 use crate::debugger::CacheDebugger;
-use crate::extender::Extenders;
+use crate::extender::{Extenders, LoopWait};
 use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
-use crate::scheduling_loop::{EventChannel, LoopEvent, LoopParts, Observer, SchedulingLoop};
+use crate::scheduling_loop::{
+    DRAIN_TIMEOUT, EventChannel, Heartbeat, LoopEvent, LoopParts, Observer, SchedulingLoop,
+};
+use crate::supervision::{TaskFailed, Tasks};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
 /// The configuration and the plugins of a scheduler, and its API server.
@@ -59,6 +62,8 @@ pub struct Setup {
     pub metrics: Arc<Metrics>,
     /// Receives the outcomes of requests to the API server.
     pub server_status: Arc<ServerStatus>,
+    /// Receives the turns of the scheduling loop.
+    pub heartbeat: Arc<Heartbeat>,
     /// The channel of events for the scheduling loop.
     pub channel: EventChannel,
     /// The signal at which the cache debugger compares and dumps, if any.
@@ -134,7 +139,8 @@ impl Setup {
 ///
 /// # Errors
 /// The configuration is invalid, the server is too old or does not accept the credentials, the lease
-/// was lost, or the scheduling loop panicked.
+/// was lost, a task or the scheduling loop panicked, or the loop did not end in time. The loop may then
+/// still run.
 pub async fn run_scheduler(
     setup: Setup,
     observer: impl Observer + Send + 'static,
@@ -142,56 +148,54 @@ pub async fn run_scheduler(
 ) -> anyhow::Result<()> {
     let clock = Clock::start();
     let metrics = setup.metrics.clone();
-    let extenders = Extenders::new(&setup.config, Handle::current(), clock, metrics.clone())
+    let wait = LoopWait { runtime: Handle::current(), heartbeat: setup.heartbeat.clone() };
+    let extenders = Extenders::new(&setup.config, wait, clock, metrics.clone())
         .context("couldn't build extenders")?;
     let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;
     // Several connections, so that lists and watches do not delay writes, nor these the lease.
     let (read_client, write_client) = (setup.connect("scheduler")?, setup.connect("scheduler")?);
     let lease_client = setup.connect("leader-election")?;
     let server = setup.credentials.server();
-    let mut tasks = JoinSet::new();
-    tasks.spawn(report_outages(write_client.clone(), setup.server_status.clone()));
+    let mut tasks = Tasks::default();
+    let outages = report_outages(write_client.clone(), setup.server_status.clone());
+    tasks.spawn("the report of outages", outages);
     tokio::select! {
         connected = wait_for_api_server(&read_client, &server) => connected?,
+        failed = tasks.failure() => return Err(failed.into()),
         () = stop.cancelled() => return Ok(()),
     }
     let (status, profiles) = (setup.server_status.clone(), scheduler.engine().profiles());
-    tasks.spawn(PermissionCheck::new(write_client.clone(), status, profiles).run());
+    let permissions = PermissionCheck::new(write_client.clone(), status, profiles);
+    tasks.spawn("the check of permissions", permissions.run());
     let (events, received) = setup.channel;
     let (requests, requested) = mpsc::unbounded_channel();
     let leading = Arc::new(SetOnce::new());
     let informers = sources.kinds.len();
     let (debug_client, debug_metrics) = (read_client.clone(), metrics.clone());
-    let watches = Watches {
-        factory: InformerFactory {
-            client: read_client,
-            events: events.clone(),
-            clock,
-            metrics,
-            status: setup.server_status,
-        },
-        sources,
-    };
-    tasks.spawn(ServedNames::of(&setup.config).announce(write_client.clone()));
+    let names = ServedNames::of(&setup.config);
+    tasks.spawn("the announcement of the served names", names.announce(write_client.clone()));
     let names = setup.config.profiles.iter().map(|profile| profile.scheduler_name.clone());
     let debugger = CacheDebugger::new(debug_client, events.clone(), debug_metrics, names.collect());
-    tasks.spawn(debugger.run(setup.debug_signal));
+    tasks.spawn("the cache debugger", debugger.run(setup.debug_signal));
     if let Some(elector) = scheduler.leader_elector() {
         warn_of_slow_extenders(&extenders, elector.config());
         let watch = LeaseWatch::new(lease_client.clone(), elector, events.clone());
-        tasks.spawn(watch.run(leading.clone()));
+        tasks.spawn("the watch of the lease", watch.run(leading.clone()));
     }
-    if scheduler.delays_cache() {
-        let leading = leading.clone();
-        tasks.spawn(async move {
-            leading.wait().await;
-            watches.run().await;
-        });
-    } else {
-        tasks.spawn(watches.run());
-    }
+    let factory = InformerFactory {
+        client: read_client,
+        events: events.clone(),
+        clock,
+        metrics,
+        status: setup.server_status,
+    };
+    let starts = if scheduler.delays_cache() { leading.clone() } else { already() };
+    watch(factory, sources, &starts, &mut tasks);
     let sender = Sender { client: write_client, lease_client, extenders: extenders.all(), clock };
-    tasks.spawn(sender.run(requested, events.clone()));
+    tasks.spawn("the sender of requests", sender.run(requested, events.clone()));
+    let heartbeat = setup.heartbeat;
+    let beating = heartbeat.clone();
+    tasks.spawn("the watch of the scheduling loop", async move { beating.watch().await });
     let mut scheduling = spawn_scheduling(LoopParts {
         scheduler,
         extenders,
@@ -201,46 +205,62 @@ pub async fn run_scheduler(
         observer,
         informers,
         leading,
+        heartbeat: heartbeat.clone(),
     });
-    let ended = tokio::select! {
-        ended = &mut scheduling => ended,
-        () = stop.cancelled() => {
-            events.send(LoopEvent::Stop);
-            scheduling.await
+    let ending = async {
+        tokio::select! {
+            ended = &mut scheduling => return Ok(ended),
+            () = stop.cancelled() => events.send(LoopEvent::Stop),
         }
+        tokio::time::timeout(STOP_TIMEOUT, &mut scheduling).await
     };
-    match ended.context("the scheduling loop panicked")? {
-        Outcome::Lost if !stop.is_cancelled() => bail!("Leaderelection lost"),
-        Outcome::Lost | Outcome::Stopped => Ok(()),
+    let ended = tokio::select! {
+        ended = ending => ended.map_err(|_| does_not_end(&heartbeat))?,
+        failed = tasks.failure() => return Err(failed.into()),
+    };
+    match ended.map_err(|error| TaskFailed::joined("the scheduling loop", error))? {
+        _ if stop.is_cancelled() => Ok(()),
+        Outcome::Lost => bail!("Leaderelection lost"),
+        Outcome::Stopped => bail!("the scheduling loop has ended although it was not stopped"),
     }
+}
+
+/// Time after SIGTERM within which the scheduling loop ends. The usual grace period of a pod is 30 seconds.
+const STOP_TIMEOUT: Duration = DRAIN_TIMEOUT.saturating_add(Duration::from_secs(5));
+
+/// Returns the error for a scheduling loop that is stuck when it has to stop.
+fn does_not_end(heartbeat: &Heartbeat) -> anyhow::Error {
+    let (seconds, culprit) = (STOP_TIMEOUT.as_secs(), heartbeat.culprit());
+    anyhow!("the scheduling loop has not ended {seconds} s after it was stopped: {culprit}")
 }
 
 fn spawn_scheduling(parts: LoopParts<impl Observer + Send + 'static>) -> JoinHandle<Outcome> {
     tokio::task::spawn_blocking(|| SchedulingLoop::new(parts).run())
 }
 
-/// The watches of all kinds and the feeds of plugins.
-struct Watches {
-    factory: InformerFactory,
-    sources: Sources,
+/// Spawns the watches of all kinds and the feeds of plugins. They begin when `starts` is set.
+fn watch(factory: InformerFactory, sources: Sources, starts: &Arc<SetOnce<()>>, tasks: &mut Tasks) {
+    let InformerFactory { client, events, clock, metrics, .. } = factory.clone();
+    let feeds = FeedFactory { client, events, metrics };
+    let seeds = clock.now().as_nanos().unsigned_abs()..;
+    for (seed, (decoder, kind)) in seeds.zip(sources.kinds) {
+        let name = format!("the watch of {}", kind.name);
+        let watching = factory.informer(kind, decoder, seed).run();
+        tasks.spawn(name, after(starts.clone(), watching));
+    }
+    for (kind, feed) in sources.feeds {
+        let name = format!("the feed of {}", kind.name);
+        tasks.spawn(name, after(starts.clone(), feeds.clone().run(kind, feed)));
+    }
 }
 
-impl Watches {
-    /// Watches without end.
-    async fn run(self) {
-        let Self { factory, sources } = self;
-        let InformerFactory { client, events, clock, metrics, .. } = factory.clone();
-        let feeds = FeedFactory { client, events, metrics };
-        let mut tasks = JoinSet::new();
-        let seeds = clock.now().as_nanos().unsigned_abs()..;
-        for (seed, (decoder, kind)) in seeds.zip(sources.kinds) {
-            tasks.spawn(factory.informer(kind, decoder, seed).run());
-        }
-        for (kind, feed) in sources.feeds {
-            tasks.spawn(feeds.clone().run(kind, feed));
-        }
-        tasks.join_all().await;
-    }
+async fn after<T>(starts: Arc<SetOnce<()>>, task: impl Future<Output = T>) -> T {
+    starts.wait().await;
+    task.await
+}
+
+fn already() -> Arc<SetOnce<()>> {
+    Arc::new(SetOnce::new_with(Some(())))
 }
 
 /// Returns the hostname. In a pod it is the name of the pod.

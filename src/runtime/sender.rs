@@ -11,6 +11,7 @@ use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::extender::HttpExtender;
 use crate::scheduling_loop::{EventSender, LoopEvent, OutgoingRequest};
+use crate::supervision::catch_panic;
 
 /// The connections for requests.
 #[derive(Clone)]
@@ -25,7 +26,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends each request in a task of its own and passes the reply to the scheduling loop.
+    /// Sends each request in a task of its own and passes the reply to the scheduling loop. Ends with the
+    /// loop.
     pub(super) async fn run(
         self,
         mut requests: UnboundedReceiver<OutgoingRequest>,
@@ -35,8 +37,11 @@ impl Sender {
             let (sender, events) = (self.clone(), events.clone());
             tokio::spawn(async move {
                 let id = request.id;
-                let reply = within(request.not_after, sender.clock, sender.send(source, request));
-                events.send(LoopEvent::Reply(source, id, reply.await));
+                let sending = within(request.not_after, sender.clock, sender.send(source, request));
+                // Without a reply the pod would wait for ever.
+                let reply = catch_panic(sending).await;
+                let reply = reply.unwrap_or_else(|panic| Reply::Lost(panic.to_string()));
+                events.send(LoopEvent::Reply(source, id, reply));
             });
         }
     }
@@ -74,7 +79,64 @@ mod tests {
     use std::cell::Cell;
     use std::time::Duration;
 
+    use client::event_recorder::{EventRecorder, Options};
+    use engine::{Event, EventType};
+    use framework::PodKey;
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::api_client::Credentials;
+    use crate::metrics::Metrics;
+    use crate::scheduling_loop::channel;
+
+    /// Returns a request of an event recorder.
+    fn request() -> Request {
+        let mut recorder = EventRecorder::new(Options::default(), 7);
+        let event = Event {
+            regarding: PodKey::new("ns", "p"),
+            uid: "u".into(),
+            related: None,
+            event_type: EventType::Normal,
+            reason: "Scheduled".into(),
+            action: "Binding".into(),
+            note: String::new(),
+            reporting_controller: "loadmaster".into(),
+        };
+        recorder.record(event, Time::ZERO);
+        recorder.take_requests().remove(0)
+    }
+
+    #[tokio::test]
+    async fn request_that_panics_has_a_reply() {
+        let kubeconfig = "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [], \
+                          contexts: [{name: c, context: {cluster: c}}], current-context: c}";
+        let credentials = Credentials::parse(kubeconfig).await.unwrap();
+        let metrics = Metrics::new().rest_client();
+        let client = ApiClient::new(&credentials, "t", metrics, Arc::default()).unwrap();
+        let (lease_client, clock) = (client.clone(), Clock::start());
+        // There is no such extender.
+        let extenders: Arc<[HttpExtender]> = Arc::new([]);
+        let destination = Destination::Extender(0);
+        let (events, received) = channel();
+        let (requests, requested) = mpsc::unbounded_channel();
+        let (source, request) =
+            (RequestSource::ApiDispatcher, Request { destination, ..request() });
+        let id = request.id;
+        requests.send(OutgoingRequest { source, request }).unwrap();
+        drop(requests);
+        Sender { client, lease_client, extenders, clock }.run(requested, events).await;
+        let reply = loop {
+            match received.try_recv() {
+                Ok(event) => break event,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let LoopEvent::Reply(RequestSource::ApiDispatcher, replied, Reply::Lost(reason)) = reply
+        else {
+            panic!("{reply:?}")
+        };
+        assert!(replied == id && reason.starts_with("panicked: index out of bounds"), "{reason}");
+    }
 
     /// Sends a request whose time ends in `left`. Returns the reply and whether sending began.
     async fn send(left: Duration, takes: Duration) -> (Reply, bool) {

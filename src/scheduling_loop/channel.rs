@@ -88,6 +88,7 @@ impl EventSender {
     /// Sends updates. Waits while the channel holds too many.
     pub async fn send_updates(&self, updates: Vec<Update>) {
         let count = u32::try_from(updates.len()).unwrap_or(u32::MAX).min(MAX_WAITING_UPDATES);
+        // The semaphore is never closed.
         if let Ok(permit) = self.update_permits.clone().acquire_many_owned(count).await {
             self.send(LoopEvent::Updates(updates, permit));
         }
@@ -100,7 +101,7 @@ impl EventSender {
         snapshot.await.ok()
     }
 
-    /// Sends any other event. Does nothing if the loop has ended.
+    /// Sends any other event. Does nothing if the loop has ended, because then the process ends.
     pub fn send(&self, event: LoopEvent) {
         let _ = self.sender.send(event);
     }

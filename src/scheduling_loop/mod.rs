@@ -8,8 +8,11 @@
 //! ```
 
 mod channel;
+mod heartbeat;
 mod log;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -25,6 +28,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
 pub use self::channel::{EventChannel, EventReceiver, EventSender, LoopEvent, channel};
+pub use self::heartbeat::Heartbeat;
 use self::log::{ElectionLog, log_attempt, log_event, log_failed_call};
 use self::snapshot::Snapshots;
 pub use self::snapshot::{NodeSnapshot, Snapshot};
@@ -38,7 +42,7 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 /// Maximum interval between two calls of the observer.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for the requests in flight after the loop was stopped.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request to send, with the machine that takes the reply.
 #[derive(Debug)]
@@ -77,6 +81,8 @@ pub struct LoopParts<O> {
     pub informers: usize,
     /// Set when the scheduler leads, if it takes part in an election.
     pub leading: Arc<SetOnce<()>>,
+    /// Notes the turns of the loop.
+    pub heartbeat: Arc<Heartbeat>,
 }
 
 /// A scheduling loop. [`run`](Self::run) blocks, so it needs a thread of its own.
@@ -92,6 +98,7 @@ pub struct SchedulingLoop<O> {
     snapshots: Snapshots,
     leading: Arc<SetOnce<()>>,
     election_log: ElectionLog,
+    heartbeat: Arc<Heartbeat>,
     /// Time at which the loop ends even if requests are in flight; set by [`LoopEvent::Stop`].
     drain_deadline: Option<Time>,
 }
@@ -121,6 +128,7 @@ impl<O: Observer> SchedulingLoop<O> {
             observer,
             informers,
             leading,
+            heartbeat,
         } = parts;
         Self {
             election_log: ElectionLog::new(scheduler.leader_elector()),
@@ -133,6 +141,7 @@ impl<O: Observer> SchedulingLoop<O> {
             unsynced_informers: informers,
             snapshots: Snapshots::default(),
             leading,
+            heartbeat,
             drain_deadline: None,
         }
     }
@@ -141,6 +150,7 @@ impl<O: Observer> SchedulingLoop<O> {
     /// its Lease.
     pub fn run(mut self) -> Outcome {
         loop {
+            self.heartbeat.beat();
             self.handle_waiting_events();
             let now = self.clock.now();
             self.scheduler.tick(now, &mut self.environment.ports());
@@ -176,6 +186,7 @@ impl<O: Observer> SchedulingLoop<O> {
     }
 
     fn handle_event(&mut self, event: LoopEvent) {
+        self.heartbeat.beat();
         let now = self.clock.now();
         match event {
             LoopEvent::Updates(updates, _permit) => {
@@ -219,7 +230,7 @@ impl<O: Observer> SchedulingLoop<O> {
             log_event(&event);
         }
         for (source, request) in self.scheduler.take_requests() {
-            // The receiver is only dropped at the end of the process.
+            // The receiver is only gone if its task has panicked, which ends the process.
             let _ = self.requests.send(OutgoingRequest { source, request });
         }
         for call in self.scheduler.take_failed_calls() {

@@ -27,7 +27,7 @@ profiles:
 ";
 
 /// Returns a scheduler of the sandbox with the MaintenanceWindow plugin.
-async fn setup(server: &Server) -> Setup {
+pub(super) async fn setup(server: &Server) -> Setup {
     let mut registry = plugins::registry();
     maintenance_window::register(&mut registry).unwrap();
     let config = config::load(CONFIG, &Gates::default()).unwrap().config;
@@ -40,6 +40,7 @@ async fn setup(server: &Server) -> Setup {
         adaptive_sampling: false,
         metrics: Arc::new(Metrics::new()),
         server_status: Arc::default(),
+        heartbeat: Arc::default(),
         channel: channel(),
         debug_signal: None,
     }

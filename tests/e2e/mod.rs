@@ -22,6 +22,7 @@ mod preemption;
 mod process;
 mod proxy;
 mod scheduling;
+mod supervision;
 mod topology;
 mod volumes;
 mod wait;

@@ -25,7 +25,7 @@ use crate::explain::{Evaluation, Explanation};
 use crate::failure::Failure;
 use crate::nominator::Nominator;
 use crate::object_event::ObjectEvent;
-use crate::plugin_call::{HasCode, call_plugin, catch_panic};
+use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::ports::{Count, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
@@ -345,7 +345,7 @@ impl Engine {
             for plugin in &profile.pod_deleted {
                 let handle = view.handle(cx.now);
                 // A panic is counted; the pod is gone all the same.
-                let _ = catch_panic(&plugin.name, cx.probe, || {
+                let _ = call_beside("PodDeleted", &plugin.name, cx.probe, || {
                     plugin.plugin.pod_deleted(pod, &handle);
                 });
             }
@@ -415,8 +415,9 @@ impl Engine {
     fn register_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
         for plugin in &profile.standing_queries {
             let handle = self.world.view().handle(cx.now);
-            let queries =
-                catch_panic(&plugin.name, cx.probe, || plugin.plugin.queries(pod, &handle));
+            let queries = call_beside("StandingQueries", &plugin.name, cx.probe, || {
+                plugin.plugin.queries(pod, &handle)
+            });
             queries.iter().flatten().for_each(|query| self.world.register_query(query));
         }
     }
@@ -719,7 +720,9 @@ impl Engine {
             for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
                 let handle = view.handle(cx.now);
                 // A panic is counted; the timer has fired.
-                let _ = catch_panic(&timer.name, cx.probe, || timer.plugin.fire(token, &handle));
+                let _ = call_beside("Timer", &timer.name, cx.probe, || {
+                    timer.plugin.fire(token, &handle);
+                });
             }
         }
     }

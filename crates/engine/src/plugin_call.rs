@@ -25,6 +25,21 @@ pub(crate) fn call_plugin<T: HasCode>(
     answer
 }
 
+/// Calls the plugin called `name` beside the points of a profile, for example a timer. [Catches](catch_panic)
+/// a panic.
+pub(crate) fn call_beside<T>(
+    purpose: &'static str,
+    name: &PluginName,
+    probe: &mut dyn Probe,
+    call: impl FnOnce() -> T,
+) -> Result<T, Status> {
+    probe.start(Span::Call(purpose, name));
+    let answer = catch_panic(name, probe, call);
+    let code = answer.as_ref().err().map_or(Code::Success, Status::code);
+    probe.stop(Span::Call(purpose, name), code);
+    answer
+}
+
 /// The status code under which metrics count an answer.
 pub(crate) trait HasCode {
     /// Returns the status code.

@@ -152,6 +152,8 @@ pub enum Span<'a> {
     Point(Point, &'a str),
     /// One plugin at one point.
     Plugin(Point, &'a PluginName),
+    /// Another call of a plugin, which metrics leave out; the text says what for, like a point.
+    Call(&'static str, &'a PluginName),
     /// A queueing hint of a plugin.
     Hint(&'a PluginName, &'a ClusterEvent),
     /// Taking in a change of an object: the update of the cache, and the moves of pods.

@@ -7,7 +7,7 @@ use framework::{ExtensionPoint, NodeBits, NodeIx, Pod, Status, Verdicts};
 use super::dry_run::{FilterSubset, FilteredNode, NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
 use super::{Cycle, Depth, Diagnosis, Form, PreFiltered, ScheduleError};
-use crate::plugin_call::{HasCode, call_plugin, catch_panic};
+use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::profile::EXTENDER;
 
 impl<'a> Cycle<'a, '_> {
@@ -207,7 +207,7 @@ impl<'a> Cycle<'a, '_> {
             }
             let verdicts = &mut diagnosis.verdicts;
             verdicts.attribute_to(&plugin.name);
-            let explained = catch_panic(&plugin.name, self.cx.probe, || match form {
+            let explained = call_beside("Filter", &plugin.name, self.cx.probe, || match form {
                 Form::Set => plugin.plugin.explain_set(state, pod, &handle, &rejected, verdicts),
                 Form::OneNode => rejected.iter().for_each(|node| {
                     let status =

@@ -30,7 +30,8 @@ pub enum Feed {
         /// The kind under which its objects are kept, as `<plural>.<version>.<group>`. The API server
         /// need not know it.
         kind: Arc<str>,
-        /// Makes the task. It runs until its future ends or the daemon stops.
+        /// Makes the task. It runs until the daemon stops: a future that ends or panics is made again
+        /// after a pause, of a second at first and up to a minute.
         run: Arc<dyn Fn(FeedSink) -> FeedFuture + Send + Sync>,
     },
 }

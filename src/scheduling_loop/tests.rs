@@ -1,0 +1,137 @@
+//! The loop with a plugin that does not return.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+
+use client::api_dispatcher::{ApiDispatcher, Limits};
+use client::event_recorder::{self, EventRecorder};
+use engine::{Change, Engine, EngineConfig};
+use framework::testing::{node, pod};
+use framework::{CycleState, Filter, Handle, NodeView, Plugin, Pod, Status};
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::*;
+use crate::config::{self, Gates};
+use crate::extender::LoopWait;
+use crate::http::Health;
+use crate::logs;
+use crate::metrics::Metrics;
+use crate::observer::MetricsObserver;
+use crate::wire::Update;
+
+const CONFIG: &str = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled:
+      - name: Endless
+";
+
+/// A Filter plugin that loops until its test lets it go.
+#[derive(Clone)]
+struct Endless {
+    entered: mpsc::Sender<()>,
+    released: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Filter for Endless {
+    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+        self.entered.send(()).unwrap();
+        self.released.lock().unwrap().recv().unwrap();
+        Status::success()
+    }
+}
+
+/// A running loop, and the other ends of the channels of its plugin.
+struct Running {
+    thread: JoinHandle<Outcome>,
+    events: EventSender,
+    entered: mpsc::Receiver<()>,
+    release: mpsc::Sender<()>,
+}
+
+/// Starts a loop with the plugin [`Endless`].
+fn start(health: &Arc<Health>) -> Running {
+    let (entering, entered) = mpsc::channel();
+    let (release, releasing) = mpsc::channel();
+    let plugin = Endless { entered: entering, released: Arc::new(Mutex::new(releasing)) };
+    let mut registry = plugins::registry();
+    let made = move |_: &_| Ok(Plugin::new("Endless", plugin.clone()).filter().build());
+    registry.register("Endless", made).unwrap();
+    let config = config::load(CONFIG, &Gates::default()).unwrap().config;
+    let engine = Engine::new(EngineConfig::new(config.build_profiles(&registry).unwrap()));
+    let dispatcher = ApiDispatcher::new(Limits::default(), 7);
+    let recorder = EventRecorder::new(event_recorder::Options::default(), 7);
+    let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
+    let runtime = tokio::runtime::Handle::current();
+    let wait = LoopWait { runtime, heartbeat: health.heartbeat() };
+    let (events, received) = channel();
+    let scheduling = SchedulingLoop::new(LoopParts {
+        scheduler: Scheduler::new(engine, dispatcher, recorder),
+        extenders: Extenders::new(&config, wait, clock, metrics.clone()).unwrap(),
+        events: received,
+        requests: tokio::sync::mpsc::unbounded_channel().0,
+        clock,
+        observer: MetricsObserver::new(metrics, health.clone()),
+        informers: 1,
+        leading: Arc::default(),
+        heartbeat: health.heartbeat(),
+    });
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a blocking task would hold the paused time back"
+    )]
+    let thread = thread::spawn(|| scheduling.run());
+    Running { thread, events, entered, release }
+}
+
+/// The lines of a log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn plugin_that_loops_makes_the_loop_stuck_and_is_named_in_the_log() {
+    let (lines, health) = (Lines::default(), Arc::<Health>::default());
+    let writer = lines.clone();
+    let (layer, _verbosity) = logs::layer(logs::Format::Text, 0, move || writer.clone());
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let Running { thread, events, entered, release } = start(&health);
+    let changes = [Change::Node(node("a").build()), Change::Pod(Box::new(pod("p").build()))];
+    events.send_updates(changes.map(Update::from).into()).await;
+    events.send(LoopEvent::Synced);
+    entered.recv().unwrap();
+    let heartbeat = health.heartbeat();
+    let watching = heartbeat.clone();
+    tokio::spawn(async move { watching.watch().await });
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(heartbeat.check(), Ok(()));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let stuck = heartbeat.check().unwrap_err();
+    assert!(stuck.ends_with(" s: plugin \"Endless\" at Filter"), "{stuck}");
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let culprit = "culprit=\"plugin \\\"Endless\\\" at Filter\"";
+    let named: Vec<_> = log.lines().filter(|line| line.contains(culprit)).collect();
+    assert!(
+        matches!(named[..], [slow, stuck] if slow.starts_with('W') && stuck.starts_with('E')),
+        "{log}"
+    );
+    release.send(()).unwrap();
+    while heartbeat.check().is_err() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // The pod is bound or not; nothing answers.
+    events.send(LoopEvent::Stop);
+    drop((events, thread));
+}
