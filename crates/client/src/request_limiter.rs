@@ -24,11 +24,30 @@ impl RequestLimiter {
 
     /// Admits one request if the limits allow it now.
     pub(crate) fn try_accept(&mut self, now: Time) -> bool {
-        let is_accepted = self.in_flight < self.max_in_flight
-            && !self.is_paused(now)
-            && self.token_bucket.as_mut().is_none_or(|bucket| bucket.try_take(now));
-        self.in_flight += usize::from(is_accepted);
+        let is_accepted = self.accepts(now);
+        if is_accepted {
+            self.accept(now);
+        }
         is_accepted
+    }
+
+    /// Returns whether the limits allow a request now.
+    pub(crate) fn accepts(&self, now: Time) -> bool {
+        let has_token = |bucket: &TokenBucket| bucket.next_token() <= now;
+        self.free() > 0 && !self.is_paused(now) && self.token_bucket.as_ref().is_none_or(has_token)
+    }
+
+    /// Counts a request that the limits [allow](Self::accepts).
+    pub(crate) fn accept(&mut self, now: Time) {
+        self.in_flight += 1;
+        if let Some(bucket) = &mut self.token_bucket {
+            bucket.try_take(now);
+        }
+    }
+
+    /// Returns the number of requests that may be sent before one in flight ends.
+    pub(crate) const fn free(&self) -> usize {
+        self.max_in_flight - self.in_flight
     }
 
     /// Frees the slot of a request that has ended.

@@ -12,10 +12,6 @@ use crate::failed_call::FailedCall;
 use crate::leader_election::{LeaderElector, Notice, Outcome};
 use crate::request::{Reply, Request, RequestId};
 
-/// Maximum number of effects without an answer at which pods are scheduled. Above it the API server
-/// is the bottleneck, and a later decision can use fresher state.
-const MAX_UNFINISHED_EFFECTS: usize = 2048;
-
 /// The machine that made a request and takes the reply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestSource {
@@ -46,7 +42,7 @@ pub enum Hold {
     Syncing,
     /// Another replica leads, or this one has not acquired the Lease yet.
     Standby,
-    /// Too many API calls are unfinished.
+    /// Too many API calls wait for the API server.
     Backlog,
     /// The API server asked for a pause (429).
     Throttled,
@@ -242,12 +238,7 @@ impl Scheduler {
             Phase::Stopping => Some(Hold::Stopping),
             Phase::Running if !self.may_act(now) => Some(Hold::Standby),
             Phase::Running if self.api_dispatcher.is_paused(now) => Some(Hold::Throttled),
-            Phase::Running
-                if self.api_dispatcher.unfinished() >= MAX_UNFINISHED_EFFECTS
-                    || self.api_dispatcher.is_throttled(now) =>
-            {
-                Some(Hold::Backlog)
-            }
+            Phase::Running if self.api_dispatcher.has_backlog() => Some(Hold::Backlog),
             Phase::Running => None,
         }
     }

@@ -12,6 +12,7 @@ use super::outcome::{Outcome, is_outdated, is_pod_gone, is_refusal_of_bind, reje
 use super::own_writes::OwnWrites;
 use super::pod_status_patch::PodStatusPatch;
 use super::read_backoff;
+use super::ready_calls::Group;
 use super::requests::{self, RequestParts};
 use crate::backoff::Backoff;
 use crate::extender;
@@ -118,6 +119,14 @@ impl ApiCall {
             | Operation::Evict(Eviction { pod, .. })
             | Operation::PatchPodStatus(PodStatusPatch { pod, .. }) => ObjectKey::Pod(pod.clone()),
             Operation::Write(write) => ObjectKey::of_write(write),
+        }
+    }
+
+    /// Returns the calls that this call succeeds or fails with.
+    pub(super) fn group(&self) -> Group {
+        match &self.operation {
+            Operation::ExtenderBind { extender, .. } => Group::Extender(*extender),
+            _ => self.object_key().group(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Carries out the effects of the engine as API calls, like the API dispatcher of kube-scheduler.
 //!
 //! Calls on one object run one at a time, in the order of their effects. Calls on different objects
-//! run concurrently. A call that was certainly not carried out is retried. A write that may have been
+//! run concurrently, with a share of the requests in flight for each namespace. A call that was certainly not carried out is retried. A write that may have been
 //! carried out is not: its answer is [`Answer::Unknown`], and the engine then reads the pod.
 
 mod api_call;
@@ -12,6 +12,7 @@ mod outcome;
 mod own_writes;
 mod pod_status_patch;
 mod read_backoff;
+mod ready_calls;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use self::outcome::Outcome;
 use self::own_writes::OwnWrites;
 use self::pod_status_patch::PodStatusPatch;
 use self::read_backoff::ReadBackoff;
+use self::ready_calls::{Group, ReadyCalls, SendOrder};
 use self::requests::RequestParts;
 use crate::failed_call::{FailedCall, FailedCalls};
 use crate::request::{Reply, Request, RequestId, RequestIds};
@@ -38,7 +40,8 @@ use crate::request_limiter::RequestLimiter;
 /// The limits of an API dispatcher.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// Maximum number of requests in flight.
+    /// Maximum number of requests in flight to the API server. Writes of one resource in one namespace use at
+    /// most as many of them as they leave free.
     pub max_in_flight: usize,
     /// Maximum rate of requests per second. `None`, or a value that is not positive, means no limit.
     pub qps: Option<f32>,
@@ -48,7 +51,7 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// How long a write that is throttled or cannot be sent is retried.
     pub retry_period: Duration,
-    /// Number of waiting calls above which [`ApiDispatcher::is_throttled`] holds.
+    /// Number of calls waiting for the API server above which [`ApiDispatcher::has_backlog`] holds.
     pub max_waiting: usize,
 }
 
@@ -65,9 +68,6 @@ impl Default for Limits {
     }
 }
 
-/// The order in which waiting calls are sent: status patches last, then by age.
-type SendOrder = (bool, EffectId);
-
 /// An API dispatcher: it takes effects and replies and returns requests and answers.
 ///
 /// It answers every effect that needs an answer (see [`EffectKind`]) once, unless
@@ -82,11 +82,11 @@ pub struct ApiDispatcher {
     /// Number of calls in all queues.
     unfinished: usize,
     /// Queues whose first call can be sent.
-    ready: BTreeMap<SendOrder, ObjectKey>,
+    ready: ReadyCalls,
     /// Queues whose first call backs off.
     backing_off: BTreeMap<(Time, EffectId), ObjectKey>,
     /// Queues whose first call has a request in flight.
-    in_flight: BTreeMap<RequestId, ObjectKey>,
+    in_flight: BTreeMap<RequestId, (Group, ObjectKey)>,
     read_backoff: ReadBackoff,
     own_writes: OwnWrites,
     requests: Vec<Request>,
@@ -106,7 +106,7 @@ impl ApiDispatcher {
             ids: RequestIds::default(),
             queues: BTreeMap::new(),
             unfinished: 0,
-            ready: BTreeMap::new(),
+            ready: ReadyCalls::default(),
             backing_off: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             read_backoff: ReadBackoff::default(),
@@ -138,7 +138,8 @@ impl ApiDispatcher {
 
     /// Handles the reply to a request. Ignores requests that are unknown or already have a reply.
     pub fn handle_reply(&mut self, id: RequestId, reply: Reply, now: Time) {
-        let Some(key) = self.in_flight.remove(&id) else { return };
+        let Some((group, key)) = self.in_flight.remove(&id) else { return };
+        self.ready.answered(&group, id, now);
         let Some(queue) = self.queues.get_mut(&key) else { return };
         let is_overtaken = queue.is_overtaken();
         let Some(call) = queue.first_mut() else { return };
@@ -188,6 +189,9 @@ impl ApiDispatcher {
             let key = entry.remove();
             self.end_backoff(key, now);
         }
+        if self.has_many_ready() {
+            self.ready.mark_slow(now);
+        }
         self.send_ready(now);
     }
 
@@ -223,8 +227,10 @@ impl ApiDispatcher {
     /// Returns the time at which [`tick`](Self::tick) is due next.
     pub fn next_deadline(&self) -> Option<Time> {
         let backoff_ends = self.backing_off.first_key_value().map(|((until, _), _)| *until);
-        let next_accept = self.limiter.next_accept().filter(|_| !self.ready.is_empty());
-        backoff_ends.into_iter().chain(next_accept).min()
+        let is_sendable = self.ready.has_sendable(self.limiter.free());
+        let next_accept = self.limiter.next_accept().filter(|_| is_sendable);
+        let next_slow = self.has_many_ready().then(|| self.ready.next_slow()).flatten();
+        backoff_ends.into_iter().chain(next_accept).chain(next_slow).min()
     }
 
     /// Returns the number of calls that have not finished.
@@ -237,11 +243,17 @@ impl ApiDispatcher {
         self.limiter.is_paused(now)
     }
 
-    /// Returns whether the engine should hold back effects: the API server asks for a pause, or too
-    /// many calls are waiting.
-    pub fn is_throttled(&self, now: Time) -> bool {
-        self.limiter.is_paused(now)
-            || self.unfinished - self.in_flight.len() > self.limits.max_waiting
+    /// Returns whether too many calls wait for the API server, so that a later decision can use fresher state.
+    ///
+    /// Calls that back off do not count, nor do those of a namespace or an extender that is slow to answer:
+    /// the trouble of one namespace holds up no pod of another. These calls are few per pod: one bind, or one
+    /// read, or the writes of its PreBind plugins, and one status patch.
+    pub fn has_backlog(&self) -> bool {
+        self.has_many_ready() && self.ready.backlog() > self.limits.max_waiting
+    }
+
+    const fn has_many_ready(&self) -> bool {
+        self.ready.len() > self.limits.max_waiting
     }
 
     /// Stops sending requests and taking effects. Waiting calls are dropped without an answer: they
@@ -326,9 +338,13 @@ impl ApiDispatcher {
     fn dequeue(&mut self, key: &ObjectKey) {
         let Some(call) = self.queues.get(key).and_then(ObjectQueue::waiting) else { return };
         match call.not_before {
-            Some(until) => self.backing_off.remove(&(until, call.id)),
-            None => self.ready.remove(&send_order(call)),
-        };
+            Some(until) => {
+                self.backing_off.remove(&(until, call.id));
+            }
+            None => {
+                self.ready.remove(&call.group(), send_order(call));
+            }
+        }
     }
 
     /// Adds a queue to `ready` or `backing_off`, unless its first call is in flight. Removes an empty
@@ -342,9 +358,11 @@ impl ApiDispatcher {
         let Some(call) = queue.waiting_mut() else { return };
         call.ready_at.get_or_insert(call.not_before.unwrap_or(now));
         match call.not_before {
-            Some(until) => self.backing_off.insert((until, call.id), key),
-            None => self.ready.insert(send_order(call), key),
-        };
+            Some(until) => {
+                self.backing_off.insert((until, call.id), key);
+            }
+            None => self.ready.insert(call.group(), send_order(call), key),
+        }
     }
 
     /// Makes the first call of a queue ready after its backoff.
@@ -355,40 +373,44 @@ impl ApiDispatcher {
         self.enqueue(key, now);
     }
 
-    /// Returns whether the first call of a queue counts against the limits.
-    fn is_limited(&self, key: &ObjectKey) -> bool {
-        self.queues.get(key).and_then(ObjectQueue::waiting).is_some_and(ApiCall::is_limited)
-    }
-
     /// Sends the ready calls that the limits allow.
     fn send_ready(&mut self, now: Time) {
-        while let Some((&order, key)) = self.ready.first_key_value()
-            && (!self.is_limited(key) || self.limiter.try_accept(now))
-        {
-            let Some(key) = self.ready.remove(&order) else { return };
-            let queue = self.queues.get_mut(&key);
-            let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
-            call.catch_up_with(&self.own_writes);
-            let RequestParts { destination, method, path, content_type, body } = call.request(now);
-            let id = self.ids.next();
-            self.requests.push(Request {
-                id,
-                destination,
-                method,
-                path,
-                content_type,
-                body,
-                timeout: self.limits.request_timeout,
-                not_after: None,
-                waited: now.since(call.ready_at.take().unwrap_or(now)),
-                retry_of: call.retry_of.take(),
-            });
-            call.sent_at.get_or_insert(now);
-            self.in_flight.insert(id, key);
+        while let Some((group, key)) = self.ready.pop_of_extender() {
+            self.send(group, key, now);
         }
+        while self.limiter.accepts(now)
+            && let Some((group, key)) = self.ready.pop(self.limiter.free())
+        {
+            self.limiter.accept(now);
+            self.send(group, key, now);
+        }
+    }
+
+    /// Sends the first call of a queue.
+    fn send(&mut self, group: Group, key: ObjectKey, now: Time) {
+        let queue = self.queues.get_mut(&key);
+        let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
+        call.catch_up_with(&self.own_writes);
+        let RequestParts { destination, method, path, content_type, body } = call.request(now);
+        let id = self.ids.next();
+        self.requests.push(Request {
+            id,
+            destination,
+            method,
+            path,
+            content_type,
+            body,
+            timeout: self.limits.request_timeout,
+            not_after: None,
+            waited: now.since(call.ready_at.take().unwrap_or(now)),
+            retry_of: call.retry_of.take(),
+        });
+        call.sent_at.get_or_insert(now);
+        self.ready.sent(&group, id, now);
+        self.in_flight.insert(id, (group, key));
     }
 }
 
-fn send_order(call: &ApiCall) -> SendOrder {
+const fn send_order(call: &ApiCall) -> SendOrder {
     (call.is_status_patch(), call.id)
 }

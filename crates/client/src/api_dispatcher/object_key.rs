@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use framework::{PodKey, Write};
 
+use super::ready_calls::Group;
+
 /// The key of the object that an API call reads or writes. Calls with equal keys run one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ObjectKey {
@@ -19,6 +21,17 @@ impl ObjectKey {
         match (&**api_version, &**resource) {
             ("v1", "pods") => Self::Pod(PodKey { namespace, name }),
             _ => Self::Other { resource: resource.clone(), namespace, name },
+        }
+    }
+
+    pub(super) fn group(&self) -> Group {
+        match self {
+            Self::Pod(pod) => {
+                Group::Objects { resource: "pods".into(), namespace: pod.namespace.clone() }
+            }
+            Self::Other { resource, namespace, .. } => {
+                Group::Objects { resource: resource.clone(), namespace: namespace.clone() }
+            }
         }
     }
 }

@@ -32,14 +32,14 @@ fn engine() -> Engine {
     Engine::new(EngineConfig::new(Profiles::build(&[profile], &plugins, &registry, false).unwrap()))
 }
 
-/// Returns at least `count` effect ids in ascending order.
-pub(super) fn effect_ids(count: usize) -> impl Iterator<Item = EffectId> {
-    let (mut engine, extenders, probe) = (engine(), &mut (), &mut ());
-    let ports = &mut Ports { extenders, probe };
-    for number in 0..count {
+/// Returns effect ids in ascending order, without an end.
+pub(super) fn effect_ids() -> impl Iterator<Item = EffectId> {
+    let mut engine = engine();
+    (0_u32..).flat_map(move |number| {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let pod = pod(&format!("p{number}")).build();
         engine.apply(Change::Pod(Box::new(pod)), Time::ZERO, ports);
         engine.schedule_one(Time::ZERO, ports);
-    }
-    engine.take_effects().into_iter().map(|effect| effect.id)
+        engine.take_effects().into_iter().map(|effect| effect.id)
+    })
 }

@@ -2,6 +2,7 @@
 
 mod effect_ids;
 mod eviction;
+mod isolation;
 mod measure;
 mod outcomes;
 mod properties;
@@ -31,7 +32,7 @@ fn harness() -> Harness {
 
 fn with(limits: Limits) -> Harness {
     let now = Time::parse_rfc3339("2026-01-01T00:00:00.7Z").unwrap();
-    Harness { dispatcher: ApiDispatcher::new(limits, 7), ids: Box::new(effect_ids(100)), now }
+    Harness { dispatcher: ApiDispatcher::new(limits, 7), ids: Box::new(effect_ids()), now }
 }
 
 impl Harness {
@@ -397,10 +398,10 @@ fn throttled_request_pauses_all_requests() {
     harness.add(bind("a"));
     assert_eq!(harness.exchange(throttled(3)), []);
     harness.add(bind("b"));
-    assert!(harness.dispatcher.is_throttled(harness.now));
+    assert!(harness.dispatcher.is_paused(harness.now));
     assert_eq!(harness.lines(), [""; 0]);
     assert_eq!(harness.wait_for_deadline(), Duration::from_secs(3));
-    assert!(!harness.dispatcher.is_throttled(harness.now));
+    assert!(!harness.dispatcher.is_paused(harness.now));
     assert_eq!(harness.lines().len(), 2);
 }
 
@@ -677,17 +678,17 @@ fn binds_are_sent_before_status_patches_and_oldest_first() {
 }
 
 #[test]
-fn rate_limit_holds_and_many_waiting_calls_throttle() {
+fn rate_limit_holds_and_many_waiting_calls_are_a_backlog() {
     let limits = Limits { qps: Some(10.0), burst: 2, max_waiting: 3, ..Limits::default() };
     let mut harness = with(limits);
     for number in 0..6 {
         harness.add(bind(&format!("p{number}")));
     }
     assert_eq!(harness.lines().len(), 2);
-    assert!(harness.dispatcher.is_throttled(harness.now), "4 calls wait");
+    assert!(harness.dispatcher.has_backlog(), "4 calls wait");
     assert_eq!(harness.wait_for_deadline(), Duration::from_millis(100));
     assert_eq!(harness.lines().len(), 1);
-    assert!(!harness.dispatcher.is_throttled(harness.now), "3 calls wait");
+    assert!(!harness.dispatcher.has_backlog(), "3 calls wait");
 }
 
 fn bind_by(extender: usize) -> EffectKind {
