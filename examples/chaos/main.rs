@@ -39,9 +39,11 @@ use self::replica::Replicas;
 use self::rules::Watcher;
 use self::trouble::Trouble;
 
-/// Time until every pod is bound or explained once the trouble has ceased: two failovers and the longest
-/// backoff of a pod.
-const SETTLING: Duration = Duration::from_secs(90);
+/// Time until every pod is bound or explained once the trouble has ceased. A watch that went silent is noticed
+/// when its next bookmark does not come.
+const SETTLING: Duration = Duration::from_secs(150);
+/// Maximum number of pods that an error names.
+const SHOWN: usize = 5;
 
 /// Kills, stops and cuts off replicas that schedule a changing load, and checks over the API that no pod is
 /// lost, bound twice, or overcommits a node. Exits with 1 if a rule is broken.
@@ -104,7 +106,8 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         if ceased.elapsed() > SETTLING {
             let pods = unsettled.context("cannot list the pods")?;
             replicas.show_logs();
-            bail!("{} pods are neither bound nor explained: {}", pods.len(), pods.join("; "));
+            let first = pods[..pods.len().min(SHOWN)].join("; ");
+            bail!("{} pods are neither bound nor explained, for example: {first}", pods.len());
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         unsettled = load.unsettled().await;
