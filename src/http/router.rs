@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use jiff::Timestamp;
 use serde_json::json;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
 use tracing::{info, trace};
 
 use super::access::Access;
@@ -26,9 +28,9 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
     let mut router = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz]
         .into_iter()
         .fold(Router::new(), with_health)
-        .route("/metrics", get(show_metrics).delete(reset_metrics))
-        .route("/metrics/slis", get(show_slis).delete(reset_slis))
-        .route("/metrics/resources", get(resources::show))
+        .route("/metrics", get(show_metrics).delete(reset_metrics).layer(compressed()))
+        .route("/metrics/slis", get(show_slis).delete(reset_slis).layer(compressed()))
+        .route("/metrics/resources", get(resources::show).layer(compressed()))
         .route("/configz", get(show_configuration));
     if let Some(flagz) = app.flagz.clone() {
         let show = async move |headers: HeaderMap| flagz.page().answer(&headers);
@@ -51,6 +53,12 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .layer(middleware::map_response(not_cached))
         .layer(middleware::from_fn(log_access))
         .with_state(app)
+}
+
+/// Compresses responses with gzip if the caller accepts it. A scrape has many similar lines, so that the
+/// fastest level reduces it to a tenth.
+fn compressed() -> CompressionLayer {
+    CompressionLayer::new().quality(CompressionLevel::Fastest)
 }
 
 /// Returns the first parts of the paths that `/statusz` lists, sorted.

@@ -1,5 +1,6 @@
 //! Tests of the responses, which equal those of kube-scheduler.
 
+use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -338,6 +339,28 @@ async fn anonymous_callers_can_only_access_always_allowed_paths() {
     let (status, _, body) = server.request(Method::PUT, "/debug/flags/v", Anonymous, "5").await;
     assert_eq!((status, server.verbosity.get()), (StatusCode::FORBIDDEN, 0));
     assert!(body.contains("cannot put path"), "{body}");
+}
+
+#[tokio::test]
+async fn metrics_are_compressed_for_callers_that_accept_it() {
+    let server = Server::new();
+    for (path, accepted) in [("/metrics", "gzip"), ("/metrics/slis", "zstd, gzip;q=0.5")] {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = path.parse().unwrap();
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+        let admin = server.authority.issue("admin", &["system:masters"]);
+        request.extensions_mut().insert(PeerCertificates(admin.into()));
+        let response = server.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip", "{path}");
+        assert_eq!(response.headers()[header::CONTENT_TYPE], crate::metrics::CONTENT_TYPE);
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
+        let (_, headers, plain) = server.request(Method::GET, path, Admin, "").await;
+        assert_eq!(headers.get(header::CONTENT_ENCODING), None, "{path}");
+        assert_eq!(text.lines().next(), plain.lines().next());
+        assert!(body.len() < text.len(), "{path}: {} of {}", body.len(), text.len());
+    }
 }
 
 #[tokio::test]

@@ -27,7 +27,8 @@ use std::time::{Duration, SystemTime};
 use client::api_dispatcher::{CallCounts, CallState, CallType};
 use client::scheduler::Hold;
 use engine::BindingPhases;
-use framework::Metric;
+use engine::profile::Profiles;
+use framework::{ExtensionPoint, Metric};
 use prometheus::{IntCounter, IntGauge, Registry};
 
 pub use delegated_auth::{Authentication, Authorization, DelegatedAuth};
@@ -56,6 +57,14 @@ pub(crate) const KUBERNETES: (&str, &str) = ("1", "36");
 
 /// The oldest Kubernetes version with which the emulated scheduler is compatible.
 const MIN_COMPATIBILITY: &str = "1.35";
+
+/// The extension points at which calls of plugins are counted.
+const EVALUATED: [ExtensionPoint; 4] = [
+    ExtensionPoint::PreFilter,
+    ExtensionPoint::Filter,
+    ExtensionPoint::PreScore,
+    ExtensionPoint::Score,
+];
 
 /// The number of pods without a node, by queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -328,6 +337,19 @@ impl Metrics {
             };
             let on = i64::from(gates.is_on(gate.name));
             self.features.with_label_values(&[gate.name, stage]).set(on);
+        }
+    }
+
+    /// Starts `plugin_evaluation_total` at 0 for each plugin of the profiles, at the extension points at
+    /// which kube-scheduler counts.
+    pub fn set_profiles(&self, profiles: &Profiles) {
+        for profile in profiles.iter() {
+            for point in EVALUATED {
+                for plugin in profile.plugins_at(point) {
+                    let labels = [plugin, point.name(), &profile.scheduler_name];
+                    self.plugins.evaluations.with_label_values(&labels);
+                }
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use plugins::{default_preemption, volume_binding};
 use prometheus::{Histogram, IntCounter};
 
 use super::scheduler::Plugins;
-use super::{Metrics, unix_time};
+use super::{EVALUATED, Metrics, unix_time};
 
 /// Calls of single plugins are timed in every tenth attempt, as in kube-scheduler.
 const SAMPLING: u64 = 10;
@@ -265,12 +265,10 @@ impl Profile {
     /// Counts a call at the four extension points that kube-scheduler counts. PreFilter and
     /// PreScore do not count if they return Skip.
     fn evaluated(&mut self, point: Point, plugin: &PluginName, code: Code, plugins: &Plugins) {
-        use ExtensionPoint::{Filter, PreFilter, PreScore, Score};
-        let counts = match point {
-            Point::Extension(PreFilter | PreScore) => code != Code::Skip,
-            Point::Extension(Filter | Score) => true,
-            _ => false,
-        };
+        let Point::Extension(extension) = point else { return };
+        let skips = matches!(extension, ExtensionPoint::PreFilter | ExtensionPoint::PreScore)
+            && code == Code::Skip;
+        let counts = EVALUATED.contains(&extension) && !skips;
         if !counts {
             return;
         }

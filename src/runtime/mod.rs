@@ -91,6 +91,7 @@ impl Setup {
         let profiles = config.build_profiles(&self.registry)?;
         let unused = self.config.unused_plugin_config(&profiles, &self.registry);
         unused.iter().for_each(|warning| warn!("{warning}"));
+        self.metrics.set_profiles(&profiles);
         self.register_plugin_metrics(&profiles);
         let fields = profiles.extra_fields();
         let kinds = watched_kinds(&profiles);

@@ -111,6 +111,10 @@ pub enum Point {
     Extension(ExtensionPoint),
     /// Normalising the scores of a Score plugin.
     ScoreExtensionNormalize,
+    /// Notifying a PreFilter plugin of a pod that is added to a node.
+    PreFilterExtensionAddPod,
+    /// Notifying a PreFilter plugin of a pod that is removed from a node.
+    PreFilterExtensionRemovePod,
     /// Undoing Reserve.
     Unreserve,
     /// Asking the PreBind plugins whether they have work to do.
@@ -123,6 +127,8 @@ impl Point {
         match self {
             Self::Extension(point) => point.name(),
             Self::ScoreExtensionNormalize => "ScoreExtensionNormalize",
+            Self::PreFilterExtensionAddPod => "PreFilterExtensionAddPod",
+            Self::PreFilterExtensionRemovePod => "PreFilterExtensionRemovePod",
             Self::Unreserve => "Unreserve",
             Self::PreBindPreFlight => "PreBindPreFlight",
         }

@@ -3,6 +3,8 @@
 mod reference;
 
 use std::collections::BTreeSet;
+use std::io::{ErrorKind, Write};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +120,48 @@ fn families_are_sorted_and_unique() {
     let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert!(names.is_sorted());
     assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len());
+}
+
+#[test]
+fn evaluations_of_configured_plugins_start_at_zero() {
+    let config = crate::config::defaults(&Gates::default());
+    let metrics = Metrics::new();
+    metrics.set_profiles(&config.build_profiles(&plugins::registry()).unwrap());
+    let text = metrics.render();
+    let evaluations = samples(&text, "scheduler_plugin_evaluation_total");
+    let of = |plugin: &str| {
+        let plugin = format!("plugin=\"{plugin}\"");
+        let labels = evaluations.iter().filter(|(labels, _)| labels.contains(&plugin));
+        labels.map(|(labels, _)| labels.split('"').nth(1).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("NodeAffinity"), ["Filter", "PreFilter", "PreScore", "Score"]);
+    assert_eq!(of("NodeName"), ["Filter"]);
+    assert_eq!(of("DefaultPreemption"), [""; 0]);
+    assert!(evaluations.iter().all(|(_, value)| *value == "0"), "{evaluations:?}");
+}
+
+/// Names of kube-scheduler that promtool objects to.
+const NAMES_OF_KUBERNETES: [&str; 2] = ["authenticated_user_requests", "authentication_attempts"];
+
+#[test]
+fn promtool_objects_only_to_names_of_kubernetes() {
+    let mut promtool = match Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+    {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("skipped: promtool is not installed (Debian: apt-get install prometheus)");
+            return;
+        }
+        promtool => promtool.unwrap(),
+    };
+    promtool.stdin.take().unwrap().write_all(with_samples().render().as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let names: BTreeSet<_> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, BTreeSet::from(NAMES_OF_KUBERNETES), "{text}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use framework::{
 };
 
 use super::{PreemptingExtenders, TieBreak};
-use crate::plugin_call::{call_plugin, catch_panic};
-use crate::ports::{Count, Probe};
+use crate::plugin_call::call_plugin;
+use crate::ports::{Count, Point, Probe};
 use crate::profile::{Named, Profile};
 
 /// The filters that decide about a pod on one node: the plugins that did not skip in its PreFilter.
@@ -51,6 +51,13 @@ impl Extension {
         match self {
             Self::AddPod => "AddPod",
             Self::RemovePod => "RemovePod",
+        }
+    }
+
+    const fn point(self) -> Point {
+        match self {
+            Self::AddPod => Point::PreFilterExtensionAddPod,
+            Self::RemovePod => Point::PreFilterExtensionRemovePod,
         }
     }
 
@@ -141,7 +148,7 @@ impl<'a> NodeFilters<'a> {
         probe: &mut dyn Probe,
     ) -> Result<(), Status> {
         for (name, extensions) in &self.extensions {
-            let status = catch_panic(name, probe, || {
+            let status = call_plugin(extension.point(), name, probe, || {
                 extension.call(*extensions, state, self.pod, other, node)
             })
             .unwrap_or_else(|status| status);
