@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::event_recorder::DroppedEvents;
 use client::leader_election::LeaderElector;
 use client::scheduler::Scheduler;
 use engine::ports::{Count, Probe, Span};
@@ -33,8 +34,8 @@ pub struct MetricsObserver {
     last_scan: Option<Time>,
     /// Number of plugin faults that were logged.
     logged_faults: u64,
-    /// Number of dropped events that were counted.
-    counted_drops: u64,
+    /// Dropped events that were counted.
+    counted_drops: DroppedEvents,
 }
 
 impl MetricsObserver {
@@ -49,7 +50,7 @@ impl MetricsObserver {
             last_count: None,
             last_scan: None,
             logged_faults: 0,
-            counted_drops: 0,
+            counted_drops: DroppedEvents::new(),
         }
     }
 
@@ -110,11 +111,12 @@ impl MetricsObserver {
         self.health.set_leader_election(elector.problem().map_or(Ok(()), |it| Err(it.to_owned())));
     }
 
-    fn count_dropped_events(&mut self, dropped: u64) {
-        for _ in self.counted_drops..dropped {
-            self.metrics.event_dropped();
+    fn count_dropped_events(&mut self, dropped: &DroppedEvents) {
+        for ((reason, cause), &total) in dropped {
+            let counted = self.counted_drops.entry((reason.clone(), *cause)).or_default();
+            self.metrics.events_dropped(reason, *cause, total - *counted);
+            *counted = total;
         }
-        self.counted_drops = dropped;
     }
 
     /// Logs all plugins with faults whenever there is a new fault.
@@ -172,7 +174,7 @@ impl Observer for MetricsObserver {
         self.metrics.set_hold(scheduler.hold(now));
         self.count_calls(scheduler, now);
         self.scan_queue(engine.queue(), now);
-        self.count_dropped_events(scheduler.events_dropped());
+        self.count_dropped_events(scheduler.event_recorder().dropped());
         self.log_plugin_faults();
     }
 

@@ -8,6 +8,7 @@ use anyhow::{bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -79,6 +80,18 @@ impl Admin {
             tokio::time::sleep(LOOK).await;
         }
         bail!("some pods are not bound")
+    }
+
+    /// Waits until this number of events exists.
+    pub(crate) async fn until_events_exist(&self, count: usize) -> anyhow::Result<()> {
+        let events = Api::<Event>::all(self.0.clone());
+        for _ in 0..LOOKS {
+            if number_of(&events).await? >= count {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("{count} events were not written")
     }
 
     /// Waits until one of the pending pods has a node.
@@ -155,7 +168,7 @@ impl Admin {
 
     /// Returns the number of pods in a namespace.
     pub(crate) async fn count_pods(&self, namespace: &str) -> anyhow::Result<usize> {
-        number_of(&Api::namespaced(self.0.clone(), namespace)).await
+        number_of(&Api::<Pod>::namespaced(self.0.clone(), namespace)).await
     }
 
     /// Updates the conditions of nodes and of running pods in turn, as kubelets do.
@@ -185,8 +198,11 @@ impl Admin {
     }
 }
 
-async fn number_of(pods: &Api<Pod>) -> anyhow::Result<usize> {
-    let page = pods.list(&ListParams::default().limit(1)).await?;
+async fn number_of<K>(objects: &Api<K>) -> anyhow::Result<usize>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let page = objects.list(&ListParams::default().limit(1)).await?;
     let remaining = page.metadata.remaining_item_count.unwrap_or_default();
     Ok(page.items.len() + usize::try_from(remaining)?)
 }

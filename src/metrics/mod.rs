@@ -25,11 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use client::api_dispatcher::{CallCounts, CallState, CallType};
+use client::event_recorder::DropCause;
 use client::scheduler::Hold;
 use engine::BindingPhases;
 use engine::profile::Profiles;
 use framework::{ExtensionPoint, Metric};
-use prometheus::{IntCounter, IntGauge, Registry};
+use prometheus::{IntGauge, Registry};
 
 pub use delegated_auth::{Authentication, Authorization, DelegatedAuth};
 pub use plugin_metrics::ExportError;
@@ -108,7 +109,7 @@ pub struct Metrics {
     leader_election: LeaderElection,
     features: IntGaugeVec,
     undecodable_objects: IntCounterVec,
-    events_dropped: IntCounter,
+    events_dropped: IntCounterVec,
     cache_mismatches: IntGaugeVec,
     waiting_updates: IntGauge,
     holds: IntGaugeVec,
@@ -155,11 +156,18 @@ impl Metrics {
             "Objects that were skipped because they could not be decoded.",
             &["resource"],
         );
-        let events_dropped = table.counter(
+        let events_dropped = table.counters(
             Alpha,
             "loadmaster_events_dropped_total",
-            "Events about pods that were not written because too many were waiting.",
+            "Events that were not written, by their reason and by the cause.",
+            &["reason", "cause"],
         );
+        // An increase from an absent series is no increase for an alert.
+        for reason in ["FailedScheduling", "Preempted", "Scheduled"] {
+            for cause in DropCause::ALL {
+                events_dropped.with_label_values(&[reason, cause.name()]);
+            }
+        }
         let cache_mismatches = cache_mismatches::register(&mut table);
         let waiting_updates = table.gauge(
             Alpha,
@@ -367,9 +375,9 @@ impl Metrics {
         self.undecodable_objects.with_label_values(&[resource]).inc();
     }
 
-    /// Counts a dropped event about a pod.
-    pub fn event_dropped(&self) {
-        self.events_dropped.inc();
+    /// Counts events with this reason that were not written.
+    pub fn events_dropped(&self, reason: &str, cause: DropCause, number: u64) {
+        self.events_dropped.with_label_values(&[reason, cause.name()]).inc_by(number);
     }
 }
 

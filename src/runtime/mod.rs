@@ -153,9 +153,10 @@ pub async fn run_scheduler(
     let extenders = Extenders::new(&setup.config, wait, clock, metrics.clone())
         .context("couldn't build extenders")?;
     let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;
-    // Several connections, so that lists and watches do not delay writes, nor these the lease.
+    // Several connections, so that lists, watches and events do not delay writes, nor these the lease.
     let (read_client, write_client) = (setup.connect("scheduler")?, setup.connect("scheduler")?);
-    let lease_client = setup.connect("leader-election")?;
+    let (lease_client, event_client) =
+        (setup.connect("leader-election")?, setup.connect("scheduler")?);
     let server = setup.credentials.server();
     let mut tasks = Tasks::default();
     let outages = report_outages(write_client.clone(), setup.server_status.clone());
@@ -192,7 +193,9 @@ pub async fn run_scheduler(
     };
     let starts = if scheduler.delays_cache() { leading.clone() } else { already() };
     watch(factory, sources, &starts, &mut tasks);
-    let sender = Sender { client: write_client, lease_client, extenders: extenders.all(), clock };
+    let (client, extenders_of_binds) = (write_client, extenders.all());
+    let sender =
+        Sender { client, lease_client, event_client, extenders: extenders_of_binds, clock };
     tasks.spawn("the sender of requests", sender.run(requested, events.clone()));
     let heartbeat = setup.heartbeat;
     let beating = heartbeat.clone();

@@ -20,6 +20,8 @@ pub(super) struct Sender {
     pub(super) client: ApiClient,
     /// The connection for the Lease. Other requests cannot delay its renewal.
     pub(super) lease_client: ApiClient,
+    /// The connection for events, which do not take streams from other writes.
+    pub(super) event_client: ApiClient,
     /// The extenders, for binds.
     pub(super) extenders: Arc<[HttpExtender]>,
     pub(super) clock: Clock,
@@ -52,7 +54,12 @@ impl Sender {
             (Destination::ApiServer, RequestSource::LeaderElector) => {
                 self.lease_client.send(request).await
             }
-            (Destination::ApiServer, _) => self.client.send(request).await,
+            (Destination::ApiServer, RequestSource::EventRecorder) => {
+                self.event_client.send(request).await
+            }
+            (Destination::ApiServer, RequestSource::ApiDispatcher) => {
+                self.client.send(request).await
+            }
         }
     }
 }
@@ -113,10 +120,10 @@ mod tests {
         let credentials = Credentials::parse(kubeconfig).await.unwrap();
         let metrics = Metrics::new().rest_client();
         let client = ApiClient::new(&credentials, "t", metrics, Arc::default()).unwrap();
-        let (lease_client, clock) = (client.clone(), Clock::start());
+        let (lease_client, event_client) = (client.clone(), client.clone());
         // There is no such extender.
         let extenders: Arc<[HttpExtender]> = Arc::new([]);
-        let destination = Destination::Extender(0);
+        let (destination, clock) = (Destination::Extender(0), Clock::start());
         let (events, received) = channel();
         let (requests, requested) = mpsc::unbounded_channel();
         let (source, request) =
@@ -124,7 +131,9 @@ mod tests {
         let id = request.id;
         requests.send(OutgoingRequest { source, request }).unwrap();
         drop(requests);
-        Sender { client, lease_client, extenders, clock }.run(requested, events).await;
+        Sender { client, lease_client, event_client, extenders, clock }
+            .run(requested, events)
+            .await;
         let reply = loop {
             match received.try_recv() {
                 Ok(event) => break event,

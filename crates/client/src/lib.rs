@@ -23,6 +23,7 @@ pub mod reflector;
 mod request;
 mod request_limiter;
 pub mod scheduler;
+mod window;
 
 pub use failed_call::FailedCall;
 pub use request::{Destination, Method, Reply, Request, RequestId, Response, Tried};

@@ -47,7 +47,17 @@ impl RequestLimiter {
 
     /// Returns the number of requests that may be sent before one in flight ends.
     pub(crate) const fn free(&self) -> usize {
-        self.max_in_flight - self.in_flight
+        self.max_in_flight.saturating_sub(self.in_flight)
+    }
+
+    /// Returns the number of requests in flight.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Sets the maximum number of requests in flight. If more are in flight, they end first.
+    pub(crate) fn set_max_in_flight(&mut self, max: usize) {
+        self.max_in_flight = max.max(1);
     }
 
     /// Frees the slot of a request that has ended.

@@ -7,7 +7,7 @@ use engine::{Attempt, Change, Effect, EffectKind, Engine, Event, EventType};
 use framework::{Code, PodKey, Time};
 
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
-use crate::event_recorder::{EventRecorder, ObjectKind};
+use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
 use crate::failed_call::FailedCall;
 use crate::leader_election::{LeaderElector, Notice, Outcome};
 use crate::request::{Reply, Request, RequestId};
@@ -279,8 +279,12 @@ impl Scheduler {
     }
 
     /// Returns the number of events that were dropped because too many were waiting.
-    pub const fn events_dropped(&self) -> u64 {
-        self.event_recorder.dropped()
+    pub fn events_dropped(&self) -> u64 {
+        let dropped = self.event_recorder.dropped().iter();
+        dropped
+            .filter(|((_, cause), _)| *cause == DropCause::Backlog)
+            .map(|(_, number)| number)
+            .sum()
     }
 
     /// Takes the API calls that failed since the last call, for the log.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::{Event, EventType};
 use framework::{PodKey, Time, Uid};
 
-use super::event_object::{EventObject, EventSeries};
+use super::event_object::{EventObject, EventSeries, Stamp};
 
 /// Time without an occurrence after which a series is finished, and the interval between checks for
 /// such series.
@@ -17,8 +17,8 @@ const FINISH_TIME: Duration = Duration::from_mins(6);
 /// Interval between patches of all series with their counts.
 const REFRESH_TIME: Duration = Duration::from_mins(30);
 
-/// The fields that events of one series have in common. The reporting instance follows from the
-/// controller.
+/// The fields that events of one series have in common, beside the note. The reporting instance follows
+/// from the controller.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct EventKey {
     regarding: PodKey,
@@ -43,13 +43,16 @@ impl EventKey {
 }
 
 /// The order of cached events: the time of the last occurrence, then the stamp.
-type Age = (Time, i64);
+type Age = (Time, Stamp);
+
+/// A cached event, and how often it occurred.
+type Cached = (Arc<EventObject>, EventSeries);
 
 /// The events of the last minutes, up to a maximum number.
 #[derive(Debug)]
 pub(super) struct EventCache {
     capacity: usize,
-    events: BTreeMap<EventKey, (Arc<EventObject>, EventSeries)>,
+    events: BTreeMap<EventKey, Cached>,
     by_age: BTreeMap<Age, EventKey>,
     /// The times of the next checks, while the cache is not empty.
     checks: Option<Checks>,
@@ -66,39 +69,50 @@ impl EventCache {
         Self { capacity, events: BTreeMap::new(), by_age: BTreeMap::new(), checks: None }
     }
 
-    /// Counts an occurrence of a cached event. Returns `None` if the event is not cached.
-    pub(super) fn count(
-        &mut self,
-        event: &Event,
-        now: Time,
-    ) -> Option<(Arc<EventObject>, EventSeries)> {
+    /// Counts an occurrence of a cached event. Returns `None` if the event is not cached, or only with
+    /// another note.
+    pub(super) fn count(&mut self, event: &Event, now: Time) -> Option<Cached> {
         let key = EventKey::of(event);
         let (object, series) = self.events.get_mut(&key)?;
+        if object.event.note != event.note {
+            return None;
+        }
         self.by_age.remove(&(series.last_observed, object.stamp));
         *series = EventSeries { count: series.count.saturating_add(1), last_observed: now };
         self.by_age.insert((now, object.stamp), key);
         Some((object.clone(), *series))
     }
 
-    /// Adds an event that occurred for the first time. A full cache evicts its oldest event.
-    pub(super) fn add(&mut self, object: Arc<EventObject>) {
+    /// Adds an event that occurred for the first time with its note. A full cache evicts its oldest event.
+    /// Returns the event that differs in the note alone, which is replaced.
+    pub(super) fn add(&mut self, object: Arc<EventObject>) -> Option<Cached> {
         if self.capacity == 0 {
-            return;
+            return None;
         }
+        let key = EventKey::of(&object.event);
+        let replaced = self.remove(&key);
         if self.events.len() >= self.capacity {
             self.remove_oldest();
         }
         let now = object.time;
         self.checks
             .get_or_insert(Checks { finish: now + FINISH_TIME, refresh: now + REFRESH_TIME });
-        let key = EventKey::of(&object.event);
         self.by_age.insert((now, object.stamp), key.clone());
         self.events.insert(key, (object, EventSeries { count: 1, last_observed: now }));
+        replaced
+    }
+
+    /// Removes an event that was never written, so that its next occurrence is.
+    pub(super) fn forget(&mut self, object: &EventObject) {
+        let key = EventKey::of(&object.event);
+        if self.events.get(&key).is_some_and(|(cached, _)| cached.stamp == object.stamp) {
+            self.remove(&key);
+        }
     }
 
     /// Returns the series to patch now: all series if a refresh is due, and finished ones if a check
     /// for them is due. Removes finished series.
-    pub(super) fn take_due_series(&mut self, now: Time) -> Vec<(Arc<EventObject>, EventSeries)> {
+    pub(super) fn take_due_series(&mut self, now: Time) -> Vec<Cached> {
         let mut due = Vec::new();
         let Some(mut checks) = self.checks else { return due };
         if checks.finish <= now {
@@ -126,7 +140,13 @@ impl EventCache {
         *self = Self::new(self.capacity);
     }
 
-    fn remove_oldest(&mut self) -> Option<(Arc<EventObject>, EventSeries)> {
+    fn remove(&mut self, key: &EventKey) -> Option<Cached> {
+        let (object, series) = self.events.remove(key)?;
+        self.by_age.remove(&(series.last_observed, object.stamp));
+        Some((object, series))
+    }
+
+    fn remove_oldest(&mut self) -> Option<Cached> {
         let (_, key) = self.by_age.pop_first()?;
         self.events.remove(&key)
     }

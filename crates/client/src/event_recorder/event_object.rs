@@ -33,13 +33,27 @@ impl ObjectKind {
     }
 }
 
+/// A number that makes the name of an event unique: about the time of its first occurrence, in
+/// nanoseconds.
+pub(super) type Stamp = i64;
+
+/// The importance of an event, lowest first. Of too many events the least important ones are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Importance {
+    /// Failed attempts, which repeat while the pod is pending. Its condition says the same.
+    Repeated,
+    /// Anything else.
+    Other,
+    /// What happened to a pod once, and what no other object says.
+    Lasting,
+}
+
 /// The first occurrence of an event, and the object that is created for it.
 #[derive(Debug)]
 pub(super) struct EventObject {
     kind: ObjectKind,
     pub(super) event: Event,
-    /// A number that makes the name of the object unique.
-    pub(super) stamp: i64,
+    pub(super) stamp: Stamp,
     pub(super) time: Time,
 }
 
@@ -107,8 +121,16 @@ impl<'a> Reference<'a> {
 }
 
 impl EventObject {
-    pub(super) const fn new(kind: ObjectKind, event: Event, stamp: i64, time: Time) -> Self {
+    pub(super) const fn new(kind: ObjectKind, event: Event, stamp: Stamp, time: Time) -> Self {
         Self { kind, event, stamp, time }
+    }
+
+    pub(super) fn importance(&self) -> Importance {
+        match &*self.event.reason {
+            "FailedScheduling" => Importance::Repeated,
+            "Scheduled" | "Preempted" => Importance::Lasting,
+            _ => Importance::Other,
+        }
     }
 
     /// Returns whether the event can occur again for the same pod. A pod is bound only once.

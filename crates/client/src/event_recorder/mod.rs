@@ -1,17 +1,21 @@
 //! Writes events of the `events.k8s.io/v1` API, like the event broadcaster of client-go.
 //!
 //! Events are best effort: they are dropped when too many are waiting or when the server rejects
-//! them. Scheduling does not wait for events.
+//! them. Scheduling does not wait for events. The number of requests in flight follows the answers: it
+//! grows while the server keeps up, and halves when it does not.
 //!
 //! The first occurrence of an event creates an object. The second one patches it into a series.
-//! Later ones are only counted until the series is refreshed or finishes (see [`EventRecorder`]).
+//! Later ones are only counted until the series is refreshed or finishes (see [`EventRecorder`]). An
+//! event with another note starts a new object, because the API server refuses to change a note.
 
 mod event_cache;
 mod event_object;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +23,13 @@ use engine::Event;
 use framework::Time;
 
 use self::event_cache::EventCache;
-use self::event_object::{EventObject, EventSeries};
+use self::event_object::{EventObject, EventSeries, Importance, Stamp};
+use self::waiting::WaitingWrites;
 use crate::api_dispatcher::{CallCounts, CallState, CallType};
 use crate::failed_call::{FailedCall, FailedCalls};
 use crate::request::{Destination, Method, Reply, Request, RequestId, RequestIds, Response, Tried};
 use crate::request_limiter::RequestLimiter;
+use crate::window::Window;
 
 pub use self::event_object::ObjectKind;
 
@@ -36,18 +42,50 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Pause of all requests after one that could not be sent.
 const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
 
+/// Number of requests in flight at first.
+const INITIAL_WINDOW: usize = 16;
+
+/// Why an event was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropCause {
+    /// Too many events were waiting.
+    Backlog,
+    /// The server rejected it.
+    Rejected,
+    /// Every try failed.
+    Retries,
+}
+
+impl DropCause {
+    /// All causes.
+    pub const ALL: [Self; 3] = [Self::Backlog, Self::Rejected, Self::Retries];
+
+    /// Returns the value of the `cause` label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Backlog => "backlog",
+            Self::Rejected => "rejected",
+            Self::Retries => "retries",
+        }
+    }
+}
+
+/// Numbers of events that were not written, by their reason (`Scheduled`) and why.
+pub type DroppedEvents = BTreeMap<(Cow<'static, str>, DropCause), u64>;
+
 /// The identity and the limits of an event recorder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Name of the host. The reporting instance of events is `<scheduler name>-<hostname>`.
     pub hostname: String,
-    /// Maximum number of waiting events. Further events are dropped.
+    /// Maximum number of waiting events. Of more events the oldest `FailedScheduling` are dropped first,
+    /// `Scheduled` and `Preempted` last.
     pub max_waiting: usize,
     /// Maximum number of events cached to recognize repeated ones, a few hundred bytes each. A full
     /// cache evicts the event whose last occurrence is the oldest; the next occurrence of that event
     /// creates a new object.
     pub max_cached: usize,
-    /// Maximum number of requests in flight.
+    /// Maximum number of requests in flight, to which the answers of the server raise their number.
     pub max_in_flight: usize,
     /// Maximum rate of requests per second. `None`, or a value that is not positive, means no limit.
     pub qps: Option<f32>,
@@ -63,7 +101,7 @@ impl Default for Options {
             hostname: String::new(),
             max_waiting: 10_000,
             max_cached: 20_000,
-            max_in_flight: 16,
+            max_in_flight: 256,
             qps: None,
             burst: 100,
             request_timeout: Duration::from_secs(30),
@@ -73,10 +111,13 @@ impl Default for Options {
 
 /// An event recorder: it takes events and replies and returns requests.
 ///
-/// Two events belong to one series if their type, action, reason, reporting controller and pod (with
-/// its UID) are equal; the note may differ. kube-scheduler also compares the resource version of the
-/// pod, so each update of the pod's condition starts a new event. Here events carry no resource
-/// version, and the repeated failures of a pod are one object, which saves writes.
+/// Two events belong to one series if their type, action, reason, reporting controller, note and pod (with
+/// its UID) are equal, and no event with another note came between them. kube-scheduler also compares the
+/// resource version of the pod, so each update of the pod starts a new event. Here events carry no
+/// resource version, and failures of a pod for the same cause are one object, which saves writes.
+///
+/// At most one write of an object waits. Later occurrences are merged into it, and a `FailedScheduling`
+/// that waits is superseded by the next one of its pod.
 ///
 /// Every 30 minutes all series are patched with their counts. Every 6 minutes events without an
 /// occurrence in the last 6 minutes are removed from the cache, series after a last patch.
@@ -84,19 +125,18 @@ impl Default for Options {
 pub struct EventRecorder {
     options: Options,
     limiter: RequestLimiter,
+    window: Window,
     rng: fastrand::Rng,
     ids: RequestIds,
     cache: EventCache,
-    /// Writes in the order in which they are sent.
-    ready: VecDeque<EventWrite>,
-    /// Writes that back off, by the time of the next try and the id of the last request.
-    backing_off: BTreeMap<(Time, RequestId), EventWrite>,
-    in_flight: BTreeMap<RequestId, EventWrite>,
+    waiting: WaitingWrites,
+    /// Writes with a request in flight, and when it was sent.
+    in_flight: BTreeMap<RequestId, (EventWrite, Time)>,
     requests: Vec<Request>,
     failed_calls: FailedCalls,
     /// The stamp in the name of the last event.
-    last_stamp: i64,
-    dropped: u64,
+    last_stamp: Stamp,
+    dropped: DroppedEvents,
     is_stopped: bool,
 }
 
@@ -134,19 +174,20 @@ enum NextStep {
 impl EventRecorder {
     /// Creates a recorder without events. The seed determines the jitter of delays.
     pub fn new(options: Options, seed: u64) -> Self {
+        let window = Window::new(INITIAL_WINDOW, options.max_in_flight);
         Self {
-            limiter: RequestLimiter::new(options.max_in_flight, options.qps, options.burst),
+            limiter: RequestLimiter::new(window.size(), options.qps, options.burst),
+            window,
             cache: EventCache::new(options.max_cached),
+            waiting: WaitingWrites::new(options.max_waiting),
             options,
             rng: fastrand::Rng::with_seed(seed),
             ids: RequestIds::default(),
-            ready: VecDeque::new(),
-            backing_off: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             requests: Vec::new(),
             failed_calls: FailedCalls::default(),
             last_stamp: 0,
-            dropped: 0,
+            dropped: DroppedEvents::new(),
             is_stopped: false,
         }
     }
@@ -163,52 +204,86 @@ impl EventRecorder {
         }
         if let Some((object, series)) = self.cache.count(&event, now) {
             // The count of later occurrences is written when the series is refreshed or finishes.
-            if series.count == 2 {
+            if let Some(write) = self.waiting.get_mut(object.stamp) {
+                write.series = Some(series);
+            } else if series.count == 2 {
                 self.enqueue(object, Some(series), now);
             }
-        } else if self.waiting() < self.options.max_waiting {
+        } else {
             let object = Arc::new(EventObject::new(kind, event, self.new_stamp(now), now));
-            if object.can_repeat() {
-                self.cache.add(object.clone());
+            if object.can_repeat()
+                && let Some((before, series)) = self.cache.add(object.clone())
+            {
+                self.finish(before, series, now);
             }
             self.enqueue(object, None, now);
-        } else {
-            self.dropped += 1;
         }
         self.send_ready(now);
     }
 
+    /// Finishes a series after which the note has changed. A failed attempt that waits to be written says
+    /// nothing about the present.
+    fn finish(&mut self, object: Arc<EventObject>, series: EventSeries, now: Time) {
+        if object.importance() == Importance::Repeated
+            && self.waiting.get_mut(object.stamp).is_some_and(|write| write.creates)
+        {
+            self.waiting.remove(object.stamp);
+        } else if series.count > 2 {
+            self.enqueue(object, Some(series), now);
+        }
+    }
+
     /// Handles the reply to a request. Ignores requests that are unknown or already have a reply.
     pub fn handle_reply(&mut self, id: RequestId, reply: Reply, now: Time) {
-        let Some(mut write) = self.in_flight.remove(&id) else { return };
-        self.limiter.release();
+        let Some((mut write, sent)) = self.in_flight.remove(&id) else { return };
+        self.pace(&reply, sent, now);
         write.tries += 1;
         let tried = reply.as_tried();
         match self.next_step(&write, reply, now) {
             NextStep::Finish => {}
             NextStep::Create => {
                 (write.creates, write.ready_at) = (true, now);
-                self.ready.push_front(write);
+                self.wait(write, now);
             }
             NextStep::Retry { delay, .. } if write.tries < MAX_TRIES && !self.is_stopped => {
                 (write.ready_at, write.retry_of) = (now + delay, Some(tried));
-                self.backing_off.insert((now + delay, id), write);
+                self.wait(write, now);
             }
-            NextStep::Retry { error, .. } | NextStep::Drop { error } => {
-                let object = write.object.event.regarding.to_string();
-                self.failed_calls.add("writing an event", object, error);
-            }
+            NextStep::Retry { error, .. } => self.give_up(&write, DropCause::Retries, error),
+            NextStep::Drop { error } => self.give_up(&write, DropCause::Rejected, error),
         }
         self.tick(now);
     }
 
+    /// Frees the slot of a request, and adapts the number of requests in flight to its reply.
+    fn pace(&mut self, reply: &Reply, sent: Time, now: Time) {
+        let is_overloaded = match reply {
+            Reply::Answered(response) => matches!(response.status, 429 | 503 | 504),
+            Reply::NotSent(_) | Reply::Lost(_) => true,
+            Reply::Rejected(_) => false,
+        };
+        match is_overloaded {
+            true => self.window.overloaded(sent, now),
+            false => self.window.answered(self.limiter.in_flight()),
+        }
+        self.limiter.release();
+        self.limiter.set_max_in_flight(self.window.size());
+    }
+
+    fn give_up(&mut self, write: &EventWrite, cause: DropCause, error: String) {
+        let event = &write.object.event;
+        self.failed_calls.add("writing an event", event.regarding.to_string(), error);
+        self.count_drop(write, cause);
+    }
+
+    fn count_drop(&mut self, write: &EventWrite, cause: DropCause) {
+        let reason = write.object.event.reason.clone();
+        *self.dropped.entry((reason, cause)).or_default() += 1;
+    }
+
     /// Sends the writes that are due.
     pub fn tick(&mut self, now: Time) {
-        while let Some(entry) = self.backing_off.first_entry()
-            && entry.key().0 <= now
-        {
-            self.ready.push_back(entry.remove());
-        }
+        self.waiting.tick(now);
         for (object, series) in self.cache.take_due_series(now) {
             self.enqueue(object, Some(series), now);
         }
@@ -227,27 +302,27 @@ impl EventRecorder {
 
     /// Returns the time at which [`tick`](Self::tick) is due next.
     pub fn next_deadline(&self) -> Option<Time> {
-        let backoff_ends = self.backing_off.first_key_value().map(|((until, _), _)| *until);
-        let next_accept = self.limiter.next_accept().filter(|_| !self.ready.is_empty());
+        let backoff_ends = self.waiting.next_ready();
+        let next_accept = self.limiter.next_accept().filter(|_| self.waiting.ready() > 0);
         let next_check = self.cache.next_check().filter(|_| !self.is_stopped);
         backoff_ends.into_iter().chain(next_accept).chain(next_check).min()
     }
 
-    /// Returns the number of events that were dropped because too many were waiting.
-    pub const fn dropped(&self) -> u64 {
-        self.dropped
+    /// Returns the numbers of events that were not written.
+    pub const fn dropped(&self) -> &DroppedEvents {
+        &self.dropped
     }
 
     /// Returns the number of writes that have not finished.
     pub fn unfinished(&self) -> usize {
-        self.waiting() + self.in_flight.len()
+        self.waiting.len() + self.in_flight.len()
     }
 
     /// Returns the numbers of unfinished writes.
     pub fn call_counts(&self) -> CallCounts {
         CallCounts::from([
-            ((CallType::Event, CallState::Waiting), self.ready.len()),
-            ((CallType::Event, CallState::BackingOff), self.backing_off.len()),
+            ((CallType::Event, CallState::Waiting), self.waiting.ready()),
+            ((CallType::Event, CallState::BackingOff), self.waiting.backing_off()),
             ((CallType::Event, CallState::InFlight), self.in_flight.len()),
         ])
     }
@@ -256,31 +331,37 @@ impl EventRecorder {
     /// sent.
     pub fn stop(&mut self) {
         self.is_stopped = true;
-        self.backing_off.clear();
+        self.waiting.clear_backing_off();
         self.cache.clear();
     }
 
-    fn waiting(&self) -> usize {
-        self.ready.len() + self.backing_off.len()
-    }
-
     fn enqueue(&mut self, object: Arc<EventObject>, series: Option<EventSeries>, now: Time) {
-        if self.waiting() >= self.options.max_waiting {
-            self.dropped += 1;
+        if let Some(write) = self.waiting.get_mut(object.stamp) {
+            write.series = series;
             return;
         }
-        self.ready.push_back(EventWrite {
-            object,
-            creates: series.is_none(),
-            series,
-            tries: 0,
-            ready_at: now,
-            retry_of: None,
-        });
+        let creates = series.is_none();
+        let write = EventWrite { object, creates, series, tries: 0, ready_at: now, retry_of: None };
+        self.wait(write, now);
+    }
+
+    /// Lets a write wait for its turn, and drops the least important one if too many wait.
+    fn wait(&mut self, mut write: EventWrite, now: Time) {
+        if let Some(later) = self.waiting.get_mut(write.object.stamp) {
+            // An occurrence was counted while the request was in flight.
+            later.creates |= write.creates;
+            (write.creates, write.series) = (later.creates, later.series);
+        }
+        if let Some(dropped) = self.waiting.add(write, now) {
+            if dropped.creates {
+                self.cache.forget(&dropped.object);
+            }
+            self.count_drop(&dropped, DropCause::Backlog);
+        }
     }
 
     /// Returns a unique number for the name of an event: the time, or the next number that is free.
-    fn new_stamp(&mut self, now: Time) -> i64 {
+    fn new_stamp(&mut self, now: Time) -> Stamp {
         self.last_stamp = now.as_nanos().max(self.last_stamp.saturating_add(1));
         self.last_stamp
     }
@@ -322,10 +403,10 @@ impl EventRecorder {
 
     /// Sends the ready writes that the limits allow.
     fn send_ready(&mut self, now: Time) {
-        while !self.ready.is_empty() && self.limiter.try_accept(now) {
-            let Some(mut write) = self.ready.pop_front() else { return };
+        while self.waiting.ready() > 0 && self.limiter.try_accept(now) {
+            let Some(mut write) = self.waiting.take_ready() else { return };
             let request = self.request(&mut write, now);
-            self.in_flight.insert(request.id, write);
+            self.in_flight.insert(request.id, (write, now));
             self.requests.push(request);
         }
     }

@@ -147,7 +147,7 @@ fn second_occurrence_is_patched_and_later_ones_are_counted() {
     harness.record(failed("a"));
     let first = harness.exchange(ok());
     harness.wait(Duration::from_secs(1));
-    harness.record(Event { note: "another note".into(), ..failed("a") });
+    harness.record(failed("a"));
     let second = harness.exchange(ok());
     assert_eq!(second.method, Method::Patch);
     assert_eq!(second.path, format!("{}/{}", first.path, name(&first)));
@@ -156,6 +156,85 @@ fn second_occurrence_is_patched_and_later_ones_are_counted() {
     assert_eq!(body(&second), json!({ "series": series }));
     harness.record(failed("a"));
     assert_eq!(harness.recorder.take_requests(), []);
+}
+
+/// A failed attempt with this note.
+fn failed_because(pod: &str, note: &str) -> Event {
+    Event { note: note.into(), ..failed(pod) }
+}
+
+#[test]
+fn changed_note_starts_a_new_event() {
+    let mut harness = harness();
+    let mut names = BTreeSet::new();
+    for note in ["no room", "no disk", "no room"] {
+        harness.record(failed_because("a", note));
+        let request = harness.exchange(ok());
+        assert_eq!((request.method, &body(&request)["note"]), (Method::Post, &json!(note)));
+        assert!(names.insert(name(&request)), "the API server refuses to change a note");
+    }
+}
+
+#[test]
+fn changed_note_finishes_the_series() {
+    let mut harness = harness();
+    for _ in 0..5 {
+        harness.record(failed("a"));
+    }
+    let [first, _] = harness.recorder.take_requests().try_into().unwrap();
+    harness.record(failed_because("a", "no disk"));
+    let [finished, created] = harness.recorder.take_requests().try_into().unwrap();
+    assert_eq!(finished.path, format!("{}/{}", first.path, name(&first)));
+    assert_eq!(body(&finished)["series"]["count"], 5);
+    assert_eq!(body(&created)["note"], "no disk");
+}
+
+/// A recorder with one request in flight, which keeps other writes waiting.
+fn busy(options: Options) -> (Harness, Request) {
+    let mut harness = with(Options { max_in_flight: 1, ..options });
+    harness.record(scheduled("first"));
+    let request = harness.request();
+    (harness, request)
+}
+
+#[test]
+fn occurrences_are_merged_into_the_event_that_waits() {
+    let (mut harness, first) = busy(Options::default());
+    for _ in 0..4 {
+        harness.record(failed("a"));
+    }
+    assert_eq!(harness.recorder.unfinished(), 2);
+    harness.reply(&first, ok());
+    let created = harness.exchange(ok());
+    assert_eq!((created.method, &body(&created)["series"]["count"]), (Method::Post, &json!(4)));
+    assert_eq!(harness.recorder.unfinished(), 0);
+}
+
+#[test]
+fn failure_that_waits_is_superseded_by_the_next_one_of_its_pod() {
+    let (mut harness, first) = busy(Options::default());
+    for note in ["1 of 3", "2 of 3", "3 of 3"] {
+        harness.record(failed_because("a", note));
+        harness.record(failed_because("b", note));
+    }
+    harness.reply(&first, ok());
+    let notes = [(); 2].map(|()| body(&harness.exchange(ok()))["note"].clone());
+    assert_eq!(notes, ["3 of 3", "3 of 3"]);
+    assert_eq!(harness.recorder.unfinished(), 0);
+    assert_eq!(harness.recorder.dropped(), &DroppedEvents::new(), "the present cause is written");
+}
+
+#[test]
+fn series_that_is_counted_while_its_creation_fails_is_created_with_its_count() {
+    let mut harness = with(Options { max_in_flight: 1, ..Options::default() });
+    harness.record(failed("a"));
+    let created = harness.request();
+    harness.record(failed("a"));
+    harness.reply(&created, lost());
+    assert_eq!(harness.recorder.unfinished(), 1);
+    harness.wait(Duration::from_secs(13));
+    let again = harness.exchange(ok());
+    assert_eq!((again.method, &body(&again)["series"]["count"]), (Method::Post, &json!(2)));
 }
 
 #[test]
@@ -330,18 +409,109 @@ fn event_in_a_terminating_namespace_is_not_a_failure() {
     assert_eq!((harness.recorder.unfinished(), harness.recorder.take_failed_calls()), (0, vec![]));
 }
 
+/// Replies to all requests, one after the other. Returns reason and pod of the written events.
+fn written(harness: &mut Harness) -> Vec<String> {
+    let mut written = Vec::new();
+    while harness.recorder.unfinished() > 0 {
+        let body = body(&harness.exchange(ok()));
+        let [reason, pod] = [&body["reason"], &body["regarding"]["name"]];
+        written.push(format!("{} {}", reason.as_str().unwrap(), pod.as_str().unwrap()));
+    }
+    written
+}
+
+/// Returns the dropped events as `reason cause number`.
+fn dropped(harness: &Harness) -> Vec<String> {
+    let dropped = harness.recorder.dropped().iter();
+    dropped.map(|((reason, cause), number)| format!("{reason} {} {number}", cause.name())).collect()
+}
+
 #[test]
-fn event_is_dropped_and_counted_when_the_queue_is_full() {
-    let mut harness = with(Options { max_in_flight: 1, max_waiting: 2, ..Options::default() });
-    for pod in ["a", "b", "c", "d", "e"] {
-        harness.record(failed(pod));
+fn oldest_failures_are_dropped_first_and_scheduled_and_preempted_last() {
+    let (mut harness, first) = busy(Options { max_waiting: 3, ..Options::default() });
+    let named = |reason: &'static str, pod| Event { reason: reason.into(), ..failed(pod) };
+    for event in [failed("a"), failed("b"), failed("c"), failed("d"), named("Waiting", "e")] {
+        harness.record(event);
     }
-    assert_eq!((harness.recorder.unfinished(), harness.recorder.dropped()), (3, 2));
-    for _ in 0..3 {
-        harness.exchange(ok());
-    }
-    harness.record(failed("e"));
+    assert_eq!(dropped(&harness), ["FailedScheduling backlog 2"]);
+    harness.record(named("Preempted", "f"));
+    harness.record(scheduled("g"));
+    assert_eq!(dropped(&harness), ["FailedScheduling backlog 4"]);
+    harness.record(scheduled("h"));
+    harness.record(failed("i"));
+    harness.record(scheduled("j"));
+    assert_eq!(
+        dropped(&harness),
+        ["FailedScheduling backlog 5", "Preempted backlog 1", "Waiting backlog 1"]
+    );
+    harness.reply(&first, ok());
+    assert_eq!(written(&mut harness), ["Scheduled g", "Scheduled h", "Scheduled j"]);
+    harness.record(failed("a"));
     assert_eq!(harness.request().method, Method::Post, "a dropped event is not cached");
+}
+
+#[test]
+fn rejected_events_and_those_whose_tries_fail_are_counted() {
+    let mut harness = harness();
+    harness.record(scheduled("a"));
+    harness.exchange(answered(403));
+    harness.record(failed("b"));
+    for _ in 0..12 {
+        harness.exchange(lost());
+        harness.wait(Duration::from_secs(13));
+    }
+    assert_eq!(dropped(&harness), ["FailedScheduling retries 1", "Scheduled rejected 1"]);
+}
+
+/// Records the bindings of pods at this pace, against a server that answers after `latency`. Returns
+/// how many events are written when the last pod is bound, and the largest number of requests in flight.
+fn written_with_the_last_binding(pods: u64, pace: Duration, latency: Duration) -> (u64, usize) {
+    let (mut harness, mut answers) = (harness(), BTreeMap::new());
+    let (start, mut written, mut in_flight) = (harness.now, 0, 0);
+    for pod in 0..pods {
+        let bound = start + pace * u32::try_from(pod).unwrap();
+        while let Some(entry) = answers.first_entry()
+            && entry.key() <= &(bound, u64::MAX)
+        {
+            let ((at, _), request) = entry.remove_entry();
+            harness.now = at;
+            harness.reply(&request, ok());
+            written += 1;
+            answers.extend(sent(&mut harness, latency, pods + written));
+        }
+        harness.now = bound;
+        harness.record(scheduled(&format!("p{pod}")));
+        answers.extend(sent(&mut harness, latency, pod));
+        in_flight = in_flight.max(answers.len());
+    }
+    (written, in_flight)
+}
+
+/// Takes the requests to send, by the time of their answers.
+fn sent(harness: &mut Harness, latency: Duration, number: u64) -> Vec<((Time, u64), Request)> {
+    let at = harness.now + latency;
+    let requests = harness.recorder.take_requests().into_iter();
+    requests.zip(0..).map(|(request, nth)| ((at, number * 1000 + nth), request)).collect()
+}
+
+#[test]
+fn events_keep_up_with_the_bindings_on_a_server_that_takes_them() {
+    // 4,000 bindings a second; an answer takes 20 ms.
+    let (pace, latency) = (Duration::from_micros(250), Duration::from_millis(20));
+    let (written, in_flight) = written_with_the_last_binding(10_000, pace, latency);
+    assert!(written >= 9_800, "{written} of 10000 events are written");
+    assert!((80..=256).contains(&in_flight), "{in_flight} requests in flight");
+}
+
+#[test]
+fn overloaded_server_gets_fewer_requests_at_once() {
+    let mut harness = harness();
+    (0..100).for_each(|pod| harness.record(scheduled(&format!("p{pod}"))));
+    let requests = harness.recorder.take_requests();
+    assert_eq!(requests.len(), 16);
+    requests.iter().for_each(|request| harness.reply(request, wants_pause(429, 1)));
+    harness.wait(Duration::from_secs(1));
+    assert_eq!(harness.recorder.take_requests().len(), 8);
 }
 
 #[test]
