@@ -13,14 +13,14 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tower::Layer;
 
-use super::connection::{Connection, Connections};
+use super::connection::{Connection, Connections, Handling};
 
 /// The certificate chain of the client, its own certificate first; empty without one. The client has
 /// the key. Who signed the certificate is not verified.
 #[derive(Debug, Clone)]
 pub(super) struct PeerCertificates(pub(super) Arc<[CertificateDer<'static>]>);
 
-/// Accepts TLS connections and adds [`PeerCertificates`] to their requests.
+/// Accepts TLS connections and adds [`PeerCertificates`] and [`Handling`] to their requests.
 #[derive(Clone)]
 pub(super) struct TlsAcceptor(RustlsAcceptor<TcpAcceptor>);
 
@@ -32,16 +32,18 @@ impl TlsAcceptor {
 
 impl<S: Send + 'static> Accept<TcpStream, S> for TlsAcceptor {
     type Stream = <RustlsAcceptor<TcpAcceptor> as Accept<TcpStream, S>>::Stream;
-    type Service = AddExtension<S, PeerCertificates>;
+    type Service = AddExtension<AddExtension<S, PeerCertificates>, Handling>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, tcp: TcpStream, service: S) -> Self::Future {
         let handshake = self.0.accept(tcp, service);
         async move {
             let (stream, service) = handshake.await?;
-            let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let (connection, tls) = stream.get_ref();
+            let chain = tls.peer_certificates().unwrap_or_default();
             let peer = PeerCertificates(chain.iter().cloned().collect());
-            Ok((stream, Extension(peer).layer(service)))
+            let handling = connection.handling();
+            Ok((stream, Extension(handling).layer(Extension(peer).layer(service))))
         }
         .boxed()
     }

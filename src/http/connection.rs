@@ -1,8 +1,11 @@
 //! The limits of connections: their number, and the time without use.
+//!
+//! A connection is in use while a handler works on one of its requests, and when a byte passes.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 /// Maximum number of open connections. One more closes the connection that was idle for the longest
 /// time, so that idle connections keep no probe out.
 const MAX_CONNECTIONS: usize = 256;
-/// Time without a byte in either direction after which a connection is closed, as in kube-scheduler.
+/// Time without use after which a connection is closed, as in kube-scheduler.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The open connections.
@@ -26,11 +29,12 @@ impl Connections {
     pub(super) fn open<S>(&self, stream: S) -> Connection<S> {
         let activity = Arc::new(Activity {
             last_use: Mutex::new(Some(Instant::now())),
+            requests: AtomicUsize::new(0),
             task: AtomicWaker::new(),
         });
         let mut open = lock(&self.0);
         if open.len() >= MAX_CONNECTIONS
-            && let Some(idle) = (0..open.len()).min_by_key(|&index| open[index].last_use())
+            && let Some(idle) = (0..open.len()).min_by_key(|&index| open[index].priority())
         {
             open.swap_remove(idle).evict();
         }
@@ -45,6 +49,8 @@ impl Connections {
 struct Activity {
     /// Time of the last byte; `None` if another connection took the place of this one.
     last_use: Mutex<Option<Instant>>,
+    /// Number of requests that handlers work on.
+    requests: AtomicUsize,
     /// The task of the connection.
     task: AtomicWaker,
 }
@@ -60,9 +66,49 @@ impl Activity {
         *lock(&self.last_use)
     }
 
+    fn is_handling(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// The connection with the lowest priority is closed if there are too many.
+    fn priority(&self) -> (bool, Option<Instant>) {
+        (self.is_handling(), self.last_use())
+    }
+
     fn evict(&self) {
         *lock(&self.last_use) = None;
         self.task.wake();
+    }
+}
+
+/// The use of a connection by the handlers of its requests.
+#[derive(Clone)]
+pub(super) struct Handling(Arc<Activity>);
+
+impl Handling {
+    /// Keeps the connection open while a handler works.
+    pub(super) async fn during<T>(&self, handler: impl Future<Output = T>) -> T {
+        let handled = Handled::new(&self.0);
+        let answer = handler.await;
+        drop(handled);
+        answer
+    }
+}
+
+/// A request that a handler works on.
+struct Handled<'a>(&'a Activity);
+
+impl<'a> Handled<'a> {
+    fn new(activity: &'a Activity) -> Self {
+        activity.requests.fetch_add(1, Ordering::Relaxed);
+        Self(activity)
+    }
+}
+
+impl Drop for Handled<'_> {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -77,6 +123,13 @@ pub(super) struct Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         lock(&self.open.0).retain(|other| !Arc::ptr_eq(other, &self.activity));
+    }
+}
+
+impl<S> Connection<S> {
+    /// Returns the use of this connection by the handlers of its requests.
+    pub(super) fn handling(&self) -> Handling {
+        Handling(self.activity.clone())
     }
 }
 
@@ -97,6 +150,7 @@ impl<S: Unpin> Connection<S> {
             return outcome;
         }
         while self.timer.as_mut().poll(context).is_ready() {
+            let last_use = if self.activity.is_handling() { Instant::now() } else { last_use };
             let deadline = last_use + IDLE_TIMEOUT;
             if deadline <= Instant::now() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

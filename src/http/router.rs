@@ -1,5 +1,7 @@
 //! The routes of the endpoints.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -10,9 +12,11 @@ use jiff::Timestamp;
 use serde_json::json;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{info, trace};
 
 use super::access::Access;
+use super::connection::Handling;
 use super::health::Endpoint;
 use super::{App, profiling, resources, statusz};
 use crate::config;
@@ -21,6 +25,8 @@ use crate::metrics;
 
 /// Maximum size of the body of a request, in bytes.
 const MAX_BODY: usize = 16 * 1024;
+/// Maximum time between two parts of the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(32);
 
 /// Creates the router of all endpoints, behind authentication and authorization.
 pub(super) fn router(mut app: App, access: &Access) -> Router {
@@ -52,6 +58,8 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .guard(router.fallback(not_found).layer(DefaultBodyLimit::max(MAX_BODY)))
         .layer(middleware::map_response(not_cached))
         .layer(middleware::from_fn(log_access))
+        .layer(middleware::from_fn(keep_open))
+        .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
         .with_state(app)
 }
 
@@ -157,6 +165,15 @@ async fn not_cached(mut response: Response) -> Response {
     let value = HeaderValue::from_static("no-cache, private");
     response.headers_mut().insert(header::CACHE_CONTROL, value);
     response
+}
+
+/// Keeps the connection open while a handler works on the request, for a profile longer than an idle
+/// connection may live.
+pub(super) async fn keep_open(request: Request, next: Next) -> Response {
+    match request.extensions().get::<Handling>().cloned() {
+        Some(handling) => handling.during(next.run(request)).await,
+        None => next.run(request).await,
+    }
 }
 
 async fn log_access(request: Request, next: Next) -> Response {

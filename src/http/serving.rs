@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto;
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{error, info};
 
@@ -135,6 +136,13 @@ const MAX_HEADERS: usize = 32 * 1024;
 /// Time for requests in flight to end after the shutdown.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
+fn set_limits(http: &mut auto::Builder<TokioExecutor>, max_streams: Option<u32>) {
+    let mut http1 = http.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADERS);
+    let mut http2 = http.http2();
+    http2.max_concurrent_streams(max_streams).max_header_list_size(MAX_HEADERS as u32);
+}
+
 /// Serves requests until `shutdown` completes. Requests in flight then have another second.
 ///
 /// # Errors
@@ -151,16 +159,8 @@ pub async fn serve(
     let handle = Handle::new();
     let acceptor = TlsAcceptor::new(config.clone());
     let mut server = axum_server::from_tcp(tcp)?.acceptor(acceptor).handle(handle.clone());
-    let mut http1 = server.http_builder().http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADERS);
-    let server = match max_streams {
-        Some(streams) => {
-            let mut http2 = server.http_builder().http2();
-            http2.max_concurrent_streams(streams).max_header_list_size(MAX_HEADERS as u32);
-            server
-        }
-        None => server.http1_only(),
-    };
+    set_limits(server.http_builder(), max_streams);
+    let server = if max_streams.is_some() { server } else { server.http1_only() };
     info!("Serving securely on {address}");
     let served = server.serve(router.into_make_service());
     let stop = async {
@@ -187,5 +187,96 @@ async fn reload_certificates(mut tls: ServerTls, config: &RustlsConfig) {
             }
             Err(err) => error!(%err, "Failed to reload the serving certificate"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use hyper_util::rt::TokioIo;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::super::connection::Connections;
+    use super::super::router::keep_open;
+    use super::*;
+
+    /// Serves a connection like `serve`, without TLS. Returns the end of the client.
+    fn connect(connections: &Connections, router: Router) -> DuplexStream {
+        let (client, server) = duplex(1024);
+        let connection = connections.open(server);
+        let router = router.layer(axum::Extension(connection.handling()));
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        set_limits(&mut http, Some(100));
+        tokio::spawn(async move {
+            let service = TowerToHyperService::new(router);
+            http.serve_connection(TokioIo::new(connection), service).await.map_err(drop)
+        });
+        client
+    }
+
+    /// Answers after five minutes, as a long profile does.
+    fn slow() -> Router {
+        let profile = async || {
+            sleep(Duration::from_mins(5)).await;
+            "profile"
+        };
+        let routes =
+            Router::new().route("/profile", get(profile)).route("/livez", get(async || "ok"));
+        routes.layer(from_fn(keep_open))
+    }
+
+    async fn answer(client: &mut DuplexStream, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_stays_open_while_a_handler_works() {
+        let connections = Connections::default();
+        let mut client = connect(&connections, slow());
+        let answer = answer(&mut client, "/profile").await;
+        assert!(answer.ends_with("profile"), "{answer:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_with_a_part_of_a_header_is_closed_after_the_header_timeout() {
+        let mut client = connect(&Connections::default(), slow());
+        let started = Instant::now();
+        client.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ").await.unwrap();
+        let trickle = async {
+            while client.write_all(b"a").await.is_ok() {
+                if timeout(Duration::from_secs(1), client.read(&mut [0; 64])).await.is_ok() {
+                    break;
+                }
+            }
+        };
+        trickle.await;
+        let open = started.elapsed();
+        assert!(open <= HEADER_TIMEOUT + Duration::from_secs(2), "{open:?}");
+        assert!(open >= HEADER_TIMEOUT, "{open:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_slow_clients_do_not_stop_another_one() {
+        let connections = Connections::default();
+        let mut slow_clients = Vec::new();
+        for _ in 0..1000 {
+            let mut client = connect(&connections, slow());
+            client.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ").await.unwrap();
+            tokio::task::yield_now().await;
+            slow_clients.push(client);
+        }
+        let started = Instant::now();
+        let mut probe = connect(&connections, slow());
+        let answer = answer(&mut probe, "/livez").await;
+        assert!(answer.ends_with("ok"), "{answer:?}");
+        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 }
