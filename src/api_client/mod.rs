@@ -1,9 +1,11 @@
 //! The client of the API server: credentials, transport and requests.
 
 mod credentials;
+mod lines;
 mod server_status;
 mod transport;
 mod version;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +22,11 @@ use crate::clock::Clock;
 use crate::metrics::RestClient;
 
 pub use self::credentials::{ConnectError, Credentials};
+pub(crate) use self::lines::Lines;
 pub use self::server_status::{ServerStatus, TOLERANCE};
 pub(crate) use self::transport::{error_chain, https_connector};
 pub use self::version::{Version, VersionError};
+pub use self::watch::WatchFailed;
 
 /// An HTTP request, to be sent once.
 struct HttpCall {

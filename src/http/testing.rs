@@ -75,7 +75,8 @@ async fn respond(State((requests, answer)): State<ServerState>, uri: Uri, body: 
     let (status, text) = answer(uri.path(), &body);
     requests.lock().unwrap().push(body);
     let json = [(header::CONTENT_TYPE, "application/json")];
-    (StatusCode::from_u16(status).unwrap(), json, text.to_string()).into_response()
+    // An event of a watch is a line.
+    (StatusCode::from_u16(status).unwrap(), json, format!("{text}\n")).into_response()
 }
 
 /// Returns the credentials of an API server.

@@ -5,8 +5,7 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 
-use super::lines::Lines;
-use crate::api_client::{ApiClient, no_response, read_body, retry_after};
+use crate::api_client::{ApiClient, Lines, no_response, read_body, retry_after};
 use crate::wire::{Decoder, Update, status_error};
 
 /// The channel for the inputs of a call.

@@ -4,7 +4,6 @@
 //! forwards the reported changes.
 
 mod calls;
-mod lines;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use self::calls::Inputs;
-pub(crate) use self::lines::Lines;
 use crate::api_client::{ApiClient, ServerStatus};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, WatchMetrics};

@@ -6,19 +6,15 @@ use std::time::Duration;
 use anyhow::Context;
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::scheduler::LeaderElection;
-use http::StatusCode;
-use http_body_util::BodyExt;
 use tokio::sync::SetOnce;
 use tracing::{info, warn};
 
 use super::hostname;
-use crate::api_client::{ApiClient, read_body};
+use crate::api_client::ApiClient;
 use crate::config::Configuration;
 use crate::extender::Extenders;
-use crate::informer::Lines;
 use crate::scheduling_loop::{EventSender, LoopEvent};
 use crate::supervision::catch_panic;
-use crate::wire::status_error;
 
 /// Time after which the API server ends a watch of the Lease.
 const WATCH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -114,18 +110,8 @@ impl LeaseWatch {
 
     /// Watches once, until the watch ends.
     async fn watch(&self) -> Result<(), String> {
-        let response = self.client.get(&self.path).await?;
-        let status = response.status();
-        if status != StatusCode::OK {
-            let body = read_body(response.into_body()).await.map_err(|error| error.to_string())?;
-            return Err(status_error(status.as_u16(), None, &body).message);
-        }
-        let (mut lines, mut body) = (Lines::default(), response.into_body());
-        while let Some(frame) = body.frame().await {
-            let Ok(chunk) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
-            lines.push(&chunk, |event| self.events.send(LoopEvent::LeaseEvent(event.to_vec())));
-        }
-        Ok(())
+        let send = |event: &[u8]| self.events.send(LoopEvent::LeaseEvent(event.to_vec()));
+        self.client.watch(&self.path, send).await.map_err(|error| error.to_string())
     }
 
     /// Logs a new error once.

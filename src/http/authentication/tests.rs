@@ -1,8 +1,8 @@
 //! Tests of the authenticators.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderName, HeaderValue};
 use rcgen::{DnType, ExtendedKeyUsagePurpose, date_time_ymd};
@@ -308,6 +308,42 @@ async fn authorities_of_the_cluster_are_looked_up() {
     assert_eq!(user.name, "joe");
     let proxy = proxies.issue("front-proxy-client", &[]);
     assert_eq!(trust.authenticate(&proxy, &given).unwrap().name, "jane");
+}
+
+#[tokio::test]
+async fn changed_authorities_of_the_cluster_are_noticed() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let config_map = |authority: &Authority| json!({"data": {"client-ca-file": authority.pem()}});
+    let events = Mutex::new(vec![
+        json!({"type": "DELETED", "object": {}}),
+        json!({"type": "MODIFIED", "object": config_map(&new)}),
+        json!({"type": "ADDED", "object": {"data": {"client-ca-file": "invalid"}}}),
+        json!({"type": "ADDED", "object": config_map(&old)}),
+    ]);
+    let first = config_map(&old);
+    let server = ApiServer::start(move |path, _| match path {
+        "/api/v1/namespaces/kube-system/configmaps" => match events.lock().unwrap().pop() {
+            Some(event) => (200, event),
+            None => (403, json!({"message": "is forbidden"})),
+        },
+        _ => (200, first.clone()),
+    });
+    let sources = TrustSources::load(&authentication_options(), &server.client()).await.unwrap();
+    tokio::time::pause();
+    let mut trust = sources.subscribe();
+    let following = tokio::spawn(sources.follow());
+    let trusts = |trust: &Trust, authority: &Authority| {
+        trust.authenticate(&authority.issue("jane", &[]), &headers(&[])).is_ok()
+    };
+    assert!(trusts(&trust.borrow_and_update(), &old));
+    let changed = trust.wait_for(|trust| trusts(trust, &new)).await.unwrap();
+    assert!(!trusts(&changed, &old));
+    drop(changed);
+    while server.requests().len() < 6 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(trusts(&trust.borrow(), &new), "a deletion or a failure takes nothing back");
+    following.abort();
 }
 
 #[tokio::test]

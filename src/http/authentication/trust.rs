@@ -76,10 +76,8 @@ pub enum TrustError {
     Lookup(String),
 }
 
-/// Interval between two lookups.
-const LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
-/// Delay after a failed lookup.
-const LOOKUP_RETRY: Duration = Duration::from_secs(5);
+/// Delay between two watches of the ConfigMap.
+const WATCH_RETRY: Duration = Duration::from_secs(5);
 /// Time for which the start waits for a lookup that may fail.
 const LOOKUP_WAIT: Duration = Duration::from_secs(2);
 
@@ -172,16 +170,21 @@ impl TrustSources {
     /// Looks up the authorities that are not in files.
     async fn look_up(&self, lookup: &mut Lookup) -> Result<(), String> {
         if let Some(found) = lookup.read().await? {
-            self.trust.send_modify(|trust| {
-                if self.client_ca.is_none() {
-                    trust.clients = found.clients;
-                }
-                if self.proxy_ca.is_none() {
-                    trust.proxies = found.proxies;
-                }
-            });
+            self.set_looked_up(found);
         }
         Ok(())
+    }
+
+    /// Trusts the authorities of the ConfigMap that are not in files.
+    fn set_looked_up(&self, found: Trust) {
+        self.trust.send_modify(|trust| {
+            if self.client_ca.is_none() {
+                trust.clients = found.clients;
+            }
+            if self.proxy_ca.is_none() {
+                trust.proxies = found.proxies;
+            }
+        });
     }
 
     fn set_clients(&self, authorities: ClientAuthorities) {
@@ -208,8 +211,8 @@ impl TrustSources {
         let lookups = async {
             let Some(mut lookup) = lookup else { return };
             loop {
-                let is_read = self.look_up(&mut lookup).await.is_ok();
-                tokio::time::sleep(if is_read { LOOKUP_INTERVAL } else { LOOKUP_RETRY }).await;
+                lookup.watch(|found| self.set_looked_up(found)).await;
+                tokio::time::sleep(WATCH_RETRY).await;
             }
         };
         tokio::join!(clients, proxies, lookups);
