@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use framework::{Binding, EventType, PodKey, StatusPatch, Time, Uid, Write};
+use framework::{Binding, EventType, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
 
 /// Identifies an effect in its answer. Ids grow by one and are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,21 @@ pub enum EffectKind {
         pod: PodKey,
         /// UID of the pod.
         uid: Uid,
+    },
+    /// Patch a condition of the pod that the last read showed unbound at this resourceVersion. If that
+    /// succeeds, no Binding that names an older version can be carried out any more. Answered likewise, with
+    /// the pod.
+    Fence {
+        /// Namespace and name.
+        pod: PodKey,
+        /// UID of the pod.
+        uid: Uid,
+        /// `metadata.generation` that the condition was observed on.
+        observed_generation: i64,
+        /// `metadata.resourceVersion` of the pod as read, a precondition.
+        resource_version: u64,
+        /// Says why the pod is not bound yet.
+        condition: ScheduledCondition,
     },
     /// Patch the status of a pod; needs no answer.
     PatchPodStatus {

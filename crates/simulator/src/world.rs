@@ -296,7 +296,9 @@ impl World {
             EffectKind::Bind { binding, .. } => self.bind(id, &binding),
             EffectKind::Evict(eviction) => self.evict(id, eviction),
             EffectKind::Write(write) => self.write(id, &write),
-            EffectKind::ExtenderBind { .. } | EffectKind::ReadPod { .. } => {
+            EffectKind::ExtenderBind { .. }
+            | EffectKind::ReadPod { .. }
+            | EffectKind::Fence { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
             EffectKind::PatchPodStatus { .. } | EffectKind::Event(_) => {}

@@ -43,6 +43,8 @@ pub(super) enum Operation {
     Write(Write),
     ReadPod(PodKey),
     PatchPodStatus(PodStatusPatch),
+    /// A status patch that is answered with the pod and not retried: the engine reads the pod instead.
+    Fence(PodStatusPatch),
     /// Patches the condition of the pod, then deletes the pod.
     Evict(Eviction),
 }
@@ -84,7 +86,7 @@ impl ApiCall {
     pub(super) const fn new(id: EffectId, operation: Operation) -> Self {
         let backoff = match &operation {
             // The backoff of kube-scheduler.
-            Operation::PatchPodStatus(_) | Operation::Evict(_) => {
+            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Evict(_) => {
                 Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
             }
             Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::Write(_) => {
@@ -117,6 +119,7 @@ impl ApiCall {
             | Operation::ExtenderBind { binding: Binding { pod, .. }, .. }
             | Operation::ReadPod(pod)
             | Operation::Evict(Eviction { pod, .. })
+            | Operation::Fence(PodStatusPatch { pod, .. })
             | Operation::PatchPodStatus(PodStatusPatch { pod, .. }) => ObjectKey::Pod(pod.clone()),
             Operation::Write(write) => ObjectKey::of_write(write),
         }
@@ -137,7 +140,7 @@ impl ApiCall {
             Operation::ExtenderBind { .. } => CallType::ExtenderBinding,
             Operation::Write(_) => CallType::ObjectWrite,
             Operation::ReadPod(_) => CallType::PodRead,
-            Operation::PatchPodStatus(_) => CallType::PodStatusPatch,
+            Operation::PatchPodStatus(_) | Operation::Fence(_) => CallType::PodStatusPatch,
             Operation::Evict(_) => CallType::PodEviction,
         }
     }
@@ -154,7 +157,7 @@ impl ApiCall {
             Operation::ExtenderBind { .. } => "binding through an extender",
             Operation::Write(_) => "patching",
             Operation::ReadPod(_) => "reading",
-            Operation::PatchPodStatus(_) => "patching the status",
+            Operation::PatchPodStatus(_) | Operation::Fence(_) => "patching the status",
             Operation::Evict(_) => "evicting",
         }
     }
@@ -227,7 +230,9 @@ impl ApiCall {
             Operation::Write(write) => requests::write(write),
             Operation::ReadPod(pod) => requests::read(pod),
             Operation::PatchPodStatus(patch) if patch.must_read => requests::read(&patch.pod),
-            Operation::PatchPodStatus(patch) => requests::patch_status(patch, now),
+            Operation::PatchPodStatus(patch) | Operation::Fence(patch) => {
+                requests::patch_status(patch, now)
+            }
             Operation::Evict(eviction) => match &eviction.condition_message {
                 Some(message) => requests::patch_disruption_target(eviction, message, now),
                 None => requests::delete(eviction),
@@ -259,6 +264,7 @@ impl ApiCall {
                     Err(outcome) => self.after_idempotent_write(outcome, now, rng),
                 }
             }
+            Operation::Fence(_) => NextStep::Finish(fence_answer(outcome)),
             Operation::Evict(_) => self.after_eviction_step(outcome, now, rng),
             Operation::ReadPod(_) => self.after_read(outcome, now, rng),
         }
@@ -357,6 +363,20 @@ impl ApiCall {
             true => NextStep::Retry { delay: retry_after.max(self.backoff.next(now, rng)), error },
             false => NextStep::Finish(Answer::Error(error)),
         }
+    }
+}
+
+/// Returns the answer to a fence.
+fn fence_answer(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Succeeded(body) => Answer::Ok(parse(&body)),
+        Outcome::Rejected { status, message } if is_pod_gone(status, &message) => {
+            Answer::Gone(message)
+        }
+        Outcome::Rejected { status, message } => rejection(status, message),
+        Outcome::Throttled { message, .. } => Answer::Throttled(message),
+        Outcome::NotSent(message) => Answer::Error(message),
+        Outcome::Unknown(message) => Answer::Unknown(message),
     }
 }
 

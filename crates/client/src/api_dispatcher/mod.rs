@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Effect, EffectId, EffectKind};
-use framework::{Answer, Time};
+use framework::{Answer, StatusPatch, Time};
 
 use self::api_call::{ApiCall, NextStep, Operation};
 pub use self::measure::{CallCounts, CallState, CallType, FinishedCall};
@@ -292,6 +292,16 @@ impl ApiDispatcher {
                 let mut call = ApiCall::new(effect.id, Operation::ReadPod(pod));
                 call.not_before = delay.map(|delay| now + delay);
                 return Some(call);
+            }
+            EffectKind::Fence { pod, uid, observed_generation, resource_version, condition } => {
+                Operation::Fence(PodStatusPatch {
+                    pod,
+                    uid,
+                    observed_generation,
+                    resource_version,
+                    patch: StatusPatch { condition: Some(condition), nominated_node_name: None },
+                    must_read: false,
+                })
             }
             EffectKind::PatchPodStatus {
                 pod,

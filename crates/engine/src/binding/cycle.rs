@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use framework::{
-    BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName, Pod, PreBindInput,
-    PreBindPreFlight, PreBindStep, QueuedPod, Status, Time,
+    Answer, BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName, Pod, PreBindInput,
+    PreBindPreFlight, PreBindStep, QueuedPod, Status, Time, api,
 };
+use serde::Deserialize;
 
+use super::unknown::UnknownBind;
 use super::waits::Wait;
 use crate::context::Context;
 use crate::effect::{EffectId, EffectKind};
@@ -38,6 +40,10 @@ pub(crate) struct BindingCycle {
     pub(super) read_version: u64,
     /// Number of binds that were refused because the pod had changed.
     pub(super) outdated_binds: u32,
+    /// Number of binds whose outcome was unknown.
+    pub(super) unknown_binds: u32,
+    /// Whether an event has reported a bind of unknown outcome.
+    pub(super) reported_unknown: bool,
 }
 
 pub(super) enum Phase {
@@ -52,12 +58,19 @@ pub(super) enum Phase {
         extender: Option<usize>,
         /// Whether an earlier request to bind may still reach the server.
         repeated: bool,
+        /// Whether the request names the resourceVersion of the pod, so that a later write of the pod stops it.
+        fenced: bool,
         since: Time,
     },
     /// The outcome of the bind is unknown, and the pod is read to find out.
     ReadPod {
         effect: EffectId,
         if_unbound: IfUnbound,
+    },
+    /// The pod was read unbound, and a write of it stops the bind of unknown outcome.
+    Fence {
+        effect: EffectId,
+        bind: UnknownBind,
     },
 }
 
@@ -67,6 +80,8 @@ pub(super) enum IfUnbound {
     /// Bind the pod, by the first interested extender from this index on or by the Bind plugins.
     /// `repeated` tells whether an earlier request to bind may still reach the server.
     Bind { extender: usize, repeated: bool },
+    /// Make sure that the last bind cannot be carried out any more, then bind the pod again or give up.
+    Resolve(UnknownBind),
     /// Fail with this message, because the extender or the API server has refused the bind.
     Fail(String),
 }
@@ -86,6 +101,22 @@ impl Waiting {
         }
         self
     }
+}
+
+/// What an answer shows of the pod.
+pub(super) enum Shown {
+    /// The pod is not bound, and can be.
+    Unbound(UnboundPod),
+    /// The pod is bound, gone or going.
+    Ends(Next),
+    Nothing,
+}
+
+/// A pod without a node, as the API server showed it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UnboundPod {
+    pub(super) generation: i64,
+    pub(super) resource_version: u64,
 }
 
 /// The result of a step of a cycle.
@@ -119,6 +150,8 @@ impl BindingCycle {
             binder: None,
             read_version: 0,
             outdated_binds: 0,
+            unknown_binds: 0,
+            reported_unknown: false,
         }
     }
 
@@ -254,6 +287,30 @@ impl BindingCycle {
             }
         }
         Err(Status::skip())
+    }
+
+    /// Returns what the pod in the answer to a read or a write of it shows.
+    pub(super) fn unbound_pod(&self, answer: &Answer) -> Shown {
+        let object = match answer {
+            Answer::Ok(Some(object)) => object,
+            Answer::Gone(text) => return Shown::Ends(Next::Failed(self.bind_error(text))),
+            _ => return Shown::Nothing,
+        };
+        let Ok(api::Pod { metadata, spec, .. }) = api::Pod::deserialize(object) else {
+            return Shown::Nothing;
+        };
+        let failed = |text: &str| Shown::Ends(Next::Failed(self.bind_error(text)));
+        if metadata.uid != self.pod.uid.to_string() {
+            return failed("the pod was replaced by another of its name");
+        }
+        if !spec.node_name.is_empty() {
+            return Shown::Ends(self.bound_to(&spec.node_name));
+        }
+        if metadata.deletion_timestamp.is_some() {
+            return failed("the pod is being deleted");
+        }
+        let resource_version = metadata.resource_version.parse().unwrap_or(0);
+        Shown::Unbound(UnboundPod { generation: metadata.generation, resource_version })
     }
 
     /// Returns the result for a pod that is bound to `node`.

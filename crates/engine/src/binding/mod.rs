@@ -4,7 +4,7 @@
 //!   start ─▶ WaitOnPermit ─▶ PreBind (group by group) ─▶ Bind ─▶ bound
 //!     │           │                 │                      │ answer lost
 //!     ▼           ▼                 ▼                      ▼
-//!   failed ◀──────────────────────────────────────────── ReadPod ─▶ not bound: Bind again
+//!   failed ◀──────────────────────────────────────────── ReadPod ─▶ not bound: Fence ─▶ Bind again
 //! ```
 //!
 //! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle and
@@ -13,6 +13,7 @@
 //! Unreserve and requeueing (`Engine::binding_failed`).
 
 mod cycle;
+mod unknown;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -20,12 +21,12 @@ use std::sync::Arc;
 
 use framework::{
     Answer, Binding, Code, ExtensionPoint, NominatingInfo, ObjectKey, PreBindInput, Status,
-    StatusPatch, Time, Uid, api,
+    StatusPatch, Time, Uid,
 };
-use serde::Deserialize;
 
 pub(crate) use self::cycle::BindingCycle;
-use self::cycle::{IfUnbound, Next, Phase, Waiting};
+use self::cycle::{IfUnbound, Next, Phase, Shown, Waiting};
+use self::unknown::UnknownBind;
 use self::waits::PreBindWaits;
 use crate::context::Context;
 use crate::cycle::Extender;
@@ -106,7 +107,9 @@ impl BindingCycles {
                     phases.pre_bind_plugins += running.len();
                 }
                 Phase::Bind { repeated: false, .. } => phases.bind += 1,
-                Phase::Bind { repeated: true, .. } | Phase::ReadPod { .. } => phases.unknown += 1,
+                Phase::Bind { repeated: true, .. }
+                | Phase::ReadPod { .. }
+                | Phase::Fence { .. } => phases.unknown += 1,
             }
         }
         phases
@@ -188,6 +191,10 @@ impl BindingCycles {
                 let if_unbound = if_unbound.clone();
                 self.pod_read(&mut cycle, if_unbound, answer, view, cx)
             }
+            Phase::Fence { effect: expected, bind } if *expected == effect => {
+                let bind = bind.clone();
+                self.fence_answered(&mut cycle, bind, answer, view, cx)
+            }
             Phase::PreBind { .. } => {
                 let input = |waiting: &Waiting| {
                     (*waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
@@ -231,7 +238,9 @@ impl BindingCycles {
     /// Takes in that the watch shows the pod bound to `node`. This ends the wait for the outcome of a
     /// bind whose answer was lost.
     pub(crate) fn confirmed(&mut self, pod: &Uid, node: &str, cx: &mut Context<'_>) -> Transition {
-        let unknown = |cycle: &BindingCycle| matches!(cycle.phase, Phase::ReadPod { .. });
+        let unknown = |cycle: &BindingCycle| {
+            matches!(cycle.phase, Phase::ReadPod { .. } | Phase::Fence { .. })
+        };
         if !self.cycles.get(pod).is_some_and(unknown) {
             return Transition::Waiting;
         }
@@ -363,6 +372,7 @@ impl BindingCycles {
             .find(|(_, extender)| extender.bind && extender.is_interested(&cycle.pod))
             .map(|(place, _)| place);
         let decided = cycle.since;
+        let mut fenced = false;
         let effect = match binder {
             Some(extender) => {
                 let (pod, uid) = (cycle.pod.key.clone(), cycle.pod.uid.clone());
@@ -372,6 +382,7 @@ impl BindingCycles {
             None => match cycle.bind_by_plugin(view, cx) {
                 Ok(Some(binding)) => {
                     let resource_version = cycle.version_to_bind(view);
+                    fenced = resource_version != 0;
                     EffectKind::Bind { binding, decided, resource_version }
                 }
                 Ok(None) => return Next::Bound,
@@ -379,7 +390,7 @@ impl BindingCycles {
             },
         };
         let effect = self.emit(cycle, effect, cx);
-        cycle.phase = Phase::Bind { effect, extender: binder, repeated, since: cx.now };
+        cycle.phase = Phase::Bind { effect, extender: binder, repeated, fenced, since: cx.now };
         Next::Wait
     }
 
@@ -390,15 +401,20 @@ impl BindingCycles {
         view: &View,
         cx: &mut Context<'_>,
     ) -> Next {
-        let Phase::Bind { extender, repeated, .. } = cycle.phase else { return Next::Wait };
+        let Phase::Bind { extender, repeated, fenced, since, .. } = cycle.phase else {
+            return Next::Wait;
+        };
         let is_ignorable = extender.is_some_and(|place| self.extenders[place].ignorable);
         let next = extender.map_or(self.extenders.len(), |place| place + usize::from(is_ignorable));
         match (answer, extender) {
             (Answer::Ok(_), _) => Next::Bound,
             (Answer::Gone(text), _) => Next::Failed(cycle.bind_error(text)),
-            (Answer::Unknown(_), _) => {
+            (Answer::Unknown(error), _) => {
                 cx.probe.count(Count::BindUnknown);
-                self.find_out(cycle, IfUnbound::Bind { extender: next, repeated: true }, view, cx)
+                cycle.unknown_binds += 1;
+                let (error, fenced) = (error.clone(), fenced && !repeated);
+                let bind = UnknownBind { error, extender: next, fenced, sent: since };
+                self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
             }
             // The decision still holds unless the specification has changed, which the read shows.
             (Answer::Outdated(_), None) if cycle.outdated_binds < MAX_OUTDATED_BINDS => {
@@ -407,8 +423,11 @@ impl BindingCycles {
             }
             _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
             // The failure of this request does not show the outcome of the earlier request.
-            (_, None) if repeated => {
-                self.find_out(cycle, IfUnbound::Bind { extender: next, repeated }, view, cx)
+            (failed, None) if repeated => {
+                cycle.unknown_binds += 1;
+                let error = failed.failure().unwrap_or_default().to_owned();
+                let bind = UnknownBind { error, extender: next, fenced: false, sent: since };
+                self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
             }
             (failed, _) => {
                 let text = failed.failure().unwrap_or_default();
@@ -449,10 +468,6 @@ impl BindingCycles {
 
     /// Takes in the pod as read after a bind of unknown outcome, or after a bind that was refused because
     /// the pod had changed.
-    ///
-    /// If the pod is not bound, a request of unknown outcome may still reach the server. The pod therefore
-    /// stays assumed and is bound to the same node again. The server accepts the first request that arrives
-    /// and refuses the other.
     fn pod_read(
         &mut self,
         cycle: &mut BindingCycle,
@@ -461,31 +476,21 @@ impl BindingCycles {
         view: &View,
         cx: &mut Context<'_>,
     ) -> Next {
-        match answer {
-            Answer::Ok(Some(object)) => match api::Pod::deserialize(object) {
-                Ok(pod) if pod.metadata.uid != cycle.pod.uid.to_string() => {
-                    Next::Failed(cycle.bind_error("the pod was replaced by another of its name"))
-                }
-                Ok(pod) if !pod.spec.node_name.is_empty() => cycle.bound_to(&pod.spec.node_name),
-                Ok(pod) if pod.metadata.deletion_timestamp.is_some() => {
-                    Next::Failed(cycle.bind_error("the pod is being deleted"))
-                }
-                Ok(pod) => match if_unbound {
-                    IfUnbound::Bind { repeated: false, .. }
-                        if !cycle.is_of_spec(pod.metadata.generation) =>
-                    {
-                        Next::Outdated
-                    }
-                    IfUnbound::Bind { extender, repeated } => {
-                        cycle.read_version = pod.metadata.resource_version.parse().unwrap_or(0);
-                        self.bind(cycle, extender, repeated, view, cx)
-                    }
-                    IfUnbound::Fail(text) => Next::Failed(cycle.bind_error(&text)),
-                },
-                Err(_) => self.read_pod(cycle, if_unbound, cx),
-            },
-            Answer::Gone(text) => Next::Failed(cycle.bind_error(text)),
-            _ => self.read_pod(cycle, if_unbound, cx),
+        let pod = match cycle.unbound_pod(answer) {
+            Shown::Unbound(pod) => pod,
+            Shown::Ends(next) => return next,
+            Shown::Nothing => return self.read_pod(cycle, if_unbound, cx),
+        };
+        match if_unbound {
+            IfUnbound::Bind { repeated: false, .. } if !cycle.is_of_spec(pod.generation) => {
+                Next::Outdated
+            }
+            IfUnbound::Bind { extender, repeated } => {
+                cycle.read_version = pod.resource_version;
+                self.bind(cycle, extender, repeated, view, cx)
+            }
+            IfUnbound::Resolve(bind) => self.resolve(cycle, bind, pod, view, cx),
+            IfUnbound::Fail(text) => Next::Failed(cycle.bind_error(&text)),
         }
     }
 }

@@ -83,6 +83,42 @@ impl Placement<'_> {
         cx.probe.stop(span, Code::Success);
     }
 
+    /// Checks whether the node still exists and passes the filters that do not depend on the pods of a node.
+    /// The pod holds its room on the node, so the other filters have nothing to decide.
+    ///
+    /// # Errors
+    /// The reason why the node does not take the pod any more.
+    pub(crate) fn still_passes(&self, cx: &mut Context<'_>) -> Result<(), String> {
+        let Some(node) = self.view.cluster().node_named(self.node) else {
+            return Err("the node is gone".to_owned());
+        };
+        let (handle, mut state) = (self.view.handle(cx.now), CycleState::new());
+        for filter in self.profile.filter.iter().filter(|filter| !filter.plugin.depends_on_pods()) {
+            let name = &filter.name;
+            let pre_filter = self.profile.pre_filter.iter().find(|plugin| plugin.name == *name);
+            if let Some(plugin) = pre_filter {
+                let answer = call_plugin(ExtensionPoint::PreFilter, name, cx.probe, || {
+                    plugin.plugin.pre_filter(&mut state, self.pod, &handle)
+                });
+                match answer.unwrap_or_else(Err) {
+                    Ok(_) => {}
+                    Err(status) if status.code() == Code::Skip => continue,
+                    Err(status) if status.is_success() => {}
+                    Err(status) => return Err(status.message()),
+                }
+            }
+            let view = self.view.cluster().node(node);
+            let status = call_plugin(ExtensionPoint::Filter, name, cx.probe, || {
+                filter.plugin.filter(&state, self.pod, &view, &handle)
+            })
+            .unwrap_or_else(|status| status);
+            if !status.is_success() {
+                return Err(status.message());
+            }
+        }
+        Ok(())
+    }
+
     fn permit(&mut self, cx: &mut Context<'_>) -> Result<Option<WaitingPod>, Status> {
         let handle = self.view.handle(cx.now);
         let mut pending = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use engine::{EffectId, EffectKind, Outcome};
+use engine::{EffectKind, Outcome};
 use framework::testing::{node, pod};
 use framework::{
     Answer, BindStep, Binding, Code, EventResource, ObjectKey, Pod, PreBindInput, PreBindPreFlight,
@@ -50,7 +50,7 @@ fn ledger() -> Fake {
 }
 
 /// A pod `p` whose Bind to `a` was requested, and a pod `q` that waits for its room.
-fn world_with_bind() -> World {
+pub(crate) fn world_with_bind() -> World {
     let mut world = Setup::new([fit(), ledger()]).nodes(&["a"]);
     assert_eq!(world.schedule(pod("p").cpu("8")), Outcome::Assumed("a".into()));
     world.schedule(pod("q").cpu("8"));
@@ -59,7 +59,7 @@ fn world_with_bind() -> World {
     world
 }
 
-fn scheduled(world: &World) -> usize {
+pub(crate) fn scheduled(world: &World) -> usize {
     let text = "Normal Scheduled Binding: Successfully assigned default/p to a";
     world.events().iter().filter(|event| **event == text).count()
 }
@@ -314,50 +314,12 @@ fn bind_of_unknown_outcome_stays_assumed_until_the_pod_is_read() {
     }
 }
 
-/// A pod that was read unbound after a lost answer, and is bound to the same node again.
-fn bound_again() -> (World, EffectId, Binding) {
-    let mut world = world_with_bind();
-    let (bind, first) = world.take_bind("p");
-    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
-    let read = world.take_read();
-    let answer = world.read_on_server(&key("p"));
-    world.answer(read, &answer);
-    let (bind, again) = world.take_bind("p");
-    assert_eq!(first, again, "only this node may ever get the pod");
-    assert_eq!((world.place("p"), world.place("q")), ("assumed", "unschedulable"));
-    (world, bind, again)
-}
-
-#[test]
-fn pod_read_unbound_is_bound_to_the_same_node_again() {
-    let (mut world, bind, binding) = bound_again();
-    world.bind_on_server(&binding);
-    world.answer(bind, &Answer::ok());
-    world.see("p");
-    assert_eq!((world.place("p"), scheduled(&world)), ("placed", 1));
-}
-
-#[test]
-fn first_bind_request_may_arrive_after_the_second() {
-    let failures: [fn(String) -> Answer; 4] =
-        [Answer::Conflict, Answer::Throttled, Answer::Forbidden, Answer::Error];
-    for failure in failures {
-        let (mut world, bind, binding) = bound_again();
-        world.bind_on_server(&binding);
-        world.answer(bind, &failure("not this time".to_owned()));
-        let read = world.take_read();
-        let answer = world.read_on_server(&key("p"));
-        world.answer(read, &answer);
-        assert_eq!((world.place("p"), scheduled(&world)), ("assumed", 1));
-    }
-}
-
 fn outdated() -> Answer {
     Answer::Outdated("Precondition failed: ResourceVersion in precondition: 1".to_owned())
 }
 
 /// Answers the open read of the pod with the pod on the server.
-fn answer_read(world: &mut World) {
+pub(crate) fn answer_read(world: &mut World) {
     let read = world.take_read();
     let answer = world.read_on_server(&key("p"));
     world.answer(read, &answer);
@@ -435,22 +397,6 @@ fn bind_that_always_finds_the_pod_changed_fails_with_a_reason() {
     assert_eq!(binds, 9);
     assert_eq!(world.place("p"), "error backoff");
     assert!(world.condition("p").unwrap().contains("Precondition failed: ResourceVersion"));
-}
-
-#[test]
-fn repeated_bind_names_the_version_that_was_read() {
-    let mut world = world_with_bind();
-    let (bind, _) = world.take_bind("p");
-    world.change("p", |pod| pod.metadata.generation += 1);
-    world.answer(bind, &Answer::Unknown("timeout".to_owned()));
-    answer_read(&mut world);
-    let (bind, version) = world.take_bind_at("p");
-    assert_eq!(version, world.version_of("p"), "the first request may still arrive");
-    world.change("p", |pod| pod.metadata.generation += 1);
-    world.answer(bind, &outdated());
-    answer_read(&mut world);
-    let (_, version) = world.take_bind_at("p");
-    assert_eq!((version, world.place("p")), (world.version_of("p"), "assumed"));
 }
 
 #[test]

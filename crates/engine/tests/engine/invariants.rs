@@ -419,6 +419,13 @@ impl Sim {
                 answer
             }
             EffectKind::ReadPod { pod, .. } => self.world.read_on_server(pod),
+            EffectKind::Fence { pod, .. } => {
+                let answer = self.world.fence_on_server(&kind);
+                if matches!(answer, Answer::Ok(_)) {
+                    self.noticed(pod);
+                }
+                answer
+            }
             EffectKind::Evict(eviction) => self.evict(eviction),
             _ => Answer::ok(),
         });

@@ -50,3 +50,5 @@ mod reserve_permit;
 mod sampling;
 #[cfg(test)]
 mod scoring;
+#[cfg(test)]
+mod unknown_binds;

@@ -45,7 +45,7 @@ fn pods_are_counted_by_phase_of_the_binding_cycle() {
         world.answer(bind, &unknown());
     }
     world.schedule(pod("b").label("slow", "yes"));
-    // `d` is read, found unbound, and bound again, which still leaves its outcome unknown.
+    // `d` is read and found unbound, which still leaves its outcome unknown.
     let is_read =
         |kind: &EffectKind| matches!(kind, EffectKind::ReadPod { pod, .. } if *pod.name == *"d");
     let read = world.take_open(is_read).id;

@@ -42,6 +42,7 @@ macro_rules! scripts {
             name: &'static str,
             log: Log,
             weight: i32,
+            ignores_pods: bool,
             events: Option<Vec<(ClusterEvent, Option<Hint>)>>,
             $($point: Option<Box<dyn Fn($($arg),*) -> $answer + Send + Sync>>,)*
         }
@@ -83,6 +84,11 @@ pub(crate) fn fake(name: &'static str) -> Fake {
 }
 
 impl Fake {
+    /// Its filter looks at the node only.
+    pub(crate) fn ignores_pods(self) -> Self {
+        Self { ignores_pods: true, ..self }
+    }
+
     /// Sets the weight of its scores.
     pub(crate) fn weight(mut self, weight: i32) -> Self {
         self.weight = weight;
@@ -220,6 +226,10 @@ impl PreFilterExtensions for Fake {
 }
 
 impl Filter for Fake {
+    fn depends_on_pods(&self) -> bool {
+        !self.ignores_pods
+    }
+
     fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
         self.note("Filter", format!("{} on {}", pod.key.name, node.name()));
         script!(self.filter(pod, node))

@@ -348,6 +348,13 @@ impl World {
                 let answer = self.read_on_server(&pod);
                 self.answer(effect.id, &answer);
             }
+            EffectKind::Fence { ref pod, .. } => {
+                let (name, answer) = (pod.name.clone(), self.fence_on_server(&effect.kind));
+                self.answer(effect.id, &answer);
+                if matches!(answer, Answer::Ok(_)) {
+                    self.see(&name);
+                }
+            }
             EffectKind::PatchPodStatus { pod, uid, patch, .. } => {
                 if self.patch_on_server(&pod, &uid, &patch) {
                     self.see(&pod.name);
@@ -388,6 +395,22 @@ impl World {
         match self.server.get(key) {
             Some(pod) => Answer::Ok(serde_json::to_value(pod).ok()),
             None => Answer::Gone(format!("pods {:?} not found", &*key.name)),
+        }
+    }
+
+    /// What the API server makes of the fence after a bind of unknown outcome.
+    pub(crate) fn fence_on_server(&mut self, fence: &EffectKind) -> Answer {
+        let EffectKind::Fence { pod, uid, resource_version, condition, .. } = fence else {
+            panic!("{fence:?} is no fence");
+        };
+        if self.server.contains_key(pod) && self.version_of(&pod.name) != *resource_version {
+            return Answer::Conflict("the object has been modified".to_owned());
+        }
+        let condition = Some(condition.clone());
+        let patch = StatusPatch { condition, nominated_node_name: None };
+        match self.patch_on_server(pod, uid, &patch) {
+            true => self.read_on_server(pod),
+            false => Answer::Gone(format!("pods {:?} not found", &*pod.name)),
         }
     }
 
@@ -480,6 +503,12 @@ impl World {
     #[track_caller]
     pub(crate) fn take_read(&mut self) -> EffectId {
         self.take_open(|kind| matches!(kind, EffectKind::ReadPod { .. })).id
+    }
+
+    /// The open Fence.
+    #[track_caller]
+    pub(crate) fn take_fence(&mut self) -> Effect {
+        self.take_open(|kind| matches!(kind, EffectKind::Fence { .. }))
     }
 
     /// The open Write.

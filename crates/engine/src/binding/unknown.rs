@@ -1,0 +1,154 @@
+//! Binds of unknown outcome.
+//!
+//! The answer to such a bind was lost, so that the request may still reach the storage. The pod keeps its room
+//! until the outcome is known:
+//!
+//! 1. The pod is read. If it is bound, all is well.
+//! 2. A condition is patched into the pod as it was read (the *fence*). The bind names the resourceVersion of the
+//!    pod, and the patch changes it. So either the bind has come first, and the patch is refused, or it can no
+//!    longer be carried out.
+//! 3. The pod is bound to the same node again, up to [`MAX_BINDS`] times, while the node still takes it.
+//! 4. Otherwise the attempt fails, which releases the room.
+//!
+//! While the API server answers neither the read nor the patch, both are repeated, with pauses that grow up to
+//! 30 seconds. A bind by an extender cannot be fenced, because the extender sends a request of its own. The pod
+//! then keeps its room for [`UNFENCED_WAIT`].
+
+use std::time::Duration;
+
+use framework::{Answer, ScheduledCondition, Time};
+
+use super::BindingCycles;
+use super::cycle::{BindingCycle, IfUnbound, Next, Phase, Shown, UnboundPod};
+use crate::context::{Context, PodEvent};
+use crate::cycle::Placement;
+use crate::effect::EffectKind;
+use crate::world::View;
+
+/// Maximum number of binds of one cycle with unknown outcome. The pauses before them add up to two seconds, the
+/// time that etcd needs to elect a leader. After that another node, or a later attempt, may do better.
+const MAX_BINDS: u32 = 5;
+
+/// Time after an unfenced bind at which it is given up. An API server ends a request after a minute
+/// (`--request-timeout`), so this covers an extender whose own request was sent at once.
+const UNFENCED_WAIT: Duration = Duration::from_secs(90);
+
+/// A bind whose outcome is unknown.
+#[derive(Debug, Clone)]
+pub(super) struct UnknownBind {
+    /// The error in place of the answer.
+    pub(super) error: String,
+    /// The extenders from this index on may bind the pod next.
+    pub(super) extender: usize,
+    /// Whether a write of the pod stops every bind that may still be under way.
+    pub(super) fenced: bool,
+    /// The time at which the request was sent.
+    pub(super) sent: Time,
+}
+
+impl BindingCycles {
+    /// Goes on after a bind of unknown outcome, with a pod that was read unbound.
+    pub(super) fn resolve(
+        &mut self,
+        cycle: &mut BindingCycle,
+        bind: UnknownBind,
+        pod: UnboundPod,
+        view: &View,
+        cx: &mut Context<'_>,
+    ) -> Next {
+        if bind.fenced && pod.resource_version != 0 {
+            return self.fence(cycle, bind, pod, cx);
+        }
+        let next = next_try(cycle, view, cx);
+        if next.is_ok() {
+            cycle.read_version = pod.resource_version;
+            return self.bind(cycle, bind.extender, true, view, cx);
+        }
+        match (next, cx.now.since(bind.sent) < UNFENCED_WAIT) {
+            (Err(reason), false) => give_up(cycle, &reason, &bind.error),
+            _ => self.read_pod(cycle, IfUnbound::Resolve(bind), cx),
+        }
+    }
+
+    /// Writes the condition that stops the bind and tells the user about it.
+    fn fence(
+        &mut self,
+        cycle: &mut BindingCycle,
+        bind: UnknownBind,
+        pod: UnboundPod,
+        cx: &mut Context<'_>,
+    ) -> Next {
+        let (node, tries) = (&cycle.node, cycle.unknown_binds);
+        let message = format!(
+            "the outcome of binding the pod to node {node:?} is unknown (try {tries} of {MAX_BINDS}): {}",
+            bind.error
+        );
+        if !cycle.reported_unknown {
+            cycle.reported_unknown = true;
+            let event = PodEvent::warning("FailedScheduling", "Binding", &message);
+            cx.effects.record(&cycle.pod, &cycle.profile.scheduler_name, event);
+        }
+        let effect = EffectKind::Fence {
+            pod: cycle.pod.key.clone(),
+            uid: cycle.pod.uid.clone(),
+            observed_generation: pod.generation,
+            resource_version: pod.resource_version,
+            condition: ScheduledCondition {
+                status: false,
+                reason: "SchedulerError".into(),
+                message: message.into(),
+            },
+        };
+        let effect = self.emit(cycle, effect, cx);
+        cycle.read_version = pod.resource_version;
+        cycle.phase = Phase::Fence { effect, bind };
+        Next::Wait
+    }
+
+    /// Takes in the pod after the fence. A version that has changed is the proof: no earlier bind can be carried
+    /// out any more.
+    pub(super) fn fence_answered(
+        &mut self,
+        cycle: &mut BindingCycle,
+        bind: UnknownBind,
+        answer: &Answer,
+        view: &View,
+        cx: &mut Context<'_>,
+    ) -> Next {
+        let pod = match cycle.unbound_pod(answer) {
+            Shown::Ends(next) => return next,
+            Shown::Unbound(pod) if pod.resource_version != cycle.read_version => pod,
+            _ => return self.read_pod(cycle, IfUnbound::Resolve(bind), cx),
+        };
+        if !cycle.is_of_spec(pod.generation) {
+            return Next::Outdated;
+        }
+        match next_try(cycle, view, cx) {
+            Ok(()) => {
+                cycle.read_version = pod.resource_version;
+                self.bind(cycle, bind.extender, false, view, cx)
+            }
+            Err(reason) => give_up(cycle, &reason, &bind.error),
+        }
+    }
+}
+
+/// Checks whether the pod may be bound to its node once more.
+///
+/// # Errors
+/// The reason against it.
+fn next_try(cycle: &mut BindingCycle, view: &View, cx: &mut Context<'_>) -> Result<(), String> {
+    if cycle.unknown_binds >= MAX_BINDS {
+        return Err(format!("{MAX_BINDS} tries"));
+    }
+    let (profile, pod, node) = (&cycle.profile, &cycle.pod, &cycle.node);
+    let placement = Placement { view, profile, pod, node, state: &mut cycle.state };
+    placement.still_passes(cx)
+}
+
+fn give_up(cycle: &BindingCycle, reason: &str, error: &str) -> Next {
+    let node = &cycle.node;
+    Next::Failed(cycle.bind_error(&format!(
+        "gave up binding the pod to node {node:?} ({reason}): the outcome was unknown: {error}"
+    )))
+}
