@@ -1,5 +1,6 @@
 //! Backoff: the time for which a pod whose attempt failed gives way to other pods.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,36 @@ pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
     expiration.is_some_and(|expiration| expiration >= now.floor_to_second())
 }
 
+/// Number of consecutive errors from which the retries of a pod are spread out.
+const SPREAD_FROM: u32 = 3;
+/// Maximum number of spread retries per second. At a fifth of a millisecond for each attempt they take less than
+/// three hundredths of the time, however many pods fail and whatever their priority is.
+const MAX_SPREAD: usize = 128;
+
+/// The numbers of spread retries by the second at which they are due.
+///
+/// Pods whose attempts fail with errors for hours, for example because an admission webhook of their namespace
+/// is down, would otherwise take a share of all attempts that grows with their number.
+#[derive(Debug, Default)]
+struct SpreadRetries(BTreeMap<Time, usize>);
+
+impl SpreadRetries {
+    /// Returns the first second from `wanted` on that has a place, and takes it.
+    fn place(&mut self, wanted: Time) -> Time {
+        let mut second = wanted;
+        while self.0.get(&second).is_some_and(|taken| *taken >= MAX_SPREAD) {
+            second = second + WINDOW;
+        }
+        *self.0.entry(second).or_default() += 1;
+        second
+    }
+
+    /// Forgets the seconds that have passed.
+    fn forget_before(&mut self, now: Time) {
+        self.0 = self.0.split_off(&now.floor_to_second());
+    }
+}
+
 /// The pods in backoff.
 ///
 /// Rejected pods may be popped before their backoff ends, when no pod is active. Pods that failed
@@ -66,6 +97,7 @@ pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
 pub(super) struct BackoffQueue {
     rejected: PodHeap,
     failed: PodHeap,
+    retries: SpreadRetries,
 }
 
 impl BackoffQueue {
@@ -91,9 +123,14 @@ impl BackoffQueue {
         rejected.chain(self.failed.iter().map(|pod| (Place::ErrorBackoff, pod)))
     }
 
-    /// Adds a pod whose expiration is known.
-    pub(super) fn push(&mut self, pod: QueuedPod, sort: &mut SortPlugin<'_>) -> Place {
+    /// Adds a pod whose expiration is known. The backoff of a pod that has failed several times may become
+    /// longer, so that not too many of them are retried in one second.
+    pub(super) fn push(&mut self, mut pod: QueuedPod, sort: &mut SortPlugin<'_>) -> Place {
         if pod.has_no_rejector() {
+            if pod.consecutive_errors >= SPREAD_FROM {
+                let expiration = pod.backoff_expiration;
+                pod.backoff_expiration = expiration.map(|wanted| self.retries.place(wanted));
+            }
             self.failed.push(pod, &mut Expiration);
             Place::ErrorBackoff
         } else {
@@ -116,6 +153,7 @@ impl BackoffQueue {
         if is_complete(&self.rejected, now) {
             return self.rejected.pop(&mut ExpirationThenSort(sort));
         }
+        self.retries.forget_before(now);
         is_complete(&self.failed, now).then(|| self.failed.pop(&mut Expiration)).flatten()
     }
 
@@ -175,6 +213,17 @@ mod tests {
         let forever = Backoff { initial: Duration::from_nanos(1), max: Duration::MAX };
         assert_eq!(forever.duration(64), Duration::from_nanos(1 << 63));
         assert_eq!(forever.duration(65), Duration::MAX);
+    }
+
+    #[test]
+    fn retries_are_spread_over_seconds() {
+        let (mut retries, second) = (SpreadRetries::default(), Time::from_secs);
+        let placed: Vec<Time> = (0..300).map(|_| retries.place(second(110))).collect();
+        let due_at = |at| placed.iter().filter(|placed| **placed == second(at)).count();
+        assert_eq!([110, 111, 112].map(due_at), [128, 128, 44]);
+        assert_eq!(retries.place(second(104)), second(104), "an earlier second has places");
+        retries.forget_before(second(112));
+        assert_eq!(retries.0.len(), 1);
     }
 
     #[test]
