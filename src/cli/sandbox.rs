@@ -63,10 +63,11 @@ pub(super) struct Args {
     /// Injects faults into the API; may be repeated
     ///
     /// Shares of requests: `lost-answers=0.01` (carried out, never answered), `conflicts`,
-    /// `throttling`, `errors`; of connections: `refused-connections`; of watches per second:
-    /// `dropped-watches`, `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To limit
-    /// faults to some requests: `only-methods=POST,PATCH`, `only-path=/binding,/leases`. At run time, GET
-    /// and PUT /sandbox/faults read and replace them.
+    /// `throttling`, `errors`, `webhooks-down` (as if a fail-closed admission webhook could not be
+    /// called); of connections: `refused-connections`; of watches per second: `dropped-watches`,
+    /// `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To limit faults to some requests:
+    /// `only-methods=POST,PATCH`, `only-path=/binding,/leases`. At run time, GET and PUT
+    /// /sandbox/faults read and replace them.
     #[arg(long = "fault", value_name = "NAME=VALUE")]
     faults: Vec<String>,
 

@@ -21,6 +21,7 @@ mod outages;
 mod preemption;
 mod process;
 mod proxy;
+mod radius;
 mod scheduling;
 mod supervision;
 mod topology;

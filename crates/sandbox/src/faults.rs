@@ -27,6 +27,9 @@ pub struct Settings {
     pub throttling: Share,
     /// Share of requests refused with 500 or 503 without being carried out.
     pub errors: Share,
+    /// Share of writes refused with 500, as if a fail-closed admission webhook could not be called. With
+    /// `latency` the webhook hangs first.
+    pub webhooks_down: Share,
     /// Share of requests that are carried out and whose connection breaks before the answer.
     pub lost_answers: Share,
     /// Share of connections that are closed on arrival.
@@ -210,6 +213,8 @@ pub enum Refusal {
     InternalError,
     /// 503.
     ServiceUnavailable,
+    /// 500 of an admission webhook that cannot be called.
+    WebhookDown,
 }
 
 /// What happens to an open watch.
@@ -288,6 +293,8 @@ impl Faults {
             let internal = self.dice.bool();
             let unavailable = Refusal::ServiceUnavailable;
             Outcome::Refused(if internal { Refusal::InternalError } else { unavailable })
+        } else if request.method != "GET" && self.happens(self.settings.webhooks_down) {
+            Outcome::Refused(Refusal::WebhookDown)
         } else if writes_to_an_object(request) && self.happens(self.settings.conflicts) {
             Outcome::Refused(Refusal::Conflict)
         } else if self.happens(self.settings.lost_answers) {
@@ -411,6 +418,18 @@ mod tests {
         assert!(!served("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"));
         assert!(!served("/apis/authentication.k8s.io/v1/tokenreviews"));
         assert!(served("/api/v1/namespaces/default/pods/p/binding"));
+    }
+
+    #[test]
+    fn webhook_of_one_namespace_refuses_its_writes_only() {
+        let chosen = ["webhooks-down=1", "only-path=/namespaces/bad/"];
+        let refused = |method, namespace| {
+            let path = format!("/api/v1/namespaces/{namespace}/pods/a/binding");
+            outcomes(&chosen, &Request::new(method, &path, "{}"))
+                .contains(&Outcome::Refused(Refusal::WebhookDown))
+        };
+        assert!(refused("POST", "bad"));
+        assert!(!refused("GET", "bad") && !refused("POST", "good"));
     }
 
     #[test]

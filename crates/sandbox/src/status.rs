@@ -49,6 +49,7 @@ pub struct Details {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// Machine-readable reason, for example `FieldValueInvalid`.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
     /// Description without the path.
     pub message: String,
@@ -250,6 +251,15 @@ impl Status {
     /// 500: the server failed.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
+    }
+
+    /// 500: a fail-closed admission webhook cannot be called, as recorded from kube-apiserver.
+    pub fn webhook_down() -> Self {
+        let failure = "failed calling webhook \"w.example.com\": failed to call webhook: Post \
+                       \"https://127.0.0.1:9/x?timeout=1s\": dial tcp 127.0.0.1:9: connect: connection refused";
+        let cause = Cause { message: failure.to_owned(), ..Cause::default() };
+        Self::internal(format!("Internal error occurred: {failure}"))
+            .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
     /// 503: the server is unavailable.

@@ -75,7 +75,7 @@ const MORE_DIALOGUES: Recording = Recording {
 /// What the recording shows instead of tokens.
 const LEFT_OUT: &str = "<token>";
 const RECORDED_LATER: &str = "the recording shows the body as the client changed it afterwards";
-const NO_WEBHOOKS: &str = "the sandbox calls no webhooks";
+const NO_WEBHOOKS: &str = "the sandbox calls no webhooks; a fault gives this answer";
 const NO_DEVICE_RULES: &str = "the sandbox stores device objects and does not validate them";
 const GO_STRUCTURE: &str = "the text contains a Go structure";
 
@@ -116,6 +116,18 @@ fn the_store_answers_as_recorded() {
 #[test]
 fn the_store_answers_as_recorded_about_leases_bindings_devices_and_custom_kinds() {
     MORE_DIALOGUES.replay();
+}
+
+#[test]
+fn fault_answers_like_a_webhook_that_is_down() {
+    let Some(dialogues) = MORE_DIALOGUES.read() else { return };
+    let recorded = dialogues.iter().filter(|dialogue| dialogue.name.contains("webhook is down"));
+    let answer = loadmaster_sandbox::status::Status::webhook_down().response();
+    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    for dialogue in recorded {
+        assert_eq!(dialogue.response.status, answer.status);
+        assert_eq!(dialogue.response.body.as_ref(), Some(&body), "{}", dialogue.name);
+    }
 }
 
 #[test]

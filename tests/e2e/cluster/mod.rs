@@ -154,6 +154,17 @@ impl Cluster {
         create(&Api::namespaced(self.client.clone(), &self.name), object).await;
     }
 
+    /// Creates another namespace, and returns its Pods.
+    pub(super) async fn pods_in_new_namespace(&self, name: &str) -> Api<Pod> {
+        let name = format!("{}-{name}", self.name);
+        create(&Api::all(self.client.clone()), &named::<Namespace>(&name)).await;
+        let accounts = Api::namespaced(self.client.clone(), &name);
+        // A controller may have created it.
+        let default = named::<ServiceAccount>("default");
+        let _ = accounts.create(&PostParams::default(), &default).await;
+        Api::namespaced(self.client.clone(), &name)
+    }
+
     /// Adds labels to the namespace.
     pub(super) async fn label_namespace(&self, labels: &Value) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());

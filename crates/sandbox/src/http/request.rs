@@ -109,6 +109,7 @@ impl Connection {
             }
             Refusal::InternalError => Status::internal("Internal error occurred: a sandbox fault"),
             Refusal::ServiceUnavailable => Status::unavailable("unavailable: a sandbox fault"),
+            Refusal::WebhookDown => Status::webhook_down(),
         }
     }
 
