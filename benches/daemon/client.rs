@@ -30,12 +30,35 @@ const REQUESTS: usize = 32;
 /// Number of scrapes of which the median counts.
 const SCRAPES: usize = 51;
 
-/// Returns the median time of a scrape of `/metrics` on this port, over one connection.
-pub(crate) async fn scrape(port: u16) -> anyhow::Result<Duration> {
+/// The metric `scheduler_pod_scheduling_sli_duration_seconds`, over all attempts.
+pub(crate) struct SchedulingDurations {
+    /// Number of pods.
+    pub(crate) count: f64,
+    /// Sum of their times from the first attempt to the binding.
+    pub(crate) seconds: f64,
+}
+
+/// Returns how long pods have taken so far, from the scheduler on this port.
+pub(crate) async fn scheduling_durations(port: u16) -> anyhow::Result<SchedulingDurations> {
+    let text = scraper(port)?.request_text(Request::get("/metrics").body(Vec::new())?).await?;
+    let sum = |suffix: &str| -> f64 {
+        let name = format!("scheduler_pod_scheduling_sli_duration_seconds_{suffix}");
+        let lines = text.lines().filter(|line| line.starts_with(&name));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    Ok(SchedulingDurations { count: sum("count"), seconds: sum("sum") })
+}
+
+fn scraper(port: u16) -> anyhow::Result<Client> {
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
     // The certificate of the daemon is signed by itself.
     config.accept_invalid_certs = true;
-    let client = Client::try_from(config)?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Returns the median time of a scrape of `/metrics` on this port, over one connection.
+pub(crate) async fn scrape(port: u16) -> anyhow::Result<Duration> {
+    let client = scraper(port)?;
     let mut times = Vec::with_capacity(SCRAPES);
     for _ in 0..SCRAPES {
         let started = now();
@@ -69,17 +92,21 @@ impl Admin {
         bail!("the controllers did not make {count} pods")
     }
 
+    /// Replaces the faults of the sandbox.
+    pub(crate) async fn set_faults(&self, faults: &Value) -> anyhow::Result<()> {
+        let request = Request::put("/sandbox/faults").body(faults.to_string().into_bytes())?;
+        self.0.request_text(request).await?;
+        Ok(())
+    }
+
     /// Waits until every pod has a node.
     pub(crate) async fn until_all_are_bound(&self) -> anyhow::Result<()> {
-        let pods = Api::<Pod>::all(self.0.clone());
-        let unbound = ListParams::default().fields("spec.nodeName=").limit(1);
-        for _ in 0..LOOKS {
-            if pods.list(&unbound).await?.items.is_empty() {
-                return Ok(());
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-        bail!("some pods are not bound")
+        until_bound(&Api::all(self.0.clone())).await
+    }
+
+    /// Waits until every pod of a namespace has a node.
+    pub(crate) async fn until_all_are_bound_in(&self, namespace: &str) -> anyhow::Result<()> {
+        until_bound(&Api::namespaced(self.0.clone(), namespace)).await
     }
 
     /// Waits until this number of events exists.
@@ -205,6 +232,17 @@ where
     let page = objects.list(&ListParams::default().limit(1)).await?;
     let remaining = page.metadata.remaining_item_count.unwrap_or_default();
     Ok(page.items.len() + usize::try_from(remaining)?)
+}
+
+async fn until_bound(pods: &Api<Pod>) -> anyhow::Result<()> {
+    let unbound = ListParams::default().fields("spec.nodeName=").limit(1);
+    for _ in 0..LOOKS {
+        if pods.list(&unbound).await?.items.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    bail!("some pods are not bound")
 }
 
 /// Returns the heartbeat of a kubelet: only the time differs.

@@ -9,6 +9,7 @@ mod cluster;
 mod figures;
 mod parts;
 mod process;
+mod radius;
 mod scheduler_perf;
 mod soak;
 

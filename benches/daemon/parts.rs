@@ -11,10 +11,11 @@ use crate::client::{Admin, scrape};
 use crate::cluster::{self, WAITING};
 use crate::figures::{Figure, Part};
 use crate::process::{Process, Sandbox, free_port};
+use crate::radius::radius;
 use crate::scheduler_perf::{self, NAMESPACE, VolumeCase};
 use crate::soak::soak;
 
-pub(crate) static ALL: [Part; 7] = [
+pub(crate) static ALL: [Part; 8] = [
     Part { name: "throughput", measure: || throughput().boxed() },
     Part { name: "cold-start", measure: || cold_start().boxed() },
     Part { name: "preemption", measure: || preemption().boxed() },
@@ -22,6 +23,7 @@ pub(crate) static ALL: [Part; 7] = [
     Part { name: "noise", measure: || noise().boxed() },
     Part { name: "idle", measure: || idle().boxed() },
     Part { name: "takeover", measure: || takeover().boxed() },
+    Part { name: "radius", measure: || radius().boxed() },
 ];
 
 /// A part that runs only if it is asked for.
@@ -36,7 +38,7 @@ const FEW_PODS: usize = 10;
 /// Number of pods that belong to ReplicaSets.
 const OWNED: usize = PODS / 10 * 9;
 /// Preemptors per second, and pods per second that need no preemption.
-const RATE: u32 = 320;
+pub(crate) const RATE: u32 = 320;
 const PREEMPTORS: usize = 6_400;
 /// Number of rounds; each updates a node and a pod.
 const ROUNDS: usize = 25_000;
@@ -48,7 +50,7 @@ const TAKEOVER_PODS: usize = 50_000;
 const LEASE: Duration = Duration::from_secs(15);
 
 /// Time after the last binding in which the scheduler completes its remaining work.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 /// Duration of the measurement; CPU time has a resolution of 10 ms.
 const IDLE: Duration = Duration::from_secs(60);
 
