@@ -151,13 +151,17 @@ impl<O: Observer> SchedulingLoop<O> {
     pub fn run(mut self) -> Outcome {
         loop {
             self.heartbeat.beat();
-            self.handle_waiting_events();
+            let is_up_to_date = self.handle_waiting_events();
             let now = self.clock.now();
             self.scheduler.tick(now, &mut self.environment.ports());
-            let attempt = self.scheduler.schedule_one(now, &mut self.environment.ports());
+            // A pod that backs off is popped early only if no change that may help it waits here.
+            let may_pop = is_up_to_date || self.scheduler.engine().queue().has_active();
+            let attempt = may_pop
+                .then(|| self.scheduler.schedule_one(now, &mut self.environment.ports()))
+                .flatten();
             self.send_requests();
             self.snapshots.advance(&self.scheduler, now);
-            let is_idle = attempt.is_none() && self.snapshots.is_idle();
+            let is_idle = is_up_to_date && attempt.is_none() && self.snapshots.is_idle();
             attempt.iter().for_each(log_attempt);
             if let Some(outcome) = self.outcome() {
                 return outcome;
@@ -178,11 +182,13 @@ impl<O: Observer> SchedulingLoop<O> {
         self.scheduler.outcome().or(is_overdue.then_some(Outcome::Stopped))
     }
 
-    fn handle_waiting_events(&mut self) {
+    /// Handles the events in the channel, up to a limit. Returns whether the channel is empty.
+    fn handle_waiting_events(&mut self) -> bool {
         for _ in 0..MAX_EVENTS_PER_ROUND {
-            let Ok(event) = self.events.try_recv() else { return };
+            let Ok(event) = self.events.try_recv() else { return true };
             self.handle_event(event);
         }
+        false
     }
 
     fn handle_event(&mut self, event: LoopEvent) {

@@ -493,7 +493,7 @@ impl World {
             self.say(|| format!("{life} {notice:?}"));
         }
         let outcome = replica.scheduler.outcome();
-        let has_ready = replica.scheduler.engine().queue().has_ready();
+        let has_ready = replica.scheduler.engine().queue().has_ready(now);
         let decides = has_ready && replica.scheduler.can_schedule(now);
         let seat = self.seats.at(number);
         seat.replica = Some(replica);

@@ -18,6 +18,7 @@ mod default_preemption;
 mod default_spread;
 mod extender;
 mod in_flight;
+mod in_vain;
 mod inter_pod_affinity;
 mod node_affinity;
 mod node_declared_features;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NodeIx, NominatingInfo,
-    Pod, PodEvent as PluginEvent, QueuedPod, Status, Time, Uid, WaitingPods,
+    PluginName, Pod, PodEvent as PluginEvent, PostFilterResult, QueuedPod, Status, Template, Time,
+    Uid, WaitingPods,
 };
 
 use crate::attempt::{Attempt, Outcome};
@@ -245,6 +246,7 @@ impl Engine {
                     Outcome::Skipped
                 }
             };
+            engine.world.attempt_ended(&pod, cx);
             Some(Attempt { pod, outcome })
         })
     }
@@ -462,10 +464,44 @@ impl Engine {
             ScheduleError::Error(status) => Failure::error(&status),
             ScheduleError::Fit(mut fit) => {
                 let subject = Subject { profile, pod, state };
-                let nominating = self.post_filter(&mut fit, subject, cx);
-                Failure::fit(*fit, nominating)
+                let result = self.post_filter(&mut fit, subject, cx);
+                let template_rejected =
+                    self.is_template_rejected(pod, profile, &fit, &result, cx.now);
+                Failure::fit(*fit, result.nominating).of_template(template_rejected)
             }
         }
+    }
+
+    /// Whether an attempt that found no node says that no node can take any pod of the template: its
+    /// rejectors decide by template, and neither evictions nor nominations are involved, which belong to
+    /// single pods. An extender may decide by anything.
+    fn is_template_rejected(
+        &self,
+        pod: &Pod,
+        profile: &Profile,
+        fit: &FitError,
+        post_filter: &PostFilterResult,
+        now: Time,
+    ) -> bool {
+        let by_template = |name: &PluginName| {
+            profile.plugins.get(name).is_some_and(|plugin| plugin.decides_by_template)
+        };
+        let mut deciding = fit.diagnosis.unschedulable_plugins.iter();
+        let nominates = match &post_filter.nominating {
+            NominatingInfo::Override(node) => !node.is_empty(),
+            NominatingInfo::Noop => false,
+        };
+        let fruitless = self.world.view().preemptions().fruitless();
+        self.settings.extenders.is_empty()
+            && Template::describes(pod)
+            && fit.diagnosis.pending_plugins.is_empty()
+            && deciding.all(by_template)
+            && profile.post_filter.iter().all(|plugin| by_template(&plugin.name))
+            && (profile.post_filter.is_empty() || post_filter.status.is_rejection())
+            && !nominates
+            && pod.nominated_node_name.is_none()
+            && self.nominator().node_of(&pod.uid).is_none()
+            && !fruitless.concern(pod, now)
     }
 
     fn post_filter(
@@ -473,10 +509,11 @@ impl Engine {
         fit: &mut FitError,
         mut subject: Subject<'_>,
         cx: &mut Context<'_>,
-    ) -> NominatingInfo {
+    ) -> PostFilterResult {
         let profile = subject.profile;
         if profile.post_filter.is_empty() {
-            return Failure::clear_nomination();
+            let nominating = Failure::clear_nomination();
+            return PostFilterResult { nominating, ..PostFilterResult::default() };
         }
         let span = Span::Point(ExtensionPoint::PostFilter.into(), &profile.scheduler_name);
         cx.probe.start(span);
@@ -485,7 +522,7 @@ impl Engine {
         let result = post_filter.run(&mut subject, &fit.diagnosis.verdicts, cx);
         cx.probe.stop(span, result.status.code());
         fit.diagnosis.post_filter_message = result.status.message();
-        result.nominating
+        result
     }
 
     /// Assumes the pod on the node, runs Reserve and Permit, and starts the binding cycle.

@@ -21,6 +21,7 @@ pub(crate) struct Failure {
     message: String,
     unschedulable_plugins: BTreeSet<PluginName>,
     pending_plugins: BTreeSet<PluginName>,
+    template_rejected: bool,
     nominating: NominatingInfo,
     /// The nomination that the attempt asked to write, which the object may not show yet.
     requested_nomination: Option<Arc<str>>,
@@ -34,6 +35,7 @@ impl Failure {
             message: status.message(),
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
+            template_rejected: false,
             nominating: Self::clear_nomination(),
             requested_nomination: None,
         }
@@ -46,9 +48,15 @@ impl Failure {
             message: fit.message(),
             unschedulable_plugins: fit.diagnosis.unschedulable_plugins,
             pending_plugins: fit.diagnosis.pending_plugins,
+            template_rejected: false,
             nominating,
             requested_nomination: None,
         }
+    }
+
+    /// Notes whether no node can take any pod of the template.
+    pub(crate) fn of_template(self, template_rejected: bool) -> Self {
+        Self { template_rejected, ..self }
     }
 
     /// Reserve or Permit rejected the pod, or failed.
@@ -90,6 +98,7 @@ impl Failure {
         cx.probe.count(Count::Attempt { result, profile: &profile.scheduler_name });
         queued.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
         queued.pending_plugins.clone_from(&self.pending_plugins);
+        queued.template_rejected = self.template_rejected;
         queued.gating_plugin = None;
         let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
             return Outcome::Skipped;

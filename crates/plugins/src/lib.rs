@@ -94,6 +94,8 @@ fn make(entry: &Entry, args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 fn of_entry(entry: &Entry, mut plugin: Plugin) -> Plugin {
+    // None of them reads the name, the UID or the status of the pod.
+    plugin.decides_by_template = true;
     plugin.group_points = entry.group_points.iter().copied().collect();
     plugin
 }

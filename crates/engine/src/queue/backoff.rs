@@ -9,6 +9,7 @@ use framework::{Pod, PodKey, QueuedPod, Time};
 use super::Place;
 use super::heap::PodHeap;
 use super::order::{Expiration, ExpirationThenSort, SortPlugin};
+use super::pace::{Kind, Pace};
 
 /// Backoffs end at whole seconds.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -96,30 +97,53 @@ impl SpreadRetries {
 #[derive(Debug, Default)]
 pub(super) struct BackoffQueue {
     rejected: PodHeap,
+    /// Rejected pods of kinds that were popped early in vain too often.
+    held: Vec<Held>,
     failed: PodHeap,
     retries: SpreadRetries,
 }
 
+/// The pods of a kind that are held back from early pops. One of them at a time is among the others.
+#[derive(Debug)]
+struct Held {
+    kind: Kind,
+    pods: PodHeap,
+    /// The pod that was moved to the others last.
+    offered: Option<PodKey>,
+}
+
 impl BackoffQueue {
     /// Number of pods.
-    pub(super) const fn len(&self) -> usize {
-        self.rejected.len() + self.failed.len()
+    pub(super) fn len(&self) -> usize {
+        let held: usize = self.held.iter().map(|held| held.pods.len()).sum();
+        self.rejected.len() + held + self.failed.len()
     }
 
-    /// Whether [`pop`](Self::pop) has a pod.
+    /// Whether there are rejected pods.
     pub(super) const fn has_rejected(&self) -> bool {
-        !self.rejected.is_empty()
+        // No held kind is without pods.
+        !self.rejected.is_empty() || !self.held.is_empty()
+    }
+
+    /// Returns the heaps of rejected pods.
+    fn rejected(&self) -> impl Iterator<Item = &PodHeap> {
+        std::iter::once(&self.rejected).chain(self.held.iter().map(|held| &held.pods))
+    }
+
+    fn rejected_mut(&mut self) -> impl Iterator<Item = &mut PodHeap> {
+        std::iter::once(&mut self.rejected).chain(self.held.iter_mut().map(|held| &mut held.pods))
     }
 
     /// Returns the pod called `key`.
     pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
-        let rejected = self.rejected.get(key).map(|pod| (Place::Backoff, pod));
+        let rejected = self.rejected().find_map(|pods| pods.get(key));
+        let rejected = rejected.map(|pod| (Place::Backoff, pod));
         rejected.or_else(|| Some((Place::ErrorBackoff, self.failed.get(key)?)))
     }
 
     /// Returns every pod.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
-        let rejected = self.rejected.iter().map(|pod| (Place::Backoff, pod));
+        let rejected = self.rejected().flat_map(PodHeap::iter).map(|pod| (Place::Backoff, pod));
         rejected.chain(self.failed.iter().map(|pod| (Place::ErrorBackoff, pod)))
     }
 
@@ -139,9 +163,43 @@ impl BackoffQueue {
         }
     }
 
-    /// Removes and returns the first rejected pod, also if it still backs off.
-    pub(super) fn pop(&mut self, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
-        self.rejected.pop(&mut ExpirationThenSort(sort))
+    /// Removes and returns the first rejected pod whose kind may be popped early, also if it still backs
+    /// off.
+    pub(super) fn pop(
+        &mut self,
+        now: Time,
+        pace: &mut Pace,
+        sort: &mut SortPlugin<'_>,
+    ) -> Option<QueuedPod> {
+        let order = &mut ExpirationThenSort(sort);
+        for Held { kind, pods, offered } in &mut self.held {
+            let is_offered = offered.as_ref().is_some_and(|pod| self.rejected.get(pod).is_some());
+            if !is_offered && pace.wait_until(kind, now).is_none() {
+                let pod = pods.pop(order).expect("no held kind is without pods");
+                *offered = Some(pod.pod.key.clone());
+                self.rejected.push(pod, order);
+            }
+        }
+        self.held.retain(|held| !held.pods.is_empty());
+        while let Some(pod) = self.rejected.pop(order) {
+            let kind = Kind::of(&pod);
+            if pace.wait_until(&kind, now).is_none() {
+                pace.popped(&pod, Some(kind));
+                return Some(pod);
+            }
+            match self.held.iter_mut().find(|held| held.kind == kind) {
+                Some(held) => drop(held.pods.push(pod, order)),
+                None => {
+                    let mut pods = PodHeap::default();
+                    pods.push(pod, order);
+                    self.held.push(Held { kind, pods, offered: None });
+                }
+            }
+        }
+        let waits = self.held.iter().filter_map(|held| pace.wait_until(&held.kind, now));
+        let until = waits.min();
+        pace.refuse_until(until);
+        None
     }
 
     /// Removes and returns a pod whose backoff is over.
@@ -150,8 +208,12 @@ impl BackoffQueue {
         now: Time,
         sort: &mut SortPlugin<'_>,
     ) -> Option<QueuedPod> {
-        if is_complete(&self.rejected, now) {
-            return self.rejected.pop(&mut ExpirationThenSort(sort));
+        let order = &mut ExpirationThenSort(sort);
+        let complete = self.rejected_mut().find(|pods| is_complete(pods, now));
+        let complete = complete.and_then(|pods| pods.pop(order));
+        if complete.is_some() {
+            self.held.retain(|held| !held.pods.is_empty());
+            return complete;
         }
         self.retries.forget_before(now);
         is_complete(&self.failed, now).then(|| self.failed.pop(&mut Expiration)).flatten()
@@ -159,20 +221,23 @@ impl BackoffQueue {
 
     /// Removes and returns the pod called `key`.
     pub(super) fn remove(&mut self, key: &PodKey, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
-        let rejected = self.rejected.remove(key, &mut ExpirationThenSort(sort));
+        let order = &mut ExpirationThenSort(sort);
+        let rejected = self.rejected_mut().find_map(|pods| pods.remove(key, order));
+        self.held.retain(|held| !held.pods.is_empty());
         rejected.or_else(|| self.failed.remove(key, &mut Expiration))
     }
 
     /// Replaces the object of a pod. Returns whether the pod is in backoff.
     pub(super) fn update(&mut self, pod: &Arc<Pod>, sort: &mut SortPlugin<'_>) -> bool {
         let replace = |queued: &mut QueuedPod| queued.pod = pod.clone();
-        self.rejected.update(&pod.key, &mut ExpirationThenSort(sort), replace)
+        let order = &mut ExpirationThenSort(sort);
+        self.rejected_mut().any(|pods| pods.update(&pod.key, order, replace))
             || self.failed.update(&pod.key, &mut Expiration, replace)
     }
 
     /// Returns the time at which the next backoff is over.
     pub(super) fn next_complete(&self) -> Option<Time> {
-        let heads = [self.rejected.peek(), self.failed.peek()].into_iter().flatten();
+        let heads = self.rejected().chain([&self.failed]).filter_map(PodHeap::peek);
         heads.filter_map(|pod| pod.backoff_expiration).min().map(|expiration| expiration + WINDOW)
     }
 }

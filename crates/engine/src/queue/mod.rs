@@ -15,6 +15,10 @@
 //!
 //! A pod is in one [`Place`] at a time, or in flight.
 //!
+//! kube-scheduler moves every pod that an event may help. Here an event moves one pod of each class of
+//! unschedulable pods that share their answer, see [`trials`]. Pods popped before the end of their
+//! backoff are paced, see [`pace`].
+//!
 //! * *active* (`activeQ`): pods leave in the order of the QueueSort plugin.
 //! * *backoff* (`backoffQ`): a rejected pod may leave early, when no pod is active. A pod that failed
 //!   with an error stays until its backoff is over.
@@ -31,13 +35,15 @@ mod heap;
 mod hint;
 mod in_flight;
 mod order;
+mod pace;
 mod pre_enqueue;
+mod trials;
 mod unschedulable;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{ClusterEvent, EventResource, Handle, Pod, PodKey, QueuedPod, Time, Uid};
+use framework::{ClusterEvent, EventResource, Handle, Pod, PodKey, QueuedPod, Template, Time, Uid};
 
 use crate::classify::pod_updates;
 use crate::object_event::{ObjectEvent, Objects};
@@ -49,7 +55,9 @@ use heap::PodHeap;
 use hint::{QueueingStrategy, Registrations};
 use in_flight::InFlight;
 use order::SortPlugin;
-use unschedulable::{Slot, UnschedulablePods};
+use pace::Pace;
+use trials::{Trial, Trials};
+use unschedulable::{Group, Slot, UnschedulablePods};
 
 pub use backoff::{Backoff, is_backing_off};
 
@@ -164,7 +172,9 @@ pub struct Queue {
     active: PodHeap,
     backoff: BackoffQueue,
     unschedulable: UnschedulablePods,
+    trials: Trials,
     in_flight: InFlight,
+    pace: Pace,
     /// The last multiple of [`FLUSH_INTERVAL`] at which leftover pods were flushed.
     last_leftover_flush: Option<Time>,
 }
@@ -178,7 +188,9 @@ impl Queue {
             active: PodHeap::default(),
             backoff: BackoffQueue::default(),
             unschedulable: UnschedulablePods::default(),
+            trials: Trials::default(),
             in_flight: InFlight::default(),
+            pace: Pace::default(),
             last_leftover_flush: None,
         }
     }
@@ -207,6 +219,8 @@ impl Queue {
             self.requeue_updated(old, &new, cx);
         } else if !self.update_active_or_backoff(&new, cx) {
             return self.enter(new, label::UPDATE, cx);
+        } else if Template::of(old) != Template::of(&new) {
+            self.try_next_of_class(&new.uid, cx);
         }
         Updated::Known
     }
@@ -281,13 +295,19 @@ impl Queue {
 
 /// Attempts.
 impl Queue {
-    /// Whether [`pop`](Self::pop) returns a pod.
-    pub const fn has_ready(&self) -> bool {
-        !self.active.is_empty() || self.backoff.has_rejected()
+    /// Whether [`pop`](Self::pop) may return a pod at `now`.
+    pub fn has_ready(&self, now: Time) -> bool {
+        let is_refused = self.pace.refused_until().is_some_and(|until| now < until);
+        self.has_active() || self.backoff.has_rejected() && !is_refused
+    }
+
+    /// Whether [`pop`](Self::pop) returns a pod that does not back off.
+    pub const fn has_active(&self) -> bool {
+        !self.active.is_empty()
     }
 
     /// Removes and returns the next pod: the first active pod, or else the first rejected pod in
-    /// backoff. The pod is then in flight and its number of attempts grows by one. Its rejectors are
+    /// backoff, unless such early pops of its kind were in vain too often. The pod is then in flight and its number of attempts grows by one. Its rejectors are
     /// those of the last attempt.
     ///
     /// Drops a pod whose earlier attempt is still in flight; that attempt requeues the pod if it
@@ -299,6 +319,7 @@ impl Queue {
                 pod.attempts = pod.attempts.saturating_add(1);
                 return Some(pod);
             }
+            self.try_next_of_class(&pod.pod.uid, cx);
         }
     }
 
@@ -315,11 +336,17 @@ impl Queue {
     /// if the pod was not in flight, it backs off. The record is dropped if a pod of this name is
     /// queued already.
     pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
-        let uid = pod.pod.uid.clone();
-        if self.get(&pod.pod.key).is_none() {
+        let (key, uid) = (pod.pod.key.clone(), pod.pod.uid.clone());
+        self.pace.failed(&uid, cx.handle.now);
+        if self.get(&key).is_none() {
             record_failure(&mut pod, cx.handle.now);
             let strategy = self.strategy_of_in_flight_pod(&pod, cx);
-            self.requeue(pod, strategy, label::ATTEMPT_FAILED, cx);
+            let answers_for_class = pod.template_rejected;
+            let place = self.requeue(pod, strategy, label::ATTEMPT_FAILED, cx);
+            if answers_for_class && place == Place::Unschedulable {
+                let trial = self.trials.end(&uid);
+                trial.iter().for_each(|trial| self.unschedulable.reject_alike(&trial.class, &key));
+            }
         }
         self.done(&uid);
     }
@@ -334,6 +361,16 @@ impl Queue {
         }
         self.done(&uid);
     }
+
+    /// Notes that an attempt is over. If the pod was tried for its class, and its attempt said nothing
+    /// about the others or found a node, the next pod of the class is tried.
+    pub fn attempt_ended(&mut self, pod: &Pod, cx: &mut Context<'_>) {
+        let place = self.get(&pod.key).filter(|(_, queued)| queued.pod.uid == pod.uid);
+        let is_tried_again = matches!(place, Some((Place::Active | Place::Backoff, _)));
+        if !is_tried_again {
+            self.try_next_of_class(&pod.uid, cx);
+        }
+    }
 }
 
 /// Time.
@@ -341,15 +378,19 @@ impl Queue {
     /// Moves the pods whose backoff is over, and every 30 s the pods that have been unschedulable for
     /// too long. Calls may come late or more often than needed.
     pub fn tick(&mut self, cx: &mut Context<'_>) {
+        self.pace.tick(cx.handle.now);
         while let Some(pod) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
             self.push_active(pod, label::BACKOFF_COMPLETE, cx);
         }
         self.flush_unschedulable_pods_leftover(cx);
     }
 
-    /// Returns the time at which [`tick`](Self::tick) next moves a pod.
+    /// Returns the time at which [`tick`](Self::tick) next moves a pod, or at which a pod may be popped
+    /// that still backs off.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.backoff.next_complete().into_iter().chain(self.next_leftover_flush()).min()
+        let deadlines =
+            [self.backoff.next_complete(), self.next_leftover_flush(), self.pace.refused_until()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Moves the pods that have waited for an event for too long. As in kube-scheduler, the event is
@@ -427,8 +468,10 @@ impl Queue {
 
     fn remove(&mut self, key: &PodKey, cx: &mut Context<'_>) {
         let sort = &mut SortPlugin::of(cx);
-        if self.active.remove(key, sort).is_none() && self.backoff.remove(key, sort).is_none() {
-            self.unschedulable.remove(key);
+        let removed = self.active.remove(key, sort).or_else(|| self.backoff.remove(key, sort));
+        match removed {
+            Some(removed) => self.try_next_of_class(&removed.pod.uid, cx),
+            None => drop(self.unschedulable.remove(key)),
         }
     }
 
@@ -454,15 +497,17 @@ impl Queue {
 
     fn take_next(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
         if let Some(pod) = self.active.pop(&mut SortPlugin::of(cx)) {
+            self.pace.popped(&pod, None);
             return Some(pod);
         }
-        let pod = self.backoff.pop(&mut SortPlugin::of(cx))?;
+        let pod = self.backoff.pop(cx.handle.now, &mut self.pace, &mut SortPlugin::of(cx))?;
         count_incoming(Place::Active, label::POP_FROM_BACKOFF, cx);
         Some(pod)
     }
 
     /// Moves the pods that an event may help, longest wait first, and records the event for the pods
     /// in flight. With `overdue_at`, moves only the pods that have waited for too long at that time.
+    /// Otherwise moves one pod of each class.
     ///
     /// Skips groups of pods whose rejectors did not register the event.
     fn move_pods(
@@ -473,27 +518,89 @@ impl Queue {
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
+        let now = cx.handle.now;
         let max_wait = self.config.max_in_unschedulable;
         let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, max_wait));
         let mut helped = Vec::new();
         for (group, pods) in self.unschedulable.groups() {
             let Some(registered) = registrations.of_rejectors(group) else { continue };
             let due = pods.iter().take_while(|(slot, _)| is_due(slot));
-            for (slot, queued) in due.filter(|(_, queued)| may_move(&queued.pod)) {
-                match hint::queueing_strategy(queued, event, registered.iter().copied(), cx) {
-                    QueueingStrategy::Skip => {}
-                    strategy => helped.push((*slot, queued.pod.key.clone(), strategy)),
-                }
+            let due = due.filter(|(_, queued)| may_move(&queued.pod));
+            let ask = |(slot, queued): (&Slot, &QueuedPod)| match hint::queueing_strategy(
+                queued,
+                event,
+                registered.iter().copied(),
+                cx,
+            ) {
+                QueueingStrategy::Skip => {}
+                strategy => helped.push((*slot, queued.pod.key.clone(), strategy)),
+            };
+            if group.is_class() && overdue_at.is_none() {
+                self.first_of_class(group, due, now).into_iter().for_each(ask);
+            } else {
+                due.for_each(ask);
             }
         }
         helped.sort_unstable_by_key(|(slot, ..)| *slot);
-        let label = event.event.to_string();
+        let label: Arc<str> = event.event.to_string().into();
         for (_, key, strategy) in helped {
-            let queued =
-                self.unschedulable.remove(&key).expect("requeueing a pod removes no other pod");
-            self.requeue(queued, strategy, &label, cx);
+            let (class, queued) =
+                self.unschedulable.take(&key).expect("requeueing a pod removes no other pod");
+            let (uid, pod) = (queued.pod.uid.clone(), key);
+            let place = self.requeue(queued, strategy, &label, cx);
+            if class.is_class() && overdue_at.is_none() {
+                let trial = Trial { class, pod, strategy, label: label.clone() };
+                self.begin_trial(&uid, trial, place, cx);
+            }
         }
         self.in_flight.record(event);
+    }
+
+    /// Returns the pod of a class to try, or `None` if one is about to be tried already.
+    fn first_of_class<'a>(
+        &self,
+        class: &Group,
+        pods: impl Iterator<Item = (&'a Slot, &'a QueuedPod)>,
+        now: Time,
+    ) -> Option<(&'a Slot, &'a QueuedPod)> {
+        let backoff = self.config.backoff();
+        let first = UnschedulablePods::first_to_try(pods, backoff, now)?;
+        let Some(trial) = self.trials.of(class) else { return Some(first) };
+        // The pod that is tried may back off while this one does not any more.
+        let tried_later = matches!(self.backoff.get(&trial.pod), Some((Place::Backoff, _)));
+        let backs_off = is_backing_off(backoff.expiration(first.1), now);
+        (tried_later && !backs_off).then_some(first)
+    }
+
+    /// Notes that a pod is tried for its class. If it has landed elsewhere than in the active queue or in
+    /// backoff, the next one is tried.
+    fn begin_trial(&mut self, uid: &Uid, trial: Trial, place: Place, cx: &mut Context<'_>) {
+        if self.unschedulable.pods_of(&trial.class).is_none() {
+            return;
+        }
+        self.trials.begin(uid, trial);
+        if !matches!(place, Place::Active | Place::Backoff) {
+            self.try_next_of_class(uid, cx);
+        }
+    }
+
+    /// Ends the trial of this pod, if there is one, and tries the next pod of its class.
+    fn try_next_of_class(&mut self, uid: &Uid, cx: &mut Context<'_>) {
+        let mut ended = self.trials.end(uid);
+        while let Some(Trial { class, strategy, label, .. }) = ended.take() {
+            let Some(pods) = self.unschedulable.pods_of(&class) else { return };
+            let backoff = self.config.backoff();
+            let next = UnschedulablePods::first_to_try(pods.iter(), backoff, cx.handle.now);
+            let pod = next.expect("no group is empty").1.pod.key.clone();
+            let queued = self.unschedulable.remove(&pod).expect("it was there just now");
+            let uid = queued.pod.uid.clone();
+            let place = self.requeue(queued, strategy, &label, cx);
+            let trial = Trial { class, pod, strategy, label };
+            match place {
+                Place::Active | Place::Backoff => self.trials.begin(&uid, trial),
+                _ => ended = Some(trial),
+            }
+        }
     }
 
     /// Returns the strategy for a pod whose attempt failed: that of the events during its attempt
@@ -577,6 +684,7 @@ impl Queue {
     ) -> Place {
         if pre_enqueue::passes(&mut pod, cx) {
             let place = self.backoff.push(pod, &mut SortPlugin::of(cx));
+            self.pace.refuse_until(None);
             count_incoming(place, label, cx)
         } else {
             self.add_to_unschedulable_pods(pod, label, cx)

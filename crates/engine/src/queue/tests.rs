@@ -1,5 +1,6 @@
 //! Tests of the whole queue: single transitions, and random histories against a naive model.
 
+mod classes;
 mod harness;
 mod model_based;
 mod transitions;

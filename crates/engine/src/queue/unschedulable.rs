@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{PluginName, Pod, PodKey, QueuedPod, Time};
+use framework::{PluginName, Pod, PodKey, QueuedPod, Template, Time};
 
 use super::Place;
+use super::backoff::{Backoff, is_backing_off};
 use super::hint::rejectors;
 
 /// The position of a pod among the waiting pods: longest wait first, then first arrival.
@@ -24,28 +25,33 @@ pub(super) struct Group {
     scheduler_name: Arc<str>,
     /// Sorted by name.
     rejectors: Box<[PluginName]>,
+    /// The number of the class, if the pods are of one template and share the answer of each attempt.
+    class: Option<u64>,
 }
 
+/// The properties of the pods of a class.
+type ClassKey = (Template, Box<[PluginName]>);
+
 /// Rejected and gated pods. They are grouped by the plugins that rejected or gate them, so that an
-/// event visits only the groups that it may help.
+/// event visits only the groups that it may help. Rejected pods of one template that share their
+/// answer are a group of their own, a *class*.
 #[derive(Debug, Default)]
 pub(super) struct UnschedulablePods {
     /// Never iterated.
     slots: HashMap<PodKey, (Arc<Group>, Slot)>,
     /// No group is empty.
     groups: BTreeMap<Arc<Group>, BTreeMap<Slot, QueuedPod>>,
+    /// The group of each class.
+    classes: HashMap<ClassKey, Arc<Group>>,
     gated: usize,
     /// Number of arrivals.
     arrivals: u64,
 }
 
 impl Group {
-    fn of(pod: &QueuedPod) -> Self {
-        Self {
-            gate: pod.gating_plugin.clone(),
-            scheduler_name: pod.pod.spec.scheduler_name.clone(),
-            rejectors: rejectors(pod).cloned().collect(),
-        }
+    /// Whether the pods are of one template and share the answer of each attempt.
+    pub(super) const fn is_class(&self) -> bool {
+        self.class.is_some()
     }
 
     const fn place(&self) -> Place {
@@ -83,6 +89,11 @@ impl UnschedulablePods {
         self.slots.len() - self.gated
     }
 
+    /// Number of classes.
+    pub(super) fn class_count(&self) -> usize {
+        self.classes.len()
+    }
+
     /// Number of pods that a PreEnqueue plugin gates.
     pub(super) const fn gated_count(&self) -> usize {
         self.gated
@@ -110,34 +121,118 @@ impl UnschedulablePods {
         debug_assert!(!pod.has_no_rejector(), "no event can move {}", pod.pod.key);
         let slot = Slot { since: pod.timestamp, arrival: self.arrivals };
         self.arrivals += 1;
-        let group = Group::of(&pod);
-        let known = self.groups.get_key_value(&group).map(|(known, _)| known.clone());
-        let group = known.unwrap_or_else(|| Arc::new(group));
+        let group = self.group_of(&pod);
         let place = group.place();
+        self.insert_at(group, slot, pod);
+        place
+    }
+
+    fn insert_at(&mut self, group: Arc<Group>, slot: Slot, pod: QueuedPod) {
         self.gated += usize::from(group.is_gated());
         self.slots.insert(pod.pod.key.clone(), (group.clone(), slot));
         self.groups.entry(group).or_default().insert(slot, pod);
-        place
+    }
+
+    /// Returns the group that the pod belongs to, with a new one for the first pod of a class.
+    fn group_of(&mut self, pod: &QueuedPod) -> Arc<Group> {
+        let class_key = class_key(pod);
+        if let Some(known) = class_key.as_ref().and_then(|key| self.classes.get(key)) {
+            return known.clone();
+        }
+        let group = Group {
+            gate: pod.gating_plugin.clone(),
+            scheduler_name: pod.pod.spec.scheduler_name.clone(),
+            rejectors: rejectors(pod).cloned().collect(),
+            class: class_key.is_some().then_some(self.arrivals),
+        };
+        let known = self.groups.get_key_value(&group).map(|(known, _)| known.clone());
+        let group = known.unwrap_or_else(|| Arc::new(group));
+        if let Some(key) = class_key {
+            self.classes.insert(key, group.clone());
+        }
+        group
     }
 
     /// Removes and returns the pod called `key`.
     pub(super) fn remove(&mut self, key: &PodKey) -> Option<QueuedPod> {
+        Some(self.take(key)?.1)
+    }
+
+    /// Removes and returns the pod called `key` and its group.
+    pub(super) fn take(&mut self, key: &PodKey) -> Option<(Arc<Group>, QueuedPod)> {
         let (group, slot) = self.slots.remove(key)?;
         self.gated -= usize::from(group.is_gated());
         let pods = self.groups.get_mut(&group)?;
-        let pod = pods.remove(&slot);
+        let pod = pods.remove(&slot)?;
         if pods.is_empty() {
             self.groups.remove(&group);
+            if let Some(key) = class_key(&pod) {
+                self.classes.remove(&key);
+            }
         }
-        pod
+        Some((group, pod))
     }
 
-    /// Replaces the object of a pod, whose scheduler name is immutable. Returns whether there is one.
+    /// Replaces the object of a pod, whose scheduler name is immutable. Returns whether there is one. A
+    /// pod whose template has changed leaves its class.
     pub(super) fn update(&mut self, pod: &Arc<Pod>) -> bool {
-        let Some((group, slot)) = self.slots.get(&pod.key) else { return false };
-        let queued = self.groups.get_mut(group).and_then(|pods| pods.get_mut(slot));
-        queued.expect("a slot holds a pod").pod = pod.clone();
+        let Some((group, slot)) = self.slots.get(&pod.key).cloned() else { return false };
+        let queued = self.groups.get_mut(&group).and_then(|pods| pods.get_mut(&slot));
+        let queued = queued.expect("a slot holds a pod");
+        if group.is_class() && Template::of(&queued.pod) != Template::of(pod) {
+            let mut queued = self.remove(&pod.key).expect("a slot holds a pod");
+            queued.pod = pod.clone();
+            queued.template_rejected = false;
+            let group = self.group_of(&queued);
+            self.insert_at(group, slot, queued);
+        } else {
+            queued.pod = pod.clone();
+        }
         true
+    }
+
+    /// Returns the pod of a class to try first: the longest waiting pod that does not back off, or else
+    /// the pod whose backoff ends first.
+    pub(super) fn first_to_try<'a>(
+        pods: impl Iterator<Item = (&'a Slot, &'a QueuedPod)>,
+        backoff: Backoff,
+        now: Time,
+    ) -> Option<(&'a Slot, &'a QueuedPod)> {
+        let mut first: Option<(Time, (&Slot, &QueuedPod))> = None;
+        for (slot, pod) in pods {
+            match pod.backoff_expiration.or_else(|| backoff.expiration(pod)) {
+                Some(end) if is_backing_off(Some(end), now) => {
+                    if first.is_none_or(|(earliest, _)| end < earliest) {
+                        first = Some((end, (slot, pod)));
+                    }
+                }
+                _ => return Some((slot, pod)),
+            }
+        }
+        first.map(|(_, pod)| pod)
+    }
+
+    /// Returns the pods of a group by slot.
+    pub(super) fn pods_of(&self, group: &Group) -> Option<&BTreeMap<Slot, QueuedPod>> {
+        self.groups.get(group)
+    }
+
+    /// Notes that the pods of a class were rejected together with the waiting pod called `rejected`, by
+    /// its rejectors.
+    pub(super) fn reject_alike(&mut self, class: &Arc<Group>, rejected: &PodKey) {
+        let Some((group, slot)) = self.slots.get(rejected).cloned() else { return };
+        let first = self.pods_of(class).and_then(BTreeMap::first_key_value);
+        let Some(before) = first.and_then(|(_, first)| class_key(first)) else { return };
+        let rejected = &self.groups[&group][&slot];
+        if group == *class || before.0 != Template::of(&rejected.pod) {
+            return;
+        }
+        let plugins = rejected.unschedulable_plugins.clone();
+        self.classes.remove(&before);
+        for (slot, mut pod) in self.groups.remove(class).into_iter().flatten() {
+            pod.unschedulable_plugins.clone_from(&plugins);
+            self.insert_at(group.clone(), slot, pod);
+        }
     }
 
     /// Whether some pod, gated or not, has waited for more than `max_wait` at `now`.
@@ -151,6 +246,12 @@ impl UnschedulablePods {
         let rejected = self.groups.iter().filter(|(group, _)| !group.is_gated());
         rejected.filter_map(|(_, pods)| pods.first_key_value()).map(|(slot, _)| slot.since).min()
     }
+}
+
+/// Returns the properties of the class that the pod belongs to, if it shares its answer.
+fn class_key(pod: &QueuedPod) -> Option<ClassKey> {
+    let shares = pod.template_rejected && pod.gating_plugin.is_none();
+    shares.then(|| (Template::of(&pod.pod), rejectors(pod).cloned().collect()))
 }
 
 impl Slot {

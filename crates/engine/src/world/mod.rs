@@ -159,6 +159,12 @@ impl World {
         self.queue.done(uid);
     }
 
+    /// Notes that an attempt is over; see [`Queue::attempt_ended`].
+    pub(crate) fn attempt_ended(&mut self, pod: &Pod, cx: &mut Context<'_>) {
+        let (queue, mut cx) = self.queue_and_context(cx);
+        queue.attempt_ended(pod, &mut cx);
+    }
+
     /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. Returns the pod as
     /// last seen, or `None` if another pod of the same name has replaced it.
     pub(crate) fn requeue_failed(

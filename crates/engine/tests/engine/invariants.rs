@@ -474,7 +474,7 @@ impl Sim {
                 self.answer(0, End::Done);
             } else if let Some(key) = self.dying.pop_first() {
                 self.end_evicted(key);
-            } else if self.world.engine.queue().has_ready() {
+            } else if self.world.engine.queue().has_ready(self.world.now) {
                 self.attempt();
             } else {
                 return;

@@ -20,6 +20,7 @@ mod quantity;
 mod resources;
 mod selector;
 mod taint;
+mod template;
 mod time;
 mod topology_selector;
 
@@ -43,5 +44,6 @@ pub use self::quantity::*;
 pub use self::resources::*;
 pub use self::selector::*;
 pub use self::taint::*;
+pub use self::template::Template;
 pub use self::time::Time;
 pub use self::topology_selector::*;

@@ -24,6 +24,8 @@ pub struct QueuedPod {
     pub unschedulable_plugins: BTreeSet<PluginName>,
     /// Plugins that answered Pending in its last attempt.
     pub pending_plugins: BTreeSet<PluginName>,
+    /// Whether its last attempt showed that no node can take any pod of its template.
+    pub template_rejected: bool,
     /// The PreEnqueue plugin that gates it, if any.
     pub gating_plugin: Option<PluginName>,
     /// End of its backoff, computed once per failure.
@@ -44,6 +46,7 @@ impl QueuedPod {
             consecutive_errors: 0,
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
+            template_rejected: false,
             gating_plugin: None,
             backoff_expiration: None,
             flushed: false,

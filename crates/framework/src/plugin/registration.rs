@@ -180,6 +180,9 @@ pub struct Plugin {
     /// Events that may help pods that the plugin rejected. `None`: the plugin declares none, so every
     /// event requeues. An empty list: no event helps.
     pub events: Option<Vec<EventRegistration>>,
+    /// Whether verdicts and hints depend only on the [template](crate::Template) of a pod and on the
+    /// cluster. Pods of one template that such plugins reject share the answer of one attempt.
+    pub decides_by_template: bool,
 }
 
 impl Plugin {
@@ -217,6 +220,7 @@ impl Plugin {
                 decoders: Decoders::default(),
                 read_kinds: BTreeSet::new(),
                 events: None,
+                decides_by_template: false,
             },
         }
     }
@@ -363,6 +367,15 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     #[must_use]
     pub fn read(mut self, kind: EventResource) -> Self {
         self.built.read_kinds.insert(kind);
+        self
+    }
+
+    /// Declares that verdicts and hints depend only on the [template](crate::Template) of a pod and on
+    /// the cluster, not on its name, UID or status. If an event moves many pods of one template, the
+    /// scheduler then tries one of them, and the others only after it has found a node.
+    #[must_use]
+    pub const fn decides_by_template(mut self) -> Self {
+        self.built.decides_by_template = true;
         self
     }
 

@@ -145,6 +145,12 @@ impl FruitlessPreemptions {
         self.preemptors.get(preemptor)?.preemptions.pause(None, now)
     }
 
+    /// Whether the answer of a preemption for this pod may differ from that for another pod of its
+    /// template: evictions were requested for it, or a node is paused for it.
+    pub fn concern(&self, pod: &Pod, now: Time) -> bool {
+        self.preemptors.contains_key(&pod.uid) || self.paused_nodes(pod, now).next().is_some()
+    }
+
     /// Returns the nodes that are paused for this pod, by name, with their pauses.
     pub fn paused_nodes(
         &self,

@@ -416,7 +416,7 @@ impl Pair {
             }
             Step::Pop => {
                 let expected = self.model.pop().map(|record| record.pod.uid.clone());
-                prop_assert_eq!(self.harness.queue.has_ready(), expected.is_some());
+                prop_assert_eq!(self.harness.queue.has_ready(self.harness.now), expected.is_some());
                 let popped = self.harness.try_pop();
                 prop_assert_eq!(popped.as_ref().map(|queued| queued.pod.uid.clone()), expected);
                 self.popped.extend(popped);

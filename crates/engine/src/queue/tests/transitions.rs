@@ -73,7 +73,7 @@ fn pod_that_failed_with_an_error_waits_out_its_backoff() {
     let queued = harness.pop();
     harness.fail(queued, &[]);
     assert_eq!(harness.place("p"), Some(Place::ErrorBackoff));
-    assert!(!harness.queue.has_ready() && harness.try_pop().is_none());
+    assert!(!harness.queue.has_ready(harness.now) && harness.try_pop().is_none());
 
     // It failed at 1000.4 s and backs off for 1 s, to the end of that second.
     assert_eq!(harness.queue.next_deadline(), Some(Time::from_secs(1002)));

@@ -1,0 +1,143 @@
+//! The pace of early pops.
+//!
+//! Kubernetes pops a rejected pod before its backoff ends while no pod is active. A decision of a tenth
+//! of a millisecond makes that a busy loop: the same pods are rejected again and again, each time with
+//! requests to the API server. Classes of equal pods share their answers, but pods that differ, for
+//! example in their claims, do not. So early pops in vain are limited for each kind of pod.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::{PluginName, PodRequests, PodSpec, QueuedPod, Time, Uid};
+
+/// Number of early pops in vain of a kind that are not paced.
+const BURST: u32 = 16;
+/// One further early pop in vain of a kind is allowed per interval, 100 a second.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Pods that are probably rejected alike: of one namespace, with equal requests, rejected by the same
+/// plugins, and equal in their specification unless they have volumes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    namespace: Arc<str>,
+    requests: Arc<PodRequests>,
+    rejectors: BTreeSet<PluginName>,
+    spec: Option<Arc<PodSpec>>,
+}
+
+impl Kind {
+    pub(super) fn of(pod: &QueuedPod) -> Self {
+        let spec = &pod.pod.spec;
+        Self {
+            namespace: pod.pod.key.namespace.clone(),
+            requests: pod.pod.requests.clone(),
+            rejectors: pod.unschedulable_plugins.clone(),
+            spec: spec.volumes.is_empty().then(|| spec.clone()),
+        }
+    }
+}
+
+/// Counts the early pops that end in another rejection. Early pops that find a node are free.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// The pod that was popped early, while its attempt is under way.
+    popped: Option<(Uid, Kind)>,
+    /// When all early pops in vain of a kind are paid off, at one per [`INTERVAL`].
+    debts: Vec<(Kind, Time)>,
+    /// When the next early pop is allowed, if all were refused.
+    refused_until: Option<Time>,
+}
+
+impl Pace {
+    /// Number of kinds with early pops in vain.
+    pub(super) const fn len(&self) -> usize {
+        self.debts.len()
+    }
+
+    /// Notes a pop, with the kind of the pod if it is early.
+    pub(super) fn popped(&mut self, pod: &QueuedPod, early: Option<Kind>) {
+        self.popped = early.map(|kind| (pod.pod.uid.clone(), kind));
+    }
+
+    /// Notes that the attempt of a pod was in vain.
+    pub(super) fn failed(&mut self, pod: &Uid, now: Time) {
+        let Some((_, kind)) = self.popped.take_if(|(popped, _)| popped == pod) else { return };
+        self.debts.retain(|(_, paid_off)| *paid_off > now);
+        match self.debts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, paid_off)) => *paid_off = *paid_off + INTERVAL,
+            None => self.debts.push((kind, now + INTERVAL)),
+        }
+    }
+
+    /// Returns the time from which on a pod of this kind may be popped early, if it is after `now`.
+    pub(super) fn wait_until(&self, kind: &Kind, now: Time) -> Option<Time> {
+        let (_, paid_off) = self.debts.iter().find(|(known, _)| known == kind)?;
+        let over = paid_off.since(now).checked_sub(INTERVAL.saturating_mul(BURST - 1))?;
+        (!over.is_zero()).then(|| now + over)
+    }
+
+    /// Notes that every early pop was refused, the first one until this time, or that none was.
+    pub(super) const fn refuse_until(&mut self, until: Option<Time>) {
+        self.refused_until = until;
+    }
+
+    /// Takes in the time.
+    pub(super) fn tick(&mut self, now: Time) {
+        self.refused_until.take_if(|until| *until <= now);
+    }
+
+    /// Returns the time at which an early pop is allowed, if all were refused.
+    pub(super) const fn refused_until(&self) -> Option<Time> {
+        self.refused_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+
+    use super::*;
+
+    fn queued(name: &str, cpu: &str) -> QueuedPod {
+        QueuedPod::new(Arc::new(pod(name).cpu(cpu).build()), Time::ZERO)
+    }
+
+    fn fail(pace: &mut Pace, pod: &QueuedPod, early: bool, now: Time) {
+        pace.popped(pod, early.then(|| Kind::of(pod)));
+        pace.failed(&pod.pod.uid, now);
+    }
+
+    #[test]
+    fn early_pops_in_vain_of_a_kind_are_paced_after_a_burst() {
+        let mut pace = Pace::default();
+        let mut now = Time::from_secs(1);
+        let wait = |pace: &Pace, cpu, now| pace.wait_until(&Kind::of(&queued("other", cpu)), now);
+        for number in 0..BURST {
+            assert_eq!(wait(&pace, "1", now), None);
+            fail(&mut pace, &queued(&format!("p{number}"), "1"), true, now);
+        }
+        for _ in 0..3 {
+            assert_eq!(wait(&pace, "1", now), Some(now + INTERVAL));
+            assert_eq!(wait(&pace, "2", now), None, "another kind");
+            now = now + INTERVAL;
+            assert_eq!(wait(&pace, "1", now), None);
+            fail(&mut pace, &queued("p", "1"), true, now);
+        }
+        assert_eq!(pace.len(), 1);
+        fail(&mut pace, &queued("p", "2"), true, now + INTERVAL * BURST);
+        assert_eq!(pace.len(), 1, "the first debt is paid off");
+    }
+
+    #[test]
+    fn other_pops_are_free() {
+        let (mut pace, now) = (Pace::default(), Time::from_secs(1));
+        let [early, active] = ["early", "active"].map(|name| queued(name, "1"));
+        for _ in 0..100 {
+            pace.popped(&early, Some(Kind::of(&early)));
+            fail(&mut pace, &active, false, now);
+            pace.failed(&early.pod.uid, now);
+        }
+        assert_eq!(pace.len(), 0);
+    }
+}
