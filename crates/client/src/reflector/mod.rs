@@ -4,7 +4,7 @@
 //! A reflector lists all objects, then watches for changes:
 //!
 //! ```text
-//!                not supported                    last page
+//!                not supported, cut off           last page
 //!   WatchList ──────────────────▶ List ─▶ List ───────────────▶ Watch
 //!     │                                                         │  ▲  watch ends: resumed at the
 //!     │   bookmark k8s.io/initial-events-end                    │  │  last resource version
@@ -53,6 +53,10 @@ pub use watch_error::WatchError;
 /// keeps doing so must not make the reflector loop.
 const MAX_IMMEDIATE_CALLS: u32 = 2;
 
+/// Number of streaming lists in a row that end without their last bookmark, after which lists are no
+/// longer streamed. A single one may have lost its connection.
+const MAX_CUT_OFF_LISTS: u32 = 3;
+
 /// A reflector of one kind, whose decoded objects are `T`. See the [module](self).
 ///
 /// The driver carries out the outputs in order after each step. It calls [`Reflector::tick`] when the
@@ -67,6 +71,8 @@ pub struct Reflector<T> {
     state: State,
     /// Whether lists are streamed.
     uses_watch_list: bool,
+    /// Number of streaming lists in a row that ended without their last bookmark.
+    cut_off_lists: u32,
     /// Number of calls in a row that ended normally without a new event.
     calls_without_event: u32,
     known: KnownObjects,
@@ -127,6 +133,7 @@ impl<T> Reflector<T> {
                 1.0,
                 Duration::from_secs(120),
             ),
+            cut_off_lists: 0,
             calls: 0,
             state: State::NotStarted,
             calls_without_event: 0,
@@ -162,8 +169,7 @@ impl<T> Reflector<T> {
             }
             (Input::Error(_, error), stage) => self.handle_error(&error, stage, now),
             (Input::Failed(_, message), stage) => self.handle_failure(&message, stage, now),
-            // A server that does not send the bookmark does not support streaming lists.
-            (Input::Closed(_), Stage::WatchList) => self.fall_back_to_pages(now),
+            (Input::Closed(_), Stage::WatchList) => self.cut_off(now),
             (Input::Closed(_), Stage::Watch(version)) => self.proceed(Stage::Watch(version), now),
             (Input::Closed(_), stage @ Stage::List(_)) => {
                 self.handle_failure("no response", stage, now);
@@ -270,6 +276,20 @@ impl<T> Reflector<T> {
     /// Uses paged lists instead of streaming lists from now on.
     fn fall_back_to_pages(&mut self, now: Time) {
         self.uses_watch_list = false;
+        self.list_in_pages(now);
+    }
+
+    /// Lists in pages after a streaming list that ended without its last bookmark. A server that does so
+    /// again and again does not support streaming lists.
+    fn cut_off(&mut self, now: Time) {
+        self.cut_off_lists += 1;
+        if self.cut_off_lists >= MAX_CUT_OFF_LISTS {
+            self.uses_watch_list = false;
+        }
+        self.list_in_pages(now);
+    }
+
+    fn list_in_pages(&mut self, now: Time) {
         // The cache of the server may be older than the events that the streaming list has sent.
         let start = if self.has_reported { PageStart::Latest } else { PageStart::Cached };
         self.open(Stage::List(start), now);
@@ -307,7 +327,7 @@ impl<T> Reflector<T> {
     fn handle_timeout(&mut self, call: OpenCall, now: Time) {
         self.outputs.push(Output::Close(call.id));
         match call.stage {
-            Stage::WatchList if call.is_opened => self.fall_back_to_pages(now),
+            Stage::WatchList if call.is_opened => self.cut_off(now),
             Stage::Watch(_) if call.is_opened => self.proceed(call.stage, now),
             stage => {
                 let seconds = self.options.request_timeout.as_secs();
@@ -405,6 +425,7 @@ impl<T> Reflector<T> {
         {
             call.stage = Stage::Watch(ResourceVersion::from(version));
             call.deadline = call.end;
+            self.cut_off_lists = 0;
             self.end_list();
         }
     }

@@ -16,7 +16,7 @@ pub struct Options {
     pub min_watch_timeout: Duration,
     /// Time that a watch may stay open after its timeout. After that its connection counts as dead.
     pub watch_grace_period: Duration,
-    /// Time without events after which a streaming list counts as unsupported by the server.
+    /// Time without events after which a streaming list counts as cut off.
     pub watch_list_idle_timeout: Duration,
 }
 

@@ -124,6 +124,39 @@ fn watch_list_without_closing_bookmark_falls_back_to_pages() {
     assert_eq!(endless.query(), LATEST);
 }
 
+/// Lets the open streaming list end without its last bookmark, and lists in pages instead.
+fn cut_off(driver: &mut Driver) {
+    assert_eq!(driver.query(), STREAM);
+    driver.input(Input::Opened);
+    closed(driver);
+    driver.input(|id| Input::Page(id, page(&[], 5, None)));
+}
+
+/// Lets the open watch expire, so that a list follows.
+fn expire(driver: &mut Driver) {
+    driver.input(Input::Opened);
+    driver.event(added("a", "u", 6));
+    driver.event(WatchEvent::Error(status_error(410, "too old resource version")));
+}
+
+#[test]
+fn closed_connection_does_not_disable_streaming_for_good() {
+    let mut driver = streaming();
+    for _ in 0..2 {
+        cut_off(&mut driver);
+        expire(&mut driver);
+    }
+    assert_eq!(driver.query(), STREAM);
+    driver.input(Input::Opened);
+    driver.event(bookmark(7, true));
+    expire(&mut driver);
+    for _ in 0..3 {
+        cut_off(&mut driver);
+        expire(&mut driver);
+    }
+    assert_eq!(driver.query(), LATEST, "a server that never ends a streaming list");
+}
+
 #[test]
 fn error_status_is_reported_and_retried() {
     for (code, expected) in [
