@@ -1,0 +1,168 @@
+//! The workspace, and its copy with mutations.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::mutation::{Mutation, rewrite};
+use super::planter::plant;
+
+/// The parts of the scheduler in which mutations are planted, and their files and folders.
+const MODULES: [(&str, &[&str]); 9] = [
+    ("queue", &["crates/engine/src/queue"]),
+    ("cache", &["crates/engine/src/cache"]),
+    ("world", &["crates/engine/src/world"]),
+    ("binding", &["crates/engine/src/binding"]),
+    ("preemption", &["crates/engine/src/preemption", "crates/framework/src/preemption"]),
+    ("API dispatcher", &["crates/client/src/api_dispatcher"]),
+    ("reflector", &["crates/client/src/reflector"]),
+    (
+        "leader election and driver",
+        &["crates/client/src/leader_election", "crates/client/src/scheduler.rs"],
+    ),
+    ("VolumeBinding", &["crates/plugins/src/volume_binding"]),
+];
+
+/// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches one
+/// on, it writes the numbers of the mutations that the program reaches into a file.
+const SWITCH: &str = r#"
+#[doc(hidden)]
+#[inline]
+pub(crate) fn mutant(number: usize) -> bool {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static ON: LazyLock<Option<usize>> =
+        LazyLock::new(|| std::env::var("LOADMASTER_MUTANT").ok()?.parse().ok());
+    static REACHED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+    match *ON {
+        Some(on) => on == number,
+        None => {
+            if !REACHED[number].load(Ordering::Relaxed)
+                && !REACHED[number].swap(true, Ordering::Relaxed)
+                && let Some(path) = std::env::var_os("LOADMASTER_REACHED")
+            {
+                let file = std::fs::File::options().append(true).create(true).open(path);
+                let mut file = file.expect("the file for reached mutations can be opened");
+                std::io::Write::write_all(&mut file, format!("{number}\n").as_bytes())
+                    .expect("the file for reached mutations can be written");
+            }
+            false
+        }
+    }
+}
+"#;
+
+/// A source file with its mutations.
+pub(crate) struct SourceFile {
+    /// The path in the workspace.
+    pub(crate) path: PathBuf,
+    /// The part of the scheduler.
+    pub(crate) module: &'static str,
+    text: String,
+    pub(crate) mutations: Vec<Mutation>,
+}
+
+/// The files of the workspace.
+pub(crate) struct Source {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    /// Those with mutations.
+    pub(crate) planted: Vec<SourceFile>,
+}
+
+impl Source {
+    /// Reads the workspace and finds its mutations.
+    ///
+    /// # Errors
+    /// A file cannot be read or parsed.
+    pub(crate) fn read(root: &Path) -> anyhow::Result<Self> {
+        let mut files = BTreeMap::new();
+        read_folder(root, Path::new(""), &mut files)?;
+        let mut planted = Vec::new();
+        let mut next = 0;
+        for (module, path) in planted_files(&files) {
+            let text = String::from_utf8(files[&path].clone())?;
+            let mutations = plant(&text, next).with_context(|| path.display().to_string())?;
+            next += mutations.len();
+            planted.push(SourceFile { path, module, text, mutations });
+        }
+        Ok(Self { files, planted })
+    }
+
+    /// Returns a number that changes with the code.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let code = |path: &Path| path.extension().is_some_and(|it| it == "rs" || it == "lock");
+        self.files.iter().filter(|(path, _)| code(path)).for_each(|file| file.hash(&mut hasher));
+        hasher.finish()
+    }
+
+    /// Writes the workspace with all mutations but the `rejected` ones into `folder`. Files that are
+    /// right already keep their time, so that cargo compiles no more than it must.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn write(&self, folder: &Path, rejected: &[usize]) -> anyhow::Result<()> {
+        let count: usize = self.planted.iter().map(|file| file.mutations.len()).sum();
+        let mut files = self.files.clone();
+        for SourceFile { path, text, mutations, .. } in &self.planted {
+            let kept = mutations.iter().filter(|it| !rejected.contains(&it.number));
+            files.insert(path.clone(), rewrite(text, kept).into_bytes());
+            let library: PathBuf = path.iter().take(3).chain(["lib.rs".as_ref()]).collect();
+            let root = files.get_mut(&library).context("a crate has a lib.rs")?;
+            let switch = SWITCH.replace("COUNT", &count.to_string());
+            if !root.ends_with(switch.as_bytes()) {
+                root.extend(switch.as_bytes());
+            }
+        }
+        for (path, contents) in files {
+            let path = folder.join(path);
+            if fs::read(&path).is_ok_and(|present| present == contents) {
+                continue;
+            }
+            fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+            fs::write(&path, contents).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the files of a folder of the workspace, without hidden ones and what cargo has built.
+fn read_folder(
+    root: &Path,
+    folder: &Path,
+    files: &mut BTreeMap<PathBuf, Vec<u8>>,
+) -> anyhow::Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        if name == "target" || name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if entry.path().is_dir() {
+            read_folder(root, &path, files)?;
+        } else {
+            let contents = fs::read(entry.path()).with_context(|| path.display().to_string())?;
+            files.insert(path, contents);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the files of each module, without tests.
+fn planted_files(files: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<(&'static str, PathBuf)> {
+    let is_code = |path: &&PathBuf| {
+        let is_test = path.iter().any(|part| part == "tests" || part == "tests.rs");
+        path.extension().is_some_and(|it| it == "rs") && !is_test
+    };
+    let mut planted = Vec::new();
+    for (module, places) in MODULES {
+        let own = |path: &&PathBuf| places.iter().any(|place| path.starts_with(place));
+        let paths = files.keys().filter(is_code).filter(own);
+        planted.extend(paths.map(|path| (module, path.clone())));
+    }
+    planted
+}
