@@ -185,7 +185,7 @@ impl ApiCall {
     /// Returns whether the response to the call shows a pod after a write of ours, or as read.
     pub(super) fn returns_pod(&self) -> bool {
         match &self.operation {
-            Operation::PatchPodStatus(_) => true,
+            Operation::PatchPodStatus(_) | Operation::Fence(_) => true,
             Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
             _ => false,
         }

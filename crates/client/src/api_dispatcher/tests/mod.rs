@@ -2,6 +2,7 @@
 
 mod effect_ids;
 mod eviction;
+mod fence;
 mod isolation;
 mod measure;
 mod outcomes;
