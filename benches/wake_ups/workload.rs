@@ -190,7 +190,7 @@ impl Replay {
         let name = format!("node-{number:03}");
         let node = json!({
             "metadata": { "name": name, "labels": { HOSTNAME: name } },
-            "status": { "allocatable": { "cpu": "4", "memory": "32Gi", "pods": "500" } },
+            "status": { "allocatable": { "cpu": "4", "memory": "32Gi", "pods": "1000" } },
         });
         let node: api::Node = serde_json::from_value(node).expect("a node");
         self.apply(Change::Node(Node::from_api(&node).0));
