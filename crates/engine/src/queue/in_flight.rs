@@ -7,6 +7,10 @@ use framework::{Pod, PodKey, Uid};
 
 use crate::object_event::ObjectEvent;
 
+/// Maximum number of events kept. A pod that waits in Permit for so long that events since its pop are
+/// dropped backs off if it is rejected, because any of them may help it.
+const MAX_EVENTS: usize = 4096;
+
 /// The pods between [`pop`](super::Queue::pop) and [`done`](super::Queue::done), and the events since
 /// the earliest of these pops. When an attempt fails, the queue checks whether one of the events
 /// since its pop may help the pod.
@@ -69,14 +73,20 @@ impl InFlight {
 
     /// Keeps an event if any pod is in flight.
     pub(super) fn record(&mut self, event: &ObjectEvent) {
-        if !self.pods.is_empty() {
-            self.events.push_back(event.clone());
+        if self.pods.is_empty() {
+            return;
         }
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+            self.dropped += 1;
+        }
+        self.events.push_back(event.clone());
     }
 
-    /// Returns all events since the pod was popped, or `None` if the pod is not in flight.
+    /// Returns all events since the pod was popped, or `None` if the pod is not in flight, or if some of
+    /// the events are no longer kept.
     pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &ObjectEvent>> {
-        let start = self.pods.get(uid)?.start - self.dropped;
+        let start = self.pods.get(uid)?.start.checked_sub(self.dropped)?;
         let start = usize::try_from(start).expect("a position kept is an index");
         Some(self.events.range(start..))
     }
@@ -99,6 +109,7 @@ impl InFlight {
     fn drop_unneeded(&mut self) {
         let end = self.dropped + self.events.len() as u64;
         let keep_from = self.starts.first_key_value().map_or(end, |(start, _)| *start);
+        let keep_from = keep_from.max(self.dropped);
         let seen = usize::try_from(keep_from - self.dropped).expect("a position kept is an index");
         self.events.drain(..seen);
         self.dropped = keep_from;
@@ -141,6 +152,26 @@ mod tests {
         assert_eq!(seen(&in_flight, &b.uid).unwrap(), ["2"]);
         in_flight.done(&b.uid);
         assert_eq!((in_flight.len(), in_flight.events().len()), (0, 0));
+    }
+
+    #[test]
+    fn events_are_bounded_while_a_pod_stays_in_flight() {
+        let mut in_flight = InFlight::default();
+        let [waits, next] = ["waits", "next"].map(|name| Arc::new(pod(name).build()));
+        in_flight.start(&waits);
+        for number in 0..3 * MAX_EVENTS {
+            if number == 2 * MAX_EVENTS {
+                in_flight.start(&next);
+            }
+            in_flight.record(&event("e"));
+        }
+        assert_eq!(in_flight.events().len(), MAX_EVENTS);
+        assert!(in_flight.since(&waits.uid).is_none(), "any event may have happened");
+        assert_eq!(in_flight.since(&next.uid).unwrap().count(), MAX_EVENTS);
+        in_flight.done(&waits.uid);
+        assert_eq!(in_flight.since(&next.uid).unwrap().count(), MAX_EVENTS);
+        in_flight.done(&next.uid);
+        assert_eq!(in_flight.events().len(), 0);
     }
 
     #[test]

@@ -428,3 +428,16 @@ fn last_gating_plugin_runs_first() {
         "both plugins gate the pod, and Quota gated it last"
     );
 }
+
+#[test]
+fn pod_in_flight_for_too_many_events_backs_off() {
+    let mut harness = Harness::new();
+    harness.add(&plain("waits"));
+    let queued = harness.pop();
+    for _ in 0..10_000 {
+        harness.notify(&pod_deleted(false));
+    }
+    assert!(harness.queue.in_flight_events().len() < 10_000, "the events kept are bounded");
+    harness.fail(queued, &["Fit"]);
+    assert_eq!(harness.place("waits"), Some(Place::Backoff), "an event that is gone may help it");
+}
