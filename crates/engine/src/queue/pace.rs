@@ -51,6 +51,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Number of kinds with early pops in vain.
+    #[cfg(test)]
     pub(super) const fn len(&self) -> usize {
         self.debts.len()
     }

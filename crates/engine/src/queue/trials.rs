@@ -33,6 +33,7 @@ pub(super) struct Trials {
 
 impl Trials {
     /// Number of trials.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }

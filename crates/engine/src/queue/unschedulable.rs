@@ -90,6 +90,7 @@ impl UnschedulablePods {
     }
 
     /// Number of classes.
+    #[cfg(test)]
     pub(super) fn class_count(&self) -> usize {
         self.classes.len()
     }
