@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     }
     println!(
         "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} terms of leaders, {} faults on the \
-         way, {} pods pending for good reason, {} woken by changes, {} of them in vain; {broken} \
+         way, {} late binds of killed processes carried out and {} refused, {} pods pending for good reason, {} woken by changes, {} of them in vain; {broken} \
          seeds broke a rule",
         total.bound,
         total.given,
@@ -76,6 +76,8 @@ fn main() -> ExitCode {
         total.crashes,
         total.terms,
         total.faults,
+        total.late_binds,
+        total.fenced_binds,
         total.pending,
         total.wake_ups.all,
         total.wake_ups.idle

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use client::reflector::{
     Call, Input, ListWatch, ObjectMeta, Options, Output, Reflector, WatchError,
 };
+use client::scheduler::Relist;
 use framework::Time;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
@@ -20,7 +21,7 @@ use self::calls::Inputs;
 use crate::api_client::{ApiClient, ServerStatus};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, WatchMetrics};
-use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::scheduling_loop::{EventSender, LoopEvent, RelistRequests};
 use crate::supervision::catch_panic;
 use crate::wire::{Decoder, Update, WatchedKind};
 
@@ -41,6 +42,8 @@ pub struct InformerFactory {
     pub metrics: Arc<Metrics>,
     /// Receives the failures of watches.
     pub status: Arc<ServerStatus>,
+    /// Requests of the scheduling loop to list again.
+    pub relists: watch::Receiver<RelistRequests>,
 }
 
 impl InformerFactory {
@@ -50,7 +53,10 @@ impl InformerFactory {
             path: kind.path.to_string(),
             field_selector: kind.field_selector.map(str::to_owned),
         };
-        let reflector = Reflector::new(list_watch, Options::default(), seed);
+        // A process that starts relies on the first list of pods to show every bind before it.
+        let starts_with_latest = group(&kind) == Relist::Pods;
+        let options = Options { starts_with_latest, ..Options::default() };
+        let reflector = Reflector::new(list_watch, options, seed);
         let metrics = self.metrics.watch(&kind.name);
         Informer {
             shared: self.clone(),
@@ -61,6 +67,8 @@ impl InformerFactory {
             counted_failures: 0,
             logged_error: None,
             has_synced: false,
+            relists: 0,
+            is_relisting: false,
         }
     }
 }
@@ -78,6 +86,10 @@ pub struct Informer {
     logged_error: Option<String>,
     /// Whether the scheduling loop was notified that this informer has synced.
     has_synced: bool,
+    /// Number of requests to list again that were handled.
+    relists: u64,
+    /// Whether a requested list has not ended.
+    is_relisting: bool,
 }
 
 impl Informer {
@@ -92,6 +104,7 @@ impl Informer {
             self.update_metrics();
             self.log_watch_error();
             self.skip_unknown_kind();
+            let relists = &mut self.shared.relists;
             tokio::select! {
                 // Inputs that have arrived go before a deadline that has passed.
                 biased;
@@ -105,6 +118,7 @@ impl Informer {
                 () = sleep_until(&clock, self.reflector.next_deadline()) => {
                     self.reflector.tick(clock.now());
                 }
+                () = changed(relists) => self.relist_if_requested(clock.now()),
             }
         }
     }
@@ -113,7 +127,7 @@ impl Informer {
     async fn handle_outputs(&mut self, call: &mut Option<AbortOnDropHandle<()>>, inputs: &Inputs) {
         let outputs: Vec<Output<Update>> = self.reflector.take_outputs().collect();
         let mut updates = Vec::new();
-        let mut has_synced = false;
+        let (mut has_synced, mut has_relisted) = (false, false);
         for output in outputs {
             match output {
                 Output::Open(opened) => *call = Some(self.open(opened, inputs.clone())),
@@ -124,6 +138,7 @@ impl Informer {
                     self.report_undecodable(meta.as_ref(), &message);
                 }
                 Output::Synced => has_synced = true,
+                Output::Relisted => has_relisted = true,
             }
         }
         if !updates.is_empty() {
@@ -132,6 +147,9 @@ impl Informer {
         if has_synced {
             info!(resource = &*self.kind.name, "Caches populated");
             self.notify_synced();
+        }
+        if has_relisted {
+            self.notify_relisted();
         }
     }
 
@@ -198,12 +216,32 @@ impl Informer {
     /// Reports an optional kind as synced if the server does not know it, as older servers may not. The
     /// reflector keeps retrying in case the server learns the kind later.
     fn skip_unknown_kind(&mut self) {
-        if self.kind_is_unknown() && !self.has_synced {
+        if !self.kind_is_unknown() {
+            return;
+        }
+        if !self.has_synced {
             warn!(
                 resource = &*self.kind.name,
                 "Continuing without a kind the server does not know"
             );
             self.notify_synced();
+        }
+        self.notify_relisted();
+    }
+
+    /// Lists again if the scheduling loop has asked the group of this kind to do so.
+    fn relist_if_requested(&mut self, now: Time) {
+        let group = group(&self.kind);
+        let requests = self.shared.relists.borrow_and_update().of(group);
+        if std::mem::replace(&mut self.relists, requests) != requests {
+            self.is_relisting = true;
+            self.reflector.relist(now);
+        }
+    }
+
+    fn notify_relisted(&mut self) {
+        if std::mem::take(&mut self.is_relisting) {
+            self.shared.events.send(LoopEvent::Relisted(group(&self.kind)));
         }
     }
 
@@ -211,6 +249,19 @@ impl Informer {
         if !std::mem::replace(&mut self.has_synced, true) {
             self.shared.events.send(LoopEvent::Synced);
         }
+    }
+}
+
+/// Returns the group of a kind.
+fn group(kind: &WatchedKind) -> Relist {
+    if &*kind.name == "pods" { Relist::Pods } else { Relist::Others }
+}
+
+/// Waits for a new request to list again.
+async fn changed(relists: &mut watch::Receiver<RelistRequests>) {
+    if relists.changed().await.is_err() {
+        // The scheduling loop has ended.
+        std::future::pending().await
     }
 }
 

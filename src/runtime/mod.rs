@@ -39,7 +39,7 @@ use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{
-    DRAIN_TIMEOUT, EventChannel, Heartbeat, LoopEvent, LoopParts, Observer, SchedulingLoop,
+    DRAIN_TIMEOUT, EventChannel, Heartbeat, LoopEvent, LoopParts, Observer, Relists, SchedulingLoop,
 };
 use crate::supervision::{TaskFailed, Tasks};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
@@ -173,6 +173,7 @@ pub async fn run_scheduler(
     let (requests, requested) = mpsc::unbounded_channel();
     let leading = Arc::new(SetOnce::new());
     let informers = sources.kinds.len();
+    let relists = Relists::new(informers);
     let (debug_client, debug_metrics) = (read_client.clone(), metrics.clone());
     let names = ServedNames::of(&setup.config);
     tasks.spawn("the announcement of the served names", names.announce(write_client.clone()));
@@ -190,6 +191,7 @@ pub async fn run_scheduler(
         clock,
         metrics,
         status: setup.server_status,
+        relists: relists.subscribe(),
     };
     let starts = if scheduler.delays_cache() { leading.clone() } else { already() };
     watch(factory, sources, &starts, &mut tasks);
@@ -210,6 +212,7 @@ pub async fn run_scheduler(
         informers,
         leading,
         heartbeat: heartbeat.clone(),
+        relists,
     });
     let ending = async {
         tokio::select! {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use client::scheduler::RequestSource;
+use client::scheduler::{Relist, RequestSource};
 use client::{Reply, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -21,6 +21,8 @@ pub enum LoopEvent {
     Updates(Vec<Update>, OwnedSemaphorePermit),
     /// One informer has synced.
     Synced,
+    /// One informer of this group has listed its kind again, as the scheduler asked.
+    Relisted(Relist),
     /// A request has a reply.
     Reply(RequestSource, RequestId, Reply),
     /// A snapshot of the cache is requested.

@@ -10,6 +10,7 @@
 mod channel;
 mod heartbeat;
 mod log;
+mod relists;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use tracing::info;
 pub use self::channel::{EventChannel, EventReceiver, EventSender, LoopEvent, channel};
 pub use self::heartbeat::Heartbeat;
 use self::log::{ElectionLog, log_attempt, log_event, log_failed_call};
+pub use self::relists::{RelistRequests, Relists};
 use self::snapshot::Snapshots;
 pub use self::snapshot::{NodeSnapshot, Snapshot};
 use crate::clock::Clock;
@@ -83,6 +85,8 @@ pub struct LoopParts<O> {
     pub leading: Arc<SetOnce<()>>,
     /// Notes the turns of the loop.
     pub heartbeat: Arc<Heartbeat>,
+    /// Asks informers to list again.
+    pub relists: Relists,
 }
 
 /// A scheduling loop. [`run`](Self::run) blocks, so it needs a thread of its own.
@@ -96,6 +100,7 @@ pub struct SchedulingLoop<O> {
     /// Number of informers that have not synced.
     unsynced_informers: usize,
     snapshots: Snapshots,
+    relists: Relists,
     leading: Arc<SetOnce<()>>,
     election_log: ElectionLog,
     heartbeat: Arc<Heartbeat>,
@@ -129,6 +134,7 @@ impl<O: Observer> SchedulingLoop<O> {
             informers,
             leading,
             heartbeat,
+            relists,
         } = parts;
         Self {
             election_log: ElectionLog::new(scheduler.leader_elector()),
@@ -142,6 +148,7 @@ impl<O: Observer> SchedulingLoop<O> {
             snapshots: Snapshots::default(),
             leading,
             heartbeat,
+            relists,
             drain_deadline: None,
         }
     }
@@ -201,7 +208,12 @@ impl<O: Observer> SchedulingLoop<O> {
                     self.scheduler.apply(change, now, &mut self.environment.ports());
                 }
             }
-            LoopEvent::Synced => self.handle_synced(),
+            LoopEvent::Synced => self.handle_synced(now),
+            LoopEvent::Relisted(group) => {
+                if self.relists.is_complete(group) {
+                    self.scheduler.handle_relisted(group);
+                }
+            }
             LoopEvent::Reply(source, id, reply) => {
                 let ports = &mut self.environment.ports();
                 self.scheduler.handle_reply(source, id, reply, now, ports);
@@ -215,10 +227,10 @@ impl<O: Observer> SchedulingLoop<O> {
         }
     }
 
-    fn handle_synced(&mut self) {
+    fn handle_synced(&mut self, now: Time) {
         self.unsynced_informers = self.unsynced_informers.saturating_sub(1);
         if self.unsynced_informers == 0 {
-            self.scheduler.set_synced();
+            self.scheduler.set_synced(now, &mut self.environment.ports());
             self.environment.observer.synced();
             info!("Handlers synced");
         }
@@ -231,6 +243,9 @@ impl<O: Observer> SchedulingLoop<O> {
                 // A scheduler starts to lead once.
                 let _ = self.leading.set(());
             }
+        }
+        for group in self.scheduler.take_relists() {
+            self.relists.request(group);
         }
         for event in self.scheduler.take_events() {
             log_event(&event);

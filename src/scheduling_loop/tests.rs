@@ -78,6 +78,7 @@ fn start(health: &Arc<Health>) -> Running {
         informers: 1,
         leading: Arc::default(),
         heartbeat: health.heartbeat(),
+        relists: Relists::new(1),
     });
     #[expect(
         clippy::disallowed_methods,

@@ -100,3 +100,40 @@ fn node_that_a_stalled_watch_misses_is_a_cache_mismatch() {
         assert!(daemon.endpoints.metric(nodes).await >= Some(1.0));
     });
 }
+
+#[test]
+fn late_bind_of_a_killed_scheduler_does_not_overcommit() {
+    run(async |cluster| {
+        let Some(server) = cluster.sandbox() else {
+            return eprintln!("skipped: only the sandbox injects faults");
+        };
+        cluster.add_node("small", 1).await;
+        let kubeconfig = cluster.scheduler_kubeconfig().await;
+        let mut killed = Daemon::start(cluster).await;
+        cluster.create_pods("first", 1).await;
+        cluster.bound_pods(1).await;
+        // Rejected once, so that the next scheduler has the same condition to write and does not write it.
+        cluster.create_pods("late", 1).await;
+        cluster.rejected("late-0").await;
+        let delay = Duration::from_secs(8);
+        misbehave(server, &["latency=8s", "only-path=/binding"]);
+        cluster.delete_pod("first-0").await;
+        killed.counts("scheduler_cache_size{type=\"assumed_pods\"}", 1.0).await;
+        let sent = tokio::time::Instant::now();
+        killed.signal("KILL");
+        killed.ended().await;
+
+        misbehave(server, &[]);
+        let class = cluster.add_priority("high", 1000, "PreemptLowerPriority").await;
+        let mut pod = cluster.pod("urgent", 1);
+        pod.spec.as_mut().unwrap().priority_class_name = Some(class);
+        cluster.create_pod(&pod).await;
+        let _next = Daemon::spawn(cluster, &kubeconfig).await;
+        cluster.bound("urgent").await;
+        cluster.rejected("late-0").await;
+        assert!(sent.elapsed() < delay, "the bind has arrived already");
+        tokio::time::sleep_until(sent + delay + Duration::from_secs(1)).await;
+        let bound = cluster.bound_pods(1).await;
+        assert_eq!(bound.len(), 1, "the node has room for one pod");
+    });
+}

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+mod takeover;
 mod world;
 
 use client::leader_election::{Notice, Outcome};
@@ -72,8 +73,7 @@ fn released_lease_is_taken_over_within_one_attempt() {
 
 #[test]
 fn leader_finishes_its_binds_before_it_releases_the_lease() {
-    let mut world = World::new(1);
-    world.run(0);
+    let mut world = World::leading();
     world.create_pod("web");
     let (source, bind) = take_bind(&mut world, 0);
     world.replicas[0].scheduler.stop(world.now);
@@ -104,8 +104,7 @@ fn stopped_standby_ends_at_once() {
 
 #[test]
 fn requests_carry_the_end_of_the_authority() {
-    let mut world = World::new(1);
-    world.run(0);
+    let mut world = World::leading();
     world.create_pod("web");
     let authority = world.replicas[0].scheduler.leader_elector().unwrap().authority_ends_at();
     assert!(authority.is_some());
@@ -118,8 +117,7 @@ fn requests_carry_the_end_of_the_authority() {
 
 #[test]
 fn leader_that_lost_the_lease_sends_nothing() {
-    let mut world = World::new(1);
-    world.run(0);
+    let mut world = World::leading();
     world.create_pod("web");
     world.create_pod("db");
     assert!(world.schedule_one(0));
@@ -137,8 +135,7 @@ fn leader_that_lost_the_lease_sends_nothing() {
 
 #[test]
 fn reply_after_the_loss_causes_no_request() {
-    let mut world = World::new(1);
-    world.run(0);
+    let mut world = World::leading();
     world.create_pod("web");
     let (source, bind) = take_bind(&mut world, 0);
     world.now = world.replicas[0].scheduler.leader_elector().unwrap().authority_ends_at().unwrap();
@@ -185,7 +182,7 @@ fn replica_competes_once_it_has_synced() {
     let mut world = World::unsynced(1, false);
     world.tick(0);
     assert_eq!(world.take_requests(0), []);
-    world.replicas[0].scheduler.set_synced();
+    world.set_synced(0);
     world.tick(0);
     assert_eq!(world.take_requests(0).len(), 1);
 }
@@ -199,7 +196,7 @@ fn delayed_cache_is_filled_after_winning() {
     world.create_pod("web");
     world.run(0);
     assert!(!world.is_bound("web"));
-    world.replicas[0].scheduler.set_synced();
+    world.set_synced(0);
     world.run(0);
     assert!(world.is_bound("web"));
 }

@@ -42,7 +42,7 @@ impl World {
         let mut world = Self::unsynced(replicas, false);
         for number in 0..replicas {
             world.learn(number);
-            world.replicas[number].scheduler.set_synced();
+            world.set_synced(number);
         }
         world
     }
@@ -61,6 +61,21 @@ impl World {
             .map(|name| Replica::new(&mut store, name, delay_cache_until_active, now))
             .collect();
         Self { now, store, replicas }
+    }
+
+    /// Creates a replica that leads and has completed its takeover.
+    pub(crate) fn leading() -> Self {
+        let mut world = Self::new(1);
+        world.create_pod("first");
+        world.run(0);
+        assert!(world.is_bound("first"));
+        world
+    }
+
+    /// Tells a replica that its caches are filled.
+    pub(crate) fn set_synced(&mut self, number: usize) {
+        let (now, ports) = (self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.replicas[number].scheduler.set_synced(now, ports);
     }
 
     pub(crate) fn create_pod(&mut self, name: &str) {
@@ -133,12 +148,21 @@ impl World {
         self.replicas[number].scheduler.take_requests().collect()
     }
 
-    /// Carries out a request and passes on the reply.
-    pub(crate) fn exchange(&mut self, number: usize, source: RequestSource, request: &Request) {
+    /// Carries out a request of a process that is gone. Returns the status.
+    pub(crate) fn send(&mut self, request: &Request) -> u16 {
+        self.carry_out(request).status
+    }
+
+    fn carry_out(&mut self, request: &Request) -> api::Response {
         let mut served =
             api::Request::new(request.method.as_str(), &request.path, request.body.clone());
         request.content_type.clone_into(&mut served.content_type);
-        let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
+        serve(&mut self.store, &served, self.now)
+    }
+
+    /// Carries out a request and passes on the reply.
+    pub(crate) fn exchange(&mut self, number: usize, source: RequestSource, request: &Request) {
+        let api::Response { status, body, .. } = self.carry_out(request);
         let reply = Reply::Answered(Response { status, retry_after: None, body: body.to_vec() });
         self.reply(number, source, request, reply);
     }
@@ -159,13 +183,17 @@ impl World {
     }
 
     /// Passes the events of its watches to a replica.
-    fn learn(&mut self, number: usize) {
+    pub(crate) fn learn(&mut self, number: usize) {
         let Replica { scheduler, watches } = &mut self.replicas[number];
         for (watch, decoder) in watches {
             for line in &self.store.frames(*watch, self.now).lines {
                 let ports = &mut Ports { extenders: &mut (), probe: &mut () };
                 scheduler.apply(change(decoder, line), self.now, ports);
             }
+        }
+        // The watches are never late, so a new list shows nothing new.
+        for group in scheduler.take_relists() {
+            scheduler.handle_relisted(group);
         }
     }
 }

@@ -8,7 +8,7 @@ use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::reflector::{CallId, ListWatch, Options, Output, Reflector};
-use client::scheduler::{LeaderElection, RequestSource, Scheduler};
+use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
 use client::{Reply, RequestId};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig};
@@ -48,6 +48,8 @@ pub(crate) struct Replica {
     /// Number of pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
     unsynced: usize,
+    /// Number of informers of other kinds than pods that have not listed again.
+    unlisted: usize,
     /// Whether volumes were assumed.
     gave_volumes: bool,
     /// The nominated pods, with their nodes.
@@ -70,6 +72,8 @@ pub(crate) struct Decided {
 pub(crate) struct Informer {
     /// The reflector of the kind.
     pub(crate) reflector: Reflector<Update>,
+    /// Whether the kind is pods.
+    is_of_pods: bool,
     /// The decoder of its objects.
     pub(crate) decoder: Decoder,
     /// The objects it has reported.
@@ -91,6 +95,12 @@ pub(crate) struct Stream {
     pub(crate) stalled: bool,
 }
 
+impl Informer {
+    fn group(&self) -> Relist {
+        if self.is_of_pods { Relist::Pods } else { Relist::Others }
+    }
+}
+
 impl Replica {
     /// Starts a scheduler. With `elects` it takes part in the election of the leader.
     pub(crate) fn start(life: u32, seed: u64, elects: bool, found: Vec<Uid>, now: Time) -> Self {
@@ -108,10 +118,18 @@ impl Replica {
                 path: kind.path.to_string(),
                 field_selector: kind.field_selector.map(str::to_owned),
             };
-            let mut reflector = Reflector::new(target, options(&mut rng), seed ^ number);
+            let is_of_pods = &*kind.name == "pods";
+            let options = Options { starts_with_latest: is_of_pods, ..options(&mut rng) };
+            let mut reflector = Reflector::new(target, options, seed ^ number);
             reflector.start(now);
             let decoder = Decoder::new(kind.resource.clone(), Default::default());
-            informers.push(Informer { reflector, decoder, view: View::default(), stream: None });
+            informers.push(Informer {
+                reflector,
+                is_of_pods,
+                decoder,
+                view: View::default(),
+                stream: None,
+            });
         }
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         if elects {
@@ -121,6 +139,7 @@ impl Replica {
             life,
             scheduler,
             unsynced: informers.len(),
+            unlisted: 0,
             informers,
             found,
             related: Related::default(),
@@ -264,6 +283,7 @@ impl Replica {
                         self.take_in(change, now)?;
                     }
                     Output::Synced => self.unsynced -= 1,
+                    Output::Relisted => self.relisted(number),
                     Output::Undecodable { message, .. } => {
                         panic!("an object was skipped: {message}")
                     }
@@ -272,9 +292,34 @@ impl Replica {
             }
         }
         if self.is_synced() {
-            self.scheduler.set_synced();
+            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+            self.scheduler.set_synced(now, ports);
         }
         Ok(())
+    }
+
+    /// Lists the kinds again that the scheduler asks for.
+    pub(crate) fn relist(&mut self, now: Time) {
+        for group in self.scheduler.take_relists() {
+            if group == Relist::Others {
+                self.unlisted = self.informers.len() - 1;
+            }
+            for informer in &mut self.informers {
+                if informer.group() == group {
+                    informer.reflector.relist(now);
+                }
+            }
+        }
+    }
+
+    fn relisted(&mut self, informer: usize) {
+        let group = self.informers[informer].group();
+        if group == Relist::Others {
+            self.unlisted -= 1;
+        }
+        if group == Relist::Pods || self.unlisted == 0 {
+            self.scheduler.handle_relisted(group);
+        }
     }
 
     /// Passes a change to the scheduler, and counts the pods that it requeues.

@@ -41,10 +41,11 @@ const MOST_AT_ONCE: u32 = 10_000;
 const LAST_LINES: usize = 60;
 /// Number of decisions between checks of incremental counts.
 const RECOUNTS: u32 = 30;
-/// Interval at which watches may send bookmarks.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Maximum time between the output of a request and its sending, in microseconds.
 const MOST_BEFORE_SENDING: u64 = 300;
+/// Maximum time after which a request of a killed process arrives, in milliseconds: later than a standby
+/// takes over.
+const LATEST_ARRIVAL: u64 = 40_000;
 /// Maximum time for which a process is stopped, in milliseconds.
 const LONGEST_PAUSE: u64 = 40_000;
 /// Maximum time by which the clock of a replica is ahead, in milliseconds.
@@ -66,8 +67,6 @@ enum Event {
     Decide { life: u32 },
     /// A user or another component acts.
     Churn,
-    /// Time passes for the watches.
-    Heartbeat,
     /// A process starts in this seat.
     Start { seat: usize },
 }
@@ -98,6 +97,10 @@ pub(crate) struct Summary {
     pub(crate) given: usize,
     /// Requests with an unknown or misleading outcome for the sender.
     pub(crate) faults: u32,
+    /// Bindings of killed processes that were carried out after the next process had started.
+    pub(crate) late_binds: u32,
+    /// Bindings of killed processes that were refused because their pods had changed.
+    pub(crate) fenced_binds: u32,
     /// Pods that the server deleted as victims.
     pub(crate) evicted: usize,
     /// Pods that fit on no node in the end.
@@ -113,6 +116,8 @@ impl AddAssign for Summary {
         self.terms += other.terms;
         self.given += other.given;
         self.faults += other.faults;
+        self.late_binds += other.late_binds;
+        self.fenced_binds += other.fenced_binds;
         self.evicted += other.evicted;
         self.pending += other.pending;
         self.wake_ups += other.wake_ups;
@@ -201,7 +206,6 @@ impl World {
         for seat in 0..replicas {
             world.at(Duration::ZERO, Event::Start { seat });
         }
-        world.at(HEARTBEAT, Event::Heartbeat);
         world
     }
 
@@ -310,7 +314,7 @@ impl World {
         loop {
             let event = self.events.first_key_value().map(|((time, _), _)| *time);
             let seats = self.seats.iter().filter_map(|seat| seat.next_deadline(self.now)).min();
-            let deadlines = [event, seats, self.server.next_deadline()];
+            let deadlines = [event, seats, self.watches_due(), self.server.next_deadline()];
             let Some(next) = deadlines.into_iter().flatten().min().filter(|next| *next <= end)
             else {
                 self.now = end;
@@ -323,6 +327,16 @@ impl World {
             self.now = self.now.max(next);
             self.happen()?;
         }
+    }
+
+    /// Returns the time at which the server sends the next bookmark, or ends a watch. A stopped process reads
+    /// nothing.
+    fn watches_due(&self) -> Option<Time> {
+        let running = self.seats.iter().filter(|seat| seat.stopped_until().is_none());
+        let informers =
+            running.filter_map(|seat| seat.replica.as_ref()).flat_map(|it| &it.informers);
+        let streams = informers.filter_map(|informer| informer.stream.as_ref());
+        streams.filter_map(|stream| self.server.store.watch_deadline(stream.watch)).min()
     }
 
     /// Runs the next event.
@@ -382,7 +396,6 @@ impl World {
                 let done = self.churn.step(&mut self.server, self.now);
                 self.say(|| done);
             }
-            Event::Heartbeat => self.at(HEARTBEAT, Event::Heartbeat),
             Event::Arrive { life, source, request, fate } => {
                 self.arrive(life, source, &request, fate)?;
             }
@@ -413,9 +426,25 @@ impl World {
 
     /// Kills the process in a seat.
     fn kill(&mut self, seat: usize) {
+        let life = self.seats.at(seat).life;
         if self.seats.at(seat).replica.is_some() {
             self.summary.crashes += 1;
             self.end(seat, "is killed");
+            self.hold_up_requests(life);
+        }
+    }
+
+    /// Lets requests of a killed process arrive late, some of them after the next process has started to
+    /// schedule.
+    fn hold_up_requests(&mut self, life: u32) {
+        let is_theirs = |event: &mut Event| match event {
+            Event::Arrive { life: sender, .. } => *sender == life,
+            _ => false,
+        };
+        let held_up: Vec<_> = self.events.extract_if(.., |_, event| is_theirs(event)).collect();
+        for (_, event) in held_up {
+            let late = Duration::from_millis(self.rng.u64(..LATEST_ARRIVAL));
+            self.at(late, event);
         }
     }
 
@@ -439,8 +468,8 @@ impl World {
         self.say(|| format!("process {life} is stopped for {length:?}"));
     }
 
-    /// Ends the process in a seat. Another one starts once none of its requests is in progress: no
-    /// scheduler could know of those.
+    /// Ends the process in a seat. Another one starts soon, while requests of the last one may be in
+    /// progress.
     fn end(&mut self, seat: usize, how: &str) {
         let life = self.seats.at(seat).life;
         let Some(replica) = self.seats.at(seat).end() else { return };
@@ -450,12 +479,7 @@ impl World {
         for stream in replica.informers.into_iter().filter_map(|informer| informer.stream) {
             self.server.store.close(stream.watch);
         }
-        let arrivals = self.events.iter().filter_map(|((time, _), event)| match event {
-            Event::Arrive { life: sender, .. } if *sender == life => Some(*time),
-            _ => None,
-        });
-        let pause = arrivals.max().map_or(Duration::ZERO, |last| last.since(self.now));
-        let pause = pause + Duration::from_millis(1 + self.rng.u64(..5000));
+        let pause = Duration::from_millis(1 + self.rng.u64(..5000));
         self.at(pause, Event::Start { seat });
     }
 
@@ -472,6 +496,7 @@ impl World {
         let Some(mut replica) = seat.replica.take() else { return Ok(()) };
         let now = seat.clock(self.now);
         let mut calls = Vec::new();
+        replica.relist(now);
         replica.learn(&mut calls, now)?;
         for (informer, call) in calls {
             self.handle_output(&mut replica, informer, call);

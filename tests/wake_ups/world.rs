@@ -118,7 +118,7 @@ impl World {
         let mut world = Self { store, watches, scheduler, deletions, now, tried, heard };
         given.into_iter().for_each(|step| world.carry_out(step));
         world.learn();
-        world.scheduler.set_synced();
+        world.on_scheduler(Scheduler::set_synced);
         world.settle();
         world
     }

@@ -82,7 +82,8 @@ impl World {
         world.fill(nodes);
         world.watches = kinds.iter().map(|kind| watch(&mut world.store, kind, now)).collect();
         world.exchange();
-        world.scheduler.set_synced();
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        world.scheduler.set_synced(now, ports);
         world.until_quiet();
         world
     }

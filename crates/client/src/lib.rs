@@ -23,6 +23,7 @@ pub mod reflector;
 mod request;
 mod request_limiter;
 pub mod scheduler;
+mod takeover;
 mod window;
 
 pub use failed_call::FailedCall;

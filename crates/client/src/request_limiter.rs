@@ -75,6 +75,16 @@ impl RequestLimiter {
         self.paused_until.is_some_and(|until| now < until)
     }
 
+    /// Returns the end of the pause, until [`end_pause`](Self::end_pause) has noticed it.
+    pub(crate) const fn pause_ends_at(&self) -> Option<Time> {
+        self.paused_until
+    }
+
+    /// Forgets a pause that has ended.
+    pub(crate) fn end_pause(&mut self, now: Time) {
+        self.paused_until.take_if(|until| *until <= now);
+    }
+
     /// Returns the time from which the next request is admitted, or `None` if a request in flight has
     /// to end first.
     pub(crate) fn next_accept(&self) -> Option<Time> {

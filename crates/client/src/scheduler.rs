@@ -9,8 +9,10 @@ use framework::{Code, PodKey, Time};
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
 use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
 use crate::failed_call::FailedCall;
-use crate::leader_election::{LeaderElector, Notice, Outcome};
+use crate::leader_election::{LeaderElector, Notice, Outcome, Predecessor};
 use crate::request::{Reply, Request, RequestId};
+pub use crate::takeover::Relist;
+use crate::takeover::{Scope, Takeover, Unready};
 
 /// The machine that made a request and takes the reply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,10 @@ pub enum Hold {
     Syncing,
     /// Another replica leads, or this one has not acquired the Lease yet.
     Standby,
+    /// Binds of a scheduler that crashed may be under way, and the pending pods are patched to stop them.
+    Fencing,
+    /// The watches may not have shown yet what happened before the takeover.
+    CatchingUp,
     /// Too many API calls wait for the API server.
     Backlog,
     /// The API server asked for a pause (429).
@@ -52,14 +58,23 @@ pub enum Hold {
 
 impl Hold {
     /// All reasons.
-    pub const ALL: [Self; 5] =
-        [Self::Syncing, Self::Standby, Self::Backlog, Self::Throttled, Self::Stopping];
+    pub const ALL: [Self; 7] = [
+        Self::Syncing,
+        Self::Standby,
+        Self::Fencing,
+        Self::CatchingUp,
+        Self::Backlog,
+        Self::Throttled,
+        Self::Stopping,
+    ];
 
     /// Returns the value of the `reason` label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Syncing => "syncing",
             Self::Standby => "standby",
+            Self::Fencing => "fencing",
+            Self::CatchingUp => "catching_up",
             Self::Backlog => "backlog",
             Self::Throttled => "throttled",
             Self::Stopping => "stopping",
@@ -90,12 +105,16 @@ pub struct Scheduler {
     event_recorder: EventRecorder,
     leader_election: Option<LeaderElection>,
     phase: Phase,
+    /// The takeover, until it is complete.
+    takeover: Option<Takeover>,
     /// Requests of effects and events that have not been taken.
     requests: Vec<(RequestSource, Request)>,
     /// Events that have not been taken for the log.
     events: Vec<Event>,
     /// Notices of the elector that have not been taken for the log.
     notices: Vec<Notice>,
+    /// What a takeover has given up, not yet taken for the log.
+    given_up: Vec<FailedCall>,
 }
 
 impl Scheduler {
@@ -111,9 +130,11 @@ impl Scheduler {
             event_recorder,
             leader_election: None,
             phase: Phase::Syncing,
+            takeover: None,
             requests: Vec::new(),
             events: Vec::new(),
             notices: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -160,7 +181,14 @@ impl Scheduler {
 
     /// Applies a change that an informer reported.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
+        let pod = match &change {
+            Change::Pod(pod) if self.takeover.is_some() => Some(pod.key.clone()),
+            _ => None,
+        };
         self.engine.apply(change, now, ports);
+        if let (Some(takeover), Some(pod)) = (&mut self.takeover, pod) {
+            takeover.consider(&pod, &mut self.engine, now);
+        }
         self.dispatch_effects(now, ports);
     }
 
@@ -170,9 +198,27 @@ impl Scheduler {
     }
 
     /// Allows scheduling to begin, once every informer has synced.
-    pub fn set_synced(&mut self) {
+    pub fn set_synced(&mut self, now: Time, ports: &mut Ports<'_>) {
         if self.phase == Phase::Syncing {
             self.phase = Phase::Running;
+            if self.may_act(now) {
+                self.take_over(false, now);
+                self.dispatch_effects(now, ports);
+            }
+        }
+    }
+
+    /// Takes the groups of kinds that the informers have to list again
+    /// ([`Reflector::relist`](crate::reflector::Reflector::relist)). Each group is followed by
+    /// [`handle_relisted`](Self::handle_relisted).
+    pub fn take_relists(&mut self) -> Vec<Relist> {
+        self.takeover.as_mut().map(Takeover::take_relists).unwrap_or_default()
+    }
+
+    /// Handles that every kind of the group has been listed again, and its changes were applied.
+    pub fn handle_relisted(&mut self, relist: Relist) {
+        if let Some(takeover) = &mut self.takeover {
+            takeover.listed(relist);
         }
     }
 
@@ -207,6 +253,10 @@ impl Scheduler {
             self.elect(now, |elector| elector.tick(now));
         }
         self.engine.tick(now, ports);
+        if let Some(takeover) = &mut self.takeover {
+            takeover.tick(&self.engine, now);
+            self.given_up.extend(takeover.take_given_up());
+        }
         self.api_dispatcher.tick(now);
         self.event_recorder.tick(now);
         self.dispatch_effects(now, ports);
@@ -219,6 +269,7 @@ impl Scheduler {
             self.engine.next_deadline(),
             self.api_dispatcher.next_deadline(),
             self.event_recorder.next_deadline(),
+            self.takeover.as_ref().and_then(|takeover| takeover.next_deadline(&self.engine)),
             elector.and_then(LeaderElector::next_deadline),
         ];
         deadlines.into_iter().flatten().min()
@@ -233,10 +284,13 @@ impl Scheduler {
 
     /// Returns why no pod is scheduled now, or `None` if pods are scheduled.
     pub fn hold(&self, now: Time) -> Option<Hold> {
+        let unready = self.takeover.as_ref().and_then(|takeover| takeover.unready(&self.engine));
         match self.phase {
             Phase::Syncing => Some(Hold::Syncing),
             Phase::Stopping => Some(Hold::Stopping),
             Phase::Running if !self.may_act(now) => Some(Hold::Standby),
+            Phase::Running if unready == Some(Unready::Fencing) => Some(Hold::Fencing),
+            Phase::Running if unready == Some(Unready::CatchingUp) => Some(Hold::CatchingUp),
             Phase::Running if self.api_dispatcher.is_paused(now) => Some(Hold::Throttled),
             Phase::Running if self.api_dispatcher.has_backlog() => Some(Hold::Backlog),
             Phase::Running => None,
@@ -254,6 +308,7 @@ impl Scheduler {
         if !self.can_schedule(now) {
             return None;
         }
+        self.takeover.take_if(|takeover| takeover.is_complete(&self.engine));
         let attempt = self.engine.schedule_one(now, ports);
         self.dispatch_effects(now, ports);
         attempt
@@ -290,7 +345,8 @@ impl Scheduler {
     /// Takes the API calls that failed since the last call, for the log.
     pub fn take_failed_calls(&mut self) -> impl Iterator<Item = FailedCall> {
         let api_calls = self.api_dispatcher.take_failed_calls().into_iter();
-        api_calls.chain(self.event_recorder.take_failed_calls())
+        let calls = api_calls.chain(self.event_recorder.take_failed_calls());
+        calls.chain(std::mem::take(&mut self.given_up))
     }
 
     /// Stops scheduling and drops the API calls that were not sent. Their pods stay pending and are
@@ -318,12 +374,23 @@ impl Scheduler {
         self.phase != Phase::Syncing || self.delays_cache()
     }
 
+    /// Begins the takeover. `were_synced` tells whether the caches were filled before.
+    fn take_over(&mut self, were_synced: bool, now: Time) {
+        let scope = match self.leader_elector().map(LeaderElector::predecessor) {
+            Some(Predecessor::None | Predecessor::Released) => Scope::One,
+            // Without an election no process knows how the last one ended.
+            Some(Predecessor::Expired) | None => Scope::Every,
+        };
+        self.takeover = Some(Takeover::begin(scope, were_synced, &mut self.engine, now));
+    }
+
     /// Runs a step of the election, if there is one.
     fn elect(&mut self, now: Time, step: impl FnOnce(&mut LeaderElector)) {
         let Some(election) = &mut self.leader_election else { return };
         step(&mut election.elector);
         let notices = election.elector.take_notices();
-        if notices.contains(&Notice::StartedLeading) {
+        let starts = notices.contains(&Notice::StartedLeading);
+        if starts {
             let event = election.became_leader();
             self.event_recorder.record_about(ObjectKind::Lease, event, now);
         }
@@ -331,6 +398,9 @@ impl Scheduler {
             self.requests.clear();
         }
         self.notices.extend(notices);
+        if starts && self.phase == Phase::Running {
+            self.take_over(true, now);
+        }
     }
 
     fn release_when_drained(&mut self, now: Time) {
@@ -353,6 +423,10 @@ impl Scheduler {
                 break;
             }
             for (effect, answer) in answers {
+                let takeover = self.takeover.as_mut();
+                if takeover.is_some_and(|takeover| takeover.answer(effect, &answer)) {
+                    continue;
+                }
                 self.engine.answer(effect, &answer, now, ports);
             }
         }

@@ -86,6 +86,21 @@ pub enum EffectKind {
         /// The patch.
         patch: StatusPatch,
     },
+    /// Change the resourceVersion of a pending pod, and nothing that matters to anyone, so that an earlier
+    /// Binding that is still under way is refused. Answered with the pod after the patch, or with the pod as
+    /// it was bound.
+    TouchPod {
+        /// Namespace and name of the pod.
+        pod: PodKey,
+        /// UID of the pod.
+        uid: Uid,
+        /// `metadata.generation` that the condition was observed on.
+        observed_generation: i64,
+        /// `metadata.resourceVersion` of the pod as the engine knows it; 0 if it is not known.
+        resource_version: u64,
+        /// Whether the pod has the condition `PodScheduled`.
+        has_condition: bool,
+    },
     /// Record an event; needs no answer.
     Event(Event),
 }

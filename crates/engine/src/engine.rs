@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NodeIx, NominatingInfo,
-    PluginName, Pod, PodEvent as PluginEvent, PostFilterResult, QueuedPod, Status, Template, Time,
-    Uid, WaitingPods,
+    PluginName, Pod, PodEvent as PluginEvent, PodKey, PostFilterResult, QueuedPod, Status,
+    Template, Time, Uid, WaitingPods,
 };
 
 use crate::attempt::{Attempt, Outcome};
@@ -161,6 +161,11 @@ impl Engine {
         self.world.view().pending().values()
     }
 
+    /// The pod of this name without a node, as last seen.
+    pub fn pending_pod(&self, pod: &PodKey) -> Option<&Arc<Pod>> {
+        self.world.view().pending().get(pod)
+    }
+
     /// Whether victims of this pod are still to be evicted.
     pub fn is_preempting(&self, preemptor: &Uid) -> bool {
         self.world.view().preemptions().is_running(preemptor)
@@ -232,6 +237,18 @@ impl Engine {
                 engine.fire_timer(&plugin, token, cx);
             }
         });
+    }
+
+    /// Asks for a change of the pod's resourceVersion ([`EffectKind::TouchPod`]). The caller handles the
+    /// answer.
+    pub fn touch(&mut self, pod: &Pod) -> EffectId {
+        self.effects.emit(EffectKind::TouchPod {
+            pod: pod.key.clone(),
+            uid: pod.uid.clone(),
+            observed_generation: pod.generation,
+            resource_version: pod.resource_version,
+            has_condition: pod.scheduled_condition.is_some(),
+        })
     }
 
     /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.

@@ -298,7 +298,8 @@ impl World {
             EffectKind::Write(write) => self.write(id, &write),
             EffectKind::ExtenderBind { .. }
             | EffectKind::ReadPod { .. }
-            | EffectKind::Fence { .. } => {
+            | EffectKind::Fence { .. }
+            | EffectKind::TouchPod { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
             EffectKind::PatchPodStatus { .. } | EffectKind::Event(_) => {}

@@ -99,12 +99,15 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the scheduler has set the condition `PodScheduled` of a Pod, and returns it.
+    /// Waits until the scheduler has tried a Pod without success, and returns its condition
+    /// `PodScheduled`.
     pub(in crate::e2e) async fn rejected(&self, pod: &str) -> PodCondition {
         eventually(&format!("pod {pod} is rejected"), async || {
             let status = self.pods.get(pod).await.ok()?.status?;
             let mut conditions = status.conditions.unwrap_or_default().into_iter();
-            conditions.find(|one| one.type_ == "PodScheduled" && one.status == "False")
+            let is_tried = |one: &PodCondition| one.reason.as_deref() != Some("SchedulerStarted");
+            conditions
+                .find(|one| one.type_ == "PodScheduled" && one.status == "False" && is_tried(one))
         })
         .await
     }

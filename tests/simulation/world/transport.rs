@@ -14,14 +14,6 @@ use super::super::server::Bound;
 use super::super::volumes;
 use super::{Event, World};
 
-/// With an election, a request arrives at most this much later than others: within 5 s, the time between
-/// the end of a leader's authority and the earliest takeover.
-const LONGEST_DELAY_OF_LEADERS: Duration = Duration::from_millis(1900);
-
-/// Reason why the seat of a request in progress is known.
-const WAITS: &str =
-    "no other process starts in a seat while a request of the last one is in progress";
-
 impl World {
     pub(super) fn handle_output(
         &mut self,
@@ -108,8 +100,6 @@ impl World {
         let mut end = frames.ended.then_some(Input::Closed(call));
         match self.network.piece(&mut self.rng) {
             Piece::Arrives => {}
-            // A standby whose watch is silent takes over with a stale cache, and may overcommit a node.
-            Piece::Stalls if self.seats.len() > 1 => {}
             Piece::Stalls => {
                 stream.stalled = true;
                 self.say(|| format!("{life} the stream of informer {informer} stalls"));
@@ -172,8 +162,6 @@ impl World {
             Fate::Vanishes => self.at(timeout, learn(lost())),
             Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
             Fate::Lingers(late) => {
-                // A request that arrives after another replica took over can overcommit a node.
-                let late = if self.elects { late.min(LONGEST_DELAY_OF_LEADERS) } else { late };
                 self.at(delay, learn(lost()));
                 self.at(delay + late, Event::Arrive { life, source, request, fate });
             }
@@ -199,6 +187,13 @@ impl World {
         let before = volumes::stored(&self.server, request);
         let (response, bound) = self.server.request_of_ours(request, self.now);
         rules::is_well_formed(&self.server, &request.path, response.status)?;
+        let is_fenced = asked.is_some() && response.status == 409 && {
+            let body = String::from_utf8_lossy(&response.body);
+            body.contains("ResourceVersion in precondition")
+        };
+        if is_fenced && self.seats.of_life(life).is_none() {
+            self.summary.fenced_binds += 1;
+        }
         if let (Some(before), 200) = (before, response.status) {
             let after = serde_json::from_slice(&response.body).unwrap_or_default();
             self.summary.given += 1;
@@ -215,9 +210,14 @@ impl World {
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             rules::after_binding(&self.server, bound)?;
-            let seat = self.seats.of_life(life).expect(WAITS);
-            seat.volumes.after_binding(&self.server, bound, &mut self.held)?;
-            seat.writes.carried_out(bound);
+            match self.seats.of_life(life) {
+                Some(seat) => {
+                    seat.volumes.after_binding(&self.server, bound, &mut self.held)?;
+                    seat.writes.carried_out(bound);
+                }
+                // The process was killed, and another one has started in its seat.
+                None => self.summary.late_binds += 1,
+            }
         }
         let reply = match fate {
             Fate::Lingers(_) => return Ok(()),

@@ -11,6 +11,7 @@ use super::object_key::ObjectKey;
 use super::outcome::{Outcome, is_outdated, is_pod_gone, is_refusal_of_bind, rejection};
 use super::own_writes::OwnWrites;
 use super::pod_status_patch::PodStatusPatch;
+use super::pod_touch::PodTouch;
 use super::read_backoff;
 use super::ready_calls::Group;
 use super::requests::{self, RequestParts};
@@ -45,6 +46,8 @@ pub(super) enum Operation {
     PatchPodStatus(PodStatusPatch),
     /// A status patch that is answered with the pod and not retried: the engine reads the pod instead.
     Fence(PodStatusPatch),
+    /// Changes only the resourceVersion of a pending pod.
+    Touch(PodTouch),
     /// Patches the condition of the pod, then deletes the pod.
     Evict(Eviction),
 }
@@ -86,7 +89,10 @@ impl ApiCall {
     pub(super) const fn new(id: EffectId, operation: Operation) -> Self {
         let backoff = match &operation {
             // The backoff of kube-scheduler.
-            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Evict(_) => {
+            Operation::PatchPodStatus(_)
+            | Operation::Fence(_)
+            | Operation::Touch(_)
+            | Operation::Evict(_) => {
                 Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
             }
             Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::Write(_) => {
@@ -120,6 +126,7 @@ impl ApiCall {
             | Operation::ReadPod(pod)
             | Operation::Evict(Eviction { pod, .. })
             | Operation::Fence(PodStatusPatch { pod, .. })
+            | Operation::Touch(PodTouch { pod, .. })
             | Operation::PatchPodStatus(PodStatusPatch { pod, .. }) => ObjectKey::Pod(pod.clone()),
             Operation::Write(write) => ObjectKey::of_write(write),
         }
@@ -140,7 +147,9 @@ impl ApiCall {
             Operation::ExtenderBind { .. } => CallType::ExtenderBinding,
             Operation::Write(_) => CallType::ObjectWrite,
             Operation::ReadPod(_) => CallType::PodRead,
-            Operation::PatchPodStatus(_) | Operation::Fence(_) => CallType::PodStatusPatch,
+            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
+                CallType::PodStatusPatch
+            }
             Operation::Evict(_) => CallType::PodEviction,
         }
     }
@@ -157,7 +166,9 @@ impl ApiCall {
             Operation::ExtenderBind { .. } => "binding through an extender",
             Operation::Write(_) => "patching",
             Operation::ReadPod(_) => "reading",
-            Operation::PatchPodStatus(_) | Operation::Fence(_) => "patching the status",
+            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
+                "patching the status"
+            }
             Operation::Evict(_) => "evicting",
         }
     }
@@ -179,13 +190,17 @@ impl ApiCall {
 
     /// Returns whether a deleted pod makes the call unnecessary instead of failed.
     pub(super) const fn is_moot_without_pod(&self) -> bool {
-        matches!(self.operation, Operation::PatchPodStatus(_) | Operation::Evict(_))
+        let operation = &self.operation;
+        matches!(
+            operation,
+            Operation::PatchPodStatus(_) | Operation::Touch(_) | Operation::Evict(_)
+        )
     }
 
     /// Returns whether the response to the call shows a pod after a write of ours, or as read.
     pub(super) fn returns_pod(&self) -> bool {
         match &self.operation {
-            Operation::PatchPodStatus(_) | Operation::Fence(_) => true,
+            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => true,
             Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
             _ => false,
         }
@@ -197,6 +212,7 @@ impl ApiCall {
         let (uid, resource_version) = match &mut self.operation {
             Operation::Bind { binding, resource_version } => (&binding.uid, resource_version),
             Operation::PatchPodStatus(patch) => (&patch.uid, &mut patch.resource_version),
+            Operation::Touch(touch) => (&touch.uid, &mut touch.resource_version),
             _ => return,
         };
         if *resource_version != 0 {
@@ -233,6 +249,8 @@ impl ApiCall {
             Operation::PatchPodStatus(patch) | Operation::Fence(patch) => {
                 requests::patch_status(patch, now)
             }
+            Operation::Touch(touch) if touch.must_read => requests::read(&touch.pod),
+            Operation::Touch(touch) => requests::touch(touch, now),
             Operation::Evict(eviction) => match &eviction.condition_message {
                 Some(message) => requests::patch_disruption_target(eviction, message, now),
                 None => requests::delete(eviction),
@@ -265,6 +283,12 @@ impl ApiCall {
                 }
             }
             Operation::Fence(_) => NextStep::Finish(fence_answer(outcome)),
+            Operation::Touch(touch) => {
+                match touch.handle_outcome(outcome, self.tries < MAX_TRIES) {
+                    Ok(step) => step,
+                    Err(outcome) => self.after_idempotent_write(outcome, now, rng),
+                }
+            }
             Operation::Evict(_) => self.after_eviction_step(outcome, now, rng),
             Operation::ReadPod(_) => self.after_read(outcome, now, rng),
         }

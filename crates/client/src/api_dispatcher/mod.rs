@@ -11,6 +11,7 @@ mod object_queue;
 mod outcome;
 mod own_writes;
 mod pod_status_patch;
+mod pod_touch;
 mod read_backoff;
 mod ready_calls;
 mod requests;
@@ -30,6 +31,7 @@ use self::object_queue::ObjectQueue;
 use self::outcome::Outcome;
 use self::own_writes::OwnWrites;
 use self::pod_status_patch::PodStatusPatch;
+use self::pod_touch::PodTouch;
 use self::read_backoff::ReadBackoff;
 use self::ready_calls::{Group, ReadyCalls, SendOrder};
 use self::requests::RequestParts;
@@ -183,6 +185,7 @@ impl ApiDispatcher {
 
     /// Sends the calls that are due.
     pub fn tick(&mut self, now: Time) {
+        self.limiter.end_pause(now);
         while let Some(entry) = self.backing_off.first_entry()
             && entry.key().0 <= now
         {
@@ -224,13 +227,15 @@ impl ApiDispatcher {
         counts
     }
 
-    /// Returns the time at which [`tick`](Self::tick) is due next.
+    /// Returns the time at which [`tick`](Self::tick) is due next. The end of a pause is due also if no call
+    /// waits for it, because the caller may hold back effects until then.
     pub fn next_deadline(&self) -> Option<Time> {
         let backoff_ends = self.backing_off.first_key_value().map(|((until, _), _)| *until);
         let is_sendable = self.ready.has_sendable(self.limiter.free());
         let next_accept = self.limiter.next_accept().filter(|_| is_sendable);
         let next_slow = self.has_many_ready().then(|| self.ready.next_slow()).flatten();
-        backoff_ends.into_iter().chain(next_accept).chain(next_slow).min()
+        let deadlines = [backoff_ends, next_accept, next_slow, self.limiter.pause_ends_at()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Returns the number of calls that have not finished.
@@ -315,6 +320,21 @@ impl ApiDispatcher {
                 observed_generation,
                 resource_version,
                 patch,
+                must_read: false,
+            }),
+            EffectKind::TouchPod {
+                pod,
+                uid,
+                observed_generation,
+                resource_version,
+                has_condition,
+            } => Operation::Touch(PodTouch {
+                pod,
+                uid,
+                observed_generation,
+                resource_version,
+                has_condition,
+                unchanged: 0,
                 must_read: false,
             }),
             EffectKind::Event(_) => return None,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::pod_status_patch::PodStatusPatch;
+use super::pod_touch::PodTouch;
 use crate::extender;
 use crate::request::{Destination, Method, collection_path, push_segment};
 
@@ -117,6 +118,30 @@ pub(super) fn patch_status(update: &PodStatusPatch, now: Time) -> RequestParts {
         metadata["resourceVersion"] = resource_version.to_string().into();
     }
     strategic_patch(pod, &metadata, &status)
+}
+
+/// Returns the request that changes the resourceVersion of a pending pod. An existing condition only gets a
+/// new `lastProbeTime`. A missing one is added: not with the reason `Unschedulable`, because autoscalers add
+/// nodes for such pods.
+pub(super) fn touch(touch: &PodTouch, now: Time) -> RequestParts {
+    let probed = now.floor_to_second().as_nanos() - i64::from(touch.unchanged) * 1_000_000_000;
+    let mut condition = match touch.has_condition {
+        true => json!({ "type": "PodScheduled" }),
+        false => Condition {
+            condition_type: "PodScheduled",
+            status: false,
+            reason: "SchedulerStarted",
+            message: "the scheduler has started and has not tried to schedule the pod yet",
+            observed_generation: touch.observed_generation,
+        }
+        .body(now),
+    };
+    condition["lastProbeTime"] = Time::from_nanos(probed).to_string().into();
+    let mut metadata = json!({ "uid": touch.uid.to_string() });
+    if touch.resource_version != 0 {
+        metadata["resourceVersion"] = touch.resource_version.to_string().into();
+    }
+    strategic_patch(&touch.pod, &metadata, &json!({ "conditions": [condition] }))
 }
 
 /// Returns the request that sets the condition `DisruptionTarget` of a pod that is about to be evicted.

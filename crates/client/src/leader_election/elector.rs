@@ -22,6 +22,8 @@ pub struct LeaderElector {
     rng: fastrand::Rng,
     ids: RequestIds,
     phase: Phase,
+    /// The last other holder that this replica tried to follow.
+    predecessor: Predecessor,
     /// The last Lease that was read or written.
     observed: Option<Observed>,
     /// The holder of the last [`Notice::ObservedLeader`].
@@ -59,6 +61,17 @@ pub enum Outcome {
     Stopped,
     /// The replica led, and lost the Lease or could not renew it in time.
     Lost,
+}
+
+/// The state of the Lease before this replica acquired it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Predecessor {
+    /// The Lease did not exist.
+    None,
+    /// The last holder gave up the Lease after its requests had ended.
+    Released,
+    /// The last holder did not renew the Lease in time. Its requests may still be under way.
+    Expired,
 }
 
 /// A Lease, and when this replica saw that its record changed.
@@ -111,6 +124,7 @@ impl LeaderElector {
             rng: fastrand::Rng::with_seed(seed),
             ids: RequestIds::default(),
             phase: Phase::New,
+            predecessor: Predecessor::None,
             observed: None,
             reported_leader: String::new(),
             in_flight: None,
@@ -139,6 +153,11 @@ impl LeaderElector {
             Phase::Leading { authority_ends_at } if !self.is_stopping => Some(authority_ends_at),
             _ => None,
         }
+    }
+
+    /// Returns the state of the Lease before this replica acquired it. It counts once the replica leads.
+    pub const fn predecessor(&self) -> Predecessor {
+        self.predecessor
     }
 
     /// Returns how the election ended, once it has ended.
@@ -313,6 +332,9 @@ impl LeaderElector {
 
     fn create(&mut self, attempt: Time, now: Time) {
         let record = LeaderElectionRecord::new(&self.config, &micro_time(attempt));
+        if self.phase == Phase::Acquiring {
+            self.predecessor = Predecessor::None;
+        }
         let request = self.lock.create(self.ids.next(), &self.config, &record);
         self.send(request, Call::Create(Write { attempt, made_at: now }));
     }
@@ -349,6 +371,12 @@ impl LeaderElector {
         // Not the time of the attempt, as in client-go: an update without reading in the same attempt
         // may have stored that record, and other replicas would not see it change.
         let time = micro_time(now);
+        if !is_mine {
+            self.predecessor = match lease.record.holder() {
+                "" => Predecessor::Released,
+                _ => Predecessor::Expired,
+            };
+        }
         let record = match is_mine {
             true => lease.record.renewed(&self.config, &time),
             false => lease.record.taken_over(&self.config, &time),

@@ -24,5 +24,5 @@ mod notice;
 mod tests;
 
 pub use config::{ConfigError, LeaderElectionConfig};
-pub use elector::{LeaderElector, Outcome};
+pub use elector::{LeaderElector, Outcome, Predecessor};
 pub use notice::Notice;

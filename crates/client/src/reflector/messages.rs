@@ -169,6 +169,8 @@ pub enum Output<T> {
     Deleted(ObjectMeta),
     /// All objects of the first list have been reported.
     Synced,
+    /// All changes that a [requested](super::Reflector::relist) list revealed have been reported.
+    Relisted,
     /// A version of an object cannot be decoded. The version reported before it stays valid.
     Undecodable {
         /// Metadata of the object, if it can be read.

@@ -16,6 +16,8 @@
 //!
 //! - A relist reports the objects that were deleted since the last list.
 //! - An object that replaces another one of the same name is reported after the deletion of that one.
+//! - The changes that a relist reveals are reported together at its end, so that no decision rests on half
+//!   a list.
 //! - Each resource version of an object is reported once, and a watch never reports an older version
 //!   after a newer one. Lists do not compare versions: they return the latest state, except for a list
 //!   from the cache of the server, which is only requested before anything has been reported. The
@@ -81,6 +83,10 @@ pub struct Reflector<T> {
     watch_error: Option<WatchError>,
     /// Number of calls that failed.
     failures: u64,
+    /// Whether the end of the next list is to be reported.
+    reports_relist: bool,
+    /// The changes that an unfinished relist has revealed.
+    held_back: Vec<Output<T>>,
     outputs: Vec<Output<T>>,
 }
 
@@ -142,6 +148,8 @@ impl<T> Reflector<T> {
             has_synced: false,
             watch_error: None,
             failures: 0,
+            reports_relist: false,
+            held_back: Vec::new(),
             outputs: Vec::new(),
         }
     }
@@ -149,9 +157,23 @@ impl<T> Reflector<T> {
     /// Opens the first call. Does nothing if the reflector has started.
     pub fn start(&mut self, now: Time) {
         if matches!(self.state, State::NotStarted) {
-            let stage = self.list_stage(PageStart::Cached);
+            let stage = self.list_stage(self.first_page());
             self.open(stage, now);
         }
+    }
+
+    /// Lists all objects again, in the latest state, and then reports [`Output::Relisted`]. Does nothing
+    /// before the first list has ended.
+    pub fn relist(&mut self, now: Time) {
+        if !self.has_synced {
+            return;
+        }
+        if let State::Calling(call) = &self.state {
+            self.outputs.push(Output::Close(call.id));
+        }
+        self.reports_relist = true;
+        let stage = self.list_stage(PageStart::Latest);
+        self.open(stage, now);
     }
 
     /// Handles an input. Ignores inputs about calls other than the open one.
@@ -233,6 +255,10 @@ impl<T> Reflector<T> {
         if self.uses_watch_list { Stage::WatchList } else { Stage::List(start) }
     }
 
+    const fn first_page(&self) -> PageStart {
+        if self.options.starts_with_latest { PageStart::Latest } else { PageStart::Cached }
+    }
+
     fn open(&mut self, stage: Stage, now: Time) {
         if matches!(stage, Stage::WatchList | Stage::List(PageStart::Cached | PageStart::Latest)) {
             self.known.begin_list();
@@ -291,7 +317,7 @@ impl<T> Reflector<T> {
 
     fn list_in_pages(&mut self, now: Time) {
         // The cache of the server may be older than the events that the streaming list has sent.
-        let start = if self.has_reported { PageStart::Latest } else { PageStart::Cached };
+        let start = if self.has_reported { PageStart::Latest } else { self.first_page() };
         self.open(Stage::List(start), now);
     }
 
@@ -445,14 +471,14 @@ impl<T> Reflector<T> {
         match self.known.update(&meta) {
             Difference::None => return,
             Difference::Updated => {}
-            Difference::Replaced(old) => self.outputs.push(Output::Deleted(old)),
+            Difference::Replaced(old) => self.report(Output::Deleted(old)),
         }
-        self.outputs.push(Output::Updated(meta, object));
+        self.report(Output::Updated(meta, object));
     }
 
     fn report_deletion(&mut self, meta: ObjectMeta) {
         if self.known.delete(&meta) {
-            self.outputs.push(Output::Deleted(meta));
+            self.report(Output::Deleted(meta));
         }
     }
 
@@ -460,19 +486,34 @@ impl<T> Reflector<T> {
         self.has_reported = true;
         if let Some(meta) = &meta {
             let (replaced, is_new) = self.known.update_undecodable(meta);
-            self.outputs.extend(replaced.map(Output::Deleted));
+            if let Some(replaced) = replaced {
+                self.report(Output::Deleted(replaced));
+            }
             if !is_new {
                 return;
             }
         }
-        self.outputs.push(Output::Undecodable { meta, message });
+        self.report(Output::Undecodable { meta, message });
     }
 
-    /// Reports the objects that the list did not contain as deleted.
+    /// Reports a change, at the end of the list if it was revealed by a relist.
+    fn report(&mut self, change: Output<T>) {
+        let is_watching =
+            matches!(&self.state, State::Calling(OpenCall { stage: Stage::Watch(_), .. }));
+        let outputs =
+            if self.has_synced && !is_watching { &mut self.held_back } else { &mut self.outputs };
+        outputs.push(change);
+    }
+
+    /// Reports what a relist has revealed, and the objects that the list did not contain as deleted.
     fn end_list(&mut self) {
+        self.outputs.append(&mut self.held_back);
         self.outputs.extend(self.known.end_list().into_iter().map(Output::Deleted));
         if !std::mem::replace(&mut self.has_synced, true) {
             self.outputs.push(Output::Synced);
+        }
+        if std::mem::take(&mut self.reports_relist) {
+            self.outputs.push(Output::Relisted);
         }
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Options {
     /// Whether to try streaming lists (WatchList) before paged lists.
     pub watch_list: bool,
+    /// Whether the first paged list shows the latest state, not that of the server's cache, which is cheaper.
+    pub starts_with_latest: bool,
     /// Number of objects per page of a list.
     pub page_size: u32,
     /// Time to wait for a page, or for a watch to open. The server itself gives up after 60 s.
@@ -24,6 +26,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             watch_list: true,
+            starts_with_latest: false,
             page_size: 500,
             request_timeout: Duration::from_secs(75),
             min_watch_timeout: Duration::from_secs(300),

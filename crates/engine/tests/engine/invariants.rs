@@ -385,7 +385,7 @@ impl Sim {
         let effects = std::mem::take(&mut self.world.open);
         for effect in effects {
             match &effect.kind {
-                EffectKind::Event(_) => {}
+                EffectKind::TouchPod { .. } | EffectKind::Event(_) => {}
                 EffectKind::PatchPodStatus { pod, uid, patch, .. } => {
                     if self.world.patch_on_server(pod, uid, patch) {
                         self.noticed(pod);

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::{fault_settings, watch};
 use crate::api::{Answer, Request, Response, User, parse_query};
 use crate::authorization;
-use crate::faults::{Outcome, Refusal};
+use crate::faults::{Fate, Outcome, Refusal};
 use crate::status::Status;
 
 /// Maximum length of a body, the limit of the API server.
@@ -26,7 +26,7 @@ pub(super) async fn answer(
     request: HttpRequest<Body>,
 ) -> HttpResponse {
     match connection.read(request).await {
-        Ok(request) => connection.answer(&request).await,
+        Ok(request) => connection.answer(request).await,
         Err(status) => whole(status.response()),
     }
 }
@@ -75,15 +75,25 @@ impl Connection {
         }
     }
 
-    async fn answer(&self, request: &Request) -> HttpResponse {
+    async fn answer(self, request: Request) -> HttpResponse {
         if request.path == fault_settings::PATH {
-            return whole(fault_settings::answer(&self.cluster, request));
+            return whole(fault_settings::answer(&self.cluster, &request));
         }
-        let fate = self.cluster.faults().fate(request);
-        if !fate.delay.is_zero() {
-            tokio::time::sleep(fate.delay).await;
+        let Fate { delay, outcome } = self.cluster.faults().fate(&request);
+        if delay.is_zero() {
+            return self.carry_out(outcome, &request);
         }
-        match fate.outcome {
+        // A request under way arrives although the client has gone meanwhile, so it has its own task.
+        let arrival = tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            self.carry_out(outcome, &request)
+        });
+        let panicked = |_| whole(Status::internal("the request panicked".to_owned()).response());
+        arrival.await.unwrap_or_else(panicked)
+    }
+
+    fn carry_out(&self, outcome: Outcome, request: &Request) -> HttpResponse {
+        match outcome {
             Outcome::Served => self.serve(request),
             Outcome::Lost => {
                 let answer = self.serve(request);

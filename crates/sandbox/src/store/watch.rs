@@ -134,7 +134,18 @@ fn start(request: &Request, version: Option<u64>, bookmarks: bool) -> Result<Sta
     }
 }
 
+impl Store {
+    /// Returns the time at which a watch sends a bookmark or ends, if nothing happens before.
+    pub fn watch_deadline(&self, id: WatchId) -> Option<Time> {
+        self.watches.get(&id).map(Watch::next_deadline)
+    }
+}
+
 impl Watch {
+    fn next_deadline(&self) -> Time {
+        if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end }
+    }
+
     fn advance(&mut self, store: &Store, now: Time) -> Frames {
         let mut lines = Vec::new();
         match self.start {

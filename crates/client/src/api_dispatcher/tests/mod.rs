@@ -7,6 +7,7 @@ mod isolation;
 mod measure;
 mod outcomes;
 mod properties;
+mod touch;
 
 use std::time::Duration;
 
@@ -404,6 +405,18 @@ fn throttled_request_pauses_all_requests() {
     assert_eq!(harness.wait_for_deadline(), Duration::from_secs(3));
     assert!(!harness.dispatcher.is_paused(harness.now));
     assert_eq!(harness.lines().len(), 2);
+}
+
+#[test]
+fn pause_ends_by_itself_when_nothing_waits_for_it() {
+    let mut harness = harness();
+    harness.add(bind("a"));
+    assert_eq!(harness.exchange(throttled(50)).len(), 1, "longer than binds are retried");
+    assert_eq!(harness.dispatcher.unfinished(), 0);
+    assert!(harness.dispatcher.is_paused(harness.now));
+    assert_eq!(harness.wait_for_deadline(), Duration::from_secs(50));
+    assert!(!harness.dispatcher.is_paused(harness.now));
+    assert_eq!(harness.dispatcher.next_deadline(), None);
 }
 
 #[test]

@@ -367,18 +367,32 @@ fn relist_reports_the_difference() {
 }
 
 #[test]
-fn deletions_are_reported_at_the_end_of_a_relist() {
+fn changes_are_reported_at_the_end_of_a_relist() {
     let mut driver = watching();
     driver.event(WatchEvent::Error(status_error(410, "too old")));
     driver.input(Input::Opened);
     driver.event(added("a", "u", 8));
     failed(&mut driver);
     driver.wait();
-    assert_eq!(driver.reports(), ["+a u 8"]);
+    assert_eq!(driver.reports(), [""; 0], "half a list is not reported");
     assert_eq!(driver.query(), STREAM);
     driver.input(Input::Opened);
     driver.event(bookmark(9, true));
-    assert_eq!(driver.reports(), ["-a u 8", "-b v 2"]);
+    assert_eq!(driver.reports(), ["+a u 8", "-a u 8", "-b v 2"]);
+}
+
+#[test]
+fn requested_relist_lists_the_latest_state_and_reports_its_end() {
+    let mut driver = watching();
+    driver.reflector.uses_watch_list = false;
+    let now = driver.now;
+    driver.reflector.relist(now);
+    driver.carry_out_outputs();
+    assert_eq!(driver.query(), "limit=500");
+    driver.input(|id| Input::Page(id, page(&[("a", "u", 1), ("c", "w", 7)], 7, None)));
+    assert_eq!(driver.reports(), ["+c w 7", "-b v 2", "relisted"]);
+    driver.event(added("d", "x", 8));
+    assert_eq!(driver.reports(), ["+d x 8"], "the watch goes on");
 }
 
 #[test]

@@ -103,6 +103,7 @@ impl Store {
                     self.newest_undecodable.insert(meta.key.name.to_string(), version(&meta));
                 assert!(before < Some(version(&meta)), "reported twice as undecodable: {meta:?}");
             }
+            Output::Relisted => unreachable!("no relist was requested"),
             Output::Open(_) | Output::Close(_) => unreachable!("calls are not reports"),
         }
     }

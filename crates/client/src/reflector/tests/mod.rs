@@ -45,6 +45,7 @@ fn short(output: Output<Object>) -> String {
         Output::Deleted(meta) => format!("-{}", object(&meta)),
         Output::Undecodable { meta, .. } => format!("?{}", meta.as_ref().map_or("".into(), object)),
         Output::Synced => "synced".into(),
+        Output::Relisted => "relisted".into(),
         Output::Open(_) | Output::Close(_) => unreachable!("calls are not reports"),
     }
 }

@@ -360,7 +360,7 @@ impl World {
                     self.see(&pod.name);
                 }
             }
-            EffectKind::Event(_) => {}
+            EffectKind::TouchPod { .. } | EffectKind::Event(_) => {}
         }
     }
 

@@ -1,0 +1,254 @@
+//! What a scheduler does before its first decision, because another one may have worked before it.
+//!
+//! - Its caches must show everything that happened before it began. The watches of a standby may lag or
+//!   hang. The scheduler writes a pod, and waits until the watch of pods shows that write: a watch is
+//!   ordered, so it has then shown everything before. The other kinds are listed again.
+//! - A bind of a process that crashed may still be under way. Each Binding names the resourceVersion of its
+//!   pod, so the scheduler changes the version of every pending pod: an earlier bind is then refused, or it
+//!   was faster and the pod is seen to be bound.
+//!
+//! The write of a pod is a patch of its status, a *fence* ([`EffectKind::TouchPod`](engine::EffectKind)).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{EffectId, Engine};
+use framework::{Answer, Pod, PodKey, Time, Uid};
+
+use crate::failed_call::FailedCall;
+
+/// Time after which pods that could not be fenced no longer hold up the others.
+const FENCE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Time after which kinds that could not be listed again no longer hold up scheduling. A request whose answer
+/// is lost takes 75 s, and is then repeated.
+const LIST_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Time to wait for the watch of pods before pods are listed again.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum number of pods that are fenced if one fence suffices, each in a namespace of its own: the first
+/// ones may be refused by an admission webhook.
+const MAX_PROBES: usize = 8;
+
+/// A group of kinds that are listed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relist {
+    /// Pods.
+    Pods,
+    /// All kinds but pods.
+    Others,
+}
+
+/// The pods that are fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Every pending pod: the scheduler before may have crashed.
+    Every,
+    /// One pod, which shows that the watch of pods is current: no other scheduler has a request under way.
+    One,
+}
+
+/// The reason why a takeover is not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unready {
+    /// Pods are being fenced.
+    Fencing,
+    /// The caches may be older than the takeover.
+    CatchingUp,
+}
+
+/// A pod in the reply to a fence, which the watch has to show.
+#[derive(Debug)]
+struct Written {
+    pod: PodKey,
+    uid: Uid,
+    version: u64,
+}
+
+/// A takeover in progress.
+#[derive(Debug)]
+pub(crate) struct Takeover {
+    scope: Scope,
+    /// Time at which open fences are given up.
+    fences_end: Time,
+    /// Time at which the lists of other kinds are given up; `None` if they are current.
+    lists_end: Option<Time>,
+    /// Time at which pods are listed again unless the watch has shown our writes.
+    pods_listed_at: Time,
+    /// Whether pods have been listed since the takeover began, so that all old pods are known.
+    has_listed_pods: bool,
+    /// The fences without an answer.
+    open: BTreeSet<EffectId>,
+    /// The pods that were fenced, also without success.
+    fenced: BTreeSet<Uid>,
+    /// The namespaces of these pods.
+    namespaces: BTreeSet<Arc<str>>,
+    /// The newest write among the answers.
+    newest: Option<Written>,
+    /// The groups to list again that have not been taken.
+    relists: Vec<Relist>,
+    /// The fences that were given up, not yet taken for the log.
+    given_up: Option<FailedCall>,
+}
+
+impl Takeover {
+    /// Begins a takeover. With `were_synced` the caches were filled before, so they may be old.
+    pub(crate) fn begin(scope: Scope, were_synced: bool, engine: &mut Engine, now: Time) -> Self {
+        let mut takeover = Self {
+            scope,
+            fences_end: now + FENCE_TIMEOUT,
+            lists_end: were_synced.then(|| now + LIST_TIMEOUT),
+            pods_listed_at: now + WATCH_TIMEOUT,
+            has_listed_pods: false,
+            open: BTreeSet::new(),
+            fenced: BTreeSet::new(),
+            namespaces: BTreeSet::new(),
+            newest: None,
+            relists: if were_synced { vec![Relist::Others] } else { Vec::new() },
+            given_up: None,
+        };
+        let pending: Vec<PodKey> = engine.pending().map(|pod| pod.key.clone()).collect();
+        pending.iter().for_each(|pod| takeover.consider(pod, engine, now));
+        // Lists that began after the last process had ended show everything that it did.
+        takeover.has_listed_pods = !were_synced;
+        takeover
+    }
+
+    /// Fences a pod that was reported, if it has to be.
+    pub(crate) fn consider(&mut self, pod: &PodKey, engine: &mut Engine, now: Time) {
+        let Some(pod) = engine.pending_pod(pod).filter(|pod| self.has_to_fence(pod)).cloned()
+        else {
+            return;
+        };
+        if self.fenced.is_empty() {
+            self.fences_end = now + FENCE_TIMEOUT;
+            self.pods_listed_at = now + WATCH_TIMEOUT;
+        }
+        self.open.insert(engine.touch(&pod));
+        self.fenced.insert(pod.uid.clone());
+        self.namespaces.insert(pod.key.namespace.clone());
+    }
+
+    /// Returns whether the pod has to be fenced. A version that is newer than one of our writes is newer than
+    /// the takeover. No scheduler can bind a pod that is gated or terminating.
+    fn has_to_fence(&self, pod: &Pod) -> bool {
+        let is_wanted = match self.scope {
+            Scope::Every => {
+                let is_new = |newest: &Written| newest.version < pod.resource_version;
+                !self.fenced.contains(&pod.uid) && !self.newest.as_ref().is_some_and(is_new)
+            }
+            Scope::One => {
+                self.newest.is_none()
+                    && self.fenced.len() < MAX_PROBES
+                    && !self.namespaces.contains(&pod.key.namespace)
+            }
+        };
+        is_wanted
+            && !self.has_listed_pods
+            && pod.spec.scheduling_gates.is_empty()
+            && !pod.terminating
+    }
+
+    /// Handles an answer. Returns whether it belongs to a fence.
+    pub(crate) fn answer(&mut self, effect: EffectId, answer: &Answer) -> bool {
+        if !self.open.remove(&effect) {
+            return false;
+        }
+        let written = match answer {
+            Answer::Ok(Some(pod)) => Written::of(pod),
+            _ => None,
+        };
+        if let Some(written) = written {
+            let newest = self.newest.as_ref().map_or(0, |newest| newest.version);
+            if written.version > newest {
+                self.newest = Some(written);
+            }
+        }
+        true
+    }
+
+    /// Notes that all kinds of a group have been listed again.
+    pub(crate) fn listed(&mut self, relist: Relist) {
+        match relist {
+            Relist::Pods => self.has_listed_pods = true,
+            Relist::Others => self.lists_end = None,
+        }
+    }
+
+    /// Gives up what has taken too long.
+    pub(crate) fn tick(&mut self, engine: &Engine, now: Time) {
+        if self.fences_end <= now && !self.open.is_empty() && self.scope == Scope::Every {
+            self.given_up = Some(FailedCall {
+                action: "stopping earlier binds of",
+                object: format!("{} pods", self.open.len()),
+                error: format!(
+                    "their status could not be patched within {FENCE_TIMEOUT:?}; a bind of a scheduler \
+                     that crashed may still be carried out"
+                ),
+            });
+            self.open.clear();
+        }
+        self.lists_end.take_if(|end| *end <= now);
+        if self.pods_listed_at <= now && self.unready(engine) == Some(Unready::CatchingUp) {
+            self.relists.push(Relist::Pods);
+            self.pods_listed_at = now + WATCH_TIMEOUT;
+        }
+    }
+
+    /// Returns the time at which [`tick`](Self::tick) is due next.
+    pub(crate) fn next_deadline(&self, engine: &Engine) -> Option<Time> {
+        let fences =
+            (self.scope == Scope::Every && !self.open.is_empty()).then_some(self.fences_end);
+        let catching_up = self.unready(engine) == Some(Unready::CatchingUp);
+        let pods = catching_up.then_some(self.pods_listed_at);
+        [fences, self.lists_end, pods].into_iter().flatten().min()
+    }
+
+    /// Returns why the takeover is not complete, or `None` if pods may be scheduled.
+    pub(crate) fn unready(&self, engine: &Engine) -> Option<Unready> {
+        match self.scope {
+            Scope::Every if !self.open.is_empty() => Some(Unready::Fencing),
+            _ if self.lists_end.is_some() || !self.shows_pods(engine) => Some(Unready::CatchingUp),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the takeover is complete. Without a pod to fence and without a new list it goes on,
+    /// because the first pod that comes may be an old one.
+    pub(crate) fn is_complete(&self, engine: &Engine) -> bool {
+        let has_proof = self.newest.is_some() || self.has_listed_pods;
+        has_proof && self.unready(engine).is_none()
+    }
+
+    /// Whether the watch of pods has shown our writes, or a new list replaces that proof.
+    fn shows_pods(&self, engine: &Engine) -> bool {
+        match &self.newest {
+            Some(written) => engine.pending_pod(&written.pod).is_none_or(|pod| {
+                pod.uid != written.uid || pod.resource_version >= written.version
+            }),
+            None => self.has_listed_pods || self.fenced.is_empty(),
+        }
+    }
+
+    pub(crate) fn take_relists(&mut self) -> Vec<Relist> {
+        std::mem::take(&mut self.relists)
+    }
+
+    pub(crate) fn take_given_up(&mut self) -> Option<FailedCall> {
+        self.given_up.take()
+    }
+}
+
+impl Written {
+    fn of(pod: &serde_json::Value) -> Option<Self> {
+        let metadata = &pod["metadata"];
+        let text = |field: &str| metadata[field].as_str();
+        Some(Self {
+            pod: PodKey::new(text("namespace")?, text("name")?),
+            uid: text("uid")?.into(),
+            version: text("resourceVersion")?.parse().ok()?,
+        })
+    }
+}
