@@ -1,22 +1,37 @@
 //! The Lease of a test, which has the name of the release.
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{Cluster, named};
+use super::{Cluster, create, named};
 use crate::e2e::wait::eventually;
 
 impl Cluster {
-    /// Takes the permissions for the Lease from the scheduler under test. Returns their Role, which
-    /// permits it again.
+    /// Takes the permissions for the Lease from the scheduler under test, and waits until the API server
+    /// applies that; it watches roles asynchronously. Returns their Role, which permits it again.
     pub(in crate::e2e) async fn forbid_lease(&self) -> Role {
         let roles: Api<Role> = Api::namespaced(self.client.clone(), &self.name);
         let name = format!("{}-leader-election", self.name);
         let rules = roles.get(&name).await.unwrap().rules;
         roles.delete(&name, &DeleteParams::default()).await.unwrap();
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
+            "user": self.scheduler_user(),
+            "resourceAttributes": {
+                "verb": "get", "group": "coordination.k8s.io", "resource": "leases",
+                "namespace": self.name, "name": self.name,
+            },
+        }}))
+        .unwrap();
+        eventually("the lease is forbidden", async || {
+            let answer = create(&reviews, &question).await;
+            (!answer.status?.allowed).then_some(())
+        })
+        .await;
         Role { rules, ..named(&name) }
     }
 
