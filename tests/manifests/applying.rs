@@ -1,17 +1,16 @@
 //! Every rendering can be applied: an API server accepts each object, and knows all its fields.
 
-use std::fs;
-
 use framework::Time;
 use sandbox::api::{Answer, Request, Response};
 use sandbox::resources;
 use sandbox::store::Store;
 use serde_json::{Value, json};
 
-use super::{DEFAULT, objects, path, rendered};
+use super::{DEFAULT, objects, rendered};
 
 const NOW: Time = Time::from_secs(1_800_000_000);
-const DEFINITIONS: &str = "tests/manifests/crds";
+/// The kinds of the Prometheus Operator and of cert-manager.
+const DEFINITIONS: &str = "crates/sandbox/tests/fixtures/operators.yaml";
 
 /// Returns the collection of the kind of an object.
 fn collection(object: &Value) -> String {
@@ -51,10 +50,9 @@ fn create(store: &mut Store, object: &Value) -> Result<(), String> {
 /// A cluster with the definitions of custom kinds and the namespaces of the renderings.
 fn cluster() -> Store {
     let mut store = Store::new(1, NOW);
-    for entry in fs::read_dir(path(DEFINITIONS)).unwrap() {
-        let file = entry.unwrap().file_name().into_string().unwrap();
-        for definition in objects(&format!("{DEFINITIONS}/{file}")) {
-            create(&mut store, &definition).unwrap();
+    for list in objects(DEFINITIONS) {
+        for definition in list["items"].as_array().unwrap() {
+            create(&mut store, definition).unwrap();
         }
     }
     for name in ["batch", "leases", "scheduling"] {
