@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use super::dashboard::{dashboard, panels, queries};
 use super::metrics::Metrics;
 use super::{path, read};
 
@@ -50,6 +51,27 @@ fn alerts_select_the_series_of_one_job() {
             assert!(selector.matchers.contains(&job), "{name}: {}", selector.metric);
         }
     }
+}
+
+/// `/metrics/slis` and `/metrics/resources` have these series too, under the same job.
+#[test]
+fn series_of_several_paths_are_selected_by_path() {
+    let alerts = alerts().into_values();
+    let mut expressions: Vec<_> =
+        alerts.map(|rule| rule["expr"].as_str().unwrap().to_owned()).collect();
+    let dashboard = dashboard();
+    expressions.extend(panels(&dashboard).into_iter().flat_map(queries));
+    let path = ("metrics_path".to_owned(), "=~".to_owned(), "|/metrics".to_owned());
+    let mut found = BTreeSet::new();
+    for expression in expressions {
+        for selector in super::promql::names(&expression).selectors {
+            if ["up", "process_start_time_seconds"].contains(&selector.metric.as_str()) {
+                assert!(selector.matchers.contains(&path), "{expression}");
+                found.insert(selector.metric);
+            }
+        }
+    }
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::promql::{self, Selector};
 use super::read;
 
 /// Labels that Prometheus adds to each series of a target.
-const OF_TARGET: [&str; 5] = ["cluster", "namespace", "pod", "job", "instance"];
+const OF_TARGET: [&str; 6] = ["cluster", "namespace", "pod", "job", "instance", "metrics_path"];
 
 /// The documented metrics and label values.
 pub(super) struct Metrics {
