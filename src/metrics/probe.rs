@@ -475,6 +475,21 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_beyond_the_hundredth_share_a_counter() {
+        let (mut probe, metrics) = probe();
+        for _ in 0..2 {
+            for number in 0..MAX_NAMESPACES + 50 {
+                probe.count(Count::BindingError { namespace: &format!("n{number}") });
+            }
+        }
+        let text = metrics.render();
+        let errors = "loadmaster_binding_errors_total{";
+        assert_eq!(text.matches(errors).count(), MAX_NAMESPACES + 1);
+        assert!(text.contains(&format!("{errors}pod_namespace=\"n99\"}} 2\n")), "{text}");
+        assert!(text.contains(&format!("{errors}pod_namespace=\"(other)\"}} 100\n")), "{text}");
+    }
+
+    #[test]
     fn counts_have_their_labels() {
         let (mut probe, metrics) = probe();
         let plugin: PluginName = "P".into();

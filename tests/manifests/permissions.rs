@@ -176,6 +176,8 @@ fn assert_bound_to(account: &ObjectMeta, subjects: Option<Vec<Subject>>) {
 fn roles_are_bound_to_the_service_account_of_the_pod() {
     for file in rendered() {
         let Some(account) = find::<ServiceAccount>(&file) else { continue };
+        // Otherwise every pod that uses the account has its token.
+        assert_eq!(account.automount_service_account_token, Some(false), "{file}");
         let account = account.metadata;
         let role = cluster_role(&file).unwrap().metadata.name;
         let mut bindings = find_all::<ClusterRoleBinding>(&file).into_iter();

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 mod notes;
+mod threats;
 
 use std::collections::BTreeSet;
 use std::fs;
