@@ -16,8 +16,8 @@
 //! A pod is in one [`Place`] at a time, or in flight.
 //!
 //! kube-scheduler moves every pod that an event may help. Here an event moves one pod of each class of
-//! unschedulable pods that share their answer, see [`trials`]. Pods popped before the end of their
-//! backoff are paced, see [`pace`].
+//! unschedulable pods that share their answer, see `trials`. Pods popped before the end of their
+//! backoff are paced, see `pace`.
 //!
 //! * *active* (`activeQ`): pods leave in the order of the QueueSort plugin.
 //! * *backoff* (`backoffQ`): a rejected pod may leave early, when no pod is active. A pod that failed
