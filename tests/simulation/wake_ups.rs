@@ -59,13 +59,14 @@ fn waiting(engine: &Engine) -> impl Iterator<Item = &QueuedPod> {
 /// Only room of a nominated pod may be freed without an event, so pods parked before `unnominated`,
 /// the last time at which a nomination ended, are exempt. An assumed pod may satisfy the affinity
 /// of another pod, and requeues it once its bind is confirmed, so the check is skipped while there
-/// is one.
+/// is one. A pod whose class is tried waits for the answer.
 pub(crate) fn parked_pods_fit_nowhere(
     engine: &Engine,
     related: &Related,
     unnominated: Time,
 ) -> Checked {
     let parked = waiting(engine).filter(|queued| queued.timestamp > unnominated);
+    let parked = parked.filter(|queued| !engine.queue().waits_for_trial(&queued.pod.key));
     let parked: Vec<_> = parked.filter(|queued| !queued.pod.terminating).collect();
     if parked.is_empty() || engine.cache().assumed_count() > 0 {
         return Ok(());

@@ -439,6 +439,11 @@ impl Queue {
         active.or_else(|| self.backoff.get(key)).or_else(|| self.unschedulable.get(key))
     }
 
+    /// Whether an unschedulable pod waits for the attempt of another pod of its class, which decides for both.
+    pub fn waits_for_trial(&self, key: &PodKey) -> bool {
+        self.unschedulable.group(key).is_some_and(|class| self.trials.of(class).is_some())
+    }
+
     /// Returns every queued pod, place by place, but not in the order in which pods are popped.
     pub fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let active = self.active.iter().map(|pod| (Place::Active, pod));

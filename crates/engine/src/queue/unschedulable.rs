@@ -106,6 +106,11 @@ impl UnschedulablePods {
         Some((group.place(), self.groups.get(group)?.get(slot)?))
     }
 
+    /// Returns the group of the pod called `key`.
+    pub(super) fn group(&self, key: &PodKey) -> Option<&Group> {
+        Some(&self.slots.get(key)?.0)
+    }
+
     /// Returns every pod, rejected pods first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let groups = self.groups.iter();
