@@ -17,7 +17,7 @@ fn main() {
     let mut times = Vec::new();
     for answers in [Answers::Shared, Answers::Own] {
         let mut replay = Replay::new(NODES, answers);
-        let start = Instant::now();
+        let start = now();
         let took = replay.run();
         let cpu = start.elapsed();
         times.push(cpu);
@@ -31,4 +31,9 @@ fn main() {
         );
     }
     println!("CPU, own to shared: {:.1}", times[1].as_secs_f64() / times[0].as_secs_f64());
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn now() -> Instant {
+    Instant::now()
 }
