@@ -14,6 +14,12 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 /// Timeout of establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Idle time after which TCP probes a connection, which matters to HTTP/1.1 without pings.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
+/// Time between two probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of lost probes after which the connection is dead: 45 seconds after the last byte.
+const KEEPALIVE_RETRIES: u32 = 3;
 /// Idle time after which an HTTP/2 connection is pinged, as in client-go.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Time to wait for the response to a ping.
@@ -61,6 +67,9 @@ pub(crate) fn https_connector(
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    http.set_keepalive(Some(KEEPALIVE_TIME));
+    http.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    http.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
     let mut https = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
@@ -117,4 +126,39 @@ fn sources(error: &kube::Error) -> impl Iterator<Item = &(dyn Error + 'static)> 
         Some(io) => io.get_ref().map(|inner| inner as &(dyn Error + 'static)),
         None => error.source(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::TcpListener;
+
+    use tower::Service;
+
+    use super::*;
+
+    /// Returns whether the system probes the connection to this local port when it is idle: its timer is
+    /// that of keepalive, number 2.
+    fn is_probed(port: u16) -> bool {
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let remote = format!("0100007F:{port:04X}");
+        let connection = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut timers =
+            connection.filter(|columns| columns[2] == remote).map(|columns| columns[5]);
+        timers.any(|timer| timer.starts_with("02:"))
+    }
+
+    #[tokio::test]
+    async fn idle_connection_is_probed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server: http::Uri = format!("http://127.0.0.1:{port}").parse().unwrap();
+        let mut config = kube::Config::new(server.clone());
+        // The system may have no root certificates.
+        config.root_cert = Some(Vec::new());
+        let mut connector = https_connector(&config).unwrap();
+        let _connection = connector.call(server).await.unwrap();
+        let _accepted = listener.accept().unwrap();
+        assert!(is_probed(port));
+    }
 }

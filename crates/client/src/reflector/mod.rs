@@ -75,6 +75,8 @@ pub struct Reflector<T> {
     uses_watch_list: bool,
     /// Number of streaming lists in a row that ended without their last bookmark.
     cut_off_lists: u32,
+    /// Whether the server sends bookmarks for this kind.
+    sends_bookmarks: bool,
     /// Number of calls in a row that ended normally without a new event.
     calls_without_event: u32,
     known: KnownObjects,
@@ -117,6 +119,8 @@ struct OpenCall {
     id: CallId,
     stage: Stage,
     is_opened: bool,
+    /// Whether this call has brought a bookmark.
+    has_bookmark: bool,
     /// The time at which the call is closed unless an input about it arrives.
     deadline: Time,
     /// The time at which a watch or streaming list is closed in any case.
@@ -140,6 +144,7 @@ impl<T> Reflector<T> {
                 Duration::from_secs(120),
             ),
             cut_off_lists: 0,
+            sends_bookmarks: false,
             calls: 0,
             state: State::NotStarted,
             calls_without_event: 0,
@@ -276,7 +281,14 @@ impl<T> Reflector<T> {
         self.outputs.push(Output::Open(Call { id, is_watch, path, timeout }));
         let deadline = now + timeout;
         let end = deadline.max(now + watch_timeout + self.options.watch_grace_period);
-        self.state = State::Calling(OpenCall { id, stage, is_opened: false, deadline, end });
+        self.state = State::Calling(OpenCall {
+            id,
+            stage,
+            is_opened: false,
+            has_bookmark: false,
+            deadline,
+            end,
+        });
     }
 
     fn random_watch_timeout(&mut self) -> Duration {
@@ -354,7 +366,15 @@ impl<T> Reflector<T> {
         self.outputs.push(Output::Close(call.id));
         match call.stage {
             Stage::WatchList if call.is_opened => self.cut_off(now),
-            Stage::Watch(_) if call.is_opened => self.proceed(call.stage, now),
+            // The server has not begun to send bookmarks for a kind that does not change.
+            Stage::Watch(_) if call.is_opened && (now >= call.end || !call.has_bookmark) => {
+                self.proceed(call.stage, now);
+            }
+            Stage::Watch(_) if call.is_opened => {
+                let seconds = self.options.watch_idle_timeout.as_secs();
+                let message = format!("no event and no bookmark within {seconds} s");
+                self.handle_failure(&message, call.stage, now);
+            }
             stage => {
                 let seconds = self.options.request_timeout.as_secs();
                 self.handle_failure(&format!("no response within {seconds} s"), stage, now);
@@ -367,12 +387,22 @@ impl<T> Reflector<T> {
 impl<T> Reflector<T> {
     fn handle_opened(&mut self, now: Time) {
         self.watch_error = None;
-        let idle_timeout = self.options.watch_list_idle_timeout;
         if let State::Calling(call) = &mut self.state {
             call.is_opened = true;
+        }
+        self.expect_progress(now);
+    }
+
+    /// Sets the time at which the open call counts as silent: a watch of a server that sends bookmarks, or
+    /// a streaming list. A proxy may keep a connection open whose other half is dead.
+    fn expect_progress(&mut self, now: Time) {
+        let Options { watch_list_idle_timeout, watch_idle_timeout, .. } = self.options;
+        if let State::Calling(call) = &mut self.state {
             call.deadline = match call.stage {
-                Stage::WatchList => call.end.min(now + idle_timeout),
-                _ => call.end,
+                Stage::WatchList => call.end.min(now + watch_list_idle_timeout),
+                Stage::Watch(_) if self.sends_bookmarks => call.end.min(now + watch_idle_timeout),
+                Stage::Watch(_) => call.end,
+                Stage::List(_) => call.deadline,
             };
         }
     }
@@ -406,7 +436,11 @@ impl<T> Reflector<T> {
             WatchEvent::Bookmark { resource_version, .. } => Some(resource_version),
             WatchEvent::Error(_) => None,
         };
-        if version.is_some_and(|version| !self.advance(version, now)) {
+        if let (WatchEvent::Bookmark { .. }, State::Calling(call)) = (&event, &mut self.state) {
+            (self.sends_bookmarks, call.has_bookmark) = (true, true);
+        }
+        self.expect_progress(now);
+        if version.is_some_and(|version| !self.advance(version)) {
             return;
         }
         match event {
@@ -414,7 +448,7 @@ impl<T> Reflector<T> {
             WatchEvent::Deleted(meta) => self.report_deletion(meta),
             WatchEvent::Undecodable { meta, message } => self.report_undecodable(meta, message),
             WatchEvent::Bookmark { resource_version, initial_events_end: true } => {
-                self.end_initial_events(&resource_version);
+                self.end_initial_events(&resource_version, now);
             }
             WatchEvent::Bookmark { .. } => {}
             WatchEvent::Error(error) => self.handle_error_event(&error, now),
@@ -423,7 +457,7 @@ impl<T> Reflector<T> {
 
     /// Advances the resource version of the open watch. Returns false for an event to ignore, whose
     /// version is older than the one that the watch has reached.
-    fn advance(&mut self, version: &Arc<str>, now: Time) -> bool {
+    fn advance(&mut self, version: &Arc<str>) -> bool {
         let State::Calling(call) = &mut self.state else { return false };
         match &mut call.stage {
             Stage::Watch(reached) => {
@@ -437,22 +471,19 @@ impl<T> Reflector<T> {
                 *reached = version;
             }
             // Initial events are not ordered by version.
-            Stage::WatchList => {
-                call.deadline = call.end.min(now + self.options.watch_list_idle_timeout);
-            }
-            Stage::List(_) => {}
+            Stage::WatchList | Stage::List(_) => {}
         }
         true
     }
 
-    fn end_initial_events(&mut self, version: &Arc<str>) {
+    fn end_initial_events(&mut self, version: &Arc<str>, now: Time) {
         if let State::Calling(call) = &mut self.state
             && call.stage == Stage::WatchList
         {
             call.stage = Stage::Watch(ResourceVersion::from(version));
-            call.deadline = call.end;
             self.cut_off_lists = 0;
             self.end_list();
+            self.expect_progress(now);
         }
     }
 

@@ -18,6 +18,9 @@ pub struct Options {
     pub min_watch_timeout: Duration,
     /// Time that a watch may stay open after its timeout. After that its connection counts as dead.
     pub watch_grace_period: Duration,
+    /// Time without an event or a bookmark after which a watch counts as silent. The server sends a
+    /// bookmark about every minute.
+    pub watch_idle_timeout: Duration,
     /// Time without events after which a streaming list counts as cut off.
     pub watch_list_idle_timeout: Duration,
 }
@@ -31,6 +34,7 @@ impl Default for Options {
             request_timeout: Duration::from_secs(75),
             min_watch_timeout: Duration::from_secs(300),
             watch_grace_period: Duration::from_secs(30),
+            watch_idle_timeout: Duration::from_secs(90),
             watch_list_idle_timeout: Duration::from_secs(60),
         }
     }

@@ -186,7 +186,7 @@ fn error_status_is_reported_and_retried() {
 #[test]
 fn watch_error_lasts_from_first_failure_to_next_success() {
     let mut driver = watching();
-    driver.wait();
+    driver.now = driver.now + Duration::from_secs(7);
     let begun = driver.now;
     failed(&mut driver);
     driver.wait();
@@ -489,9 +489,46 @@ fn watch_past_its_timeout_is_closed_and_resumed() {
     let requested = path.split("timeoutSeconds=").nth(1).and_then(|rest| rest.split('&').next());
     let watch_timeout: u64 = requested.and_then(|seconds| seconds.parse().ok()).expect("a timeout");
     assert!((300..=600).contains(&watch_timeout), "{watch_timeout}");
-    assert_eq!(driver.wait(), Duration::from_secs(watch_timeout + 30));
+    let start = driver.now;
+    while driver.query() == STREAM {
+        driver.now = driver.now + Duration::from_secs(1);
+        driver.event(bookmark(5, false));
+        driver.reflector.tick(driver.now);
+        driver.carry_out_outputs();
+    }
+    assert_eq!(driver.now.since(start), Duration::from_secs(watch_timeout + 30));
     assert_eq!(driver.query(), "resourceVersion=5");
     assert_eq!(driver.reflector.watch_error(), None);
+}
+
+#[test]
+fn watch_that_goes_silent_is_closed_and_resumed() {
+    let mut driver = watching();
+    for _ in 0..2 {
+        driver.now = driver.now + Duration::from_secs(60);
+        driver.event(bookmark(6, false));
+    }
+    assert_eq!(driver.wait(), Duration::from_secs(90), "after the last bookmark");
+    let error = driver.reflector.watch_error().expect("a watch error");
+    assert_eq!(error.message, "/api/v1/pods: no event and no bookmark within 90 s");
+    driver.wait();
+    assert_eq!(driver.query(), "resourceVersion=6");
+}
+
+#[test]
+fn watch_without_a_bookmark_is_resumed_without_an_error() {
+    let mut driver = watching();
+    closed(&mut driver);
+    driver.input(Input::Opened);
+    assert_eq!(driver.wait(), Duration::from_secs(90), "other watches had bookmarks");
+    assert_eq!(
+        (driver.query().as_str(), driver.reflector.watch_error()),
+        ("resourceVersion=5", None)
+    );
+    let mut without = paged();
+    without.input(|id| Input::Page(id, page(&[], 5, None)));
+    without.input(Input::Opened);
+    assert!(without.wait() > Duration::from_secs(300), "the server sends no bookmarks");
 }
 
 #[test]
