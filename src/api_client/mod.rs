@@ -144,7 +144,11 @@ impl ApiClient {
     /// The server did not respond with a version.
     pub async fn version(&self) -> Result<Version, VersionError> {
         let version = self.read_version().await;
-        let failure = version.as_ref().err().map(ToString::to_string);
+        let failure = match &version {
+            // The server works.
+            Ok(_) | Err(VersionError::Withheld(_)) => None,
+            Err(error) => Some(error.to_string()),
+        };
         self.status.requested(failure.as_deref());
         version
     }
@@ -159,6 +163,9 @@ impl ApiClient {
             (StatusCode::UNAUTHORIZED, _) => Err(VersionError::Unauthorized),
             (StatusCode::OK, body) => serde_json::from_slice(&body)
                 .map_err(|error| VersionError::Failed(format!("/version: {error}"))),
+            (status @ (StatusCode::FORBIDDEN | StatusCode::NOT_FOUND), _) => {
+                Err(VersionError::Withheld(status))
+            }
             (status, _) => Err(VersionError::Failed(format!("/version: {status}"))),
         }
     }

@@ -1,5 +1,6 @@
 //! The version of the API server.
 
+use http::StatusCode;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -33,6 +34,9 @@ pub enum VersionError {
     /// The certificate of the server is not trusted.
     #[error("{0}: check certificate-authority and server of the kubeconfig's cluster")]
     Untrusted(String),
+    /// The server works, and does not tell its version.
+    #[error("the server does not tell its version: /version: {0}")]
+    Withheld(StatusCode),
     /// The server sent no valid response.
     #[error("{0}")]
     Failed(String),

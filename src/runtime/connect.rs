@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use tracing::{info, warn};
 
-use crate::api_client::{ApiClient, ServerStatus, Version};
+use crate::api_client::{ApiClient, ServerStatus, Version, VersionError};
 use crate::clock::Clock;
 
 /// The oldest supported minor version of Kubernetes.
@@ -15,7 +15,7 @@ const MIN_MINOR_VERSION: u32 = 33;
 /// Delay between two attempts to read the version of the server.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Waits until the API server responds with its version.
+/// Waits until the API server responds, and checks its version if it tells it.
 ///
 /// # Errors
 /// The server does not accept the credentials, is not trusted, or is too old.
@@ -26,6 +26,17 @@ pub(super) async fn wait_for_api_server(client: &ApiClient, server: &str) -> any
             Ok(version) => {
                 info!(server, version = version.git_version, "Connected to the API server");
                 return check_version(server, &version);
+            }
+            Err(VersionError::Withheld(status)) => {
+                let status = status.as_u16();
+                warn!(
+                    server,
+                    status,
+                    "The API server does not tell its version, so it is unknown whether it runs \
+                     Kubernetes 1.{MIN_MINOR_VERSION} or later, the oldest supported version; to have it \
+                     checked, permit get on the nonResourceURL /version"
+                );
+                return Ok(());
             }
             Err(error) if error.is_final() => bail!("{server}: {error}"),
             Err(error) => {
@@ -78,5 +89,47 @@ fn check_version(server: &str, version: &Version) -> anyhow::Result<()> {
             version.git_version
         ),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+
+    use super::*;
+    use crate::api_client::Credentials;
+    use crate::metrics::Metrics;
+
+    /// Returns a client of a server with this answer at `/version`, and the status of that server.
+    async fn client(answer: (StatusCode, &'static str)) -> (ApiClient, Arc<ServerStatus>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/version", get(async move || answer));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let kubeconfig = format!(
+            "{{clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], users: [], \
+             contexts: [{{name: c, context: {{cluster: c}}}}], current-context: c}}"
+        );
+        let credentials = Credentials::parse(&kubeconfig).await.unwrap();
+        let (metrics, status) = (Metrics::new().rest_client(), Arc::<ServerStatus>::default());
+        (ApiClient::new(&credentials, "t", metrics, status.clone()).unwrap(), status)
+    }
+
+    #[tokio::test]
+    async fn daemon_starts_without_the_permission_to_read_the_version() {
+        let (client, status) = client((StatusCode::FORBIDDEN, "{}")).await;
+        wait_for_api_server(&client, "s").await.unwrap();
+        assert!(!status.requests_fail(), "a server that answers is ready");
+    }
+
+    #[tokio::test]
+    async fn old_server_is_refused() {
+        let old = r#"{"major": "1", "minor": "32+", "gitVersion": "v1.32.4"}"#;
+        let (client, _) = client((StatusCode::OK, old)).await;
+        let error = wait_for_api_server(&client, "s").await.unwrap_err();
+        let expected = "s runs Kubernetes v1.32.4: the oldest supported version is 1.33";
+        assert_eq!(error.to_string(), expected);
     }
 }
