@@ -20,9 +20,11 @@ use engine::ports::{
     ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall, Victims,
 };
 use framework::Time;
+use futures::FutureExt;
 use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use self::connection::Connection;
@@ -75,16 +77,22 @@ pub struct LoopWait {
     pub runtime: Handle,
     /// The heartbeat of the loop.
     pub heartbeat: Arc<Heartbeat>,
+    /// Cancelled when the daemon has to stop.
+    pub stop: CancellationToken,
 }
+
+/// The error of a call that the end of the daemon cancelled.
+const STOPPED: &str = "context canceled: the scheduler stops";
 
 /// Time between two beats of a loop that waits.
 const BEAT: Duration = Duration::from_secs(1);
 
 impl LoopWait {
     /// Blocks the loop until the call has ended. The wait counts as turns of the loop, because every call
-    /// has a time limit of its own.
-    fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
-        self.runtime.block_on(self.beating(call))
+    /// has a time limit of its own. A daemon that has to stop does not wait.
+    fn block_on<T>(&self, call: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        let call = self.stop.run_until_cancelled(self.beating(call));
+        self.runtime.block_on(call).unwrap_or_else(|| Err(STOPPED.to_owned()))
     }
 
     async fn beating<T>(&self, call: impl Future<Output = T>) -> T {
@@ -232,8 +240,9 @@ impl ExtenderClient for Extenders {
     ) -> (Vec<Result<HostPriorities, String>>, Time) {
         self.metrics.set_prioritizing(calls.len());
         let pending = calls.iter().map(|call| self.send_prioritize(call));
-        let results = self.wait.block_on(join_all(pending));
+        let results = self.wait.block_on(join_all(pending).map(Ok));
         self.metrics.set_prioritizing(0);
+        let results = results.unwrap_or_else(|error| vec![Err(error); calls.len()]);
         (results, self.clock.now())
     }
 

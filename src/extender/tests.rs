@@ -31,10 +31,11 @@ use crate::config::{self, Gates};
 /// A runtime for the servers. The tests call extenders outside of it, like the scheduling loop.
 struct Harness {
     runtime: Runtime,
+    stop: CancellationToken,
 }
 
 fn harness() -> Harness {
-    Harness { runtime: Runtime::new().unwrap() }
+    Harness { runtime: Runtime::new().unwrap(), stop: CancellationToken::new() }
 }
 
 fn listener() -> (TcpListener, String) {
@@ -73,7 +74,8 @@ impl Harness {
             "extenders": extenders,
         });
         let loaded = config::load(&text.to_string(), &Gates::default()).unwrap();
-        let wait = LoopWait { runtime: self.runtime.handle().clone(), heartbeat: Arc::default() };
+        let (runtime, stop) = (self.runtime.handle().clone(), self.stop.clone());
+        let wait = LoopWait { runtime, heartbeat: Arc::default(), stop };
         let mut extenders = Extenders::new(&loaded.config, wait, Clock::start(), Arc::default())?;
         let object = |name: &str| Some(to_raw_value(&json!({"metadata": {"name": name}})).unwrap());
         for name in ["a", "b"] {
@@ -164,6 +166,27 @@ fn deleted_objects_fail_the_call() {
     extenders.store(deleted.into());
     let (answer, _) = extenders.filter(&call(&pod, 0), Time::ZERO);
     assert_eq!(answer, Err("pod default/p does not exist".to_owned()));
+}
+
+#[test]
+fn stop_cancels_the_calls_that_the_loop_waits_for() {
+    let harness = harness();
+    let stop = harness.stop.clone();
+    let hanging = post(async move || {
+        stop.cancel();
+        pending::<()>().await
+    });
+    let url = harness.serve(Router::new().route("/filter", hanging));
+    let verbs = json!({"filterVerb": "filter", "prioritizeVerb": "filter", "weight": 1});
+    let mut extender = json!({"urlPrefix": url, "httpTimeout": "1h", "nodeCacheCapable": true});
+    extender.as_object_mut().unwrap().extend(verbs.as_object().unwrap().clone());
+    let mut extenders = harness.extenders(&json!([extender])).unwrap();
+    let pod = new_pod();
+    let stopped = "context canceled: the scheduler stops".to_owned();
+    let (filtered, _) = extenders.filter(&call(&pod, 0), Time::ZERO);
+    assert_eq!(filtered, Err(stopped.clone()));
+    let (scores, _) = extenders.prioritize(&[call(&pod, 0)], Time::ZERO);
+    assert_eq!(scores, [Err(stopped)]);
 }
 
 #[test]
@@ -391,7 +414,8 @@ async fn loop_that_waits_for_an_extender_is_not_stuck() {
     let heartbeat = Arc::<Heartbeat>::default();
     let watching = heartbeat.clone();
     tokio::spawn(async move { watching.watch().await });
-    let wait = LoopWait { runtime: Handle::current(), heartbeat: heartbeat.clone() };
+    let (runtime, stop) = (Handle::current(), CancellationToken::new());
+    let wait = LoopWait { runtime, heartbeat: heartbeat.clone(), stop };
     wait.beating(tokio::time::sleep(Duration::from_mins(5))).await;
     assert_eq!(heartbeat.check(), Ok(()));
     tokio::time::sleep(Duration::from_mins(5)).await;

@@ -149,7 +149,8 @@ pub async fn run_scheduler(
 ) -> anyhow::Result<()> {
     let clock = Clock::start();
     let metrics = setup.metrics.clone();
-    let wait = LoopWait { runtime: Handle::current(), heartbeat: setup.heartbeat.clone() };
+    let (runtime, heartbeat) = (Handle::current(), setup.heartbeat.clone());
+    let wait = LoopWait { runtime, heartbeat, stop: stop.clone() };
     let extenders = Extenders::new(&setup.config, wait, clock, metrics.clone())
         .context("couldn't build extenders")?;
     let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;

@@ -8,6 +8,7 @@ use client::event_recorder::{self, EventRecorder};
 use engine::{Change, Engine, EngineConfig};
 use framework::testing::{node, pod};
 use framework::{CycleState, Filter, Handle, NodeView, Plugin, Pod, Status};
+use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
@@ -66,7 +67,7 @@ fn start(health: &Arc<Health>) -> Running {
     let recorder = EventRecorder::new(event_recorder::Options::default(), 7);
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
     let runtime = tokio::runtime::Handle::current();
-    let wait = LoopWait { runtime, heartbeat: health.heartbeat() };
+    let wait = LoopWait { runtime, heartbeat: health.heartbeat(), stop: CancellationToken::new() };
     let (events, received) = channel();
     let scheduling = SchedulingLoop::new(LoopParts {
         scheduler: Scheduler::new(engine, dispatcher, recorder),
