@@ -183,6 +183,10 @@ impl Preemptions {
         world.cancel_eviction(&victim.uid);
         if let Some(preemption) = self.in_progress.get_mut(&id) {
             preemption.evicted = true;
+            if preemption.last == victim.uid {
+                // It does not end if another scheduler has bound it meanwhile.
+                preemption.release(world);
+            }
             record_preempted(preemption, victim, " (in kube-scheduler memory).", cx);
         }
     }
