@@ -51,6 +51,16 @@ impl Harness {
         requests.remove(0)
     }
 
+    /// Waits until there is a request to send, and takes it.
+    fn next_request(&mut self) -> Request {
+        loop {
+            if let Some(request) = self.dispatcher.take_requests().pop() {
+                return request;
+            }
+            self.wait_for_deadline();
+        }
+    }
+
     /// Takes the requests to send, as `METHOD path`.
     fn lines(&mut self) -> Vec<String> {
         self.dispatcher.take_requests().iter().map(line).collect()
