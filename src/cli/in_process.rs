@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use framework::Registry;
+use framework::preemption::LONGEST_PAUSE;
 use tokio_util::sync::CancellationToken;
 
 use crate::api_client::Credentials;
@@ -34,6 +35,7 @@ pub(super) async fn schedule(
         credentials: Credentials::parse(&kubeconfig).await?,
         request_rate: None,
         adaptive_sampling: false,
+        longest_preemption_pause: LONGEST_PAUSE,
         metrics: metrics.clone(),
         server_status: health.server_status(),
         heartbeat: health.heartbeat(),

@@ -120,6 +120,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             registry,
             credentials,
             adaptive_sampling: flags.adaptive_sampling,
+            longest_preemption_pause: flags.longest_preemption_pause.to_std(),
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),
             server_status: health.server_status(),

@@ -56,6 +56,8 @@ pub struct Setup {
     pub request_rate: Option<(f32, u32)>,
     /// Whether `percentageOfNodesToScore: 0` selects the adaptive percentage of kube-scheduler.
     pub adaptive_sampling: bool,
+    /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
+    pub longest_preemption_pause: Duration,
     /// Time after which an unschedulable pod is retried even if no event concerns it.
     pub unschedulable_timeout: Duration,
     /// Metrics of requests and plugins.
@@ -107,6 +109,7 @@ impl Setup {
             seed,
             percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
             adaptive_sampling: self.adaptive_sampling,
+            longest_preemption_pause: self.longest_preemption_pause,
             queue,
             extenders: config.engine_extenders(),
             ..EngineConfig::new(profiles)

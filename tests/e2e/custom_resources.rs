@@ -38,6 +38,7 @@ pub(super) async fn setup(server: &Server) -> Setup {
         credentials: Credentials::parse(&server.kubeconfig()).await.unwrap(),
         request_rate: None,
         adaptive_sampling: false,
+        longest_preemption_pause: framework::preemption::LONGEST_PAUSE,
         metrics: Arc::new(Metrics::new()),
         server_status: Arc::default(),
         heartbeat: Arc::default(),

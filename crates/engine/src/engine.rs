@@ -5,7 +5,9 @@
 //! and the engine passes it on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use framework::preemption::LONGEST_PAUSE;
 use framework::{
     ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NodeIx, NominatingInfo,
     PluginName, Pod, PodEvent as PluginEvent, PodKey, PostFilterResult, QueuedPod, Status,
@@ -53,6 +55,8 @@ pub struct EngineConfig {
     pub tie_break: TieBreak,
     /// Which form of the plugins decides. Both give the same decision.
     pub form: Form,
+    /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
+    pub longest_preemption_pause: Duration,
 }
 
 impl EngineConfig {
@@ -67,6 +71,7 @@ impl EngineConfig {
             seed: 0,
             tie_break: TieBreak::default(),
             form: Form::default(),
+            longest_preemption_pause: LONGEST_PAUSE,
         }
     }
 }
@@ -92,6 +97,8 @@ impl Engine {
     /// Makes an engine that knows no object.
     pub fn new(config: EngineConfig) -> Self {
         let extenders: Arc<[Extender]> = config.extenders.into();
+        let mut world = World::new(config.profiles, config.queue);
+        world.preemptions_mut().fruitless_mut().set_longest_pause(config.longest_preemption_pause);
         Self {
             settings: Settings {
                 percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
@@ -100,7 +107,7 @@ impl Engine {
                 tie_break: config.tie_break,
                 form: config.form,
             },
-            world: World::new(config.profiles, config.queue),
+            world,
             binding: BindingCycles::new(extenders),
             preemptions: Preemptions::default(),
             timers: Timers::default(),

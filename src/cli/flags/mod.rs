@@ -64,6 +64,10 @@ pub(crate) struct Flags {
         require_equals = true, default_value = "false", default_missing_value = "true")]
     pub adaptive_sampling: bool,
 
+    /// Longest pause of preemption after preemptions that led to no binding; `0s` for no pauses
+    #[arg(long, value_name = "DURATION", default_value = "5m0s")]
+    pub longest_preemption_pause: Duration,
+
     /// Prints the version and exits; `raw` prints more
     #[arg(long, value_name = "BOOL|raw", num_args = 0..=1, require_equals = true,
         default_value = "false", default_missing_value = "true")]

@@ -365,7 +365,7 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 1] = ["adaptive-sampling=false"];
+const OWN: [&str; 2] = ["adaptive-sampling=false", "longest-preemption-pause=5m0s"];
 
 #[test]
 fn every_flag_has_the_default_of_kube_scheduler() {

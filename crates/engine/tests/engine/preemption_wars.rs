@@ -13,7 +13,14 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// A node of 4 CPUs for each pod of the other scheduler, which fills it.
 fn front(victims: &[&str]) -> World {
-    let mut world = Setup::new([fit()]).plugin(preempting()).build();
+    front_with(Duration::MAX, victims)
+}
+
+/// A front where no pause is longer than this.
+fn front_with(longest_pause: Duration, victims: &[&str]) -> World {
+    let mut setup = Setup::new([fit()]).plugin(preempting());
+    setup.longest_pause = longest_pause;
+    let mut world = setup.build();
     for name in victims {
         let home = format!("node-{name}");
         world.node(node(&home).allocatable("cpu", "4"));
@@ -73,6 +80,26 @@ fn run_against(
 /// Three evictions at once, and then with pauses that double, for a day.
 const DOUBLING: [u64; 16] =
     [0, 0, 0, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240, 20480, 40960];
+
+#[test]
+fn pauses_have_an_upper_bound_and_can_be_switched_off() {
+    let mut world = front_with(Duration::from_mins(5), &["v"]);
+    world.pod(preemptor("p"));
+    let gaps = run_against(&mut world, HOUR, is_replaced);
+    assert_eq!(gaps[..9], [0, 0, 0, 10, 20, 40, 80, 160, 300]);
+    assert!(gaps[9..].iter().all(|gap| *gap == 300), "{gaps:?}");
+
+    let mut world = front_with(Duration::ZERO, &["v"]);
+    world.pod(preemptor("p"));
+    let gaps = run_against(&mut world, Duration::from_millis(100), |world, effect, victim| {
+        if world.evictions().len() < 20 {
+            is_replaced(world, effect, victim);
+        } else {
+            dies(world, effect, victim);
+        }
+    });
+    assert_eq!((gaps, world.place("p")), (vec![0; 19], "placed"));
+}
 
 fn pause_events(world: &World) -> Vec<String> {
     let mut events = world.events();
@@ -297,7 +324,9 @@ fn evictions_that_are_refused_are_repeated_after_the_longest_backoff() {
 
 #[test]
 fn eviction_counts_even_if_another_is_refused() {
-    let mut world = Setup::new([fit()]).plugin(preempting()).build();
+    let mut setup = Setup::new([fit()]).plugin(preempting());
+    setup.longest_pause = Duration::MAX;
+    let mut world = setup.build();
     world.node(node("n").allocatable("cpu", "8"));
     for (name, priority) in [("v", 0), ("protected", -1)] {
         world.pod(pod(name).cpu("4").priority(priority).scheduler("other").on("n"));
@@ -344,6 +373,7 @@ impl TwoSchedulers {
             });
             let mut setup = Setup::new([only, fit()]).plugin(preempting());
             setup.scheduler_name = name;
+            setup.longest_pause = Duration::MAX;
             let mut world = setup.build();
             for (side, home) in NAMES.into_iter().enumerate() {
                 world.node(node(home).allocatable("cpu", "4"));

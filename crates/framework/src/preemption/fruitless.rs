@@ -2,8 +2,7 @@
 //!
 //! Kubernetes has no such rule: if another scheduler takes the room, or a controller replaces the
 //! preemptor, kube-scheduler evicts again and again. Here, from the fourth fruitless preemption on, the
-//! preemptor and the node are paused for 10 s, 20 s, 40 s and so on. The number of evictions therefore
-//! grows with the logarithm of time.
+//! preemptor and the node are paused for 10 s, 20 s, 40 s and so on, up to the longest pause.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +17,10 @@ const FREE: u32 = 3;
 /// The pause after one more fruitless preemption. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 
+/// The longest pause by default. A pod that waits for it is tried about as often as kube-scheduler tries an
+/// unschedulable pod without an event.
+pub const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
 /// How long after its pause a node is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
@@ -25,8 +28,9 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 ///
 /// A node counts the preemptions known to be fruitless: the preemptor preempts again, or is gone. It
 /// does not count pods that still wait for their victims on the node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct FruitlessPreemptions {
+    longest_pause: Duration,
     preemptors: BTreeMap<Uid, Preemptor>,
     nodes: BTreeMap<Arc<str>, Contested>,
 }
@@ -54,18 +58,25 @@ struct Tally {
     last: Time,
 }
 
+impl Default for FruitlessPreemptions {
+    fn default() -> Self {
+        let (preemptors, nodes) = (BTreeMap::new(), BTreeMap::new());
+        Self { longest_pause: LONGEST_PAUSE, preemptors, nodes }
+    }
+}
+
 impl Tally {
     fn add(&mut self, now: Time) {
         *self = Self { count: self.count.saturating_add(1), last: now };
     }
 
-    fn pause_ends(self) -> Time {
+    fn pause_ends(self, longest: Duration) -> Time {
         let Some(doublings) = self.count.checked_sub(FREE + 1) else { return self.last };
-        self.last + FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings))
+        self.last + FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings)).min(longest)
     }
 
-    fn pause(self, node: Option<Arc<str>>, now: Time) -> Option<Pause> {
-        let until = self.pause_ends();
+    fn pause(self, longest: Duration, node: Option<Arc<str>>, now: Time) -> Option<Pause> {
+        let until = self.pause_ends(longest);
         (now < until).then_some(Pause { node, preemptions: self.count, until })
     }
 }
@@ -94,6 +105,11 @@ impl fmt::Display for Pause {
 }
 
 impl FruitlessPreemptions {
+    /// Limits the pauses to this length. With zero there are none.
+    pub const fn set_longest_pause(&mut self, longest: Duration) {
+        self.longest_pause = longest;
+    }
+
     /// Records a preemption on `node`. Earlier preemptions for the same pod count as fruitless.
     pub fn begin(&mut self, preemptor: &Pod, node: &Arc<str>, now: Time) {
         let priority = preemptor.priority();
@@ -133,7 +149,8 @@ impl FruitlessPreemptions {
     }
 
     fn charge(&mut self, node: Arc<str>, priority: i32, now: Time) {
-        self.nodes.retain(|_, known| now < known.preemptions.pause_ends() + FORGOTTEN_AFTER);
+        let longest = self.longest_pause;
+        self.nodes.retain(|_, known| now < known.preemptions.pause_ends(longest) + FORGOTTEN_AFTER);
         let fresh = Contested { priority, preemptions: Tally::default() };
         let known = self.nodes.entry(node).or_insert(fresh);
         known.priority = known.priority.max(priority);
@@ -142,7 +159,7 @@ impl FruitlessPreemptions {
 
     /// Returns the pause of this pod, if it is paused.
     pub fn pause_of(&self, preemptor: &Uid, now: Time) -> Option<Pause> {
-        self.preemptors.get(preemptor)?.preemptions.pause(None, now)
+        self.preemptors.get(preemptor)?.preemptions.pause(self.longest_pause, None, now)
     }
 
     /// Whether the answer of a preemption for this pod may differ from that for another pod of its
@@ -160,7 +177,8 @@ impl FruitlessPreemptions {
         let priority = preemptor.priority();
         let contested = self.nodes.iter().filter(move |(_, known)| priority <= known.priority);
         contested.filter_map(move |(name, known)| {
-            Some((name, known.preemptions.pause(Some(name.clone()), now)?))
+            let pause = known.preemptions.pause(self.longest_pause, Some(name.clone()), now)?;
+            Some((name, pause))
         })
     }
 }
@@ -216,13 +234,19 @@ mod tests {
     }
 
     #[test]
-    fn pause_saturates_at_the_end_of_time() {
+    fn pauses_end_at_the_longest_and_there_are_none_of_zero() {
         let (mut fruitless, preemptor) = (FruitlessPreemptions::default(), pod("p").build());
         for _ in 0..100 {
             fruitless.begin(&preemptor, &"n".into(), at(1));
         }
-        let pause = fruitless.pause_of(&preemptor.uid, at(1)).unwrap();
-        assert_eq!(pause.until, Time::from_nanos(i64::MAX));
+        let until = |fruitless: &FruitlessPreemptions| {
+            fruitless.pause_of(&preemptor.uid, at(1)).map(|pause| pause.until)
+        };
+        assert_eq!(until(&fruitless), Some(at(301)));
+        fruitless.set_longest_pause(Duration::MAX);
+        assert_eq!(until(&fruitless), Some(Time::from_nanos(i64::MAX)));
+        fruitless.set_longest_pause(Duration::ZERO);
+        assert_eq!(until(&fruitless), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use self::candidate::{Candidate, ORDERED_SCORE_FUNCTIONS, ScoreFunction, Victims};
 pub use self::eligibility::pod_eligible_to_preempt_others;
-pub use self::fruitless::{FruitlessPreemptions, Pause};
+pub use self::fruitless::{FruitlessPreemptions, LONGEST_PAUSE, Pause};
 pub use self::progress::PreemptionProgress;
 pub use self::victims::select_victims_on_node;
 

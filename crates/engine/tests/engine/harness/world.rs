@@ -11,6 +11,7 @@ use engine::{
     Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Eviction, Outcome,
     TieBreak,
 };
+use framework::preemption::LONGEST_PAUSE;
 use framework::testing::{NodeBuilder, PodBuilder};
 use framework::*;
 
@@ -50,6 +51,7 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
+    pub(crate) longest_pause: Duration,
     pub(crate) scheduler_name: &'static str,
 }
 
@@ -78,6 +80,7 @@ impl Setup {
             seed: 0,
             tie_break: TieBreak::FirstByName,
             form: Form::Set,
+            longest_pause: LONGEST_PAUSE,
             scheduler_name: "default-scheduler",
         }
     }
@@ -110,6 +113,7 @@ impl Setup {
         config.seed = self.seed;
         config.tie_break = self.tie_break;
         config.form = self.form;
+        config.longest_preemption_pause = self.longest_pause;
         World {
             engine: Engine::new(config),
             now: Time::from_secs(1000),
