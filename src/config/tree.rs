@@ -83,6 +83,11 @@ pub(super) trait Format<'de>: Copy {
         false
     }
 
+    /// Called for each value; `false` ends parsing, because the document has too many.
+    fn takes_value(self) -> bool {
+        true
+    }
+
     /// Orders the fields of an object.
     fn object(self, fields: Vec<(String, Tree)>) -> Tree {
         Tree::Object(fields)
@@ -97,6 +102,9 @@ impl<'de, F: Format<'de>> DeserializeSeed<'de> for Reader<F> {
     type Value = Tree;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        if !self.0.takes_value() {
+            return Err(D::Error::custom("document contains excessive aliasing"));
+        }
         deserializer.deserialize_any(self)
     }
 }

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use serde::de::DeserializeSeed;
 
 use super::tree::{Format, Reader, Tree};
+use crate::wire::most_values;
 
 /// A document, and errors that do not prevent parsing.
 #[derive(Debug, PartialEq)]
@@ -46,11 +47,14 @@ struct Reading<'a> {
     stop_at: Option<usize>,
     /// Its name, once the pass has reached it.
     stopped: Cell<Option<String>>,
+    /// Number of values that this pass may still read. Aliases of aliases would grow without a bound.
+    values: Cell<usize>,
 }
 
 impl<'a> Reading<'a> {
     const fn new(text: &'a str) -> Self {
-        Self { text, repeated: Cell::new(0), stop_at: None, stopped: Cell::new(None) }
+        let values = Cell::new(most_values(text));
+        Self { text, repeated: Cell::new(0), stop_at: None, stopped: Cell::new(None), values }
     }
 
     /// Returns the repeated key with this index. The library reports lines only in errors, so each
@@ -95,6 +99,11 @@ impl<'de> Format<'de> for Yaml<'_, '_> {
             self.0.stopped.set(Some(name.to_owned()));
         }
         stop
+    }
+
+    fn takes_value(self) -> bool {
+        let left = self.0.values.get().checked_sub(1);
+        left.inspect(|left| self.0.values.set(*left)).is_some()
     }
 
     fn object(self, fields: Vec<(String, Tree)>) -> Tree {

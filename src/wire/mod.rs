@@ -32,6 +32,7 @@ pub use objects::{Object, read_objects};
 pub use watch::{Decoder, Update, status_error};
 pub use watched_object::WatchedObject;
 pub use whole::Whole;
+pub(crate) use yaml::most_values;
 pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;
