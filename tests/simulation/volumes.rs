@@ -126,7 +126,7 @@ impl Volumes {
         others.find(|other| other.is_awaited(engine))
     }
 
-    /// Returns the volume that the claim of a change has already.
+    /// Returns the volume that the claim of a change has already. A terminating one is of no use to the claim.
     fn other_volume_of(&self, server: &Server, change: &Change) -> Option<PersistentVolume> {
         let own = name_of_volume(&change.version.0)?;
         let claim = change.to.as_str()?;
@@ -136,7 +136,7 @@ impl Volumes {
         let stored = others.filter_map(|other| server.store.get(PERSISTENTVOLUMES, "", other));
         let is_its = |volume: &PersistentVolume| {
             let uid = volume.claim_ref.as_ref().and_then(|claim| claim.uid.as_ref());
-            uid.is_some_and(|uid| *uid == Uid::from(claim))
+            !volume.terminating && uid.is_some_and(|uid| *uid == Uid::from(claim))
         };
         stored.map(|volume| read_volume(volume)).find(is_its)
     }

@@ -14,8 +14,8 @@ use super::server::{Bound, Server};
 /// The writes of one run of the scheduler, and their outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// Bindings that were sent and may still take effect: UID and node.
-    bindings: BTreeMap<RequestId, (String, String)>,
+    /// Bindings that were sent and may still take effect.
+    bindings: BTreeMap<RequestId, SentBinding>,
     /// The objects of requests without a reply.
     at_work: BTreeMap<RequestId, String>,
     /// The bound pods, with their nodes.
@@ -28,10 +28,20 @@ pub(crate) struct Writes {
     deletions: BTreeMap<RequestId, Uid>,
 }
 
+/// A binding that was sent.
+#[derive(Debug)]
+struct SentBinding {
+    /// UID of the pod.
+    uid: String,
+    node: String,
+    /// The resourceVersion that it names, if any.
+    version: String,
+}
+
 impl Writes {
     /// Checks an outgoing request. It is the only one for its object, and a write names the UID. No
     /// other binding may take effect on its pod, except for the same node. The status of a bound
-    /// pod is not written.
+    /// pod is not written. A request that names an old resourceVersion has no effect.
     ///
     /// # Errors
     /// A rule is violated.
@@ -48,11 +58,17 @@ impl Writes {
             self.deletions.insert(request.id, Uid::from(uid.as_str()));
         }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
-        let other = self.bindings.values().find(|(pod, at)| *pod == uid && *at != node);
-        let other = other.filter(|_| server.live_pods().any(|pod| is_open(pod, &uid)));
+        let version = version_in(&body_of(request));
+        let mut others = self.bindings.values();
+        let other = others.find(|other| {
+            let mut pods = server.live_pods();
+            other.uid == uid
+                && other.node != node
+                && pods.any(|pod| is_open(pod, &uid) && !names_old_version(&other.version, pod))
+        });
         let broken =
-            other.map(|(pod, at)| format!("{pod} is bound to {node}, and to {at} perhaps"));
-        self.bindings.insert(request.id, (uid, node));
+            other.map(|other| format!("{uid} is bound to {node}, and to {} perhaps", other.node));
+        self.bindings.insert(request.id, SentBinding { uid, node, version });
         broken.map_or(Ok(()), Err)
     }
 
@@ -74,7 +90,9 @@ impl Writes {
         }
         let is_late = request.path.ends_with("/status")
             && self.bound.contains_key(&Uid::from(uid.as_str()))
-            && server.live_pods().any(|pod| pod["metadata"]["uid"] == uid);
+            && server.live_pods().any(|pod| {
+                pod["metadata"]["uid"] == uid && !names_old_version(&version_in(&body), pod)
+            });
         rule(!is_late, || format!("{} of a pod that is bound", request.path))
     }
 
@@ -163,6 +181,16 @@ fn body_of(request: &Request) -> Value {
 /// Returns the UID in this section, or an empty one.
 fn uid_in(body: &Value, section: &str) -> String {
     body[section]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns the resourceVersion that a write names, or an empty one.
+fn version_in(body: &Value) -> String {
+    body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Whether the server refuses a write with this resourceVersion, because the pod has changed since.
+fn names_old_version(version: &str, pod: &Value) -> bool {
+    !version.is_empty() && *version != pod["metadata"]["resourceVersion"]
 }
 
 /// Whether a patch sets `DisruptionTarget`.
