@@ -5,7 +5,7 @@
 //! ```
 //!
 //! All mutations are compiled into one program and are switched on one at a time by an environment
-//! variable. Those that do not compile are taken out. A mutation is tried with more and more seeds
+//! variable. Mutations that do not compile are taken out. A mutation is tried with more and more seeds
 //! until a rule of the simulation is violated. Seeds that do not reach it are skipped.
 
 mod build;

@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 /// The function that switches mutations on, in each crate of the copy.
 pub(crate) const SWITCH: &str = "crate::mutant";
 
-/// A change of one place in a file, which is off until the program is told to make it.
+/// A change of one place in a file. An environment variable switches it on.
 #[derive(Debug)]
 pub(crate) struct Mutation {
     /// The number that switches it on.

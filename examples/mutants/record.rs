@@ -35,7 +35,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Opens the results of the source. Those of another source are dropped.
+    /// Opens the results of this source. Drops the results of another source.
     ///
     /// # Errors
     /// The file cannot be read or written.

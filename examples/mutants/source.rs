@@ -68,7 +68,7 @@ pub(crate) struct SourceFile {
 /// The files of the workspace.
 pub(crate) struct Source {
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Those with mutations.
+    /// The files with mutations.
     pub(crate) planted: Vec<SourceFile>,
 }
 

@@ -1,8 +1,9 @@
 //! Carries out the effects of the engine as API calls, like the API dispatcher of kube-scheduler.
 //!
 //! Calls on one object run one at a time, in the order of their effects. Calls on different objects
-//! run concurrently, with a share of the requests in flight for each namespace. A call that was certainly not carried out is retried. A write that may have been
-//! carried out is not: its answer is [`Answer::Unknown`], and the engine then reads the pod.
+//! run concurrently, with a share of the requests in flight for each namespace. A call that was certainly
+//! not carried out is retried. A write that may have been carried out is not: its answer is
+//! [`Answer::Unknown`], and the engine then reads the pod.
 
 mod api_call;
 mod measure;

@@ -32,8 +32,8 @@ pub(super) enum Group {
 
 /// The calls that can be sent and the requests in flight, by group.
 ///
-/// A group gets another slot if it uses at most as many as are free. One namespace whose requests hang therefore takes
-/// half of the slots, two take two thirds, and other namespaces always find free ones.
+/// A group gets another slot if it uses at most as many as are free. One namespace whose requests hang
+/// therefore takes half of the slots, two take two thirds, and other namespaces always find free ones.
 #[derive(Debug, Default)]
 pub(super) struct ReadyCalls {
     groups: BTreeMap<Group, GroupCalls>,

@@ -307,8 +307,8 @@ impl Queue {
     }
 
     /// Removes and returns the next pod: the first active pod, or else the first rejected pod in
-    /// backoff, unless such early pops of its kind were in vain too often. The pod is then in flight and its number of attempts grows by one. Its rejectors are
-    /// those of the last attempt.
+    /// backoff, unless such early pops of its kind were in vain too often. The pod is then in flight and
+    /// its number of attempts grows by one. Its rejectors are those of the last attempt.
     ///
     /// Drops a pod whose earlier attempt is still in flight; that attempt requeues the pod if it
     /// fails.

@@ -98,7 +98,7 @@ fn answers_to_any_write() -> Vec<(Reply, Shows)> {
     ]
 }
 
-/// Answers to a Binding. Those with "recorded" come from kube-apiserver 1.36.
+/// Answers to a Binding. The answers called "recorded" come from kube-apiserver 1.36.
 fn answers_to_a_bind() -> Vec<(Reply, Shows)> {
     let conflict = |text: &str| {
         let message = format!("Operation cannot be fulfilled on pods/binding \"a\": {text}");
