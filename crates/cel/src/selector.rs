@@ -1,0 +1,106 @@
+//! Selectors.
+
+use crate::checker;
+use crate::device::DeviceView;
+use crate::error::{CompileError, EvalError};
+use crate::eval;
+use crate::plan::{self, Plan, Refusal};
+use crate::reads::Reads;
+use crate::source;
+use crate::syntax;
+use crate::types::Type;
+use crate::value::{Fault, Outcome, Value};
+
+/// The text of an evaluation that exceeds the cost limit.
+const TOO_EXPENSIVE: &str = "operation cancelled: actual cost limit exceeded";
+
+/// A compiled expression that selects devices.
+#[derive(Debug)]
+pub struct Selector {
+    expression: Box<str>,
+    plan: Plan,
+    reads: Reads,
+}
+
+/// The outcome of an evaluation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Whether the device matches.
+    pub result: Result<bool, EvalError>,
+    /// The cost in the units of CEL. The limit is one million.
+    pub cost: u64,
+}
+
+impl Selector {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    ///
+    /// The expression cannot be parsed, does not fit its types, is not a bool, or is nested too deeply.
+    pub fn compile(expression: &str) -> Result<Self, CompileError> {
+        let failed = |issues| {
+            let printed = source::print(expression, issues);
+            CompileError::new(format!("compilation failed: {printed}"))
+        };
+        let tree = syntax::parse(expression).map_err(failed)?;
+        let checked = checker::check(expression, &tree.root, tree.size).map_err(failed)?;
+        let plan = plan::plan(expression, &checked, &tree.root);
+        let plan = match plan {
+            Err(Refusal::Issues(issues)) => return Err(failed(issues)),
+            other => other,
+        };
+        if !matches!(checked.result, Type::Bool | Type::Dyn) {
+            return Err(CompileError::new(format!(
+                "must evaluate to bool or the unknown type, not {}",
+                checked.result.declared_name()
+            )));
+        }
+        let plan = plan.map_err(|refusal| match refusal {
+            Refusal::Issues(issues) => failed(issues),
+            Refusal::Planning(error) => {
+                CompileError::new(format!("program instantiation failed: {error}"))
+            }
+        })?;
+        let reads = Reads::of(&plan);
+        Ok(Self { expression: expression.into(), plan, reads })
+    }
+
+    /// Returns whether a device matches.
+    ///
+    /// # Errors
+    ///
+    /// The expression fails for the device, for example because it lacks an attribute, or costs too much.
+    pub fn matches(&self, device: &DeviceView<'_>) -> Result<bool, EvalError> {
+        self.evaluate(device).result
+    }
+
+    /// Returns whether a device matches, and the cost of finding out.
+    pub fn evaluate(&self, device: &DeviceView<'_>) -> Evaluation {
+        let (outcome, cost) = eval::evaluate(&self.plan, device);
+        Evaluation { result: result(&outcome), cost }
+    }
+
+    /// Returns the expression as written.
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
+    /// Returns what the result depends on.
+    pub fn reads(&self) -> &Reads {
+        &self.reads
+    }
+}
+
+fn result(outcome: &Outcome<'_>) -> Result<bool, EvalError> {
+    match outcome {
+        Ok(Value::Bool(value)) => Ok(*value),
+        Ok(other) => Err(EvalError::new(format!(
+            "CEL result of type {} could not be converted to bool: type conversion error from '{}' \
+             to 'bool'",
+            other.type_name(),
+            other.type_name()
+        ))),
+        Err(Fault::Error(text)) => Err(EvalError::new(text.clone())),
+        Err(Fault::TooExpensive) => Err(EvalError::new(TOO_EXPENSIVE)),
+    }
+}
