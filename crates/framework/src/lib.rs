@@ -18,6 +18,7 @@
 //! Nothing here reads a clock, does I/O or draws random numbers.
 
 mod cluster;
+pub mod device;
 mod model;
 mod plugin;
 pub mod preemption;
@@ -27,10 +28,10 @@ pub mod testing;
 
 pub use cluster::{
     AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, CsiVolume,
-    Decoders, DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, Namespaces,
-    NodeBits, NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount,
-    PodIx, PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
-    UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
+    Decoders, DevicePools, DeviceShape, DisruptionBudget, DomainIx, FreeVolumes, ImageState,
+    LabelKeyIx, Namespaces, NodeBits, NodeChange, NodeColumn, NodeIx, NodeView, ObjectName,
+    Overlay, PlacedPod, PodCount, PodIx, PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount,
+    ScalarColumn, Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
 };
 pub use model::*;
 pub use plugin::*;

@@ -15,6 +15,8 @@ mod classes;
 mod columns;
 mod csi_volumes;
 mod decoders;
+mod device_shapes;
+mod devices;
 mod free_volumes;
 mod images;
 mod labels;
@@ -46,6 +48,7 @@ pub use self::columns::{
 };
 pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::decoders::Decoders;
+pub use self::devices::DevicePools;
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
@@ -63,6 +66,7 @@ use self::attached_volumes::{AttachedVolumes, CountChange};
 use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
+use self::devices::Devices;
 use self::images::{ImageId, ImageIndex};
 use self::labels::{LabelIndex, RowLabels};
 use self::node_change::remove_from;
@@ -97,6 +101,11 @@ impl NodeIx {
         self.0 as usize
     }
 }
+
+/// What the devices of a node are and which are in use, apart from their names. The number of a
+/// shape is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceShape(u64);
 
 /// The fields of a node that few decisions read.
 #[derive(Debug, Clone, Default)]
@@ -143,6 +152,7 @@ pub struct Cluster {
     terms: Terms,
     related: Related,
     storage: Storage,
+    devices: Devices,
     attached: AttachedVolumes,
     disruption_budgets: DisruptionBudgets,
     generations: Vec<u64>,
@@ -448,6 +458,7 @@ impl Cluster {
             _ => {
                 self.related.set(kind, namespace, name, object.as_deref());
                 self.set_storage(kind, namespace, name, object.as_deref());
+                self.devices.set(kind, namespace, name, object.as_deref());
             }
         }
         self.objects.set(kind, namespace, name, object)

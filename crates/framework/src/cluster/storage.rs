@@ -47,7 +47,7 @@ pub(super) type Name = (Arc<str>, Arc<str>);
 
 /// A map by namespace and name.
 #[derive(Debug, Clone)]
-struct Namespaced<T>(HashMap<Arc<str>, HashMap<Arc<str>, T>>);
+pub(super) struct Namespaced<T>(HashMap<Arc<str>, HashMap<Arc<str>, T>>);
 
 impl<T> Default for Namespaced<T> {
     fn default() -> Self {
@@ -56,15 +56,15 @@ impl<T> Default for Namespaced<T> {
 }
 
 impl<T> Namespaced<T> {
-    fn get(&self, namespace: &str, name: &str) -> Option<&T> {
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&T> {
         self.0.get(namespace)?.get(name)
     }
 
-    fn insert(&mut self, namespace: &str, name: &str, value: T) {
+    pub(super) fn insert(&mut self, namespace: &str, name: &str, value: T) {
         self.0.entry(namespace.into()).or_default().insert(name.into(), value);
     }
 
-    fn remove(&mut self, namespace: &str, name: &str) -> Option<T> {
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<T> {
         let names = self.0.get_mut(namespace)?;
         let value = names.remove(name);
         if names.is_empty() {
@@ -73,7 +73,12 @@ impl<T> Namespaced<T> {
         value
     }
 
-    fn entry(&mut self, namespace: &str, name: &str) -> &mut T
+    /// Returns all values, in no particular order.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.values().flat_map(HashMap::values)
+    }
+
+    pub(super) fn entry(&mut self, namespace: &str, name: &str) -> &mut T
     where
         T: Default,
     {
@@ -289,7 +294,7 @@ fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {
 }
 
 /// Decodes an object; returns `None` also if it does not have the shape of `T`.
-fn read<T: DeserializeOwned>(object: Option<&Value>) -> Option<T> {
+pub(super) fn read<T: DeserializeOwned>(object: Option<&Value>) -> Option<T> {
     T::deserialize(object?).ok()
 }
 

@@ -47,6 +47,9 @@ macro_rules! api {
     )*};
 }
 
+mod device;
+pub use device::*;
+
 api! {
     /// `metadata` of any object.
     struct ObjectMeta {
@@ -70,6 +73,8 @@ api! {
         deletion_timestamp: Option<String>,
         /// Owners of the object.
         owner_references: Vec<OwnerReference>,
+        /// Controllers that act before the object is removed.
+        finalizers: Vec<String>,
     }
 
     /// An owner of an object.
@@ -152,8 +157,8 @@ api! {
         resources: Option<ResourceRequirements>,
         /// Pod-level resources as admitted.
         allocated_resources: ResourceList,
-        /// Generated resource claims, used to detect changes.
-        resource_claim_statuses: Vec<serde_json::Value>,
+        /// Generated resource claims.
+        resource_claim_statuses: Vec<PodResourceClaimStatus>,
         /// The claim generated for extended resources, used to detect changes.
         extended_resource_claim_status: Option<serde_json::Value>,
     }
@@ -414,6 +419,18 @@ api! {
     struct PodResourceClaim {
         /// Name within the pod.
         name: String,
+        /// Name of the ResourceClaim.
+        resource_claim_name: Option<String>,
+        /// Name of the template of which the ResourceClaim of the pod is made.
+        resource_claim_template_name: Option<String>,
+    }
+
+    /// The ResourceClaim generated for an entry of `spec.resourceClaims`.
+    struct PodResourceClaimStatus {
+        /// Name of the entry.
+        name: String,
+        /// Name of the ResourceClaim; absent if none is needed.
+        resource_claim_name: Option<String>,
     }
 
     /// A `v1` Node.

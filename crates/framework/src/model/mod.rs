@@ -13,6 +13,7 @@ mod node;
 mod node_selector;
 mod object_key;
 mod pod;
+mod pod_claims;
 mod pod_volume;
 mod pool;
 mod problem;
@@ -37,6 +38,10 @@ pub use self::pod::{
     PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
     TopologySpreadConstraint, Uid, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
+pub use self::pod_claims::{
+    ExtendedRequest, GeneratedClaims, IMPLICIT_RESOURCE_PREFIX, PodClaimSource, PodResourceClaim,
+    may_be_device_resource,
+};
 pub use self::pod_volume::{PodVolume, PodVolumeSource};
 pub use self::pool::PodPool;
 pub use self::problem::Problem;
@@ -45,5 +50,5 @@ pub use self::resources::*;
 pub use self::selector::*;
 pub use self::taint::*;
 pub use self::template::Template;
-pub use self::time::Time;
+pub use self::time::{Time, WallOffset};
 pub use self::topology_selector::*;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::node::digest;
+use super::pod_claims::{ExtendedRequest, GeneratedClaims, PodResourceClaim};
 use super::resources::pod_limits;
 use crate::{
     ContainerResources, Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume,
@@ -145,8 +145,8 @@ pub struct Pod {
     pub terminal: bool,
     /// Its `PodScheduled` condition, if any.
     pub scheduled_condition: Option<Box<ScheduledCondition>>,
-    /// Digest of the claims generated for it, used to detect changes.
-    pub generated_claims: u64,
+    /// The claims generated for it; `None` if its status names none.
+    pub generated_claims: Option<Arc<GeneratedClaims>>,
     /// The fields that could not be read. A pod with problems is not scheduled.
     pub problems: Option<Box<[Problem]>>,
     /// Further fields that a plugin asked for.
@@ -186,8 +186,11 @@ pub struct PodSpec {
     pub topology_spread_constraints: Box<[TopologySpreadConstraint]>,
     /// The volumes that affect placement, in their order.
     pub volumes: Box<[PodVolume]>,
-    /// Names of the claims for dynamic resources.
-    pub resource_claims: Box<[Arc<str>]>,
+    /// Claims for dynamic resources (`spec.resourceClaims`).
+    pub resource_claims: Box<[PodResourceClaim]>,
+    /// Requests of its containers for extended resources, in the order of the containers (init containers
+    /// first) and of the names of the resources.
+    pub extended_requests: Box<[ExtendedRequest]>,
     /// Whether the exit of some container restarts all containers.
     pub restarts_all_containers: bool,
     /// Whether it uses the network of the host with its own user namespace.
@@ -426,7 +429,6 @@ impl Pod {
         let requests = PodRequests::of(&pod.spec, &pod.status, &mut problems);
         let name = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
         let status = &pod.status;
-        let claims = (&status.resource_claim_statuses, &status.extended_resource_claim_status);
         Self {
             key: PodKey::new(&pod.metadata.namespace, &pod.metadata.name),
             uid: Uid::from(pod.metadata.uid.as_str()),
@@ -443,7 +445,7 @@ impl Pod {
             preempted: status.conditions.iter().any(is_preemption),
             terminal: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             scheduled_condition: scheduled_condition(&status.conditions),
-            generated_claims: digest(&claims),
+            generated_claims: GeneratedClaims::of(status).map(Arc::new),
             problems: (!problems.is_empty()).then(|| problems.into()),
             extra: Extra::default(),
         }
@@ -526,7 +528,8 @@ impl PodSpec {
                 .map(TopologySpreadConstraint::compile)
                 .collect(),
             volumes: spec.volumes.iter().filter_map(PodVolume::of).collect(),
-            resource_claims: spec.resource_claims.iter().map(|c| c.name.as_str().into()).collect(),
+            resource_claims: spec.resource_claims.iter().map(PodResourceClaim::compile).collect(),
+            extended_requests: ExtendedRequest::of_pod(spec),
             restarts_all_containers: containers()
                 .flat_map(|container| &container.restart_policy_rules)
                 .any(|rule| rule.action == "RestartAllContainers"),

@@ -103,6 +103,23 @@ impl Quantity {
         }
     }
 
+    /// Returns a whole number that is printed with this family of suffixes.
+    pub fn new(value: i64, format: Format) -> Self {
+        Self::short(value, 0, format)
+    }
+
+    /// Returns the number in units as Kubernetes converts it to an integer: not if it is written with
+    /// decimals or a suffix below one (`1000m`), nor if it does not fit.
+    pub fn as_int64(&self) -> Option<i64> {
+        match self.amount {
+            Amount::Short { value, exponent } => {
+                let factor = 10_i64.checked_pow(u32::try_from(exponent).ok()?)?;
+                value.checked_mul(factor)
+            }
+            Amount::Long { .. } => None,
+        }
+    }
+
     /// Returns the family of suffixes with which it was written.
     pub fn format(&self) -> Format {
         self.format

@@ -67,6 +67,26 @@ impl std::fmt::Display for Time {
     }
 }
 
+/// How far the wall clock is ahead of the time of the engine, in nanoseconds; negative if it is behind.
+///
+/// The time of the engine begins at the wall time and then passes evenly, so that a correction of the wall
+/// clock neither ends nor prolongs backoffs, timeouts and the authority of a leader. The offset leads from it
+/// to the time stamps that others read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WallOffset(i64);
+
+impl WallOffset {
+    /// Returns the offset of a wall clock that shows `wall` at the time `now` of the engine.
+    pub const fn between(now: Time, wall: Time) -> Self {
+        Self(wall.0.saturating_sub(now.0))
+    }
+
+    /// Returns the wall time at a time of the engine.
+    pub const fn wall_time(self, time: Time) -> Time {
+        Time(time.0.saturating_add(self.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
