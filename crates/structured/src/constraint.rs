@@ -1,0 +1,69 @@
+//! Constraints over the devices of a claim.
+
+use std::sync::Arc;
+
+use framework::device::{Attribute, AttributeRule, DeviceDescription};
+
+/// A constraint, and what it remembers of the devices that are picked.
+#[derive(Debug)]
+pub(crate) enum ConstraintState<'a> {
+    /// All devices have the same value: that of the first one.
+    Match { attribute: &'a Arc<str>, value: Option<&'a Attribute>, devices: usize },
+    /// The devices have different values.
+    ///
+    /// As in Kubernetes, only the latest value of each request is remembered, so a request for
+    /// three devices accepts the values a, b, a.
+    Distinct { attribute: &'a Arc<str>, values: Vec<(usize, &'a Attribute)> },
+}
+
+impl<'a> ConstraintState<'a> {
+    /// Returns the constraint without devices; `None` if its kind is unknown.
+    pub(crate) const fn new(rule: &'a AttributeRule) -> Option<Self> {
+        match rule {
+            AttributeRule::Match(attribute) => {
+                Some(Self::Match { attribute, value: None, devices: 0 })
+            }
+            AttributeRule::Distinct(attribute) => {
+                Some(Self::Distinct { attribute, values: Vec::new() })
+            }
+            AttributeRule::Unknown => None,
+        }
+    }
+
+    /// Adds a device that is picked for a request; returns false, and does nothing, if the device
+    /// violates the constraint.
+    pub(crate) fn add(&mut self, request: usize, device: &'a DeviceDescription) -> bool {
+        match self {
+            Self::Match { attribute, value, devices } => {
+                let Some(own) = device.attribute(attribute) else { return false };
+                if *devices == 0 {
+                    *value = Some(own);
+                } else if *own == Attribute::Unsupported || *value != Some(own) {
+                    return false;
+                }
+                *devices += 1;
+                true
+            }
+            Self::Distinct { attribute, values } => {
+                let Some(own) = device.attribute(attribute) else { return false };
+                let clashes = |known: &Attribute| *own == Attribute::Unsupported || known == own;
+                if values.iter().any(|(_, known)| clashes(known)) {
+                    return false;
+                }
+                match values.iter_mut().find(|(known, _)| *known == request) {
+                    Some((_, value)) => *value = own,
+                    None => values.push((request, own)),
+                }
+                true
+            }
+        }
+    }
+
+    /// Takes off a device that was added for a request.
+    pub(crate) fn remove(&mut self, request: usize) {
+        match self {
+            Self::Match { devices, .. } => *devices -= 1,
+            Self::Distinct { values, .. } => values.retain(|(known, _)| *known != request),
+        }
+    }
+}

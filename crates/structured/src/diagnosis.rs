@@ -1,0 +1,128 @@
+//! Why no devices can be allocated.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::search::Search;
+
+/// The reason a device cannot be allocated for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Obstacle {
+    /// The device is allocated or picked for another request.
+    InUse,
+    /// The selector of the class with this number does not match.
+    ClassSelector(u32),
+    /// The selector of the request with this number does not match.
+    Selector(u32),
+    /// The device is for other nodes.
+    OtherNode,
+    /// A field of the device cannot be read, or its feature is turned off.
+    Unusable,
+    /// The requested capacity is undefined, not allowed or not left.
+    Capacity,
+    /// A counter of the pool is exhausted.
+    Counters,
+    /// A taint is not tolerated.
+    Taint,
+    /// The constraint of the claim with this number is violated.
+    Constraint(u32),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse => f.write_str("in use"),
+            Self::ClassSelector(number) => write!(f, "selector #{number} of the class"),
+            Self::Selector(number) => write!(f, "selector #{number} of the request"),
+            Self::OtherNode => f.write_str("for other nodes"),
+            Self::Unusable => f.write_str("unusable"),
+            Self::Capacity => f.write_str("too little capacity"),
+            Self::Counters => f.write_str("counters exhausted"),
+            Self::Taint => f.write_str("untolerated taint"),
+            Self::Constraint(number) => write!(f, "constraint #{number}"),
+        }
+    }
+}
+
+/// Why the devices of a node do not suffice: the request at which the search came farthest, and
+/// what was wrong with the devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// Namespace and name of the claim with a slash.
+    pub claim: Box<str>,
+    /// The request, or request and alternative with a slash; `None` if the claims need more
+    /// devices than an allocation can have.
+    pub request: Option<Arc<str>>,
+    /// The most devices that were found for the request together with all before it.
+    pub found: usize,
+    /// The number of devices that the request needs; 0 for all devices, of which there are none.
+    pub needed: usize,
+    /// The devices that were rejected for the request, by what was wrong with them last.
+    pub obstacles: BTreeMap<Obstacle, usize>,
+    /// Whether a pool of the node is being updated.
+    pub incomplete_pools: bool,
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "claim {}", self.claim)?;
+        if let Some(request) = &self.request {
+            write!(f, ", request {request}: {} of {} devices", self.found, self.needed)?;
+        }
+        let obstacles = self.obstacles.iter();
+        let parts: Vec<_> =
+            obstacles.map(|(obstacle, devices)| format!("{devices} {obstacle}")).collect();
+        if !parts.is_empty() {
+            write!(f, " ({})", parts.join(", "))?;
+        }
+        if self.incomplete_pools {
+            f.write_str("; a pool is being updated")?;
+        }
+        Ok(())
+    }
+}
+
+/// What the search remembers for a diagnosis.
+#[derive(Debug, Default)]
+pub(crate) struct Farthest {
+    /// The number of picks of all claims, when the search came to the body.
+    pub(crate) depth: usize,
+    /// The body, and the number of its devices that were found.
+    pub(crate) body: Option<(usize, usize)>,
+}
+
+impl Search<'_> {
+    /// Returns why the search found no solution.
+    pub(crate) fn diagnosis(&self) -> Diagnosis {
+        let incomplete_pools = self.has_incomplete_pools();
+        let Some((body, found)) = self.farthest.body else {
+            return Diagnosis {
+                claim: self
+                    .claims
+                    .claims
+                    .first()
+                    .map(|claim| claim.key.clone())
+                    .unwrap_or_default(),
+                request: None,
+                found: 0,
+                needed: 0,
+                obstacles: BTreeMap::new(),
+                incomplete_pools,
+            };
+        };
+        let mut obstacles = BTreeMap::new();
+        for obstacle in (0..self.devices.len()).filter_map(|device| self.obstacle(body, device)) {
+            *obstacles.entry(obstacle).or_default() += 1;
+        }
+        let prepared = &self.claims.bodies[body];
+        Diagnosis {
+            claim: self.claims.claims[prepared.claim].key.clone(),
+            request: Some(self.claims.result_name(prepared)),
+            found,
+            needed: self.needs[body].devices,
+            obstacles,
+            incomplete_pools,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Nodes that look alike get the answer that a search of their own gives.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use framework::EventResource;
+use framework::device::AllocatedState;
+use serde_json::{Value, json};
+
+use super::random::{claims, device, one_in, pick};
+use super::toy::Toys;
+use super::world::World;
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memo};
+
+const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+
+/// Gives a node the devices of a template, under names of its own.
+fn equip(world: &mut World, node: &str, template: &[Value], has_counters: bool) {
+    let pool =
+        json!({"name": node, "generation": 1, "resourceSliceCount": 1 + u8::from(has_counters)});
+    let mut devices = template.to_vec();
+    for device in &mut devices {
+        device["name"] = json!(format!("{node}-{}", device["name"].as_str().unwrap()));
+        device["attributes"]["uuid"] = json!({"string": device["name"]});
+    }
+    let spec = json!({"driver": "a.com", "pool": pool, "nodeName": node, "devices": devices});
+    world.slice(&format!("{node}-d"), spec);
+    if has_counters {
+        let counters = json!([{"name": "set", "counters": {"memory": {"value": "6"}}}]);
+        let spec =
+            json!({"driver": "a.com", "pool": pool, "nodeName": node, "sharedCounters": counters});
+        world.slice(&format!("{node}-c"), spec);
+    }
+}
+
+/// Allocates some devices of a node.
+fn occupy(rng: &mut Rng, world: &mut World, node: &str, devices: usize) {
+    let results: Vec<_> = (0..devices)
+        .filter(|_| one_in(rng, 4))
+        .map(|number| {
+            json!({"request": "r", "driver": "a.com", "pool": node,
+                "device": format!("{node}-{number}")})
+        })
+        .collect();
+    let status = json!({"allocation": {"devices": {"results": results}}});
+    let object = json!({"metadata": {"name": node, "uid": node}, "status": status});
+    world.set(&EventResource::ResourceClaim, object);
+}
+
+#[test]
+fn nodes_that_look_alike_share_their_answers() {
+    let (mut nodes, mut searches) = (0, 0);
+    for seed in 0..400 {
+        let mut rng = Rng::with_seed(seed);
+        let mut world = World::new(&NODES);
+        world.class("any", &[]);
+        world.class("model0", &["a.com/model=0"]);
+        let has_counters = rng.bool();
+        let style = rng.usize(..4);
+        let templates: Vec<Vec<_>> = (0..2)
+            .map(|_| {
+                let devices = 0..1 + rng.usize(..4);
+                devices.map(|n| device(&mut rng, &n.to_string(), style, has_counters)).collect()
+            })
+            .collect();
+        for node in NODES {
+            let template = pick(&mut rng, &templates);
+            equip(&mut world, node, template, has_counters);
+            if one_in(&mut rng, 3) {
+                occupy(&mut rng, &mut world, node, template.len());
+            }
+        }
+        for _ in 0..3 {
+            let wanted = claims(&mut rng);
+            let claims = Claims::new(&wanted, &world.cluster, &mut Toys);
+            for claim in &wanted {
+                // The names that a claim reads are those of stored claims.
+                let constraints = claim.spec.constraints.iter().map(|own| match &own.rule {
+                    framework::device::AttributeRule::Match(name) => {
+                        json!({"matchAttribute": **name})
+                    }
+                    framework::device::AttributeRule::Distinct(name) => {
+                        json!({"distinctAttribute": **name})
+                    }
+                    framework::device::AttributeRule::Unknown => panic!(),
+                });
+                let selectors = claim.spec.requests.iter().flat_map(|own| own.bodies());
+                let selectors = selectors.flat_map(|body| &body.selectors).map(|own| match own {
+                    framework::device::DeviceSelector::Cel(text) => {
+                        json!({"cel": {"expression": **text}})
+                    }
+                    framework::device::DeviceSelector::Unknown => panic!(),
+                });
+                let request = json!({"name": "r", "exactly": {"deviceClassName": "any",
+                    "selectors": selectors.collect::<Value>()}});
+                let devices = json!({"requests": [request],
+                    "constraints": constraints.collect::<Value>()});
+                let object = json!({"metadata": {"name": &*claim.name},
+                    "spec": {"devices": devices}});
+                world.set(&EventResource::ResourceClaim, object);
+            }
+            let base = world.cluster.allocated_devices();
+            let overlay = AllocatedState::default();
+            let allocated = Allocated { base, overlay: Some(&overlay) };
+            let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+            let mut memo = Memo::new(&claims, &world.cluster);
+            let mut shapes = std::collections::BTreeSet::new();
+            for name in NODES {
+                let node = world.cluster.node(world.cluster.node_named(name).unwrap());
+                shapes.insert(world.cluster.device_shape(name));
+                let budget = Budget::UNLIMITED;
+                let expected = allocator.allocate(&claims, &node, budget, 0).map(|own| match own {
+                    Found::Allocations(_) => None,
+                    Found::Nothing(diagnosis) => Some(Arc::from(diagnosis)),
+                });
+                let found = allocator.fits(&claims, &node, budget, &mut memo);
+                assert_eq!(found, expected, "seed {seed}, node {name}");
+                if !matches!(found, Err(AllocateError::Fatal(_))) {
+                    nodes += 1;
+                }
+            }
+            searches += shapes.len();
+        }
+    }
+    assert!(searches * 3 < nodes * 2, "{searches} searches for {nodes} nodes");
+}

@@ -1,0 +1,574 @@
+//! A slow allocator, written as the rules read: it tries everything, in order, and remembers
+//! nothing. The allocator must agree with it, in devices and in texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use framework::NodeView;
+use framework::device::{
+    AllocationMode, Attribute, AttributeRule, Device, DeviceClass, NodeScope, RequestBody,
+    RequestKind, ResourceClaim, ResourceSlice,
+};
+
+use super::toy;
+use crate::capacity;
+
+type Id = (String, String, String);
+type Sums = capacity::Sums;
+
+pub(super) struct Naive<'a> {
+    pub(super) slices: Vec<ResourceSlice>,
+    pub(super) classes: BTreeMap<String, DeviceClass>,
+    pub(super) claims: Vec<ResourceClaim>,
+    pub(super) node: NodeView<'a>,
+    pub(super) dedicated: BTreeSet<Id>,
+    pub(super) consumed: BTreeMap<Id, Sums>,
+    /// Gives up without an answer after this many candidates.
+    pub(super) patience: usize,
+}
+
+/// Request, device, and what is consumed if it is a share.
+pub(super) type Picked = (String, Id, Option<Vec<(String, String)>>);
+
+#[derive(Debug)]
+pub(super) enum End {
+    TooMany,
+    Error(String),
+    Node(String),
+    OutOfPatience,
+}
+
+type Tried = Result<bool, End>;
+
+struct Pool {
+    driver: String,
+    name: String,
+    /// `updated` or `invalid`.
+    problem: Option<&'static str>,
+    slices: Vec<usize>,
+    elsewhere: Vec<usize>,
+    sets: BTreeMap<String, BTreeMap<String, i128>>,
+    binds_later: bool,
+}
+
+/// Pool, slice and device.
+type DevicePlace = (usize, usize, usize);
+
+#[derive(Default)]
+struct State {
+    pools: Vec<Pool>,
+    in_use: BTreeMap<Id, BTreeSet<usize>>,
+    capacity: BTreeMap<Id, Sums>,
+    counters: BTreeMap<(String, String), BTreeMap<(String, String), i128>>,
+    matched: BTreeMap<(usize, usize), (usize, Option<Attribute>)>,
+    distinct: BTreeMap<(usize, usize), BTreeMap<String, Attribute>>,
+    results: Vec<Vec<(String, Id, Option<framework::device::Amounts>)>>,
+    all: BTreeMap<(usize, usize, usize), Vec<DevicePlace>>,
+    tried: usize,
+}
+
+#[derive(Clone, Copy)]
+struct At {
+    claim: usize,
+    request: usize,
+    sub: usize,
+    device: usize,
+}
+
+impl Naive<'_> {
+    pub(super) fn allocate(&self) -> Result<Option<Vec<Vec<Picked>>>, End> {
+        let mut state = State { pools: self.pools(), ..State::default() };
+        state.results = self.claims.iter().map(|_| Vec::new()).collect();
+        self.validate(&mut state)?;
+        let at = At { claim: 0, request: 0, sub: 0, device: 0 };
+        let done = match self.one(&mut state, at, false, (0, 0, 0)) {
+            Err(End::TooMany) => false,
+            other => other?,
+        };
+        if !done {
+            if state.pools.iter().any(|pool| pool.problem == Some("invalid")) {
+                return Err(End::Node("invalid resource pools were encountered".to_owned()));
+            }
+            return Ok(None);
+        }
+        let texts = |amounts: framework::device::Amounts| {
+            amounts.iter().map(|(name, own)| (name.to_string(), own.to_string())).collect()
+        };
+        let results = state.results.into_iter().map(|claim| {
+            let picks = claim.into_iter();
+            picks.map(|(request, id, share)| (request, id, share.map(texts))).collect()
+        });
+        Ok(Some(results.collect()))
+    }
+
+    fn pools(&self) -> Vec<Pool> {
+        let mut seen: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+        for (number, slice) in self.slices.iter().enumerate() {
+            let here = |scope: &NodeScope| scope.includes(&self.node).unwrap();
+            let relevant = !slice.shared_counters.is_empty()
+                || here(&slice.scope)
+                || slice.scope == NodeScope::PerDevice
+                    && slice.devices.iter().any(|device| here(&device.scope));
+            if !relevant {
+                continue;
+            }
+            let key = &slice.pool.key;
+            let entry = seen.entry((key.driver.to_string(), key.pool.to_string())).or_default();
+            let known = entry.first().map(|first| self.slices[*first].pool.generation);
+            match known {
+                Some(known) if slice.pool.generation < known => {}
+                Some(known) if slice.pool.generation == known => entry.push(number),
+                _ => *entry = vec![number],
+            }
+        }
+        let pools = seen.into_iter().filter_map(|(key, relevant)| self.pool(key, relevant));
+        let mut pools: Vec<_> = pools.collect();
+        let later: Vec<_> = pools.extract_if(.., |pool| pool.binds_later).collect();
+        pools.extend(later);
+        pools
+    }
+
+    fn pool(&self, (driver, name): (String, String), mut relevant: Vec<usize>) -> Option<Pool> {
+        relevant.sort_by_key(|number| self.slices[*number].name.clone());
+        let first = &self.slices[relevant[0]].pool;
+        let of_pool = |number: &usize| {
+            let key = &self.slices[*number].pool.key;
+            *key.driver == *driver && *key.pool == *name
+        };
+        let everywhere: Vec<_> = (0..self.slices.len()).filter(of_pool).collect();
+        let current = |number: &&usize| self.slices[**number].pool.generation == first.generation;
+        let all: Vec<usize> = everywhere.iter().filter(current).copied().collect();
+        let mut pool = Pool {
+            driver,
+            name,
+            problem: None,
+            slices: Vec::new(),
+            elsewhere: Vec::new(),
+            sets: BTreeMap::new(),
+            binds_later: false,
+        };
+        let mut also = Vec::new();
+        if relevant.len() as i64 != first.slice_count {
+            let newer = |number: &usize| self.slices[*number].pool.generation > first.generation;
+            if everywhere.iter().any(newer) {
+                return None;
+            }
+            if all.len() as i64 != first.slice_count {
+                pool.problem = Some("being updated");
+                return Some(pool);
+            }
+            also = all.into_iter().filter(|number| !relevant.contains(number)).collect();
+        }
+        let mut names = BTreeSet::new();
+        let mut bad = false;
+        for number in &relevant {
+            let slice = &self.slices[*number];
+            for set in &slice.shared_counters {
+                let counters = set.counters.iter().map(|(n, a)| (n.to_string(), a.nanos()));
+                bad |= pool.sets.insert(set.name.to_string(), counters.collect()).is_some();
+            }
+            if slice.shared_counters.is_empty() {
+                pool.slices.push(*number);
+                for device in &slice.devices {
+                    bad |= !names.insert(device.name.clone());
+                    pool.binds_later |= !device.binding_conditions.is_empty();
+                }
+            }
+        }
+        for number in relevant.iter().chain(&also) {
+            for consumption in
+                self.slices[*number].devices.iter().flat_map(|d| &d.consumes_counters)
+            {
+                let set = pool.sets.get(&*consumption.set);
+                bad |= set.is_none_or(|set| {
+                    consumption.counters.iter().any(|(name, _)| !set.contains_key(&**name))
+                });
+            }
+        }
+        pool.elsewhere = also;
+        if bad {
+            pool.problem = Some("invalid");
+            pool.slices.clear();
+            pool.binds_later = false;
+        }
+        Some(pool)
+    }
+
+    fn body(&self, at: At) -> &RequestBody {
+        &self.claims[at.claim].spec.requests[at.request].bodies()[at.sub]
+    }
+
+    fn has_subs(&self, at: At) -> bool {
+        let request = &self.claims[at.claim].spec.requests[at.request];
+        matches!(request.kind, RequestKind::FirstAvailable(_))
+    }
+
+    fn key(&self, at: At) -> String {
+        let claim = &self.claims[at.claim];
+        format!("{}/{}", claim.namespace, claim.name)
+    }
+
+    fn validate(&self, state: &mut State) -> Result<(), End> {
+        for claim in 0..self.claims.len() {
+            let mut total = 0;
+            for request in 0..self.claims[claim].spec.requests.len() {
+                let bodies = self.claims[claim].spec.requests[request].bodies().len();
+                let mut least = usize::MAX;
+                for sub in 0..bodies {
+                    let at = At { claim, request, sub, device: 0 };
+                    least = least.min(self.validate_one(state, at)?);
+                }
+                total += least;
+            }
+            if total > 32 {
+                let key = self.key(At { claim, request: 0, sub: 0, device: 0 });
+                return Err(End::Error(format!(
+                    "claim {key}: number of requested devices {total} exceeds the claim limit of 32"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_one(&self, state: &mut State, at: At) -> Result<usize, End> {
+        let body = self.body(at);
+        let what = format!("claim {}, request {}", self.key(at), body.name);
+        if !self.classes.contains_key(&*body.class) {
+            let class = &body.class;
+            return Err(End::Error(format!(
+                "{what}: could not retrieve device class {class}: deviceclass.resource.k8s.io \
+                 \"{class}\" not found"
+            )));
+        }
+        if let AllocationMode::ExactCount(count) = body.mode {
+            return Ok(usize::try_from(count).unwrap());
+        }
+        let mut all = Vec::new();
+        for pool in 0..state.pools.len() {
+            let own = &state.pools[pool];
+            if let Some(problem) = own.problem {
+                return Err(End::Error(format!(
+                    "{what}: asks for all devices, but resource pool {}/{} is currently {problem}",
+                    own.driver, own.name
+                )));
+            }
+            for slice in 0..own.slices.len() {
+                for device in 0..self.slices[own.slices[slice]].devices.len() {
+                    let place = (pool, slice, device);
+                    if self.selectable(state, at, place)? && self.capacity_left(state, at, place) {
+                        all.push(place);
+                    }
+                }
+            }
+        }
+        let devices = all.len();
+        state.all.insert((at.claim, at.request, at.sub), all);
+        Ok(devices)
+    }
+
+    fn device(&self, state: &State, (pool, slice, device): (usize, usize, usize)) -> (&Device, Id) {
+        let pool = &state.pools[pool];
+        let device = &self.slices[pool.slices[slice]].devices[device];
+        (device, (pool.driver.clone(), pool.name.clone(), device.name.to_string()))
+    }
+
+    fn selectable(&self, state: &State, at: At, place: (usize, usize, usize)) -> Result<bool, End> {
+        let (device, _) = self.device(state, place);
+        let body = self.body(at);
+        let class = &self.classes[&*body.class];
+        let owners = [
+            (format!("class {}", class.name), &class.selectors),
+            (format!("claim {}", self.key(at)), &body.selectors),
+        ];
+        for (owner, selectors) in owners {
+            for (number, selector) in selectors.iter().enumerate() {
+                let framework::device::DeviceSelector::Cel(text) = selector else { panic!() };
+                let result = match toy::evaluate(text, &device.description) {
+                    Err(error) => Err(format!("CEL runtime error: {error}")),
+                    Ok(result) => Ok(result),
+                };
+                let result = result
+                    .map_err(|error| End::Error(format!("{owner}: selector #{number}: {error}")));
+                if !result? {
+                    return Ok(false);
+                }
+            }
+        }
+        let slice = &self.slices[state.pools[place.0].slices[place.1]];
+        Ok(slice.scope != NodeScope::PerDevice || device.scope.includes(&self.node).unwrap())
+    }
+
+    fn capacity_left(&self, state: &State, at: At, place: (usize, usize, usize)) -> bool {
+        let (device, id) = self.device(state, place);
+        let used = [self.consumed.get(&id), state.capacity.get(&id)];
+        capacity::fits(&device.description, self.body(at).capacity.as_ref(), used)
+    }
+
+    fn busy(&self, state: &State, at: At, id: &Id) -> bool {
+        let picked = state.in_use.get(id).filter(|claims| !claims.is_empty());
+        match self.body(at).wants_admin_access() {
+            true => picked.is_some_and(|claims| claims.contains(&at.claim)),
+            false => self.dedicated.contains(id) || picked.is_some(),
+        }
+    }
+
+    fn one(&self, state: &mut State, at: At, in_sub: bool, start: (usize, usize, usize)) -> Tried {
+        state.tried += 1;
+        if at.claim == self.claims.len() {
+            return Ok(true);
+        }
+        if at.request == self.claims[at.claim].spec.requests.len() {
+            let next = At { claim: at.claim + 1, request: 0, sub: 0, device: 0 };
+            return match self.one(state, next, false, (0, 0, 0)) {
+                Err(End::TooMany) => Ok(false),
+                other => other,
+            };
+        }
+        if self.has_subs(at) && !in_sub {
+            let mut all_too_many = true;
+            let bodies = self.claims[at.claim].spec.requests[at.request].bodies().len();
+            for sub in 0..bodies {
+                match self.one(state, At { sub, ..at }, true, (0, 0, 0)) {
+                    Err(End::TooMany) => {}
+                    Ok(false) => all_too_many = false,
+                    other => return other,
+                }
+            }
+            return if all_too_many { Err(End::TooMany) } else { Ok(false) };
+        }
+        let all = state.all.get(&(at.claim, at.request, at.sub)).cloned();
+        let needed = match (&all, &self.body(at).mode) {
+            (Some(all), _) => all.len(),
+            (None, AllocationMode::ExactCount(count)) => usize::try_from(*count).unwrap(),
+            _ => panic!(),
+        };
+        if all.is_some() && needed == 0 {
+            return Ok(false);
+        }
+        if at.device >= needed {
+            let next = At { request: at.request + 1, sub: 0, device: 0, ..at };
+            return self.one(state, next, false, (0, 0, 0));
+        }
+        if state.results[at.claim].len() + needed - at.device > 32 {
+            return Err(End::TooMany);
+        }
+        let next = At { device: at.device + 1, ..at };
+        if let Some(all) = all {
+            let place = all[at.device];
+            if !self.pick(state, at, place, true)? {
+                return Ok(false);
+            }
+            let result = self.one(state, next, in_sub, (0, 0, 0));
+            if !matches!(result, Ok(true)) {
+                self.undo(state, at, place);
+            }
+            return result;
+        }
+        for pool in start.0..state.pools.len() {
+            let first_slice = if pool == start.0 { start.1 } else { 0 };
+            for slice in first_slice..state.pools[pool].slices.len() {
+                let first = if (pool, slice) == (start.0, start.1) { start.2 } else { 0 };
+                let devices = self.slices[state.pools[pool].slices[slice]].devices.len();
+                for device in first..devices {
+                    state.tried += 1;
+                    if state.tried > self.patience {
+                        return Err(End::OutOfPatience);
+                    }
+                    let place = (pool, slice, device);
+                    let (_, id) = self.device(state, place);
+                    if self.busy(state, at, &id)
+                        || !self.selectable(state, at, place)?
+                        || !self.capacity_left(state, at, place)
+                        || !self.pick(state, at, place, false)?
+                    {
+                        continue;
+                    }
+                    match self.one(state, next, in_sub, (pool, slice, device + 1)) {
+                        Ok(false) => self.undo(state, at, place),
+                        Ok(true) => return Ok(true),
+                        Err(error) => {
+                            self.undo(state, at, place);
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn pick(
+        &self,
+        state: &mut State,
+        at: At,
+        place: (usize, usize, usize),
+        must: bool,
+    ) -> Result<bool, End> {
+        let (device, id) = self.device(state, place);
+        let share = device.description.allows_multiple_allocations;
+        if !(share && self.body(at).wants_admin_access()) && self.busy(state, at, &id) {
+            return Ok(false);
+        }
+        let known = share && (self.consumed.contains_key(&id) || state.capacity.contains_key(&id));
+        if !known && !device.consumes_counters.is_empty() && !self.count(state, place) {
+            return Ok(false);
+        }
+        let tolerated = |taint: &framework::device::DeviceTaint| {
+            self.body(at).tolerations.iter().any(|own| own.tolerates(taint))
+        };
+        if device.taints.iter().any(|taint| taint.prevents_allocation() && !tolerated(taint)) {
+            return Ok(false);
+        }
+        let constraints = self.claims[at.claim].spec.constraints.len();
+        for number in 0..constraints {
+            if !self.constrain(state, at, number, device) {
+                if must {
+                    return Err(End::Error(format!(
+                        "claim {}, request {}: cannot add device {}/{}/{} because a claim \
+                         constraint would not be satisfied",
+                        self.key(at),
+                        self.body(at).name,
+                        id.0,
+                        id.1,
+                        id.2
+                    )));
+                }
+                (0..number).for_each(|earlier| self.release(state, at, earlier));
+                return Ok(false);
+            }
+        }
+        let mut consumed = None;
+        if share {
+            if !self.capacity_left(state, at, place) {
+                return Ok(false);
+            }
+            let own = capacity::consumptions(&device.description, self.body(at).capacity.as_ref());
+            let sums = state.capacity.entry(id.clone()).or_default();
+            for (name, amount) in &own {
+                *sums.entry(name.clone()).or_default() += amount.nanos();
+            }
+            consumed = Some(own);
+        } else {
+            state.in_use.entry(id.clone()).or_default().insert(at.claim);
+        }
+        let request = &self.claims[at.claim].spec.requests[at.request].name;
+        let name = match self.has_subs(at) {
+            true => format!("{request}/{}", self.body(at).name),
+            false => request.to_string(),
+        };
+        state.results[at.claim].push((name, id, consumed));
+        Ok(true)
+    }
+
+    fn undo(&self, state: &mut State, at: At, place: (usize, usize, usize)) {
+        let (device, id) = self.device(state, place);
+        let constraints = self.claims[at.claim].spec.constraints.len();
+        (0..constraints).for_each(|number| self.release(state, at, number));
+        let (_, _, consumed) = state.results[at.claim].pop().unwrap();
+        if let Some(consumed) = consumed {
+            if !consumed.is_empty() {
+                let sums = state.capacity.get_mut(&id).unwrap();
+                for (name, amount) in &consumed {
+                    *sums.get_mut(name).unwrap() -= amount.nanos();
+                }
+                if sums.values().all(|sum| *sum == 0) {
+                    state.capacity.remove(&id);
+                }
+            }
+            return;
+        }
+        state.in_use.get_mut(&id).unwrap().remove(&at.claim);
+        self.add_counters(state, place.0, device, -1);
+    }
+
+    /// Returns whether the constraint accepts the device.
+    fn constrain(&self, state: &mut State, at: At, number: usize, device: &Device) -> bool {
+        let constraint = &self.claims[at.claim].spec.constraints[number];
+        if !self.applies(at, number) {
+            return true;
+        }
+        let (AttributeRule::Match(name) | AttributeRule::Distinct(name)) = &constraint.rule else {
+            panic!()
+        };
+        let Some(value) = device.description.attribute(name) else { return false };
+        let key = (at.claim, number);
+        if let AttributeRule::Match(_) = constraint.rule {
+            let (devices, reference) = state.matched.entry(key).or_default();
+            if *devices == 0 {
+                *reference = Some(value.clone());
+            } else if reference.as_ref() != Some(value) {
+                return false;
+            }
+            *devices += 1;
+            return true;
+        }
+        let values = state.distinct.entry(key).or_default();
+        if values.values().any(|known| known == value) {
+            return false;
+        }
+        let request = self.claims[at.claim].spec.requests[at.request].name.to_string();
+        values.insert(request, value.clone());
+        true
+    }
+
+    fn release(&self, state: &mut State, at: At, number: usize) {
+        if !self.applies(at, number) {
+            return;
+        }
+        let key = (at.claim, number);
+        if let Some((devices, _)) = state.matched.get_mut(&key) {
+            *devices -= 1;
+        }
+        if let Some(values) = state.distinct.get_mut(&key) {
+            values.remove(&*self.claims[at.claim].spec.requests[at.request].name);
+        }
+    }
+
+    fn applies(&self, at: At, number: usize) -> bool {
+        let request = &self.claims[at.claim].spec.requests[at.request].name;
+        let full = format!("{request}/{}", self.body(at).name);
+        let named = &self.claims[at.claim].spec.constraints[number].requests;
+        named.is_empty()
+            || named.iter().any(|own| own == request || self.has_subs(at) && **own == *full)
+    }
+
+    fn count(&self, state: &mut State, place: (usize, usize, usize)) -> bool {
+        let (device, _) = self.device(state, place);
+        self.add_counters(state, place.0, device, 1);
+        let pool = &state.pools[place.0];
+        let mut available = pool.sets.clone();
+        for number in pool.slices.iter().chain(&pool.elsewhere) {
+            for other in &self.slices[*number].devices {
+                let id = (pool.driver.clone(), pool.name.clone(), other.name.to_string());
+                if self.dedicated.contains(&id) || self.consumed.contains_key(&id) {
+                    for consumption in &other.consumes_counters {
+                        let set = available.get_mut(&*consumption.set).unwrap();
+                        for (name, amount) in &consumption.counters {
+                            *set.get_mut(&**name).unwrap() -= amount.nanos();
+                        }
+                    }
+                }
+            }
+        }
+        let used = &state.counters[&(pool.driver.clone(), pool.name.clone())];
+        let exceeded = available.iter().any(|(set, counters)| {
+            counters.iter().any(|(name, left)| {
+                *left < used.get(&(set.clone(), name.clone())).copied().unwrap_or_default()
+            })
+        });
+        if exceeded {
+            self.add_counters(state, place.0, device, -1);
+        }
+        !exceeded
+    }
+
+    fn add_counters(&self, state: &mut State, pool: usize, device: &Device, sign: i128) {
+        let pool = &state.pools[pool];
+        let used = state.counters.entry((pool.driver.clone(), pool.name.clone())).or_default();
+        for consumption in &device.consumes_counters {
+            for (name, amount) in &consumption.counters {
+                let key = (consumption.set.to_string(), name.to_string());
+                *used.entry(key).or_default() += sign * amount.nanos();
+            }
+        }
+    }
+}

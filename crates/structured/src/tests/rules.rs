@@ -1,0 +1,85 @@
+//! Single rules of the search.
+
+use framework::device::Allocation;
+use serde_json::{Value, json};
+
+use super::toy::Toys;
+use super::world::{World, claim};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates};
+
+fn devices(found: &[Allocation]) -> Vec<String> {
+    let results = found.iter().flat_map(|allocation| &allocation.results);
+    results.map(|result| result.id.to_string()).collect()
+}
+
+/// A pool on node n1 with these devices, and a slice with a counter of this value.
+fn partitions(world: &mut World, driver: &str, devices: &Value, counter: &str) {
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 2});
+    let spec = json!({"driver": driver, "pool": pool, "nodeName": "n1", "devices": devices});
+    world.slice(&format!("{driver}-devices"), spec);
+    let sets = json!([{"name": "set", "counters": {"memory": {"value": counter}}}]);
+    let spec = json!({"driver": driver, "pool": pool, "nodeName": "n1", "sharedCounters": sets});
+    world.slice(&format!("{driver}-counters"), spec);
+}
+
+fn partition(name: &str, memory: &str) -> Value {
+    json!({"name": name, "attributes": {"model": {"string": "m"}},
+        "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": memory}}}]})
+}
+
+fn count(devices: usize) -> Value {
+    json!({"requests": [{"name": "r", "exactly": {"deviceClassName": "any", "count": devices}}]})
+}
+
+#[test]
+fn pools_of_one_name_have_counters_of_their_own() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    for (driver, counter) in [("a.com", "1"), ("b.com", "2")] {
+        partitions(&mut world, driver, &json!([partition("x", "1"), partition("y", "1")]), counter);
+    }
+    let found = world.allocate("n1", &[claim("c", &count(3))]).unwrap().unwrap();
+    assert_eq!(devices(&found), ["a.com/p/x", "b.com/p/x", "b.com/p/y"]);
+    assert_eq!(world.allocate("n1", &[claim("c", &count(4))]), Ok(None));
+}
+
+#[test]
+fn identical_devices_are_tried_once() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let devices: Vec<_> = (0..64)
+        .map(|number| {
+            let model = if number < 32 { "a" } else { "b" };
+            json!({"name": format!("d{number:02}"), "attributes": {
+                "uuid": {"string": number.to_string()}, "model": {"string": model}}})
+        })
+        .collect();
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let spec = json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices});
+    world.slice("s", spec);
+    let request = |name: &str, model: &str, count: usize| {
+        let selector = format!("a.com/model={model}");
+        json!({"name": name, "exactly": {"deviceClassName": "any", "count": count,
+            "selectors": [{"cel": {"expression": selector}}]}})
+    };
+    // Twelve of 32 devices leave too few for the second request: there are 225 million ways.
+    let requests = json!([request("r0", "a", 12), request("r1", "a", 20), request("r2", "c", 1)]);
+    let claims = [
+        claim("c0", &json!({"requests": [requests[0]]})),
+        claim("c1", &json!({"requests": [requests[1]]})),
+        claim("c2", &json!({"requests": [requests[2]]})),
+    ];
+    let prepared = Claims::new(&claims, &world.cluster, &mut Toys);
+    let base = world.cluster.allocated_devices();
+    let allocated = Allocated { base, overlay: None };
+    let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+    let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
+    let found = allocator.allocate(&prepared, &node, Budget::of_millis(10_000), 1).unwrap();
+    let Found::Nothing(diagnosis) = found else { panic!("{found:?}") };
+    assert_eq!(
+        diagnosis.to_string(),
+        "claim ns/c2, request r2: 0 of 1 devices (32 in use, 32 selector #0 of the request)"
+    );
+    let steps = allocator.allocate(&prepared, &node, Budget(50), 1);
+    assert_eq!(steps, Err(AllocateError::OutOfSteps));
+}

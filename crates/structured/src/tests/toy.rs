@@ -1,0 +1,45 @@
+//! Selectors of tests: `attribute=value`, or `attribute!value`, which fails for devices without the
+//! attribute.
+
+use std::sync::Arc;
+
+use framework::device::{Attribute, DeviceDescription};
+
+use crate::{Compiled, Compiler, Expression};
+
+#[derive(Debug)]
+struct Toy(String);
+
+pub(super) struct Toys;
+
+impl Compiler for Toys {
+    fn compile(&mut self, expression: &str) -> Compiled {
+        Ok(Arc::new(Toy(expression.to_owned())))
+    }
+}
+
+/// Returns whether the device matches; an error if it lacks an attribute that it must have.
+pub(super) fn evaluate(text: &str, device: &DeviceDescription) -> Result<bool, String> {
+    let (name, value) = text.split_once(['=', '!']).unwrap_or((text, ""));
+    match device.attribute(name) {
+        Some(Attribute::String(own)) => Ok(**own == *value),
+        Some(_) => Ok(false),
+        None if text.contains('!') => Err(format!("no such key: {name}")),
+        None => Ok(false),
+    }
+}
+
+impl Expression for Toy {
+    fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+        evaluate(&self.0, device).map_err(Into::into)
+    }
+
+    fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
+        let (name, _) = self.0.split_once(['=', '!']).unwrap_or((&self.0, ""));
+        one.attribute(name) == other.attribute(name)
+    }
+
+    fn names_attributes(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,67 @@
+//! Small clusters for tests.
+
+use std::sync::Arc;
+
+use framework::device::{Allocation, ResourceClaim};
+use framework::{Cluster, EventResource, api};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::toy::Toys;
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates};
+
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) cluster: Cluster,
+}
+
+impl World {
+    /// Returns a cluster with nodes of these names.
+    pub(super) fn new(nodes: &[&str]) -> Self {
+        let mut world = Self::default();
+        for name in nodes {
+            world.cluster.set_node(&framework::testing::node(name).zone(name).build());
+        }
+        world
+    }
+
+    pub(super) fn set(&mut self, kind: &EventResource, object: Value) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
+        self.cluster.set_object(kind, &namespace, &name, Some(Arc::new(object)));
+    }
+
+    pub(super) fn class(&mut self, name: &str, selectors: &[&str]) {
+        let selectors = selectors.iter().map(|text| json!({"cel": {"expression": text}}));
+        let spec = json!({"selectors": selectors.collect::<Value>()});
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        self.set(&EventResource::DeviceClass, object);
+    }
+
+    pub(super) fn slice(&mut self, name: &str, spec: Value) {
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        self.set(&EventResource::ResourceSlice, object);
+    }
+
+    pub(super) fn allocate(
+        &self,
+        node: &str,
+        claims: &[ResourceClaim],
+    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
+        let claims = Claims::new(claims, &self.cluster, &mut Toys);
+        let base = self.cluster.allocated_devices();
+        let allocated = Allocated { base, overlay: None };
+        let allocator = Allocator::new(&self.cluster, Gates::default(), allocated);
+        let node = self.cluster.node(self.cluster.node_named(node).unwrap());
+        match allocator.allocate(&claims, &node, Budget::UNLIMITED, 1)? {
+            Found::Allocations(allocations) => Ok(Some(allocations)),
+            Found::Nothing(_) => Ok(None),
+        }
+    }
+}
+
+pub(super) fn claim(name: &str, devices: &Value) -> ResourceClaim {
+    let object = json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"devices": devices}});
+    ResourceClaim::from_api(&api::ResourceClaim::deserialize(&object).unwrap())
+}
