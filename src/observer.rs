@@ -172,6 +172,8 @@ impl Observer for MetricsObserver {
         }
         self.metrics.set_waiting_updates(waiting_updates);
         self.metrics.set_hold(scheduler.hold(now));
+        let outages = engine.extender_outages();
+        self.metrics.set_extenders(outages.map(|(name, outage)| (name, outage.is_none())));
         self.count_calls(scheduler, now);
         self.scan_queue(engine.queue(), now);
         self.count_dropped_events(scheduler.event_recorder().dropped());

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use client::{Reply, Response};
+use engine::ports::CallError;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -26,6 +27,9 @@ use crate::api_client::{error_chain, https_connector};
 use crate::config::Base64;
 use crate::config::v1::{self, TlsConfig};
 
+/// Time from which on a failed call held up the scheduling loop. One that fails faster costs no more than one
+/// that succeeds.
+const WAIT: Duration = Duration::from_millis(100);
 /// Timeout of a call if the configuration sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a response in bytes, many times the size needed in a large cluster.
@@ -97,6 +101,35 @@ impl Connection {
         self.timeout
     }
 
+    /// Posts a call once and decodes the answer. A call that failed after a wait got no answer, and so did one for
+    /// which a proxy in front of the extender answers (502, 503, 504).
+    pub(super) async fn call<T>(
+        &self,
+        verb: &str,
+        body: Bytes,
+        decode: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<T, CallError> {
+        let began = Instant::now();
+        let error = match self.post(verb, body).await {
+            Reply::Answered(response) => return Ok(decode(&response.body)?),
+            Reply::Rejected(error) if !is_of_proxy(&error) => return Err(CallError::Failed(error)),
+            Reply::Rejected(error) | Reply::NotSent(error) | Reply::Lost(error) => error,
+        };
+        match began.elapsed() < WAIT {
+            true => Err(CallError::Failed(error)),
+            false => Err(CallError::NoAnswer(error)),
+        }
+    }
+
+    /// Posts a call once, and returns without an error if the extender answered at all.
+    pub(super) async fn probe(&self, verb: &str, body: Bytes) -> Result<(), String> {
+        match self.post(verb, body).await {
+            Reply::Answered(_) => Ok(()),
+            Reply::Rejected(error) if !is_of_proxy(&error) => Ok(()),
+            Reply::Rejected(error) | Reply::NotSent(error) | Reply::Lost(error) => Err(error),
+        }
+    }
+
     /// Posts a call once. A status other than 200 is an error.
     pub(super) async fn post(&self, verb: &str, body: Bytes) -> Reply {
         let url = format!("{}/{verb}", self.address);
@@ -129,6 +162,11 @@ impl Connection {
             }
         }
     }
+}
+
+/// Returns whether this is the error for a status with which a proxy says that the extender does not answer.
+fn is_of_proxy(error: &str) -> bool {
+    [", code 502", ", code 503", ", code 504"].iter().any(|code| error.ends_with(code))
 }
 
 /// Returns the reply for a timeout, with the message of Go.

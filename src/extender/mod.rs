@@ -1,7 +1,8 @@
 //! Scheduler extenders over HTTP.
 //!
 //! The engine calls extenders through a port, [`ExtenderClient`], which blocks the scheduling loop until the
-//! response arrives or the timeout ends. Binds are ordinary requests and do not block the loop. The
+//! response arrives or the timeout ends. An extender that did not answer is tried again by calls that do not
+//! block. Binds are ordinary requests and do not block the loop. The
 //! messages are those of [`client::extender`].
 
 mod connection;
@@ -17,7 +18,8 @@ use client::Reply;
 use client::extender::{self as messages, Candidates, Nodes, WholeVictims};
 use engine::Change;
 use engine::ports::{
-    ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall, Victims,
+    CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, Outage,
+    PreemptionCall, Probing, Victims,
 };
 use framework::Time;
 use futures::FutureExt;
@@ -25,7 +27,7 @@ use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::connection::Connection;
 use self::objects::Objects;
@@ -33,7 +35,7 @@ use crate::clock::Clock;
 use crate::config::Configuration;
 use crate::config::v1;
 use crate::metrics::Metrics;
-use crate::scheduling_loop::Heartbeat;
+use crate::scheduling_loop::{EventSender, Heartbeat, LoopEvent};
 use crate::wire::{Update, Whole};
 
 pub use self::connection::ExtenderError;
@@ -51,19 +53,6 @@ impl HttpExtender {
         Ok(Self { config, connection })
     }
 
-    /// Sends a call and decodes the result.
-    async fn call<T>(
-        &self,
-        verb: &str,
-        body: Vec<u8>,
-        decode: impl FnOnce(&[u8]) -> Result<T, String>,
-    ) -> Result<T, String> {
-        match self.connection.post(verb, body.into()).await {
-            Reply::Answered(response) => decode(&response.body),
-            Reply::Rejected(error) | Reply::NotSent(error) | Reply::Lost(error) => Err(error),
-        }
-    }
-
     /// Asks the extender to bind a pod. The body is that of [`messages::binding_args`].
     pub async fn bind(&self, body: Vec<u8>) -> Reply {
         self.connection.post(&self.config.bind_verb, Bytes::from(body)).await
@@ -79,7 +68,12 @@ pub struct LoopWait {
     pub heartbeat: Arc<Heartbeat>,
     /// Cancelled when the daemon has to stop.
     pub stop: CancellationToken,
+    /// The channel to the loop, for the outcome of calls for which it does not wait.
+    pub events: EventSender,
 }
+
+/// The result of a call.
+type Called<T> = Result<T, CallError>;
 
 /// The error of a call that the end of the daemon cancelled.
 const STOPPED: &str = "context canceled: the scheduler stops";
@@ -90,9 +84,9 @@ const BEAT: Duration = Duration::from_secs(1);
 impl LoopWait {
     /// Blocks the loop until the call has ended. The wait counts as turns of the loop, because every call
     /// has a time limit of its own. A daemon that has to stop does not wait.
-    fn block_on<T>(&self, call: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    fn block_on<T>(&self, call: impl Future<Output = Called<T>>) -> Called<T> {
         let call = self.stop.run_until_cancelled(self.beating(call));
-        self.runtime.block_on(call).unwrap_or_else(|| Err(STOPPED.to_owned()))
+        self.runtime.block_on(call).unwrap_or_else(|| Err(CallError::Failed(STOPPED.to_owned())))
     }
 
     async fn beating<T>(&self, call: impl Future<Output = T>) -> T {
@@ -169,7 +163,7 @@ impl Extenders {
     }
 
     /// Returns the body of a filter or prioritize call.
-    fn args(&self, call: &ExtenderCall<'_>) -> Result<Vec<u8>, String> {
+    fn args(&self, call: &ExtenderCall<'_>) -> Result<Bytes, String> {
         let pod = self.objects.pod(call.pod)?;
         let nodes = match self.all[call.extender].config.node_cache_capable {
             true => Nodes::Names(&call.nodes),
@@ -178,22 +172,35 @@ impl Extenders {
                 Nodes::Whole(nodes.collect::<Result<_, _>>()?)
             }
         };
-        Ok(messages::args(pod, nodes))
+        Ok(messages::args(pod, nodes).into())
     }
 
-    async fn send_filter(&self, call: &ExtenderCall<'_>) -> Result<Filtered, String> {
-        let extender = &self.all[call.extender];
-        let node_cache_capable = extender.config.node_cache_capable;
-        let decode = |body: &[u8]| messages::filter_result(body, node_cache_capable);
-        extender.call(&extender.config.filter_verb, self.args(call)?, decode).await
+    /// Returns the body of a preempt call.
+    fn preemption_args(&self, call: &PreemptionCall<'_>) -> Result<Bytes, String> {
+        let candidates = match self.all[call.extender].config.node_cache_capable {
+            true => Candidates::Meta(&call.victims),
+            false => {
+                let victims = call.victims.iter();
+                let victims =
+                    victims.map(|(node, victims)| Ok((*node, self.victim_objects(victims)?)));
+                Candidates::Whole(victims.collect::<Result<_, String>>()?)
+            }
+        };
+        Ok(messages::preemption_args(self.objects.pod(call.pod)?, candidates).into())
     }
 
-    async fn send_prioritize(&self, call: &ExtenderCall<'_>) -> Result<HostPriorities, String> {
-        let extender = &self.all[call.extender];
-        let verb = &extender.config.prioritize_verb;
-        let result = extender.call(verb, self.args(call)?, messages::host_priorities).await;
-        if let Err(err) = &result {
-            let (extender, pod) = (extender.connection.address(), &call.pod.key);
+    async fn send_filter(&self, call: &ExtenderCall<'_>) -> Called<Filtered> {
+        let HttpExtender { config, connection } = &self.all[call.extender];
+        let decode = |body: &[u8]| messages::filter_result(body, config.node_cache_capable);
+        connection.call(&config.filter_verb, self.args(call)?, decode).await
+    }
+
+    async fn send_prioritize(&self, call: &ExtenderCall<'_>) -> Called<HostPriorities> {
+        let HttpExtender { config, connection } = &self.all[call.extender];
+        let verb = &config.prioritize_verb;
+        let result = connection.call(verb, self.args(call)?, messages::host_priorities).await;
+        if let Err(CallError::NoAnswer(err) | CallError::Failed(err)) = &result {
+            let (extender, pod) = (connection.address(), &call.pod.key);
             debug!(
                 extender,
                 err, %pod, "Failed to run extender's priority function. No score given by this extender."
@@ -205,19 +212,10 @@ impl Extenders {
     async fn send_preempt(
         &self,
         call: &PreemptionCall<'_>,
-    ) -> Result<BTreeMap<String, MetaVictims>, String> {
-        let extender = &self.all[call.extender];
-        let candidates = match extender.config.node_cache_capable {
-            true => Candidates::Meta(&call.victims),
-            false => {
-                let victims = call.victims.iter();
-                let victims =
-                    victims.map(|(node, victims)| Ok((*node, self.victim_objects(victims)?)));
-                Candidates::Whole(victims.collect::<Result<_, String>>()?)
-            }
-        };
-        let body = messages::preemption_args(self.objects.pod(call.pod)?, candidates);
-        extender.call(&extender.config.preempt_verb, body, messages::preemption_result).await
+    ) -> Called<BTreeMap<String, MetaVictims>> {
+        let HttpExtender { config, connection } = &self.all[call.extender];
+        let body = self.preemption_args(call)?;
+        connection.call(&config.preempt_verb, body, messages::preemption_result).await
     }
 
     fn victim_objects(&self, victims: &Victims<'_>) -> Result<WholeVictims<'_>, String> {
@@ -228,7 +226,7 @@ impl Extenders {
 }
 
 impl ExtenderClient for Extenders {
-    fn filter(&mut self, call: &ExtenderCall<'_>, _: Time) -> (Result<Filtered, String>, Time) {
+    fn filter(&mut self, call: &ExtenderCall<'_>, _: Time) -> (Called<Filtered>, Time) {
         let result = self.wait.block_on(self.send_filter(call));
         (result, self.clock.now())
     }
@@ -237,7 +235,7 @@ impl ExtenderClient for Extenders {
         &mut self,
         calls: &[ExtenderCall<'_>],
         _: Time,
-    ) -> (Vec<Result<HostPriorities, String>>, Time) {
+    ) -> (Vec<Called<HostPriorities>>, Time) {
         self.metrics.set_prioritizing(calls.len());
         let pending = calls.iter().map(|call| self.send_prioritize(call));
         let results = self.wait.block_on(join_all(pending).map(Ok));
@@ -250,14 +248,45 @@ impl ExtenderClient for Extenders {
         &mut self,
         call: &PreemptionCall<'_>,
         _: Time,
-    ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
+    ) -> (Called<BTreeMap<String, MetaVictims>>, Time) {
         let result = self.wait.block_on(self.send_preempt(call));
         (result, self.clock.now())
+    }
+
+    fn probe(&mut self, call: Probing<'_>) {
+        let extender = match call {
+            Probing::Filter(call) | Probing::Prioritize(call) => call.extender,
+            Probing::Preempt(call) => call.extender,
+        };
+        let config = &self.all[extender].config;
+        let (verb, body) = match call {
+            Probing::Filter(call) => (&config.filter_verb, self.args(call)),
+            Probing::Prioritize(call) => (&config.prioritize_verb, self.args(call)),
+            Probing::Preempt(call) => (&config.preempt_verb, self.preemption_args(call)),
+        };
+        let (all, verb, events) = (self.all.clone(), verb.clone(), self.wait.events.clone());
+        self.wait.runtime.spawn(async move {
+            let outcome = match body {
+                Ok(body) => all[extender].connection.probe(&verb, body).await,
+                Err(error) => Err(error),
+            };
+            events.send(LoopEvent::ExtenderProbed(extender, outcome));
+        });
     }
 
     fn skipped(&mut self, extender: usize, err: &str) {
         let extender = self.all[extender].connection.address();
         info!(extender, err, "Skipping extender as it returned error and has ignorable flag set");
+    }
+
+    fn outage_changed(&mut self, extender: usize, outage: Option<&Outage>) {
+        let extender = self.all[extender].connection.address();
+        match outage {
+            Some(Outage { error: err, .. }) => {
+                warn!(extender, err, "Extender does not answer and is not called until it does");
+            }
+            None => info!(extender, "Extender answers again"),
+        }
     }
 }
 

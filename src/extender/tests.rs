@@ -27,6 +27,7 @@ use tokio::sync::{Barrier, mpsc};
 
 use super::*;
 use crate::config::{self, Gates};
+use crate::scheduling_loop::channel;
 
 /// A runtime for the servers. The tests call extenders outside of it, like the scheduling loop.
 struct Harness {
@@ -75,7 +76,8 @@ impl Harness {
         });
         let loaded = config::load(&text.to_string(), &Gates::default()).unwrap();
         let (runtime, stop) = (self.runtime.handle().clone(), self.stop.clone());
-        let wait = LoopWait { runtime, heartbeat: Arc::default(), stop };
+        let (events, _) = channel();
+        let wait = LoopWait { runtime, heartbeat: Arc::default(), stop, events };
         let mut extenders = Extenders::new(&loaded.config, wait, Clock::start(), Arc::default())?;
         let object = |name: &str| Some(to_raw_value(&json!({"metadata": {"name": name}})).unwrap());
         for name in ["a", "b"] {
@@ -87,7 +89,7 @@ impl Harness {
         Ok(extenders)
     }
 
-    fn filter(&self, extender: &Value) -> Result<Filtered, String> {
+    fn filter(&self, extender: &Value) -> Result<Filtered, CallError> {
         let mut extenders = self.extenders(&json!([extender])).unwrap();
         extenders.filter(&call(&new_pod(), 0), Time::ZERO).0
     }
@@ -160,12 +162,12 @@ fn deleted_objects_fail_the_call() {
     let mut extenders = harness.extenders(&json!([extender])).unwrap();
     extenders.store(Change::NodeDeleted("b".into()).into());
     let (answer, _) = extenders.filter(&call(&new_pod(), 0), Time::ZERO);
-    assert_eq!(answer, Err("node \"b\" does not exist".to_owned()));
+    assert_eq!(answer, Err(CallError::Failed("node \"b\" does not exist".to_owned())));
     let pod = new_pod();
     let deleted = Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() };
     extenders.store(deleted.into());
     let (answer, _) = extenders.filter(&call(&pod, 0), Time::ZERO);
-    assert_eq!(answer, Err("pod default/p does not exist".to_owned()));
+    assert_eq!(answer, Err(CallError::Failed("pod default/p does not exist".to_owned())));
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn stop_cancels_the_calls_that_the_loop_waits_for() {
     extender.as_object_mut().unwrap().extend(verbs.as_object().unwrap().clone());
     let mut extenders = harness.extenders(&json!([extender])).unwrap();
     let pod = new_pod();
-    let stopped = "context canceled: the scheduler stops".to_owned();
+    let stopped = CallError::Failed("context canceled: the scheduler stops".to_owned());
     let (filtered, _) = extenders.filter(&call(&pod, 0), Time::ZERO);
     assert_eq!(filtered, Err(stopped.clone()));
     let (scores, _) = extenders.prioritize(&[call(&pod, 0)], Time::ZERO);
@@ -219,7 +221,10 @@ fn timeouts_and_invalid_responses_are_described() {
     ];
     for (verb, timeout, expected) in rows {
         let extender = json!({"urlPrefix": url, "filterVerb": verb, "httpTimeout": timeout});
-        let text = harness.filter(&extender).unwrap_err();
+        let error = harness.filter(&extender).unwrap_err();
+        let is_hanging = matches!(verb, "hang" | "endless");
+        assert_eq!(matches!(error, CallError::NoAnswer(_)), is_hanging, "{verb}: {error:?}");
+        let text = error.into_text();
         assert!(text.contains(&expected), "{verb}: {text}");
     }
 }
@@ -415,7 +420,7 @@ async fn loop_that_waits_for_an_extender_is_not_stuck() {
     let watching = heartbeat.clone();
     tokio::spawn(async move { watching.watch().await });
     let (runtime, stop) = (Handle::current(), CancellationToken::new());
-    let wait = LoopWait { runtime, heartbeat: heartbeat.clone(), stop };
+    let wait = LoopWait { runtime, heartbeat: heartbeat.clone(), stop, events: channel().0 };
     wait.beating(tokio::time::sleep(Duration::from_mins(5))).await;
     assert_eq!(heartbeat.check(), Ok(()));
     tokio::time::sleep(Duration::from_mins(5)).await;

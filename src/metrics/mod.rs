@@ -113,6 +113,7 @@ pub struct Metrics {
     cache_mismatches: IntGaugeVec,
     waiting_updates: IntGauge,
     holds: IntGaugeVec,
+    extenders: IntGaugeVec,
     plugin_metrics: PluginMetrics,
     resettable: Vec<Resettable>,
     resets: AtomicU64,
@@ -180,6 +181,12 @@ impl Metrics {
             "1 if no pod is scheduled for this reason.",
             &["reason"],
         );
+        let extenders = table.gauges(
+            Alpha,
+            "loadmaster_extender_up",
+            "0 if the extender does not answer and is not called until it does, otherwise 1.",
+            &["extender"],
+        );
         let resettable = table.take_resettable();
         let (registry, names) = table.finish();
         let plugin_metrics = PluginMetrics::default();
@@ -202,6 +209,7 @@ impl Metrics {
             cache_mismatches,
             waiting_updates,
             holds,
+            extenders,
             plugin_metrics,
             resettable,
             resets: AtomicU64::new(0),
@@ -298,6 +306,13 @@ impl Metrics {
         for reason in Hold::ALL {
             let holds = i64::from(hold == Some(reason));
             self.holds.with_label_values(&[reason.name()]).set(holds);
+        }
+    }
+
+    /// Sets `extender_up`, by the address of the extender.
+    pub fn set_extenders<'a>(&self, extenders: impl IntoIterator<Item = (&'a str, bool)>) {
+        for (extender, is_up) in extenders {
+            self.extenders.with_label_values(&[extender]).set(is_up.into());
         }
     }
 

@@ -153,7 +153,8 @@ pub async fn run_scheduler(
     let clock = Clock::start();
     let metrics = setup.metrics.clone();
     let (runtime, heartbeat) = (Handle::current(), setup.heartbeat.clone());
-    let wait = LoopWait { runtime, heartbeat, stop: stop.clone() };
+    let loop_events = setup.channel.0.clone();
+    let wait = LoopWait { runtime, heartbeat, stop: stop.clone(), events: loop_events };
     let extenders = Extenders::new(&setup.config, wait, clock, metrics.clone())
         .context("couldn't build extenders")?;
     let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;

@@ -27,6 +27,8 @@ pub enum LoopEvent {
     Reply(RequestSource, RequestId, Reply),
     /// A snapshot of the cache is requested.
     Snapshot(oneshot::Sender<Arc<Snapshot>>),
+    /// Whether the extender with this index has answered a call for which the loop did not wait.
+    ExtenderProbed(usize, Result<(), String>),
     /// A line of a watch of the Lease.
     LeaseEvent(Vec<u8>),
     /// The loop has to stop scheduling and to end when the requests in flight have ended.

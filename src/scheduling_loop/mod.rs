@@ -160,6 +160,7 @@ impl<O: Observer> SchedulingLoop<O> {
             self.heartbeat.beat();
             let is_up_to_date = self.handle_waiting_events();
             let now = self.clock.now();
+            self.scheduler.set_wall_offset(self.clock.wall_offset());
             self.scheduler.tick(now, &mut self.environment.ports());
             // A pod that backs off is popped early only if no change that may help it waits here.
             let may_pop = is_up_to_date || self.scheduler.engine().queue().has_active();
@@ -217,6 +218,10 @@ impl<O: Observer> SchedulingLoop<O> {
             LoopEvent::Reply(source, id, reply) => {
                 let ports = &mut self.environment.ports();
                 self.scheduler.handle_reply(source, id, reply, now, ports);
+            }
+            LoopEvent::ExtenderProbed(extender, outcome) => {
+                let ports = &mut self.environment.ports();
+                self.scheduler.handle_extender_probed(extender, outcome, now, ports);
             }
             LoopEvent::Snapshot(receiver) => self.snapshots.request(receiver),
             LoopEvent::LeaseEvent(event) => self.scheduler.handle_lease_event(&event, now),

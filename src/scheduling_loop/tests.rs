@@ -18,7 +18,6 @@ use crate::http::Health;
 use crate::logs;
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::wire::Update;
 
 const CONFIG: &str = "
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -67,8 +66,13 @@ fn start(health: &Arc<Health>) -> Running {
     let recorder = EventRecorder::new(event_recorder::Options::default(), 7);
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
     let runtime = tokio::runtime::Handle::current();
-    let wait = LoopWait { runtime, heartbeat: health.heartbeat(), stop: CancellationToken::new() };
     let (events, received) = channel();
+    let wait = LoopWait {
+        runtime,
+        heartbeat: health.heartbeat(),
+        stop: CancellationToken::new(),
+        events: events.clone(),
+    };
     let scheduling = SchedulingLoop::new(LoopParts {
         scheduler: Scheduler::new(engine, dispatcher, recorder),
         extenders: Extenders::new(&config, wait, clock, metrics.clone()).unwrap(),
@@ -110,9 +114,10 @@ async fn plugin_that_loops_makes_the_loop_stuck_and_is_named_in_the_log() {
     let (layer, _verbosity) = logs::layer(logs::Format::Text, 0, move || writer.clone());
     let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
     let Running { thread, events, entered, release } = start(&health);
-    let changes = [Change::Node(node("a").build()), Change::Pod(Box::new(pod("p").build()))];
-    events.send_updates(changes.map(Update::from).into()).await;
+    events.send_updates(vec![Change::Node(node("a").build()).into()]).await;
     events.send(LoopEvent::Synced);
+    // Pods that the first list shows are patched before they are scheduled, and nothing answers here.
+    events.send_updates(vec![Change::Pod(Box::new(pod("p").build())).into()]).await;
     entered.recv().unwrap();
     let heartbeat = health.heartbeat();
     let watching = heartbeat.clone();

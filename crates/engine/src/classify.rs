@@ -114,7 +114,9 @@ mod tests {
     }
 
     fn with_claim(pod: &mut framework::api::Pod) {
-        pod.status.resource_claim_statuses.push(serde_json::json!({"name": "t"}));
+        let status =
+            framework::api::PodResourceClaimStatus { name: "t".into(), ..Default::default() };
+        pod.status.resource_claim_statuses.push(status);
     }
 
     #[test]

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use framework::{EventType, Pod, StatusPatch, Time};
 
 use crate::effect::{Effect, EffectId, EffectKind, Event, ObjectRef, note};
-use crate::ports::{ExtenderClient, Probe};
+use crate::extender_calls::ExtenderCalls;
+use crate::ports::Probe;
 
 /// The time, the ports and the effects of one call into the engine.
 pub(crate) struct Context<'a> {
     /// The time of the call; an extender that is slow moves it on.
     pub(crate) now: Time,
-    pub(crate) extenders: &'a mut dyn ExtenderClient,
+    pub(crate) extenders: ExtenderCalls<'a>,
     pub(crate) probe: &'a mut dyn Probe,
     pub(crate) effects: Effects,
 }
 
 /// The effects that the caller has not taken yet.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Effects {
     list: Vec<Effect>,
     next_id: u64,

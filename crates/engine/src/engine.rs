@@ -11,7 +11,7 @@ use framework::preemption::LONGEST_PAUSE;
 use framework::{
     ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NodeIx, NominatingInfo,
     PluginName, Pod, PodEvent as PluginEvent, PodKey, PostFilterResult, QueuedPod, Status,
-    Template, Time, Uid, WaitingPods,
+    Template, Time, Uid, WaitingPods, WallOffset,
 };
 
 use crate::attempt::{Attempt, Outcome};
@@ -25,11 +25,13 @@ use crate::cycle::{
 };
 use crate::effect::{Effect, EffectId, EffectKind, Event, note};
 use crate::explain::{Evaluation, Explanation};
+use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::failure::Failure;
 use crate::nominator::Nominator;
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
-use crate::ports::{Count, Ports, Span};
+use crate::plugin_writes::PluginWrites;
+use crate::ports::{Count, Outage, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
@@ -79,17 +81,20 @@ impl EngineConfig {
 /// The deterministic scheduler: changes go in, effects come out.
 ///
 /// It does no I/O and reads no clock. Equal inputs in equal order with an equal seed give equal effects.
+#[derive(Debug)]
 pub struct Engine {
     settings: Settings,
     world: World,
     binding: BindingCycles,
     preemptions: Preemptions,
+    plugin_writes: PluginWrites,
     timers: Timers,
     rng: fastrand::Rng,
     scratch: Scratch,
     /// Where the next sampled search starts in the node order.
     next_start: usize,
     effects: Effects,
+    extender_health: ExtenderHealth,
 }
 
 /// Looking in.
@@ -108,8 +113,10 @@ impl Engine {
                 form: config.form,
             },
             world,
+            extender_health: ExtenderHealth::new(&extenders),
             binding: BindingCycles::new(extenders),
             preemptions: Preemptions::default(),
+            plugin_writes: PluginWrites::default(),
             timers: Timers::default(),
             rng: fastrand::Rng::with_seed(config.seed),
             scratch: Scratch::default(),
@@ -161,6 +168,11 @@ impl Engine {
     /// Whether the pod is in a binding cycle.
     pub fn is_binding(&self, pod: &Uid) -> bool {
         self.binding.contains(pod)
+    }
+
+    /// The name of each extender, and its outage if it does not answer.
+    pub fn extender_outages(&self) -> impl Iterator<Item = (&str, Option<&Outage>)> {
+        self.extender_health.outages()
     }
 
     /// The pods without a node that a profile is responsible for, as last seen.
@@ -223,7 +235,22 @@ impl Engine {
             if let Some(preemption) = preemption {
                 engine.advance_preemption(preemption, cx);
             }
+            if let Some((pod, uid)) = engine.plugin_writes.answer(effect, answer, cx) {
+                engine.world.retry_pending_after_error(&pod, &uid, cx);
+            }
         });
+    }
+
+    /// Takes in the outcome of a [probe](crate::ports::ExtenderClient::probe): whether the extender answered.
+    /// Pods that need it are tried again when their backoff has ended.
+    pub fn extender_probed(
+        &mut self,
+        extender: usize,
+        outcome: Result<(), String>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        self.run(now, ports, |_, cx| cx.extenders.probed(extender, outcome, now));
     }
 
     /// Takes in the time: backoffs, timeouts, pauses and timers that have ended.
@@ -244,6 +271,11 @@ impl Engine {
                 engine.fire_timer(&plugin, token, cx);
             }
         });
+    }
+
+    /// Sets the offset of the wall clock, for plugins that compare the time with time stamps of objects.
+    pub const fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.world.set_wall_offset(offset);
     }
 
     /// Asks for a change of the pod's resourceVersion ([`EffectKind::TouchPod`]). The caller handles the
@@ -309,13 +341,18 @@ impl Engine {
     ) -> T {
         let mut cx = Context {
             now,
-            extenders: &mut *ports.extenders,
+            extenders: ExtenderCalls::new(
+                &mut *ports.extenders,
+                std::mem::take(&mut self.extender_health),
+                self.world.view().wall_offset(),
+            ),
             probe: &mut *ports.probe,
             effects: std::mem::take(&mut self.effects),
         };
         let result = call(self, &mut cx);
         self.apply_commands(&mut cx);
         self.effects = cx.effects;
+        self.extender_health = cx.extenders.health;
         result
     }
 }
@@ -521,8 +558,10 @@ impl Engine {
             && fit.diagnosis.pending_plugins.is_empty()
             && deciding.all(by_template)
             && profile.post_filter.iter().all(|plugin| by_template(&plugin.name))
-            && (profile.post_filter.is_empty() || post_filter.status.is_rejection())
+            && (profile.post_filter.is_empty() || !post_filter.status.is_success())
             && !nominates
+            // A command, for example a write, may help this pod alone.
+            && self.world.view().commands().is_empty()
             && pod.nominated_node_name.is_none()
             && self.nominator().node_of(&pod.uid).is_none()
             && !fruitless.concern(pod, now)
@@ -752,6 +791,10 @@ impl Engine {
             }
             Command::SetTimer { plugin, at, token } => self.timers.set(plugin, token, at),
             Command::Event(event) => self.record_plugin_event(event, cx),
+            Command::Write { pod, uid, write } => self.plugin_writes.request(pod, uid, write, cx),
+            Command::ObjectChanged { kind, old, new } => {
+                self.world.handle_update(kind, old, new, cx);
+            }
             _ => {}
         }
     }

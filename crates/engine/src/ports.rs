@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time, Uid};
 
+pub use crate::extender_calls::Outage;
+
 /// A filter or prioritize call to an extender.
 #[derive(Debug)]
 pub struct ExtenderCall<'a> {
@@ -63,12 +65,52 @@ pub struct MetaVictims {
     pub num_pdb_violations: i64,
 }
 
+/// Why a call of an extender has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallError {
+    /// No answer came although the call waited for one. The extender is not called in a cycle until it has
+    /// answered a [probe](ExtenderClient::probe).
+    NoAnswer(String),
+    /// The extender reported an error or sent something invalid, or the call failed without a wait.
+    Failed(String),
+}
+
+impl CallError {
+    /// Returns the text of the error.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::NoAnswer(text) | Self::Failed(text) => text,
+        }
+    }
+}
+
+impl From<String> for CallError {
+    fn from(text: String) -> Self {
+        Self::Failed(text)
+    }
+}
+
+/// A call that finds out whether an extender answers again. Nothing waits for the answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Probing<'a> {
+    /// A filter call.
+    Filter(&'a ExtenderCall<'a>),
+    /// A prioritize call.
+    Prioritize(&'a ExtenderCall<'a>),
+    /// A preempt call.
+    Preempt(&'a PreemptionCall<'a>),
+}
+
 /// Calls extenders: the one synchronous way out of a scheduling cycle. The daemon calls over HTTP and
 /// blocks; a simulation answers from a model. Each method returns the result and the time at which it
 /// arrived. By default no extender answers.
 pub trait ExtenderClient {
     /// Returns which nodes pass the extender.
-    fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
+    fn filter(
+        &mut self,
+        call: &ExtenderCall<'_>,
+        now: Time,
+    ) -> (Result<Filtered, CallError>, Time) {
         (Err(not_connected(call.extender)), now)
     }
 
@@ -77,7 +119,7 @@ pub trait ExtenderClient {
         &mut self,
         calls: &[ExtenderCall<'_>],
         now: Time,
-    ) -> (Vec<Result<HostPriorities, String>>, Time) {
+    ) -> (Vec<Result<HostPriorities, CallError>>, Time) {
         (calls.iter().map(|call| Err(not_connected(call.extender))).collect(), now)
     }
 
@@ -86,8 +128,14 @@ pub trait ExtenderClient {
         &mut self,
         call: &PreemptionCall<'_>,
         now: Time,
-    ) -> (Result<BTreeMap<String, MetaVictims>, String>, Time) {
+    ) -> (Result<BTreeMap<String, MetaVictims>, CallError>, Time) {
         (Err(not_connected(call.extender)), now)
+    }
+
+    /// Begins a call to an extender that did not answer, without waiting. Its outcome is passed to
+    /// [`Engine::extender_probed`](crate::Engine::extender_probed). By default nothing is called.
+    fn probe(&mut self, call: Probing<'_>) {
+        let _ = call;
     }
 
     /// Reports that an ignorable extender was skipped because of this error. By default the report is
@@ -95,10 +143,15 @@ pub trait ExtenderClient {
     fn skipped(&mut self, extender: usize, error: &str) {
         let _ = (extender, error);
     }
+
+    /// Reports that an extender does not answer, or that it answers again. By default the report is dropped.
+    fn outage_changed(&mut self, extender: usize, outage: Option<&Outage>) {
+        let _ = (extender, outage);
+    }
 }
 
-fn not_connected(extender: usize) -> String {
-    format!("no extender {extender} is connected")
+fn not_connected(extender: usize) -> CallError {
+    CallError::Failed(format!("no extender {extender} is connected"))
 }
 
 /// No extender answers.

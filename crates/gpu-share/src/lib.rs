@@ -49,7 +49,7 @@ use framework::{
     ActionType, Answer, ClusterEvent, Counter, CycleState, EventObjects, EventResource, Filter,
     Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreBind,
     PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, QueueingHint,
-    Registry, RegistryError, Reserve, Score, Status, Write,
+    Registry, RegistryError, Reserve, Score, Status, Write, WriteAction,
 };
 use serde_json::json;
 
@@ -359,12 +359,13 @@ fn annotate(pod: &Pod, taken: &Taken) -> Write {
         namespace: pod.key.namespace.clone(),
         name: pod.key.name.clone(),
         subresource: None,
-        patch: json!({
+        group: "".into(),
+        action: WriteAction::MergePatch(json!({
             "metadata": {
                 "uid": pod.uid.to_string(),
                 "annotations": {GPU_INDEX: taken.to_string()},
             },
-        }),
+        })),
     }
 }
 

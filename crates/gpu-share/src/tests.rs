@@ -274,7 +274,7 @@ fn pre_bind_writes_the_device_annotation() {
     let PreBindStep::Write(write) = step(PreBindInput::Start) else { panic!("a write") };
     assert_eq!((&*write.resource, &*write.name), ("pods", "p"));
     let expected = json!({"metadata": {"uid": "uid-p", "annotations": {GPU_INDEX: "0-1-2"}}});
-    assert_eq!(write.patch, expected);
+    assert_eq!(*write.body(), expected);
     let failed = Answer::Conflict("the object has been modified".to_owned());
     let PreBindStep::Done(status) = step(PreBindInput::Answer(&failed)) else { panic!("done") };
     assert!(status.message().ends_with("the object has been modified"));

@@ -55,6 +55,7 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_binding_phases(BindingPhases::default());
     metrics.set_api_calls(&CallCounts::new());
     metrics.set_hold(None);
+    metrics.set_extenders([("http://extender", true)]);
     metrics.set_oldest_pods([("active", Duration::from_secs(1))]);
     metrics.watch("pods").failed();
     probe.start(Span::Change);

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -79,6 +80,17 @@ fn names(args: &Value) -> Vec<&str> {
     items.iter().map(|node| node["metadata"]["name"].as_str().unwrap()).collect()
 }
 
+/// Returns the pod with a request for one `example.com/licence`.
+fn with_licence(mut pod: Pod) -> Pod {
+    let resources = json!({
+        "requests": {"cpu": "1", "example.com/licence": "1"},
+        "limits": {"example.com/licence": "1"},
+    });
+    let spec = pod.spec.as_mut().unwrap();
+    spec.containers[0].resources = serde_json::from_value(resources).unwrap();
+    pod
+}
+
 #[test]
 fn extender_filters_scores_and_binds() {
     run(async |cluster| {
@@ -148,6 +160,9 @@ fn rejections_and_errors_of_an_extender_are_reported_and_retried() {
         assert_eq!(condition.message, Some(late));
         // A late answer changes nothing.
         hanging.answer(json!({"NodeNames": [a]}));
+        cluster.has_condition("web", "has not answered since").await;
+        extender.asked("filter").await.answer(json!("I am here"));
+        daemon.log.line("Extender answers again").await;
 
         extender.asked("filter").await.answer(json!({"NodeNames": ["stranger"]}));
         let unknown = format!(
@@ -173,6 +188,49 @@ fn rejections_and_errors_of_an_extender_are_reported_and_retried() {
 }
 
 #[test]
+fn hanging_extender_holds_up_no_other_pod() {
+    run(async |cluster| {
+        cluster.add_node("a", 100).await;
+        let mut extender = Extender::start().await;
+        let settings = json!({
+            "filterVerb": "filter", "nodeCacheCapable": true, "httpTimeout": "1s",
+            "managedResources": [{"name": "example.com/licence", "ignoredByScheduler": true}],
+        });
+        let daemon = extender.scheduler(cluster, settings).await;
+        let licensed: Vec<String> = (0..20).map(|number| format!("licensed-{number}")).collect();
+        for name in &licensed {
+            cluster.create_pod(&with_licence(cluster.pod(name, 1))).await;
+        }
+        for number in 0..20 {
+            let name = format!("plain-{number}");
+            cluster.create_pod(&cluster.pod(&name, 1)).await;
+            cluster.bound(&name).await;
+        }
+        let mut held = Vec::new();
+        while let Ok(question) = extender.questions.try_recv() {
+            held.push(question);
+        }
+        assert!(held.len() < 10, "{} calls, one for each pod", held.len());
+        daemon.log.line("Extender does not answer and is not called until it does").await;
+        cluster.has_condition("licensed-19", "has not answered since").await;
+        let condition = cluster.rejected("licensed-19").await;
+        assert_eq!(condition.reason.as_deref(), Some("SchedulerError"));
+
+        let a = cluster.node_name("a");
+        let mut questions = extender.questions;
+        tokio::spawn(async move {
+            while let Some(question) = questions.recv().await {
+                question.answer(json!({"NodeNames": [a]}));
+            }
+        });
+        for name in &licensed {
+            cluster.bound(name).await;
+        }
+        cluster.assert_bound_once().await;
+    });
+}
+
+#[test]
 fn ignorable_extender_does_not_block_pods() {
     run(async |cluster| {
         cluster.add_node("a", 4).await;
@@ -182,18 +240,16 @@ fn ignorable_extender_does_not_block_pods() {
             "ignorable": true, "httpTimeout": "200ms",
         });
         let daemon = extender.scheduler(cluster, settings).await;
-        cluster.create_pod(&cluster.pod("hanging", 1)).await;
-        let mut held = vec![extender.asked("filter").await];
-        held.push(extender.asked("bind").await);
-        assert_eq!(cluster.bound("hanging").await, cluster.node_name("a"));
-        let skipped = "Skipping extender as it returned error and has ignorable flag set";
-        daemon.log.line(skipped).await;
-
         cluster.create_pod(&cluster.pod("lying", 1)).await;
         extender.asked("filter").await.answer(json!({"NodeNames": ["stranger"]}));
         extender.asked("bind").await.answer(json!({"Error": "no licence"}));
         assert_eq!(cluster.bound("lying").await, cluster.node_name("a"));
         daemon.log.line("which is not found in the input node list").await;
+
+        cluster.create_pod(&cluster.pod("hanging", 1)).await;
+        let _held = [extender.asked("filter").await, extender.asked("bind").await];
+        assert_eq!(cluster.bound("hanging").await, cluster.node_name("a"));
+        daemon.log.line("Extender does not answer and is not called until it does").await;
         cluster.assert_bound_once().await;
     });
 }
@@ -231,14 +287,7 @@ fn extender_is_called_only_for_its_managed_resources() {
         let _daemon = extender.scheduler(cluster, settings).await;
         cluster.create_pod(&cluster.pod("plain", 1)).await;
         cluster.bound("plain").await;
-        let mut licensed = cluster.pod("licensed", 1);
-        let resources = json!({
-            "requests": {"cpu": "1", "example.com/licence": "1"},
-            "limits": {"example.com/licence": "1"},
-        });
-        let spec = licensed.spec.as_mut().unwrap();
-        spec.containers[0].resources = serde_json::from_value(resources).unwrap();
-        cluster.create_pod(&licensed).await;
+        cluster.create_pod(&with_licence(cluster.pod("licensed", 1))).await;
         let question = extender.asked("filter").await;
         assert_eq!(question.args["Pod"]["metadata"]["name"], "licensed");
         question.answer(json!({"NodeNames": [cluster.node_name("a")]}));

@@ -83,17 +83,6 @@ fn invalid_answer_of_an_extender_evicts_no_pod() {
         let daemon = extender.scheduler(cluster, settings).await;
         let full = Full::fill(cluster).await;
 
-        create_preemptor(cluster, "hanging").await;
-        let hanging = asked(&mut extender, "hanging").await;
-        for (node, pod) in full.nodes.iter().zip(&full.pods) {
-            let expected = json!({"Pods": [{"UID": uid(pod)}], "NumPDBViolations": 0});
-            assert_eq!(hanging.args["NodeNameToMetaVictims"][node], expected);
-        }
-        assert_eq!(hanging.args["NodeNameToVictims"], Value::Null);
-        cluster.has_condition("hanging", "/preempt\": context deadline exceeded").await;
-        // A late answer changes nothing.
-        hanging.answer(full.accept(0, 0));
-
         let stranger = json!({"stranger": {"Pods": [{"UID": uid(&full.pods[0])}]}});
         let empty = json!({&full.nodes[0]: {"Pods": []}});
         let wrong = [
@@ -111,6 +100,17 @@ fn invalid_answer_of_an_extender_evicts_no_pod() {
         create_preemptor(cluster, "broken").await;
         drop(asked(&mut extender, "broken").await);
         cluster.has_condition("broken", "failed preempt with extender at URL").await;
+
+        create_preemptor(cluster, "hanging").await;
+        let hanging = asked(&mut extender, "hanging").await;
+        for (node, pod) in full.nodes.iter().zip(&full.pods) {
+            let expected = json!({"Pods": [{"UID": uid(pod)}], "NumPDBViolations": 0});
+            assert_eq!(hanging.args["NodeNameToMetaVictims"][node], expected);
+        }
+        assert_eq!(hanging.args["NodeNameToVictims"], Value::Null);
+        cluster.has_condition("hanging", "/preempt\": context deadline exceeded").await;
+        // A late answer changes nothing.
+        hanging.answer(full.accept(0, 0));
         assert_eq!(cluster.bound_pods(2).await.len(), 2, "the first and the second");
         assert!(daemon.log.lines("panick").is_empty());
     });
@@ -125,16 +125,15 @@ fn ignorable_extender_does_not_block_preemption() {
         });
         let daemon = extender.scheduler(cluster, settings).await;
         let full = Full::fill(cluster).await;
-        create_preemptor(cluster, "hanging").await;
-        let held = asked(&mut extender, "hanging").await;
-        let taken = cluster.bound("hanging").await;
-        daemon.log.line("Skipping extender as it returned error").await;
-        drop(held);
-
         create_preemptor(cluster, "lying").await;
         asked(&mut extender, "lying").await.answer(full.accept(0, 1));
-        assert_ne!(cluster.bound("lying").await, taken);
+        let taken = cluster.bound("lying").await;
         daemon.log.line("but the pod is not found on that node").await;
+
+        create_preemptor(cluster, "hanging").await;
+        let _held = asked(&mut extender, "hanging").await;
+        assert_ne!(cluster.bound("hanging").await, taken);
+        daemon.log.line("Extender does not answer and is not called until it does").await;
         cluster.assert_bound_once().await;
     });
 }

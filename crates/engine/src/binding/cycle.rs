@@ -18,6 +18,7 @@ use crate::profile::Profile;
 use crate::world::View;
 
 /// The binding cycle of an assumed pod.
+#[derive(Debug)]
 pub(crate) struct BindingCycle {
     pub(crate) queued: QueuedPod,
     pub(crate) profile: Arc<Profile>,
@@ -46,6 +47,7 @@ pub(crate) struct BindingCycle {
     pub(super) reported_unknown: bool,
 }
 
+#[derive(Debug)]
 pub(super) enum Phase {
     WaitOnPermit,
     /// The plugins of the running group, and what each waits for.

@@ -70,6 +70,7 @@ pub struct BindingPhases {
 }
 
 /// The binding cycles in progress.
+#[derive(Debug)]
 pub(crate) struct BindingCycles {
     extenders: Arc<[Extender]>,
     cycles: BTreeMap<Uid, BindingCycle>,
@@ -413,7 +414,8 @@ impl BindingCycles {
                 cx.probe.count(Count::BindUnknown);
                 cycle.unknown_binds += 1;
                 let (error, fenced) = (error.clone(), fenced && !repeated);
-                let bind = UnknownBind { error, extender: next, fenced, sent: since };
+                let by_extender = extender.is_some();
+                let bind = UnknownBind { error, extender: next, fenced, sent: since, by_extender };
                 self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
             }
             // The decision still holds unless the specification has changed, which the read shows.
@@ -426,7 +428,8 @@ impl BindingCycles {
             (failed, None) if repeated => {
                 cycle.unknown_binds += 1;
                 let error = failed.failure().unwrap_or_default().to_owned();
-                let bind = UnknownBind { error, extender: next, fenced: false, sent: since };
+                let (fenced, by_extender) = (false, false);
+                let bind = UnknownBind { error, extender: next, fenced, sent: since, by_extender };
                 self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
             }
             (failed, _) => {
@@ -479,7 +482,17 @@ impl BindingCycles {
         let pod = match cycle.unbound_pod(answer) {
             Shown::Unbound(pod) => pod,
             Shown::Ends(next) => return next,
-            Shown::Nothing => return self.read_pod(cycle, if_unbound, cx),
+            Shown::Nothing => {
+                return match (if_unbound, answer) {
+                    (IfUnbound::Resolve(bind), Answer::Forbidden(_)) => {
+                        self.fence_unread(cycle, bind, view, cx)
+                    }
+                    (IfUnbound::Bind { repeated: false, .. }, Answer::Forbidden(text)) => {
+                        Next::Failed(cycle.bind_error(text))
+                    }
+                    (if_unbound, _) => self.read_pod(cycle, if_unbound, cx),
+                };
+            }
         };
         match if_unbound {
             IfUnbound::Bind { repeated: false, .. } if !cycle.is_of_spec(pod.generation) => {

@@ -11,8 +11,12 @@
 //! 4. Otherwise the attempt fails, which releases the room.
 //!
 //! While the API server answers neither the read nor the patch, both are repeated, with pauses that grow up to
-//! 30 seconds. A bind by an extender cannot be fenced, because the extender sends a request of its own. The pod
-//! then keeps its room for [`UNFENCED_WAIT`].
+//! 30 seconds. If it forbids the read, the pod is fenced in the version that the watch has shown.
+//!
+//! A bind by an extender cannot be fenced, because the extender sends a request of its own. A fence may also be
+//! refused, for example by a webhook on `pods/status`. The pod is then bound to the same node again, which does no
+//! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until the requests can no longer
+//! be under way: [`EXTENDER_WAIT`], [`REFUSED_FENCE_WAIT`].
 
 use std::time::Duration;
 
@@ -29,9 +33,13 @@ use crate::world::View;
 /// time that etcd needs to elect a leader. After that another node, or a later attempt, may do better.
 const MAX_BINDS: u32 = 5;
 
-/// Time after an unfenced bind at which it is given up. An API server ends a request after a minute
+/// Time after a bind by an extender at which it is given up. An API server ends a request after a minute
 /// (`--request-timeout`), so this covers an extender whose own request was sent at once.
-const UNFENCED_WAIT: Duration = Duration::from_secs(90);
+const EXTENDER_WAIT: Duration = Duration::from_secs(90);
+
+/// Time after a bind whose fence was refused at which it is given up: ten times as long as an API server takes for a
+/// request, for a request that something on the way holds up.
+const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
 
 /// A bind whose outcome is unknown.
 #[derive(Debug, Clone)]
@@ -44,6 +52,16 @@ pub(super) struct UnknownBind {
     pub(super) fenced: bool,
     /// The time at which the request was sent.
     pub(super) sent: Time,
+    /// Whether an extender bound the pod.
+    pub(super) by_extender: bool,
+}
+
+impl UnknownBind {
+    /// Returns whether the request may still be under way.
+    fn may_arrive(&self, now: Time) -> bool {
+        let longest = if self.by_extender { EXTENDER_WAIT } else { REFUSED_FENCE_WAIT };
+        now.since(self.sent) < longest
+    }
 }
 
 impl BindingCycles {
@@ -64,8 +82,27 @@ impl BindingCycles {
             cycle.read_version = pod.resource_version;
             return self.bind(cycle, bind.extender, true, view, cx);
         }
-        match (next, cx.now.since(bind.sent) < UNFENCED_WAIT) {
+        match (next, bind.may_arrive(cx.now)) {
             (Err(reason), false) => give_up(cycle, &reason, &bind.error),
+            _ => self.read_pod(cycle, IfUnbound::Resolve(bind), cx),
+        }
+    }
+
+    /// Fences the pod in the version that the watch has shown, because the API server forbids the read.
+    pub(super) fn fence_unread(
+        &mut self,
+        cycle: &mut BindingCycle,
+        bind: UnknownBind,
+        view: &View,
+        cx: &mut Context<'_>,
+    ) -> Next {
+        let known = view.pending().get(&cycle.pod.key).filter(|pod| pod.uid == cycle.pod.uid);
+        match known {
+            Some(known) if bind.fenced && known.resource_version != 0 => {
+                let resource_version = known.resource_version.max(cycle.read_version);
+                let pod = UnboundPod { generation: known.generation, resource_version };
+                self.fence(cycle, bind, pod, cx)
+            }
             _ => self.read_pod(cycle, IfUnbound::Resolve(bind), cx),
         }
     }
@@ -118,6 +155,10 @@ impl BindingCycles {
         let pod = match cycle.unbound_pod(answer) {
             Shown::Ends(next) => return next,
             Shown::Unbound(pod) if pod.resource_version != cycle.read_version => pod,
+            _ if matches!(answer, Answer::Error(_) | Answer::Forbidden(_)) => {
+                let bind = UnknownBind { fenced: false, ..bind };
+                return self.read_pod(cycle, IfUnbound::Resolve(bind), cx);
+            }
             _ => return self.read_pod(cycle, IfUnbound::Resolve(bind), cx),
         };
         if !cycle.is_of_spec(pod.generation) {

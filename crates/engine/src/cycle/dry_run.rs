@@ -195,11 +195,11 @@ pub(super) fn filter_error(plugin: &Named<dyn Filter>, status: &Status) -> Statu
 }
 
 /// Dry runs for the pod of an attempt.
-pub(crate) struct ProfileDryRun<'a> {
+pub(crate) struct ProfileDryRun<'a, 'c> {
     pub filters: NodeFilters<'a>,
     pub rng: &'a mut fastrand::Rng,
     pub tie_break: TieBreak,
-    pub extenders: PreemptingExtenders<'a>,
+    pub extenders: PreemptingExtenders<'a, 'c>,
     /// Plugins that panicked in the dry runs, which are not measured otherwise.
     pub panics: Panics,
 }
@@ -223,7 +223,7 @@ impl Panics {
     }
 }
 
-impl DryRun for ProfileDryRun<'_> {
+impl DryRun for ProfileDryRun<'_, '_> {
     fn offset(&mut self, count: usize) -> usize {
         match self.tie_break {
             TieBreak::FirstByName => 0,

@@ -116,7 +116,7 @@ impl<'a> Cycle<'a, '_> {
             return;
         }
         let calls: Vec<_> = called.iter().map(|(place, _)| self.call(*place, nodes)).collect();
-        let (answers, now) = self.cx.extenders.prioritize(&calls, self.cx.now);
+        let (answers, now) = self.cx.extenders.prioritize(calls, self.cx.now);
         self.cx.now = now;
         let places: BTreeMap<&str, usize> = nodes
             .iter()

@@ -7,16 +7,17 @@ use framework::preemption::{Candidate, Victims};
 use framework::{Cluster, NodeIx, Pod, Status, Time, Uid};
 
 use super::Extender;
-use crate::ports::{self, ExtenderClient, MetaVictims, PreemptionCall};
+use crate::extender_calls::ExtenderCalls;
+use crate::ports::{self, MetaVictims, PreemptionCall};
 
 /// The extenders, and the client that calls them.
-pub(crate) struct PreemptingExtenders<'a> {
+pub(crate) struct PreemptingExtenders<'a, 'c> {
     pub all: &'a [Extender],
-    pub client: &'a mut dyn ExtenderClient,
+    pub client: &'a mut ExtenderCalls<'c>,
     pub now: &'a mut Time,
 }
 
-impl PreemptingExtenders<'_> {
+impl PreemptingExtenders<'_, '_> {
     /// Whether an extender with the preempt verb is interested in the pod.
     pub(super) fn has_interested(&self, pod: &Pod) -> bool {
         self.all.iter().any(|extender| extender.preempt && extender.is_interested(pod))

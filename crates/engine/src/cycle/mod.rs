@@ -47,6 +47,7 @@ pub enum TieBreak {
 }
 
 /// The settings that every cycle shares.
+#[derive(Debug)]
 pub(crate) struct Settings {
     /// Percentage of nodes to score; 0 means all.
     pub(crate) percentage_of_nodes_to_score: i32,

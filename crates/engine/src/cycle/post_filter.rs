@@ -34,7 +34,7 @@ impl PostFilter<'_> {
                 tie_break: self.settings.tie_break,
                 extenders: PreemptingExtenders {
                     all: &self.settings.extenders,
-                    client: &mut *cx.extenders,
+                    client: &mut cx.extenders,
                     now: &mut cx.now,
                 },
                 panics: Panics::default(),

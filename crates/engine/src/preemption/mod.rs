@@ -39,7 +39,7 @@ use crate::world::World;
 type PreemptionId = u64;
 
 /// The preemptions in progress.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Preemptions {
     in_progress: BTreeMap<PreemptionId, InProgress>,
     /// The preemption that each eviction belongs to.
@@ -53,6 +53,7 @@ pub(crate) struct Preemptions {
 }
 
 /// A preemption whose victims are being evicted.
+#[derive(Debug)]
 struct InProgress {
     /// The preemptor at the start of the preemption.
     preemptor: Arc<Pod>,

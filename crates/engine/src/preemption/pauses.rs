@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use framework::{PodKey, Time, Uid};
 
 /// The end of each pause.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Pauses {
     by_pod: BTreeMap<Uid, (Time, PodKey)>,
     by_end: BTreeSet<(Time, Uid)>,

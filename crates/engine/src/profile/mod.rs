@@ -5,6 +5,7 @@ mod expand;
 mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use framework::{
@@ -364,6 +365,18 @@ fn same_queue_sort(
 pub struct Profiles {
     by_name: BTreeMap<Arc<str>, Arc<Profile>>,
     queue_sort: Named<dyn QueueSort>,
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Profile").field(&self.scheduler_name).finish()
+    }
+}
+
+impl fmt::Debug for Profiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Profiles").field(&self.by_name.keys()).finish()
+    }
 }
 
 impl Profiles {

@@ -54,34 +54,38 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether a pod whose backoff ends at `expiration` still backs off at `now`. It does until the end of
-/// that second.
+/// Whether a pod whose backoff ends at `expiration` still backs off at `now`. It does for one second
+/// more: Kubernetes looks at whole seconds only.
 pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
-    expiration.is_some_and(|expiration| expiration >= now.floor_to_second())
+    expiration.is_some_and(|expiration| now < expiration + WINDOW)
 }
 
 /// Number of consecutive errors from which the retries of a pod are spread out.
 const SPREAD_FROM: u32 = 3;
 /// Maximum number of spread retries per second. At a fifth of a millisecond for each attempt they take less than
 /// three hundredths of the time, however many pods fail and whatever their priority is.
-const MAX_SPREAD: usize = 128;
+const MAX_SPREAD: u32 = 128;
+/// Time between two spread retries, so that no other pod waits behind more than one of them.
+const SPREAD_STEP: Duration = Duration::from_nanos(1_000_000_000 / MAX_SPREAD as u64);
 
-/// The numbers of spread retries by the second at which they are due.
+/// The numbers of spread retries by the second in which they are due.
 ///
 /// Pods whose attempts fail with errors for hours, for example because an admission webhook of their namespace
 /// is down, would otherwise take a share of all attempts that grows with their number.
 #[derive(Debug, Default)]
-struct SpreadRetries(BTreeMap<Time, usize>);
+struct SpreadRetries(BTreeMap<Time, u32>);
 
 impl SpreadRetries {
-    /// Returns the first second from `wanted` on that has a place, and takes it.
+    /// Takes a place in the first second from `wanted` on that has one, and returns its time.
     fn place(&mut self, wanted: Time) -> Time {
         let mut second = wanted;
         while self.0.get(&second).is_some_and(|taken| *taken >= MAX_SPREAD) {
             second = second + WINDOW;
         }
-        *self.0.entry(second).or_default() += 1;
-        second
+        let taken = self.0.entry(second).or_default();
+        let time = second + SPREAD_STEP * *taken;
+        *taken += 1;
+        time
     }
 
     /// Forgets the seconds that have passed.
@@ -284,8 +288,10 @@ mod tests {
     fn retries_are_spread_over_seconds() {
         let (mut retries, second) = (SpreadRetries::default(), Time::from_secs);
         let placed: Vec<Time> = (0..300).map(|_| retries.place(second(110))).collect();
-        let due_at = |at| placed.iter().filter(|placed| **placed == second(at)).count();
-        assert_eq!([110, 111, 112].map(due_at), [128, 128, 44]);
+        let due_in = |at| placed.iter().filter(|due| due.floor_to_second() == second(at)).count();
+        assert_eq!([110, 111, 112].map(due_in), [128, 128, 44]);
+        let mut pairs = placed.windows(2);
+        assert!(pairs.all(|pair| pair[1].since(pair[0]) >= SPREAD_STEP), "one at a time");
         assert_eq!(retries.place(second(104)), second(104), "an earlier second has places");
         retries.forget_before(second(112));
         assert_eq!(retries.0.len(), 1);
@@ -315,6 +321,10 @@ mod tests {
         assert!(is_backing_off(end, millis(100_900)));
         assert!(is_backing_off(end, millis(101_999)));
         assert!(!is_backing_off(end, millis(102_000)));
+        let spread = Some(millis(101_300));
+        assert!(
+            is_backing_off(spread, millis(102_299)) && !is_backing_off(spread, millis(102_300))
+        );
         assert!(!is_backing_off(None, Time::ZERO));
     }
 }

@@ -92,7 +92,7 @@ impl World {
 
     /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
     /// which part changed.
-    fn handle_update(
+    pub(crate) fn handle_update(
         &mut self,
         kind: EventResource,
         old: Option<Arc<Value>>,
@@ -293,10 +293,11 @@ impl World {
 #[cfg(test)]
 mod tests {
     use framework::testing::{PodBuilder, node, pod};
-    use framework::{NominatingInfo, Time};
+    use framework::{NominatingInfo, Time, WallOffset};
 
     use super::*;
     use crate::context::Effects;
+    use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
     use crate::ports::Probe;
     use crate::queue::QueueConfig;
     use crate::queue::tests::profiles;
@@ -315,7 +316,9 @@ mod tests {
 
     /// Applies a change. Returns the labels of the handled events.
     fn apply(world: &mut World, change: Change) -> Vec<String> {
-        let (extenders, probe) = (&mut (), &mut Handled::default());
+        let (client, probe) = (&mut (), &mut Handled::default());
+        let health = ExtenderHealth::default();
+        let extenders = ExtenderCalls::new(client, health, WallOffset::default());
         let effects = Effects::default();
         let now = Time::from_secs(1000);
         world.apply(change, &mut Context { now, extenders, probe, effects });

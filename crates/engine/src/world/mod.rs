@@ -11,7 +11,9 @@ mod waiting_pods;
 use std::sync::Arc;
 
 use framework::preemption::PreemptionProgress;
-use framework::{ActionType, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod};
+use framework::{
+    ActionType, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod, WallOffset,
+};
 
 pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
 pub(crate) use self::event_handlers::Changed;
@@ -25,6 +27,7 @@ use crate::profile::Profiles;
 use crate::queue::{self, Queue, QueueConfig};
 
 /// Cache, queue, nominations, pending and waiting pods, and the log of what changed.
+#[derive(Debug)]
 pub(crate) struct World {
     view: View,
     queue: Queue,
@@ -131,6 +134,11 @@ impl World {
         self.view.nominator.delete(uid);
     }
 
+    /// Sets the offset of the wall clock.
+    pub(crate) const fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.view.wall_offset = offset;
+    }
+
     pub(crate) const fn preemptions_mut(&mut self) -> &mut PreemptionProgress {
         &mut self.view.preemptions
     }
@@ -211,6 +219,19 @@ impl World {
     pub(crate) fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.retry_after_error(pod, &mut cx);
+    }
+
+    /// Requeues the pending pod of this name and UID as after an error, if it is unschedulable.
+    pub(crate) fn retry_pending_after_error(
+        &mut self,
+        pod: &PodKey,
+        uid: &Uid,
+        cx: &mut Context<'_>,
+    ) {
+        let known = self.view.pending.get(pod).filter(|known| known.uid == *uid).cloned();
+        if let Some(known) = known {
+            self.retry_after_error(&known, cx);
+        }
     }
 
     /// Moves the pods whose backoff is over, and the pods that have been unschedulable for too long.

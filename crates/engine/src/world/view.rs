@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::preemption::PreemptionProgress;
-use framework::{Cluster, Commands, Handle, PendingPods, Pod, Time, Uid, WaitingPods};
+use framework::{Cluster, Commands, Handle, PendingPods, Pod, Time, Uid, WaitingPods, WallOffset};
 
 use super::waiting_pods::WaitingPodsMap;
 use crate::cache::Cache;
@@ -13,6 +13,7 @@ use crate::profile::{Profile, Profiles};
 /// Nodes, placed, pending, waiting and nominated pods, and the profiles that decide about them.
 ///
 /// Only [`World`](super::World) changes it.
+#[derive(Debug)]
 pub(crate) struct View {
     pub(super) profiles: Profiles,
     pub(super) cache: Cache,
@@ -22,6 +23,7 @@ pub(crate) struct View {
     pub(super) waiting: WaitingPodsMap,
     pub(super) preemptions: PreemptionProgress,
     pub(super) commands: Commands,
+    pub(super) wall_offset: WallOffset,
 }
 
 impl View {
@@ -35,6 +37,7 @@ impl View {
             waiting: WaitingPodsMap::default(),
             preemptions: PreemptionProgress::default(),
             commands: Commands::default(),
+            wall_offset: WallOffset::default(),
         }
     }
 
@@ -47,8 +50,13 @@ impl View {
             nominated: &self.nominator,
             preemptions: &self.preemptions,
             now,
+            wall_offset: self.wall_offset,
             commands: &self.commands,
         }
+    }
+
+    pub(crate) const fn wall_offset(&self) -> WallOffset {
+        self.wall_offset
     }
 
     pub(crate) const fn profiles(&self) -> &Profiles {

@@ -8,7 +8,7 @@ use engine::{EffectKind, Outcome};
 use framework::testing::{node, pod};
 use framework::{
     Answer, BindStep, Binding, Code, EventResource, ObjectKey, Pod, PreBindInput, PreBindPreFlight,
-    PreBindStep, Status, Uid, Write,
+    PreBindStep, Status, Uid, Write, WriteAction,
 };
 
 use crate::harness::*;
@@ -25,7 +25,8 @@ fn write() -> PreBindStep {
         namespace: "default".into(),
         name: "data".into(),
         subresource: None,
-        patch: serde_json::Value::Null,
+        group: "".into(),
+        action: WriteAction::MergePatch(serde_json::Value::Null),
     })
 }
 

@@ -14,7 +14,7 @@ use engine::{Attempt, Change, Effect, EffectKind, Eviction, Outcome, TieBreak};
 use framework::testing::{node, pod};
 use framework::{
     Answer, NominatedPods, NominatingInfo, PermitVerdict, Pod, PodKey, PostFilterResult,
-    PreBindInput, PreBindPreFlight, PreBindStep, Status, Uid, Write, api,
+    PreBindInput, PreBindPreFlight, PreBindStep, Status, Uid, Write, WriteAction, api,
 };
 use proptest::prelude::*;
 
@@ -188,7 +188,8 @@ fn plugins(open: &Arc<AtomicBool>, preempts: bool) -> Vec<Fake> {
                 namespace: "default".into(),
                 name: "x".into(),
                 subresource: None,
-                patch: serde_json::Value::Null,
+                group: "".into(),
+                action: WriteAction::MergePatch(serde_json::Value::Null),
             }),
             PreBindInput::Start if !bind_open.load(Relaxed) => {
                 PreBindStep::Wait { timeout: Duration::from_secs(2), objects: vec![] }
@@ -465,7 +466,14 @@ impl Sim {
 
     /// Delivers all watch events and answers, and runs all attempts, until no work is left.
     fn settle(&mut self) {
+        let mut reads = 0;
         for _ in 0..10_000 {
+            // Reads are repeated with pauses until the bind of a pod whose fence was refused cannot arrive.
+            let is_read = |effect: &Effect| matches!(effect.kind, EffectKind::ReadPod { .. });
+            reads += usize::from(self.world.open.front().is_some_and(is_read));
+            if reads > 100 {
+                self.world.pass(1);
+            }
             self.write_statuses();
             let behind = self.watch.iter().find(|(_, queue)| !queue.is_empty());
             if let Some(key) = behind.map(|(key, _)| key.clone()) {

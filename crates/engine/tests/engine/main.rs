@@ -19,6 +19,8 @@ mod events;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod extender_outages;
+#[cfg(test)]
 mod extenders;
 #[cfg(test)]
 mod extenders_preempt;
@@ -36,6 +38,8 @@ mod nominated;
 mod notifications;
 #[cfg(test)]
 mod panics;
+#[cfg(test)]
+mod plugin_writes;
 #[cfg(test)]
 mod post_filter;
 #[cfg(test)]

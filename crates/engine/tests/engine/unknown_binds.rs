@@ -159,7 +159,7 @@ fn pod_is_not_bound_again_to_a_node_that_rejects_it() {
 fn pod_keeps_its_room_while_it_is_neither_read_nor_fenced() {
     let mut world = world_with_bind();
     lose_bind(&mut world);
-    let refusals = [lost(), Answer::Error("the webhook is down".to_owned()), Answer::Ok(None)];
+    let refusals = [lost(), Answer::Throttled("later".to_owned()), Answer::Ok(None)];
     for refusal in refusals {
         let fence = world.take_fence();
         world.answer(fence.id, &refusal);
@@ -171,6 +171,69 @@ fn pod_keeps_its_room_while_it_is_neither_read_nor_fenced() {
     }
     carry_out_fence(&mut world);
     world.take_bind("p");
+}
+
+/// Lets the API server refuse the fence, and the pod be read.
+#[track_caller]
+fn refuse_fence(world: &mut World) {
+    let fence = world.take_fence();
+    world.answer(fence.id, &Answer::Error("the webhook is down".to_owned()));
+    answer_read(world);
+}
+
+#[test]
+fn pod_whose_fence_is_refused_is_bound_to_the_same_node_again() {
+    let mut world = world_with_bind();
+    let version = lose_bind(&mut world);
+    refuse_fence(&mut world);
+    keeps_its_room(&world);
+    let (bind, binding) = world.take_bind("p");
+    assert_eq!((&*binding.node, version), ("a", world.version_of("p")));
+    world.bind_on_server(&binding);
+    world.answer(bind, &Answer::ok());
+    assert_eq!((world.place("p"), scheduled(&world)), ("assumed", 1));
+}
+
+#[test]
+fn pod_whose_fence_is_refused_is_given_up_when_no_bind_can_arrive() {
+    let mut world = world_with_bind();
+    lose_bind(&mut world);
+    refuse_fence(&mut world);
+    for _ in 0..4 {
+        lose_bind(&mut world);
+        keeps_its_room(&world);
+    }
+    world.pass(599);
+    answer_read(&mut world);
+    assert_eq!(world.place("p"), "assumed");
+    world.pass(1);
+    answer_read(&mut world);
+    has_given_up(&world, "5 tries");
+}
+
+#[test]
+fn pod_that_may_not_be_read_is_fenced_as_the_watch_shows_it() {
+    let mut world = world_with_bind();
+    let (bind, _) = world.take_bind("p");
+    world.answer(bind, &lost());
+    let read = world.take_read();
+    world.answer(read, &Answer::Forbidden("pods \"p\" is forbidden".to_owned()));
+    keeps_its_room(&world);
+    carry_out_fence(&mut world);
+    let (_, version) = world.take_bind_at("p");
+    assert_eq!(version, world.version_of("p"));
+}
+
+#[test]
+fn pod_that_changed_and_may_not_be_read_fails() {
+    let mut world = world_with_bind();
+    let (bind, _) = world.take_bind("p");
+    world.answer(bind, &Answer::Outdated("Precondition failed".to_owned()));
+    let read = world.take_read();
+    world.answer(read, &Answer::Forbidden("pods \"p\" is forbidden".to_owned()));
+    let text = "SchedulerError: running Bind plugin \"DefaultBinder\": pods \"p\" is forbidden";
+    assert_eq!(world.condition("p").as_deref(), Some(text));
+    assert_eq!((world.place("p"), world.node_of("p")), ("error backoff", None));
 }
 
 #[test]

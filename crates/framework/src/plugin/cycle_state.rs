@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::PluginName;
@@ -55,6 +56,14 @@ enum Lifetime {
     Search,
     /// Until the pod is bound or the attempt fails.
     Attempt,
+}
+
+impl fmt::Debug for CycleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entries, skipped_filters } = self;
+        let mut state = f.debug_struct("CycleState");
+        state.field("entries", &entries.len()).field("skipped_filters", skipped_filters).finish()
+    }
 }
 
 impl CycleState {

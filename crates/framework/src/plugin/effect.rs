@@ -50,8 +50,8 @@ pub struct PodEvent {
     pub note: String,
 }
 
-/// A JSON merge patch of an object, requested by a plugin.
-#[derive(Debug, Clone, PartialEq)]
+/// A write of an object, requested by a plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// Group and version, for example `v1` or `resource.k8s.io/v1`.
     pub api_version: Arc<str>,
@@ -63,8 +63,39 @@ pub struct Write {
     pub name: Arc<str>,
     /// Subresource, if any.
     pub subresource: Option<Arc<str>>,
-    /// The patch. `metadata.uid` and `metadata.resourceVersion` in it are preconditions.
-    pub patch: serde_json::Value,
+    /// What the answer may depend on beside the kind and the namespace: the name of a driver or a class, or empty.
+    /// Writes of one group that get no answer hold up no writes of another.
+    pub group: Arc<str>,
+    /// What is done to the object.
+    pub action: WriteAction,
+}
+
+impl Write {
+    /// Returns the patch or the object that the request carries; null for a deletion.
+    pub const fn body(&self) -> &serde_json::Value {
+        match &self.action {
+            WriteAction::MergePatch(body)
+            | WriteAction::StrategicMergePatch(body)
+            | WriteAction::Create(body) => body,
+            WriteAction::Delete(_) => &serde_json::Value::Null,
+        }
+    }
+}
+
+/// What a [`Write`] does to its object. After a lost answer a write may be repeated, so each action is safe
+/// to be carried out twice, or a precondition refuses the second time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteAction {
+    /// Applies this JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in it are preconditions.
+    MergePatch(serde_json::Value),
+    /// Applies this strategic merge patch, which changes single entries of lists. `metadata.uid` in it is a
+    /// precondition.
+    StrategicMergePatch(serde_json::Value),
+    /// Creates this object. Its `metadata.name` is the name of the write, so that a repetition creates no
+    /// second object.
+    Create(serde_json::Value),
+    /// Deletes the object if it has this UID.
+    Delete(Uid),
 }
 
 /// The outcome of a write.

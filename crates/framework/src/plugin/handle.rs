@@ -4,8 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::preemption::{Pause, Preemption, PreemptionProgress};
-use crate::{Cluster, NodeIx, PluginName, Pod, PodEvent, PodKey, Time, Uid};
+use crate::{
+    Cluster, EventResource, NodeIx, PluginName, Pod, PodEvent, PodKey, Time, Uid, WallOffset, Write,
+};
 
 /// A pod waiting in Permit.
 #[derive(Debug, Clone)]
@@ -85,6 +89,27 @@ pub enum Command {
     },
     /// Records an event about a pod.
     Event(PodEvent),
+    /// Carries out a write outside PreBind, for example from PostFilter or Unreserve. A write whose answer is
+    /// lost is repeated. If it fails, the pod is retried after an error backoff.
+    Write {
+        /// The pod that the write is for.
+        pod: PodKey,
+        /// Its UID.
+        uid: Uid,
+        /// The write.
+        write: Write,
+    },
+    /// Reports a change of an object that the plugin knows of before the watch shows it, for example the
+    /// answer to its own write, or the end of what it had assumed. Unschedulable pods that the change may
+    /// help are requeued. The cluster keeps the object as the watch shows it.
+    ObjectChanged {
+        /// The kind.
+        kind: EventResource,
+        /// The object before the change; `None` if it did not exist.
+        old: Option<Arc<Value>>,
+        /// The object after the change; `None` if it no longer exists.
+        new: Option<Arc<Value>>,
+    },
 }
 
 /// The commands given during one call, in order.
@@ -124,8 +149,11 @@ pub struct Handle<'a> {
     pub nominated: &'a dyn NominatedPods,
     /// Preemptions in progress, and those that led to no binding.
     pub preemptions: &'a PreemptionProgress,
-    /// The time of the call.
+    /// The time of the call. It passes evenly, for durations and deadlines; [`wall_time`](Self::wall_time) is
+    /// the time to compare with time stamps of objects.
     pub now: Time,
+    /// How far the wall clock is ahead of `now`.
+    pub wall_offset: WallOffset,
     /// The commands of the call; see [`command`](Self::command).
     pub commands: &'a Commands,
 }
@@ -143,6 +171,12 @@ impl<'a> Handle<'a> {
     /// Whether victims of this pod are still to be evicted. Until they are, another attempt fails.
     pub fn is_preempting(&self, preemptor: &Uid) -> bool {
         self.preemptions.is_running(preemptor)
+    }
+
+    /// Returns the wall time of the call, by which the cluster stamps objects. A correction of the clock makes it
+    /// jump, also backwards.
+    pub const fn wall_time(&self) -> Time {
+        self.wall_offset.wall_time(self.now)
     }
 
     /// Gives a command. It takes effect after the call.

@@ -18,7 +18,7 @@ mod verdicts;
 
 pub use self::cycle_state::{CycleState, StateData};
 pub use self::dry_run::{DryRun, Trial};
-pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write};
+pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write, WriteAction};
 pub use self::event::{ActionType, ClusterEvent, EventObjects, QueueingHint};
 pub use self::extension::{
     Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PodDeleted,

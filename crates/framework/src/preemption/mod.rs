@@ -159,7 +159,7 @@ fn choose(
 ) -> Result<(Candidate, Vec<Candidate>), PostFilterResult> {
     let candidates = search.into_candidates(handle.cluster)?;
     let candidates = dry_run.process_preemption(candidates)?;
-    match best(&candidates, evaluator.ordered_score_functions(), handle.now) {
+    match best(&candidates, evaluator.ordered_score_functions(), handle.wall_time()) {
         Some(chosen) => Ok((chosen.clone(), candidates)),
         None => Err(Status::unschedulable("no candidate node for preemption").into()),
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{Attempt, Victims};
-use crate::{BudgetIx, Cluster, Handle, NodeIx, Pod, PodIx, Status, Time, Trial};
+use crate::{BudgetIx, Cluster, NodeIx, Pod, PodIx, Status, Time, Trial};
 
 /// A pod that may become a victim.
 struct Potential<'a> {
@@ -27,13 +27,14 @@ pub fn select_victims_on_node(
     node: NodeIx,
     trial: &mut dyn Trial,
 ) -> Result<Victims, Status> {
-    let (pod, Handle { cluster, now, .. }) = (attempt.pod, attempt.handle);
+    let (pod, handle) = (attempt.pod, attempt.handle);
+    let (cluster, wall_time) = (handle.cluster, handle.wall_time());
     let placed = cluster.node(node).placed();
     let mut potential: Vec<Potential<'_>> = Vec::with_capacity(placed.len());
     for (ix, other) in placed {
         if other.priority() < pod.priority() {
             trial.remove_pod(ix)?;
-            let importance = (Reverse(other.priority()), other.start_time.unwrap_or(now));
+            let importance = (Reverse(other.priority()), other.start_time.unwrap_or(wall_time));
             potential.push(Potential { ix, pod: other, importance, violates_budget: false });
         }
     }

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::preemption::PreemptionProgress;
-use crate::{Cluster, Commands, Handle, NominatedPods, PendingPods, Pod, Time, WaitingPods};
+use crate::{
+    Cluster, Commands, Handle, NominatedPods, PendingPods, Pod, Time, WaitingPods, WallOffset,
+};
 
 /// The owner of what a [`Handle`] shows beside the cluster. By default there are no pods of any kind,
 /// no preemptions, and the time is [`Time::ZERO`].
@@ -18,6 +20,8 @@ pub struct HandleParts {
     pub preemptions: PreemptionProgress,
     /// The time of the call.
     pub now: Time,
+    /// How far the wall clock is ahead of it.
+    pub wall_offset: WallOffset,
     /// The commands given.
     pub commands: Commands,
 }
@@ -32,6 +36,7 @@ impl HandleParts {
             nominated: &self.nominated,
             preemptions: &self.preemptions,
             now: self.now,
+            wall_offset: self.wall_offset,
             commands: &self.commands,
         }
     }

@@ -175,7 +175,7 @@ impl LoadAware {
                 load
             }
         };
-        match handle.now.since(load.taken) > self.settings.maximum_age {
+        match handle.wall_time().since(load.taken) > self.settings.maximum_age {
             true => Err(Unknown::Expired),
             false => Ok(load),
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::ports::{
-    Count, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall,
-    Probe, Span,
+    CallError, Count, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, Outage,
+    PreemptionCall, Probe, Probing, Span,
 };
 use framework::{Code, Time};
 
@@ -23,6 +23,14 @@ pub(crate) struct Extenders {
     pub(crate) skipped: Vec<String>,
     /// How long each call takes.
     pub(crate) latency: Duration,
+    /// How long calls wait in vain, if no extender answers.
+    pub(crate) hanging: Option<Duration>,
+    /// How long all calls together took.
+    pub(crate) waited: Duration,
+    /// The calls for which nothing waits, like `calls`.
+    pub(crate) probes: Vec<String>,
+    /// `extender: error` of outages that began, `extender: up` of those that ended.
+    pub(crate) outages: Vec<String>,
     pub(crate) filter: Script<Filtered>,
     pub(crate) prioritize: Script<HostPriorities>,
     pub(crate) preempt: Box<dyn FnMut(&PreemptionCall<'_>) -> Accepted>,
@@ -34,6 +42,10 @@ impl Default for Extenders {
             calls: Vec::new(),
             skipped: Vec::new(),
             latency: Duration::ZERO,
+            hanging: None,
+            waited: Duration::ZERO,
+            probes: Vec::new(),
+            outages: Vec::new(),
             filter: Box::new(|_| Err("no answer is scripted".to_owned())),
             prioritize: Box::new(|_| Err("no answer is scripted".to_owned())),
             preempt: Box::new(|_| Err("no answer is scripted".to_owned())),
@@ -43,33 +55,83 @@ impl Default for Extenders {
 
 impl Extenders {
     fn note(&mut self, verb: &str, call: &ExtenderCall<'_>) {
-        self.calls.push(format!("{verb} {} {}", call.extender, call.nodes.join(",")));
+        self.calls.push(describe(verb, call));
+    }
+
+    /// Returns the result of a call, unless no answer comes, and the time after it.
+    fn answered<T>(
+        &mut self,
+        now: Time,
+        answer: impl FnOnce(&mut Self) -> Result<T, String>,
+    ) -> (Result<T, CallError>, Time) {
+        let took = self.hanging.unwrap_or(self.latency);
+        self.waited += took;
+        let result = match self.hanging {
+            None => answer(self).map_err(CallError::Failed),
+            Some(_) => Err(CallError::NoAnswer("deadline exceeded".to_owned())),
+        };
+        (result, now + took)
     }
 }
 
+fn describe(verb: &str, call: &ExtenderCall<'_>) -> String {
+    format!("{verb} {} {}", call.extender, call.nodes.join(","))
+}
+
+fn describe_preemption(call: &PreemptionCall<'_>) -> String {
+    let candidates = call.victims.iter().map(|(node, victims)| {
+        let names: Vec<&str> = victims.pods.iter().map(|pod| &*pod.key.name).collect();
+        format!("{node}={}/{}", names.join("+"), victims.num_pdb_violations)
+    });
+    let candidates: Vec<String> = candidates.collect();
+    format!("preempt {} {}", call.extender, candidates.join(" "))
+}
+
 impl ExtenderClient for Extenders {
-    fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
+    fn filter(
+        &mut self,
+        call: &ExtenderCall<'_>,
+        now: Time,
+    ) -> (Result<Filtered, CallError>, Time) {
         self.note("filter", call);
-        ((self.filter)(call), now + self.latency)
+        self.answered(now, |extenders| (extenders.filter)(call))
     }
 
     fn prioritize(
         &mut self,
         calls: &[ExtenderCall<'_>],
         now: Time,
-    ) -> (Vec<Result<HostPriorities, String>>, Time) {
+    ) -> (Vec<Result<HostPriorities, CallError>>, Time) {
         calls.iter().for_each(|call| self.note("prioritize", call));
-        (calls.iter().map(&mut self.prioritize).collect(), now + self.latency)
+        let mut end = now;
+        let mut ask = |call| {
+            let result;
+            (result, end) = self.answered(now, |extenders| (extenders.prioritize)(call));
+            result
+        };
+        (calls.iter().map(&mut ask).collect(), end)
     }
 
-    fn process_preemption(&mut self, call: &PreemptionCall<'_>, now: Time) -> (Accepted, Time) {
-        let candidates = call.victims.iter().map(|(node, victims)| {
-            let names: Vec<&str> = victims.pods.iter().map(|pod| &*pod.key.name).collect();
-            format!("{node}={}/{}", names.join("+"), victims.num_pdb_violations)
+    fn process_preemption(
+        &mut self,
+        call: &PreemptionCall<'_>,
+        now: Time,
+    ) -> (Result<BTreeMap<String, MetaVictims>, CallError>, Time) {
+        self.calls.push(describe_preemption(call));
+        self.answered(now, |extenders| (extenders.preempt)(call))
+    }
+
+    fn probe(&mut self, call: Probing<'_>) {
+        self.probes.push(match call {
+            Probing::Filter(call) => describe("filter", call),
+            Probing::Prioritize(call) => describe("prioritize", call),
+            Probing::Preempt(call) => describe_preemption(call),
         });
-        let candidates: Vec<String> = candidates.collect();
-        self.calls.push(format!("preempt {} {}", call.extender, candidates.join(" ")));
-        ((self.preempt)(call), now + self.latency)
+    }
+
+    fn outage_changed(&mut self, extender: usize, outage: Option<&Outage>) {
+        let state = outage.map_or("up", |outage| &outage.error);
+        self.outages.push(format!("{extender}: {state}"));
     }
 
     fn skipped(&mut self, extender: usize, error: &str) {
