@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::ports::{Count, Ports};
 use engine::{Attempt, Change, Effect, EffectKind, Engine, Event, EventType};
-use framework::{Code, PodKey, Time};
+use framework::{Code, PodKey, Time, Uid, WallOffset};
 
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
 use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
@@ -99,6 +99,7 @@ enum Phase {
 /// engine takes in changes, but no pod is scheduled and no effect is carried out. Every request of the
 /// leader carries the end of its authority ([`Request::not_after`]). After the loss of the lease no
 /// request leaves the scheduler.
+#[derive(Debug)]
 pub struct Scheduler {
     engine: Engine,
     api_dispatcher: ApiDispatcher,
@@ -179,10 +180,25 @@ impl Scheduler {
         self.leader_election.as_ref().is_some_and(|election| election.delay_cache_until_active)
     }
 
+    /// Sets the offset of the wall clock, for the time stamps that others read. It changes when that clock is
+    /// corrected.
+    pub fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.engine.set_wall_offset(offset);
+        self.api_dispatcher.set_wall_offset(offset);
+        self.event_recorder.set_wall_offset(offset);
+        if let Some(election) = &mut self.leader_election {
+            election.elector.set_wall_offset(offset);
+        }
+    }
+
     /// Applies a change that an informer reported.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
         let pod = match &change {
             Change::Pod(pod) if self.takeover.is_some() => Some(pod.key.clone()),
+            Change::PodDeleted { key, uid } => {
+                self.event_recorder.pod_deleted(key, uid, now);
+                None
+            }
             _ => None,
         };
         self.engine.apply(change, now, ports);
@@ -240,6 +256,17 @@ impl Scheduler {
         }
         self.dispatch_effects(now, ports);
         self.release_when_drained(now);
+    }
+
+    /// Handles the outcome of a call that tried an extender again ([`Engine::extender_probed`]).
+    pub fn handle_extender_probed(
+        &mut self,
+        extender: usize,
+        outcome: Result<(), String>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        self.engine.extender_probed(extender, outcome, now, ports);
     }
 
     /// Handles an event of a watch of the Lease (see [`LeaderElector::handle_watch_event`]).
@@ -459,11 +486,20 @@ impl Scheduler {
             .extend(requests.map(|(source, request)| (source, Request { not_after, ..request })));
     }
 
+    /// Returns whether the pod has not been deleted.
+    fn knows(&self, pod: &PodKey, uid: &Uid) -> bool {
+        let is_pending = self.engine.pending_pod(pod).is_some_and(|pod| pod.uid == *uid);
+        is_pending || self.engine.cache().placed(uid).is_some()
+    }
+
     fn dispatch(&mut self, effect: Effect, now: Time) {
         match effect.kind {
             EffectKind::Event(event) => {
                 self.events.push(event.clone());
-                self.event_recorder.record(event, now);
+                match self.knows(&event.regarding, &event.uid) {
+                    true => self.event_recorder.record(event, now),
+                    false => self.event_recorder.record_last(event, now),
+                }
             }
             kind => self.api_dispatcher.add(Effect { id: effect.id, kind }, now),
         }

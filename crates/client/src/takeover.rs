@@ -77,6 +77,9 @@ pub(crate) struct Takeover {
     lists_end: Option<Time>,
     /// Time at which pods are listed again unless the watch has shown our writes.
     pods_listed_at: Time,
+    /// Whether pods are being listed again. A list of many pods takes longer than [`WATCH_TIMEOUT`], and another
+    /// request would start it over.
+    lists_pods: bool,
     /// Whether pods have been listed since the takeover began, so that all old pods are known.
     has_listed_pods: bool,
     /// The fences without an answer.
@@ -101,6 +104,7 @@ impl Takeover {
             fences_end: now + FENCE_TIMEOUT,
             lists_end: were_synced.then(|| now + LIST_TIMEOUT),
             pods_listed_at: now + WATCH_TIMEOUT,
+            lists_pods: false,
             has_listed_pods: false,
             open: BTreeSet::new(),
             fenced: BTreeSet::new(),
@@ -172,7 +176,7 @@ impl Takeover {
     /// Notes that all kinds of a group have been listed again.
     pub(crate) fn listed(&mut self, relist: Relist) {
         match relist {
-            Relist::Pods => self.has_listed_pods = true,
+            Relist::Pods => (self.has_listed_pods, self.lists_pods) = (true, false),
             Relist::Others => self.lists_end = None,
         }
     }
@@ -191,8 +195,12 @@ impl Takeover {
             self.open.clear();
         }
         self.lists_end.take_if(|end| *end <= now);
-        if self.pods_listed_at <= now && self.unready(engine) == Some(Unready::CatchingUp) {
+        if self.pods_listed_at <= now
+            && !self.lists_pods
+            && self.unready(engine) == Some(Unready::CatchingUp)
+        {
             self.relists.push(Relist::Pods);
+            self.lists_pods = true;
             self.pods_listed_at = now + WATCH_TIMEOUT;
         }
     }
@@ -202,7 +210,7 @@ impl Takeover {
         let fences =
             (self.scope == Scope::Every && !self.open.is_empty()).then_some(self.fences_end);
         let catching_up = self.unready(engine) == Some(Unready::CatchingUp);
-        let pods = catching_up.then_some(self.pods_listed_at);
+        let pods = (catching_up && !self.lists_pods).then_some(self.pods_listed_at);
         [fences, self.lists_end, pods].into_iter().flatten().min()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{EffectId, Eviction};
-use framework::{Answer, Binding, PodKey, Time, Write};
+use framework::{Answer, Binding, PodKey, Time, Write, WriteAction};
 use serde_json::Value;
 
 use super::measure::{CallState, CallType};
@@ -21,9 +21,6 @@ use crate::request::Tried;
 
 /// Maximum number of requests of a status patch and of each step of an eviction.
 const MAX_TRIES: u32 = 4;
-
-/// Delay before a pod is read again after 401 or 403: an administrator has to fix the permissions.
-const FORBIDDEN_DELAY: Duration = Duration::from_secs(30);
 
 /// The delays of one call never start over.
 const NEVER: Duration = Duration::MAX;
@@ -136,7 +133,8 @@ impl ApiCall {
     pub(super) fn group(&self) -> Group {
         match &self.operation {
             Operation::ExtenderBind { extender, .. } => Group::Extender(*extender),
-            _ => self.object_key().group(),
+            Operation::Write(write) => self.object_key().group(write.group.clone()),
+            _ => self.object_key().group("".into()),
         }
     }
 
@@ -164,7 +162,11 @@ impl ApiCall {
         match &self.operation {
             Operation::Bind { .. } => "binding",
             Operation::ExtenderBind { .. } => "binding through an extender",
-            Operation::Write(_) => "patching",
+            Operation::Write(write) => match &write.action {
+                WriteAction::MergePatch(_) | WriteAction::StrategicMergePatch(_) => "patching",
+                WriteAction::Create(_) => "creating",
+                WriteAction::Delete(_) => "deleting",
+            },
             Operation::ReadPod(_) => "reading",
             Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
                 "patching the status"
@@ -173,7 +175,7 @@ impl ApiCall {
         }
     }
 
-    /// Returns whether the call is retried until it succeeds.
+    /// Returns whether the call is retried until it succeeds or is forbidden.
     pub(super) const fn is_retried_forever(&self) -> bool {
         matches!(self.operation, Operation::ReadPod(_))
     }
@@ -197,10 +199,11 @@ impl ApiCall {
         )
     }
 
-    /// Returns whether the response to the call shows a pod after a write of ours, or as read.
+    /// Returns whether the response to the call shows a pod after a write of ours, which a later bind may
+    /// overtake in the watch. After a touch no pod is bound before the watch has shown the touch.
     pub(super) fn returns_pod(&self) -> bool {
         match &self.operation {
-            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => true,
+            Operation::PatchPodStatus(_) | Operation::Fence(_) => true,
             Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
             _ => false,
         }
@@ -234,7 +237,7 @@ impl ApiCall {
         }
     }
 
-    /// Returns the next request of the call.
+    /// Returns the next request of the call. Conditions get the wall time `now`.
     pub(super) fn request(&self, now: Time) -> RequestParts {
         match &self.operation {
             Operation::Bind { binding, resource_version } => {
@@ -322,8 +325,9 @@ impl ApiCall {
         }
     }
 
-    /// Handles the outcome of a read. Only the pod, or its absence, is an answer: the engine has to
-    /// know whether the pod uses resources of its node. The read is retried until one of them comes.
+    /// Handles the outcome of a read. The answer is the pod, its absence, or that the read is forbidden, so that
+    /// the engine has to find out in another way whether the pod uses resources of its node. Otherwise the read is
+    /// retried.
     fn after_read(&mut self, outcome: Outcome, now: Time, rng: &mut fastrand::Rng) -> NextStep {
         let (retry_after, error) = match outcome {
             Outcome::Succeeded(body) => match parse(&body) {
@@ -333,7 +337,9 @@ impl ApiCall {
             Outcome::Rejected { status: 404, message } => {
                 return NextStep::Finish(Answer::Gone(message));
             }
-            Outcome::Rejected { status: 401 | 403, message } => (FORBIDDEN_DELAY, message),
+            Outcome::Rejected { status: status @ (401 | 403), message } => {
+                return NextStep::Finish(rejection(status, message));
+            }
             Outcome::Throttled { retry_after, message } => (retry_after, message),
             Outcome::Rejected { message, .. }
             | Outcome::NotSent(message)

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Effect, EffectId, EffectKind};
-use framework::{Answer, StatusPatch, Time};
+use framework::{Answer, StatusPatch, Time, WallOffset};
 
 use self::api_call::{ApiCall, NextStep, Operation};
 pub use self::measure::{CallCounts, CallState, CallType, FinishedCall};
@@ -96,6 +96,7 @@ pub struct ApiDispatcher {
     answers: Vec<(EffectId, Answer)>,
     failed_calls: FailedCalls,
     finished_calls: Vec<FinishedCall>,
+    wall_offset: WallOffset,
     is_stopped: bool,
 }
 
@@ -118,8 +119,14 @@ impl ApiDispatcher {
             answers: Vec::new(),
             failed_calls: FailedCalls::default(),
             finished_calls: Vec::new(),
+            wall_offset: WallOffset::default(),
             is_stopped: false,
         }
+    }
+
+    /// Sets the offset of the wall clock, for the times in conditions.
+    pub const fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.wall_offset = offset;
     }
 
     /// Adds the API call of an effect. Ignores events, which the
@@ -422,7 +429,8 @@ impl ApiDispatcher {
         let queue = self.queues.get_mut(&key);
         let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
         call.catch_up_with(&self.own_writes);
-        let RequestParts { destination, method, path, content_type, body } = call.request(now);
+        let RequestParts { destination, method, path, content_type, body } =
+            call.request(self.wall_offset.wall_time(now));
         let id = self.ids.next();
         self.requests.push(Request {
             id,

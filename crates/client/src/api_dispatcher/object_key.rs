@@ -24,13 +24,15 @@ impl ObjectKey {
         }
     }
 
-    pub(super) fn group(&self) -> Group {
+    /// Returns the group of calls on the object, or the part of it with this name.
+    pub(super) fn group(&self, part: Arc<str>) -> Group {
         match self {
             Self::Pod(pod) => {
-                Group::Objects { resource: "pods".into(), namespace: pod.namespace.clone() }
+                Group::Objects { resource: "pods".into(), namespace: pod.namespace.clone(), part }
             }
             Self::Other { resource, namespace, .. } => {
-                Group::Objects { resource: resource.clone(), namespace: namespace.clone() }
+                let (resource, namespace) = (resource.clone(), namespace.clone());
+                Group::Objects { resource, namespace, part }
             }
         }
     }

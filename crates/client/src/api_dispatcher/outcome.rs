@@ -56,7 +56,8 @@ impl Outcome {
 /// |---|---|
 /// | reason `InternalError` | admission (webhooks that cannot be called, quota, policies) and checks before it |
 /// | `Internal Server Error: "<path>": ...` in plain text | authorization, flow control, audit policy |
-/// | reason `ServiceUnavailable` | a server that shuts down, or has not installed all paths yet |
+/// | reason `ServiceUnavailable`, with one of two [texts](STARTING_OR_STOPPING) | a filter of a server that shuts down (`WithWaitGroup`), or the handler of paths that are not installed yet (`notfoundhandler`) |
+/// | another `ServiceUnavailable` | an aggregated API server, or a proxy that imitates a `Status` |
 /// | no reason | any error of etcd, also one after the write |
 /// | reasons `Timeout`, `ServerTimeout` | a handler that may still be running |
 /// | no `Status` | a proxy, or a server that panicked |
@@ -74,12 +75,20 @@ impl Failure {
         match response.reason().as_deref() {
             // An error of etcd inside an InternalError has not been seen after a write. It is not trusted.
             Some("InternalError") if !message.contains("etcdserver") => Self::BeforeStorage,
-            Some("ServiceUnavailable") => Self::StartingOrStopping,
+            Some("ServiceUnavailable") if STARTING_OR_STOPPING.contains(&message) => {
+                Self::StartingOrStopping
+            }
             None if response.body.starts_with(FILTER_ERROR) => Self::BeforeStorage,
             _ => Self::Unknown,
         }
     }
 }
+
+/// The messages with which kube-apiserver 1.36 refuses a request before any handler of a resource sees it.
+const STARTING_OR_STOPPING: [&str; 2] = [
+    "apiserver is shutting down",
+    "the request has been made before all known HTTP paths have been installed, please try again",
+];
 
 /// The start of the plain text with which the filters in front of the handlers report an error.
 const FILTER_ERROR: &[u8] = b"Internal Server Error: \"/";

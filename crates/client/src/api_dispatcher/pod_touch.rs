@@ -2,7 +2,7 @@
 
 use framework::{Answer, PodKey, Uid};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::api_call::NextStep;
 use super::outcome::{Outcome, is_pod_gone};
@@ -73,14 +73,10 @@ impl PodTouch {
         may_retry: bool,
     ) -> Result<NextStep, Outcome> {
         match outcome {
-            Outcome::Succeeded(body) => {
-                let pod: Option<Value> = serde_json::from_slice(&body).ok();
-                let object = pod.as_ref().and_then(|pod| Object::deserialize(pod).ok());
-                match object {
-                    Some(object) => Ok(self.handle_pod(&object, pod)),
-                    None => Err(Outcome::Unknown("the response is not a pod".to_owned())),
-                }
-            }
+            Outcome::Succeeded(body) => match serde_json::from_slice(&body) {
+                Ok(pod) => Ok(self.handle_pod(&pod)),
+                Err(_) => Err(Outcome::Unknown("the response is not a pod".to_owned())),
+            },
             Outcome::Rejected { status: 409, message }
                 if may_retry && !is_pod_gone(409, &message) =>
             {
@@ -91,14 +87,14 @@ impl PodTouch {
         }
     }
 
-    fn handle_pod(&mut self, object: &Object, pod: Option<Value>) -> NextStep {
+    fn handle_pod(&mut self, object: &Object) -> NextStep {
         if Uid::from(&*object.metadata.uid) != self.uid {
             return NextStep::Finish(Answer::Gone("another pod has this name".to_owned()));
         }
         let version = object.metadata.resource_version.parse().unwrap_or(0);
         let was_read = std::mem::take(&mut self.must_read);
         if !object.spec.node_name.is_empty() || (!was_read && version != self.resource_version) {
-            return NextStep::Finish(Answer::Ok(pod));
+            return NextStep::Finish(Answer::Ok(Some(self.answer(version))));
         }
         if !was_read {
             self.unchanged += 1;
@@ -108,5 +104,12 @@ impl PodTouch {
         let mut conditions = object.status.conditions.iter();
         self.has_condition = conditions.any(|condition| condition.condition_type == "PodScheduled");
         NextStep::Continue
+    }
+
+    /// Returns the metadata of the pod in a version.
+    fn answer(&self, version: u64) -> Value {
+        let Self { pod: PodKey { namespace, name }, uid, .. } = self;
+        json!({ "metadata": { "namespace": namespace, "name": name, "uid": uid.to_string(),
+            "resourceVersion": version.to_string() } })
     }
 }

@@ -24,8 +24,9 @@ pub(super) type SendOrder = (bool, EffectId);
 /// of a group concern the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
-    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects.
-    Objects { resource: Arc<str>, namespace: Arc<str> },
+    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects. Plugins divide
+    /// them further ([`Write::group`](framework::Write)), such as volumes by their class.
+    Objects { resource: Arc<str>, namespace: Arc<str>, part: Arc<str> },
     /// Calls of the extender with this index.
     Extender(usize),
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use engine::Eviction;
-use framework::{Binding, DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, PodKey, Time, Write};
+use framework::{
+    Binding, DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, PodKey, Time, Uid, Write, WriteAction,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -163,17 +165,12 @@ pub(super) fn patch_disruption_target(
 
 /// Returns the request that deletes the pod with this UID, with the grace period of the pod.
 pub(super) fn delete(eviction: &Eviction) -> RequestParts {
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "preconditions": { "uid": eviction.uid.to_string() },
-    });
     RequestParts {
         destination: Destination::ApiServer,
         method: Method::Delete,
         path: pod_path(&eviction.pod, None),
         content_type: JSON,
-        body: to_json(&body),
+        body: to_json(&delete_options(&eviction.uid)),
     }
 }
 
@@ -219,17 +216,30 @@ fn nomination(node: &Arc<str>) -> Value {
 /// Returns the request of a write that a plugin asked for.
 pub(super) fn write(write: &Write) -> RequestParts {
     let mut path = collection_path(&write.api_version, &write.namespace, &write.resource);
-    push_segment(&mut path, &write.name);
+    if !matches!(write.action, WriteAction::Create(_)) {
+        push_segment(&mut path, &write.name);
+    }
     if let Some(subresource) = &write.subresource {
         push_segment(&mut path, subresource);
     }
-    RequestParts {
-        destination: Destination::ApiServer,
-        method: Method::Patch,
-        path,
-        content_type: MERGE_PATCH,
-        body: to_json(&write.patch),
-    }
+    let (method, content_type, body) = match &write.action {
+        WriteAction::MergePatch(patch) => (Method::Patch, MERGE_PATCH, to_json(patch)),
+        WriteAction::StrategicMergePatch(patch) => {
+            (Method::Patch, STRATEGIC_MERGE_PATCH, to_json(patch))
+        }
+        WriteAction::Create(object) => (Method::Post, JSON, to_json(object)),
+        WriteAction::Delete(uid) => (Method::Delete, JSON, to_json(&delete_options(uid))),
+    };
+    RequestParts { destination: Destination::ApiServer, method, path, content_type, body }
+}
+
+/// Returns the options of a deletion with the UID as a precondition.
+fn delete_options(uid: &Uid) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": { "uid": uid.to_string() },
+    })
 }
 
 fn pod_path(pod: &PodKey, subresource: Option<&str>) -> String {

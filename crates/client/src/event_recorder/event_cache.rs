@@ -102,6 +102,22 @@ impl EventCache {
         replaced
     }
 
+    /// Removes the events about a pod, and returns them.
+    pub(super) fn take_about(&mut self, pod: &PodKey, uid: &Uid) -> Vec<Cached> {
+        let first = EventKey {
+            regarding: pod.clone(),
+            uid: uid.clone(),
+            is_warning: false,
+            reason: "".into(),
+            action: "".into(),
+            reporting_controller: "".into(),
+        };
+        let about = self.events.range(&first..).map(|(key, _)| key);
+        let about = about.take_while(|key| key.regarding == *pod && key.uid == *uid);
+        let about: Vec<EventKey> = about.cloned().collect();
+        about.iter().filter_map(|key| self.remove(key)).collect()
+    }
+
     /// Removes an event that was never written, so that its next occurrence is.
     pub(super) fn forget(&mut self, object: &EventObject) {
         let key = EventKey::of(&object.event);
@@ -134,6 +150,12 @@ impl EventCache {
     /// Returns the time at which [`take_due_series`](Self::take_due_series) is due next.
     pub(super) fn next_check(&self) -> Option<Time> {
         self.checks.map(|checks| checks.finish.min(checks.refresh))
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert_eq!(self.by_age.len(), self.events.len());
+        self.events.len()
     }
 
     pub(super) fn clear(&mut self) {

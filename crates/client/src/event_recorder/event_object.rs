@@ -1,7 +1,7 @@
 //! The API object of an event.
 
 use engine::{Event, EventType, ObjectRef};
-use framework::{PodKey, Time, Uid};
+use framework::{PodKey, Time, Uid, WallOffset};
 use serde::Serialize;
 
 use crate::request::{collection_path, push_segment};
@@ -160,8 +160,13 @@ impl EventObject {
         path
     }
 
-    /// Returns the JSON of the object.
-    pub(super) fn to_json(&self, hostname: &str, series: Option<EventSeries>) -> Vec<u8> {
+    /// Returns the JSON of the object, with times of a wall clock with this offset.
+    pub(super) fn to_json(
+        &self,
+        hostname: &str,
+        series: Option<EventSeries>,
+        offset: WallOffset,
+    ) -> Vec<u8> {
         let event = &self.event;
         let regarding = &event.regarding;
         let instance = format!("{}-{hostname}", event.reporting_controller);
@@ -169,7 +174,7 @@ impl EventObject {
             api_version: API_VERSION,
             kind: "Event",
             metadata: Metadata { name: &self.name(), namespace: &regarding.namespace },
-            event_time: micro_time(self.time),
+            event_time: micro_time(self.time, offset),
             reporting_controller: &event.reporting_controller,
             reporting_instance: &instance[..instance.floor_char_boundary(MAX_INSTANCE)],
             action: &event.action,
@@ -184,25 +189,25 @@ impl EventObject {
                 EventType::Normal => "Normal",
                 EventType::Warning => "Warning",
             },
-            series: series.map(EventSeries::to_body),
+            series: series.map(|series| series.to_body(offset)),
         })
     }
 }
 
 impl EventSeries {
-    fn to_body(self) -> SeriesBody {
-        SeriesBody { count: self.count, last_observed_time: micro_time(self.last_observed) }
+    fn to_body(self, offset: WallOffset) -> SeriesBody {
+        SeriesBody { count: self.count, last_observed_time: micro_time(self.last_observed, offset) }
     }
 
     /// Returns the strategic merge patch that sets the series.
-    pub(super) fn to_patch(self) -> Vec<u8> {
-        to_json(&Patch { series: self.to_body() })
+    pub(super) fn to_patch(self, offset: WallOffset) -> Vec<u8> {
+        to_json(&Patch { series: self.to_body(offset) })
     }
 }
 
-/// Formats a `MicroTime`.
-fn micro_time(time: Time) -> String {
-    format!("{time:.6}")
+/// Formats the wall time as a `MicroTime`.
+fn micro_time(time: Time, offset: WallOffset) -> String {
+    format!("{:.6}", offset.wall_time(time))
 }
 
 fn to_json(body: &impl Serialize) -> Vec<u8> {

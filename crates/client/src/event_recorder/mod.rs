@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Event;
-use framework::Time;
+use framework::{PodKey, Time, Uid, WallOffset};
 
 use self::event_cache::EventCache;
 use self::event_object::{EventObject, EventSeries, Importance, Stamp};
@@ -137,6 +137,7 @@ pub struct EventRecorder {
     /// The stamp in the name of the last event.
     last_stamp: Stamp,
     dropped: DroppedEvents,
+    wall_offset: WallOffset,
     is_stopped: bool,
 }
 
@@ -188,13 +189,40 @@ impl EventRecorder {
             failed_calls: FailedCalls::default(),
             last_stamp: 0,
             dropped: DroppedEvents::new(),
+            wall_offset: WallOffset::default(),
             is_stopped: false,
         }
+    }
+
+    /// Sets the offset of the wall clock, for the times in events.
+    pub const fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.wall_offset = offset;
     }
 
     /// Records an event about a pod that occurred at `now`.
     pub fn record(&mut self, event: Event, now: Time) {
         self.record_about(ObjectKind::Pod, event, now);
+    }
+
+    /// Records an event about a pod that is gone, for example the failure of a bind that was under way. It is
+    /// not compared with other events.
+    pub fn record_last(&mut self, event: Event, now: Time) {
+        if !self.is_stopped {
+            let object = EventObject::new(ObjectKind::Pod, event, self.new_stamp(now), now);
+            self.enqueue(Arc::new(object), None, now);
+            self.send_ready(now);
+        }
+    }
+
+    /// Forgets the events about a pod that is gone. Series are patched with their counts; events that wait
+    /// are still written.
+    pub fn pod_deleted(&mut self, pod: &PodKey, uid: &Uid, now: Time) {
+        for (object, series) in self.cache.take_about(pod, uid) {
+            if series.count > 2 {
+                self.enqueue(object, Some(series), now);
+            }
+        }
+        self.send_ready(now);
     }
 
     /// Records an event that occurred at `now`, about an object of this kind.
@@ -418,13 +446,13 @@ impl EventRecorder {
                 Method::Patch,
                 object.path(),
                 "application/strategic-merge-patch+json",
-                series.to_patch(),
+                series.to_patch(self.wall_offset),
             ),
             _ => (
                 Method::Post,
                 object.collection_path(),
                 "application/json",
-                object.to_json(&self.options.hostname, *series),
+                object.to_json(&self.options.hostname, *series, self.wall_offset),
             ),
         };
         Request {

@@ -107,6 +107,20 @@ fn name(request: &Request) -> String {
 }
 
 #[test]
+fn events_carry_the_corrected_time() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    harness.exchange(ok());
+    let wall = Time::parse_rfc3339("2026-02-03T04:00:00Z").unwrap();
+    harness.recorder.set_wall_offset(WallOffset::between(harness.now, wall));
+    harness.record(failed("a"));
+    let repeated = body(&harness.exchange(ok()));
+    assert_eq!(repeated["series"]["lastObservedTime"], "2026-02-03T04:00:00.000000Z");
+    harness.record(scheduled("b"));
+    assert_eq!(body(&harness.request())["eventTime"], "2026-02-03T04:00:00.000000Z");
+}
+
+#[test]
 fn event_is_created_in_the_namespace_of_its_pod() {
     let mut harness = harness();
     harness.record(scheduled("a"));
@@ -600,4 +614,24 @@ proptest! {
         }
         prop_assert_eq!(harness.recorder.unfinished(), 0);
     }
+}
+
+#[test]
+fn events_about_a_deleted_pod_are_forgotten() {
+    let (mut harness, pod) = (harness(), PodKey::new("ns", "a"));
+    harness.record(failed("b"));
+    harness.exchange(ok());
+    for _ in 0..2 {
+        harness.record(failed("a"));
+        harness.exchange(ok());
+    }
+    harness.record(failed("a"));
+    harness.recorder.pod_deleted(&pod, &UID.into(), harness.now);
+    let patch = harness.exchange(ok());
+    assert_eq!(body(&patch)["series"]["count"], 3, "the count is written");
+    assert_eq!(harness.recorder.cache.len(), 1, "the event of the other pod is left");
+    // A bind that was under way fails.
+    harness.recorder.record_last(failed("a"), harness.now);
+    assert_eq!(harness.exchange(ok()).method, Method::Post);
+    assert_eq!(harness.recorder.cache.len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use framework::Time;
+use framework::{Time, WallOffset};
 
 use super::config::{ConfigError, LeaderElectionConfig};
 use super::lease::{LeaderElectionRecord, Lease};
@@ -34,6 +34,8 @@ pub struct LeaderElector {
     /// Whether the Lease is to be released.
     is_stopping: bool,
     problem: Option<String>,
+    /// Only for the times in the Lease, by which no replica decides.
+    wall_offset: WallOffset,
     slowpath_total: u64,
     requests: Vec<Request>,
     notices: Vec<Notice>,
@@ -131,6 +133,7 @@ impl LeaderElector {
             next_attempt: Time::ZERO,
             is_stopping: false,
             problem: None,
+            wall_offset: WallOffset::default(),
             slowpath_total: 0,
             requests: Vec::new(),
             notices: Vec::new(),
@@ -140,6 +143,12 @@ impl LeaderElector {
     /// Returns the settings.
     pub const fn config(&self) -> &LeaderElectionConfig {
         &self.config
+    }
+
+    /// Sets the offset of the wall clock, for the times in the Lease. The election itself counts in the even
+    /// time of the caller.
+    pub const fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.wall_offset = offset;
     }
 
     /// Returns whether this replica may act now.
@@ -314,7 +323,7 @@ impl LeaderElector {
         let renewal = self.observed.as_ref().and_then(|observed| {
             let record = &observed.lease.record;
             let is_mine = record.holder() == self.config.identity && now < observed.expires_at();
-            is_mine.then(|| record.renewed(&self.config, &micro_time(now)))
+            is_mine.then(|| record.renewed(&self.config, &self.micro_time(now)))
         });
         match renewal {
             Some(record) => {
@@ -331,7 +340,7 @@ impl LeaderElector {
     }
 
     fn create(&mut self, attempt: Time, now: Time) {
-        let record = LeaderElectionRecord::new(&self.config, &micro_time(attempt));
+        let record = LeaderElectionRecord::new(&self.config, &self.micro_time(attempt));
         if self.phase == Phase::Acquiring {
             self.predecessor = Predecessor::None;
         }
@@ -370,7 +379,7 @@ impl LeaderElector {
         let Some(Observed { lease, .. }) = &self.observed else { return };
         // Not the time of the attempt, as in client-go: an update without reading in the same attempt
         // may have stored that record, and other replicas would not see it change.
-        let time = micro_time(now);
+        let time = self.micro_time(now);
         if !is_mine {
             self.predecessor = match lease.record.holder() {
                 "" => Predecessor::Released,
@@ -491,7 +500,7 @@ impl LeaderElector {
     fn write_release(&mut self, lease: Result<Lease, Failure>, now: Time) {
         match lease {
             Ok(lease) if lease.record.holder() == self.config.identity => {
-                let record = lease.record.released(&micro_time(now));
+                let record = lease.record.released(&self.micro_time(now));
                 self.observe(lease, now);
                 self.update(&record, Call::Release);
             }
@@ -512,6 +521,11 @@ impl LeaderElector {
         }
     }
 
+    /// Formats the wall time as a `MicroTime`.
+    fn micro_time(&self, time: Time) -> String {
+        format!("{:.6}", self.wall_offset.wall_time(time))
+    }
+
     fn give_up_release(&mut self, failure: Failure) {
         self.notices.push(Notice::CannotRelease(failure.message));
         self.end(Outcome::Stopped);
@@ -528,9 +542,4 @@ fn watched(event: &[u8]) -> Option<(bool, Lease)> {
     };
     let lease = Lease::from_object(event["object"].as_object()?.clone()).ok()?;
     Some((is_deleted, lease))
-}
-
-/// Formats a `MicroTime`.
-fn micro_time(time: Time) -> String {
-    format!("{time:.6}")
 }

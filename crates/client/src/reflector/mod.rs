@@ -75,8 +75,6 @@ pub struct Reflector<T> {
     uses_watch_list: bool,
     /// Number of streaming lists in a row that ended without their last bookmark.
     cut_off_lists: u32,
-    /// Whether the server sends bookmarks for this kind.
-    sends_bookmarks: bool,
     /// Number of calls in a row that ended normally without a new event.
     calls_without_event: u32,
     known: KnownObjects,
@@ -144,7 +142,6 @@ impl<T> Reflector<T> {
                 Duration::from_secs(120),
             ),
             cut_off_lists: 0,
-            sends_bookmarks: false,
             calls: 0,
             state: State::NotStarted,
             calls_without_event: 0,
@@ -328,8 +325,10 @@ impl<T> Reflector<T> {
     }
 
     fn list_in_pages(&mut self, now: Time) {
-        // The cache of the server may be older than the events that the streaming list has sent.
-        let start = if self.has_reported { PageStart::Latest } else { self.first_page() };
+        // The cache of the server may be older than the events that the streaming list has sent, and than the
+        // list that a relist replaces.
+        let is_first = !self.has_reported && !self.has_synced;
+        let start = if is_first { self.first_page() } else { PageStart::Latest };
         self.open(Stage::List(start), now);
     }
 
@@ -366,10 +365,10 @@ impl<T> Reflector<T> {
         self.outputs.push(Output::Close(call.id));
         match call.stage {
             Stage::WatchList if call.is_opened => self.cut_off(now),
-            // The server has not begun to send bookmarks for a kind that does not change.
-            Stage::Watch(_) if call.is_opened && (now >= call.end || !call.has_bookmark) => {
-                self.proceed(call.stage, now);
-            }
+            Stage::Watch(_) if call.is_opened && now >= call.end => self.proceed(call.stage, now),
+            // The connection may be dead, or the server sends no bookmarks yet, or never. A watch that is opened
+            // again costs little.
+            Stage::Watch(_) if call.is_opened && !call.has_bookmark => self.open(call.stage, now),
             Stage::Watch(_) if call.is_opened => {
                 let seconds = self.options.watch_idle_timeout.as_secs();
                 let message = format!("no event and no bookmark within {seconds} s");
@@ -400,8 +399,7 @@ impl<T> Reflector<T> {
         if let State::Calling(call) = &mut self.state {
             call.deadline = match call.stage {
                 Stage::WatchList => call.end.min(now + watch_list_idle_timeout),
-                Stage::Watch(_) if self.sends_bookmarks => call.end.min(now + watch_idle_timeout),
-                Stage::Watch(_) => call.end,
+                Stage::Watch(_) => call.end.min(now + watch_idle_timeout),
                 Stage::List(_) => call.deadline,
             };
         }
@@ -437,7 +435,7 @@ impl<T> Reflector<T> {
             WatchEvent::Error(_) => None,
         };
         if let (WatchEvent::Bookmark { .. }, State::Calling(call)) = (&event, &mut self.state) {
-            (self.sends_bookmarks, call.has_bookmark) = (true, true);
+            call.has_bookmark = true;
         }
         self.expect_progress(now);
         if version.is_some_and(|version| !self.advance(version)) {

@@ -114,6 +114,24 @@ fn request_of_another_namespace_is_sent_at_once() {
 }
 
 #[test]
+fn volumes_of_a_driver_that_does_not_answer_hold_up_no_others() {
+    let mut harness = harness();
+    let volume = |class: &str, number: usize| {
+        let name = format!("{class}-{number}");
+        let EffectKind::Write(write) = write("v1", "persistentvolumes", "", &name) else {
+            unreachable!()
+        };
+        EffectKind::Write(Write { group: class.into(), ..write })
+    };
+    (0..1000).for_each(|number| {
+        harness.add(volume("bad", number));
+    });
+    assert_eq!(harness.lines().len(), 129, "half of the slots, and one");
+    harness.add(volume("good", 0));
+    assert_eq!(harness.lines(), ["PATCH /api/v1/persistentvolumes/good-0"]);
+}
+
+#[test]
 fn calls_that_back_off_are_no_backlog() {
     let mut harness = harness();
     for number in 0..3000 {

@@ -12,7 +12,10 @@ mod touch;
 use std::time::Duration;
 
 use engine::{Effect, EffectId, EffectKind};
-use framework::{Answer, Binding, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
+use framework::{
+    Answer, Binding, PodKey, ScheduledCondition, StatusPatch, Time, Uid, WallOffset, Write,
+    WriteAction,
+};
 use serde_json::{Value, json};
 
 use self::effect_ids::effect_ids;
@@ -158,7 +161,8 @@ fn write(api_version: &str, resource: &str, namespace: &str, name: &str) -> Effe
         namespace: namespace.into(),
         name: name.into(),
         subresource: None,
-        patch: json!({ "metadata": { "uid": UID } }),
+        group: "".into(),
+        action: WriteAction::MergePatch(json!({ "metadata": { "uid": UID } })),
     })
 }
 
@@ -320,6 +324,17 @@ fn status_patch_has_condition_and_nomination() {
 }
 
 #[test]
+fn conditions_carry_the_corrected_time() {
+    let mut harness = harness();
+    let wall = Time::parse_rfc3339("2026-02-03T04:00:00.7Z").unwrap();
+    harness.dispatcher.set_wall_offset(WallOffset::between(harness.now, wall));
+    harness.wait(Duration::from_secs(1));
+    harness.add(patch_of("a", UID, 3, condition("no room")));
+    let condition = &body(&harness.request())["status"]["conditions"][0];
+    assert_eq!(condition["lastTransitionTime"], "2026-02-03T04:00:01Z");
+}
+
+#[test]
 fn empty_nomination_removes_the_field() {
     let mut harness = harness();
     harness.add(patch_of("a", UID, 3, nomination("")));
@@ -343,6 +358,41 @@ fn write_goes_to_the_path_of_its_object() {
             "PATCH /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c/status",
         ]
     );
+}
+
+#[test]
+fn each_action_of_a_write_is_its_request() {
+    let object = json!({ "metadata": { "name": "c" } });
+    let rows = [
+        (WriteAction::MergePatch(object.clone()), "PATCH", "/c", "application/merge-patch+json"),
+        (
+            WriteAction::StrategicMergePatch(object.clone()),
+            "PATCH",
+            "/c",
+            "application/strategic-merge-patch+json",
+        ),
+        (WriteAction::Create(object), "POST", "", "application/json"),
+        (WriteAction::Delete(UID.into()), "DELETE", "/c", "application/json"),
+    ];
+    for (action, method, path, content_type) in rows {
+        let EffectKind::Write(claim) = write("resource.k8s.io/v1", "resourceclaims", "ns", "c")
+        else {
+            unreachable!()
+        };
+        let expected = match &action {
+            WriteAction::Delete(_) => json!({
+                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": UID },
+            }),
+            _ => json!({ "metadata": { "name": "c" } }),
+        };
+        let mut harness = harness();
+        harness.add(EffectKind::Write(Write { action, ..claim }));
+        let request = harness.request();
+        let root = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims";
+        assert_eq!((request.method.as_str(), request.content_type), (method, content_type));
+        assert_eq!(request.path, format!("{root}{path}"));
+        assert_eq!(body(&request), expected);
+    }
 }
 
 #[test]
@@ -452,8 +502,6 @@ fn read_is_retried_until_it_succeeds_or_the_pod_is_gone() {
         assert!(pause > before, "delays grow");
         before = pause;
     }
-    assert_eq!(harness.exchange(rejected(403, "no")), []);
-    assert!(harness.wait_for_deadline() >= Duration::from_secs(30), "delay after 403");
     let request = harness.request();
     assert_eq!(
         line(&request),
@@ -462,7 +510,14 @@ fn read_is_retried_until_it_succeeds_or_the_pod_is_gone() {
     );
     harness.reply(&request, rejected(404, "gone"));
     assert_eq!(harness.answers(), [Answer::Gone("gone".into())]);
-    assert_eq!(harness.failed_calls().len(), 7, "each failed try is logged");
+    assert_eq!(harness.failed_calls().len(), 6, "each failed try is logged");
+}
+
+#[test]
+fn forbidden_read_is_answered() {
+    let mut harness = harness();
+    harness.add(read("a"));
+    assert_eq!(harness.exchange(rejected(403, "no")), [Answer::Forbidden("no".into())]);
 }
 
 #[test]

@@ -79,6 +79,7 @@ fn answers_to_any_write() -> Vec<(Reply, Shows)> {
         (plain(500, authorizer), NotCarriedOut),
         (status(503, "ServiceUnavailable", "apiserver is shutting down"), SentAgain),
         (status(503, "ServiceUnavailable", starting), SentAgain),
+        (status(503, "ServiceUnavailable", "error trying to reach service: EOF"), Nothing),
         (status(429, "TooManyRequests", "storage is (re)initializing"), SentAgain),
         (not_sent(), SentAgain),
         (status(500, "", "etcdserver: request timed out"), Nothing),

@@ -1,7 +1,7 @@
 //! Property test: at no time may two replicas act, and in the end one does.
 //!
 //! Replicas compete for a Lease in a naive store. Requests and replies are delayed and lost, replicas
-//! are paused, stopped and started again, and their clocks differ in time and speed.
+//! are paused, stopped and started again, and their clocks differ in time and speed. Wall clocks are corrected.
 
 use std::collections::BTreeMap;
 
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Pauses or stops a replica, or touches the Lease.
+    /// Pauses or stops a replica, corrects its wall clock, or touches the Lease.
     fn trouble(&mut self) {
         let number = self.rng.usize(..REPLICAS);
         let (now, pause) = (self.now, Duration::from_secs_f64(25.0 * self.rng.f64()));
@@ -236,6 +236,10 @@ impl World {
                 // Killed.
                 let restarted = self.start();
                 self.replicas[number] = restarted;
+            }
+            8 => {
+                let corrected = Time::from_secs(BEGINNING + self.rng.i64(-100_000..100_000));
+                replica.elector.set_wall_offset(WallOffset::between(clock, corrected));
             }
             _ => {
                 if let Some(lease) = &mut self.store.lease {

@@ -7,7 +7,7 @@ mod renew;
 
 use std::time::Duration;
 
-use framework::Time;
+use framework::{Time, WallOffset};
 use serde_json::{Value, json};
 
 use super::*;

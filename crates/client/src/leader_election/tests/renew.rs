@@ -19,6 +19,26 @@ fn leader_renews_without_reading() {
 }
 
 #[test]
+fn corrected_wall_clock_changes_the_times_in_the_lease_and_not_the_authority() {
+    for corrected in ["2026-01-01T08:00:00Z", "2025-01-01T00:00:00Z"] {
+        let (mut harness, _) = leader();
+        let authority = harness.elector.authority_ends_at();
+        let wall = Time::parse_rfc3339(corrected).unwrap();
+        harness.elector.set_wall_offset(WallOffset::between(harness.now, wall));
+        assert_eq!(harness.elector.authority_ends_at(), authority);
+        assert_eq!(harness.wait_for_deadline(), 2.0);
+        let renewed = wall + Duration::from_secs(2);
+        let renewal = body(&harness.expect(Method::Put));
+        assert_eq!(renewal["spec"]["renewTime"], format!("{renewed:.6}"));
+        assert_eq!(harness.elector.authority_ends_at(), authority, "no answer has come");
+        harness.wait(7.9);
+        assert!(harness.elector.is_leader(harness.now));
+        harness.wait(0.1);
+        assert!(!harness.elector.is_leader(harness.now));
+    }
+}
+
+#[test]
 fn authority_counts_from_when_the_renewal_was_sent() {
     let (mut harness, _) = leader();
     harness.wait_for_deadline();
