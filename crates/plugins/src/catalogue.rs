@@ -3,10 +3,10 @@
 use framework::{ExtensionPoint, Plugin, PluginArgs};
 
 use crate::{
-    default_binder, default_preemption, image_locality, inter_pod_affinity, node_affinity,
-    node_declared_features, node_name, node_ports, node_resources, node_unschedulable,
-    node_volume_limits, pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
-    volume_binding, volume_restrictions, volume_zone,
+    default_binder, default_preemption, dynamic_resources, image_locality, inter_pod_affinity,
+    node_affinity, node_declared_features, node_name, node_ports, node_resources,
+    node_unschedulable, node_volume_limits, pod_topology_spread, priority_sort, scheduling_gates,
+    taint_toleration, volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Makes a plugin from its arguments.
@@ -146,8 +146,9 @@ pub static ALL: [Entry; 23] = [
         default_weight: 2,
         args_kind: Some("DynamicResourcesArgs"),
         gate: Gate::on("DynamicResourceAllocation"),
+        factory: Some(dynamic_resources::plugin),
         ..Entry::new(
-            "DynamicResources",
+            dynamic_resources::NAME,
             &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
         )
     },

@@ -19,6 +19,7 @@
 //! | NodeVolumeLimits | [`node_volume_limits`] | PreFilter, Filter |
 //! | VolumeBinding | [`volume_binding`] | PreFilter, Filter, PreScore, Score, Reserve, PreBind |
 //! | VolumeZone | [`volume_zone`] | PreFilter, Filter |
+//! | DynamicResources | [`dynamic_resources`] | PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind |
 //! | ImageLocality | [`image_locality`] | Score |
 //! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
 //! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter |
@@ -26,8 +27,7 @@
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
 //! [`catalogue`] lists all plugins of 1.36. The [`registry`] has [`not_built`] stand-ins for the
-//! plugins that are not in the table above. A stand-in rejects the pods that need its plugin and
-//! names the plugin in the message.
+//! plugins that are not in the table above, which are those for pod groups.
 //!
 //! Filters and scores have a one-node form and a set form. The one-node form implements the rule
 //! for one node. The set form computes the same results from columns and bit sets of the cluster.
@@ -39,6 +39,7 @@ mod args;
 pub mod catalogue;
 pub mod default_binder;
 pub mod default_preemption;
+pub mod dynamic_resources;
 #[cfg(test)]
 mod forms;
 mod hint;
@@ -76,6 +77,10 @@ pub fn registry() -> Registry {
             // All profiles share the assumed volumes.
             volume_binding::NAME => registry.register_shared(entry.name, |args, caches| {
                 Ok(of_entry(entry, volume_binding::plugin_with(args, caches)?))
+            }),
+            // All profiles share what is known of claims.
+            dynamic_resources::NAME => registry.register_shared(entry.name, |args, shared| {
+                Ok(of_entry(entry, dynamic_resources::plugin_with(args, shared)?))
             }),
             _ => registry.register(entry.name, |args| make(entry, args)),
         };
@@ -121,6 +126,7 @@ mod tests {
             "NodeAffinity",
             "VolumeBinding",
             "VolumeZone",
+            "DynamicResources",
             "NodeDeclaredFeatures",
         ];
         assert_eq!(names, expected);

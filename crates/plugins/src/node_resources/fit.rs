@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
-    Handle, Node, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
-    PreScore, QueueingHint, Resources, Score, Status, VerdictId, Verdicts,
-    is_extended_resource_name,
+    Handle, IMPLICIT_RESOURCE_PREFIX, Node, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
+    PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score, Status, VerdictId,
+    Verdicts, is_extended_resource_name,
 };
 
 use super::args::FitArgs;
@@ -62,6 +62,9 @@ struct Need {
     resource: Resource,
     /// The amount, greater than 0.
     amount: i64,
+    /// Whether a DeviceClass provides the resource. A node that does not offer the resource itself may
+    /// offer it through devices; DynamicResources decides about such a node.
+    has_class: bool,
 }
 
 /// The needs of the pod of this cycle: a pod slot first, then resources.
@@ -88,15 +91,19 @@ impl Fit {
     }
 
     /// Returns the needs of `pod`, without ignored resources.
-    fn needs(&self, pod: &Pod) -> impl Iterator<Item = Need> {
+    fn needs(&self, pod: &Pod, cluster: &Cluster) -> impl Iterator<Item = Need> {
         let scalars = pod.requests.fit.scalars.iter().filter(|(name, _)| !self.is_ignored(name));
-        let need = |resource: Resource| Need { amount: resource.of(&pod.requests.fit), resource };
+        let need = |resource: Resource| {
+            let amount = resource.of(&pod.requests.fit);
+            Need { amount, resource, has_class: false }
+        };
         [Resource::PodSlot, Resource::Cpu, Resource::Memory, Resource::EphemeralStorage]
             .into_iter()
             .map(need)
             .chain(scalars.map(|(name, amount)| Need {
                 resource: Resource::Scalar(name.clone()),
                 amount: *amount,
+                has_class: *amount > 0 && cluster.device_class_of_resource(name).is_some(),
             }))
             .filter(|need| need.amount > 0)
     }
@@ -111,7 +118,12 @@ impl Fit {
 
 impl Need {
     const fn lacks_room(&self, usage: Usage) -> bool {
-        self.amount > usage.free()
+        self.amount > usage.free() && !self.is_left_to_devices(usage.allocatable)
+    }
+
+    /// Whether a node with this allocatable amount may offer the resource through devices.
+    const fn is_left_to_devices(&self, allocatable: i64) -> bool {
+        self.has_class && allocatable == 0
     }
 
     /// Whether the need exceeds the node's allocatable amount. A missing pod slot is never
@@ -172,9 +184,9 @@ impl PreFilter for Fit {
         &self,
         state: &mut CycleState,
         pod: &Pod,
-        _handle: &Handle<'_>,
+        handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
-        state.write(Needs(self.needs(pod).collect()));
+        state.write(Needs(self.needs(pod, handle.cluster).collect()));
         Ok(PreFilterResult::default())
     }
 }
@@ -208,9 +220,13 @@ impl Filter for Fit {
         for (need, column) in needs.0.iter().zip(needs.columns(handle.cluster)) {
             match column {
                 Some(Column::Dense(column)) => dense.push((column, need.amount)),
+                Some(Column::Scalar(column)) if need.has_class => {
+                    kernels::retain_with_scalar_or_none(nodes, column, need.amount);
+                }
                 Some(Column::Scalar(column)) => {
                     kernels::retain_with_scalar(nodes, column, need.amount);
                 }
+                None if need.has_class => {}
                 None => nodes.clear(),
             }
         }
@@ -317,8 +333,8 @@ impl Fit {
         Ok(queue_if(helps))
     }
 
-    /// Requeues if the pod would fit on the empty node, and the node is new or has more of some
-    /// resource.
+    /// Requeues if the pod would fit on the empty node, and the node is new, has more of some resource, or
+    /// may offer a resource through devices.
     ///
     /// kube-scheduler also checks ignored resources here and does not requeue some pods that fit.
     /// This hint skips ignored resources.
@@ -326,17 +342,23 @@ impl Fit {
         &self,
         pod: &Pod,
         objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
+        handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, Some(new)) = hint::nodes(objects)? else {
             return Err("expected an added or updated node".to_owned());
         };
-        let fits = self.needs(pod).all(|need| need.amount <= need.resource.allocatable(new));
+        let mut through_devices = false;
+        let fits = self.needs(pod, handle.cluster).all(|need| {
+            let allocatable = need.resource.allocatable(new);
+            let is_left = need.is_left_to_devices(allocatable);
+            through_devices |= is_left;
+            is_left || need.amount <= allocatable
+        });
         let grew = |old: &Node| {
             old.allowed_pods < new.allowed_pods
                 || is_less_of_wanted(&pod.requests.fit, &old.allocatable, &new.allocatable)
         };
-        Ok(queue_if(fits && old.is_none_or(grew)))
+        Ok(queue_if(fits && (through_devices || old.is_none_or(grew))))
     }
 
     /// Requeues if the DeviceClass may provide an extended resource that the pod requests.
@@ -355,13 +377,10 @@ impl Fit {
             return Ok(QueueingHint::Skip);
         }
         let name = new["metadata"]["name"].as_str().filter(|_| old.is_none());
-        let implicit = name.map(|name| format!("{IMPLICIT_PREFIX}{name}"));
+        let implicit = name.map(|name| format!("{IMPLICIT_RESOURCE_PREFIX}{name}"));
         Ok(queue_if(implicit.as_deref().into_iter().chain(explicit).any(requests)))
     }
 }
-
-/// Prefix of the implicit extended resource of a DeviceClass, followed by the name of the class.
-const IMPLICIT_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 /// Whether `less` has a smaller amount than `more` of some wanted resource.
 fn is_less_of_wanted(wanted: &Resources, less: &Resources, more: &Resources) -> bool {

@@ -209,6 +209,15 @@ pub(super) fn retain_with_scalar(nodes: &mut NodeBits, column: &ScalarColumn, wa
     }
 }
 
+/// Retains the nodes that have `wanted`, greater than 0, free of a scalar resource, or that do not have the
+/// resource.
+pub(super) fn retain_with_scalar_or_none(nodes: &mut NodeBits, column: &ScalarColumn, wanted: i64) {
+    nodes.retain(|node| {
+        let amount = column.get(node);
+        amount.allocatable == 0 || wanted <= amount.allocatable.saturating_sub(amount.requested)
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use framework::{Cluster, Node};

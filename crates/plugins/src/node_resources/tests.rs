@@ -325,6 +325,38 @@ fn device_class_of_a_requested_resource_requeues() {
     assert_eq!(hint(GPU, Some(class(Some(GPU))), class(None)), Skip);
 }
 
+/// A node that offers the resource itself decides by its amount; the others are left to devices, whatever
+/// the pod requests.
+#[test]
+fn resource_of_a_device_class_is_left_to_devices_on_nodes_without_it() {
+    let class = json!({
+        "metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU},
+    });
+    let nodes = [("none", None), ("few", Some("1")), ("many", Some("4"))];
+    let nodes = nodes.map(|(name, gpus)| {
+        let node = node(name);
+        gpus.map_or_else(|| node.clone(), |gpus| node.clone().allocatable(GPU, gpus)).build()
+    });
+    let mut cluster = cluster(nodes, []);
+    let plugin = fit(json!({}));
+    let pod = pod_with(&[(GPU, "2")]).build();
+    let feasible = |cluster: &Cluster| {
+        let mut state = CycleState::new();
+        plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &pod, &handle(cluster)).unwrap();
+        let filter = plugin.filter.as_ref().unwrap();
+        let mut kept = cluster.nodes().clone();
+        filter.filter_set(&state, &pod, &handle(cluster), &mut kept).unwrap();
+        for node in cluster.nodes().iter() {
+            let status = filter.filter(&state, &pod, &cluster.node(node), &handle(cluster));
+            assert_eq!(kept.contains(node), status.is_success(), "{status:?}");
+        }
+        kept.iter().map(|node| cluster.node_name(node).to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(feasible(&cluster), ["many"]);
+    cluster.set_object(&EventResource::DeviceClass, "", "gpu", Some(class.into()));
+    assert_eq!(feasible(&cluster), ["none", "many"]);
+}
+
 /// Returns one amount by its Kubernetes name.
 fn amount(resources: &Resources, name: &str) -> i64 {
     match name {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framework::storage::{
     BOUND_BY_CONTROLLER, ClaimRef, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE,
 };
-use framework::{Cluster, EventResource, NodeView, ObjectKey, Write};
+use framework::{Cluster, EventResource, NodeView, ObjectKey, Write, WriteAction};
 use serde_json::{Value, json};
 
 use super::super::affinity::allows_translated;
@@ -58,7 +58,7 @@ impl Change {
         if bound.claim_ref != stored.claim_ref {
             patch["spec"] = json!({ "claimRef": reference(&claim) });
         }
-        let write = write("persistentvolumes", "", &volume.name, patch);
+        let write = write("persistentvolumes", ["", &volume.name], &volume.class, patch);
         let target = Target::Volume { volume: bound.into(), claim };
         Self { target, write, written: None }
     }
@@ -68,7 +68,8 @@ impl Change {
         let DynamicProvision { claim, .. } = provision;
         let mut patch = preconditions(&claim.uid.to_string(), &claim.resource_version);
         patch["metadata"]["annotations"] = json!({ SELECTED_NODE: &**node });
-        let write = write("persistentvolumeclaims", &claim.namespace, &claim.name, patch);
+        let names = [&*claim.namespace, &claim.name];
+        let write = write("persistentvolumeclaims", names, &claim.class, patch);
         let mut selected = PersistentVolumeClaim::clone(&claim);
         selected.selected_node = Some(node.clone());
         Self { target: Target::Claim(selected.into()), write, written: None }
@@ -277,13 +278,15 @@ fn preconditions(uid: &str, resource_version: &str) -> Value {
     json!({ "metadata": metadata })
 }
 
-fn write(resource: &str, namespace: &str, name: &str, patch: Value) -> Write {
+/// Returns a write of the object with this namespace and name. A class stands for a driver.
+fn write(resource: &str, [namespace, name]: [&str; 2], class: &Arc<str>, patch: Value) -> Write {
     Write {
         api_version: "v1".into(),
         resource: resource.into(),
         namespace: namespace.into(),
         name: name.into(),
         subresource: None,
-        patch,
+        group: class.clone(),
+        action: WriteAction::MergePatch(patch),
     }
 }

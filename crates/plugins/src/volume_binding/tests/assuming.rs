@@ -205,7 +205,7 @@ fn objects_without_versions_and_uids_can_be_assumed() {
         panic!("expected a write");
     };
     let bound_by_controller = json!({ "annotations": { BOUND_BY_CONTROLLER: "yes" } });
-    assert_eq!(write.patch["metadata"], bound_by_controller, "without preconditions");
+    assert_eq!(write.body()["metadata"], bound_by_controller, "without preconditions");
 }
 
 #[test]

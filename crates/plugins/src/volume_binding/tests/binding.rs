@@ -119,7 +119,7 @@ fn free_volume_is_reserved_and_then_bound_by_the_controller() {
         "uid": "uid-data", "resourceVersion": "2",
     });
     let expected = json!({ "metadata": metadata, "spec": { "claimRef": claim_ref } });
-    assert_eq!(write.patch, expected);
+    assert_eq!(*write.body(), expected);
     let answer = world.write(&write);
     let timeout = expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
     assert_eq!(timeout, Duration::from_mins(10));
@@ -193,8 +193,8 @@ fn volume_reserved_by_name_gets_the_uid_but_no_annotation() {
     world.show(VOLUMES, "pv", json!({ "spec": { "claimRef": by_name } }));
     let mut attempt = start(&mut world);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
-    assert_eq!(write.patch["spec"]["claimRef"]["uid"], "uid-data");
-    assert!(write.patch["metadata"]["annotations"].is_null());
+    assert_eq!(write.body()["spec"]["claimRef"]["uid"], "uid-data");
+    assert!(write.body()["metadata"]["annotations"].is_null());
     world.write(&write);
     // A volume that is already reserved completely is written unchanged.
     world.watch(VOLUMES, "pv");
@@ -202,7 +202,7 @@ fn volume_reserved_by_name_gets_the_uid_but_no_annotation() {
     assert_eq!(world.caches.lock().volumes.len(), 1);
     let write = expect_write(world.step(&mut attempt, PreBindInput::Start));
     let metadata = json!({ "uid": "uid-pv", "resourceVersion": "5" });
-    assert_eq!(write.patch, json!({ "metadata": metadata }));
+    assert_eq!(*write.body(), json!({ "metadata": metadata }));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn volume_is_provisioned_for_the_node() {
     let metadata = json!({
         "uid": "uid-data", "resourceVersion": "2", "annotations": { SELECTED_NODE: "a" },
     });
-    assert_eq!(write.patch, json!({ "metadata": metadata }));
+    assert_eq!(*write.body(), json!({ "metadata": metadata }));
     let answer = world.write(&write);
     expect_wait(world.step(&mut attempt, PreBindInput::Answer(&answer)));
     world.watch(CLAIMS, "data");

@@ -102,12 +102,12 @@ impl World {
             return Answer::Gone(format!("{} {:?} not found", write.resource, &*write.name));
         };
         for field in ["uid", "resourceVersion"] {
-            if write.patch["metadata"][field] != stored["metadata"][field] {
+            if write.body()["metadata"][field] != stored["metadata"][field] {
                 return Answer::Conflict(format!("another {field}"));
             }
         }
         let mut object = stored.clone();
-        merge_patch(&mut object, &write.patch);
+        merge_patch(&mut object, write.body());
         if object == *stored {
             return Answer::Ok(Some(object));
         }

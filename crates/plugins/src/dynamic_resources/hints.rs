@@ -1,0 +1,72 @@
+//! Queueing hints for pods whose claims could not be allocated.
+
+use std::sync::Arc;
+
+use framework::device::ResourceClaim;
+use framework::{
+    ActionType, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod, QueueingHint,
+};
+use serde_json::Value;
+
+use super::DynamicResources;
+use super::claims::claims_of;
+use crate::hint::{queue_if, update_of};
+
+/// Registers the events of the plugin. The deletion of a claim is not among them: a claim is deallocated
+/// before it is deleted.
+pub(super) fn register(plugin: PluginBuilder<DynamicResources>) -> PluginBuilder<DynamicResources> {
+    use EventResource as R;
+    let changes = ActionType::ADD | ActionType::UPDATE;
+    let nodes =
+        ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
+    let generated = ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM;
+    plugin
+        .on(ClusterEvent::new(R::Node, nodes))
+        .on_with_hint(ClusterEvent::new(R::ResourceClaim, changes), after_claim_change)
+        .on_with_hint(ClusterEvent::new(R::Pod, generated), after_pod_change)
+        .on(ClusterEvent::new(R::DeviceClass, changes))
+        .on(ClusterEvent::new(R::ResourceSlice, changes))
+}
+
+/// Returns the claims of the pod; `None` if one of them cannot be used, so that no event about another
+/// object helps.
+fn usable_claims(
+    plugin: &DynamicResources,
+    pod: &Pod,
+    handle: &Handle<'_>,
+) -> Option<Vec<Arc<ResourceClaim>>> {
+    claims_of(pod, handle.cluster, &plugin.shared.tracker.lock()).ok()
+}
+
+/// Requeues if devices became free, or if the status of a claim of the pod changed.
+fn after_claim_change(
+    plugin: &DynamicResources,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    handle: &Handle<'_>,
+) -> Result<QueueingHint, String> {
+    let (old, new) = objects.others()?;
+    plugin.resolve_doubts(handle);
+    let new = new.ok_or("expected an added or updated ResourceClaim")?;
+    let Some(claims) = usable_claims(plugin, pod, handle) else { return Ok(QueueingHint::Skip) };
+    let is_allocated = |claim: &Value| !claim["status"]["allocation"].is_null();
+    if old.is_some_and(is_allocated) && !is_allocated(new) {
+        return Ok(QueueingHint::Queue);
+    }
+    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
+    if !claims.iter().any(|claim| *claim.uid.to_string() == *uid) {
+        return Ok(QueueingHint::Skip);
+    }
+    Ok(queue_if(old.is_none_or(|old| old["status"] != new["status"])))
+}
+
+/// Requeues if the claims generated for the pod are known now.
+fn after_pod_change(
+    plugin: &DynamicResources,
+    pod: &Pod,
+    objects: &EventObjects<'_>,
+    handle: &Handle<'_>,
+) -> Result<QueueingHint, String> {
+    let Some(updated) = update_of(pod, objects)? else { return Ok(QueueingHint::Skip) };
+    Ok(queue_if(usable_claims(plugin, updated, handle).is_some()))
+}

@@ -1,0 +1,565 @@
+//! DynamicResources: places pods where the devices of their ResourceClaims can be allocated, and
+//! allocates the devices.
+//!
+//! `claims` finds the claims of a pod. `tracker` knows what the scheduler has allocated and the watch does
+//! not show. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
+//! devices on a node. `extended` turns requests for extended resources into a claim. `bind` writes the
+//! allocations of the chosen node, `conditions` waits for the drivers. `post_filter` frees claims that are
+//! allocated for nodes that cannot take the pod.
+
+mod args;
+mod bind;
+mod claims;
+mod conditions;
+mod extended;
+mod hints;
+mod metrics;
+mod post_filter;
+mod score;
+mod search;
+mod selectors;
+#[cfg(test)]
+mod tests;
+mod tracker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::device::{Allocation, FINALIZER, ResourceClaim};
+use framework::{
+    Cluster, Command, CycleState, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
+    NormalizeScore, Plugin, PluginArgs, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
+    PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score, Status,
+    Timer, Verdicts,
+};
+use serde_json::{Map, Value};
+use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memo};
+
+use self::args::Args;
+use self::bind::{Binder, ClaimWork, Setting};
+use self::claims::claims_of;
+use self::conditions::{Binding, binding_of};
+use self::extended::{IN_MEMORY, ThroughDevices, stable_hash};
+use self::metrics::Metrics;
+use self::search::{NodeAllocation, Search, Wanted};
+use self::selectors::Selectors;
+use self::tracker::ClaimTracker;
+use crate::normalize::default_normalize;
+
+/// Plugin name.
+pub const NAME: &str = "DynamicResources";
+
+/// What the profiles of a scheduler share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    tracker: ClaimTracker,
+    selectors: Selectors,
+}
+
+/// The DynamicResources plugin.
+#[derive(Debug)]
+pub struct DynamicResources {
+    shared: Arc<Shared>,
+    gates: Gates,
+    /// Steps of the search on one node.
+    budget: Budget,
+    /// Longest wait for binding conditions; `None` without their gates.
+    binding_timeout: Option<Duration>,
+    metrics: Metrics,
+}
+
+/// Makes the plugin from `DynamicResourcesArgs`, with its own claim tracker.
+///
+/// # Errors
+/// Returns the invalid argument.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    plugin_with(args, &Arc::default())
+}
+
+/// Makes the plugin with a claim tracker shared with other profiles.
+///
+/// # Errors
+/// Returns the invalid argument.
+pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plugin, String> {
+    let args = Args::decode(args)?;
+    let plugin = DynamicResources::new(&args, shared)?;
+    let metrics = plugin.metrics.all();
+    let plugin = Plugin::new(NAME, plugin)
+        .pre_enqueue()
+        .pre_filter()
+        .filter()
+        .post_filter()
+        .score()
+        .normalize_score()
+        .reserve()
+        .pre_bind()
+        .timer()
+        .args(&args);
+    let plugin = metrics.into_iter().fold(plugin, framework::PluginBuilder::metric);
+    Ok(hints::register(plugin).build())
+}
+
+/// The cycle state of Reserve: the claims of a pod with a chosen node; `None` after Unreserve.
+#[derive(Debug, Clone)]
+struct Reserved(Option<Binder>);
+
+/// What Filter tries on nodes, by the resources that devices have to provide there.
+type Trials = BTreeMap<ThroughDevices, (Claims, Memo)>;
+
+/// Returns the claims that PreFilter prepared.
+fn search_in(state: &CycleState) -> Result<&Search, Status> {
+    state.read().ok_or_else(|| Status::error("not found"))
+}
+
+impl DynamicResources {
+    fn new(args: &Args, shared: &Arc<Shared>) -> Result<Self, String> {
+        let [filter_timeout, binding_timeout] = args.limits()?;
+        let millis = filter_timeout.map_or(0, |limit| limit.as_millis().max(1));
+        Ok(Self {
+            shared: shared.clone(),
+            gates: Gates { binding_conditions: binding_timeout.is_some(), ..Gates::default() },
+            budget: Budget::of_millis(u64::try_from(millis).unwrap_or(u64::MAX)),
+            binding_timeout,
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// Allocates devices for the claims of a pod on a node; `None` if the node lacks devices.
+    fn allocate(
+        &self,
+        search: &Search,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        through: ThroughDevices,
+    ) -> Result<Option<NodeAllocation>, Status> {
+        let wanted = search.wanted(pod, through);
+        let claims = self.prepare(&wanted, node.cluster());
+        if claims.is_empty() {
+            return Ok(Some(NodeAllocation { wanted, allocations: Vec::new() }));
+        }
+        let seed = search.seed ^ stable_hash(node.name());
+        let allocator = self.allocator(search, node.cluster());
+        match allocator.allocate(&claims, node, self.budget, seed) {
+            Ok(Found::Allocations(allocations)) => Ok(Some(NodeAllocation { wanted, allocations })),
+            Ok(Found::Nothing(_)) => Ok(None),
+            Err(error) => Err(status_of(&error, node)),
+        }
+    }
+
+    /// Looks up the classes and compiles the selectors of claims.
+    fn prepare(&self, wanted: &Wanted, cluster: &Cluster) -> Claims {
+        let claims = wanted.claims.iter().map(|claim| &**claim);
+        Claims::new(claims, cluster, &mut &self.shared.selectors)
+    }
+
+    fn allocator<'a>(&self, search: &'a Search, cluster: &'a Cluster) -> Allocator<'a> {
+        let allocated =
+            Allocated { base: cluster.allocated_devices(), overlay: Some(&search.allocated) };
+        Allocator::new(cluster, self.gates, allocated)
+    }
+
+    /// Returns success if the node can take the pod, otherwise the reason. `trials` keeps what is to be
+    /// allocated, by the resources that devices have to provide, with the answers for nodes that have
+    /// equal devices.
+    fn check(
+        &self,
+        search: &Search,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        trials: &mut Trials,
+        handle: &Handle<'_>,
+    ) -> Result<(), Status> {
+        if search.is_empty() {
+            return Ok(());
+        }
+        let cluster = node.cluster();
+        let through = search.through_devices(node)?;
+        let (claims, memo) = trials.entry(through).or_insert_with(|| {
+            let claims = self.prepare(&search.wanted(pod, through), cluster);
+            let memo = Memo::new(&claims, cluster);
+            (claims, memo)
+        });
+        if !claims.is_empty() {
+            let fits = self.allocator(search, cluster).fits(claims, node, self.budget, memo);
+            if fits.map_err(|error| status_of(&error, node))?.is_some() {
+                return Err(Status::unresolvable("cannot allocate all claims"));
+            }
+        }
+        match search.is_unavailable(node, |claim| self.is_failed(claim, handle))? {
+            true => Err(Status::unresolvable(UNAVAILABLE)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the devices of an allocated claim failed to become ready.
+    fn is_failed(&self, claim: &ResourceClaim, handle: &Handle<'_>) -> bool {
+        self.binding_timeout.is_some_and(|timeout| {
+            let binding = binding_of(claim, handle.wall_time(), timeout);
+            matches!(binding, Binding::Failed(_) | Binding::TimedOut(_))
+        })
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            tracker: &self.shared.tracker,
+            binding_timeout: self.binding_timeout,
+            metrics: &self.metrics,
+        }
+    }
+
+    /// Ends doubts about claims, and sets the timer for the next one that ends by time.
+    fn resolve_doubts(&self, handle: &Handle<'_>) {
+        if let Some(at) = self.shared.tracker.lock().resolve(handle) {
+            handle.command(Command::SetTimer { plugin: NAME.into(), at, token: 0 });
+        }
+    }
+}
+
+/// The verdict on a node that cannot use the devices of an allocated claim.
+const UNAVAILABLE: &str = "resourceclaim not available on the node";
+
+fn status_of(error: &AllocateError, node: &NodeView<'_>) -> Status {
+    match error {
+        AllocateError::OutOfSteps => {
+            Status::error(format!("node {}: timed out trying to allocate devices", node.name()))
+        }
+        AllocateError::Node(text) => Status::unresolvable(text.to_string()),
+        AllocateError::Fatal(text) => Status::error(text.to_string()),
+    }
+}
+
+/// Returns the allocations that Reserve of this plugin made, by the name of the claim, as JSON. The claim
+/// for extended resources is called `<extended-resources>`.
+pub fn reserved_allocations(state: &CycleState) -> Map<String, Value> {
+    let Some(Reserved(Some(binder))) = state.read() else { return Map::new() };
+    let new = binder.claims().iter().filter_map(|work| {
+        Some((work.claim.name.to_string(), work.allocation.as_ref()?.to_json()))
+    });
+    new.collect()
+}
+
+impl PreEnqueue for DynamicResources {
+    fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
+        if pod.spec.resource_claims.is_empty() {
+            return Status::success();
+        }
+        match claims_of(pod, handle.cluster, &self.shared.tracker.lock()) {
+            Ok(_) => Status::success(),
+            Err(text) => Status::unresolvable(text),
+        }
+    }
+}
+
+impl PreFilter for DynamicResources {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+    ) -> Result<PreFilterResult, Status> {
+        state.write(Search::default());
+        if pod.spec.resource_claims.is_empty() && pod.spec.extended_requests.is_empty() {
+            return Err(Status::skip());
+        }
+        self.resolve_doubts(handle);
+        let search = Search::prepare(pod, &self.shared.tracker.lock(), handle)?;
+        let is_empty = search.is_empty();
+        state.write(search);
+        if is_empty { Err(Status::skip()) } else { Ok(PreFilterResult::default()) }
+    }
+}
+
+impl Filter for DynamicResources {
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
+    fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        handle: &Handle<'_>,
+    ) -> Status {
+        let checked = search_in(state)
+            .and_then(|search| self.check(search, pod, node, &mut Trials::new(), handle));
+        checked.map_or_else(|status| status, |()| Status::success())
+    }
+
+    fn filter_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        let search = search_in(state)?;
+        let (mut trials, mut failed) = (Trials::new(), Ok(()));
+        nodes.retain(|node| {
+            let node = handle.cluster.node(node);
+            match self.check(search, pod, &node, &mut trials, handle) {
+                Ok(()) => true,
+                Err(status) => {
+                    if !status.is_rejection() && failed.is_ok() {
+                        failed = Err(status);
+                    }
+                    false
+                }
+            }
+        });
+        failed
+    }
+
+    fn explain_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        rejected: &NodeBits,
+        verdicts: &mut Verdicts,
+    ) {
+        let search = match search_in(state) {
+            Ok(search) => search,
+            Err(status) => return verdicts.record_all(rejected, status),
+        };
+        let mut trials = Trials::new();
+        for node in rejected.iter() {
+            let view = handle.cluster.node(node);
+            if let Err(status) = self.check(search, pod, &view, &mut trials, handle) {
+                verdicts.record(node, status);
+            }
+        }
+    }
+}
+
+impl PostFilter for DynamicResources {
+    fn post_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        verdicts: &Verdicts,
+        _dry_run: &mut dyn DryRun,
+        handle: &Handle<'_>,
+    ) -> PostFilterResult {
+        match search_in(state) {
+            Ok(search) => post_filter::run(self, search, pod, verdicts, handle).into(),
+            Err(status) => status.into(),
+        }
+    }
+}
+
+impl Score for DynamicResources {
+    fn score(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<i64, Status> {
+        let search = search_in(state)?;
+        if !search.has_alternatives {
+            return Ok(0);
+        }
+        let through = search.through_devices(node)?;
+        let found = self.allocate(search, pod, node, through)?;
+        let allocated = search.claims.iter().filter_map(|claim| {
+            claim.allocation.as_ref().map(|allocation| score::score(claim, allocation))
+        });
+        let new = found.iter().flat_map(|found| {
+            let pairs = found.wanted.claims.iter().zip(&found.allocations);
+            pairs.map(|(claim, allocation)| score::score(claim, allocation))
+        });
+        Ok(allocated.chain(new).sum())
+    }
+
+    fn score_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        if !search_in(state)?.has_alternatives {
+            scores.fill(0);
+            return Ok(());
+        }
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = self.score(state, pod, &handle.cluster.node(*node), handle)?;
+        }
+        Ok(())
+    }
+}
+
+impl NormalizeScore for DynamicResources {
+    fn normalize_score(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _nodes: &[NodeIx],
+        scores: &mut [i64],
+        _handle: &Handle<'_>,
+    ) -> Status {
+        default_normalize(scores, false);
+        Status::success()
+    }
+}
+
+impl DynamicResources {
+    /// Allocates the claims on the chosen node, again as Filter did.
+    fn reserve_on(
+        &self,
+        search: &Search,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<Binder, Status> {
+        let through = search.through_devices(node)?;
+        let found = self.allocate(search, pod, node, through)?;
+        let found = found.ok_or_else(|| Status::error("claim allocation not found for node"))?;
+        let NodeAllocation { wanted, allocations } = found;
+        let mut tracked = self.shared.tracker.lock();
+        let new: BTreeMap<_, _> =
+            wanted.claims.iter().map(|claim| &claim.uid).zip(allocations).collect();
+        let mut new: BTreeMap<_, _> =
+            new.into_iter().map(|(uid, allocation)| (uid.clone(), Arc::new(allocation))).collect();
+        let is_extended = |claim: &ResourceClaim| *claim.name == *IN_MEMORY;
+        let own =
+            search.claims.iter().chain(wanted.claims.iter().filter(|claim| is_extended(claim)));
+        let works: Vec<ClaimWork> = own
+            .map(|claim| ClaimWork {
+                claim: claim.clone(),
+                allocation: new.remove(&claim.uid),
+                is_extended: is_extended(claim),
+                in_doubt: false,
+            })
+            .collect();
+        for work in &works {
+            if let Some(allocation) = &work.allocation {
+                tracked.reserve(Arc::new(with_allocation(&work.claim, allocation)), &pod.uid);
+            }
+        }
+        Ok(Binder::new(works, wanted.mappings.unwrap_or_default()))
+    }
+
+    /// Releases the claims of a pod whose attempt failed, and ends their reservations.
+    fn release(
+        &self,
+        works: &[ClaimWork],
+        in_doubt: impl Fn(usize) -> bool,
+        pod: &Pod,
+        handle: &Handle<'_>,
+    ) {
+        let write = |write| {
+            handle.command(Command::Write { pod: pod.key.clone(), uid: pod.uid.clone(), write });
+        };
+        for (place, work) in works.iter().enumerate() {
+            let claim = &work.claim;
+            let in_doubt = work.in_doubt || in_doubt(place);
+            match in_doubt {
+                true => self.shared.tracker.lock().doubt(claim, &pod.uid, handle),
+                false => self.shared.tracker.lock().release(&claim.uid, &pod.uid, handle),
+            }
+            if work.is_extended {
+                if *claim.name != *IN_MEMORY {
+                    bind::deletion(claim).into_iter().for_each(write);
+                }
+            } else if in_doubt || claim.allocation.is_some() && claim.is_reserved_for(pod) {
+                write(bind::release(claim, pod));
+            }
+        }
+        self.resolve_doubts(handle);
+    }
+}
+
+/// Returns the claim as it is written: protected and allocated.
+fn with_allocation(claim: &ResourceClaim, allocation: &Arc<Allocation>) -> ResourceClaim {
+    let mut finalizers = claim.finalizers.to_vec();
+    if !claim.is_protected() {
+        finalizers.push(FINALIZER.into());
+    }
+    ResourceClaim {
+        finalizers: finalizers.into(),
+        allocation: Some(allocation.clone()),
+        ..claim.clone()
+    }
+}
+
+impl Reserve for DynamicResources {
+    fn reserve(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        handle: &Handle<'_>,
+    ) -> Status {
+        let search = match search_in(state) {
+            Ok(search) if search.is_empty() => return Status::success(),
+            Ok(search) => search,
+            Err(status) => return status,
+        };
+        let Some(node) = handle.cluster.node_named(node) else {
+            return Status::error(format!("node {node:?} not found"));
+        };
+        match self.reserve_on(search, pod, &handle.cluster.node(node)) {
+            Ok(binder) => {
+                state.write(Reserved(Some(binder)));
+                Status::success()
+            }
+            Err(status) => status,
+        }
+    }
+
+    fn unreserve(&self, state: &mut CycleState, pod: &Pod, _node: &str, handle: &Handle<'_>) {
+        match state.read_mut::<Reserved>() {
+            Some(Reserved(binder)) => {
+                if let Some(binder) = binder.take() {
+                    self.release(binder.claims(), |place| binder.is_writing(place), pod, handle);
+                }
+            }
+            None => {
+                let Ok(search) = search_in(state) else { return };
+                let works = search.claims.iter().map(ClaimWork::allocated_before);
+                self.release(&works.collect::<Vec<_>>(), |_| false, pod, handle);
+                state.write(Reserved(None));
+            }
+        }
+    }
+}
+
+impl PreBind for DynamicResources {
+    fn pre_flight(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        _node: &str,
+        _handle: &Handle<'_>,
+    ) -> PreBindPreFlight {
+        match search_in(state) {
+            Err(status) => PreBindPreFlight::Fail(status),
+            Ok(search) if search.is_empty() => PreBindPreFlight::Skip { allow_parallel: true },
+            Ok(_) => PreBindPreFlight::Run { allow_parallel: true },
+        }
+    }
+
+    fn pre_bind(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        node: &str,
+        handle: &Handle<'_>,
+        input: PreBindInput<'_>,
+    ) -> PreBindStep {
+        match state.read_mut() {
+            Some(Reserved(Some(binder))) => binder.step(pod, node, &self.setting(), handle, &input),
+            _ => PreBindStep::Done(Status::success()),
+        }
+    }
+}
+
+/// Ends doubts about claims.
+impl Timer for DynamicResources {
+    fn fire(&self, _token: u64, handle: &Handle<'_>) {
+        self.resolve_doubts(handle);
+    }
+}

@@ -1,0 +1,65 @@
+//! Frees claims that are allocated for nodes that cannot take the pod.
+
+use std::sync::Arc;
+
+use framework::device::ResourceClaim;
+use framework::{Command, Handle, NodeIx, Pod, Status, Verdicts};
+
+use super::search::{Search, can_use};
+use super::{DynamicResources, NAME, UNAVAILABLE, bind};
+
+/// Deallocates the first claim that keeps the pod off a node and that no other pod uses, or deletes the
+/// claim for extended resources that an earlier attempt left.
+pub(super) fn run(
+    plugin: &DynamicResources,
+    search: &Search,
+    pod: &Pod,
+    verdicts: &Verdicts,
+    handle: &Handle<'_>,
+) -> Status {
+    if search.is_empty() {
+        return Status::unschedulable("no new claims to deallocate");
+    }
+    let write = |write| {
+        handle.command(Command::Write { pod: pod.key.clone(), uid: pod.uid.clone(), write });
+    };
+    if let Some(claim) = claim_to_free(plugin, search, pod, verdicts, handle) {
+        write(bind::deallocation(claim));
+        return Status::unschedulable("deallocation of ResourceClaim completed");
+    }
+    if let Some(extended) = search.extended.as_ref().filter(|own| own.is_left_over()) {
+        bind::deletion(&extended.claim).into_iter().for_each(write);
+        return Status::unschedulable("deletion of ResourceClaim completed");
+    }
+    Status::unschedulable("still not schedulable")
+}
+
+/// Returns the first claim, in the order of the pod, that is not available on a node which has no other
+/// fault, and that only this pod may use.
+fn claim_to_free<'a>(
+    plugin: &DynamicResources,
+    search: &'a Search,
+    pod: &Pod,
+    verdicts: &Verdicts,
+    handle: &Handle<'_>,
+) -> Option<&'a Arc<ResourceClaim>> {
+    let may_free = |claim: &&Arc<ResourceClaim>| {
+        let is_own = claim.reserved_for.iter().all(|user| user.uid == pod.uid);
+        claim.allocation.is_some() && is_own
+    };
+    let mut candidates = search.claims.iter().filter(may_free).peekable();
+    candidates.peek()?;
+    let is_kept_off = |node: &NodeIx| {
+        let status = verdicts.get(*node);
+        status.plugin().is_some_and(|plugin| **plugin == *NAME)
+            && status.reasons().iter().any(|reason| *reason == UNAVAILABLE)
+    };
+    let nodes: Vec<NodeIx> = handle.cluster.nodes().iter().filter(is_kept_off).collect();
+    candidates.find(|claim| {
+        let unusable = |node: &NodeIx| {
+            !can_use(claim, &handle.cluster.node(*node)).unwrap_or(true)
+                || plugin.is_failed(claim, handle)
+        };
+        nodes.iter().any(unusable)
+    })
+}

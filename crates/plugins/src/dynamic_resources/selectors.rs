@@ -1,0 +1,126 @@
+//! Selectors in CEL, compiled once for each expression.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cel::{AttributeValue, DeviceView, EvalError, Read, Reads, Selector};
+use framework::device::{Attribute, DeviceDescription};
+use structured::{Compiled, Compiler, Expression};
+
+/// The number of expressions that are kept. A cluster has a few for each class; those of claims come and
+/// go.
+const KEPT: usize = 1024;
+
+/// The compiled expressions of a scheduler.
+#[derive(Debug, Default)]
+pub(super) struct Selectors(Mutex<HashMap<Box<str>, Compiled>>);
+
+/// Compiles expressions that are not kept, and keeps them.
+impl Compiler for &Selectors {
+    fn compile(&mut self, expression: &str) -> Compiled {
+        // A panic leaves the map consistent: entries are only added or all dropped.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiled) = kept.get(expression) {
+            return compiled.clone();
+        }
+        let compiled: Compiled = match Selector::compile(expression) {
+            Ok(selector) => Ok(Arc::new(DeviceSelector(selector))),
+            Err(error) => Err(error.to_string().into()),
+        };
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(expression.into(), compiled.clone());
+        compiled
+    }
+}
+
+/// A compiled expression over devices.
+#[derive(Debug)]
+struct DeviceSelector(Selector);
+
+impl Expression for DeviceSelector {
+    fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+        let matched = view_of(device).and_then(|view| self.0.matches(&view));
+        matched.map_err(|error| error.to_string().into())
+    }
+
+    fn names_attributes(&self) -> bool {
+        let is_named = |read: &Read| !matches!(read, Read::AttributeDomain(_));
+        matches!(self.0.reads(), Reads::Only(reads) if reads.iter().all(is_named))
+    }
+
+    fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
+        match self.0.reads() {
+            Reads::Everything => one == other,
+            Reads::Only(reads) => {
+                // An attribute of an unknown type is an error, even if it is not read.
+                one.driver == other.driver
+                    && !has_unsupported(one)
+                    && !has_unsupported(other)
+                    && reads.iter().all(|read| is_alike(read, one, other))
+            }
+        }
+    }
+}
+
+fn view_of(device: &DeviceDescription) -> Result<DeviceView<'_>, EvalError> {
+    let mut view = DeviceView::new(&device.driver);
+    view.set_allow_multiple_allocations(device.allows_multiple_allocations);
+    for (name, value) in &device.attributes {
+        let value = match value {
+            Attribute::Int(number) => AttributeValue::Int(*number),
+            Attribute::Bool(value) => AttributeValue::Bool(*value),
+            Attribute::String(text) => AttributeValue::String(text),
+            Attribute::Version(text) => AttributeValue::Version(text),
+            Attribute::Unsupported => AttributeValue::Unsupported,
+        };
+        view.add_attribute(name, value)?;
+    }
+    for (name, capacity) in &device.capacity {
+        view.add_capacity(name, capacity.value.quantity());
+    }
+    Ok(view)
+}
+
+fn has_unsupported(device: &DeviceDescription) -> bool {
+    // A version that does not parse is an error as well.
+    let is_error =
+        |value: &Attribute| matches!(value, Attribute::Unsupported | Attribute::Version(_));
+    device.attributes.iter().any(|(_, value)| is_error(value))
+}
+
+/// Whether both devices, of one driver, have equal values for what is read.
+fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> bool {
+    match read {
+        Read::Driver => true,
+        Read::AllowMultipleAllocations => {
+            one.allows_multiple_allocations == other.allows_multiple_allocations
+        }
+        Read::Attribute { domain, id } => {
+            let find = |device: &DeviceDescription| {
+                let mut values = device.attributes.iter();
+                let is_read = |name: &str| is_named(name, &device.driver, domain, id);
+                values.find(|(name, _)| is_read(name)).map(|(_, value)| value.clone())
+            };
+            find(one) == find(other)
+        }
+        Read::Capacity { domain, id } => {
+            let find = |device: &DeviceDescription| {
+                let mut values = device.capacity.iter();
+                let is_read = |name: &str| is_named(name, &device.driver, domain, id);
+                values.find(|(name, _)| is_read(name)).map(|(_, own)| own.value.clone())
+            };
+            find(one) == find(other)
+        }
+        // Whole domains are rare, and a comparison of everything is safe.
+        Read::AttributeDomain(_) => one.attributes == other.attributes,
+        Read::CapacityDomain(_) => one.capacity == other.capacity,
+    }
+}
+
+/// Whether a name, which belongs to the domain of the driver unless it has one, has this domain and id.
+fn is_named(name: &str, driver: &str, domain: &str, id: &str) -> bool {
+    let (own, rest) = name.split_once('/').unwrap_or((driver, name));
+    own == domain && rest == id
+}

@@ -1,0 +1,276 @@
+//! Reserve, PreBind and Unreserve.
+
+use framework::Answer;
+use serde_json::json;
+
+use super::world::*;
+use crate::dynamic_resources::*;
+
+#[track_caller]
+fn written(step: PreBindStep) -> framework::Write {
+    match step {
+        PreBindStep::Write(write) => write,
+        other => panic!("{other:?} is no write"),
+    }
+}
+
+#[track_caller]
+fn outcome(step: PreBindStep) -> String {
+    match step {
+        PreBindStep::Done(status) => status.message(),
+        other => panic!("{other:?} is not the end"),
+    }
+}
+
+fn ready() -> (World, Attempt) {
+    let world = World::new([("resourceclaims", claim("c", 1))]);
+    let attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    (world, attempt)
+}
+
+#[test]
+fn claim_gets_finalizer_allocation_and_reservation() {
+    let (mut world, mut attempt) = ready();
+    assert_eq!(outcome(world.write_all(&mut attempt)), "");
+    let claim = world.claim("c");
+    assert_eq!(claim["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(
+        claim["status"],
+        json!({
+            "allocation": {
+                "allocationTimestamp": "1970-01-01T00:16:40Z",
+                "devices": {"results": [
+                    {"request": "r", "driver": "d", "pool": "a", "device": "0"},
+                ]},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": ["a"]},
+                ]}]},
+            },
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}],
+        })
+    );
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0), "the watch has shown the claim");
+}
+
+#[test]
+fn allocated_claim_is_only_reserved_and_keeps_its_other_users() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    let mut second = world.reserve(&pod_using("q", &["c"]), "a").unwrap();
+    let write = written(world.step(&mut second, PreBindInput::Start));
+    assert_eq!(
+        *write.body(),
+        json!({
+            "metadata": {"uid": "uid-c", "resourceVersion": world.claim("c")["metadata"]["resourceVersion"]},
+            "status": {"reservedFor": [
+                {"resource": "pods", "name": "p", "uid": "uid-p"},
+                {"resource": "pods", "name": "q", "uid": "uid-q"},
+            ]},
+        })
+    );
+    // A third pod finds the claim reserved for itself, for example after a restart.
+    world.write(&write);
+    world.watch("resourceclaims", "c");
+    let mut again = world.reserve(&pod_using("q", &["c"]), "a").unwrap();
+    assert_eq!(outcome(world.step(&mut again, PreBindInput::Start)), "");
+}
+
+#[test]
+fn devices_stay_taken_between_the_answer_and_the_watch() {
+    let mut world =
+        World::new([("resourceclaims", claim("c", 2)), ("resourceclaims", claim("d", 1))]);
+    let mut attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    let mut step = world.step(&mut attempt, PreBindInput::Start);
+    while let PreBindStep::Write(write) = step {
+        let answer = world.write(&write);
+        step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    }
+    assert_eq!(outcome(step), "");
+    let other = pod_using("q", &["d"]);
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""]);
+    // The claim itself counts as allocated already.
+    assert_eq!(world.messages(&pod_using("r", &["c"])), ["", UNAVAILABLE]);
+    world.watch_claims();
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""]);
+    world.show("resourceclaims", "c", &json!({"status": null}));
+    assert_eq!(world.messages(&other), ["", ""], "deallocated by somebody else");
+}
+
+#[test]
+fn lost_answers_are_resolved_by_the_watch() {
+    let (mut world, mut attempt) = ready();
+    let lost = Answer::Unknown("lost".to_owned());
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    world.write(&finalizer);
+    let again = written(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    assert_eq!(again, finalizer);
+    let answer = world.write(&again);
+    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    world.write(&status);
+    let again = written(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    assert_eq!(again, status);
+    let answer = world.write(&again);
+    assert!(matches!(answer, Answer::Conflict(_)), "{answer:?}");
+    let step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    assert!(matches!(step, PreBindStep::Wait { .. }), "{step:?}");
+    world.watch_claims();
+    assert_eq!(outcome(world.step(&mut attempt, PreBindInput::Changed)), "");
+    assert_eq!(devices_of(&world.claim("c")), ["a/0"]);
+    let users = world.claim("c")["status"]["reservedFor"].as_array().unwrap().len();
+    assert_eq!(users, 1);
+}
+
+#[test]
+fn conflicts_are_repeated_with_the_newer_version() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&finalizer);
+    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    world.change("resourceclaims", "c", &json!({"metadata": {"labels": {"k": "v"}}}));
+    let answer = world.write(&status);
+    let step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    assert!(matches!(step, PreBindStep::Wait { .. }), "{step:?}");
+    world.watch_claims();
+    let again = written(world.step(&mut attempt, PreBindInput::Changed));
+    let answer = world.write(&again);
+    assert_eq!(outcome(world.step(&mut attempt, PreBindInput::Answer(&answer))), "");
+    assert_eq!(devices_of(&world.claim("c")), ["a/0"]);
+}
+
+#[test]
+fn conflict_that_the_watch_does_not_explain_fails() {
+    let (world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let mut object = world.claim("c");
+    object["metadata"]["finalizers"] = json!([FINALIZER]);
+    let answer = Answer::Ok(Some(object));
+    written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let refused = Answer::Conflict("another version".to_owned());
+    world.step(&mut attempt, PreBindInput::Answer(&refused));
+    let text = outcome(world.step(&mut attempt, PreBindInput::Deadline));
+    assert_eq!(text, "add allocation and reservation to claim default/c: another version");
+    assert_eq!(&*finalizer.name, "c");
+}
+
+#[test]
+fn changes_by_others_end_the_binding() {
+    let allocated = json!({"status": {"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "d", "pool": "b", "device": "1"},
+    ]}}}});
+    let rows = [
+        (allocated, "claim default/c got allocated elsewhere in the meantime"),
+        (
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+            "claim default/c got deleted in the meantime",
+        ),
+    ];
+    for (patch, expected) in rows {
+        let (mut world, mut attempt) = ready();
+        world.show("resourceclaims", "c", &patch);
+        assert_eq!(outcome(world.step(&mut attempt, PreBindInput::Start)), expected);
+    }
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    let mut second = world.reserve(&pod_using("q", &["c"]), "a").unwrap();
+    world.show("resourceclaims", "c", &json!({"status": null}));
+    let text = outcome(world.step(&mut second, PreBindInput::Start));
+    assert_eq!(text, "claim default/c got deallocated elsewhere in the meantime");
+}
+
+#[test]
+fn deleted_claim_fails_with_the_answer_of_the_server() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    world.delete("resourceclaims", "c");
+    let answer = world.write(&finalizer);
+    let text = outcome(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    assert_eq!(text, "add finalizer to claim default/c: resourceclaims \"c\" not found");
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
+}
+
+#[test]
+fn unreserve_ends_the_reservation_and_keeps_the_allocation() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    world.unreserve(&mut attempt);
+    let [write] = &world.write_commands()[..] else { panic!("one write") };
+    assert_eq!(
+        *write.body(),
+        json!({
+            "metadata": {"uid": "uid-c"},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": "uid-p"}]},
+        })
+    );
+    assert_eq!(world.claim("c")["status"]["reservedFor"], json!([]));
+    assert_eq!(devices_of(&world.claim("c")), ["a/0"]);
+    world.unreserve(&mut attempt);
+    assert_eq!(world.write_commands(), [], "the second call has nothing to do");
+}
+
+#[test]
+fn unreserve_without_writes_frees_the_devices_and_wakes_pods() {
+    let (world, mut attempt) = ready();
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
+    let commands = world.parts.commands.take();
+    let [Command::ObjectChanged { old: Some(old), new: Some(new), .. }] = &commands[..] else {
+        panic!("{commands:?}")
+    };
+    assert_eq!(devices_of(old), ["a/0"]);
+    assert!(new["status"]["allocation"].is_null());
+}
+
+#[test]
+fn allocation_with_an_unknown_outcome_keeps_its_devices() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&finalizer);
+    world.watch_claims();
+    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    // The pod is preempted while the request is under way.
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 1));
+    world.put("resourceclaims", claim("d", 2));
+    let other = pod_using("q", &["d"]);
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""]);
+    let is_timer = |command: &Command| matches!(command, Command::SetTimer { .. });
+    let commands = world.parts.commands.take();
+    assert!(commands.iter().any(is_timer), "{commands:?}");
+
+    // Either the watch shows the allocation ...
+    let shown = |world: &mut World| {
+        world.write(&status);
+        world.watch_claims();
+    };
+    shown(&mut world);
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""]);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
+}
+
+#[test]
+fn doubt_ends_when_no_request_can_be_under_way() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&finalizer);
+    world.watch_claims();
+    written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    world.unreserve(&mut attempt);
+    world.put("resourceclaims", claim("d", 2));
+    world.parts.commands.take();
+    world.parts.now = world.parts.now + Duration::from_mins(2);
+    world.plugin.timer.as_ref().unwrap().fire(0, &world.handle());
+    let commands = world.parts.commands.take();
+    assert!(matches!(commands[..], [Command::ObjectChanged { .. }]), "{commands:?}");
+    assert_eq!(world.messages(&pod_using("q", &["d"])), ["", ""]);
+}
+
+#[test]
+fn several_claims_are_written_in_the_order_of_the_pod() {
+    let mut world =
+        World::new([("resourceclaims", claim("c", 1)), ("resourceclaims", claim("d", 1))]);
+    let mut attempt = world.reserve(&pod_using("p", &["d", "c"]), "a").unwrap();
+    assert_eq!(outcome(world.write_all(&mut attempt)), "");
+    assert_eq!(devices_of(&world.claim("d")), ["a/0"]);
+    assert_eq!(devices_of(&world.claim("c")), ["a/1"]);
+}

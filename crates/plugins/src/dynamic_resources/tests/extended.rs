@@ -1,0 +1,188 @@
+//! Extended resources that devices provide.
+
+use framework::device::AllocationMode;
+use framework::testing::node;
+use serde_json::json;
+
+use super::super::extended::{ExtendedResources, RequestMapping};
+use super::world::*;
+use crate::dynamic_resources::*;
+
+const GPU: &str = "example.com/gpu";
+const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/gpu";
+
+fn world() -> World {
+    let mut world = World::new([]);
+    let class = json!({
+        "metadata": {"name": "gpu", "uid": "uid-gpu"}, "spec": {"extendedResourceName": GPU},
+    });
+    world.put("deviceclasses", class);
+    world
+}
+
+fn container(name: &str, requests: &Value) -> Value {
+    json!({"name": name, "resources": {"requests": requests}})
+}
+
+fn pod_requesting(name: &str, requests: &Value) -> Pod {
+    pod(name, &json!({"containers": [container("main", requests)]}))
+}
+
+/// A request with its count, in a claim for extended resources.
+type Counted = (String, i64);
+/// A container and a request that it uses.
+type Mapped = (String, String);
+
+/// Returns the requests of the claim of a pod, and the mappings of its containers.
+fn requests(pod: &Pod) -> (Vec<Counted>, Vec<Mapped>) {
+    let world = world();
+    let extended = ExtendedResources::of(pod, &world.cluster).unwrap();
+    let node = world.cluster.node(world.cluster.node_named("a").unwrap());
+    let through = extended.through_devices(&node).unwrap();
+    let (claim, mappings) = extended.claim_for(pod, through);
+    let count = |mode: &AllocationMode| match mode {
+        AllocationMode::ExactCount(count) => *count,
+        _ => 0,
+    };
+    let requests = claim.spec.requests.iter();
+    let requests = requests.map(|own| (own.name.to_string(), count(&own.bodies()[0].mode)));
+    let mapping = |own: &RequestMapping| (own.container.to_string(), own.request.to_string());
+    (requests.collect(), mappings.iter().map(mapping).collect())
+}
+
+#[test]
+fn containers_share_the_devices_of_those_that_start_later() {
+    let gpus = |count: i64| json!({GPU: count.to_string(), "cpu": "1"});
+    let init = |name: &str, count: i64| container(name, &gpus(count));
+    let spec = json!({
+        "initContainers": [init("one", 1), init("four", 4), init("five", 5)],
+        "containers": [init("main", 2), init("side", 1)],
+    });
+    let request = |container: i64, count: i64| (format!("container-{container}-request-1"), count);
+    let (requested, mappings) = requests(&pod("p", &spec));
+    assert_eq!(requested, [request(2, 2), request(3, 2), request(4, 1)]);
+    let map =
+        |name: &str, container: i64| (name.to_owned(), format!("container-{container}-request-1"));
+    assert_eq!(
+        mappings,
+        [
+            map("main", 3),
+            map("side", 4),
+            map("one", 3),
+            map("four", 3),
+            map("four", 4),
+            map("four", 2),
+            map("five", 3),
+            map("five", 4),
+            map("five", 2),
+        ]
+    );
+}
+
+#[test]
+fn implicit_resource_names_its_class() {
+    let (requested, mappings) = requests(&pod_requesting("p", &json!({IMPLICIT: "1"})));
+    assert_eq!(requested, [("container-0-request-0".to_owned(), 1)]);
+    assert_eq!(mappings, [("main".to_owned(), "container-0-request-0".to_owned())]);
+}
+
+#[test]
+fn node_offers_the_resource_itself_or_through_devices() {
+    let mut world = world();
+    world.cluster.set_node(&node("b").allocatable(GPU, "4").build());
+    let small = pod_requesting("p", &json!({GPU: "2"}));
+    assert_eq!(world.messages(&small), ["", ""]);
+    let large = pod_requesting("p", &json!({GPU: "3"}));
+    assert_eq!(world.messages(&large), ["cannot allocate all claims", ""]);
+    let unknown = pod_requesting("p", &json!({GPU: "1", "example.com/other": "1"}));
+    let text = "cannot fit resource";
+    assert_eq!(world.messages(&unknown), [text, text]);
+    let (_, result) = world.pre_filter(&pod_requesting("p", &json!({"example.com/other": "1"})));
+    assert!(result.is_err_and(|status| status.is_skip()), "no class provides the resource");
+}
+
+#[test]
+fn claim_is_created_and_named_in_the_status_of_the_pod() {
+    let mut world = world();
+    let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "2"})), "a").unwrap();
+    let step = world.step(&mut attempt, PreBindInput::Start);
+    let PreBindStep::Write(creation) = step else { panic!("{step:?}") };
+    let name = creation.name.to_string();
+    assert!(name.starts_with("p-extended-resources-") && name.len() == 26, "{name}");
+    let answer = world.write(&creation);
+    let mut step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    let mut pod_status = None;
+    while let PreBindStep::Write(write) = step {
+        let answer = world.write(&write);
+        pod_status = Some(write);
+        step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    }
+    assert!(matches!(step, PreBindStep::Wait { .. }), "{step:?}");
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 1, 0), "in flight until it is shown");
+    world.watch_claims();
+    let step = world.step(&mut attempt, PreBindInput::Changed);
+    assert!(matches!(&step, PreBindStep::Done(status) if status.is_success()), "{step:?}");
+    let claim = world.claim(&name);
+    assert_eq!(devices_of(&claim), ["a/0", "a/1"]);
+    assert_eq!(
+        claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"],
+        "true"
+    );
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "uid-p");
+    assert_eq!(
+        pod_status.unwrap().body()["status"]["extendedResourceClaimStatus"],
+        json!({
+            "requestMappings": [{
+                "containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0",
+            }],
+            "resourceClaimName": name,
+        })
+    );
+    assert_eq!(
+        world.messages(&pod_requesting("q", &json!({GPU: "1"}))),
+        ["cannot allocate all claims", ""]
+    );
+
+    world.unreserve(&mut attempt);
+    world.write_commands();
+    assert!(world.claim_names().is_empty(), "the claim is deleted with its finalizer");
+}
+
+#[test]
+fn lost_creation_is_found_by_its_name() {
+    let mut world = world();
+    let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "1"})), "a").unwrap();
+    let step = world.step(&mut attempt, PreBindInput::Start);
+    let PreBindStep::Write(creation) = step else { panic!("{step:?}") };
+    world.write(&creation);
+    let lost = framework::Answer::Unknown("lost".to_owned());
+    let step = world.step(&mut attempt, PreBindInput::Answer(&lost));
+    let PreBindStep::Write(again) = step else { panic!("{step:?}") };
+    assert_eq!(again, creation);
+    let answer = world.write(&again);
+    let step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    assert!(matches!(step, PreBindStep::Wait { .. }), "{step:?}");
+    world.watch_claims();
+    let mut step = world.step(&mut attempt, PreBindInput::Changed);
+    while let PreBindStep::Write(write) = step {
+        let answer = world.write(&write);
+        world.watch_claims();
+        step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    }
+    assert!(matches!(&step, PreBindStep::Done(status) if status.is_success()), "{step:?}");
+    assert_eq!(world.devices_on_server(), ["a/0"]);
+}
+
+#[test]
+fn claim_left_by_an_earlier_attempt_is_deleted_first() {
+    let mut world = world();
+    let pod = pod_requesting("p", &json!({GPU: "1"}));
+    let mut attempt = world.reserve(&pod, "a").unwrap();
+    world.write_all(&mut attempt);
+    // The scheduler restarts.
+    let left = "cannot schedule extended resource claim";
+    assert_eq!(world.messages(&pod), [left, left]);
+    assert_eq!(world.post_filter(&pod).message(), "deletion of ResourceClaim completed");
+    world.write_commands();
+    assert!(world.claim_names().is_empty());
+}

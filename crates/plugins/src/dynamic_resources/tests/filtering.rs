@@ -1,0 +1,115 @@
+//! PreFilter, Filter and Score.
+
+use serde_json::json;
+
+use super::world::*;
+
+#[test]
+fn nodes_without_enough_devices_are_rejected() {
+    let mut world = World::new([("resourceclaims", claim("c", 2))]);
+    world.put("resourceslices", slice("b", &["0"]));
+    let pod = pod_using("p", &["c"]);
+    assert_eq!(world.messages(&pod), ["", "cannot allocate all claims"]);
+    world.delete("resourceslices", "slice-a");
+    let lacking = "cannot allocate all claims".to_owned();
+    assert_eq!(world.messages(&pod), [lacking.clone(), lacking]);
+}
+
+#[test]
+fn allocated_claim_fits_only_its_nodes() {
+    let mut world = World::new([("resourceclaims", claim("c", 1))]);
+    let mut attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    world.write_all(&mut attempt);
+    let other = pod_using("q", &["c"]);
+    assert_eq!(world.messages(&other), ["", "resourceclaim not available on the node"]);
+}
+
+#[test]
+fn claim_in_flight_rejects_other_pods() {
+    let world = World::new([("resourceclaims", claim("c", 1))]);
+    let mut attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    let text = "resource claim default/c is in the process of being allocated".to_owned();
+    assert_eq!(world.messages(&pod_using("q", &["c"])), [text.clone(), text]);
+    world.unreserve(&mut attempt);
+    assert_eq!(world.messages(&pod_using("q", &["c"])), ["", ""]);
+}
+
+#[test]
+fn devices_in_flight_are_taken() {
+    let world = World::new([
+        ("resourceclaims", claim("c", 2)),
+        ("resourceclaims", claim("d", 1)),
+        ("resourceclaims", claim("e", 2)),
+    ]);
+    let mut attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    let rest = pod_using("q", &["d", "e"]);
+    assert_eq!(world.messages(&pod_using("q", &["d"])), ["cannot allocate all claims", ""]);
+    assert_eq!(world.messages(&rest)[1], "cannot allocate all claims");
+    world.unreserve(&mut attempt);
+    assert_eq!(world.messages(&pod_using("q", &["d"])), ["", ""]);
+}
+
+#[test]
+fn requests_are_checked_before_any_node() {
+    let alternative = json!([{"name": "x", "deviceClassName": "gpu"},
+        {"name": "y", "deviceClassName": "gone"}]);
+    let rows = [
+        (json!([{"name": "r"}]), "resource claim default/c, request r: unknown request type"),
+        (
+            json!([{"name": "r", "exactly": {"deviceClassName": "gone"}}]),
+            "request r: device class gone does not exist",
+        ),
+        (
+            json!([{"name": "r", "firstAvailable": alternative}]),
+            "request r/y: device class gone does not exist",
+        ),
+        (json!([{"name": "r", "exactly": {}}]), "request r: unsupported request type"),
+    ];
+    for (requests, expected) in rows {
+        let world = World::new([("resourceclaims", claim_with("c", &requests))]);
+        let messages = world.messages(&pod_using("p", &["c"]));
+        assert_eq!(messages, [expected, expected]);
+    }
+}
+
+#[test]
+fn faulty_selector_fails_the_attempt_of_its_pod_alone() {
+    let faulty = json!([{"name": "r", "exactly": {
+        "deviceClassName": "gpu", "count": 1,
+        "selectors": [{"cel": {"expression": "device.attributes['d'].missing == 1"}}],
+    }}]);
+    let world = World::new([
+        ("resourceclaims", claim_with("bad", &faulty)),
+        ("resourceclaims", claim("good", 1)),
+    ]);
+    let (state, result) = world.pre_filter(&pod_using("p", &["bad"]));
+    result.unwrap();
+    let [status, _] = world.filter(&state, &pod_using("p", &["bad"]));
+    assert_eq!(status.code(), framework::Code::Error);
+    assert_eq!(
+        status.message(),
+        "claim default/bad: selector #0: CEL runtime error: no such key: missing"
+    );
+    assert_eq!(world.messages(&pod_using("q", &["good"])), ["", ""]);
+}
+
+#[test]
+fn earlier_alternatives_score_higher() {
+    let request = json!([{"name": "r", "firstAvailable": [
+        {"name": "two", "deviceClassName": "gpu", "count": 2},
+        {"name": "one", "deviceClassName": "gpu", "count": 1},
+    ]}]);
+    let mut world = World::new([("resourceclaims", claim_with("c", &request))]);
+    world.put("resourceslices", slice("b", &["0"]));
+    let pod = pod_using("p", &["c"]);
+    let (state, result) = world.pre_filter(&pod);
+    result.unwrap();
+    let nodes = ["a", "b"].map(|name| world.cluster.node_named(name).unwrap());
+    let point = world.plugin.score.as_ref().unwrap();
+    let mut scores = [0; 2];
+    point.score_set(&state, &pod, &world.handle(), &nodes, &mut scores).unwrap();
+    assert_eq!(scores, [8, 7]);
+    let each = nodes
+        .map(|node| point.score(&state, &pod, &world.cluster.node(node), &world.handle()).unwrap());
+    assert_eq!(each, scores);
+}

@@ -1,0 +1,92 @@
+//! Queueing hints.
+
+use framework::{ActionType, EventObjects, EventResource, QueueingHint};
+use serde_json::json;
+
+use super::world::*;
+use crate::dynamic_resources::*;
+
+fn hint(
+    world: &World,
+    pod: &Pod,
+    kind: &EventResource,
+    objects: &EventObjects<'_>,
+) -> QueueingHint {
+    let events = world.plugin.events.as_ref().unwrap();
+    let own = events.iter().find(|own| own.event.resource == *kind).unwrap();
+    own.hint.as_ref().unwrap()(pod, objects, &world.handle()).unwrap()
+}
+
+fn after_claim(world: &World, pod: &Pod, old: Option<&Value>, new: &Value) -> QueueingHint {
+    let objects = EventObjects::Other { old, new: Some(new) };
+    hint(world, pod, &EventResource::ResourceClaim, &objects)
+}
+
+#[test]
+fn changes_of_claims_wake_the_pods_they_may_help() {
+    use QueueingHint::{Queue, Skip};
+    let world = World::new([("resourceclaims", claim("c", 1)), ("resourceclaims", claim("d", 1))]);
+    let (own, other) = (pod_using("p", &["c"]), pod_using("q", &["d"]));
+    let gated = pod_using("r", &["absent"]);
+    let free = claim("c", 1);
+    let mut allocated = free.clone();
+    allocated["status"] = json!({"allocation": {"devices": {}}});
+    let mut reserved = allocated.clone();
+    reserved["status"]["reservedFor"] = json!([{"resource": "pods", "name": "x", "uid": "u"}]);
+    let mut protected = allocated.clone();
+    protected["metadata"]["finalizers"] = json!([FINALIZER]);
+    let rows = [
+        ("added", None, &free, [Queue, Skip, Skip]),
+        ("deallocated", Some(&allocated), &free, [Queue, Queue, Skip]),
+        ("allocated", Some(&free), &allocated, [Queue, Skip, Skip]),
+        ("reserved", Some(&allocated), &reserved, [Queue, Skip, Skip]),
+        ("other metadata", Some(&allocated), &protected, [Skip, Skip, Skip]),
+    ];
+    for (change, old, new, expected) in rows {
+        let answers = [&own, &other, &gated].map(|pod| after_claim(&world, pod, old, new));
+        assert_eq!(answers, expected, "{change}");
+    }
+}
+
+#[test]
+fn generated_claims_wake_their_pod() {
+    use QueueingHint::{Queue, Skip};
+    let world = World::new([("resourceclaims", {
+        let mut claim = claim("made", 1);
+        claim["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": true,
+        }]);
+        claim
+    })]);
+    let spec = json!({"resourceClaims": [{"name": "t", "resourceClaimTemplateName": "t"}]});
+    let with = |name: &str, claim: &str| {
+        let statuses = json!([{"name": "t", "resourceClaimName": claim}]);
+        pod_with(name, &spec, &json!({"resourceClaimStatuses": statuses}))
+    };
+    let waiting = pod("p", &spec);
+    for (new, expected) in
+        [(with("p", "made"), Queue), (with("p", "absent"), Skip), (with("q", "made"), Skip)]
+    {
+        let objects = EventObjects::Pod { old: Some(&waiting), new: Some(&new) };
+        assert_eq!(hint(&world, &waiting, &EventResource::Pod, &objects), expected);
+    }
+}
+
+#[test]
+fn registered_events_are_those_of_kube_scheduler() {
+    use EventResource as R;
+    let changes = ActionType::ADD | ActionType::UPDATE;
+    let world = World::new([]);
+    let events = world.plugin.events.as_ref().unwrap().iter();
+    let events: Vec<_> = events.map(|own| (own.event.resource.clone(), own.event.action)).collect();
+    let node =
+        ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
+    let expected = [
+        (R::Node, node),
+        (R::ResourceClaim, changes),
+        (R::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+        (R::DeviceClass, changes),
+        (R::ResourceSlice, changes),
+    ];
+    assert_eq!(events, expected);
+}

@@ -1,0 +1,11 @@
+//! Tests of the plugin against a small API server.
+
+mod binding;
+mod claims;
+mod conditions;
+mod extended;
+mod filtering;
+mod hints;
+mod histories;
+mod post_filter;
+mod world;

@@ -1,0 +1,61 @@
+//! PostFilter: what it frees, and its texts.
+
+use framework::testing::FakeDryRun;
+use framework::{Code, Verdicts};
+use serde_json::json;
+
+use super::world::*;
+use crate::dynamic_resources::*;
+
+#[test]
+fn pod_without_claims_has_nothing_to_deallocate() {
+    let world = World::new([]);
+    let status = world.post_filter(&pod("p", &json!({})));
+    assert_eq!(status.message(), "no new claims to deallocate");
+    let status = world.post_filter(&pod_using("p", &["absent"]));
+    assert_eq!(status.message(), "no new claims to deallocate");
+}
+
+#[test]
+fn missing_state_ends_post_filter_as_in_kube_scheduler() {
+    let world = World::new([]);
+    let point = world.plugin.post_filter.as_ref().unwrap();
+    let (mut state, mut dry_run) =
+        (CycleState::new(), FakeDryRun::new(&world.cluster, |_| Status::success()));
+    let pod = pod("p", &json!({}));
+    let handle = world.handle();
+    let result = point.post_filter(&mut state, &pod, &Verdicts::default(), &mut dry_run, &handle);
+    assert_eq!((result.status.code(), &*result.status.message()), (Code::Error, "not found"));
+}
+
+#[test]
+fn claim_that_only_this_pod_may_use_is_deallocated() {
+    let user = |name: &str| json!({"resource": "pods", "name": name, "uid": format!("uid-{name}")});
+    let done = "deallocation of ResourceClaim completed";
+    let rows = [
+        (json!([]), done),
+        (json!([user("p")]), done),
+        (json!([user("q")]), "still not schedulable"),
+        (json!([user("p"), user("q")]), "still not schedulable"),
+    ];
+    for (users, expected) in rows {
+        let mut world = World::new([("resourceclaims", claim("c", 1))]);
+        let mut attempt = world.reserve(&pod_using("x", &["c"]), "a").unwrap();
+        world.write_all(&mut attempt);
+        world.show("resourceclaims", "c", &json!({"status": {"reservedFor": users.clone()}}));
+        assert_eq!(world.post_filter(&pod_using("p", &["c"])).message(), expected, "{users}");
+        let writes = world.write_commands();
+        assert_eq!(writes.len(), usize::from(expected == done));
+        if expected == done {
+            assert_eq!(world.claim("c")["status"], json!({}));
+        }
+    }
+}
+
+#[test]
+fn claims_that_fit_no_node_are_left_alone() {
+    let world = World::new([("resourceclaims", claim("c", 9))]);
+    let status = world.post_filter(&pod_using("p", &["c"]));
+    assert_eq!(status.message(), "still not schedulable");
+    assert!(world.parts.commands.is_empty());
+}

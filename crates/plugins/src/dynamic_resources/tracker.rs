@@ -1,0 +1,241 @@
+//! The claim tracker: what the scheduler knows of claims and devices beyond the watch.
+//!
+//! An *assumed* claim is the answer of the API server to a write of this scheduler, until the watch
+//! shows that version. A claim is *in flight* from Reserve until its allocation is written. If the
+//! outcome of that write stays unknown, the claim is *in doubt*: its devices count as allocated until
+//! the watch shows another version, which the write can no longer replace, or until any request must
+//! have ended. Rule dynamic-resources-unknown-write of docs/differences.toml.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framework::device::{AllocatedState, Allocation, ResourceClaim};
+use framework::{Cluster, Command, EventResource, Handle, Time, Uid};
+use serde_json::{Value, json};
+
+/// The time after which a request whose answer was lost is no longer carried out.
+const LONGEST_REQUEST: Duration = Duration::from_mins(2);
+
+/// The claims that a scheduler tracks, shared by its profiles.
+#[derive(Debug, Default)]
+pub(crate) struct ClaimTracker(Mutex<TrackedClaims>);
+
+impl ClaimTracker {
+    /// Locks the tracker for one call.
+    pub(super) fn lock(&self) -> MutexGuard<'_, TrackedClaims> {
+        // Each change of the tracker is atomic, so a panic leaves it consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tracked claims, by UID.
+#[derive(Debug, Default)]
+pub(super) struct TrackedClaims {
+    assumed: BTreeMap<Uid, Arc<ResourceClaim>>,
+    in_flight: BTreeMap<Uid, InFlight>,
+    in_doubt: BTreeMap<Uid, InDoubt>,
+}
+
+/// An allocation that is not written yet.
+#[derive(Debug)]
+struct InFlight {
+    /// The pod whose Reserve allocated the claim.
+    pod: Uid,
+    /// The claim with its allocation.
+    claim: Arc<ResourceClaim>,
+}
+
+/// An allocation that may have been written.
+#[derive(Debug)]
+struct InDoubt {
+    /// The claim with its allocation, at the version that the write named.
+    claim: Arc<ResourceClaim>,
+    /// When the doubt ends.
+    until: Time,
+}
+
+/// Whether `a` is a newer version than `b`; both are decimal numbers of any length.
+pub(super) fn is_newer(a: &str, b: &str) -> bool {
+    (a.len(), a) > (b.len(), b)
+}
+
+impl TrackedClaims {
+    /// Returns the latest version of the claim: the assumed one if the watch has not caught up with it.
+    pub(super) fn latest<'a>(
+        &'a self,
+        namespace: &str,
+        name: &str,
+        cluster: &'a Cluster,
+    ) -> Option<&'a Arc<ResourceClaim>> {
+        let stored = cluster.resource_claim(namespace, name)?;
+        Some(self.assumed_version(stored).unwrap_or(stored))
+    }
+
+    /// Returns the assumed version of a stored claim if it is newer.
+    fn assumed_version(&self, stored: &ResourceClaim) -> Option<&Arc<ResourceClaim>> {
+        let assumed = self.assumed.get(&stored.uid)?;
+        is_newer(&assumed.resource_version, &stored.resource_version).then_some(assumed)
+    }
+
+    /// Whether the claim is being allocated for a pod, or may have been.
+    pub(super) fn is_in_flight(&self, claim: &Uid) -> bool {
+        self.in_flight.contains_key(claim) || self.in_doubt.contains_key(claim)
+    }
+
+    /// Returns the devices that are allocated beyond those of the stored claims.
+    pub(super) fn allocated(&self, cluster: &Cluster) -> AllocatedState {
+        let mut allocated = AllocatedState::default();
+        self.allocations(cluster).for_each(|own| allocated.add(own));
+        allocated
+    }
+
+    /// Returns the allocations that the stored claims do not show.
+    fn allocations<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Allocation> {
+        let in_flight = self.in_flight.values().map(|own| &own.claim);
+        let in_doubt = self.in_doubt.values().map(|own| &own.claim);
+        let assumed = self.assumed.values().filter(move |claim| {
+            let stored = cluster.resource_claim(&claim.namespace, &claim.name);
+            stored.is_some_and(|stored| self.assumed_version(stored).is_some())
+                && !self.is_in_flight(&claim.uid)
+        });
+        let claims = in_flight.chain(in_doubt).chain(assumed);
+        let claims = claims.filter(move |claim| !is_shown_allocated(claim, cluster));
+        claims.filter_map(|claim| claim.allocation.as_deref())
+    }
+
+    /// Records that Reserve has allocated a claim for a pod.
+    pub(super) fn reserve(&mut self, claim: Arc<ResourceClaim>, pod: &Uid) {
+        self.in_flight.insert(claim.uid.clone(), InFlight { pod: pod.clone(), claim });
+    }
+
+    /// Replaces the claim in flight that exists only in memory by the created one.
+    pub(super) fn rename(&mut self, in_memory: &Uid, created: Arc<ResourceClaim>, pod: &Uid) {
+        if self.in_flight.remove(in_memory).is_some() {
+            self.reserve(created, pod);
+        }
+    }
+
+    /// Assumes the claim that the API server returned after a write, and ends its flight.
+    pub(super) fn assume(&mut self, claim: Arc<ResourceClaim>, handle: &Handle<'_>) {
+        let cluster = handle.cluster;
+        self.sweep(cluster);
+        self.in_flight.remove(&claim.uid);
+        let Some(stored) = cluster.resource_claim(&claim.namespace, &claim.name) else { return };
+        let latest = self.assumed_version(stored).unwrap_or(stored).clone();
+        if stored.uid != claim.uid || !is_newer(&claim.resource_version, &latest.resource_version) {
+            return;
+        }
+        report_change(&latest, &claim, handle);
+        self.assumed.insert(claim.uid.clone(), claim);
+    }
+
+    /// Forgets the allocation of a claim that Reserve made for the pod.
+    pub(super) fn release(&mut self, claim: &Uid, pod: &Uid, handle: &Handle<'_>) {
+        if let Some(claim) = self.take_in_flight(claim, pod) {
+            report_deallocation(&claim, handle);
+        }
+    }
+
+    /// Takes in that the allocation of this version of a claim may have been written. Its devices stay
+    /// allocated for a while.
+    pub(super) fn doubt(&mut self, claim: &ResourceClaim, pod: &Uid, handle: &Handle<'_>) {
+        if let Some(allocated) = self.take_in_flight(&claim.uid, pod) {
+            let resource_version = claim.resource_version.clone();
+            let claim = ResourceClaim { resource_version, ..ResourceClaim::clone(&allocated) };
+            let until = handle.now + LONGEST_REQUEST;
+            self.in_doubt.insert(claim.uid.clone(), InDoubt { claim: claim.into(), until });
+        }
+    }
+
+    fn take_in_flight(&mut self, claim: &Uid, pod: &Uid) -> Option<Arc<ResourceClaim>> {
+        self.in_flight.get(claim).filter(|own| own.pod == *pod)?;
+        self.in_flight.remove(claim).map(|own| own.claim)
+    }
+
+    /// Ends the doubts that the watch has resolved or that have lasted too long. Returns when the next
+    /// doubt ends.
+    pub(super) fn resolve(&mut self, handle: &Handle<'_>) -> Option<Time> {
+        if self.in_doubt.is_empty() {
+            return None;
+        }
+        self.in_doubt.retain(|_, own| {
+            let lasts = own.until > handle.now && own.is_possible(handle.cluster);
+            if !lasts && !is_shown_allocated(&own.claim, handle.cluster) {
+                report_deallocation(&own.claim, handle);
+            }
+            lasts
+        });
+        self.in_doubt.values().map(|own| own.until).min()
+    }
+
+    /// Drops assumed versions that the watch has caught up with.
+    fn sweep(&mut self, cluster: &Cluster) {
+        self.assumed.retain(|uid, claim| {
+            let stored = cluster.resource_claim(&claim.namespace, &claim.name);
+            stored.is_some_and(|stored| {
+                stored.uid == *uid && is_newer(&claim.resource_version, &stored.resource_version)
+            })
+        });
+    }
+
+    /// Returns the numbers of tracked claims: assumed, in flight, in doubt.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.assumed.len(), self.in_flight.len(), self.in_doubt.len())
+    }
+}
+
+impl InDoubt {
+    /// Whether the write may still be carried out: it names the version that the claim has. The watch may
+    /// not show a claim yet that the scheduler has created.
+    fn is_possible(&self, cluster: &Cluster) -> bool {
+        let stored = cluster.resource_claim(&self.claim.namespace, &self.claim.name);
+        stored.map_or(self.claim.is_for_extended_resources, |stored| {
+            stored.uid == self.claim.uid
+                && !is_newer(&stored.resource_version, &self.claim.resource_version)
+        })
+    }
+}
+
+/// Whether the watch shows the claim allocated, so that the cluster counts its devices.
+fn is_shown_allocated(claim: &ResourceClaim, cluster: &Cluster) -> bool {
+    let stored = cluster.resource_claim(&claim.namespace, &claim.name);
+    stored.is_some_and(|stored| stored.uid == claim.uid && stored.allocation.is_some())
+}
+
+/// Reports that a claim in flight is no longer allocated. kube-scheduler reports nothing, so pods that
+/// wait for these devices would miss it. Rule dynamic-resources-released-hint of docs/differences.toml.
+fn report_deallocation(claim: &ResourceClaim, handle: &Handle<'_>) {
+    let free = ResourceClaim { allocation: None, ..claim.clone() };
+    report_change(claim, &free, handle);
+}
+
+/// Reports a change of a claim that the watch has not shown.
+fn report_change(old: &ResourceClaim, new: &ResourceClaim, handle: &Handle<'_>) {
+    handle.command(Command::ObjectChanged {
+        kind: EventResource::ResourceClaim,
+        old: Some(Arc::new(event_object(old))),
+        new: Some(Arc::new(event_object(new))),
+    });
+}
+
+/// Returns the fields of a claim that hints read, as JSON.
+fn event_object(claim: &ResourceClaim) -> Value {
+    let users: Vec<Value> = claim.reserved_for.iter().map(super::bind::consumer).collect();
+    let mut status = json!({});
+    if let Some(allocation) = &claim.allocation {
+        status["allocation"] = allocation.to_json();
+    }
+    if !users.is_empty() {
+        status["reservedFor"] = users.into();
+    }
+    json!({
+        "metadata": {
+            "namespace": &*claim.namespace,
+            "name": &*claim.name,
+            "uid": claim.uid.to_string(),
+        },
+        "status": status,
+    })
+}
