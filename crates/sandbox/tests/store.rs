@@ -244,6 +244,43 @@ fn watch_from_a_compacted_version_ends_with_an_expired_frame() {
 }
 
 #[test]
+fn lagging_watch_cache_shows_an_older_state_to_those_who_accept_it() {
+    let mut store = store();
+    create_configmaps(&mut store, &["a"]);
+    let cached = store.resource_version();
+    create_configmaps(&mut store, &["b"]);
+    let latest = store.resource_version();
+    let mut ask = |query: String, cached| {
+        let request = Request::new("GET", &format!("{CONFIGMAPS_PATH}?{query}"), "");
+        match store.serve_with_cache(&request, cached, NOW) {
+            Answer::Whole(response) => (response.status, body(&response), None),
+            Answer::Watch(watch) => (200, Value::Null, Some(watch)),
+        }
+    };
+    let (_, list, _) = ask("limit=1&resourceVersion=0".to_owned(), cached);
+    assert_eq!(
+        (names(&list), &list["metadata"]["resourceVersion"]),
+        (vec!["a"], &json!(cached.to_string()))
+    );
+    let (_, list, _) = ask(String::new(), cached);
+    assert_eq!(names(&list), ["a", "b"]);
+    let (status, error, _) = ask(format!("resourceVersion={latest}"), cached);
+    assert_eq!((status, &error["reason"]), (504, &json!("Timeout")));
+    let initial = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    assert_eq!(ask(initial.to_owned(), cached).0, 504);
+    // The watch of a client that another server has shown more.
+    let (_, _, ahead) = ask(format!("watch=true&resourceVersion={latest}"), cached);
+    let (_, _, behind) = ask(format!("watch=true&resourceVersion={}", cached - 1), cached);
+    let (ahead, behind) = (ahead.unwrap(), behind.unwrap());
+    create_configmaps(&mut store, &["c"]);
+    assert_eq!(events(&store.frames_of_cache(ahead, cached, NOW)), Vec::<String>::new());
+    assert_eq!(events(&store.frames_of_cache(behind, cached, NOW)), ["ADDED a"]);
+    assert_eq!(events(&store.frames_of_cache(behind, latest, NOW)), ["ADDED b"]);
+    assert_eq!(events(&store.frames_of_cache(ahead, latest, NOW)), Vec::<String>::new());
+    assert_eq!(events(&store.frames(ahead, NOW)), ["ADDED c"]);
+}
+
+#[test]
 fn watch_reports_only_the_namespace_and_the_selection() {
     let mut store = store();
     let target = "/api/v1/namespaces/default/pods?watch=1&labelSelector=app%3Dw\

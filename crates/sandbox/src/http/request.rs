@@ -118,7 +118,7 @@ impl Connection {
                 Status::too_many_requests("too many requests, please try again later", 1)
             }
             Refusal::InternalError => Status::internal("Internal error occurred: a sandbox fault"),
-            Refusal::ServiceUnavailable => Status::unavailable("unavailable: a sandbox fault"),
+            Refusal::ServiceUnavailable => Status::unavailable("apiserver is shutting down"),
             Refusal::WebhookDown => Status::webhook_down(),
         }
     }

@@ -28,7 +28,9 @@ pub(super) struct ListOptions {
 enum Start {
     /// The latest state.
     Latest,
-    /// The latest state, which must not be older than this version.
+    /// The state of the watch cache.
+    Any,
+    /// The state of the watch cache, which must not be older than this version.
     NotOlderThan(u64),
     /// The state at this version.
     Exact(u64),
@@ -73,13 +75,13 @@ impl ListOptions {
             }
         };
         // The API server answers a list at version 0 from its cache, which ignores the limit.
-        let any = version == "0" && matches!(from, Start::Latest);
-        Ok(Self { selection, limit: if any { None } else { limit }, from })
+        let limit = limit.filter(|_| !matches!(from, Start::Any));
+        Ok(Self { selection, limit, from })
     }
 
-    /// Returns the options of a list of all selected objects in the latest state.
+    /// Returns the options of a list of all selected objects in the state of the watch cache.
     pub(super) fn everything(selection: Selection) -> Self {
-        Self { selection, limit: None, from: Start::Latest }
+        Self { selection, limit: None, from: Start::Any }
     }
 }
 
@@ -93,7 +95,8 @@ impl Start {
             ))
         };
         match (parse_version(version)?, matching) {
-            (None, "") | (Some(0), "" | "NotOlderThan") => Ok(Self::Latest),
+            (None, "") => Ok(Self::Latest),
+            (Some(0), "" | "NotOlderThan") => Ok(Self::Any),
             (None, _) => {
                 refuse("resourceVersionMatch is forbidden unless resourceVersion is provided")
             }
@@ -160,15 +163,17 @@ impl Token {
 }
 
 impl Store {
-    /// Lists the objects of one namespace, or of all if `namespace` is empty.
+    /// Lists the objects of one namespace, or of all if `namespace` is empty. `cached` is the version that the
+    /// watch cache shows.
     pub(super) fn list(
         &self,
         resource: &'static Resource,
         namespace: &str,
         options: &ListOptions,
+        cached: u64,
     ) -> Result<Page, Status> {
         let collection = self.collection(resource).ok_or_else(Status::method_not_allowed)?;
-        let version = self.version_of(collection, &options.from)?;
+        let version = self.version_of(collection, &options.from, cached)?;
         let from = match &options.from {
             Start::Continue(token) => token.key(),
             _ => "",
@@ -196,12 +201,21 @@ impl Store {
     }
 
     /// Returns the version whose state a list shows.
-    fn version_of(&self, collection: &Collection, from: &Start) -> Result<u64, Status> {
+    fn version_of(
+        &self,
+        collection: &Collection,
+        from: &Start,
+        cached: u64,
+    ) -> Result<u64, Status> {
         match from {
-            Start::Exact(wanted) | Start::NotOlderThan(wanted) if *wanted > self.version => {
+            Start::Exact(wanted) if *wanted > self.version => {
                 Err(Status::version_too_large(*wanted, self.version))
             }
-            Start::Latest | Start::NotOlderThan(_) => Ok(self.version),
+            Start::NotOlderThan(wanted) if *wanted > cached => {
+                Err(Status::version_too_large(*wanted, cached))
+            }
+            Start::Latest => Ok(self.version),
+            Start::Any | Start::NotOlderThan(_) => Ok(cached),
             Start::Exact(wanted) if collection.remembers(*wanted) => Ok(*wanted),
             Start::Exact(_) => {
                 Err(Status::expired("The resourceVersion for the provided list is too old."))

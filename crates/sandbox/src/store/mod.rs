@@ -121,8 +121,13 @@ impl Store {
 
     /// Expires the history for clients: watches from older versions and tokens of older lists.
     pub fn compact(&mut self) {
+        self.compact_to(self.version);
+    }
+
+    /// Expires the history before `version` for clients.
+    pub fn compact_to(&mut self, version: u64) {
         for collection in self.collections.values_mut() {
-            collection.compact(self.version);
+            collection.compact(version);
         }
     }
 

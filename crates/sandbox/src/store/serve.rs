@@ -30,14 +30,22 @@ struct Call<'a> {
     route: Route,
     verb: &'static str,
     request: &'a Request,
+    /// The version that the watch cache shows.
+    cached: u64,
     now: Time,
 }
 
 impl Store {
     /// Answers a request like an API server.
     pub fn serve(&mut self, request: &Request, now: Time) -> Answer {
+        self.serve_with_cache(request, self.version, now)
+    }
+
+    /// Answers a request like an API server whose watch cache shows the version `cached`. Lists for which
+    /// any version is good enough, and watches, come from the cache; writes and all other reads do not.
+    pub fn serve_with_cache(&mut self, request: &Request, cached: u64, now: Time) -> Answer {
         let answer = match Route::of(&request.path, &self.custom) {
-            Some(route) => self.serve_resource(route, request, now),
+            Some(route) => self.serve_resource(route, request, cached, now),
             None => self.serve_path(request).map(Answer::Whole),
         };
         answer.unwrap_or_else(|status| Answer::Whole(status.response()))
@@ -54,16 +62,17 @@ impl Store {
         &mut self,
         route: Route,
         request: &Request,
+        cached: u64,
         now: Time,
     ) -> Result<Answer, Status> {
         let verb = route.verb(&request.method, request.flag("watch"));
         let verb = verb.ok_or_else(Status::method_not_allowed)?;
         self.authorize(&route, verb, request)?;
         let request = &*protobuf::with_json_body(request)?;
-        let call = Call { route, verb, request, now };
+        let call = Call { route, verb, request, cached, now };
         if verb == "watch" {
             let Route { resource, namespace, .. } = &call.route;
-            return self.watch(resource, namespace, request, now).map(Answer::Watch);
+            return self.watch(resource, namespace, request, cached, now).map(Answer::Watch);
         }
         self.serve_call(&call).map(Answer::Whole)
     }
@@ -123,7 +132,7 @@ impl Store {
         let Route { resource, namespace, .. } = &call.route;
         let representation = Representation::negotiate(call.request)?;
         let options = ListOptions::of(resource, call.request)?;
-        let page = self.list(resource, namespace, &options)?;
+        let page = self.list(resource, namespace, &options, call.cached)?;
         Ok(whole(200, representation, representation.list(resource, &page, call.now)))
     }
 
@@ -240,7 +249,8 @@ impl Store {
         let Route { resource, namespace, .. } = &call.route;
         let representation = Representation::negotiate(call.request)?;
         let options = decode::delete_options(call.request)?;
-        let page = self.list(resource, namespace, &ListOptions::of(resource, call.request)?)?;
+        let options_of_list = ListOptions::of(resource, call.request)?;
+        let page = self.list(resource, namespace, &options_of_list, call.cached)?;
         for stored in &page.items {
             let (namespace, name) =
                 (metadata::namespace(&stored.object), metadata::name(&stored.object));

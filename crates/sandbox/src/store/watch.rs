@@ -56,6 +56,7 @@ impl Store {
         resource: &'static Resource,
         namespace: &str,
         request: &Request,
+        cached: u64,
         now: Time,
     ) -> Result<WatchId, Status> {
         let text = |name| request.parameter(name).unwrap_or_default();
@@ -63,10 +64,15 @@ impl Store {
         let version = parse_version(text("resourceVersion"))?;
         let bookmarks = request.flag("allowWatchBookmarks");
         let start = start(request, version, bookmarks)?;
-        if let (Some(wanted), true) = (version, start != Start::Changes)
-            && wanted > self.version
-        {
-            return Err(Status::version_too_large(wanted, self.version));
+        // A streaming list without a version is as current as a list. Only the changes after a version may
+        // be watched before the cache has reached it.
+        let wanted = match start {
+            Start::Changes => 0,
+            Start::Objects => version.unwrap_or(0),
+            Start::ObjectsAndMark => version.unwrap_or(self.version),
+        };
+        if wanted > cached {
+            return Err(Status::version_too_large(wanted, cached));
         }
         let timeout = match text("timeoutSeconds").parse() {
             Ok(seconds) if seconds > 0 => seconds,
@@ -78,7 +84,7 @@ impl Store {
             selection,
             representation: Representation::negotiate_stream(request)?,
             start,
-            sent: version.unwrap_or(self.version),
+            sent: version.unwrap_or(cached),
             bookmarks,
             next_bookmark: now + BOOKMARK_PERIOD,
             end: now + Duration::from_secs(timeout),
@@ -92,10 +98,15 @@ impl Store {
 
     /// Returns the new frames of a watch. A watch that has ended or does not exist returns the end.
     pub fn frames(&mut self, id: WatchId, now: Time) -> Frames {
+        self.frames_of_cache(id, self.version, now)
+    }
+
+    /// Returns the new frames of a watch of an API server whose watch cache shows the version `cached`.
+    pub fn frames_of_cache(&mut self, id: WatchId, cached: u64, now: Time) -> Frames {
         let Some(mut watch) = self.watches.remove(&id) else {
             return Frames { lines: Vec::new(), ended: true };
         };
-        let frames = watch.advance(self, now);
+        let frames = watch.advance(self, cached, now);
         if !frames.ended {
             self.watches.insert(id, watch);
         }
@@ -146,20 +157,25 @@ impl Watch {
         if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end }
     }
 
-    fn advance(&mut self, store: &Store, now: Time) -> Frames {
+    fn advance(&mut self, store: &Store, cached: u64, now: Time) -> Frames {
         let mut lines = Vec::new();
         match self.start {
             Start::Changes if !self.is_remembered(store) => {
                 return Frames { lines: vec![self.expired(store)], ended: true };
             }
-            Start::Changes => self.send_changes(store, now, &mut lines),
-            Start::Objects | Start::ObjectsAndMark => self.send_objects(store, now, &mut lines),
+            Start::Changes => self.send_changes(store, cached, now, &mut lines),
+            Start::Objects | Start::ObjectsAndMark => {
+                self.send_objects(store, cached, now, &mut lines);
+            }
         }
         let ended = now >= self.end || !store.serves(self.resource);
         if self.bookmarks && (now >= self.next_bookmark || ended) {
             self.next_bookmark = now + BOOKMARK_PERIOD;
-            let line = self.line(now);
-            lines.push(self.representation.bookmark(self.resource, self.sent, false, line));
+            // The version of a bookmark is never lower than the one that the client asked for.
+            if self.sent <= cached {
+                let line = self.line(now);
+                lines.push(self.representation.bookmark(self.resource, self.sent, false, line));
+            }
         }
         Frames { lines, ended }
     }
@@ -174,15 +190,15 @@ impl Watch {
         encoding::frame("ERROR", Status::expired(message).to_value().to_string().as_bytes())
     }
 
-    fn send_objects(&mut self, store: &Store, now: Time, lines: &mut Vec<Bytes>) {
+    fn send_objects(&mut self, store: &Store, cached: u64, now: Time, lines: &mut Vec<Bytes>) {
         let options = ListOptions::everything(self.selection.clone());
-        let page = store.list(self.resource, &self.namespace, &options);
+        let page = store.list(self.resource, &self.namespace, &options, cached);
         for stored in page.into_iter().flat_map(|page| page.items) {
             let line = self.line(now);
             let (object, body) = (&stored.object, Some(stored.body()));
             lines.push(self.representation.frame("ADDED", self.resource, object, body, line));
         }
-        self.sent = store.version;
+        self.sent = cached;
         if self.start == Start::ObjectsAndMark {
             let line = self.line(now);
             lines.push(self.representation.bookmark(self.resource, self.sent, true, line));
@@ -190,8 +206,9 @@ impl Watch {
         self.start = Start::Changes;
     }
 
-    fn send_changes(&mut self, store: &Store, now: Time, lines: &mut Vec<Bytes>) {
-        for change in store.changes_since(self.resource, self.sent) {
+    fn send_changes(&mut self, store: &Store, cached: u64, now: Time, lines: &mut Vec<Bytes>) {
+        let changes = store.changes_since(self.resource, self.sent);
+        for change in changes.take_while(|change| change.version <= cached) {
             if !self.namespace.is_empty() && namespace(&change.object) != self.namespace {
                 continue;
             }
@@ -200,7 +217,7 @@ impl Watch {
                 lines.push(line);
             }
         }
-        self.sent = self.sent.max(store.version);
+        self.sent = self.sent.max(cached);
     }
 
     /// Returns the event of a change for a watch with selectors: an object that leaves the
