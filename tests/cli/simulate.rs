@@ -71,14 +71,6 @@ fn folder_is_read_recursively_and_sorted() {
 }
 
 #[test]
-fn kinds_of_plugins_that_are_not_built_are_named() {
-    let answer = loadmaster(&["simulate", "-f", "folder"]);
-    let expected = "ignored: 1 ResourceClaim: plugin DynamicResources is not built yet";
-    let built = plugins::catalogue::get("DynamicResources").unwrap().is_built();
-    assert!(built || answer.err.contains(expected), "{}", answer.err);
-}
-
-#[test]
 fn pods_are_placed_where_their_volumes_are_or_can_be_provisioned() {
     let answer = loadmaster(&["simulate", "-f", "volumes.yaml", "-o", "json"]).json();
     let placed = placements(&answer);

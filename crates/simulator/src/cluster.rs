@@ -13,12 +13,6 @@ use crate::{
     usage,
 };
 
-/// Kinds that only plugins without an implementation read, with those plugins.
-const READ_BY: [(&str, &[&str]); 1] = [(
-    "DynamicResources",
-    &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"],
-)];
-
 /// A cluster dump, decoded.
 #[derive(Debug, Clone)]
 pub struct Dump {
@@ -222,7 +216,6 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     for object in running {
         world.add_pod(object.pod);
     }
-    warnings.extend(ignored_kinds(&dump.other_kinds));
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
     for object in &pending {
         ephemeral::claims_of(object).for_each(|claim| world.add_missing_claim(claim));
@@ -368,18 +361,4 @@ fn explanations(
         })?);
     }
     Ok(explanations)
-}
-
-fn ignored_kinds(others: &BTreeMap<String, usize>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (plugin, kinds) in READ_BY {
-        let built = plugins::catalogue::get(plugin).is_some_and(|entry| entry.is_built());
-        let found = kinds.iter().filter_map(|kind| Some((kind, others.get(*kind)?)));
-        let found: Vec<String> = found.map(|(kind, number)| format!("{number} {kind}")).collect();
-        if !built && !found.is_empty() {
-            let found = found.join(", ");
-            warnings.push(format!("ignored: {found}: plugin {plugin} is not built yet"));
-        }
-    }
-    warnings
 }

@@ -92,7 +92,8 @@ impl Volumes {
     /// Applies a write of a plugin. Returns the changed objects, the written one first; empty for
     /// objects of other kinds.
     pub(super) fn write(&mut self, write: &Write, cluster: &Cluster) -> Vec<Object> {
-        let Write { namespace, name, patch, .. } = write;
+        let Write { namespace, name, .. } = write;
+        let patch = write.body();
         match &*write.resource {
             "persistentvolumes" => {
                 let written = self.patch(volume_key(name), patch);

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Eviction, Outcome};
-use framework::{Answer, Binding, Node, Pod, PodKey, Time, Write};
+use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Write};
 use serde_json::Value;
 
+use crate::claims::{self, Claims};
 use crate::settings::PluginMonitor;
 use crate::volumes::Volumes;
 use crate::{BuildError, Object, Settings};
@@ -21,6 +23,10 @@ const IDLE_STEPS: u32 = 12;
 /// Maximum number of successive attempts without a placement, as a multiple of the number of pods.
 /// It ends rounds in which plugins would reject pods in turn forever.
 const FRUITLESS_ROUNDS: usize = 4;
+
+/// Time without a placement after which no attempt is made until something arrives or leaves. Pods are tried again
+/// every few minutes, and a trace may have gaps of any length.
+const LONGEST_VAIN: Duration = Duration::from_hours(7 * 24);
 
 const NO_SERVER: &str = "a simulation has no API server that could do this";
 
@@ -82,6 +88,7 @@ pub struct World {
     placed: Vec<PodKey>,
     evicted: Vec<Evicted>,
     volumes: Volumes,
+    claims: Claims,
     monitor: Box<dyn PluginMonitor>,
 }
 
@@ -108,6 +115,7 @@ impl World {
             placed: Vec::new(),
             evicted: Vec::new(),
             volumes: Volumes::default(),
+            claims: Claims::default(),
             monitor: (settings.monitor)(),
         })
     }
@@ -164,8 +172,9 @@ impl World {
     }
 
     /// Adds or replaces an object that a plugin reads.
-    pub fn add_object(&mut self, object: Object) {
+    pub fn add_object(&mut self, mut object: Object) {
         self.volumes.keep(&object);
+        self.claims.keep(&mut object);
         let Object { kind, namespace, name, object } = object;
         self.apply(Change::Object { kind, namespace, name, object: Some(object) });
     }
@@ -197,11 +206,20 @@ impl World {
         self.carry_out_effects();
     }
 
-    /// Advances the time to `time`, and carries out what becomes due.
+    /// Advances the time to `time`, and carries out what becomes due, until a week has passed without a
+    /// placement.
     pub fn advance_to(&mut self, time: Time) {
+        let mut placed_at = self.now;
         while let Some(deadline) = self.engine.next_deadline().filter(|due| *due <= time) {
+            if deadline.since(placed_at) > LONGEST_VAIN {
+                break;
+            }
+            let placed = self.placed.len();
             self.jump_to(deadline);
             self.run_ready();
+            if self.placed.len() > placed {
+                placed_at = self.now;
+            }
             if self.engine.next_deadline().is_some_and(|next| next <= deadline) {
                 break;
             }
@@ -319,10 +337,24 @@ impl World {
 
     /// Applies a write of a plugin before the bind.
     fn write(&mut self, id: EffectId, write: &Write) {
+        if *write.resource == *claims::RESOURCE {
+            return self.write_claim(id, write);
+        }
         let changed = self.volumes.write(write, self.engine.cache().cluster());
         let written = changed.first().map(|written| Value::clone(&written.object));
         self.answer(id, &Answer::Ok(written));
         self.apply_all(changed);
+    }
+
+    /// Applies a write of DynamicResources.
+    fn write_claim(&mut self, id: EffectId, write: &Write) {
+        let (answer, changed) = self.claims.write(write);
+        self.answer(id, &answer);
+        if let Some(claims::Changed { namespace, name, object }) = changed {
+            let kind = EventResource::ResourceClaim;
+            let change = Change::Object { kind, namespace, name, object };
+            self.call(|engine, now, ports| engine.apply(change, now, ports));
+        }
     }
 
     fn apply_all(&mut self, changed: Vec<Object>) {
