@@ -221,6 +221,12 @@ mod tests {
     ];
     /// Registered by NodeResourcesFit, because a DeviceClass may provide an extended resource.
     const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+    /// Registered by DynamicResources.
+    const DEVICES: [&str; 3] = [
+        "/apis/resource.k8s.io/v1/resourceclaims",
+        "/apis/resource.k8s.io/v1/resourceslices",
+        DEVICE_CLASSES,
+    ];
 
     /// Read by DefaultPreemption.
     const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
@@ -238,13 +244,14 @@ mod tests {
 
     #[test]
     fn default_plugins_determine_the_watched_kinds() {
-        let expected = [&ALWAYS[..], &RELATED, &[BUDGETS], &STORAGE, &[DEVICE_CLASSES]].concat();
+        let expected = [&ALWAYS[..], &RELATED, &[BUDGETS], &STORAGE, &DEVICES].concat();
         assert_eq!(paths(&profiles_with("{}", None)), expected);
     }
 
     #[test]
     fn kinds_of_disabled_plugins_are_not_watched() {
-        let off = "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: InterPodAffinity}]}}";
+        let off = "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: InterPodAffinity}, \
+                   {name: DynamicResources}]}}";
         let expected = [&ALWAYS[..], &[BUDGETS], &STORAGE, &[DEVICE_CLASSES]].concat();
         assert_eq!(paths(&profiles_with(off, None)), expected);
     }
@@ -259,7 +266,7 @@ mod tests {
             .watch("quotas.v1.example.com")
             .build();
         let on = "{multiPoint: {enabled: [{name: Mine}], disabled: [{name: PodTopologySpread}, \
-                  {name: InterPodAffinity}]}}";
+                  {name: InterPodAffinity}, {name: DynamicResources}]}}";
         let before = ["/api/v1/services", BUDGETS];
         let behind = [
             "/apis/resource.k8s.io/v1/resourceclaims",

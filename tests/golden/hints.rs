@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
 use super::differences;
-use super::scheduling::DEVICES;
 use super::setting::{Setting, is_unbuilt};
 use super::world::{self, World};
 
@@ -40,13 +39,6 @@ fn hint(case: &Value) -> Result<Outcome, String> {
     world.apply_all(&case["objects"])?;
     let waiting = world::pod(&case["pod"])?;
     let objects = Objects::of(case)?;
-    if let Objects::Node(_, Some(node)) = &objects
-        && is_unbuilt(DEVICES)
-        && name == "NodeResourcesFit"
-        && world.leaves_to_devices(&waiting, &node.allocatable)
-    {
-        return Ok(Outcome::deferred(DEVICES));
-    }
     let event = event(&case["event"], &objects)?;
     let mut answers = Vec::new();
     let registered = plugin.events.iter().flatten().filter(|own| own.event.matches(&event));

@@ -1,6 +1,5 @@
 //! Sequences and histories: pods scheduled one after the other in a changing cluster.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::cycle::Form;
@@ -10,7 +9,6 @@ use serde_json::Value;
 use super::compare::{Comparison, Outcome};
 use super::decision;
 use super::setting::Setting;
-use super::unbuilt;
 use super::world::{self, FORMS, World};
 
 /// Runs a case with every form.
@@ -63,8 +61,7 @@ fn replay(
         if !expected.is_null() {
             let place = decided.len().to_string();
             comparison.set_prefix(format!("{form_name}.{place} ({})", pod.key));
-            let unbuilt = unbuilt::filters(&pod, &world, &setting);
-            compare(&place, expected, &actual, &unbuilt, comparison);
+            compare(expected, &actual, comparison);
         }
         let chosen = expected["chosen"].as_str().or(actual["chosen"].as_str());
         if let Some(node) = chosen.filter(|node| !node.is_empty()) {
@@ -93,33 +90,9 @@ fn steps(case: &Value) -> impl Iterator<Item = Step<'_>> {
     }))
 }
 
-/// Compares a step. A deviation is deferred if a plugin that is not built takes part; such a plugin
-/// can only reject additional nodes.
-fn compare(
-    place: &str,
-    expected: &Value,
-    actual: &Value,
-    unbuilt: &BTreeSet<String>,
-    comparison: &mut Comparison,
-) {
-    const DECIDED: [&str; 5] = ["feasible", "message", "totals", "best", "chosen"];
-    comparison.equal("pod", &expected["pod"], &actual["pod"]);
-    let (recorded, computed) = (names(expected), names(actual));
-    if !unbuilt.is_empty() && recorded != computed && recorded.is_subset(&computed) {
-        for entry in DECIDED {
-            comparison.defer_entry(&[place, entry], unbuilt.iter().map(String::as_str));
-        }
-        return;
+/// Compares a step.
+fn compare(expected: &Value, actual: &Value, comparison: &mut Comparison) {
+    for entry in ["pod", "feasible", "message", "totals", "best", "chosen"] {
+        comparison.equal(entry, &expected[entry], &actual[entry]);
     }
-    for entry in DECIDED {
-        if entry == "message" && !unbuilt.is_empty() && expected[entry] != actual[entry] {
-            comparison.defer_entry(&[place, entry], unbuilt.iter().map(String::as_str));
-        } else {
-            comparison.equal(entry, &expected[entry], &actual[entry]);
-        }
-    }
-}
-
-fn names(step: &Value) -> BTreeSet<&str> {
-    step["feasible"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }

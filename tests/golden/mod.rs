@@ -22,7 +22,6 @@ mod sampling;
 mod scheduling;
 mod setting;
 mod small;
-mod unbuilt;
 mod world;
 
 use std::fs::File;

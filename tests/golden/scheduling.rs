@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::{Code, Pod};
+use framework::{Code, CycleState, Pod, Status};
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
@@ -12,7 +12,7 @@ use super::setting::{Setting, is_unbuilt};
 use super::world::{self, FORMS, World};
 
 /// The plugin that allocates devices.
-pub(crate) const DEVICES: &str = "DynamicResources";
+const DEVICES: &str = "DynamicResources";
 
 /// Runs a case with every form.
 pub(crate) fn run(case: &Value) -> Outcome {
@@ -24,14 +24,15 @@ fn decide(case: &Value) -> Result<Outcome, String> {
     let mut world = World::new(&setting);
     world.apply_all(&case["objects"])?;
     let pod = Arc::new(world::pod(&case["pod"])?);
-    if is_unbuilt(DEVICES) && is_left_to_devices(&pod, &world) {
-        return Ok(Outcome::deferred(DEVICES));
-    }
     let mut comparison = Comparison::default();
     let mut decided = Vec::new();
     for (form, name) in FORMS {
         let evaluation = world.evaluate(&pod, form, None)?;
-        let actual = decision::describe(&evaluation, world.cluster());
+        let mut actual = decision::describe(&evaluation, world.cluster());
+        add_allocations(case, &pod, &world, &mut actual);
+        if evaluation.error.is_some() && !case["expected"]["nodes"].is_null() {
+            actual["nodes"] = verdicts_up_to_an_error(&pod, &world);
+        }
         comparison.set_prefix(name);
         if !case["expected"].is_null() {
             compare(case, &actual, &setting, &mut comparison);
@@ -46,11 +47,70 @@ fn decide(case: &Value) -> Result<Outcome, String> {
     Ok(comparison.finish(set.clone()))
 }
 
-/// Whether NodeResourcesFit leaves a request of the pod to DynamicResources on some node.
-fn is_left_to_devices(pod: &Pod, world: &World) -> bool {
-    let cluster = world.cluster();
-    let mut nodes = cluster.nodes().iter().map(|node| cluster.node(node).allocatable());
-    nodes.any(|offered| world.leaves_to_devices(pod, &offered))
+/// Returns the verdict on each node of an attempt that ends with an error. The engine stops at the first
+/// error; the recording has all of them.
+fn verdicts_up_to_an_error(pod: &Pod, world: &World) -> Value {
+    let (handle, cluster) = (world.handle(), world.cluster());
+    let Some(profile) = world.engine().profiles().iter().next() else { return Value::Null };
+    let mut state = CycleState::new();
+    let mut skipped = BTreeSet::new();
+    for plugin in &profile.pre_filter {
+        if plugin.plugin.pre_filter(&mut state, pod, &handle).is_err_and(|status| status.is_skip())
+        {
+            skipped.insert(plugin.name.clone());
+        }
+    }
+    let verdict = |node| {
+        let filters = profile.filter.iter().filter(|plugin| !skipped.contains(&plugin.name));
+        let failed = filters.map(|plugin| {
+            let status = plugin.plugin.filter(&state, pod, &cluster.node(node), &handle);
+            let text = format!("running {:?} filter plugin: {}", plugin.name, status.message());
+            let is_error = status.code() == Code::Error;
+            if is_error { Status::error(text) } else { status }.by(&plugin.name)
+        });
+        let mut failed = failed.filter(|status| !status.is_success());
+        decision::verdict(&failed.next().unwrap_or_default())
+    };
+    let nodes = cluster.nodes().iter();
+    nodes
+        .map(|node| (cluster.node_name(node).to_string(), verdict(node)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// Adds the devices that each feasible node would get, if the recording has them.
+fn add_allocations(case: &Value, pod: &Pod, world: &World, actual: &mut Value) {
+    let Some(recorded) = case["expected"]["allocations"].as_object() else { return };
+    let mut found = Map::new();
+    for name in recorded.keys() {
+        found.insert(name.clone(), allocations(pod, name, world));
+    }
+    actual["allocations"] = found.into();
+}
+
+/// Returns the devices that Reserve of DynamicResources allocates on a node, by claim.
+fn allocations(pod: &Pod, node: &str, world: &World) -> Value {
+    let handle = world.handle();
+    let Some(profile) = world.engine().profiles().iter().next() else { return Value::Null };
+    let Some(plugin) = profile.plugins.get(DEVICES) else { return Value::Null };
+    let (Some(pre_filter), Some(reserve)) = (&plugin.pre_filter, &plugin.reserve) else {
+        return Value::Null;
+    };
+    let mut state = CycleState::new();
+    if let Err(status) = pre_filter.pre_filter(&mut state, pod, &handle) {
+        return status.message().into();
+    }
+    let status = reserve.reserve(&mut state, pod, node, &handle);
+    let mut found = plugins::dynamic_resources::reserved_allocations(&state);
+    reserve.unreserve(&mut state, pod, node, &handle);
+    handle.commands.take();
+    for result in found.values_mut().filter_map(|claim| claim["devices"]["results"].as_array_mut())
+    {
+        for share in result.iter_mut().filter_map(|result| result.get_mut("shareID")) {
+            *share = "<random>".into();
+        }
+    }
+    if status.is_success() { found.into() } else { status.message().into() }
 }
 
 /// Compares every entry that built plugins decide.
@@ -59,9 +119,7 @@ fn compare(case: &Value, actual: &Value, setting: &Setting, comparison: &mut Com
     let nominated = case["pod"]["status"]["nominatedNodeName"].as_str();
     let mut held =
         Held { expected, actual, nominated, setting, deferred: BTreeMap::new(), comparison };
-    if !expected["allocations"].is_null() {
-        held.comparison.defer(DEVICES);
-    }
+    held.equal("allocations", &expected["allocations"], &actual["allocations"]);
     if held.pre_filter() {
         held.nodes();
         held.feasible();
@@ -214,24 +272,16 @@ impl<'a> Held<'a> {
     /// Compares the result of PostFilter, if built plugins decide it.
     fn preemption(&mut self) {
         let (expected, actual) = (&self.expected["preemption"], self.actual);
-        let unbuilt = self.setting.unbuilt_post_filter();
-        let failed = unbuilt.filter(|_| expected["code"] == Code::Error.name());
-        let plugins: BTreeSet<&str> = self.deferred.values().copied().chain(failed).collect();
+        let plugins: BTreeSet<&str> = self.deferred.values().copied().collect();
         if !plugins.is_empty() {
             for entry in ["preemption", "fullMessage"] {
                 self.comparison.defer_entry(&[entry], plugins.iter().copied());
             }
             return;
         }
-        let message = expected["message"].as_str().unwrap_or_default();
-        let (before, own) = message.split_at(message.find("preemption: ").unwrap_or(0));
-        if let Some(plugin) = unbuilt.filter(|_| !before.is_empty()) {
-            self.comparison.defer(plugin);
-        }
-        let expected = settle_tie(expected, own, &actual["preemption"]);
+        let expected = settle_tie(expected, &actual["preemption"]);
         self.equal("preemption", &expected, &actual["preemption"]);
-        let full = self.expected["fullMessage"].as_str().map(|full| full.replacen(before, "", 1));
-        self.equal("fullMessage", &json!(full), &actual["fullMessage"]);
+        self.equal("fullMessage", &self.expected["fullMessage"], &actual["fullMessage"]);
     }
 
     fn defer_outcome(&mut self, plugins: &BTreeSet<&str>) {
@@ -245,12 +295,10 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Returns the recording with this message and, of several equally good nominations, the computed
-/// one.
-fn settle_tie(recorded: &Value, message: &str, actual: &Value) -> Value {
+/// Returns the recording with, of several equally good nominations, the computed one.
+fn settle_tie(recorded: &Value, actual: &Value) -> Value {
     let mut expected = recorded.clone();
     let Some(fields) = expected.as_object_mut() else { return expected };
-    fields.insert("message".to_owned(), message.into());
     let acceptable = fields.remove("acceptableNominations").unwrap_or_default();
     let nominated = &actual["nominated"];
     if acceptable.as_array().is_some_and(|nodes| nodes.contains(nominated)) {

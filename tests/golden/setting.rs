@@ -44,22 +44,11 @@ impl Setting {
         Ok(Self { profiles: profiles.map_err(|error| error.to_string())?, full: Arc::new(full) })
     }
 
-    /// The configured profile.
-    pub(crate) fn full(&self) -> &Profile {
-        &self.full
-    }
-
     /// Whether filter plugin `later` runs after `earlier`.
     pub(crate) fn filters_later(&self, later: &str, earlier: &str) -> bool {
         let place =
             |name: &str| self.full.filter.iter().position(|plugin| plugin.name.as_ref() == name);
         place(later) > place(earlier)
-    }
-
-    /// Returns the first PostFilter plugin that is not built.
-    pub(crate) fn unbuilt_post_filter(&self) -> Option<&str> {
-        let mut names = self.full.post_filter.iter().map(|plugin| &*plugin.name);
-        names.find(|name| is_unbuilt(name))
     }
 }
 

@@ -1,12 +1,12 @@
 //! An engine with the objects of a case.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Engine, EngineConfig, Evaluation, TieBreak};
-use framework::{Cluster, EventResource, Handle, Node, Pod, PodKey, Resources, Time, Uid, api};
+use framework::{Cluster, EventResource, Handle, Node, Pod, PodKey, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(crate) const FORMS: [(Form, &str); 2] =
     [(Form::Set, "set form"), (Form::OneNode, "one-node form")];
 
 /// The kinds other than nodes and pods that built plugins read.
-const OTHERS: [EventResource; 13] = [
+const OTHERS: [EventResource; 16] = [
     EventResource::Namespace,
     EventResource::Service,
     EventResource::ReplicationController,
@@ -31,6 +31,9 @@ const OTHERS: [EventResource; 13] = [
     EventResource::CsiDriver,
     EventResource::CsiStorageCapacity,
     EventResource::VolumeAttachment,
+    EventResource::ResourceClaim,
+    EventResource::ResourceSlice,
+    EventResource::DeviceClass,
 ];
 
 /// Returns the name of a kind without its group.
@@ -43,8 +46,6 @@ pub(crate) struct World {
     engine: Engine,
     /// The known pods, to distinguish pods of the same name.
     uids: BTreeMap<PodKey, Uid>,
-    /// Extended resources that DeviceClasses provide.
-    device_resources: BTreeSet<String>,
 }
 
 impl World {
@@ -56,7 +57,7 @@ impl World {
     /// Creates an empty cluster with this engine configuration.
     pub(crate) fn with(config: EngineConfig) -> Self {
         let engine = Engine::new(EngineConfig { tie_break: TieBreak::FirstByName, ..config });
-        Self { engine, uids: BTreeMap::new(), device_resources: BTreeSet::new() }
+        Self { engine, uids: BTreeMap::new() }
     }
 
     /// Nodes and pods.
@@ -85,13 +86,6 @@ impl World {
         match object["kind"].as_str() {
             Some("Node") => self.change(Change::Node(node(object)?)),
             Some("Pod") => self.apply_pod(pod(object)?),
-            Some("DeviceClass") => {
-                let name = object["metadata"]["name"].as_str();
-                let implicit =
-                    name.map(|name| format!("deviceclass.resource.kubernetes.io/{name}"));
-                let explicit = object["spec"]["extendedResourceName"].as_str().map(str::to_owned);
-                self.device_resources.extend(implicit.into_iter().chain(explicit));
-            }
             Some(kind) => self.apply_other(kind, object, Some(object)),
             None => {}
         }
@@ -130,14 +124,6 @@ impl World {
             Some(kind) => self.apply_other(kind, step, None),
             None => {}
         }
-    }
-
-    /// Whether NodeResourcesFit would leave a request of the pod to DynamicResources on a node with
-    /// these resources: a DeviceClass provides the resource, and the node lacks it.
-    pub(crate) fn leaves_to_devices(&self, pod: &Pod, offered: &Resources) -> bool {
-        pod.requests.fit.scalars.iter().any(|(name, amount)| {
-            *amount > 0 && offered.scalar(name) == 0 && self.device_resources.contains(&**name)
-        })
     }
 
     /// Returns the decision about the pod with this form of the plugins; a sampled search begins at

@@ -11,7 +11,7 @@ use sandbox::store::Store;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::permissions::{NEEDED, NEEDED_BY_EXTENDERS};
+use super::permissions::NEEDED;
 use super::scheduler::can_be_read;
 use super::{DEFAULT, find, objects, path, title};
 
@@ -138,7 +138,7 @@ fn is_allowed(store: &mut Store, user: &str, attributes: &Value) -> bool {
 #[test]
 fn user_of_kube_scheduler_has_every_permission_that_loadmaster_needs() {
     let mut store = Store::new(1, NOW);
-    let of_cluster = NEEDED.iter().chain(&NEEDED_BY_EXTENDERS).map(|&(group, resource, verb)| {
+    let of_cluster = NEEDED.iter().map(|&(group, resource, verb)| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         json!({"group": group, "resource": resource, "subresource": subresource, "verb": verb})
     });

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{DEFAULT, EVERYTHING, find, find_all, rendered, rendering};
 
 /// Group, resource and verb of every permission that the default plugins need.
-pub(super) const NEEDED: [(&str, &str, &str); 42] = [
+pub(super) const NEEDED: [(&str, &str, &str); 51] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
     ("", "nodes", "list"),
@@ -35,6 +35,15 @@ pub(super) const NEEDED: [(&str, &str, &str); 42] = [
     ("policy", "poddisruptionbudgets", "watch"),
     ("resource.k8s.io", "deviceclasses", "list"),
     ("resource.k8s.io", "deviceclasses", "watch"),
+    ("resource.k8s.io", "resourceclaims", "create"),
+    ("resource.k8s.io", "resourceclaims", "delete"),
+    ("resource.k8s.io", "resourceclaims", "list"),
+    ("resource.k8s.io", "resourceclaims", "patch"),
+    ("resource.k8s.io", "resourceclaims", "watch"),
+    ("resource.k8s.io", "resourceclaims/binding", "patch"),
+    ("resource.k8s.io", "resourceclaims/status", "patch"),
+    ("resource.k8s.io", "resourceslices", "list"),
+    ("resource.k8s.io", "resourceslices", "watch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("events.k8s.io", "events", "create"),
@@ -93,15 +102,10 @@ fn cluster_role(file: &str) -> Option<ClusterRole> {
     find_all::<ClusterRole>(file).into_iter().find(|role| role.metadata.name == name)
 }
 
-/// Additional permissions for extenders, which cannot register events.
-pub(super) const NEEDED_BY_EXTENDERS: [(&str, &str, &str); 2] =
-    [("resource.k8s.io", "resourceclaims", "list"), ("resource.k8s.io", "resourceclaims", "watch")];
-
 #[test]
-fn extenders_and_extra_rules_add_permissions() {
+fn extra_rules_add_permissions() {
     let role = cluster_role(EVERYTHING).unwrap();
     let mut expected = owned(&NEEDED);
-    expected.extend(owned(&NEEDED_BY_EXTENDERS));
     expected.extend(owned(&[
         ("example.com", "maintenancewindows", "list"),
         ("example.com", "maintenancewindows", "watch"),

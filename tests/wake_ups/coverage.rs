@@ -7,10 +7,10 @@ use framework::{ActionType, ClusterEvent, EventRegistration, PluginName};
 use super::scenario::Scenario;
 use super::world::{configuration, registry};
 use super::{
-    default_preemption, default_spread, inter_pod_affinity, node_affinity, node_declared_features,
-    node_ports, node_resources_fit, node_unschedulable, node_volume_limits, nominated,
-    pod_topology_spread, scheduling_gates, taint_toleration, volume_binding, volume_restrictions,
-    volume_zone,
+    default_preemption, default_spread, dynamic_resources, inter_pod_affinity, node_affinity,
+    node_declared_features, node_ports, node_resources_fit, node_unschedulable, node_volume_limits,
+    nominated, pod_topology_spread, scheduling_gates, taint_toleration, volume_binding,
+    volume_restrictions, volume_zone,
 };
 
 /// The single kinds of updates.
@@ -59,6 +59,7 @@ fn scenarios() -> Vec<Scenario> {
     let of_plugins = [
         default_preemption::scenarios,
         default_spread::scenarios,
+        dynamic_resources::scenarios,
         inter_pod_affinity::scenarios,
         node_affinity::scenarios,
         node_declared_features::scenarios,

@@ -1,6 +1,6 @@
 //! Extenders, which cannot register events: every event may help the pods they reject.
 
-use engine::ports::{ExtenderCall, ExtenderClient, Filtered};
+use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered};
 use framework::ActionType as A;
 use framework::EventResource as R;
 use framework::Time;
@@ -21,7 +21,11 @@ pub(crate) struct Choosy;
 const CHOSEN: &str = "chosen";
 
 impl ExtenderClient for Choosy {
-    fn filter(&mut self, call: &ExtenderCall<'_>, now: Time) -> (Result<Filtered, String>, Time) {
+    fn filter(
+        &mut self,
+        call: &ExtenderCall<'_>,
+        now: Time,
+    ) -> (Result<Filtered, CallError>, Time) {
         let (taken, left) = call.nodes.iter().partition::<Vec<&str>, _>(|node| **node == CHOSEN);
         let failed = left.into_iter().map(|node| (node.to_owned(), "not chosen".to_owned()));
         let answer = Filtered {

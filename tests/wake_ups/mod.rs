@@ -16,6 +16,7 @@
 mod coverage;
 mod default_preemption;
 mod default_spread;
+mod dynamic_resources;
 mod extender;
 mod in_flight;
 mod in_vain;
