@@ -28,7 +28,37 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
+
+    /// Returns the lines of a text that arrives in parts with these borders.
+    fn lines(text: &[u8], mut borders: Vec<usize>) -> Vec<Vec<u8>> {
+        borders.sort_unstable();
+        let (mut lines, mut taken) = (Lines::default(), Vec::new());
+        let mut begin = 0;
+        for border in borders.into_iter().chain([text.len()]) {
+            lines.push(&text[begin..border], |line| taken.push(line.to_vec()));
+            begin = border;
+        }
+        taken
+    }
+
+    proptest! {
+        #[test]
+        fn borders_of_chunks_make_no_difference(
+            text in vec(prop_oneof![2 => Just(b'\n'), 5 => any::<u8>()], 0..200),
+            borders in vec(any::<Index>(), 0..40),
+        ) {
+            let borders = borders.iter().map(|border| border.index(text.len() + 1)).collect();
+            let mut whole: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+            whole.pop();
+            whole.retain(|line| !line.is_empty());
+            prop_assert_eq!(lines(&text, borders), whole);
+        }
+    }
 
     #[test]
     fn lines_are_joined_from_chunks() {

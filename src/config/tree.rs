@@ -83,8 +83,9 @@ pub(super) trait Format<'de>: Copy {
         false
     }
 
-    /// Called for each value; `false` ends parsing, because the document has too many.
-    fn takes_value(self) -> bool {
+    /// Called for each value, with a size of 1, and for each text, with its length; `false` ends parsing, because
+    /// the values of the document take too much.
+    fn takes(self, _size: usize) -> bool {
         true
     }
 
@@ -102,10 +103,17 @@ impl<'de, F: Format<'de>> DeserializeSeed<'de> for Reader<F> {
     type Value = Tree;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        if !self.0.takes_value() {
-            return Err(D::Error::custom("document contains excessive aliasing"));
-        }
+        self.charge(1)?;
         deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, F: Format<'de>> Reader<F> {
+    fn charge<E: Error>(self, size: usize) -> Result<(), E> {
+        match self.0.takes(size) {
+            true => Ok(()),
+            false => Err(E::custom("document contains excessive aliasing")),
+        }
     }
 }
 
@@ -140,11 +148,13 @@ impl<'de, F: Format<'de>> Visitor<'de> for Reader<F> {
         Tree::float(value).ok_or_else(|| E::custom(format!("json: unsupported value: {value}")))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<Tree, E> {
+        self.charge(value.len())?;
         Ok(Tree::Text(value.to_owned()))
     }
 
-    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Tree, E> {
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Tree, E> {
+        self.charge(value.len())?;
         Ok(self.0.borrowed(value))
     }
 
@@ -159,6 +169,7 @@ impl<'de, F: Format<'de>> Visitor<'de> for Reader<F> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
         let mut fields = Vec::new();
         while let Some(Name(name)) = entries.next_key_seed(Key)? {
+            self.charge(name.len())?;
             if fields.iter().any(|(own, _)| *own == name) && self.0.repeated(&name) {
                 match entries.next_value_seed(Refusal)? {}
             }

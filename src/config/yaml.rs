@@ -47,14 +47,15 @@ struct Reading<'a> {
     stop_at: Option<usize>,
     /// Its name, once the pass has reached it.
     stopped: Cell<Option<String>>,
-    /// Number of values that this pass may still read. Aliases of aliases would grow without a bound.
-    values: Cell<usize>,
+    /// What this pass may still read: the number of values and the length of texts. Aliases would grow without a
+    /// bound.
+    size: Cell<usize>,
 }
 
 impl<'a> Reading<'a> {
     const fn new(text: &'a str) -> Self {
-        let values = Cell::new(most_values(text));
-        Self { text, repeated: Cell::new(0), stop_at: None, stopped: Cell::new(None), values }
+        let size = Cell::new(most_values(text));
+        Self { text, repeated: Cell::new(0), stop_at: None, stopped: Cell::new(None), size }
     }
 
     /// Returns the repeated key with this index. The library reports lines only in errors, so each
@@ -101,9 +102,9 @@ impl<'de> Format<'de> for Yaml<'_, '_> {
         stop
     }
 
-    fn takes_value(self) -> bool {
-        let left = self.0.values.get().checked_sub(1);
-        left.inspect(|left| self.0.values.set(*left)).is_some()
+    fn takes(self, size: usize) -> bool {
+        let left = self.0.size.get().checked_sub(size);
+        left.inspect(|left| self.0.size.set(*left)).is_some()
     }
 
     fn object(self, fields: Vec<(String, Tree)>) -> Tree {
@@ -216,6 +217,19 @@ mod tests {
         let text = "x: &x {a: 1, b: 2}\ny:\n  <<: *x\n  b: 3\nz: *x\n";
         let expected = json!({"x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 3}, "z": {"a": 1, "b": 2}});
         assert_eq!(tree(text), expected);
+    }
+
+    #[test]
+    fn aliases_of_texts_do_not_grow_without_a_bound() {
+        let (long, key) = ("x".repeat(10_000), "x".repeat(1000));
+        for anchor in [format!("&a {long}"), format!("&a {{{key}: 1}}")] {
+            let aliases = vec!["*a"; 1000].join(", ");
+            let text = format!("a: {anchor}\nb: [{aliases}]\n");
+            let refused = read(&text).unwrap_err();
+            assert!(refused.ends_with("document contains excessive aliasing"), "{refused}");
+            let text = format!("a: {anchor}\nb: [*a, *a, *a]\n");
+            assert!(read(&text).is_ok());
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ const MAX_HEADERS: usize = 32 * 1024;
 /// Time for requests in flight to end after the shutdown.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-fn set_limits(http: &mut auto::Builder<TokioExecutor>, max_streams: Option<u32>) {
+pub(super) fn set_limits(http: &mut auto::Builder<TokioExecutor>, max_streams: Option<u32>) {
     let mut http1 = http.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADERS);
     let mut http2 = http.http2();

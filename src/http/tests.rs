@@ -19,6 +19,8 @@ use crate::logs;
 use crate::metrics::Pending;
 use crate::scheduling_loop::{EventReceiver, LoopEvent, Snapshot, channel};
 
+mod fuzz;
+
 /// The caller of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
@@ -53,8 +55,18 @@ impl Server {
     }
 
     fn with(health: Health, profiling: bool) -> Self {
-        let channel = channel();
-        let (metrics, health) = (Arc::<Metrics>::default(), Arc::new(health));
+        let (authority, metrics) = (Authority::new("users"), Arc::<Metrics>::default());
+        let access = access(&authority, &metrics);
+        Self { authority, ..Self::with_access(health, profiling, &access, metrics) }
+    }
+
+    fn with_access(
+        health: Health,
+        profiling: bool,
+        access: &Access,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (channel, health) = (channel(), Arc::new(health));
         let (logs, verbosity) = logs::layer(logs::Format::Text, 0, std::io::sink);
         let app = App {
             metrics: metrics.clone(),
@@ -66,7 +78,7 @@ impl Server {
             verbosity: profiling.then(|| verbosity.clone()),
         };
         let authority = Authority::new("users");
-        let router = router::router(app, &access(&authority, &metrics));
+        let router = router::router(app, access);
         let _logs = Box::new(logs);
         Self { router, metrics, authority, health, verbosity, loop_events: channel.1, _logs }
     }

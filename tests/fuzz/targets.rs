@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cel::{AttributeValue, DeviceView, Selector};
 use client::extender;
 use client::reflector::{Call, Input, ListWatch, Options, Output, Reflector};
 use framework::{LabelSelector, Labels, NodeSelector, Quantity, Time, api};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{self, Decoder, Update, Wanted};
-use simulator::trace::openb;
+use simulator::Settings;
+use simulator::trace::{Trace, openb};
 
-use super::fuzz;
+use super::runner::fuzz;
 
 /// Maximum length of what is made of one byte of input, in bytes of text: a quantity with the suffix `Ei`
 /// is printed with 19 digits.
@@ -66,6 +69,33 @@ fn selectors() {
             let _ = NodeSelector::compile_strict(&selector, "spec");
             let _ = (compiled.node_names(), compiled.error());
             bounded(input, compiled.terms().len(), 0);
+        }
+    });
+}
+
+#[test]
+fn expressions() {
+    let memory: Quantity = "40Gi".parse().unwrap();
+    let mut device = DeviceView::new("gpu.example.com");
+    for (name, value) in [
+        ("numa", AttributeValue::Int(0)),
+        ("model", AttributeValue::String("a100")),
+        ("healthy", AttributeValue::Bool(true)),
+        ("driverVersion", AttributeValue::Version("1.2.3")),
+        ("other/x", AttributeValue::String("y")),
+    ] {
+        device.add_attribute(name, value).unwrap();
+    }
+    device.add_capacity("memory", &memory);
+    fuzz("expressions", |input| {
+        let Ok(text) = str::from_utf8(input) else { return };
+        match Selector::compile(text) {
+            Ok(selector) => {
+                // Which evaluations fail is not the question.
+                let _ = selector.matches(&device);
+            }
+            // Each of at most 100 errors shows its line.
+            Err(error) => bounded(input, error.to_string().len() / 200, 1000),
         }
     });
 }
@@ -167,6 +197,38 @@ fn traces() {
         match openb::read_pods("pods.csv", input) {
             Ok(parsed) => bounded(input, parsed.value.len() + parsed.warnings.len(), 0),
             Err(error) => bounded(input, error.to_string().len(), 1000),
+        }
+    });
+}
+
+/// Maximum number of nodes and of pods in a trace that is replayed, so that a run takes milliseconds.
+const MOST_REPLAYED: usize = 20;
+
+/// The input is the list of nodes, a line with `===`, and the list of pods.
+#[test]
+fn replays() {
+    let settings = Settings {
+        seed: 1,
+        percentage_of_nodes_to_score: 0,
+        adaptive_sampling: false,
+        queue: engine::queue::QueueConfig::default(),
+        profiles: config::defaults(&Gates::default()).scheduler_profiles(),
+        registry: Arc::new(plugins::registry()),
+        monitor: || Box::new(()),
+    };
+    fuzz("replays", |input| {
+        const SEPARATOR: &[u8] = b"\n===\n";
+        let Some(place) = input.windows(SEPARATOR.len()).position(|part| part == SEPARATOR) else {
+            return;
+        };
+        let (nodes, pods) = (&input[..place], &input[place + SEPARATOR.len()..]);
+        let Ok(mut nodes) = openb::read_nodes("nodes.csv", nodes) else { return };
+        let Ok(mut pods) = openb::read_pods("pods.csv", pods) else { return };
+        nodes.value.truncate(MOST_REPLAYED);
+        pods.value.truncate(MOST_REPLAYED);
+        let trace = Trace { nodes: nodes.value, pods: pods.value };
+        if let Ok(course) = simulator::replay::replay(&trace, &settings, &()) {
+            assert_eq!(course.samples.len(), trace.pods.len());
         }
     });
 }
