@@ -14,6 +14,9 @@ mod leadership;
 mod manifests;
 #[path = "../observability/mod.rs"]
 mod observability;
+#[cfg(feature = "sandbox")]
+#[path = "../radius/mod.rs"]
+mod radius;
 #[path = "../release/mod.rs"]
 mod release;
 #[path = "../victims/mod.rs"]
