@@ -31,6 +31,9 @@ struct Args {
     trace: bool,
 }
 
+/// Number of seeds from which each fault must have fired and each state must have been entered.
+const WHOLE_RUN: u64 = 300;
+
 fn range(text: &str) -> Result<Range<u64>, String> {
     let (start, end) = text.split_once("..").ok_or("give two numbers, like 0..300")?;
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
             }
         }
     }
+    let coverage = std::mem::take(&mut total.coverage);
+    println!("{coverage}");
     println!(
         "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} terms of leaders, {} faults on the \
          way, {} late binds of killed processes carried out and {} refused, {} pods pending for good reason, {} woken by changes, {} of them in vain; {broken} \
@@ -82,5 +87,10 @@ fn main() -> ExitCode {
         total.wake_ups.all,
         total.wake_ups.idle
     );
-    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let missing: Vec<&str> = coverage.missing().collect();
+    let is_blind = !missing.is_empty() && count >= WHOLE_RUN;
+    if is_blind {
+        eprintln!("never seen: {}", missing.join(", "));
+    }
+    if broken == 0 && !is_blind { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -11,6 +11,7 @@ use framework::storage::PersistentVolumeClaim;
 use framework::{Pod, Time};
 use serde_json::json;
 
+use super::extender::Extender;
 use super::oracle::{Oracle, Related, gives_volumes, read_pod};
 use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
@@ -23,12 +24,13 @@ pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
 }
 
 /// Checks a decision against the state of the engine when it was made. `highest` is the [highest
-/// priority](highest_priority) of the pods that could have been tried.
+/// priority](highest_priority) of the pods that could have been tried. With `may_fail` an extender has failed.
 pub(crate) fn after_decision(
     engine: &Engine,
     related: &Related,
     attempt: &Attempt,
     highest: Option<i32>,
+    may_fail: bool,
 ) -> Checked {
     let Attempt { pod, outcome } = attempt;
     rule(Some(pod.priority()) >= highest, || format!("{} is tried out of turn", pod.key))?;
@@ -41,6 +43,7 @@ pub(crate) fn after_decision(
             rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
         }
         Outcome::Unschedulable(text) => is_counted(engine, pod, text),
+        Outcome::Error(_) if may_fail => Ok(()),
         Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
         Outcome::Skipped => Ok(()),
     }
@@ -66,7 +69,7 @@ struct Decision {
 impl Decision {
     /// Returns the decision; `None` if the pod belongs to another scheduler.
     fn on(pod: &Arc<Pod>, engine: &mut Engine, form: Form, now: Time) -> Option<Self> {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut Extender::default(), probe: &mut () };
         let evaluation = engine.evaluate(pod, form, None, now, ports)?;
         let cluster = engine.cache().cluster();
         let named = |(node, total)| (cluster.node_name(node).clone(), total);

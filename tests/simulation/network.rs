@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::coverage::Fault;
+
 /// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -22,6 +24,24 @@ pub(crate) enum Fate {
     /// The request is carried out; an intermediary answers with this status.
     Garbled(u16),
 }
+
+impl Fate {
+    /// Returns the fault that a request with this fate meets.
+    pub(crate) fn fault(self) -> Option<Fault> {
+        match self {
+            Self::Served => None,
+            Self::NotSent => Some(Fault::ConnectionRefused),
+            Self::Vanishes => Some(Fault::RequestLost),
+            Self::AnswerLost => Some(Fault::AnswerLost),
+            Self::Lingers(late) if late >= MINUTE => Some(Fault::RequestLateByMinutes),
+            Self::Lingers(_) => Some(Fault::RequestLate),
+            Self::Refused(_) => Some(Fault::RequestRefused),
+            Self::Garbled(_) => Some(Fault::AnswerGarbled),
+        }
+    }
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// The fate of a part of a watch stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +65,8 @@ pub(crate) struct Network {
     repeats: u32,
     /// Longest delay of one direction.
     slowest: Duration,
+    /// Longest additional delay of the events of a kind, and a seed for the delays of single kinds.
+    lag: (Duration, u64),
     /// The server refuses every request.
     overloaded: bool,
 }
@@ -53,19 +75,30 @@ impl Network {
     /// Generates a network with faults at random rates.
     pub(crate) fn bad(rng: &mut Rng) -> Self {
         let slowest = [5, 50, 500, 3000][rng.usize(..4)];
+        let lag = [0, 0, 0, 300, 3000, 60_000][rng.usize(..6)];
         Self {
             faults: rng.u32(0..250),
             broken_pieces: rng.u32(0..40),
             repeats: rng.u32(0..300),
             slowest: Duration::from_millis(slowest),
+            lag: (Duration::from_millis(lag), rng.u64(..)),
             overloaded: false,
         }
+    }
+
+    /// Generates a network with few faults, in which kinds may lag.
+    pub(crate) fn fair(rng: &mut Rng) -> Self {
+        let faults = [0, 0, 5, 20][rng.usize(..4)];
+        let broken_pieces = [0, 1, 3][rng.usize(..3)];
+        let slowest = Duration::from_millis([5, 50, 500][rng.usize(..3)]);
+        Self { faults, broken_pieces, slowest, ..Self::bad(rng) }
     }
 
     /// A network without faults.
     pub(crate) const fn calm() -> Self {
         let slowest = Duration::from_millis(5);
-        Self { faults: 0, broken_pieces: 0, repeats: 0, slowest, overloaded: false }
+        let lag = (Duration::ZERO, 0);
+        Self { faults: 0, broken_pieces: 0, repeats: 0, slowest, lag, overloaded: false }
     }
 
     /// A network in which every request and stream fails.
@@ -83,6 +116,17 @@ impl Network {
         self.slowest.mul_f64(rng.f64() * rng.f64())
     }
 
+    /// Returns the additional delay of the events of a kind, by number. A quarter of the kinds lags.
+    pub(crate) fn lag(&self, kind: usize) -> Duration {
+        let (longest, seed) = self.lag;
+        let mut rng = Rng::with_seed(seed ^ kind as u64);
+        if longest.is_zero() || rng.u32(..4) > 0 {
+            Duration::ZERO
+        } else {
+            longest.mul_f64(rng.f64())
+        }
+    }
+
     /// Returns the fate of a request.
     pub(crate) fn fate(&self, rng: &mut Rng) -> Fate {
         if self.overloaded {
@@ -97,7 +141,7 @@ impl Network {
             1 => Fate::Vanishes,
             2 => Fate::AnswerLost,
             3 => {
-                let longest = [30, 300, 3_000, 20_000][rng.usize(..4)];
+                let longest = [30, 300, 3_000, 20_000, 300_000][rng.usize(..5)];
                 Fate::Lingers(Duration::from_millis(rng.u64(1..longest)))
             }
             4 => Fate::Refused(status(rng)),

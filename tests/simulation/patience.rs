@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use framework::{
     Command, CycleState, Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreBind,
-    PreBindInput, PreBindPreFlight, PreBindStep, Reserve, Status, Uid, Write,
+    PreBindInput, PreBindPreFlight, PreBindStep, Reserve, Status, Uid, Write, WriteAction,
 };
 use serde_json::json;
 
@@ -108,6 +108,7 @@ fn annotation(pod: &Pod) -> Write {
         namespace: pod.key.namespace.clone(),
         name: pod.key.name.clone(),
         subresource: None,
-        patch: json!({ "metadata": metadata }),
+        group: "".into(),
+        action: WriteAction::MergePatch(json!({ "metadata": metadata })),
     }
 }

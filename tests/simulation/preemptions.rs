@@ -10,6 +10,7 @@ use engine::{Attempt, Engine, Outcome};
 use framework::preemption::Preemption;
 use framework::{NominatedPods, Pod, Time, Uid};
 
+use super::extender::Extender;
 use super::oracle::{Budgets, Oracle, Related};
 use super::rules::{Checked, rule};
 
@@ -27,7 +28,7 @@ impl Foreseen {
         let budgets = Budgets::of_engine(engine, related);
         let mut foreseen = Self::default();
         for pod in next(engine) {
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+            let ports = &mut Ports { extenders: &mut Extender::default(), probe: &mut () };
             let evaluation = engine.evaluate(&pod, Form::Set, None, now, ports);
             let Some(rescue) = evaluation.and_then(|evaluation| evaluation.post_filter) else {
                 continue;
@@ -148,7 +149,22 @@ impl Rules<'_> {
         rule(takes_without(&uids), || broken("that does not make room"))?;
         let too_many = proper_subsets(&uids).find(takes_without);
         rule(too_many.is_none(), || broken(&format!("{too_many:?} would do")))?;
-        self.is_kind(node, &uids).map_err(|how| broken(&how))
+        self.is_kind(node, &uids).map_err(|how| broken(&how))?;
+        self.is_best(node, &uids).map_err(|how| broken(&how))
+    }
+
+    /// Checks that the victims are those that Kubernetes chooses, on one of the nodes that it prefers.
+    fn is_best(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
+        let candidates = self.oracle.candidates(self.pod, self.budgets, self.now);
+        let Some(mut candidates) = candidates.filter(|_| self.oracle.is_sure_of(self.pod)) else {
+            return Ok(());
+        };
+        candidates.retain(|candidate| !self.pauses.include(&candidate.node));
+        let own = candidates.iter().find(|candidate| *candidate.node == *node);
+        let own = own.ok_or_else(|| "that node offers no room".to_owned())?;
+        rule(own.victims == *victims, || format!("instead of {own:?}"))?;
+        let best = candidates.iter().min_by_key(|candidate| candidate.rank);
+        rule(best.is_some_and(|best| best.rank == own.rank), || format!("{best:?} is preferred"))
     }
 
     /// Checks that a budget is violated only if no node offers an alternative.

@@ -1,6 +1,6 @@
 //! One run of the scheduler, from start to crash: the daemon without I/O.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use client::reflector::{CallId, ListWatch, Options, Output, Reflector};
 use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
 use client::{Reply, RequestId};
 use engine::ports::Ports;
-use engine::{Attempt, Change, Engine, EngineConfig};
+use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::preemption::Preemption;
 use framework::{NominatedPods, Pod, Time, Uid};
@@ -20,15 +20,22 @@ use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
 use serde_json::{Value, json};
 
+use super::calls::Calls;
 use super::churn::nodes::ZONE;
+use super::coverage::Fault;
 use super::decisions;
+use super::explanations::Explanations;
+use super::extender::{self, Extender};
+use super::limits::RequestLimits;
 use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
 use super::preemptions::Foreseen;
+use super::queueing::{Failures, Turns};
 use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
 use super::view::View;
 use super::wake_ups::{self, WakeUps};
+use super::zones::Zones;
 
 /// Skew that the default constraints of the profile [`SPREADING`] allow.
 pub(crate) const DEFAULT_MAX_SKEW: i32 = 1;
@@ -47,6 +54,20 @@ pub(crate) struct Replica {
     pub(crate) related: Related,
     /// Number of pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
+    /// Whether it calls the extender.
+    is_extended: bool,
+    /// Number of waiting calls above which there is a backlog.
+    pub(crate) max_waiting: usize,
+    /// Its requests, against its limits.
+    pub(crate) limits: RequestLimits,
+    /// The failed attempts of each queued pod.
+    pub(crate) failures: Failures,
+    /// The results of attempts that users have to read.
+    pub(crate) explanations: Explanations,
+    /// The reported nodes by zone.
+    zones: Zones,
+    /// The pods with a node that the watch has shown, by UID.
+    placed: BTreeMap<Uid, Arc<str>>,
     unsynced: usize,
     /// Number of informers of other kinds than pods that have not listed again.
     unlisted: usize,
@@ -60,26 +81,56 @@ pub(crate) struct Replica {
     unnominated: Time,
 }
 
+/// What all processes have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    /// Whether they elect a leader.
+    pub(crate) elects: bool,
+    /// Whether they call the extender.
+    pub(crate) is_extended: bool,
+}
+
 /// An attempt to schedule a pod.
 pub(crate) struct Decided {
     /// The attempt.
     pub(crate) attempt: Attempt,
     /// The evictions that it began.
     pub(crate) preemption: Option<Preemption>,
+    /// The extender, with its calls in the attempt.
+    pub(crate) extender: Extender,
+    /// The pods that the watch had shown on the chosen node.
+    pub(crate) beside: BTreeSet<Uid>,
 }
 
 /// The informer of one kind.
 pub(crate) struct Informer {
     /// The reflector of the kind.
     pub(crate) reflector: Reflector<Update>,
+    /// Path of the kind.
+    pub(crate) path: String,
     /// Whether the kind is pods.
     is_of_pods: bool,
     /// The decoder of its objects.
     pub(crate) decoder: Decoder,
     /// The objects it has reported.
     pub(crate) view: View,
+    /// The calls of the reflector.
+    pub(crate) calls: Calls,
     /// The open stream, if there is one.
     pub(crate) stream: Option<Stream>,
+    /// What it does.
+    pub(crate) reading: Reading,
+}
+
+/// What an informer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// It lists.
+    List,
+    /// It watches, or opens a watch again.
+    Watch,
+    /// The version that it asked for is too old.
+    Expired,
 }
 
 /// An open watch stream.
@@ -87,6 +138,8 @@ pub(crate) struct Informer {
 pub(crate) struct Stream {
     /// The call that opened the stream.
     pub(crate) call: CallId,
+    /// Number of the API server.
+    pub(crate) server: usize,
     /// The server's end of the stream.
     pub(crate) watch: WatchId,
     /// Arrival time of the last part: parts do not overtake each other.
@@ -102,12 +155,14 @@ impl Informer {
 }
 
 impl Replica {
-    /// Starts a scheduler. With `elects` it takes part in the election of the leader.
-    pub(crate) fn start(life: u32, seed: u64, elects: bool, found: Vec<Uid>, now: Time) -> Self {
-        let engine = new_engine(seed);
+    /// Starts a scheduler.
+    pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
+        let engine = new_engine(seed, kind.is_extended);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
-        let api_dispatcher = ApiDispatcher::new(limits(&mut rng), seed);
+        let limits = limits(&mut rng);
+        let max_waiting = limits.max_waiting;
+        let api_dispatcher = ApiDispatcher::new(limits.clone(), seed);
         let max_in_flight = rng.usize(1..5);
         let recorder_options =
             event_recorder::Options { max_in_flight, ..event_recorder::Options::default() };
@@ -125,25 +180,35 @@ impl Replica {
             let decoder = Decoder::new(kind.resource.clone(), Default::default());
             informers.push(Informer {
                 reflector,
+                path: kind.path.to_string(),
                 is_of_pods,
                 decoder,
                 view: View::default(),
+                calls: Calls::default(),
                 stream: None,
+                reading: Reading::List,
             });
         }
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
-        if elects {
+        if kind.elects {
             scheduler = scheduler.with_leader_election(election(life, seed));
         }
         Self {
             life,
             scheduler,
+            is_extended: kind.is_extended,
+            max_waiting,
+            limits: RequestLimits::new(limits, !kind.elects),
+            failures: Failures::default(),
+            explanations: Explanations::default(),
+            zones: Zones::default(),
             unsynced: informers.len(),
             unlisted: 0,
             informers,
             found,
             related: Related::default(),
             wake_ups: WakeUps::default(),
+            placed: BTreeMap::new(),
             gave_volumes: false,
             nominations: BTreeSet::new(),
             victims: BTreeSet::new(),
@@ -181,6 +246,9 @@ impl Replica {
         reply: Reply,
         now: Time,
     ) -> Checked {
+        if source == RequestSource::ApiDispatcher {
+            self.limits.replied(id, &reply, now);
+        }
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.scheduler.handle_reply(source, id, reply, now, ports);
         self.nobody_oversleeps(now, || format!("a request of the {source:?} is replied to"))
@@ -190,18 +258,39 @@ impl Replica {
     ///
     /// # Errors
     /// The decision violates a rule.
-    pub(crate) fn decide(&mut self, now: Time) -> Result<Option<Decided>, String> {
+    pub(crate) fn decide(
+        &mut self,
+        fault: Option<Fault>,
+        now: Time,
+    ) -> Result<Option<Decided>, String> {
+        let mut extender = Extender { fault, ..Extender::default() };
         let foreseen = Foreseen::by(self.scheduler.engine_mut(), &self.related, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let turns = Turns::of(self.scheduler.engine());
+        let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
-        decisions::after_decision(self.scheduler.engine(), &self.related, &attempt, highest)?;
+        self.limits.may_decide(now)?;
+        turns.include(&attempt)?;
+        self.explanations.decided(&attempt);
+        self.zones.are_in_turn(self.scheduler.engine(), &attempt)?;
+        let (engine, may_fail) = (self.scheduler.engine(), extender.failures > 0);
+        decisions::after_decision(engine, &self.related, &attempt, highest, may_fail)?;
         let preemption = foreseen.after(&attempt, self.scheduler.engine())?;
         if let Some(preemption) = &preemption {
             self.are_counted(&preemption.victims)?;
         }
         self.nobody_oversleeps(now, || format!("{} is tried", attempt.pod.key))?;
-        Ok(Some(Decided { attempt, preemption }))
+        let beside = match &attempt.outcome {
+            Outcome::Assumed(node) => self.pods_on(node),
+            _ => BTreeSet::new(),
+        };
+        Ok(Some(Decided { attempt, preemption, extender, beside }))
+    }
+
+    /// Returns the pods that the watch has shown on a node.
+    fn pods_on(&self, node: &str) -> BTreeSet<Uid> {
+        let here = self.placed.iter().filter(|(_, own)| ***own == *node);
+        here.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Checks that the budgets of victims count the new evictions. Earlier victims may be counted
@@ -249,7 +338,7 @@ impl Replica {
     /// # Errors
     /// A decision depends on the difference.
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
-        let mut fresh = new_engine(0);
+        let mut fresh = new_engine(0, self.is_extended);
         let engine = self.scheduler.engine();
         let cluster = engine.cache().cluster();
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
@@ -282,12 +371,25 @@ impl Replica {
                         let change = informer.decoder.deletion(meta);
                         self.take_in(change, now)?;
                     }
-                    Output::Synced => self.unsynced -= 1,
-                    Output::Relisted => self.relisted(number),
+                    Output::Synced => {
+                        informer.reading = Reading::Watch;
+                        self.unsynced -= 1;
+                    }
+                    Output::Relisted => {
+                        informer.reading = Reading::Watch;
+                        self.relisted(number);
+                    }
                     Output::Undecodable { message, .. } => {
                         panic!("an object was skipped: {message}")
                     }
-                    call => calls.push((number, call)),
+                    Output::Open(call) => {
+                        informer.calls.opens(&call, now)?;
+                        calls.push((number, Output::Open(call)));
+                    }
+                    Output::Close(id) => {
+                        informer.calls.closes(id, now)?;
+                        calls.push((number, Output::Close(id)));
+                    }
                 }
             }
         }
@@ -306,6 +408,7 @@ impl Replica {
             }
             for informer in &mut self.informers {
                 if informer.group() == group {
+                    informer.calls.relists();
                     informer.reflector.relist(now);
                 }
             }
@@ -327,6 +430,17 @@ impl Replica {
         if let Change::Object { kind, namespace, name, object } = &change {
             let key = (kind.clone(), namespace.clone(), name.clone());
             self.related.set(key, object.as_ref());
+        }
+        match &change {
+            Change::Node(node) => self.zones.set(node),
+            Change::NodeDeleted(node) => self.zones.remove(node),
+            Change::Pod(pod) => {
+                if let Some(node) = &pod.node_name {
+                    self.placed.insert(pod.uid.clone(), node.clone());
+                }
+            }
+            Change::PodDeleted { uid, .. } => drop(self.placed.remove(uid)),
+            _ => {}
         }
         let latest = described(&change);
         let parked = wake_ups::parked(self.scheduler.engine());
@@ -362,27 +476,39 @@ fn described(change: &Change) -> String {
 }
 
 /// Creates an engine with the default plugins and a plugin that waits. It has two profiles; one of
-/// them has default spread constraints.
-fn new_engine(seed: u64) -> Engine {
-    let text = json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [profile(DEFAULT, json!([patience_for_volumes(20)])), profile(SPREADING, json!([
+/// them has default spread constraints and visits nodes in turn from each zone.
+fn new_engine(seed: u64, is_extended: bool) -> Engine {
+    let mut spreading = profile(
+        SPREADING,
+        json!([
             patience_for_volumes(8),
             {"name": "PodTopologySpread",
                 "args": {"defaultingType": "List", "defaultConstraints": [{"topologyKey": ZONE,
                     "maxSkew": DEFAULT_MAX_SKEW, "whenUnsatisfiable": "DoNotSchedule"}]}},
-        ]))],
+        ]),
+    );
+    // Kubernetes looks for at least a hundred nodes, so every one is visited.
+    spreading["percentageOfNodesToScore"] = json!(50);
+    let text = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile(DEFAULT, json!([patience_for_volumes(20)])), spreading],
     });
     let loaded = config::load(&text.to_string(), &Gates::default());
     let config = loaded.expect("the configuration is valid").config;
     let mut registry = plugins::registry();
     registry.register(patience::NAME, patience::plugin).expect("the name is free");
     let profiles = config.build_profiles(&registry).expect("every plugin is there");
-    Engine::new(EngineConfig { seed, queue: config.queue(), ..EngineConfig::new(profiles) })
+    let extenders = is_extended.then(Extender::config).into_iter().collect();
+    let queue = config.queue();
+    Engine::new(EngineConfig { seed, queue, extenders, ..EngineConfig::new(profiles) })
 }
 
-fn profile(name: &str, plugin_config: Value) -> Value {
+fn profile(name: &str, mut plugin_config: Value) -> Value {
+    if let Some(configs) = plugin_config.as_array_mut() {
+        let args = json!({"ignoredResources": [extender::RESOURCE]});
+        configs.push(json!({"name": "NodeResourcesFit", "args": args}));
+    }
     json!({"schedulerName": name, "pluginConfig": plugin_config,
         "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}]}}})
 }
@@ -412,7 +538,8 @@ fn election(life: u32, seed: u64) -> LeaderElection {
 /// Limits that take effect, unlike the defaults.
 fn limits(rng: &mut Rng) -> Limits {
     let qps = rng.bool().then_some(20.0);
-    Limits { max_in_flight: rng.usize(1..20), qps, burst: 5, ..Limits::default() }
+    let max_waiting = [0, 3, 1024][rng.usize(..3)];
+    Limits { max_in_flight: rng.usize(1..20), qps, burst: 5, max_waiting, ..Limits::default() }
 }
 
 /// Streaming lists, or paged lists with small pages.

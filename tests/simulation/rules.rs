@@ -249,7 +249,8 @@ fn pending_pods_agree(server: &Server, engine: &Engine) -> Checked {
     rule(stored == known, || format!("pending pods are {stored:?}, known are {known:?}"))
 }
 
-fn waits_for_us(pod: &Value) -> bool {
+/// Whether a pod has no node and names one of our profiles.
+pub(crate) fn waits_for_us(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_null() && is_ours(pod)
 }
 
@@ -309,7 +310,8 @@ pub(crate) fn pending_pods_are_explained(server: &Server) -> Checked {
     unexplained.map_or(Ok(()), |pod| Err(format!("{} is pending, unexplained", name(pod))))
 }
 
-fn may_be_placed(pod: &Value) -> bool {
+/// Whether a pod is not gated and not being deleted.
+pub(crate) fn may_be_placed(pod: &Value) -> bool {
     pod["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty)
         && pod["metadata"]["deletionTimestamp"].is_null()
 }

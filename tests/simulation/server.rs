@@ -1,4 +1,4 @@
-//! The API server with its kubelets and controllers, and a record of our bindings.
+//! The cluster: API servers, their store, kubelets and controllers, and a record of our bindings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use sandbox::store::Store;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::api_servers::ApiServers;
+use super::coverage::Fault;
+
 /// The profile with the defaults.
 pub(crate) const DEFAULT: &str = "loadmaster";
 /// The profile with default spread constraints.
@@ -20,16 +23,20 @@ pub(crate) const SPREADING: &str = "spreading";
 /// A taint that nodes sometimes have.
 pub(crate) const BUSY: &str = "example.com/busy";
 
-/// The API server.
+/// The cluster.
 pub(crate) struct Server {
     /// The store.
     pub(crate) store: Store,
+    /// The servers in front of it.
+    pub(crate) api_servers: ApiServers,
     controllers: Controllers,
     kubelets: Kubelets,
     /// Time until which the controllers pause.
     idle_until: Option<Time>,
     /// The version that controllers and kubelets have seen.
     seen: u64,
+    /// Faults of the server and its actors that are not counted yet.
+    pub(crate) fired: Vec<Fault>,
     /// Pod and node of our bindings, by UID.
     pub(crate) bound_by_us: BTreeMap<String, String>,
 }
@@ -45,9 +52,10 @@ pub(crate) struct Bound {
 
 impl Server {
     /// Creates a server with its namespaces only.
-    pub(crate) fn new(seed: u64, now: Time) -> Self {
+    pub(crate) fn new(seed: u64, api_servers: usize, now: Time) -> Self {
         Self {
             store: Store::new(seed, now),
+            api_servers: ApiServers::new(api_servers),
             controllers: Controllers::new(),
             kubelets: Kubelets::with_settings(Settings {
                 start_delay: Duration::from_millis(300),
@@ -56,6 +64,7 @@ impl Server {
             }),
             idle_until: None,
             seen: 0,
+            fired: Vec::new(),
             bound_by_us: BTreeMap::new(),
         }
     }
@@ -86,33 +95,42 @@ impl Server {
         (response, bound)
     }
 
-    /// Opens a watch, this many versions before the requested one, or returns the error.
+    /// Opens a watch of an API server whose cache shows this version, or returns the error.
     pub(crate) fn watch(
         &mut self,
         target: &str,
-        back: u64,
+        cached: u64,
         now: Time,
     ) -> Result<WatchId, Response> {
-        let target = further_back(target, back);
-        match self.store.serve(&Request::new("GET", &target, ""), now) {
+        match self.store.serve_with_cache(&Request::new("GET", target, ""), cached, now) {
             Answer::Watch(watch) => Ok(watch),
             Answer::Whole(response) => Err(response),
         }
     }
 
-    /// Answers a list.
-    pub(crate) fn list(&mut self, target: &str, now: Time) -> Response {
-        self.serve(&Request::new("GET", target, ""), now)
+    /// Answers a list of an API server whose cache shows this version.
+    pub(crate) fn list(&mut self, target: &str, cached: u64, now: Time) -> Response {
+        match self.store.serve_with_cache(&Request::new("GET", target, ""), cached, now) {
+            Answer::Whole(response) => response,
+            Answer::Watch(_) => unreachable!("{target} is a watch"),
+        }
     }
 
-    /// Returns the present events of a watch.
-    pub(crate) fn frames(&mut self, watch: WatchId, now: Time) -> Frames {
-        self.store.frames(watch, now)
+    /// Returns the present events of a watch of an API server whose cache shows this version.
+    pub(crate) fn frames(&mut self, watch: WatchId, cached: u64, now: Time) -> Frames {
+        self.store.frames_of_cache(watch, cached, now)
+    }
+
+    /// Expires the history, as far as all API servers have seen it.
+    pub(crate) fn compact(&mut self) {
+        let version = self.api_servers.oldest(self.store.resource_version());
+        self.store.compact_to(version);
     }
 
     /// Pauses the controllers: volumes are not bound, and dependents of deleted objects stay.
     pub(crate) fn stop_controllers(&mut self, until: Time) {
         self.idle_until = Some(until);
+        self.fired.push(Fault::DriverIdle);
     }
 
     /// Runs kubelets and controllers.
@@ -166,7 +184,7 @@ impl Server {
 }
 
 /// Returns the target of a watch with an earlier version.
-fn further_back(target: &str, back: u64) -> String {
+pub(crate) fn further_back(target: &str, back: u64) -> String {
     let Some((start, version)) = target.rsplit_once("&resourceVersion=") else {
         return target.to_owned();
     };

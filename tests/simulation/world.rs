@@ -1,26 +1,36 @@
 //! Time, and the order of events.
 
+mod endpoints;
+mod endurance;
 mod seat;
 mod transport;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::time::Duration;
 
-use client::leader_election::Notice;
+use client::leader_election::{Notice, Outcome};
 use client::reflector::{Call, Input};
 use client::scheduler::RequestSource;
 use client::{Reply, Request, RequestId};
+use engine::Outcome as EngineOutcome;
 use fastrand::Rng;
 use framework::Time;
 use loadmaster::wire::Update;
 
+use self::endpoints::Freshness;
 use self::seat::{Seat, Seats};
 use super::churn::Churn;
+use super::clocks::Clock;
+use super::coverage::{Coverage, Fault, State, States};
+use super::leases::Leases;
 use super::network::{Fate, Network};
-use super::replica::{Decided, Replica};
+use super::progress::Progress;
+use super::replica::{Decided, Kind, Replica};
 use super::rules::{self, Violation};
 use super::server::Server;
+use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
 
@@ -48,27 +58,37 @@ const MOST_BEFORE_SENDING: u64 = 300;
 const LATEST_ARRIVAL: u64 = 40_000;
 /// Maximum time for which a process is stopped, in milliseconds.
 const LONGEST_PAUSE: u64 = 40_000;
-/// Maximum time by which the clock of a replica is ahead, in milliseconds.
-const MOST_AHEAD: u64 = 600_000;
+/// One in so many decisions is followed by another pod that takes room on the same node.
+const ROOM_TAKEN: u32 = 25;
+/// Maximum time until it does, in microseconds.
+const MOST_UNTIL_TAKEN: u64 = 60_000;
 
 /// A future event. Events of a process that has ended are void, except requests in progress.
 enum Event {
     /// The process sends a request.
     Leave { life: u32, source: RequestSource, request: Request },
-    /// A request reaches the server.
-    Arrive { life: u32, source: RequestSource, request: Request, fate: Fate },
+    /// A request reaches an API server.
+    Arrive { life: u32, source: RequestSource, request: Request, fate: Fate, server: usize },
     /// The outcome of a request reaches the scheduler.
     Learn { life: u32, source: RequestSource, id: RequestId, reply: Reply },
-    /// A call of a reflector reaches the server.
-    Call { life: u32, informer: usize, call: Call },
+    /// A call of a reflector reaches an API server, or no longer waits for its cache.
+    Call { life: u32, informer: usize, server: usize, call: Call, freshness: Option<Freshness> },
     /// Inputs about a call reach the reflector.
     Inputs { life: u32, informer: usize, inputs: Vec<Input<Update>> },
     /// The scheduler tries its next pod.
     Decide { life: u32 },
     /// A user or another component acts.
     Churn,
+    /// Another scheduler, or a static pod, takes room on a node.
+    TakeRoom { seat: usize, node: Arc<str> },
+    /// The kubelet rejects a pod that we bound.
+    Reject { uid: String },
     /// A process starts in this seat.
     Start { seat: usize },
+    /// An API server ends, and starts again after this time.
+    StopApiServer { server: usize, downtime: Duration },
+    /// An API server starts.
+    StartApiServer { server: usize },
 }
 
 impl Event {
@@ -85,7 +105,7 @@ impl Event {
 }
 
 /// Statistics of a simulation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
     /// Bindings that the server carried out.
     pub(crate) bound: usize,
@@ -107,6 +127,8 @@ pub(crate) struct Summary {
     pub(crate) pending: usize,
     /// Pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
+    /// Faults and states.
+    pub(crate) coverage: Coverage,
 }
 
 impl AddAssign for Summary {
@@ -121,6 +143,7 @@ impl AddAssign for Summary {
         self.evicted += other.evicted;
         self.pending += other.pending;
         self.wake_ups += other.wake_ups;
+        self.coverage += other.coverage;
     }
 }
 
@@ -140,10 +163,21 @@ pub(crate) struct World {
     elects: bool,
     /// Number of processes that have started.
     lives: u32,
+    /// Whether users, nodes and other components do nothing but what they have to.
+    is_calm: bool,
     /// The claims of pods that we bound.
     held: Held,
+    /// The history of the Lease.
+    leases: Leases,
     /// Activity that must have ended at rest.
     activity: Activity,
+    /// Faults that last.
+    troubles: Troubles,
+    /// Whether there is an extender.
+    is_extended: bool,
+    progress: Progress,
+    /// Faults and states so far.
+    coverage: Coverage,
     summary: Summary,
     trace: Trace,
 }
@@ -178,13 +212,14 @@ impl World {
     pub(crate) fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let now = Time::from_secs(BEGINNING);
-        let mut server = Server::new(rng.u64(..), now);
+        let api_servers = [1, 2, 2, 3][rng.usize(..4)];
+        let mut server = Server::new(rng.u64(..), api_servers, now);
         let mut churn = Churn::new(rng.fork());
         churn.begin(&mut server, now);
         let replicas = [1, 1, 1, 2, 3][rng.usize(..5)];
         let elects = replicas > 1 || rng.bool();
-        let ahead = |_| Duration::from_millis(rng.u64(..MOST_AHEAD));
-        let seats = Seats::new((0..replicas).map(ahead));
+        let seats = Seats::new((0..replicas).map(|_| Clock::new(&mut rng)));
+        let is_extended = rng.bool();
         let mut world = Self {
             seed,
             now,
@@ -198,8 +233,14 @@ impl World {
             seats,
             elects,
             lives: 0,
+            is_calm: false,
             held: Held::default(),
+            leases: Leases::default(),
             activity: Activity::default(),
+            troubles: Troubles::default(),
+            is_extended,
+            progress: Progress::default(),
+            coverage: Coverage::default(),
             summary: Summary::default(),
             trace: Trace { print: trace, last: VecDeque::new() },
         };
@@ -224,9 +265,18 @@ impl World {
                     _ => self.pause(seat),
                 }
             }
+            self.troubles.end(self.now);
             match self.rng.u32(..1000) {
                 0..10 => self.network = Network::bad(&mut self.rng),
                 10..15 => self.outage()?,
+                15..22 => self.trouble(0, 2),
+                22..47 => self.fall_behind(),
+                47..51 => self.restart_api_servers(),
+                51..61 => {
+                    let seat = self.rng.usize(..self.seats.len());
+                    self.coverage.fired_at(Fault::ClockCorrected, seat);
+                    self.seats.at(seat).correct_clock(&mut self.rng);
+                }
                 _ => {}
             }
         }
@@ -235,7 +285,11 @@ impl World {
 
     /// Makes the server unreachable or paused, for seconds or minutes.
     fn outage(&mut self) -> Result<(), Violation> {
-        let outage = if self.rng.bool() { Network::down() } else { Network::overloaded() };
+        let (fault, outage) = match self.rng.bool() {
+            true => (Fault::ServerDown, Network::down()),
+            false => (Fault::ServerOverloaded, Network::overloaded()),
+        };
+        self.coverage.fired(fault);
         self.say(|| format!("{outage:?}"));
         let before = std::mem::replace(&mut self.network, outage);
         let longest = [3_000, 30_000, 120_000][self.rng.usize(..3)];
@@ -251,6 +305,9 @@ impl World {
     pub(crate) fn calm_down(mut self) -> Result<Summary, Violation> {
         self.say(|| "calm".to_owned());
         self.network = Network::calm();
+        self.troubles.end_all(&mut self.server, self.now);
+        self.is_calm = true;
+        self.server.api_servers.catch_up();
         self.churn.leave(&mut self.server, self.now);
         self.rest(CALM)?;
         self.rush()?;
@@ -258,9 +315,16 @@ impl World {
         self.summary.pending = self.rest(SETTLED)?;
         let explained = rules::pending_pods_are_explained(&self.server);
         explained.map_err(|text| self.violation(&text))?;
+        for seat in self.seats.iter() {
+            let leader = seat.replica.as_ref();
+            let leader = leader.filter(|own| own.scheduler.may_act(seat.clock(self.now)));
+            let shown = leader.map_or(Ok(()), |own| own.explanations.are_shown(&self.server));
+            shown.map_err(|text| self.violation(&text))?;
+        }
         for replica in self.seats.iter().filter_map(|seat| seat.replica.as_ref()) {
             self.summary.wake_ups += replica.wake_ups;
         }
+        self.summary.coverage = self.coverage;
         Ok(self.summary)
     }
 
@@ -314,7 +378,13 @@ impl World {
         loop {
             let event = self.events.first_key_value().map(|((time, _), _)| *time);
             let seats = self.seats.iter().filter_map(|seat| seat.next_deadline(self.now)).min();
-            let deadlines = [event, seats, self.watches_due(), self.server.next_deadline()];
+            let deadlines = [
+                event,
+                seats,
+                self.watches_due(),
+                self.server.next_deadline(),
+                self.server.api_servers.next_deadline(),
+            ];
             let Some(next) = deadlines.into_iter().flatten().min().filter(|next| *next <= end)
             else {
                 self.now = end;
@@ -341,12 +411,17 @@ impl World {
 
     /// Runs the next event.
     fn happen(&mut self) -> Result<(), Violation> {
+        let latest = self.server.store.resource_version();
+        self.server.api_servers.advance(&mut self.rng, latest, self.now);
         self.tick().map_err(|text| self.violation(&text))?;
         if self.events.first_key_value().is_some_and(|((time, _), _)| *time <= self.now) {
             let (_, event) = self.events.pop_first().expect("there is one");
             self.take(event).map_err(|text| self.violation(&text))?;
         }
         self.server.step(self.now);
+        for fault in self.server.fired.drain(..) {
+            self.coverage.fired(fault);
+        }
         self.pass_on().map_err(|text| self.violation(&text))?;
         self.check().map_err(|text| self.violation(&text))
     }
@@ -372,11 +447,19 @@ impl World {
         };
         let leaders: Vec<u32> = self.seats.iter().filter(leads).map(|seat| seat.life).collect();
         rules::rule(leaders.len() <= 1, || format!("processes {leaders:?} lead"))?;
-        for seat in self.seats.iter_mut() {
+        for (number, seat) in self.seats.iter_mut().enumerate() {
             let now = seat.clock(self.now);
-            let Some(replica) = &mut seat.replica else { continue };
+            let is_running = seat.stopped_until().is_none();
+            let Some(replica) = &mut seat.replica else {
+                self.coverage.see(number, States::default());
+                continue;
+            };
+            self.coverage.see(number, States::of(replica, now));
             let engine = replica.scheduler.engine();
             rules::at_every_step(engine)?;
+            if is_running {
+                replica.failures.check(engine, now)?;
+            }
             seat.writes.keep_their_room(&self.server, engine)?;
             replica.no_volumes_are_kept(now)?;
         }
@@ -396,17 +479,38 @@ impl World {
                 let done = self.churn.step(&mut self.server, self.now);
                 self.say(|| done);
             }
-            Event::Arrive { life, source, request, fate } => {
-                self.arrive(life, source, &request, fate)?;
+            Event::Arrive { life, source, request, fate, server } => {
+                if self.server.api_servers.is_down(server) && !matches!(fate, Fate::Lingers(_)) {
+                    let (id, reply) = (request.id, Reply::Lost("connection reset".to_owned()));
+                    self.at(Duration::ZERO, Event::Learn { life, source, id, reply });
+                } else {
+                    self.arrive(life, source, &request, fate)?;
+                }
             }
             Event::Learn { life, source, id, reply } => self.learn(life, source, id, reply)?,
-            Event::Call { life, informer, call } => self.call(life, informer, &call),
+            Event::TakeRoom { seat, node } => {
+                self.coverage.fired_at(Fault::RoomTaken, seat);
+                let done = self.churn.take_room(&mut self.server, &node, self.now);
+                self.say(|| done);
+            }
+            Event::Reject { uid } => {
+                let done = self.churn.reject_pod(&mut self.server, &uid, self.now);
+                self.say(|| done);
+            }
+            Event::Call { life, informer, server, call, freshness } => {
+                self.call(life, informer, server, call, freshness);
+            }
+            Event::StopApiServer { server, downtime } => self.stop_api_server(server, downtime),
+            Event::StartApiServer { server } => self.start_api_server(server),
             Event::Inputs { life, informer, inputs } => {
                 let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
                 let now = seat.clock(self.now);
                 if let Some(replica) = &mut seat.replica {
-                    let reflector = &mut replica.informers[informer].reflector;
-                    inputs.into_iter().for_each(|input| reflector.step(input, now));
+                    let informer = &mut replica.informers[informer];
+                    for input in inputs {
+                        informer.calls.heard(&input, now);
+                        informer.reflector.step(input, now);
+                    }
                 }
             }
             Event::Decide { life } => self.decide(life)?,
@@ -419,9 +523,10 @@ impl World {
         let (life, seed) = (self.lives, self.rng.u64(..));
         self.say(|| format!("process {life} starts in seat {seat}"));
         let found = self.server.placed_pods().collect();
+        let kind = Kind { elects: self.elects, is_extended: self.is_extended };
         let seat = self.seats.at(seat);
-        let now = seat.clock(self.now);
-        seat.start(Replica::start(life, seed, self.elects, found, now));
+        let now = seat.start_clock(self.now);
+        seat.start(Replica::start(life, seed, kind, found, now));
     }
 
     /// Kills the process in a seat.
@@ -429,6 +534,7 @@ impl World {
         let life = self.seats.at(seat).life;
         if self.seats.at(seat).replica.is_some() {
             self.summary.crashes += 1;
+            self.coverage.fired_at(Fault::ProcessKilled, seat);
             self.end(seat, "is killed");
             self.hold_up_requests(life);
         }
@@ -451,9 +557,10 @@ impl World {
     /// Asks the process in a seat to end.
     fn terminate(&mut self, seat: usize) {
         let now = self.now;
-        let seat = self.seats.at(seat);
+        let (number, seat) = (seat, self.seats.at(seat));
         let life = seat.life;
         if seat.terminate(now) {
+            self.coverage.fired_at(Fault::ProcessTerminated, number);
             self.say(|| format!("process {life} is asked to end"));
         }
     }
@@ -462,6 +569,7 @@ impl World {
     fn pause(&mut self, seat: usize) {
         let length = Duration::from_millis(self.rng.u64(..LONGEST_PAUSE));
         let until = self.now + length;
+        self.coverage.fired_at(Fault::ProcessStopped, seat);
         let seat = self.seats.at(seat);
         let life = seat.life;
         seat.pause(until);
@@ -499,12 +607,17 @@ impl World {
         replica.relist(now);
         replica.learn(&mut calls, now)?;
         for (informer, call) in calls {
-            self.handle_output(&mut replica, informer, call);
+            self.handle_output(number, &mut replica, informer, call);
         }
-        for event in replica.scheduler.take_events() {
-            self.seats.at(number).writes.announced(&self.server, &event)?;
+        let events = replica.scheduler.take_events();
+        replica.explanations.are_told(&events)?;
+        for event in &events {
+            self.seats.at(number).writes.announced(&self.server, event)?;
         }
         let requests: Vec<_> = replica.scheduler.take_requests().collect();
+        for (_, request) in requests.iter().filter(|(by, _)| *by == RequestSource::ApiDispatcher) {
+            replica.limits.sent(request, now)?;
+        }
         let life = replica.life;
         for (source, request) in requests {
             let pause = Duration::from_micros(self.rng.u64(..MOST_BEFORE_SENDING));
@@ -527,6 +640,9 @@ impl World {
             self.at(pause, Event::Decide { life });
         }
         let is_over = outcome.is_some() || self.seats.at(number).is_overdue(self.now);
+        if outcome == Some(Outcome::Lost) {
+            self.coverage.enter(State::Deposed);
+        }
         if is_over {
             self.end(number, &format!("ends: {outcome:?}"));
         }
@@ -534,13 +650,32 @@ impl World {
     }
 
     fn decide(&mut self, life: u32) -> Result<(), String> {
-        let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
+        let Some(number) = self.seats.running(life) else { return Ok(()) };
+        let seat = self.seats.at(number);
         let now = seat.clock(self.now);
         seat.deciding = false;
         let Some(replica) = &mut seat.replica else { return Ok(()) };
-        let Some(Decided { attempt, preemption }) = replica.decide(now)? else {
+        let decided = replica.decide(self.troubles.of_extender(), now)?;
+        let Some(Decided { attempt, preemption, extender, beside }) = decided else {
             return Ok(());
         };
+        if extender.failures > 0
+            && let Some(fault) = extender.fault
+        {
+            self.coverage.fired_at(fault, number);
+        }
+        match &attempt.outcome {
+            EngineOutcome::Assumed(node) => {
+                seat.beside.insert(attempt.pod.uid.clone(), beside);
+                if !self.is_calm && self.rng.u32(..ROOM_TAKEN) == 0 {
+                    let soon = Duration::from_micros(self.rng.u64(..MOST_UNTIL_TAKEN));
+                    let event = Event::TakeRoom { seat: number, node: node.clone() };
+                    self.sequence += 1;
+                    self.events.insert((self.now + soon, self.sequence), event);
+                }
+            }
+            _ => self.progress.rejected(&attempt.pod.uid.to_string()),
+        }
         seat.volumes.decided(&attempt, &replica.related);
         if let Some(preemption) = preemption {
             seat.writes.preempts(&preemption, attempt.pod.priority());
@@ -548,6 +683,9 @@ impl World {
         rules::before_decisions(&self.server, replica)?;
         if self.rng.u32(..RECOUNTS) == 0 {
             replica.counts_are_right(now)?;
+        }
+        if !extender.blocked.is_zero() {
+            self.seats.at(number).pause(self.now + extender.blocked);
         }
         self.say(|| format!("{life} {}: {:?}", attempt.pod.key, attempt.outcome));
         Ok(())

@@ -24,6 +24,8 @@ pub(crate) struct Writes {
     announced: BTreeSet<Uid>,
     /// UIDs of victims, with the highest priority of their preemptors.
     victims: BTreeMap<Uid, i32>,
+    /// Victims that were deleted and have no `Preempted` event yet.
+    silent_victims: BTreeSet<Uid>,
     /// Deletions without a reply, with the UIDs of the pods.
     deletions: BTreeMap<RequestId, Uid>,
 }
@@ -114,6 +116,7 @@ impl Writes {
         if let (Some(pod), Reply::Answered(Response { status: 200, .. })) = (deleted, reply) {
             // From now on other pods that need the room know that the victim is terminating.
             self.victims.remove(&pod);
+            self.silent_victims.insert(pod);
         }
     }
 
@@ -149,6 +152,9 @@ impl Writes {
     /// # Errors
     /// A rule is violated.
     pub(crate) fn announced(&mut self, server: &Server, event: &Event) -> Checked {
+        if event.reason == "Preempted" {
+            self.silent_victims.remove(&event.uid);
+        }
         let Some((_, node)) =
             event.note.rsplit_once(" to ").filter(|_| event.reason == "Scheduled")
         else {
@@ -164,11 +170,13 @@ impl Writes {
         })
     }
 
-    /// Checks at rest that every bound pod has its `Scheduled` event.
+    /// Checks at rest that every bound pod has its `Scheduled` event, and every victim its `Preempted` event.
     ///
     /// # Errors
     /// A rule is violated.
     pub(crate) fn are_announced(&self) -> Checked {
+        let victim = self.silent_victims.first();
+        rule(victim.is_none(), || format!("{victim:?} was evicted in silence"))?;
         let silent = self.bound.iter().find(|(uid, _)| !self.announced.contains(*uid));
         silent.map_or(Ok(()), |(uid, node)| Err(format!("{uid} is bound to {node} in silence")))
     }

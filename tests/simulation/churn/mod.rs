@@ -2,6 +2,8 @@
 
 pub(crate) mod catalogue;
 mod chance;
+mod foreign;
+mod mass;
 pub(crate) mod nodes;
 mod pods;
 mod preemption;
@@ -15,6 +17,7 @@ use framework::Time;
 use sandbox::resources::{NODES, PODS, REPLICATIONCONTROLLERS, Resource, STATEFULSETS};
 use serde_json::{Value, json};
 
+use super::coverage::Fault;
 use super::server::Server;
 use chance::{once_in, one_of};
 use nodes::NODE_NAMES;
@@ -104,7 +107,7 @@ impl Churn {
 
     /// Carries out one action, and describes it.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
-        match self.rng.u32(..191) {
+        match self.rng.u32(..196) {
             0..34 => self.create_pod(server, now),
             34..52 => self.delete_pod(server, now),
             52..57 => self.replace_pod(server, now),
@@ -127,11 +130,14 @@ impl Churn {
             136..139 => self.nominate(server, now),
             139..142 => self.evict(server, now),
             142..145 => {
-                server.store.compact();
+                server.compact();
+                server.fired.push(Fault::HistoryCompacted);
                 "history is compacted".to_owned()
             }
             145..185 => self.change_storage(server, now),
             185 => self.stop_controllers(server, now),
+            191 => self.act_in_mass(server, now),
+            192..196 => self.schedule_elsewhere(server, now),
             _ => self.heartbeat(server, now),
         }
     }

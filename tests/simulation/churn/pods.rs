@@ -3,6 +3,7 @@
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use super::super::extender;
 use super::super::patience;
 use super::super::server::{BUSY, DEFAULT, SPREADING};
 use super::catalogue::pod_volumes;
@@ -75,6 +76,10 @@ fn plain_spec(rng: &mut Rng) -> Value {
         "resources": {"requests": {"cpu": cpu, "memory": memory}}});
     if once_in(rng, 10) {
         container["ports"] = json!([{"containerPort": 80, "hostPort": 8080}]);
+    }
+    if once_in(rng, 5) {
+        container["resources"]["requests"][extender::RESOURCE] = json!("1");
+        container["resources"]["limits"] = json!({extender::RESOURCE: "1"});
     }
     let scheduler = if once_in(rng, 4) { SPREADING } else { DEFAULT };
     let mut spec = json!({"schedulerName": scheduler, "containers": [container],

@@ -3,8 +3,8 @@
 use framework::Time;
 use framework::storage::SELECTED_NODE;
 use sandbox::resources::{
-    CSINODES, CSISTORAGECAPACITIES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Resource,
-    STORAGECLASSES, VOLUMEATTACHMENTS,
+    CSIDRIVERS, CSINODES, CSISTORAGECAPACITIES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES,
+    Resource, STORAGECLASSES, VOLUMEATTACHMENTS,
 };
 use serde_json::{Value, json};
 
@@ -23,9 +23,7 @@ const KEEP: &str = "example.com/keep";
 impl Churn {
     /// Creates the initial storage objects.
     pub(super) fn begin_storage(&mut self, server: &mut Server, now: Time) {
-        let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
-            "metadata": {"name": ROOMY_DRIVER}, "spec": {"storageCapacity": true}});
-        server.request("POST", "/apis/storage.k8s.io/v1/csidrivers", &driver, now);
+        set_driver(server, true, now);
         self.restore_storage(server, now);
         for number in 0..STEADY_CSI_NODES {
             self.set_csi_node(server, number, now);
@@ -59,7 +57,8 @@ impl Churn {
             }
             15 => self.delete(server, PERSISTENTVOLUMES, now),
             16..20 => self.recycle_volume(server, now),
-            20 | 21 => self.annotate(server, now),
+            20 => self.annotate(server, now),
+            21 => self.change_driver(server, now),
             22 => self.select_node(server, now),
             23 => drop_protection(server, now),
             24..27 => self.change_class(server, now),
@@ -156,12 +155,27 @@ impl Churn {
 
     fn change_class(&mut self, server: &mut Server, now: Time) -> String {
         let (class, ..) = one_of(&mut self.rng, CLASSES);
+        if class == "slow" && self.rng.bool() {
+            let zones = one_of(&mut self.rng, [&["a", "b"][..], &["b"], &["a", "c"], &[]]);
+            let topologies = json!({"allowedTopologies": topologies(zones)});
+            return patch(server, &path(STORAGECLASSES, "", class), &topologies, now);
+        }
         if class == LIMITED_CLASS || self.rng.bool() {
             return create_class(server, class, now);
         }
         let class = path(STORAGECLASSES, "", class);
         let status = server.request("DELETE", &class, &Value::Null, now);
         format!("delete {class}: {status}")
+    }
+
+    /// Deletes or restores the driver that reports its capacity, or lets it stop or begin to do so.
+    fn change_driver(&mut self, server: &mut Server, now: Time) -> String {
+        if once_in(&mut self.rng, 3) {
+            let driver = path(CSIDRIVERS, "", ROOMY_DRIVER);
+            let status = server.request("DELETE", &driver, &Value::Null, now);
+            return format!("delete {driver}: {status}");
+        }
+        set_driver(server, self.rng.bool(), now)
     }
 
     fn change_csi_node(&mut self, server: &mut Server, now: Time) -> String {
@@ -204,10 +218,19 @@ impl Churn {
 
     /// Changes the storage capacity of the driver in a zone.
     fn set_room(&mut self, server: &mut Server, zone: &str, now: Time) -> String {
+        if once_in(&mut self.rng, 8) {
+            let capacity = path(CSISTORAGECAPACITIES, NAMESPACES[0], zone);
+            let status = server.request("DELETE", &capacity, &Value::Null, now);
+            return format!("delete {capacity}: {status}");
+        }
         let room = one_of(&mut self.rng, ["0", "1Gi", "2Gi", "9Gi"]);
-        let capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+        let largest = one_of(&mut self.rng, [None, None, None, Some("1Gi"), Some("3Gi")]);
+        let mut capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
             "metadata": {"name": zone, "namespace": NAMESPACES[0]}, "storageClassName": "flaky",
             "nodeTopology": {"matchLabels": {ZONE: zone}}, "capacity": room});
+        if let Some(largest) = largest {
+            capacity["maximumVolumeSize"] = json!(largest);
+        }
         set(server, CSISTORAGECAPACITIES, capacity, now)
     }
 }
@@ -236,10 +259,24 @@ fn create_class(server: &mut Server, name: &str, now: Time) -> String {
         "parameters": {"sandbox/provisioning-seconds": seconds.to_string(),
             "sandbox/provisioning-failures": failures.to_string()}});
     if name == "slow" {
-        let zones = json!({"key": ZONE, "values": ["a", "b"]});
-        class["allowedTopologies"] = json!([{"matchLabelExpressions": [zones]}]);
+        class["allowedTopologies"] = topologies(&["a", "b"]);
     }
     create(server, STORAGECLASSES, class, now)
+}
+
+/// Returns the allowed topologies of a class: these zones, or all nodes.
+fn topologies(zones: &[&str]) -> Value {
+    match zones {
+        [] => Value::Null,
+        zones => json!([{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]),
+    }
+}
+
+/// Creates or updates the driver that can report its capacity.
+fn set_driver(server: &mut Server, reports: bool, now: Time) -> String {
+    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+        "metadata": {"name": ROOMY_DRIVER}, "spec": {"storageCapacity": reports}});
+    set(server, CSIDRIVERS, driver, now)
 }
 
 fn create(server: &mut Server, kind: &'static Resource, object: Value, now: Time) -> String {

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod budgets;
+mod candidates;
 mod preemption;
 mod related;
 mod spread;

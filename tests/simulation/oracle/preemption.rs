@@ -76,7 +76,7 @@ impl Oracle<'_> {
 
 impl Place {
     /// Returns the pods of the node with lower priority than this one.
-    fn lower<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Arc<Pod>> {
+    pub(super) fn lower<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Arc<Pod>> {
         self.pods.iter().filter(|other| other.priority() < pod.priority())
     }
 

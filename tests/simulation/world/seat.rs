@@ -1,9 +1,12 @@
 //! The processes of the scheduler: each has its own clock, and a record of its requests.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use framework::Time;
+use fastrand::Rng;
+use framework::{Time, Uid};
 
+use super::super::clocks::Clock;
 use super::super::replica::Replica;
 use super::super::volumes::Volumes;
 use super::super::writes::Writes;
@@ -20,8 +23,12 @@ pub(super) struct Seat {
     pub(super) writes: Writes,
     /// Its changes of volumes and claims.
     pub(super) volumes: Volumes,
-    /// Time by which its clock is ahead of that of the world.
-    ahead: Duration,
+    /// For each pod, the other pods that its watch had shown on the node that it chose.
+    pub(super) beside: BTreeMap<Uid, BTreeSet<Uid>>,
+    /// Number of the API server that it is connected to.
+    pub(super) api_server: usize,
+    /// The clocks of its machine.
+    clock: Clock,
     /// Time until which the process is stopped by SIGSTOP.
     stopped_until: Option<Time>,
     /// Time at which the process exits at the latest, after SIGTERM.
@@ -32,14 +39,16 @@ pub(super) struct Seat {
 const DRAIN: Duration = Duration::from_secs(20);
 
 impl Seat {
-    fn new(ahead: Duration) -> Self {
+    fn new(clock: Clock) -> Self {
         Self {
             replica: None,
             life: 0,
             deciding: false,
             writes: Writes::default(),
             volumes: Volumes::default(),
-            ahead,
+            beside: BTreeMap::new(),
+            api_server: 0,
+            clock,
             stopped_until: None,
             exits_by: None,
         }
@@ -52,6 +61,18 @@ impl Seat {
         self.deciding = false;
         self.writes = Writes::default();
         self.volumes = Volumes::default();
+        self.beside.clear();
+    }
+
+    /// Corrects the wall clock of the machine. The clock of the process goes on.
+    pub(super) fn correct_clock(&mut self, rng: &mut Rng) {
+        self.clock.correct(rng);
+    }
+
+    /// Returns the time at which a process starts now, on its clock.
+    pub(super) const fn start_clock(&mut self, now: Time) -> Time {
+        self.clock.start();
+        self.clock.now(now)
     }
 
     /// Ends the process.
@@ -63,7 +84,7 @@ impl Seat {
 
     /// Returns the time on the clock of the process.
     pub(super) fn clock(&self, now: Time) -> Time {
-        now + self.ahead
+        self.clock.now(now)
     }
 
     /// Returns the next deadline of the process, or the end of its pause.
@@ -114,9 +135,9 @@ impl Seat {
 pub(super) struct Seats(Vec<Seat>);
 
 impl Seats {
-    /// Creates empty seats; each clock is ahead by one of these times.
-    pub(super) fn new(ahead: impl IntoIterator<Item = Duration>) -> Self {
-        Self(ahead.into_iter().map(Seat::new).collect())
+    /// Creates empty seats on machines with these clocks.
+    pub(super) fn new(clocks: impl IntoIterator<Item = Clock>) -> Self {
+        Self(clocks.into_iter().map(Seat::new).collect())
     }
 
     /// Returns the number of seats.

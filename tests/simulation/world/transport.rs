@@ -2,21 +2,40 @@
 
 use std::time::Duration;
 
-use client::reflector::{Call, Input, Output};
+use client::reflector::{Call, Input, Output, WatchEvent};
 use client::scheduler::RequestSource;
 use client::{Reply, Request, RequestId, Response};
+use framework::Uid;
 use loadmaster::wire::{Update, status_error};
 
+use super::super::coverage::Fault;
+use super::super::foreign;
+use super::super::leases;
 use super::super::network::{Fate, Piece};
-use super::super::replica::{Replica, Stream};
+use super::super::replica::{Informer, Reading, Replica, Stream};
 use super::super::rules;
-use super::super::server::Bound;
+use super::super::server::{Bound, further_back};
+use super::super::trouble::Refusal;
 use super::super::volumes;
+use super::endpoints::{Delayed, Freshness, is_streaming_list};
 use super::{Event, World};
 
+/// One in so many pods that we bind is rejected by its kubelet.
+const REJECTED: u32 = 30;
+/// Maximum time until it is, in milliseconds.
+const LATEST_REJECTION: u64 = 250;
+
 impl World {
+    /// Records that a fault fired that concerns a process.
+    fn fired_at(&mut self, fault: Fault, life: u32) {
+        if let Some(seat) = self.seats.iter().position(|seat| seat.life == life) {
+            self.coverage.fired_at(fault, seat);
+        }
+    }
+
     pub(super) fn handle_output(
         &mut self,
+        seat: usize,
         replica: &mut Replica,
         informer: usize,
         call: Output<Update>,
@@ -26,11 +45,23 @@ impl World {
         }
         if let Output::Open(call) = call {
             self.activity.calls += 1;
+            let lists = !call.is_watch || call.path.contains("sendInitialEvents");
+            replica.informers[informer].reading =
+                if lists { Reading::List } else { Reading::Watch };
             let (life, delay) = (replica.life, self.delay());
-            let fate = self.network.fate(&mut self.rng);
-            self.say(|| format!("{life} {fate:?}: {}", call.path));
+            let mut fate = self.network.fate(&mut self.rng);
+            let server = self.connect(seat).unwrap_or_else(|| {
+                fate = Fate::NotSent;
+                0
+            });
+            if fate != Fate::Served {
+                self.fired_at(Fault::ListFails, life);
+            }
+            self.say(|| format!("{life} {fate:?} at {server}: {}", call.path));
             match fate {
-                Fate::Served => self.at(delay, Event::Call { life, informer, call }),
+                Fate::Served => {
+                    self.at(delay, Event::Call { life, informer, server, call, freshness: None });
+                }
                 Fate::NotSent => {
                     let failed = Input::Failed(call.id, "connection refused".to_owned());
                     self.at(delay, Event::Inputs { life, informer, inputs: vec![failed] });
@@ -45,27 +76,89 @@ impl World {
         }
     }
 
-    /// A call reaches the server.
-    pub(super) fn call(&mut self, life: u32, informer: usize, call: &Call) {
+    /// A call reaches an API server.
+    pub(super) fn call(
+        &mut self,
+        life: u32,
+        informer: usize,
+        server: usize,
+        call: Call,
+        freshness: Option<Freshness>,
+    ) {
         let Some(seat) = self.seats.running(life) else { return };
+        let Some(kind) =
+            self.seats.at(seat).replica.as_ref().map(|own| own.informers[informer].path.clone())
+        else {
+            return;
+        };
+        match self.not_served(server, &kind, &call, freshness) {
+            Some(Delayed::Waits(time, freshness)) => {
+                let freshness = Some(freshness);
+                return self.at(time, Event::Call { life, informer, server, call, freshness });
+            }
+            Some(Delayed::Failed(inputs)) => {
+                let delay = self.delay();
+                return self.at(delay, Event::Inputs { life, informer, inputs });
+            }
+            None => {}
+        }
+        let latest = self.server.store.resource_version();
+        let cached = self.server.api_servers.cached(server, &kind, latest);
+        if cached < latest {
+            match call.is_watch {
+                true => self.coverage.fired_at(Fault::StaleWatch, seat),
+                false if call.path.contains("resourceVersion=0") => {
+                    self.coverage.fired_at(Fault::StaleList, seat);
+                }
+                false => {}
+            }
+        }
         let Some(replica) = &mut self.seats.at(seat).replica else { return };
         let decoder = &replica.informers[informer].decoder;
-        let input = if call.is_watch {
-            let back = self.network.repeats(&mut self.rng);
-            match self.server.watch(&call.path, back, self.now) {
+        let input = if self.troubles.forbid_call(&call.path) {
+            self.coverage.fired_at(Fault::WatchForbidden, seat);
+            Input::Error(call.id, status_error(403, None, b"not allowed"))
+        } else if call.is_watch {
+            let path = match freshness {
+                Some((needed, _)) => format!("{}&resourceVersion={needed}", call.path),
+                None if is_streaming_list(&call.path) => call.path,
+                None => {
+                    let back = self.network.repeats(&mut self.rng);
+                    if back > 0 {
+                        self.coverage.fired_at(Fault::EventsRepeated, seat);
+                    }
+                    further_back(&call.path, back)
+                }
+            };
+            match self.server.watch(&path, cached, self.now) {
                 Ok(watch) => {
-                    let stream = Stream { call: call.id, watch, last: self.now, stalled: false };
+                    let stream =
+                        Stream { call: call.id, server, watch, last: self.now, stalled: false };
                     if let Some(old) = replica.informers[informer].stream.replace(stream) {
                         self.server.store.close(old.watch);
                     }
                     Input::Opened(call.id)
                 }
+                // The API server has opened the watch by the time that it knows.
+                Err(response) if is_streaming_list(&path) => {
+                    self.coverage.fired_at(Fault::VersionTooLarge, seat);
+                    let error = status_error(0, None, &response.body);
+                    let inputs = vec![
+                        Input::Opened(call.id),
+                        Input::Event(call.id, WatchEvent::Error(error)),
+                    ];
+                    let delay = self.delay();
+                    return self.at(delay, Event::Inputs { life, informer, inputs });
+                }
                 Err(response) => {
+                    if response.status == 410 {
+                        replica.informers[informer].reading = Reading::Expired;
+                    }
                     Input::Error(call.id, status_error(response.status, None, &response.body))
                 }
             }
         } else {
-            let response = self.server.list(&call.path, self.now);
+            let response = self.server.list(&call.path, cached, self.now);
             match response.status {
                 200 => {
                     let page = decoder.page(&response.body);
@@ -87,30 +180,42 @@ impl World {
     /// separately.
     pub(super) fn deliver(&mut self, replica: &mut Replica, informer: usize) {
         let life = replica.life;
-        let Some(stream) = &mut replica.informers[informer].stream else { return };
-        let frames = self.server.frames(stream.watch, self.now);
+        let Informer { path, stream, .. } = &mut replica.informers[informer];
+        let Some(stream) = stream else { return };
+        let latest = self.server.store.resource_version();
+        let cached = self.server.api_servers.cached(stream.server, path, latest);
+        let frames = self.server.frames(stream.watch, cached, self.now);
         if (frames.lines.is_empty() && !frames.ended) || stream.stalled {
             return;
         }
         let call = stream.call;
-        let due = (self.now + self.network.delay(&mut self.rng)).max(stream.last);
+        let lag = self.network.lag(informer);
+        let due = (self.now + lag + self.network.delay(&mut self.rng)).max(stream.last);
         let later = due + self.network.delay(&mut self.rng);
         stream.last = later;
+        if !lag.is_zero() {
+            self.fired_at(Fault::KindLags, life);
+        }
         let mut kept = frames.lines.len();
         let mut end = frames.ended.then_some(Input::Closed(call));
         match self.network.piece(&mut self.rng) {
             Piece::Arrives => {}
             Piece::Stalls => {
                 stream.stalled = true;
+                self.fired_at(Fault::WatchStalls, life);
                 self.say(|| format!("{life} the stream of informer {informer} stalls"));
                 return;
             }
             Piece::Breaks => {
                 kept = self.rng.usize(..=kept);
+                self.fired_at(Fault::WatchBreaks, life);
                 end = Some(Input::Failed(call, "connection reset".to_owned()));
             }
         }
         let over = end.is_some().then_some(stream.watch);
+        if frames.lines.iter().any(|line| line.starts_with(b"{\"type\":\"ERROR\"")) {
+            replica.informers[informer].reading = Reading::Expired;
+        }
         let decoder = &replica.informers[informer].decoder;
         let lines = frames.lines.iter().take(kept);
         let frames = lines.map(|line| Input::Event(call, decoder.watch_event(line)));
@@ -140,7 +245,14 @@ impl World {
             self.at(Duration::ZERO, Event::Learn { life, source, id: request.id, reply });
             return Ok(());
         }
-        let fate = self.network.fate(&mut self.rng);
+        let mut fate = self.network.fate(&mut self.rng);
+        let server = self.connect(seat).unwrap_or_else(|| {
+            fate = Fate::NotSent;
+            0
+        });
+        if let (Fate::Served, Some(status)) = (fate, self.refusal(server)) {
+            fate = Fate::Refused(status);
+        }
         if source == RequestSource::ApiDispatcher {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             let seat = self.seats.at(seat);
@@ -149,8 +261,9 @@ impl World {
             seat.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
         }
         self.say(|| format!("{life} {fate:?}: {} {}", request.method.as_str(), request.path));
-        if fate != Fate::Served {
+        if let Some(fault) = fate.fault() {
             self.summary.faults += 1;
+            self.fired_at(fault, life);
         }
         let (id, timeout, delay) = (request.id, request.timeout, self.delay());
         let learn = |reply| Event::Learn { life, source, id, reply };
@@ -163,16 +276,16 @@ impl World {
             Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
             Fate::Lingers(late) => {
                 self.at(delay, learn(lost()));
-                self.at(delay + late, Event::Arrive { life, source, request, fate });
+                self.at(delay + late, Event::Arrive { life, source, request, fate, server });
             }
             Fate::Served | Fate::AnswerLost | Fate::Garbled(_) => {
-                self.at(delay, Event::Arrive { life, source, request, fate });
+                self.at(delay, Event::Arrive { life, source, request, fate, server });
             }
         }
         Ok(())
     }
 
-    /// A request reaches the server.
+    /// A request reaches an API server.
     pub(super) fn arrive(
         &mut self,
         life: u32,
@@ -184,15 +297,25 @@ impl World {
         if let Some(asked) = &asked {
             rules::before_binding(&self.server, asked)?;
         }
+        if let Some(refusal) = self.troubles.refuse(request) {
+            return self.refuse(life, source, request, refusal);
+        }
         let before = volumes::stored(&self.server, request);
+        let lease = leases::stored(&self.server);
         let (response, bound) = self.server.request_of_ours(request, self.now);
         rules::is_well_formed(&self.server, &request.path, response.status)?;
+        let is_write = request.method != client::Method::Get && response.status < 300;
+        if source == RequestSource::LeaderElector && is_write {
+            let after = leases::stored(&self.server).unwrap_or_default();
+            self.leases.written(life, lease.as_deref(), &after, self.now)?;
+        }
         let is_fenced = asked.is_some() && response.status == 409 && {
             let body = String::from_utf8_lossy(&response.body);
             body.contains("ResourceVersion in precondition")
         };
-        if is_fenced && self.seats.of_life(life).is_none() {
-            self.summary.fenced_binds += 1;
+        if asked.is_some() && self.seats.of_life(life).is_none() {
+            self.coverage.fired(Fault::BindOfKilledProcess);
+            self.summary.fenced_binds += u32::from(is_fenced);
         }
         if let (Some(before), 200) = (before, response.status) {
             let after = serde_json::from_slice(&response.body).unwrap_or_default();
@@ -209,9 +332,17 @@ impl World {
             usize::from(request.method == client::Method::Delete && response.status == 200);
         if let Some(bound) = &bound {
             self.summary.bound += 1;
+            self.progress.bound();
             rules::after_binding(&self.server, bound)?;
+            if !self.is_calm && self.rng.u32(..REJECTED) == 0 {
+                let soon = Duration::from_millis(self.rng.u64(..LATEST_REJECTION));
+                self.at(soon, Event::Reject { uid: bound.uid.clone() });
+            }
             match self.seats.of_life(life) {
                 Some(seat) => {
+                    if let Some(beside) = seat.beside.remove(&Uid::from(&*bound.uid)) {
+                        foreign::fits_beside(&self.server, bound, &beside)?;
+                    }
                     seat.volumes.after_binding(&self.server, bound, &mut self.held)?;
                     seat.writes.carried_out(bound);
                 }
@@ -226,6 +357,34 @@ impl World {
             _ => answered(response.status, response.body.to_vec()),
         };
         let delay = self.delay();
+        self.at(delay, Event::Learn { life, source, id: request.id, reply });
+        Ok(())
+    }
+
+    /// Answers a request that a lasting fault concerns. It is not carried out.
+    fn refuse(
+        &mut self,
+        life: u32,
+        source: RequestSource,
+        request: &Request,
+        refusal: Refusal,
+    ) -> rules::Checked {
+        let Refusal { fault, status, body, message, after } = refusal;
+        self.say(|| format!("{status} for {} ({})", request.path, fault.name()));
+        self.fired_at(fault, life);
+        if let Some(seat) = self.seats.of_life(life)
+            && source == RequestSource::ApiDispatcher
+        {
+            seat.writes.is_over(request.id);
+        }
+        if let Some(Bound { uid, .. }) = Bound::by(request) {
+            match message {
+                Some(message) => self.progress.refused(&uid, message, self.now),
+                None => self.progress.rejected(&uid),
+            }
+        }
+        let delay = self.delay() + after;
+        let reply = answered(status, body);
         self.at(delay, Event::Learn { life, source, id: request.id, reply });
         Ok(())
     }
@@ -254,6 +413,8 @@ impl World {
     }
 }
 
+/// A server that throttles asks for a longer pause than the default.
 fn answered(status: u16, body: Vec<u8>) -> Reply {
-    Reply::Answered(Response { status, retry_after: None, body })
+    let retry_after = (status == 429).then_some(Duration::from_secs(2));
+    Reply::Answered(Response { status, retry_after, body })
 }

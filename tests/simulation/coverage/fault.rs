@@ -1,0 +1,56 @@
+//! The faults of the simulation.
+
+use super::named;
+
+named! {
+    /// A kind of fault. It fires each time it changes the fate of a request, a reply, a watch, a process or the
+    /// API server.
+    Fault {
+        // Requests and replies.
+        ConnectionRefused = "connection refused",
+        RequestLost = "request lost",
+        AnswerLost = "answer lost",
+        RequestLate = "request late",
+        RequestLateByMinutes = "request late by minutes",
+        RequestRefused = "request refused by a proxy",
+        AnswerGarbled = "answer replaced by a proxy",
+        // Lists and watches.
+        ListFails = "list or watch fails",
+        WatchBreaks = "watch breaks",
+        WatchStalls = "watch stalls",
+        EventsRepeated = "watch starts too early",
+        KindLags = "kind lags behind others",
+        // The API server.
+        ServerDown = "API server down",
+        ServerOverloaded = "API server overloaded",
+        HistoryCompacted = "history compacted",
+        // Processes.
+        ProcessKilled = "process killed",
+        ProcessTerminated = "process terminated",
+        ProcessStopped = "process stopped for a while",
+        BindOfKilledProcess = "late bind of a killed process",
+        // Faults that last for hours.
+        BindingWebhook = "webhook on pods/binding down",
+        StatusWebhook = "webhook on pods/status down",
+        Quota = "quota of a namespace",
+        PermissionWithdrawn = "permission withdrawn",
+        WatchForbidden = "list and watch forbidden",
+        ExtenderFails = "extender fails",
+        ExtenderHangs = "extender hangs",
+        DriverIdle = "CSI driver and controllers idle",
+        NodeRefusesBinds = "binds to a node fail",
+        // Other actors.
+        CacheLags = "watch cache of an API server lags",
+        StaleList = "list from a stale watch cache",
+        StaleWatch = "watch from a stale watch cache",
+        VersionTooLarge = "too large resource version",
+        ServerRestarts = "API server restarts",
+        ServerStarting = "API server starting",
+        ClockCorrected = "wall clock corrected",
+        RoomTaken = "others take the chosen room",
+        KubeletRejects = "kubelet rejects a bound pod",
+        PodsDeletedInMass = "all pods of a namespace deleted",
+        PodsCreatedInMass = "many pods created",
+        NodesLost = "a third of the nodes lost",
+    }
+}

@@ -1,0 +1,71 @@
+//! Invariants of what users read about pending pods: events and conditions.
+
+use std::collections::BTreeMap;
+
+use engine::{Attempt, Event, Outcome};
+use framework::Uid;
+
+use super::rules::{Checked, rule};
+use super::server::Server;
+
+/// What a process has found out about pods that fit on no node.
+#[derive(Debug, Default)]
+pub(crate) struct Explanations {
+    /// The result of the last attempt of each rejected pod.
+    texts: BTreeMap<Uid, String>,
+    /// The rejected pod whose event has not been recorded yet.
+    owed: Option<Uid>,
+}
+
+impl Explanations {
+    /// Records an attempt.
+    pub(crate) fn decided(&mut self, attempt: &Attempt) {
+        let uid = &attempt.pod.uid;
+        match &attempt.outcome {
+            Outcome::Unschedulable(text) => {
+                self.texts.insert(uid.clone(), text.clone());
+                self.owed = Some(uid.clone());
+            }
+            _ => drop(self.texts.remove(uid)),
+        }
+    }
+
+    /// Checks the events after a step: a rejected pod has one, with the result of the attempt.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn are_told(&mut self, events: &[Event]) -> Checked {
+        let Some(uid) = self.owed.take() else { return Ok(()) };
+        let text = self.texts.get(&uid);
+        // The API server limits the length of a note.
+        let note = |text: &str| text.chars().take(900).collect::<String>();
+        let is_told = events.iter().any(|event| {
+            let is_its = event.uid == uid && event.reason == "FailedScheduling";
+            is_its && text.is_some_and(|text| note(text) == note(&event.note))
+        });
+        rule(is_told, || format!("no event says about {uid}: {text:?}"))
+    }
+
+    /// Checks at rest that the conditions of pending pods have the results of their last attempts. A patch may
+    /// fail for good while the server is overloaded, so each of these pods has to have been tried since.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn are_shown(&self, server: &Server) -> Checked {
+        for pod in server.live_pods().filter(|pod| pod["spec"]["nodeName"].is_null()) {
+            let uid = Uid::from(pod["metadata"]["uid"].as_str().unwrap_or_default());
+            let gates = pod["spec"]["schedulingGates"].as_array().map_or(0, Vec::len);
+            let is_open = gates == 0 && pod["metadata"]["deletionTimestamp"].is_null();
+            let Some(text) = self.texts.get(&uid).filter(|_| is_open) else { continue };
+            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            let shown = conditions.find(|condition| condition["type"] == "PodScheduled");
+            let shown = shown.map(|condition| (&condition["reason"], &condition["message"]));
+            let is_shown = shown.is_some_and(|(reason, message)| {
+                reason == "Unschedulable" && message == text.as_str()
+            });
+            let name = &pod["metadata"]["name"];
+            rule(is_shown, || format!("{name} shows {shown:?}, and its last attempt said {text}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! An extender: pods that request its resource need it, and it can fail or hang.
+
+use std::time::Duration;
+
+use engine::cycle;
+use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered};
+use framework::Time;
+
+use super::coverage::Fault;
+
+/// The resource that the extender manages. No node has it, and NodeResourcesFit ignores it.
+pub(crate) const RESOURCE: &str = "example.com/widget";
+/// Time after which a call is given up.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The extender, with what happened in its calls.
+#[derive(Debug, Default)]
+pub(crate) struct Extender {
+    /// The fault of every call, if there is one.
+    pub(crate) fault: Option<Fault>,
+    /// The time for which calls have blocked the process.
+    pub(crate) blocked: Duration,
+    /// Number of calls that failed.
+    pub(crate) failures: u32,
+}
+
+impl Extender {
+    /// Returns the configuration for the engine.
+    pub(crate) fn config() -> cycle::Extender {
+        cycle::Extender {
+            name: "http://extender.example.com".into(),
+            filter: true,
+            managed_resources: [RESOURCE.to_owned()].into(),
+            ..cycle::Extender::default()
+        }
+    }
+}
+
+impl ExtenderClient for Extender {
+    fn filter(
+        &mut self,
+        call: &ExtenderCall<'_>,
+        now: Time,
+    ) -> (Result<Filtered, CallError>, Time) {
+        let nodes = call.nodes.iter().map(|node| (*node).to_owned()).collect();
+        let took = match self.fault {
+            None => return (Ok(Filtered { nodes, ..Filtered::default() }), now),
+            Some(Fault::ExtenderHangs) => TIMEOUT,
+            Some(_) => Duration::ZERO,
+        };
+        self.failures += 1;
+        self.blocked += took;
+        (Err(CallError::Failed("the extender does not answer".to_owned())), now + took)
+    }
+}

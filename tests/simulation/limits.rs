@@ -1,0 +1,96 @@
+//! Invariants of the number and the rate of requests.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use client::api_dispatcher::Limits;
+use client::{Reply, Request, RequestId, Response};
+use framework::Time;
+
+use super::rules::{Checked, rule};
+
+/// Pause after a 429 that does not say how long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Number of the last requests whose rate is checked.
+const LAST: usize = 100;
+
+/// The requests of the API dispatcher of one process, against its limits.
+#[derive(Debug)]
+pub(crate) struct RequestLimits {
+    limits: Limits,
+    /// Whether requests are passed on when they are made. A process that elects a leader holds them back
+    /// until it may act.
+    is_prompt: bool,
+    /// The requests without a reply, with the collections of their objects.
+    in_flight: BTreeMap<RequestId, String>,
+    /// The times of the last requests.
+    sent: VecDeque<Time>,
+    /// Begin and end of the last pause that the server asked for.
+    pause: Option<(Time, Time)>,
+}
+
+impl RequestLimits {
+    /// Creates the rules for a process without requests.
+    pub(crate) const fn new(limits: Limits, is_prompt: bool) -> Self {
+        Self { limits, is_prompt, in_flight: BTreeMap::new(), sent: VecDeque::new(), pause: None }
+    }
+
+    /// Checks a request that the process makes. It is within the limits of number and rate, is not made
+    /// in a pause that the server asked for, and the pods of a namespace leave as many slots free as they use.
+    ///
+    /// # Errors
+    /// A rule is violated.
+    pub(crate) fn sent(&mut self, request: &Request, now: Time) -> Checked {
+        let path = &request.path;
+        let most = self.limits.max_in_flight;
+        let free = most.saturating_sub(self.in_flight.len());
+        rule(free > 0, || format!("{path} is one request more than {most}"))?;
+        let collection = collection_of(path);
+        let own = self.in_flight.values().filter(|other| **other == collection).count();
+        // Plugins divide other collections further.
+        rule(own <= free || !collection.ends_with("/pods"), || {
+            format!("{path} is sent with {own} others, and {free} slots are free")
+        })?;
+        self.in_flight.insert(request.id, collection);
+        if !self.is_prompt {
+            return Ok(());
+        }
+        // What is made before the reply at the same time is passed on after it.
+        let is_paused = self.pause.is_some_and(|(begin, end)| begin < now && now < end);
+        rule(!is_paused, || format!("{path} is sent in the pause {:?}", self.pause))?;
+        self.sent.push_front(now);
+        self.sent.truncate(LAST);
+        let Some(qps) = self.limits.qps else { return Ok(()) };
+        let is_too_many = |(count, first): (u32, &Time)| {
+            let gained = now.since(*first).as_secs_f32() * qps;
+            f64::from(count) > f64::from(self.limits.burst) + f64::from(gained) + 0.01
+        };
+        let mut counts = (1..).zip(&self.sent);
+        rule(!counts.any(is_too_many), || format!("{path} exceeds the rate: {:?}", self.sent))
+    }
+
+    /// Records a reply.
+    pub(crate) fn replied(&mut self, id: RequestId, reply: &Reply, now: Time) {
+        self.in_flight.remove(&id);
+        if let Reply::Answered(Response { status: 429, retry_after, .. }) = reply {
+            let end = now + retry_after.unwrap_or(PAUSE);
+            let later = self.pause.filter(|(_, other)| *other > end);
+            self.pause = later.or(Some((now, end)));
+        }
+    }
+
+    /// Checks that no pod is tried in a pause that the server asked for.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn may_decide(&self, now: Time) -> Checked {
+        let is_paused = self.pause.is_some_and(|(_, end)| now < end);
+        rule(!is_paused, || format!("a pod is tried in the pause {:?}", self.pause))
+    }
+}
+
+/// Returns the path of the collection of an object, also for a subresource.
+fn collection_of(path: &str) -> String {
+    let length = if path.contains("/namespaces/") { 6 } else { 4 };
+    path.split('/').take(length).collect::<Vec<_>>().join("/")
+}

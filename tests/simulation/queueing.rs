@@ -1,0 +1,144 @@
+//! Invariants of the scheduling queue: whose turn it is, backoffs, and how long pods wait.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::queue::Place;
+use engine::{Attempt, Engine};
+use framework::{QueuedPod, Time, Uid};
+
+use super::rules::{Checked, rule};
+
+/// The shortest and the longest backoff, in seconds.
+const BACKOFF: (u64, u64) = (1, 10);
+/// Number of consecutive errors from which retries are spread out.
+const SPREAD_FROM: u32 = 3;
+/// Backoffs end at whole seconds.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Maximum time for which a pod is unschedulable: five minutes, and the time until the next flush.
+const LONGEST_WAIT: Duration = Duration::from_secs(330);
+
+/// The failed attempts of each queued pod, after the last step.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(BTreeMap<Uid, Count>);
+
+/// Numbers of failed attempts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    rejections: u32,
+    errors: u32,
+}
+
+impl Count {
+    const fn of(queued: &QueuedPod) -> Self {
+        Self { rejections: queued.unschedulable_count, errors: queued.consecutive_errors }
+    }
+
+    /// Whether one more failure leads from here to `next`: a rejection, an error, or evictions that failed.
+    fn precedes(self, next: Self) -> bool {
+        let Self { rejections, errors } = self;
+        next == Self { rejections: rejections + 1, errors: 0 }
+            || next == Self { rejections, errors: errors + 1 }
+            || next == Self { rejections, errors: rejections.max(1) }
+    }
+
+    /// Returns the backoff that Kubernetes prescribes, in seconds.
+    fn backoff(self) -> u64 {
+        let failures = if self.errors > 0 { self.errors } else { self.rejections };
+        let (shortest, longest) = BACKOFF;
+        (1..failures).fold(shortest, |backoff, _| (2 * backoff).min(longest))
+    }
+}
+
+impl Failures {
+    /// Checks the queue after a step. Each failure counts once, and determines the backoff. No pod is kept
+    /// in backoff, or unschedulable, for longer than the rules say.
+    ///
+    /// # Errors
+    /// A rule is violated.
+    pub(crate) fn check(&mut self, engine: &Engine, now: Time) -> Checked {
+        for (place, queued) in engine.queue().iter() {
+            let key = &queued.pod.key;
+            let count = Count::of(queued);
+            let before = self.0.insert(queued.pod.uid.clone(), count).unwrap_or_default();
+            let is_new = count == Count::default();
+            rule(is_new || count == before || before.precedes(count), || {
+                format!("{key} has failed with {count:?} after {before:?}")
+            })?;
+            // An extender that hangs makes an attempt end later than it began.
+            rule(is_new || count == before || queued.timestamp >= now, || {
+                format!("{key} has failed now, and waits since {:?}", queued.timestamp)
+            })?;
+            ends_in_time(place, queued, now)?;
+        }
+        if self.0.len() > engine.pending().count() {
+            self.0.retain(|uid, _| engine.pending().any(|pod| pod.uid == *uid));
+        }
+        Ok(())
+    }
+}
+
+fn ends_in_time(place: Place, queued: &QueuedPod, now: Time) -> Checked {
+    let (key, since) = (&queued.pod.key, queued.timestamp);
+    match place {
+        Place::Backoff | Place::ErrorBackoff => {
+            let count = Count::of(queued);
+            let end = (since + Duration::from_secs(count.backoff())).floor_to_second();
+            // Repeated errors are retried one at a time within a second.
+            let spread = if count.errors < SPREAD_FROM { Duration::ZERO } else { WINDOW };
+            let expiration = queued.backoff_expiration.unwrap_or_default();
+            rule(end <= expiration && expiration <= end + spread, || {
+                format!("{key} backs off until {expiration:?} after {count:?}")
+            })?;
+            rule(now < expiration + WINDOW, || format!("{key} backs off for too long"))?;
+            let is_error =
+                queued.unschedulable_plugins.is_empty() && queued.pending_plugins.is_empty();
+            let is_at_home = is_error == (place == Place::ErrorBackoff);
+            rule(is_at_home, || format!("{key} is in {place:?} after {queued:?}"))
+        }
+        Place::Unschedulable => {
+            rule(now <= since + LONGEST_WAIT, || format!("{key} is unschedulable since {since:?}"))
+        }
+        Place::Active | Place::Gated => Ok(()),
+    }
+}
+
+/// The pods that may be tried next.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// The first of the active pods: the highest priority, and the longest wait.
+    first: Option<(Reverse<i32>, Time)>,
+    places: BTreeMap<Uid, (Place, (Reverse<i32>, Time))>,
+}
+
+impl Turns {
+    /// Returns the pods that may be tried next.
+    pub(crate) fn of(engine: &Engine) -> Self {
+        let queue = engine.queue();
+        let idle = queue.iter().filter(|(_, queued)| !queue.is_in_flight(&queued.pod.uid));
+        let places = idle.map(|(place, queued)| {
+            let turn = (Reverse(queued.pod.priority()), queued.timestamp);
+            (queued.pod.uid.clone(), (place, turn))
+        });
+        let places: BTreeMap<_, _> = places.collect();
+        let active = places.values().filter(|(place, _)| *place == Place::Active);
+        Self { first: active.map(|(_, turn)| *turn).min(), places }
+    }
+
+    /// Checks that it was the turn of the pod that was tried. A pod that backs off has its turn only while
+    /// no pod is active, and not after an error.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn include(&self, attempt: &Attempt) -> Checked {
+        let key = &attempt.pod.key;
+        let Some((place, turn)) = self.places.get(&attempt.pod.uid) else { return Ok(()) };
+        let is_next = match (place, self.first) {
+            (Place::Active, Some(first)) => *turn == first,
+            (Place::Backoff, None) => true,
+            _ => false,
+        };
+        rule(is_next, || format!("{key} in {place:?} is tried before {:?}", self.first))
+    }
+}
