@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,6 +15,20 @@ use super::source::{Source, SourceFile};
 /// borrowing, and a crate only after those it depends on.
 const MOST_ROUNDS: usize = 30;
 
+/// The crates with mutations. Their tests are compiled, too.
+const CRATES: [&str; 4] = ["framework", "plugins", "engine", "client"];
+
+/// Settings with which the copy compiles faster. The simulation hardly uses the packages at level 0.
+const QUICKLY: [&str; 7] = [
+    "--config=profile.checks.package.loadmaster.opt-level=1",
+    "--config=profile.checks.package.loadmaster-engine.opt-level=1",
+    "--config=profile.checks.package.loadmaster-client.opt-level=1",
+    "--config=profile.checks.package.loadmaster-sandbox.opt-level=1",
+    "--config=profile.checks.package.loadmaster-simulator.opt-level=0",
+    "--config=profile.checks.package.loadmaster-gpu-share.opt-level=0",
+    "--config=profile.checks.package.loadmaster-table.opt-level=0",
+];
+
 /// A message of `cargo build --message-format=json`.
 #[derive(Deserialize)]
 #[serde(tag = "reason")]
@@ -21,14 +36,17 @@ enum Message {
     #[serde(rename = "compiler-message")]
     Diagnostic { message: Diagnostic },
     #[serde(rename = "compiler-artifact")]
-    Artifact { target: Target, executable: Option<PathBuf> },
+    Artifact { manifest_path: PathBuf, executable: Option<PathBuf> },
     #[serde(other)]
     Other,
 }
 
-#[derive(Deserialize)]
-struct Target {
-    name: String,
+/// A compiled program.
+pub(crate) struct Program {
+    /// The executable.
+    pub(crate) path: PathBuf,
+    /// The crate that it belongs to: the name of its folder.
+    pub(crate) owner: String,
 }
 
 #[derive(Deserialize)]
@@ -50,17 +68,18 @@ struct Span {
 ///
 /// # Errors
 /// An error is not on the line of a mutation, nor in a function with mutations.
-pub(crate) fn build(
+pub(crate) fn simulation(
     source: &Source,
     folder: &Path,
     target: &Path,
     rejected: &mut Vec<usize>,
-) -> anyhow::Result<PathBuf> {
+) -> anyhow::Result<Program> {
     for round in 1..=MOST_ROUNDS {
         source.write(folder, rejected)?;
-        let (executable, errors) = compile(folder, target)?;
-        if let Some(executable) = executable.filter(|_| errors.is_empty()) {
-            return Ok(executable);
+        let arguments = ["build", "--profile", "checks", "--keep-going", "--example", "faults"];
+        let (mut programs, errors) = compile(folder, target, &arguments)?;
+        if let Some(program) = programs.pop().filter(|_| errors.is_empty()) {
+            return Ok(program);
         }
         let mut wrong = BTreeSet::new();
         for error in &errors {
@@ -79,24 +98,47 @@ pub(crate) fn build(
     bail!("the copy does not compile after {MOST_ROUNDS} rounds");
 }
 
-/// Returns the fault simulation if it compiles, and the errors.
-fn compile(folder: &Path, target: &Path) -> anyhow::Result<(Option<PathBuf>, Vec<Diagnostic>)> {
+/// Compiles the tests of the crates with mutations, without optimisation, once the copy compiles.
+///
+/// # Errors
+/// The tests do not compile.
+pub(crate) fn tests(folder: &Path, target: &Path) -> anyhow::Result<Vec<Program>> {
+    let packages = CRATES.map(|name| format!("--package=loadmaster-{name}"));
+    let arguments = ["test", "--no-run", "--tests"].into_iter();
+    let arguments: Vec<_> = arguments.chain(packages.iter().map(String::as_str)).collect();
+    let (programs, errors) = compile(folder, target, &arguments)?;
+    match errors.first() {
+        Some(error) => {
+            bail!("the tests do not compile:\n{}", error.rendered.as_deref().unwrap_or("?"))
+        }
+        None if programs.is_empty() => bail!("cargo failed without an error of the compiler"),
+        None => Ok(programs),
+    }
+}
+
+/// Returns the programs if they compile, and the errors.
+fn compile(
+    folder: &Path,
+    target: &Path,
+    arguments: &[&str],
+) -> anyhow::Result<(Vec<Program>, Vec<Diagnostic>)> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--profile", "checks", "--example", "faults", "--keep-going"])
-        .arg("--message-format=json")
-        .arg("--target-dir")
+        .args(arguments)
+        .args(QUICKLY)
+        .args(["--message-format=json", "--target-dir"])
         .arg(target)
         .current_dir(folder)
         .stderr(Stdio::inherit())
         .output()
         .context("cannot run cargo")?;
-    let mut executable = None;
-    let mut errors = Vec::new();
+    let (mut programs, mut errors) = (Vec::new(), Vec::new());
     for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line)? {
-            Message::Artifact { target, executable: Some(path) } if target.name == "faults" => {
-                executable = Some(path);
+            Message::Artifact { manifest_path, executable: Some(path) } => {
+                let owner =
+                    manifest_path.parent().and_then(Path::file_name).and_then(OsStr::to_str);
+                programs.push(Program { path, owner: owner.unwrap_or_default().to_owned() });
             }
             Message::Diagnostic { message }
                 if message.level == "error" && !message.spans.is_empty() =>
@@ -106,7 +148,10 @@ fn compile(folder: &Path, target: &Path) -> anyhow::Result<(Option<PathBuf>, Vec
             _ => {}
         }
     }
-    Ok((executable.filter(|_| output.status.success()), errors))
+    if !output.status.success() {
+        programs.clear();
+    }
+    Ok((programs, errors))
 }
 
 /// Returns the mutations that may have caused an error: those that begin or end on its line, or else
@@ -123,7 +168,7 @@ fn culprits(files: &[SourceFile], error: &Diagnostic, rejected: &[usize]) -> Vec
         let found = numbers.len();
         numbers.extend(on_line.map(|it| it.number));
         if numbers.len() == found {
-            let around = present().filter(|it| it.function.contains(&line));
+            let around = present().filter(|it| it.function.lines.contains(&line));
             numbers.extend(around.map(|it| it.number));
         }
     }

@@ -1,12 +1,13 @@
 //! Plants bugs in a copy of the workspace, and counts how many of them the fault simulation finds.
 //!
 //! ```text
-//! cargo run --example mutants -- --sample 100 --seeds 300
+//! cargo run --example mutants -- --sample 100 --seeds 60 --tests
 //! ```
 //!
 //! All mutations are compiled into one program and are switched on one at a time by an environment
-//! variable. Mutations that do not compile are taken out. A mutation is tried with more and more seeds
-//! until a rule of the simulation is violated. Seeds that do not reach it are skipped.
+//! variable. Mutations that do not compile are taken out. Each seed runs once without a mutation, and shows
+//! how often it reaches each. A mutation is tried with the seeds that reach it, those that do so most often
+//! first, until a rule of the simulation is violated. The tests of its crate are run with those that remain.
 
 mod build;
 mod mutation;
@@ -15,7 +16,9 @@ mod record;
 mod report;
 mod source;
 mod trial;
+mod verdicts;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::iter;
 use std::ops::Range;
@@ -24,13 +27,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
+use futures::future::ready;
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use self::build::Program;
+use self::mutation::Key;
 use self::record::Record;
 use self::report::Report;
 use self::source::Source;
-use self::trial::{Outcome, Simulation};
+use self::trial::{Simulation, Tests};
+use self::verdicts::Verdicts;
+
+/// The decisions about mutations that are not found.
+const VERDICTS: &str = "examples/mutants/verdicts.toml";
 
 /// Plants bugs in queue, cache, world, binding, preemption, volume binding, API dispatcher, reflector and
 /// leader election, and prints how many of them the fault simulation finds. An interrupted run goes on
@@ -50,6 +60,12 @@ struct Args {
     /// Only mutations in this file or folder
     #[arg(long, value_name = "PATH")]
     only: Option<PathBuf>,
+    /// Only these mutations
+    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with_all = ["sample", "only"])]
+    numbers: Vec<usize>,
+    /// Also run the tests of the crate with the mutations that the simulation does not find
+    #[arg(long)]
+    tests: bool,
     /// Time after which no further run begins, in seconds
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
@@ -59,7 +75,10 @@ struct Args {
     /// Only print the mutations
     #[arg(long)]
     list: bool,
-    /// Folder for the copy, the program and the results
+    /// Only print the mutations that no seed reaches
+    #[arg(long)]
+    unreached: bool,
+    /// Folder for the copy, the programs and the results
     #[arg(long, value_name = "DIR", default_value = "target/mutants")]
     folder: PathBuf,
 }
@@ -69,96 +88,235 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = Source::read(root)?;
+    let keys = source.keys();
     if args.list {
-        list(&source);
+        list(&source, |_| true);
         return Ok(());
     }
     let folder = root.join(&args.folder);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let mut record = Record::open(&folder.join("results.jsonl"), source.fingerprint())?;
-    let program = folder.join("faults");
-    if record.rejected.is_none() {
-        let mut rejected = Vec::new();
-        let target = root.join("target");
-        let built = build::build(&source, &folder.join("source"), &target, &mut rejected)?;
-        fs::copy(built, &program).context("cannot keep the simulation")?;
-        record.reject(rejected)?;
+    let record = Record::open(&folder.join("results.jsonl"), source.fingerprint())?;
+    let mut run = Run { args, folder, record, end: None };
+    if !run.record.is_built {
+        run.build(&source, &keys, &root.join("target"))?;
     }
-    let simulation = Simulation { program, reached: folder.join("reached") };
-    let chosen = choose(&source, &record, &args);
-    try_all(&args, &simulation, &chosen, &mut record).await?;
-    print!("{}", Report { source: &source, record: &record, chosen: &chosen });
+    run.end = run.args.limit.map(|limit| now() + Duration::from_secs(limit));
+    let simulation = Simulation { program: run.folder.join("faults") };
+    run.reach(&simulation).await?;
+    if run.args.unreached {
+        let is_missed = |number| run.record.seeds_for(number).is_empty();
+        list(&source, |number| !run.record.rejected.contains(&keys[&number]) && is_missed(number));
+        return Ok(());
+    }
+    let chosen = run.choose(&source, &keys);
+    run.try_all(&simulation, &chosen).await?;
+    if run.args.tests {
+        run.build_tests(&root.join("target"))?;
+        run.test_all(&chosen, &keys).await?;
+    }
+    let verdicts = Verdicts::read(&root.join(VERDICTS))?;
+    let (source, record) = (&source, &run.record);
+    print!("{}", Report { source, keys: &keys, record, verdicts: &verdicts, chosen: &chosen });
     Ok(())
 }
 
-fn list(source: &Source) {
+fn list(source: &Source, is_wanted: impl Fn(usize) -> bool) {
     for file in &source.planted {
-        for mutation in &file.mutations {
+        for mutation in file.mutations.iter().filter(|it| is_wanted(it.number)) {
             let (path, line) = (file.path.display(), mutation.lines.start());
-            println!("{} {path}:{line}: {}", mutation.number, mutation.change);
+            let (number, function) = (mutation.number, &mutation.function.name);
+            println!("{number} {path}:{line} {function}: {}", mutation.change);
         }
     }
 }
 
-/// Returns the mutations to try.
-fn choose(source: &Source, record: &Record, args: &Args) -> Vec<usize> {
-    let rejected = record.rejected.as_deref().unwrap_or_default();
-    let files = source.planted.iter();
-    let files = files.filter(|file| args.only.as_ref().is_none_or(|it| file.path.starts_with(it)));
-    let numbers = files.flat_map(|file| file.mutations.iter().map(|it| it.number));
-    let mut numbers: Vec<usize> = numbers.filter(|it| !rejected.contains(it)).collect();
-    if let Some(sample) = args.sample {
-        fastrand::Rng::with_seed(args.choice).shuffle(&mut numbers);
-        numbers.truncate(sample);
-    }
-    numbers
+/// A run of this tool.
+struct Run {
+    args: Args,
+    /// Folder for the copy, the programs and the results.
+    folder: PathBuf,
+    record: Record,
+    /// Time after which nothing new begins.
+    end: Option<Instant>,
 }
 
-/// Tries the mutations with batches of seeds, each batch with those that have survived the ones before.
-/// So most mutations cost one seed or two.
-async fn try_all(
-    args: &Args,
-    simulation: &Simulation,
-    chosen: &[usize],
-    record: &mut Record,
-) -> anyhow::Result<()> {
-    let end = args.limit.map(|limit| now() + Duration::from_secs(limit));
-    let is_over = || end.is_some_and(|end| now() >= end);
-    for seeds in batches(args.seeds) {
-        if is_over() {
-            break;
+impl Run {
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| now() >= end)
+    }
+
+    /// Compiles the copy, and keeps its programs.
+    fn build(
+        &mut self,
+        source: &Source,
+        keys: &BTreeMap<usize, Key>,
+        target: &Path,
+    ) -> anyhow::Result<()> {
+        let known = keys.iter().filter(|(_, key)| self.record.rejected.contains(key));
+        let mut rejected: Vec<usize> = known.map(|(number, _)| *number).collect();
+        let copy = self.folder.join("source");
+        let simulation = build::simulation(source, &copy, target, &mut rejected)?;
+        keep(&simulation.path, &self.folder.join("faults"))?;
+        let _ = fs::remove_dir_all(self.folder.join("tests"));
+        self.record.built(rejected.iter().map(|number| keys[number].clone()).collect())
+    }
+
+    /// Compiles the tests of the copy, and keeps its programs.
+    fn build_tests(&self, target: &Path) -> anyhow::Result<()> {
+        let tests = self.folder.join("tests");
+        if tests.exists() {
+            return Ok(());
         }
-        if record.baselines.get(&seeds.start).is_none_or(|it| it.seeds != seeds) {
-            record.begin(simulation.baseline(seeds.clone()).await?)?;
+        let programs = build::tests(&self.folder.join("source"), target)?;
+        for (number, Program { path, owner }) in (0..).zip(programs) {
+            fs::create_dir_all(tests.join(&owner))?;
+            keep(&path, &tests.join(owner).join(format!("{number}")))?;
         }
-        let baseline = record.baselines[&seeds.start].clone();
-        let is_open = |number: &&usize| {
-            let known = record.tried.get(number);
-            known.is_none_or(|(end, it)| *it == Outcome::Survived && *end < seeds.end)
-                && baseline.reached.contains(number)
-        };
-        let open: Vec<usize> = chosen.iter().filter(is_open).copied().collect();
-        let bar = ProgressBar::new(open.len() as u64).with_style(
-            ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}")
-                .expect("the template is fixed"),
-        );
-        bar.set_message(format!("seeds {seeds:?}"));
-        let runs = stream::iter(open).take_while(|_| std::future::ready(!is_over()));
-        let runs = runs.map(async |number| {
-            simulation.run(number, &baseline).await.map(|outcome| (number, outcome))
-        });
-        let mut outcomes = runs.buffer_unordered(args.jobs);
-        while let Some((number, outcome)) = outcomes.try_next().await? {
-            record.tried(number, seeds.end, outcome)?;
+        Ok(())
+    }
+
+    /// Returns the mutations to try.
+    fn choose(&self, source: &Source, keys: &BTreeMap<usize, Key>) -> Vec<usize> {
+        let Args { only, numbers, sample, choice, .. } = &self.args;
+        let files = source.planted.iter();
+        let files = files.filter(|file| only.as_ref().is_none_or(|it| file.path.starts_with(it)));
+        let all = files.flat_map(|file| file.mutations.iter().map(|it| it.number));
+        let compiled = all.filter(|number| !self.record.rejected.contains(&keys[number]));
+        let mut chosen: Vec<usize> =
+            compiled.filter(|it| numbers.is_empty() || numbers.contains(it)).collect();
+        if let Some(sample) = sample {
+            fastrand::Rng::with_seed(*choice).shuffle(&mut chosen);
+            chosen.truncate(*sample);
+        }
+        chosen
+    }
+
+    /// Runs all seeds without a mutation.
+    async fn reach(&mut self, simulation: &Simulation) -> anyhow::Result<()> {
+        let open = (0..self.args.seeds).filter(|seed| !self.record.reached.contains_key(seed));
+        let open: Vec<u64> = open.collect();
+        let bar = bar(open.len(), "seeds");
+        let (end, jobs) = (self.end, self.args.jobs);
+        let runs = stream::iter(open).take_while(|_| ready(is_before(end)));
+        let mut reached = runs.map(|seed| simulation.reach(seed)).buffer_unordered(jobs);
+        while let Some(reach) = reached.try_next().await? {
+            self.record.reached(reach)?;
             bar.inc(1);
         }
         bar.finish_and_clear();
+        Ok(())
     }
+
+    /// Tries the mutations with batches of seeds, each batch with those that have survived the ones
+    /// before. So most mutations cost one seed or two.
+    async fn try_all(&mut self, simulation: &Simulation, chosen: &[usize]) -> anyhow::Result<()> {
+        for batch in batches(self.record.reached.len()) {
+            let mut open: Vec<(usize, u64)> = Vec::new();
+            for number in chosen {
+                let trial = self.record.tried.get(number);
+                if trial.is_some_and(|trial| trial.found.is_some()) {
+                    continue;
+                }
+                let seeds = self.record.seeds_for(*number).into_iter();
+                let seeds = seeds.take(batch.end).skip(batch.start);
+                let seeds = seeds.filter(|it| trial.is_none_or(|own| !own.survived.contains(it)));
+                open.extend(seeds.map(|seed| (*number, seed)));
+            }
+            self.try_batch(simulation, open).await?;
+            if self.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries mutations with seeds, all seeds of a mutation in turn.
+    async fn try_batch(
+        &mut self,
+        simulation: &Simulation,
+        open: Vec<(usize, u64)>,
+    ) -> anyhow::Result<()> {
+        let bar = bar(open.len(), "runs");
+        let groups: Vec<Vec<_>> = open.chunk_by(|a, b| a.0 == b.0).map(<[_]>::to_vec).collect();
+        let (end, jobs) = (self.end, self.args.jobs);
+        let runs = stream::iter(groups).map(async |group| {
+            let mut outcomes = Vec::new();
+            for (number, seed) in group {
+                if !is_before(end) {
+                    break;
+                }
+                let outcome = simulation.run(number, seed).await?;
+                bar.inc(1);
+                let is_found = outcome != trial::Outcome::Survived;
+                outcomes.push((number, seed, outcome));
+                if is_found {
+                    break;
+                }
+            }
+            anyhow::Ok(outcomes)
+        });
+        let mut runs = runs.buffer_unordered(jobs);
+        while let Some(outcomes) = runs.try_next().await? {
+            for (number, seed, outcome) in outcomes {
+                self.record.ran(number, seed, outcome)?;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Runs the tests of its crate with each mutation that the simulation has not found.
+    async fn test_all(
+        &mut self,
+        chosen: &[usize],
+        keys: &BTreeMap<usize, Key>,
+    ) -> anyhow::Result<()> {
+        let is_found = |it: &usize| self.record.tried.get(it).is_some_and(|it| it.found.is_some());
+        let is_open = |it: &&usize| !is_found(it) && !self.record.tested.contains_key(it);
+        let open: Vec<usize> = chosen.iter().filter(is_open).copied().collect();
+        let bar = bar(open.len(), "tests");
+        let crates = self.folder.join("source/crates");
+        for owner in fs::read_dir(self.folder.join("tests"))? {
+            let owner = owner?;
+            let folder = crates.join(owner.file_name());
+            let place = Path::new("crates").join(owner.file_name());
+            let here = open.iter().filter(|it| keys[it].file.starts_with(&place));
+            let here: Vec<usize> = here.copied().collect();
+            if here.is_empty() {
+                continue;
+            }
+            let programs = fs::read_dir(owner.path())?;
+            let programs = programs.map(|program| Ok(program?.path()));
+            let tests = Tests::begin(folder, programs.collect::<anyhow::Result<_>>()?).await?;
+            let (end, jobs) = (self.end, self.args.jobs);
+            let runs = stream::iter(here).take_while(|_| ready(is_before(end)));
+            let runs = runs.map(async |it| anyhow::Ok((it, tests.find(it).await?)));
+            let mut runs = runs.buffer_unordered(jobs);
+            while let Some((number, found)) = runs.try_next().await? {
+                self.record.tested(number, found)?;
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+}
+
+/// Copies a program. A program that runs cannot be written over, so it is removed first.
+fn keep(program: &Path, place: &Path) -> anyhow::Result<()> {
+    let _ = fs::remove_file(place);
+    fs::copy(program, place).with_context(|| format!("cannot keep {}", program.display()))?;
     Ok(())
 }
 
+fn bar(length: usize, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}");
+    let bar = ProgressBar::new(length as u64).with_style(style.expect("the template is fixed"));
+    bar.with_message(what.to_owned())
+}
+
 /// Returns ranges of seeds below `count`, each twice as long as the one before.
-fn batches(count: u64) -> impl Iterator<Item = Range<u64>> {
+fn batches(count: usize) -> impl Iterator<Item = Range<usize>> {
     let ends = iter::successors(Some(1), |end| Some(end * 2 + 1));
     let mut start = 0;
     ends.map_while(move |end| {
@@ -166,6 +324,10 @@ fn batches(count: u64) -> impl Iterator<Item = Range<u64>> {
         start = seeds.end;
         (!seeds.is_empty()).then_some(seeds)
     })
+}
+
+fn is_before(end: Option<Instant>) -> bool {
+    end.is_none_or(|end| now() < end)
 }
 
 #[expect(clippy::disallowed_methods, reason = "limits the time of the tool")]

@@ -2,9 +2,39 @@
 
 use std::cmp::Reverse;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 /// The function that switches mutations on, in each crate of the copy.
 pub(crate) const SWITCH: &str = "crate::mutant";
+
+/// What identifies a mutation as long as its function stays the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Key {
+    /// The path in the workspace.
+    pub(crate) file: PathBuf,
+    /// The name of the function, after the type that it belongs to.
+    pub(crate) function: String,
+    /// What the mutation does.
+    pub(crate) change: String,
+    /// Its place among equal changes of the function, from 1.
+    #[serde(default = "first")]
+    pub(crate) nth: usize,
+}
+
+const fn first() -> usize {
+    1
+}
+
+/// The function that a mutation is planted in.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    /// Its name, after the type that it belongs to.
+    pub(crate) name: String,
+    /// Its lines, from 1.
+    pub(crate) lines: RangeInclusive<usize>,
+}
 
 /// A change of one place in a file. An environment variable switches it on.
 #[derive(Debug)]
@@ -13,8 +43,8 @@ pub(crate) struct Mutation {
     pub(crate) number: usize,
     /// The lines that it changes, from 1. A file with mutations has the same lines.
     pub(crate) lines: RangeInclusive<usize>,
-    /// The lines of the function around it.
-    pub(crate) function: RangeInclusive<usize>,
+    /// The function around it.
+    pub(crate) function: Function,
     /// What it does, such as "`!a` becomes `a`".
     pub(crate) change: String,
     /// The bytes of the file between its insertions.

@@ -1,7 +1,6 @@
 //! Finds the places of a file where a mutation can be planted.
 
 use std::mem;
-use std::ops::RangeInclusive;
 
 use anyhow::Context;
 use proc_macro2::Span;
@@ -10,11 +9,11 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
     Attribute, BinOp, Block, Expr, ExprBinary, ExprCall, ExprForLoop, ExprIf, ExprMethodCall,
-    ExprUnary, ExprWhile, GenericArgument, ImplItemFn, ItemFn, ItemImpl, ItemMod, Pat,
+    ExprUnary, ExprWhile, GenericArgument, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Pat,
     PathArguments, PathSegment, ReturnType, Signature, Stmt, TraitItemFn, Type, UnOp,
 };
 
-use super::mutation::{Mutation, SWITCH};
+use super::mutation::{Function, Mutation, SWITCH};
 
 /// Methods that are replaced by another one.
 const METHODS: [(&str, &str); 8] = [
@@ -49,7 +48,9 @@ const LONGEST_QUOTATION: usize = 60;
 /// The text is not Rust.
 pub(crate) fn plant(text: &str, first: usize) -> anyhow::Result<Vec<Mutation>> {
     let file = syn::parse_file(text).context("cannot parse it")?;
-    let mut planter = Planter { text, next: first, function: 1..=usize::MAX, found: Vec::new() };
+    let function = Function { name: String::new(), lines: 1..=usize::MAX };
+    let owner = String::new();
+    let mut planter = Planter { text, next: first, owner, function, found: Vec::new() };
     planter.visit_file(&file);
     Ok(planter.found)
 }
@@ -57,8 +58,10 @@ pub(crate) fn plant(text: &str, first: usize) -> anyhow::Result<Vec<Mutation>> {
 struct Planter<'a> {
     text: &'a str,
     next: usize,
-    /// The lines of the function that is visited.
-    function: RangeInclusive<usize>,
+    /// The type or trait that is visited, with two colons.
+    owner: String,
+    /// The function that is visited.
+    function: Function,
     found: Vec<Mutation>,
 }
 
@@ -127,7 +130,8 @@ impl Planter<'_> {
             return;
         }
         let lines = signature.span().start().line..=body.span().end().line;
-        let outer = mem::replace(&mut self.function, lines);
+        let function = Function { name: format!("{}{}", self.owner, signature.ident), lines };
+        let outer = mem::replace(&mut self.function, function);
         for value in plain_values(&signature.output, body) {
             let change = format!("`{}` returns{value} at once", signature.ident);
             self.add(body.brace_token.span.open(), change, |on| {
@@ -155,7 +159,9 @@ impl<'ast> Visit<'ast> for Planter<'_> {
         let name = block.trait_.as_ref().and_then(|(path, _)| path.segments.last());
         let is_text = name.is_some_and(|name| name.ident == "Display" || name.ident == "Debug");
         if !is_text && !is_test(&block.attrs) {
+            let owner = mem::replace(&mut self.owner, owner(&block.self_ty));
             visit::visit_item_impl(self, block);
+            self.owner = owner;
         }
     }
 
@@ -165,6 +171,12 @@ impl<'ast> Visit<'ast> for Planter<'_> {
 
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
         self.visit_function(&function.attrs, &function.sig, &function.block);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast ItemTrait) {
+        let owner = mem::replace(&mut self.owner, format!("{}::", item.ident));
+        visit::visit_item_trait(self, item);
+        self.owner = owner;
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
@@ -305,6 +317,12 @@ fn plain_values(output: &ReturnType, body: &Block) -> &'static [&'static str] {
         "Result" if is_unit(name) => &[" Ok(())"],
         _ => &[],
     }
+}
+
+/// Returns the name of a type, with two colons.
+fn owner(owner: &Type) -> String {
+    let Type::Path(path) = owner else { return String::new() };
+    path.path.segments.last().map_or_else(String::new, |name| format!("{}::", name.ident))
 }
 
 /// Whether the first argument of a generic type is `()`.

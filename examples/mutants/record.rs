@@ -1,6 +1,6 @@
 //! What is known of the mutations of a source, in a file of JSON lines that outlives an interrupted run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -8,82 +8,127 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::trial::{Baseline, Outcome};
+use super::mutation::Key;
+use super::trial::{Outcome, Reach};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
     /// The first line: the source that the others are about.
     Source { fingerprint: u64 },
-    /// Mutations that do not compile.
-    Rejected { numbers: Vec<usize> },
-    /// Seeds without a mutation.
-    Baseline(Baseline),
-    /// All seeds below `end` with a mutation.
-    Tried { number: usize, end: u64, outcome: Outcome },
+    /// Mutations that do not compile. They stay known when the source changes.
+    Rejected { mutations: Vec<Key> },
+    /// The copy of this source is compiled.
+    Built,
+    /// A seed without a mutation.
+    Reached(Reach),
+    /// A seed with a mutation.
+    Ran { number: usize, seed: u64, outcome: Outcome },
+    /// The tests of the crate with a mutation, which fail if they find it.
+    Tested { number: usize, found: bool },
+}
+
+/// What the seeds tried so far showed about a mutation.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// The seeds that kept all rules.
+    pub(crate) survived: BTreeSet<u64>,
+    /// How a seed found it.
+    pub(crate) found: Option<Outcome>,
 }
 
 /// The results, in memory and in a file.
 pub(crate) struct Record {
     file: File,
-    /// The mutations that do not compile; `None` if the source was not compiled.
-    pub(crate) rejected: Option<Vec<usize>>,
-    /// The runs without a mutation, by their first seed.
-    pub(crate) baselines: BTreeMap<u64, Baseline>,
-    /// For each mutation the end of its seeds, and the last outcome.
-    pub(crate) tried: BTreeMap<usize, (u64, Outcome)>,
+    /// The mutations that do not compile, in this source or in an earlier one.
+    pub(crate) rejected: Vec<Key>,
+    /// Whether the copy of this source is compiled.
+    pub(crate) is_built: bool,
+    /// The seeds without a mutation.
+    pub(crate) reached: BTreeMap<u64, Reach>,
+    /// The seeds with mutations.
+    pub(crate) tried: BTreeMap<usize, Trial>,
+    /// Whether tests found the mutations.
+    pub(crate) tested: BTreeMap<usize, bool>,
 }
 
 impl Record {
-    /// Opens the results of this source. Drops the results of another source.
+    /// Opens the results of this source. Drops the results of another source, except for the mutations
+    /// that did not compile.
     ///
     /// # Errors
     /// The file cannot be read or written.
     pub(crate) fn open(path: &Path, fingerprint: u64) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).unwrap_or_default();
         let mut lines = text.lines().map_while(|line| serde_json::from_str(line).ok());
-        let known =
+        let is_known =
             matches!(lines.next(), Some(Line::Source { fingerprint: it }) if it == fingerprint);
-        let mut file = File::options().create(true).append(true).open(path)?;
-        if !known {
-            file.set_len(0)?;
-            writeln!(file, "{}", serde_json::to_string(&Line::Source { fingerprint })?)?;
-        }
-        let (baselines, tried) = Default::default();
-        let mut record = Self { file, rejected: None, baselines, tried };
-        if known {
+        let file = File::options().create(true).append(true).open(path)?;
+        let mut record = Self {
+            file,
+            rejected: Vec::new(),
+            is_built: false,
+            reached: BTreeMap::new(),
+            tried: BTreeMap::new(),
+            tested: BTreeMap::new(),
+        };
+        if is_known {
             lines.for_each(|line| record.take(line));
+            return Ok(record);
+        }
+        record.file.set_len(0)?;
+        record.add(Line::Source { fingerprint })?;
+        if let Some(rejected) = lines.find(|line| matches!(line, Line::Rejected { .. })) {
+            record.add(rejected)?;
         }
         Ok(record)
     }
 
-    /// Keeps the mutations that do not compile.
+    /// Keeps that the copy is compiled, without these mutations.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn reject(&mut self, numbers: Vec<usize>) -> anyhow::Result<()> {
-        self.add(Line::Rejected { numbers })
+    pub(crate) fn built(&mut self, rejected: Vec<Key>) -> anyhow::Result<()> {
+        self.add(Line::Rejected { mutations: rejected })?;
+        self.add(Line::Built)
     }
 
-    /// Keeps a run without a mutation.
+    /// Keeps a seed without a mutation.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn begin(&mut self, baseline: Baseline) -> anyhow::Result<()> {
-        self.add(Line::Baseline(baseline))
+    pub(crate) fn reached(&mut self, reach: Reach) -> anyhow::Result<()> {
+        self.add(Line::Reached(reach))
     }
 
-    /// Keeps what the seeds up to `end` showed.
+    /// Keeps what a seed showed about a mutation.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn tried(
-        &mut self,
-        number: usize,
-        end: u64,
-        outcome: Outcome,
-    ) -> anyhow::Result<()> {
-        self.add(Line::Tried { number, end, outcome })
+    pub(crate) fn ran(&mut self, number: usize, seed: u64, outcome: Outcome) -> anyhow::Result<()> {
+        self.add(Line::Ran { number, seed, outcome })
+    }
+
+    /// Keeps whether tests found a mutation.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn tested(&mut self, number: usize, found: bool) -> anyhow::Result<()> {
+        self.add(Line::Tested { number, found })
+    }
+
+    /// Returns how often a seed reaches the mutation, rounded down to powers of two and summed.
+    pub(crate) fn hits(&self, seed: u64, number: usize) -> u32 {
+        let reach = self.reached.get(&seed);
+        reach.and_then(|reach| reach.hits.get(&number)).copied().unwrap_or(0)
+    }
+
+    /// Returns the seeds that reach a mutation, those that reach it most often first.
+    pub(crate) fn seeds_for(&self, number: usize) -> Vec<u64> {
+        let reaching = self.reached.keys().filter(|seed| self.hits(**seed, number) > 0);
+        let mut seeds: Vec<u64> = reaching.copied().collect();
+        seeds.sort_by_key(|seed| std::cmp::Reverse(self.hits(*seed, number)));
+        seeds
     }
 
     fn add(&mut self, line: Line) -> anyhow::Result<()> {
@@ -95,12 +140,19 @@ impl Record {
     fn take(&mut self, line: Line) {
         match line {
             Line::Source { .. } => {}
-            Line::Rejected { numbers } => self.rejected = Some(numbers),
-            Line::Baseline(baseline) => {
-                self.baselines.insert(baseline.seeds.start, baseline);
+            Line::Rejected { mutations } => self.rejected = mutations,
+            Line::Built => self.is_built = true,
+            Line::Reached(reach) => {
+                self.reached.insert(reach.seed, reach);
             }
-            Line::Tried { number, end, outcome } => {
-                self.tried.insert(number, (end, outcome));
+            Line::Ran { number, seed, outcome: Outcome::Survived } => {
+                self.tried.entry(number).or_default().survived.insert(seed);
+            }
+            Line::Ran { number, outcome, .. } => {
+                self.tried.entry(number).or_default().found = Some(outcome);
+            }
+            Line::Tested { number, found } => {
+                self.tested.insert(number, found);
             }
         }
     }

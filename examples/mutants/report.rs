@@ -1,18 +1,37 @@
 //! The table of mutations, in Markdown.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
+use super::mutation::Key;
 use super::record::Record;
 use super::source::{Source, SourceFile};
 use super::trial::Outcome;
+use super::verdicts::{Effect, Verdicts};
 
 /// The results for the chosen mutations.
 pub(crate) struct Report<'a> {
     pub(crate) source: &'a Source,
+    /// What identifies the mutations.
+    pub(crate) keys: &'a BTreeMap<usize, Key>,
     pub(crate) record: &'a Record,
+    pub(crate) verdicts: &'a Verdicts,
     /// The mutations that were tried or were to be tried.
     pub(crate) chosen: &'a [usize],
+}
+
+/// What is known of a mutation.
+enum Result {
+    /// A rule was violated.
+    Rule,
+    /// The simulation did not end, or was killed.
+    Hang,
+    /// Only tests of the crate fail.
+    Tests,
+    /// Nothing shows it, and nothing can: it does not change what the scheduler does.
+    Harmless,
+    /// Nothing shows it.
+    Open,
 }
 
 /// A row of the table.
@@ -21,10 +40,11 @@ struct Row {
     planted: usize,
     compiled: usize,
     tried: usize,
-    found: usize,
-    hung: usize,
-    unreached: usize,
-    survived: usize,
+    harmless: usize,
+    rule: usize,
+    hang: usize,
+    tests: usize,
+    open: usize,
 }
 
 impl Row {
@@ -32,50 +52,88 @@ impl Row {
         self.planted += other.planted;
         self.compiled += other.compiled;
         self.tried += other.tried;
-        self.found += other.found;
-        self.hung += other.hung;
-        self.unreached += other.unreached;
-        self.survived += other.survived;
+        self.harmless += other.harmless;
+        self.rule += other.rule;
+        self.hang += other.hang;
+        self.tests += other.tests;
+        self.open += other.open;
     }
 
     fn write(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { planted, compiled, tried, found, hung, unreached, survived } = self;
+        let Self { planted, compiled, tried, harmless, rule, hang, tests, open } = self;
+        let share = match tried - harmless {
+            0 => String::new(),
+            relevant => format!("{} %", 100 * (rule + hang) / relevant),
+        };
         writeln!(
             f,
-            "| {name} | {planted} | {compiled} | {tried} | {found} | {hung} | {survived} | {unreached} |"
+            "| {name} | {planted} | {compiled} | {tried} | {harmless} | {rule} | {hang} | {share} | {tests} | {open} |"
         )
     }
 }
 
 impl Report<'_> {
-    fn row(&self, file: &SourceFile, reached: &BTreeSet<usize>) -> Row {
-        let rejected = self.record.rejected.as_deref().unwrap_or_default();
+    fn result(&self, number: usize) -> Result {
+        match self.record.tried.get(&number).and_then(|trial| trial.found.as_ref()) {
+            Some(Outcome::Hung | Outcome::Crashed) => return Result::Hang,
+            Some(_) => return Result::Rule,
+            None => {}
+        }
+        let verdict = self.verdicts.get(&self.keys[&number]);
+        if verdict.is_some_and(|verdict| verdict.effect != Effect::Behaviour) {
+            return Result::Harmless;
+        }
+        match self.record.tested.get(&number) {
+            Some(true) => Result::Tests,
+            _ => Result::Open,
+        }
+    }
+
+    fn row(&self, file: &SourceFile) -> Row {
         let mut row = Row { planted: file.mutations.len(), ..Row::default() };
         for mutation in &file.mutations {
-            row.compiled += usize::from(!rejected.contains(&mutation.number));
+            let is_rejected = self.record.rejected.contains(&self.keys[&mutation.number]);
+            row.compiled += usize::from(!is_rejected);
             if !self.chosen.contains(&mutation.number) {
                 continue;
             }
             row.tried += 1;
-            match self.record.tried.get(&mutation.number) {
-                Some((_, Outcome::Found { .. } | Outcome::Crashed)) => row.found += 1,
-                Some((_, Outcome::Hung)) => row.hung += 1,
-                _ if reached.contains(&mutation.number) => row.survived += 1,
-                _ => row.unreached += 1,
+            match self.result(mutation.number) {
+                Result::Rule => row.rule += 1,
+                Result::Hang => row.hang += 1,
+                Result::Tests => row.tests += 1,
+                Result::Harmless => row.harmless += 1,
+                Result::Open => row.open += 1,
             }
         }
         row
+    }
+
+    /// Says how a mutation that no rule found was tried, and why it was not found.
+    fn explanation(&self, number: usize) -> Option<String> {
+        let survived = self.record.tried.get(&number).map_or(0, |trial| trial.survived.len());
+        let tried = match (survived, self.record.seeds_for(number).len()) {
+            (_, 0) => "not reached".to_owned(),
+            (seeds, reaching) => format!("not found in {seeds} of {reaching} seeds"),
+        };
+        let how = match self.result(number) {
+            Result::Rule => return None,
+            Result::Hang => return Some("hangs".to_owned()),
+            Result::Tests => format!("{tried}, found by tests"),
+            Result::Harmless | Result::Open => tried,
+        };
+        let verdict = self.verdicts.get(&self.keys[&number]);
+        let verdict = verdict.map(|it| format!("; {:?}: {}", it.effect, it.reason));
+        Some(format!("{how}{}", verdict.unwrap_or_default()))
     }
 }
 
 impl Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let baselines = self.record.baselines.values();
-        let reached = baselines.flat_map(|it| it.reached.iter().copied()).collect();
         let mut modules: Vec<(&str, Row)> = Vec::new();
         let mut total = Row::default();
         for file in &self.source.planted {
-            let row = self.row(file, &reached);
+            let row = self.row(file);
             total.add(&row);
             match modules.iter_mut().find(|(name, _)| *name == file.module) {
                 Some((_, sum)) => sum.add(&row),
@@ -84,27 +142,27 @@ impl Display for Report<'_> {
         }
         writeln!(
             f,
-            "| Module | Planted | Compiled | Tried | Found | Hangs | Not found | Not reached |"
+            "| Module | Planted | Compiled | Tried | Harmless | By a rule | As a hang | Share | By tests only | Not found |"
         )?;
-        writeln!(f, "|---|---:|---:|---:|---:|---:|---:|---:|")?;
+        writeln!(f, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")?;
         modules.iter().try_for_each(|(name, row)| row.write(name, f))?;
         total.write("all", f)?;
         for file in &self.source.planted {
-            for mutation in &file.mutations {
-                let number = mutation.number;
-                let known = self.record.tried.get(&number);
-                let verdict = match known {
-                    _ if !self.chosen.contains(&number) => continue,
-                    Some((end, Outcome::Survived)) => format!("not found in {end} seeds"),
-                    Some((_, Outcome::Hung)) => "hangs".to_owned(),
-                    Some((_, Outcome::Crashed)) => "crashes".to_owned(),
-                    Some((_, Outcome::Found { .. })) => continue,
-                    None if reached.contains(&number) => "not tried".to_owned(),
-                    None => "not reached".to_owned(),
-                };
-                let (path, line) = (file.path.display(), mutation.lines.start());
-                write!(f, "\n- {number} {path}:{line}: {} ({verdict})", mutation.change)?;
+            for mutation in file.mutations.iter().filter(|it| self.chosen.contains(&it.number)) {
+                let Some(explanation) = self.explanation(mutation.number) else { continue };
+                let (number, path, line) =
+                    (mutation.number, file.path.display(), mutation.lines.start());
+                let Key { function, change, nth, .. } = &self.keys[&number];
+                write!(f, "\n- {number} {path}:{line} {function}: {change}")?;
+                if *nth > 1 {
+                    write!(f, " ({nth})")?;
+                }
+                write!(f, " ({explanation})")?;
             }
+        }
+        let known: Vec<_> = self.keys.values().collect();
+        for stale in self.verdicts.keys().filter(|key| !known.contains(key)) {
+            write!(f, "\n- a decision is about a mutation that does not exist: {stale:?}")?;
         }
         writeln!(f)
     }

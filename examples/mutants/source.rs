@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::mutation::{Mutation, rewrite};
+use super::mutation::{Key, Mutation, rewrite};
 use super::planter::plant;
 
 /// The parts of the scheduler in which mutations are planted, and their files and folders.
@@ -27,21 +27,21 @@ const MODULES: [(&str, &[&str]); 9] = [
 ];
 
 /// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches one
-/// on, it writes the numbers of the mutations that the program reaches into a file.
+/// on, it writes the numbers of the mutations that the program reaches into a file: at the first, second,
+/// fourth, eighth time and so on.
 const SWITCH: &str = r#"
 #[doc(hidden)]
 #[inline]
 pub(crate) fn mutant(number: usize) -> bool {
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicU32, Ordering};
     static ON: LazyLock<Option<usize>> =
         LazyLock::new(|| std::env::var("LOADMASTER_MUTANT").ok()?.parse().ok());
-    static REACHED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+    static REACHED: [AtomicU32; COUNT] = [const { AtomicU32::new(0) }; COUNT];
     match *ON {
         Some(on) => on == number,
         None => {
-            if !REACHED[number].load(Ordering::Relaxed)
-                && !REACHED[number].swap(true, Ordering::Relaxed)
+            if REACHED[number].fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_power_of_two()
                 && let Some(path) = std::env::var_os("LOADMASTER_REACHED")
             {
                 let file = std::fs::File::options().append(true).create(true).open(path);
@@ -54,6 +54,11 @@ pub(crate) fn mutant(number: usize) -> bool {
     }
 }
 "#;
+
+/// The library of the root package in the copy: what the simulation uses of it. All of it takes minutes to
+/// compile.
+const LIBRARY: &str = "//! The parts of the daemon that the simulation runs.\n
+pub mod config;\npub mod wire;\n";
 
 /// A source file with its mutations.
 pub(crate) struct SourceFile {
@@ -91,12 +96,32 @@ impl Source {
         Ok(Self { files, planted })
     }
 
-    /// Returns a number that changes with the code.
+    /// Returns a number that changes with the code of the simulation and of what it runs.
     pub(crate) fn fingerprint(&self) -> u64 {
+        const CODE: [&str; 5] =
+            ["Cargo.lock", "crates", "examples/faults.rs", "src", "tests/simulation"];
         let mut hasher = DefaultHasher::new();
-        let code = |path: &Path| path.extension().is_some_and(|it| it == "rs" || it == "lock");
-        self.files.iter().filter(|(path, _)| code(path)).for_each(|file| file.hash(&mut hasher));
+        let is_code = |path: &Path| CODE.iter().any(|code| path.starts_with(code));
+        self.files.iter().filter(|(path, _)| is_code(path)).for_each(|it| it.hash(&mut hasher));
         hasher.finish()
+    }
+
+    /// Returns what identifies each mutation across changes of the code, by its number.
+    pub(crate) fn keys(&self) -> BTreeMap<usize, Key> {
+        let mut keys = BTreeMap::new();
+        for file in &self.planted {
+            let mut equal: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+            for mutation in &file.mutations {
+                let (function, change) =
+                    (mutation.function.name.as_str(), mutation.change.as_str());
+                let nth = equal.entry((function, change)).or_default();
+                *nth += 1;
+                let (function, change) = (function.to_owned(), change.to_owned());
+                let key = Key { file: file.path.clone(), function, change, nth: *nth };
+                keys.insert(mutation.number, key);
+            }
+        }
+        keys
     }
 
     /// Writes the workspace with all mutations but the `rejected` ones into `folder`. Files that are
@@ -107,6 +132,7 @@ impl Source {
     pub(crate) fn write(&self, folder: &Path, rejected: &[usize]) -> anyhow::Result<()> {
         let count: usize = self.planted.iter().map(|file| file.mutations.len()).sum();
         let mut files = self.files.clone();
+        files.insert("src/lib.rs".into(), LIBRARY.into());
         for SourceFile { path, text, mutations, .. } in &self.planted {
             let kept = mutations.iter().filter(|it| !rejected.contains(&it.number));
             files.insert(path.clone(), rewrite(text, kept).into_bytes());

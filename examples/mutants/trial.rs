@@ -1,19 +1,21 @@
-//! Runs the fault simulation with a mutation switched on.
+//! Runs the fault simulation and tests with a mutation switched on.
 
-use std::ops::Range;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
-use tokio::time::timeout;
 
-/// Time for a run beside what it takes without a mutation: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the time that a run takes without a mutation it may take with one.
-const MOST_SLOWDOWN: u32 = 10;
+/// Maximum processor time of a seed, in seconds: a mutation may cause an endless loop. Without one, a seed takes
+/// a few seconds.
+const MOST_CPU: u32 = 40;
+/// Maximum processor time of the tests of a crate, in seconds.
+const MOST_CPU_OF_TESTS: u32 = 600;
+/// The number of the signal that ends a process which has used its processor time.
+const SIGXCPU: i32 = 24;
 /// Maximum memory of a run, in KiB of addresses: a mutation may fill the memory in an endless loop.
 const MOST_MEMORY: u64 = 6 << 20;
 
@@ -21,7 +23,7 @@ const MOST_MEMORY: u64 = 6 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// All seeds kept all rules.
+    /// All rules were kept.
     Survived,
     /// A rule was violated or a panic happened.
     Found { seed: u64, rule: String },
@@ -31,79 +33,141 @@ pub(crate) enum Outcome {
     Hung,
 }
 
-/// A run of some seeds without a mutation.
+/// A seed without a mutation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Baseline {
-    /// The seeds.
-    pub(crate) seeds: Range<u64>,
-    /// Its duration.
-    pub(crate) took: Duration,
-    /// The mutations that the program reached. The others change nothing.
-    pub(crate) reached: Vec<usize>,
+pub(crate) struct Reach {
+    /// The seed.
+    pub(crate) seed: u64,
+    /// The mutations that the program reached, and how often: 1, 2, 3, 4 for once, twice, four times,
+    /// eight times. The other mutations change nothing.
+    pub(crate) hits: BTreeMap<usize, u32>,
 }
 
 /// The fault simulation of the copy.
 pub(crate) struct Simulation {
     /// The executable.
     pub(crate) program: PathBuf,
-    /// A file for the numbers of reached mutations.
-    pub(crate) reached: PathBuf,
 }
 
 impl Simulation {
-    /// Runs `seeds` without a mutation.
+    /// Runs a seed without a mutation.
     ///
     /// # Errors
     /// A rule is violated.
-    pub(crate) async fn baseline(&self, seeds: Range<u64>) -> anyhow::Result<Baseline> {
-        let _ = std::fs::remove_file(&self.reached);
-        let begun = now();
-        let mut command = self.command(&seeds);
-        let output = command.env("LOADMASTER_REACHED", &self.reached).output().await?;
-        let took = begun.elapsed();
+    pub(crate) async fn reach(&self, seed: u64) -> anyhow::Result<Reach> {
+        let file = self.program.with_extension(format!("reached-{seed}"));
+        let output = self.command(seed).env("LOADMASTER_REACHED", &file).output().await?;
         if !output.status.success() {
-            bail!(
-                "seeds {seeds:?} fail without a mutation:\n{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            bail!("seed {seed} fails alone:\n{}", String::from_utf8_lossy(&output.stderr));
         }
-        let numbers = std::fs::read_to_string(&self.reached).context("no mutation was reached")?;
-        let reached = numbers.lines().map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Baseline { seeds, took, reached })
+        let hits = hits(&file).context("no mutation was reached")?;
+        Ok(Reach { seed, hits })
     }
 
-    /// Runs the seeds of `baseline` with a mutation.
+    /// Runs a seed with a mutation.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(crate) async fn run(
-        &self,
-        mutation: usize,
-        baseline: &Baseline,
-    ) -> anyhow::Result<Outcome> {
-        let mut command = self.command(&baseline.seeds);
+    pub(crate) async fn run(&self, mutation: usize, seed: u64) -> anyhow::Result<Outcome> {
+        let mut command = self.command(seed);
         command.env("LOADMASTER_MUTANT", mutation.to_string()).kill_on_drop(true);
-        let patience = PATIENCE + baseline.took * MOST_SLOWDOWN;
-        match timeout(patience, command.output()).await {
-            Err(_) => Ok(Outcome::Hung),
-            Ok(output) => Ok(outcome(&output.context("cannot run the simulation")?)),
-        }
+        let output = command.output().await.context("cannot run the simulation")?;
+        Ok(outcome(&output))
     }
 
-    fn command(&self, seeds: &Range<u64>) -> Command {
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", &format!("ulimit -v {MOST_MEMORY} && exec \"$0\" \"$@\"")])
-            .arg(&self.program)
-            .args(["--seeds", &format!("{}..{}", seeds.start, seeds.end)])
-            .env("RAYON_NUM_THREADS", "1");
+    fn command(&self, seed: u64) -> Command {
+        let mut command = limited(&self.program, MOST_CPU);
+        command.args(["--seeds", &format!("{seed}..{}", seed + 1)]).env("RAYON_NUM_THREADS", "1");
         command
     }
+}
+
+/// The tests of a crate of the copy.
+pub(crate) struct Tests {
+    /// The name of its folder.
+    pub(crate) owner: String,
+    programs: Vec<PathBuf>,
+    /// The folder of the crate.
+    folder: PathBuf,
+    /// The mutations that the tests reach.
+    reached: BTreeMap<usize, u32>,
+}
+
+impl Tests {
+    /// Runs the tests of the crate in this folder without a mutation.
+    ///
+    /// # Errors
+    /// A test fails.
+    pub(crate) async fn begin(folder: PathBuf, programs: Vec<PathBuf>) -> anyhow::Result<Self> {
+        let owner = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = programs.first().context("a crate has tests")?.with_extension("reached");
+        let mut tests = Self { owner, programs, folder, reached: BTreeMap::new() };
+        for program in &tests.programs {
+            let output = tests.command(program).env("LOADMASTER_REACHED", &file).output().await?;
+            if !output.status.success() {
+                let text = String::from_utf8_lossy(&output.stdout);
+                bail!("tests of {} fail without a mutation:\n{text}", tests.owner);
+            }
+        }
+        tests.reached = hits(&file).context("no mutation was reached")?;
+        Ok(tests)
+    }
+
+    /// Whether a test fails with this mutation.
+    ///
+    /// # Errors
+    /// A test cannot be started.
+    pub(crate) async fn find(&self, mutation: usize) -> anyhow::Result<bool> {
+        if !self.reached.contains_key(&mutation) {
+            return Ok(false);
+        }
+        for program in &self.programs {
+            let mut command = self.command(program);
+            command.env("LOADMASTER_MUTANT", mutation.to_string()).kill_on_drop(true);
+            if !command.output().await.context("cannot run tests")?.status.success() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = limited(program, MOST_CPU_OF_TESTS);
+        command
+            .current_dir(&self.folder)
+            .env("RUST_TEST_THREADS", "1")
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .env("PROPTEST_RNG_SEED", "1");
+        command
+    }
+}
+
+/// Returns a command with limited memory, and with so many seconds of processor time.
+fn limited(program: &Path, cpu: u32) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -v {MOST_MEMORY} && ulimit -t {cpu} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script]).arg(program);
+    command
+}
+
+/// Takes the file in which a program has noted the mutations that it reached.
+fn hits(file: &Path) -> anyhow::Result<BTreeMap<usize, u32>> {
+    let text = std::fs::read_to_string(file)?;
+    std::fs::remove_file(file)?;
+    let mut hits = BTreeMap::new();
+    for number in text.lines() {
+        *hits.entry(number.parse()?).or_default() += 1;
+    }
+    Ok(hits)
 }
 
 fn outcome(output: &Output) -> Outcome {
     if output.status.success() {
         return Outcome::Survived;
+    }
+    if output.status.signal() == Some(SIGXCPU) {
+        return Outcome::Hung;
     }
     let text = String::from_utf8_lossy(&output.stderr);
     let violations = text.lines().filter_map(|line| line.strip_prefix("seed ")?.split_once(": "));
@@ -112,9 +176,4 @@ fn outcome(output: &Output) -> Outcome {
         Some((seed, rule)) => Outcome::Found { seed, rule },
         None => Outcome::Crashed,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "measures a process")]
-fn now() -> Instant {
-    Instant::now()
 }
