@@ -5,6 +5,9 @@ CARGO ?= cargo
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 GOLDEN ?= tests/golden/corpus
 
+# More than cores, because end-to-end tests mostly wait.
+TEST_THREADS ?= 6
+
 # Some of the seeds beside them break a rule: see docs/reliability.md.
 SEEDS ?= 23..96
 MINUTES ?= 1
@@ -66,7 +69,7 @@ image:
 
 tests:
 ifeq ($(NEXTEST),yes)
-	$(CARGO) nextest run --workspace
+	$(CARGO) nextest run --workspace --test-threads $(TEST_THREADS)
 else
 	$(CARGO) test --workspace --lib --bins --tests
 endif
@@ -78,16 +81,16 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 golden:
-	$(CARGO) run --profile checks --example golden -- $(GOLDEN)
+	$(CARGO) run --example golden -- $(GOLDEN)
 
 faults:
-	$(CARGO) run --profile checks --example faults -- --seeds $(SEEDS)
+	$(CARGO) run --example faults -- --seeds $(SEEDS)
 
 chaos:
-	$(CARGO) run --profile checks --example chaos -- --minutes $(MINUTES)
+	$(CARGO) run --example chaos -- --minutes $(MINUTES)
 
 documents:
-	$(CARGO) run --profile checks --example documents
+	$(CARGO) run --example documents
 
 alerts:
 	promtool check rules config/alerts/loadmaster.yaml

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! cargo test --test soak                                      # a few days
-//! SOAK_WEEKS=4 cargo test --profile checks --test soak        # weeks
+//! SOAK_WEEKS=4 cargo test --test soak                         # weeks
 //! ```
 
 #![cfg(feature = "sandbox")]
