@@ -18,17 +18,6 @@ const MOST_ROUNDS: usize = 30;
 /// The crates with mutations. Their tests are compiled, too.
 const CRATES: [&str; 4] = ["framework", "plugins", "engine", "client"];
 
-/// Settings with which the copy compiles faster. The simulation hardly uses the packages at level 0.
-const QUICKLY: [&str; 7] = [
-    "--config=profile.checks.package.loadmaster.opt-level=1",
-    "--config=profile.checks.package.loadmaster-engine.opt-level=1",
-    "--config=profile.checks.package.loadmaster-client.opt-level=1",
-    "--config=profile.checks.package.loadmaster-sandbox.opt-level=1",
-    "--config=profile.checks.package.loadmaster-simulator.opt-level=0",
-    "--config=profile.checks.package.loadmaster-gpu-share.opt-level=0",
-    "--config=profile.checks.package.loadmaster-table.opt-level=0",
-];
-
 /// A message of `cargo build --message-format=json`.
 #[derive(Deserialize)]
 #[serde(tag = "reason")]
@@ -76,7 +65,7 @@ pub(crate) fn simulation(
 ) -> anyhow::Result<Program> {
     for round in 1..=MOST_ROUNDS {
         source.write(folder, rejected)?;
-        let arguments = ["build", "--profile", "checks", "--keep-going", "--example", "faults"];
+        let arguments = ["build", "--keep-going", "--example", "faults"];
         let (mut programs, errors) = compile(folder, target, &arguments)?;
         if let Some(program) = programs.pop().filter(|_| errors.is_empty()) {
             return Ok(program);
@@ -98,7 +87,7 @@ pub(crate) fn simulation(
     bail!("the copy does not compile after {MOST_ROUNDS} rounds");
 }
 
-/// Compiles the tests of the crates with mutations, without optimisation, once the copy compiles.
+/// Compiles the tests of the crates with mutations, once the copy compiles.
 ///
 /// # Errors
 /// The tests do not compile.
@@ -125,7 +114,6 @@ fn compile(
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)
-        .args(QUICKLY)
         .args(["--message-format=json", "--target-dir"])
         .arg(target)
         .current_dir(folder)

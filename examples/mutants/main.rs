@@ -98,7 +98,7 @@ async fn main() -> anyhow::Result<()> {
     let record = Record::open(&folder.join("results.jsonl"), source.fingerprint())?;
     let mut run = Run { args, folder, record, end: None };
     if !run.record.is_built {
-        run.build(&source, &keys, &root.join("target"))?;
+        run.build(&source, &keys)?;
     }
     run.end = run.args.limit.map(|limit| now() + Duration::from_secs(limit));
     let simulation = Simulation { program: run.folder.join("faults") };
@@ -111,7 +111,7 @@ async fn main() -> anyhow::Result<()> {
     let chosen = run.choose(&source, &keys);
     run.try_all(&simulation, &chosen).await?;
     if run.args.tests {
-        run.build_tests(&root.join("target"))?;
+        run.build_tests()?;
         run.test_all(&chosen, &keys).await?;
     }
     let verdicts = Verdicts::read(&root.join(VERDICTS))?;
@@ -145,29 +145,30 @@ impl Run {
         self.end.is_some_and(|end| now() >= end)
     }
 
+    /// Folder for what is compiled: not that of the workspace, because cargo would take the crates of the copy for those
+    /// of the workspace.
+    fn target(&self) -> PathBuf {
+        self.folder.join("target")
+    }
+
     /// Compiles the copy, and keeps its programs.
-    fn build(
-        &mut self,
-        source: &Source,
-        keys: &BTreeMap<usize, Key>,
-        target: &Path,
-    ) -> anyhow::Result<()> {
+    fn build(&mut self, source: &Source, keys: &BTreeMap<usize, Key>) -> anyhow::Result<()> {
         let known = keys.iter().filter(|(_, key)| self.record.rejected.contains(key));
         let mut rejected: Vec<usize> = known.map(|(number, _)| *number).collect();
         let copy = self.folder.join("source");
-        let simulation = build::simulation(source, &copy, target, &mut rejected)?;
+        let simulation = build::simulation(source, &copy, &self.target(), &mut rejected)?;
         keep(&simulation.path, &self.folder.join("faults"))?;
         let _ = fs::remove_dir_all(self.folder.join("tests"));
         self.record.built(rejected.iter().map(|number| keys[number].clone()).collect())
     }
 
     /// Compiles the tests of the copy, and keeps its programs.
-    fn build_tests(&self, target: &Path) -> anyhow::Result<()> {
+    fn build_tests(&self) -> anyhow::Result<()> {
         let tests = self.folder.join("tests");
         if tests.exists() {
             return Ok(());
         }
-        let programs = build::tests(&self.folder.join("source"), target)?;
+        let programs = build::tests(&self.folder.join("source"), &self.target())?;
         for (number, Program { path, owner }) in (0..).zip(programs) {
             fs::create_dir_all(tests.join(&owner))?;
             keep(&path, &tests.join(owner).join(format!("{number}")))?;
