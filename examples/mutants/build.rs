@@ -16,7 +16,7 @@ use super::source::{Source, SourceFile};
 const MOST_ROUNDS: usize = 30;
 
 /// The crates with mutations. Their tests are compiled, too.
-const CRATES: [&str; 4] = ["framework", "plugins", "engine", "client"];
+const CRATES: [&str; 5] = ["framework", "structured", "plugins", "engine", "client"];
 
 /// A message of `cargo build --message-format=json`.
 #[derive(Deserialize)]

@@ -42,8 +42,8 @@ use self::verdicts::Verdicts;
 /// The decisions about mutations that are not found.
 const VERDICTS: &str = "examples/mutants/verdicts.toml";
 
-/// Plants bugs in queue, cache, world, binding, preemption, volume binding, API dispatcher, reflector and
-/// leader election, and prints how many of them the fault simulation finds. An interrupted run goes on
+/// Plants bugs in queue, cache, world, binding, preemption, volume binding, devices, API dispatcher, reflector
+/// and leader election, and prints how many of them the fault simulation finds. An interrupted run goes on
 /// where it was, unless the source has changed.
 #[derive(Parser)]
 #[command(name = "mutants")]

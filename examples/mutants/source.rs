@@ -11,7 +11,7 @@ use super::mutation::{Key, Mutation, rewrite};
 use super::planter::plant;
 
 /// The parts of the scheduler in which mutations are planted, and their files and folders.
-const MODULES: [(&str, &[&str]); 9] = [
+const MODULES: [(&str, &[&str]); 11] = [
     ("queue", &["crates/engine/src/queue"]),
     ("cache", &["crates/engine/src/cache"]),
     ("world", &["crates/engine/src/world"]),
@@ -24,6 +24,8 @@ const MODULES: [(&str, &[&str]); 9] = [
         &["crates/client/src/leader_election", "crates/client/src/scheduler.rs"],
     ),
     ("VolumeBinding", &["crates/plugins/src/volume_binding"]),
+    ("DynamicResources", &["crates/plugins/src/dynamic_resources"]),
+    ("structured allocator", &["crates/structured/src"]),
 ];
 
 /// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches one
