@@ -50,7 +50,10 @@ const VERDICTS: &str = "examples/mutants/verdicts.toml";
 struct Args {
     /// Seeds for each mutation
     #[arg(long, value_name = "N", default_value_t = 60)]
-    seeds: u64,
+    seeds: usize,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first_seed: u64,
     /// Number of mutations, chosen at random; all by default
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -194,7 +197,8 @@ impl Run {
 
     /// Runs all seeds without a mutation.
     async fn reach(&mut self, simulation: &Simulation) -> anyhow::Result<()> {
-        let open = (0..self.args.seeds).filter(|seed| !self.record.reached.contains_key(seed));
+        let seeds = (self.args.first_seed..).take(self.args.seeds);
+        let open = seeds.filter(|seed| !self.record.reached.contains_key(seed));
         let open: Vec<u64> = open.collect();
         let bar = bar(open.len(), "seeds");
         let (end, jobs) = (self.end, self.args.jobs);
