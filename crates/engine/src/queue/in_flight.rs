@@ -54,6 +54,11 @@ impl InFlight {
         self.pods.contains_key(uid)
     }
 
+    /// Returns a pod in flight as it was popped.
+    pub(super) fn popped(&self, uid: &Uid) -> Option<&Arc<Pod>> {
+        Some(&self.pods.get(uid)?.pod)
+    }
+
     /// Returns the pod of this name that was popped last, if it is in flight.
     pub(super) fn named(&self, key: &PodKey) -> Option<&Arc<Pod>> {
         Some(&self.pods.get(self.by_key.get(key)?)?.pod)

@@ -57,7 +57,7 @@ use in_flight::InFlight;
 use order::SortPlugin;
 use pace::Pace;
 use trials::{Trial, Trials};
-use unschedulable::{Group, Slot, UnschedulablePods};
+use unschedulable::{Group, Replaced, Slot, UnschedulablePods};
 
 pub use backoff::{Backoff, is_backing_off};
 
@@ -215,8 +215,11 @@ impl Queue {
             for event in own_update_events(old, &new) {
                 self.in_flight.record(&event);
             }
-        } else if self.unschedulable.update(&new) {
+        } else if let Some(replaced) = self.unschedulable.update(&new) {
             self.requeue_updated(old, &new, cx);
+            if let Replaced::LeavesClass(class) = replaced {
+                self.requeue_leaver(&class, &new.key, cx);
+            }
         } else if !self.update_active_or_backoff(&new, cx) {
             return self.enter(new, label::UPDATE, cx);
         } else if Template::of(old) != Template::of(&new) {
@@ -341,6 +344,10 @@ impl Queue {
         if self.get(&key).is_none() {
             record_failure(&mut pod, cx.handle.now);
             let strategy = self.strategy_of_in_flight_pod(&pod, cx);
+            // The answer is one for the template that the pod had when it was popped.
+            let popped = self.in_flight.popped(&uid);
+            pod.template_rejected &=
+                popped.is_some_and(|popped| Template::of(popped) == Template::of(&pod.pod));
             let answers_for_class = pod.template_rejected;
             let place = self.requeue(pod, strategy, label::ATTEMPT_FAILED, cx);
             if answers_for_class && place == Place::Unschedulable {
@@ -497,6 +504,16 @@ impl Queue {
                 let queued = self.unschedulable.remove(&new.key).expect("it was there just now");
                 self.requeue(queued, strategy, &event.event.to_string(), cx);
             }
+        }
+    }
+
+    /// Requeues an unschedulable pod that has left its class while another pod of it is tried. Events
+    /// that moved the other pod may help this one, too, and the answer no longer counts for it.
+    fn requeue_leaver(&mut self, class: &Group, pod: &PodKey, cx: &mut Context<'_>) {
+        let Some(Trial { strategy, label, .. }) = self.trials.of(class) else { return };
+        let (strategy, label) = (*strategy, label.clone());
+        if let Some(queued) = self.unschedulable.remove(pod) {
+            self.requeue(queued, strategy, &label, cx);
         }
     }
 

@@ -48,6 +48,15 @@ pub(super) struct UnschedulablePods {
     arrivals: u64,
 }
 
+/// What the new object of a pod changes.
+#[derive(Debug)]
+pub(super) enum Replaced {
+    /// The pod stays where it is.
+    InPlace,
+    /// The pod leaves this class.
+    LeavesClass(Arc<Group>),
+}
+
 impl Group {
     /// Whether the pods are of one template and share the answer of each attempt.
     pub(super) const fn is_class(&self) -> bool {
@@ -179,22 +188,22 @@ impl UnschedulablePods {
         Some((group, pod))
     }
 
-    /// Replaces the object of a pod, whose scheduler name is immutable. Returns whether there is one. A
+    /// Replaces the object of a pod, whose scheduler name is immutable. Returns `None` if there is none. A
     /// pod whose template has changed leaves its class.
-    pub(super) fn update(&mut self, pod: &Arc<Pod>) -> bool {
-        let Some((group, slot)) = self.slots.get(&pod.key).cloned() else { return false };
-        let queued = self.groups.get_mut(&group).and_then(|pods| pods.get_mut(&slot));
+    pub(super) fn update(&mut self, pod: &Arc<Pod>) -> Option<Replaced> {
+        let (class, slot) = self.slots.get(&pod.key).cloned()?;
+        let queued = self.groups.get_mut(&class).and_then(|pods| pods.get_mut(&slot));
         let queued = queued.expect("a slot holds a pod");
-        if group.is_class() && Template::of(&queued.pod) != Template::of(pod) {
-            let mut queued = self.remove(&pod.key).expect("a slot holds a pod");
+        if !class.is_class() || Template::of(&queued.pod) == Template::of(pod) {
             queued.pod = pod.clone();
-            queued.template_rejected = false;
-            let group = self.group_of(&queued);
-            self.insert_at(group, slot, queued);
-        } else {
-            queued.pod = pod.clone();
+            return Some(Replaced::InPlace);
         }
-        true
+        let mut queued = self.remove(&pod.key).expect("a slot holds a pod");
+        queued.pod = pod.clone();
+        queued.template_rejected = false;
+        let group = self.group_of(&queued);
+        self.insert_at(group, slot, queued);
+        Some(Replaced::LeavesClass(class))
     }
 
     /// Returns the pod of a class to try first: the longest waiting pod that does not back off, or else

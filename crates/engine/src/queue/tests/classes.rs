@@ -35,6 +35,10 @@ fn moved(harness: &Harness) -> Vec<String> {
     moved.map(|(_, queued)| queued.pod.key.name.to_string()).collect()
 }
 
+fn relabelled(name: &str) -> Arc<Pod> {
+    Arc::new(pod(name).label("app", "web").build())
+}
+
 fn ended(harness: &mut Harness, pod: &Arc<Pod>) {
     harness.queue.done(&pod.uid);
     harness.on(|queue, cx| queue.attempt_ended(pod, cx));
@@ -74,7 +78,7 @@ fn next_pod_is_tried_if_the_tried_pod_is_deleted_changes_or_fails_alone() {
     let rows: [(&str, Leave); 4] = [
         ("deleted", |harness, pod| harness.on(|queue, cx| queue.delete(&pod, cx))),
         ("relabelled", |harness, old| {
-            harness.update(&old, &Arc::new(pod("a").label("app", "web").build()));
+            harness.update(&old, &relabelled("a"));
         }),
         ("an error", |harness, pod| {
             let queued = harness.pop();
@@ -94,6 +98,27 @@ fn next_pod_is_tried_if_the_tried_pod_is_deleted_changes_or_fails_alone() {
         leave(&mut harness, plain("a"));
         assert_eq!(harness.place("b"), Some(Place::Backoff), "{how}");
     }
+}
+
+#[test]
+fn pod_that_leaves_its_class_during_a_trial_is_requeued() {
+    let mut harness = rejected(&["a", "b"]);
+    harness.notify(&pod_deleted(true));
+    assert_eq!(moved(&harness), ["a"]);
+    harness.update(&plain("b"), &relabelled("b"));
+    assert_eq!(harness.place("b"), Some(Place::Backoff), "the room may be enough for it, too");
+}
+
+#[test]
+fn pod_that_changes_during_its_attempt_does_not_answer_for_its_class() {
+    let mut harness = rejected(&["a", "b"]);
+    harness.notify(&pod_deleted(true));
+    let mut queued = harness.pop();
+    harness.update(&plain("a"), &relabelled("a"));
+    (queued.pod, queued.template_rejected) = (relabelled("a"), true);
+    harness.fail(queued, &["Claims"]);
+    harness.on(|queue, cx| queue.attempt_ended(&relabelled("a"), cx));
+    assert_eq!(harness.place("b"), Some(Place::Backoff));
 }
 
 #[test]
@@ -128,7 +153,7 @@ fn pod_that_does_not_back_off_is_tried_first() {
 #[test]
 fn pods_that_differ_are_moved_each() {
     let mut harness = rejected(&["a", "b"]);
-    harness.update(&plain("b"), &Arc::new(pod("b").label("app", "web").build()));
+    harness.update(&plain("b"), &relabelled("b"));
     harness.add(&Arc::new(pod("c").priority(1).build()));
     fail_next(&mut harness, "Fit");
     harness.notify(&pod_deleted(true));
