@@ -21,8 +21,8 @@ pub(crate) struct RequestLimits {
     /// Whether requests are passed on when they are made. A process that elects a leader holds them back
     /// until it may act.
     is_prompt: bool,
-    /// The requests without a reply, with the collections of their objects.
-    in_flight: BTreeMap<RequestId, String>,
+    /// The requests without a reply, with their groups.
+    in_flight: BTreeMap<RequestId, Option<String>>,
     /// The times of the last requests.
     sent: VecDeque<Time>,
     /// Begin and end of the last pause that the server asked for.
@@ -36,7 +36,8 @@ impl RequestLimits {
     }
 
     /// Checks a request that the process makes. It is within the limits of number and rate, is not made
-    /// in a pause that the server asked for, and the pods of a namespace leave as many slots free as they use.
+    /// in a pause that the server asked for, and the binds of a namespace, and the status patches of its pods,
+    /// use at most as many slots as they leave free, before it.
     ///
     /// # Errors
     /// A rule is violated.
@@ -45,13 +46,12 @@ impl RequestLimits {
         let most = self.limits.max_in_flight;
         let free = most.saturating_sub(self.in_flight.len());
         rule(free > 0, || format!("{path} is one request more than {most}"))?;
-        let collection = collection_of(path);
-        let own = self.in_flight.values().filter(|other| **other == collection).count();
-        // Plugins divide other collections further.
-        rule(own <= free || !collection.ends_with("/pods"), || {
+        let group = group_of(request);
+        let own = self.in_flight.values().filter(|other| **other == group).count();
+        rule(own <= free || group.is_none(), || {
             format!("{path} is sent with {own} others, and {free} slots are free")
         })?;
-        self.in_flight.insert(request.id, collection);
+        self.in_flight.insert(request.id, group);
         if !self.is_prompt {
             return Ok(());
         }
@@ -89,8 +89,12 @@ impl RequestLimits {
     }
 }
 
-/// Returns the path of the collection of an object, also for a subresource.
-fn collection_of(path: &str) -> String {
-    let length = if path.contains("/namespaces/") { 6 } else { 4 };
-    path.split('/').take(length).collect::<Vec<_>>().join("/")
+/// Returns the namespace and the subresource of a bind or status patch. Other requests share their slots with
+/// requests that cannot be told from their paths.
+fn group_of(request: &Request) -> Option<String> {
+    let (collection, name_and_subresource) = request.path.split_once("/pods/")?;
+    let (_, subresource) = name_and_subresource.split_once('/')?;
+    let is_eviction = subresource == "status"
+        && String::from_utf8_lossy(&request.body).contains("DisruptionTarget");
+    (!is_eviction).then(|| format!("{collection}/pods/{subresource}"))
 }

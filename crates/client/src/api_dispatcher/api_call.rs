@@ -134,7 +134,13 @@ impl ApiCall {
         match &self.operation {
             Operation::ExtenderBind { extender, .. } => Group::Extender(*extender),
             Operation::Write(write) => self.object_key().group(write.group.clone()),
-            _ => self.object_key().group("".into()),
+            // Webhooks and permissions for the status of pods are others than for their bindings.
+            Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
+                self.object_key().group("status".into())
+            }
+            Operation::Bind { .. } | Operation::ReadPod(_) | Operation::Evict(_) => {
+                self.object_key().group("".into())
+            }
         }
     }
 

@@ -58,6 +58,9 @@ pub struct Limits {
     pub max_waiting: usize,
 }
 
+/// Time for which a status patch lets other calls go first, if not all can be sent.
+const STATUS_PATCH_DELAY: Duration = Duration::from_secs(1);
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -450,6 +453,10 @@ impl ApiDispatcher {
     }
 }
 
-const fn send_order(call: &ApiCall) -> SendOrder {
-    (call.is_status_patch(), call.id)
+/// Returns the order of a call that is ready. A status patch has its turn later than other calls, but not
+/// after all of them: calls that hang, or that are retried for hours, would hold it back for as long.
+fn send_order(call: &ApiCall) -> SendOrder {
+    let ready = call.ready_at.unwrap_or(Time::ZERO);
+    let turn = if call.is_status_patch() { ready + STATUS_PATCH_DELAY } else { ready };
+    (turn, call.id)
 }

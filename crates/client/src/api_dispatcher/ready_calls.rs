@@ -17,15 +17,16 @@ const SLOW: Duration = Duration::from_millis(500);
 /// Maximum number of requests in flight to one extender. Each takes a connection of its own.
 const MAX_IN_FLIGHT_TO_EXTENDER: usize = 64;
 
-/// The order in which ready calls are sent: status patches last, then by age.
-pub(super) type SendOrder = (bool, EffectId);
+/// The order in which ready calls are sent: by the time of their turn, then by age.
+pub(super) type SendOrder = (Time, EffectId);
 
 /// Calls that succeed or fail together: the admission webhooks, quotas and permissions that concern one call
 /// of a group concern the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
-    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects. Plugins divide
-    /// them further ([`Write::group`](framework::Write)), such as volumes by their class.
+    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects. Patches of the
+    /// status of pods are a part of their own, and plugins divide their writes further
+    /// ([`Write::group`](framework::Write)), such as volumes by their class.
     Objects { resource: Arc<str>, namespace: Arc<str>, part: Arc<str> },
     /// Calls of the extender with this index.
     Extender(usize),

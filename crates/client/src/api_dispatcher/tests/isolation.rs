@@ -114,6 +114,17 @@ fn request_of_another_namespace_is_sent_at_once() {
 }
 
 #[test]
+fn status_patches_do_not_wait_for_binds_that_hang() {
+    let mut harness = harness();
+    (0..1000).for_each(|number| {
+        harness.add(bind_in("ns", number));
+    });
+    assert_eq!(harness.lines().len(), 129);
+    harness.add(patch("a"));
+    assert_eq!(harness.lines(), ["PATCH /api/v1/namespaces/ns/pods/a/status"]);
+}
+
+#[test]
 fn volumes_of_a_driver_that_does_not_answer_hold_up_no_others() {
     let mut harness = harness();
     let volume = |class: &str, number: usize| {

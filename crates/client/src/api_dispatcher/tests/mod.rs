@@ -757,6 +757,40 @@ fn binds_are_sent_before_status_patches_and_oldest_first() {
 }
 
 #[test]
+fn status_patch_is_sent_while_binds_hang() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("first"));
+    harness.add(bind("second"));
+    harness.add(patch("a"));
+    let mut lines = Vec::new();
+    for next in ["third", "fourth", "fifth"] {
+        let request = harness.request();
+        harness.wait(Duration::from_secs(10));
+        harness.add(bind(next));
+        harness.reply(&request, ok());
+        lines.push(request.path);
+    }
+    assert!(lines[2].ends_with("/pods/a/status"), "{lines:?}");
+}
+
+#[test]
+fn calls_that_are_retried_do_not_hold_back_status_patches() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    for kind in [bind("first"), bind("second"), patch("a")] {
+        harness.add(kind);
+    }
+    let mut lines = Vec::new();
+    for _ in 0..3 {
+        let request = harness.request();
+        harness.wait(Duration::from_secs(10));
+        harness.reply(&request, not_sent());
+        harness.wait(Duration::from_secs(1));
+        lines.push(request.path);
+    }
+    assert!(lines[2].ends_with("/pods/a/status"), "{lines:?}");
+}
+
+#[test]
 fn rate_limit_holds_and_many_waiting_calls_are_a_backlog() {
     let limits = Limits { qps: Some(10.0), burst: 2, max_waiting: 3, ..Limits::default() };
     let mut harness = with(limits);
