@@ -13,6 +13,8 @@ mod measure;
 mod support;
 #[path = "../support/templates.rs"]
 mod templates;
+#[path = "../support/text.rs"]
+mod text;
 mod workload;
 
 use std::time::Duration;
@@ -21,7 +23,8 @@ use engine::EngineConfig;
 use engine::cycle::Form;
 use framework::Pod;
 
-use measure::{changes, decision, text};
+use measure::{changes, decision};
+use text::text;
 use workload::{Shape, Workload};
 
 fn main() {

@@ -7,6 +7,8 @@
 //! takes the room of its victim, and then the initial state is restored, so that all attempts see
 //! the same cluster.
 
+#[path = "../support/object.rs"]
+mod object;
 #[path = "../support/storage.rs"]
 mod storage;
 #[path = "../support/mod.rs"]

@@ -1,12 +1,11 @@
 //! Storage objects, for the benchmarks.
 
-use std::sync::Arc;
-
 use engine::Change;
 use framework::EventResource;
 use framework::storage::BIND_COMPLETED;
 use serde_json::{Value, json};
 
+use crate::object::object;
 use crate::support;
 
 /// The namespace of all claims.
@@ -45,21 +44,4 @@ pub(crate) fn csi_node(number: usize, limit: usize) -> Change {
     let driver = json!({ "name": DRIVER, "allocatable": { "count": limit } });
     let node = json!({ "spec": { "drivers": [driver] } });
     object(EventResource::CsiNode, "", &support::node_name(number), node)
-}
-
-/// Returns an object of any kind.
-pub(crate) fn object(
-    kind: EventResource,
-    namespace: &str,
-    name: &str,
-    mut object: Value,
-) -> Change {
-    let metadata = object.as_object_mut().expect("an object").entry("metadata");
-    let metadata = metadata.or_insert_with(|| json!({}));
-    metadata["name"] = json!(name);
-    metadata["namespace"] = json!(namespace);
-    metadata["uid"] = json!(format!("uid-{name}"));
-    metadata["resourceVersion"] = json!("1");
-    let (namespace, name, object) = (namespace.into(), name.into(), Some(Arc::new(object)));
-    Change::Object { kind, namespace, name, object }
 }

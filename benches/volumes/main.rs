@@ -9,12 +9,16 @@
 
 #[path = "../support/measure.rs"]
 mod measure;
+#[path = "../support/object.rs"]
+mod object;
 #[path = "../support/storage.rs"]
 mod storage;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/templates.rs"]
 mod templates;
+#[path = "../support/text.rs"]
+mod text;
 mod workload;
 
 use std::time::Duration;
@@ -23,7 +27,8 @@ use engine::EngineConfig;
 use engine::cycle::Form;
 use framework::Pod;
 
-use measure::{changes, decision, text};
+use measure::{changes, decision};
+use text::text;
 use workload::{Shape, Workload};
 
 /// Number of decisions before the measurement.

@@ -6,7 +6,8 @@ use engine::{Change, Engine, EngineConfig};
 use framework::{EventResource, Pod, PodSpec, PodVolume, PodVolumeSource};
 use serde_json::{Value, json};
 
-use crate::storage::{CLASS, DRIVER, NAMESPACE, claim, csi, csi_node, object, volume};
+use crate::object::object;
+use crate::storage::{CLASS, DRIVER, NAMESPACE, claim, csi, csi_node, volume};
 use crate::{support, templates};
 
 /// The claims of the pods to be scheduled.

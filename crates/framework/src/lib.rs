@@ -28,10 +28,11 @@ pub mod testing;
 
 pub use cluster::{
     AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, CsiVolume,
-    Decoders, DevicePools, DeviceShape, DisruptionBudget, DomainIx, FreeVolumes, ImageState,
-    LabelKeyIx, Namespaces, NodeBits, NodeChange, NodeColumn, NodeIx, NodeView, ObjectName,
-    Overlay, PlacedPod, PodCount, PodIx, PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount,
-    ScalarColumn, Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
+    Decoders, DevicePools, DeviceShape, DeviceShapes, DisruptionBudget, DomainIx, FreeVolumes,
+    ImageState, LabelKeyIx, Namespaces, NodeBits, NodeChange, NodeColumn, NodeIx, NodeView,
+    ObjectName, Overlay, PlacedPod, PodCount, PodIx, PodQuery, PodSums, Posting, ResourceColumns,
+    ScalarAmount, ScalarColumn, Topology, UncountableVolume, VolumeGroup, VolumeGroupIx,
+    VolumeKind, VolumeUses,
 };
 pub use model::*;
 pub use plugin::*;

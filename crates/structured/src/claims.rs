@@ -93,6 +93,24 @@ impl Claims {
         self.claims.is_empty()
     }
 
+    /// Returns whether both ask for the same, whatever the claims are called. Their answers on a node
+    /// are the same.
+    pub(crate) fn asks_like(&self, other: &Self) -> bool {
+        let of_claim = |one: &PreparedClaim, other: &PreparedClaim| {
+            Arc::ptr_eq(&one.spec, &other.spec)
+                || one.spec.requests == other.spec.requests
+                    && one.spec.constraints == other.spec.constraints
+        };
+        let of_class = |one: &Body, other: &Body| match (&one.class, &other.class) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one.selectors == other.selectors,
+            (one, other) => one.is_none() == other.is_none(),
+        };
+        self.claims.len() == other.claims.len()
+            && self.bodies.len() == other.bodies.len()
+            && self.claims.iter().zip(&other.claims).all(|(one, other)| of_claim(one, other))
+            && self.bodies.iter().zip(&other.bodies).all(|(one, other)| of_class(one, other))
+    }
+
     pub(crate) fn request_of(&self, body: &Body) -> &DeviceRequest {
         &self.claims[body.claim].spec.requests[body.request]
     }

@@ -4,7 +4,8 @@
 //! - [`Claims`]: the claims to allocate, with their classes and compiled selectors.
 //! - [`Allocator`]: the devices of the cluster and what is allocated; [`Allocator::allocate`]
 //!   searches the devices of one node.
-//! - [`Memo`]: the answers for nodes whose devices look alike; [`Allocator::fits`] uses it.
+//! - [`Memos`] and [`Trial`]: the answers for nodes whose devices look alike, kept from one pod to the
+//!   next; [`Allocator::fits`] uses them.
 //! - [`Expression`] and [`Compiler`]: the selectors, in whatever language they are.
 //!
 //! The search is depth first: claims, requests and alternatives in order, devices by pool, slice and
@@ -35,7 +36,7 @@ pub use self::diagnosis::{Diagnosis, Obstacle};
 pub use self::error::{AllocateError, Budget};
 pub use self::expression::{Compiled, Compiler, Expression};
 pub use self::gates::Gates;
-pub use self::memo::Memo;
+pub use self::memo::{Answer, Memos, NodesByShape, Trial};
 pub use self::pools::Allocated;
 
 use framework::device::Allocation;
@@ -77,10 +78,27 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         seed: u64,
     ) -> Result<Found, AllocateError> {
+        Ok(match self.search(claims, node, budget, seed)? {
+            Ok(allocations) => Found::Allocations(allocations),
+            Err(search) => Found::Nothing(Box::new(search.diagnosis())),
+        })
+    }
+
+    /// Searches the devices of a node; returns the failed search if there is no solution.
+    fn search<'b>(
+        &self,
+        claims: &'b Claims,
+        node: &NodeView<'b>,
+        budget: Budget,
+        seed: u64,
+    ) -> Result<Result<Vec<Allocation>, Box<Search<'b>>>, AllocateError>
+    where
+        'a: 'b,
+    {
         let mut search = Search::new(self, claims, node, budget)?;
         Ok(match search.run()? {
-            Outcome::Done => Found::Allocations(result::allocations(&search, node.name(), seed)?),
-            Outcome::Failed | Outcome::TooMany => Found::Nothing(Box::new(search.diagnosis())),
+            Outcome::Done => Ok(result::allocations(&search, node.name(), seed)?),
+            Outcome::Failed | Outcome::TooMany => Err(Box::new(search)),
         })
     }
 }

@@ -1,98 +1,254 @@
 //! Answers that nodes with equal devices share.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use framework::device::DeviceSelector;
-use framework::{Cluster, DeviceShape, NodeView};
+use framework::device::{Allocation, DeviceSelector, DeviceUse, NodeScope};
+use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
-use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Found};
+use crate::{AllocateError, Allocator, Budget, Claims};
 
-/// Whether claims fit on nodes of each shape. It belongs to one [`Claims`].
-#[derive(Debug, Clone, Default)]
-pub struct Memo {
-    is_usable: bool,
-    answers: HashMap<DeviceShape, Answer>,
-}
+/// The number of claims whose answers are kept. Claims of one template have the same answers.
+const CLAIMS_MAX: usize = 64;
+/// The number of answers that are kept for all claims together, about 30 MiB.
+const ANSWERS_MAX: usize = 1 << 20;
 
-#[derive(Debug, Clone)]
-enum Answer {
-    Fits,
-    DoesNotFit(Arc<Diagnosis>),
+/// Whether claims fit on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The claims fit.
+    Fits {
+        /// What the caller of [`Allocator::fits`] thinks of the allocations.
+        rank: i64,
+    },
+    /// The claims do not fit.
+    DoesNotFit,
+    /// The search took too many steps.
     OutOfSteps,
 }
 
-impl Memo {
-    /// Returns an empty memo. It stays empty if a selector may read attributes that shapes do not
-    /// have.
-    pub fn new(claims: &Claims, cluster: &Cluster) -> Self {
-        let expressions = claims.bodies.iter().flat_map(|body| {
-            let compiled = body.class_selectors.iter().chain(&body.selectors);
-            compiled.flatten().flatten()
-        });
-        let selectors = claims.bodies.iter().flat_map(|body| {
-            let of_class = body.class.as_ref().map_or(&[][..], |class| &class.selectors);
-            of_class.iter().chain(&claims.body_of(body).selectors)
-        });
-        let texts = selectors.filter_map(|selector| match selector {
-            DeviceSelector::Cel(text) => Some(text),
-            DeviceSelector::Unknown => None,
-        });
-        let mut texts = texts.chain(claims.constraint_attributes());
-        let is_usable = expressions.into_iter().all(|expression| expression.names_attributes())
-            && !texts.any(|text| cluster.names_hidden_attribute(text));
-        Self { is_usable, answers: HashMap::new() }
+/// The answers for nodes of each shape. It belongs to claims that ask for the same.
+#[derive(Debug, Clone, Default)]
+struct Memo {
+    /// By the place of the shape. An answer for a shape that no node has any more is not read.
+    of_shapes: Vec<Option<(DeviceShape, Answer)>>,
+    /// For nodes with allocations that the watch does not show.
+    of_overlaid: HashMap<(DeviceShape, Box<[Overlaid]>), Answer>,
+}
+
+/// The number of answers for nodes with allocations that the watch does not show, for each memo.
+const OVERLAID_MAX: usize = 1 << 14;
+
+/// A device of a node with its allocations that the watch does not show: the number of the pool, that of
+/// the device in the pool, and the allocations.
+type Overlaid = (usize, usize, DeviceUse);
+
+/// The nodes that have the same answer as one node.
+enum Likeness {
+    /// The nodes of this shape, which has this place.
+    Shape(usize, DeviceShape),
+    /// The nodes of this shape whose devices have these further allocations.
+    Overlaid((DeviceShape, Box<[Overlaid]>)),
+    /// No other node.
+    Alone,
+}
+
+/// Claims that are tried on many nodes.
+#[derive(Debug)]
+pub struct Trial {
+    claims: Claims,
+    /// `None` if a selector may read attributes that shapes do not have.
+    memo: Option<Memo>,
+}
+
+/// The answers for the claims that were tried last. They stay true as long as gates and budget are the
+/// same.
+#[derive(Debug, Default)]
+pub struct Memos {
+    /// The claims that were tried last come first.
+    kept: Vec<(Claims, Memo)>,
+}
+
+impl Memos {
+    /// Starts trials of claims, with the answers for claims that ask for the same.
+    pub fn start(&mut self, claims: Claims, cluster: &Cluster) -> Trial {
+        if !reads_shapes(&claims, cluster) {
+            return Trial { claims, memo: None };
+        }
+        let known = self.kept.iter().position(|(known, _)| known.asks_like(&claims));
+        let memo = known.map(|place| self.kept.remove(place).1);
+        Trial { claims, memo: Some(memo.unwrap_or_default()) }
+    }
+
+    /// Keeps the answers of ended trials.
+    pub fn keep(&mut self, trial: Trial) {
+        let Some(memo) = trial.memo else { return };
+        self.kept.insert(0, (trial.claims, memo));
+        let mut answers = 0;
+        let has_room = |(_, memo): &(Claims, Memo)| {
+            answers += memo.of_shapes.len() + memo.of_overlaid.len();
+            answers <= ANSWERS_MAX
+        };
+        let fitting = self.kept.iter().map(has_room).take_while(|fits| *fits).count();
+        self.kept.truncate(fitting.clamp(1, CLAIMS_MAX));
     }
 }
 
-impl Allocator<'_> {
-    /// Returns why the claims do not fit on the node, or `None` if they fit. It is the answer of
-    /// [`allocate`](Self::allocate), but nodes whose devices look alike are searched once.
+/// Returns whether selectors and constraints read only attributes that shapes have.
+fn reads_shapes(claims: &Claims, cluster: &Cluster) -> bool {
+    let expressions = claims.bodies.iter().flat_map(|body| {
+        let compiled = body.class_selectors.iter().chain(&body.selectors);
+        compiled.flatten().flatten()
+    });
+    let selectors = claims.bodies.iter().flat_map(|body| {
+        let of_class = body.class.as_ref().map_or(&[][..], |class| &class.selectors);
+        of_class.iter().chain(&claims.body_of(body).selectors)
+    });
+    let texts = selectors.filter_map(|selector| match selector {
+        DeviceSelector::Cel(text) => Some(text),
+        DeviceSelector::Unknown => None,
+    });
+    let mut texts = texts.chain(claims.constraint_attributes());
+    expressions.into_iter().all(|expression| expression.names_attributes())
+        && !texts.any(|text| cluster.names_hidden_attribute(text))
+}
+
+impl Trial {
+    /// Returns whether there is nothing to allocate.
+    pub const fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+}
+
+impl Memo {
+    #[inline]
+    fn get(&self, likeness: &Likeness) -> Option<Answer> {
+        match likeness {
+            Likeness::Shape(place, shape) => {
+                let (known, answer) = self.of_shapes.get(*place).copied().flatten()?;
+                (known == *shape).then_some(answer)
+            }
+            Likeness::Overlaid(key) => self.of_overlaid.get(key).copied(),
+            Likeness::Alone => None,
+        }
+    }
+
+    fn set(&mut self, likeness: Likeness, answer: Answer) {
+        match likeness {
+            Likeness::Shape(place, shape) => {
+                if self.of_shapes.len() <= place {
+                    self.of_shapes.resize(place + 1, None);
+                }
+                self.of_shapes[place] = Some((shape, answer));
+            }
+            Likeness::Overlaid(key) => {
+                if self.of_overlaid.len() >= OVERLAID_MAX {
+                    self.of_overlaid.clear();
+                }
+                self.of_overlaid.insert(key, answer);
+            }
+            Likeness::Alone => {}
+        }
+    }
+}
+
+/// The nodes of a cluster by the shapes of their devices.
+#[derive(Debug)]
+pub struct NodesByShape<'a> {
+    shapes: Option<DeviceShapes<'a>>,
+    /// The nodes with allocations that the watch does not show.
+    overlaid: NodeBits,
+}
+
+impl<'a> Allocator<'a> {
+    /// Returns the nodes by the shapes of their devices.
+    pub fn nodes_by_shape(&self) -> NodesByShape<'a> {
+        let mut overlaid = NodeBits::default();
+        // A rule for taints selects devices by name.
+        let shapes = match self.gates.device_taint_rules {
+            true => None,
+            false => self.cluster.device_shapes(),
+        };
+        if let (Some(_), Some(overlay)) = (shapes, self.allocated.overlay) {
+            let pools = self.cluster.device_pools();
+            let slices = overlay.pool_keys().flat_map(|key| pools.slices(key));
+            slices.for_each(|slice| {
+                // A node that shares devices with others is compared with none.
+                if let NodeScope::Node(name) = &slice.scope
+                    && let Some(node) = self.cluster.node_named(name)
+                {
+                    overlaid.insert(node);
+                }
+            });
+        }
+        NodesByShape { shapes, overlaid }
+    }
+
+    /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
+    /// but nodes whose devices look alike are searched once. `rank` judges the allocations for
+    /// [`Answer::Fits`]; it must depend on the requests and alternatives only for which devices are
+    /// allocated.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
     pub fn fits(
         &self,
-        claims: &Claims,
-        node: &NodeView<'_>,
+        trial: &mut Trial,
+        nodes: &NodesByShape<'_>,
+        node: NodeIx,
         budget: Budget,
-        memo: &mut Memo,
-    ) -> Result<Option<Arc<Diagnosis>>, AllocateError> {
-        let shape = self.shape(node, memo);
-        if let Some(answer) = shape.and_then(|shape| memo.answers.get(&shape)) {
-            return match answer {
-                Answer::Fits => Ok(None),
-                Answer::DoesNotFit(diagnosis) => Ok(Some(diagnosis.clone())),
-                Answer::OutOfSteps => Err(AllocateError::OutOfSteps),
-            };
-        }
-        let (result, answer) = match self.allocate(claims, node, budget, 0) {
-            Ok(Found::Allocations(_)) => (Ok(None), Answer::Fits),
-            Ok(Found::Nothing(diagnosis)) => {
-                let diagnosis: Arc<Diagnosis> = diagnosis.into();
-                (Ok(Some(diagnosis.clone())), Answer::DoesNotFit(diagnosis))
-            }
-            Err(AllocateError::OutOfSteps) => (Err(AllocateError::OutOfSteps), Answer::OutOfSteps),
-            // The text may name a device of the node.
-            Err(error) => return Err(error),
+        rank: impl Fn(&[Allocation]) -> i64,
+    ) -> Result<Answer, AllocateError> {
+        let Some(memo) = &mut trial.memo else {
+            return self.search_alone(&trial.claims, node, budget, rank);
         };
-        if let Some(shape) = shape {
-            memo.answers.insert(shape, answer);
+        let likeness = self.likeness(nodes, node);
+        if let Some(answer) = memo.get(&likeness) {
+            return Ok(answer);
         }
-        result
+        // The text of an error may name a device of the node.
+        let answer = self.search_alone(&trial.claims, node, budget, rank)?;
+        memo.set(likeness, answer);
+        Ok(answer)
     }
 
-    /// Returns the shape of the node; `None` if it has no answer in common with other nodes.
-    fn shape(&self, node: &NodeView<'_>, memo: &Memo) -> Option<DeviceShape> {
-        let pools = self.cluster.device_pools();
-        let is_overlaid =
-            self.allocated.overlay.filter(|overlay| !overlay.is_empty()).is_some_and(|overlay| {
-                pools.pools_naming(node.name()).any(|key| overlay.pool(key).is_some())
-            });
-        let has_rules = self.gates.device_taint_rules;
-        if !memo.is_usable || is_overlaid || has_rules {
-            return None;
+    fn search_alone(
+        &self,
+        claims: &Claims,
+        node: NodeIx,
+        budget: Budget,
+        rank: impl Fn(&[Allocation]) -> i64,
+    ) -> Result<Answer, AllocateError> {
+        match self.search(claims, &self.cluster.node(node), budget, 0) {
+            Ok(Ok(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
+            Ok(Err(_)) => Ok(Answer::DoesNotFit),
+            Err(AllocateError::OutOfSteps) => Ok(Answer::OutOfSteps),
+            Err(error) => Err(error),
         }
-        self.cluster.device_shape(node.name())
+    }
+
+    #[inline]
+    fn likeness(&self, nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
+        match nodes.shapes.and_then(|shapes| shapes.of(node)) {
+            None => Likeness::Alone,
+            Some((_, shape)) if nodes.overlaid.contains(node) => {
+                Likeness::Overlaid((shape, self.overlaid_devices(node)))
+            }
+            Some((place, shape)) => Likeness::Shape(place, shape),
+        }
+    }
+
+    /// Returns the devices of the node with allocations that the watch does not show.
+    fn overlaid_devices(&self, node: NodeIx) -> Box<[Overlaid]> {
+        let Some(overlay) = self.allocated.overlay else { return Box::default() };
+        let all = self.cluster.device_pools();
+        let pools = all.pools_naming(self.cluster.node_name(node)).enumerate();
+        let used = pools.filter_map(|(number, key)| Some((number, key, overlay.pool(key)?)));
+        let devices = used.flat_map(|(number, key, used)| {
+            let devices = all.slices(key).flat_map(|slice| &slice.devices).enumerate();
+            devices.filter_map(move |(place, device)| {
+                Some((number, place, used.get(&device.name)?.clone()))
+            })
+        });
+        devices.collect()
     }
 }

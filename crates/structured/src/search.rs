@@ -436,9 +436,12 @@ impl<'a> Search<'a> {
     ) -> Result<bool, AllocateError> {
         let cell = self.cell(body, device);
         if self.selectable[cell] == Selectable::Unknown {
-            self.selectable[cell] = match self.select(body, device)? {
-                None => Selectable::Yes,
-                Some(obstacle) => Selectable::No(obstacle),
+            self.selectable[cell] = match self.known_alike(body, device) {
+                Some(known) => known,
+                None => match self.select(body, device)? {
+                    None => Selectable::Yes,
+                    Some(obstacle) => Selectable::No(obstacle),
+                },
             };
         }
         Ok(match self.selectable[cell] {
@@ -448,6 +451,15 @@ impl<'a> Search<'a> {
             }
             _ => true,
         })
+    }
+
+    /// Returns what is known of the device before, if the selectors of the body read the same of both.
+    /// Devices that look alike often follow each other.
+    fn known_alike(&self, body: usize, device: usize) -> Option<Selectable> {
+        let before = device.checked_sub(1)?;
+        let known = self.selectable[self.cell(body, before)];
+        (known != Selectable::Unknown && self.are_selected_alike(body, before, device))
+            .then_some(known)
     }
 
     /// Returns why the device does not meet the selectors of the body.

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::devices::{Devices, PoolSlices};
-use super::{Cluster, DeviceShape};
+use super::{Cluster, DeviceShape, NodeIx};
 use crate::device::{
     Attribute, AttributeRule, ClaimSpec, CounterConsumption, CounterSet, Device, DeviceDescription,
     DeviceSelector, DeviceTaint, DeviceUse, NodeScope, PoolKey, PoolUse,
@@ -36,6 +37,13 @@ struct PoolShape {
 /// The pools of a node in the order of the search.
 type NodeShape = Arc<[Arc<PoolShape>]>;
 
+/// The number of the latest shape in any cluster. A copy of a cluster changes on its own; the
+/// answers that a plugin keeps for a shape stay true in both.
+static LATEST: AtomicU64 = AtomicU64::new(0);
+
+/// The place of nodes that are compared with no other.
+const ALONE: u32 = u32::MAX;
+
 /// The shapes of all nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeShapes {
@@ -43,31 +51,109 @@ pub(super) struct NodeShapes {
     attributes: BTreeMap<Arc<str>, bool>,
     /// The shapes of the pools whose slices are all for one node, and that are complete.
     pools: HashMap<PoolKey, Arc<PoolShape>>,
-    /// The number of each shape, and how many nodes have it.
-    shapes: HashMap<NodeShape, (u64, usize)>,
-    nodes: HashMap<Arc<str>, (u64, NodeShape)>,
-    last: u64,
+    /// The shapes that nodes have.
+    shapes: HashMap<NodeShape, Members>,
+    /// The shape of each place; place 0 is that of nodes without devices. Places of shapes that no
+    /// node has are reused.
+    places: Vec<DeviceShape>,
+    free: Vec<u32>,
+    /// The places of nodes with devices; their shape, unless they are compared with no other.
+    nodes: HashMap<Arc<str>, (u32, Option<NodeShape>)>,
+    /// The nodes whose place has changed since [`Cluster`] took it into its column.
+    moved: Vec<Arc<str>>,
+    /// The place of each node, by [`NodeIx::index`].
+    column: Vec<u32>,
+}
+
+/// The nodes of a shape.
+#[derive(Debug, Clone, Copy)]
+struct Members {
+    place: u32,
+    count: usize,
 }
 
 impl NodeShapes {
-    /// Sets the shape of a node; `None` for a node that is compared with no other.
+    /// Sets the shape of a node with devices; `None` for one that is compared with no other.
     fn set_node(&mut self, node: &Arc<str>, shape: Option<NodeShape>) {
-        if let Some((_, old)) = self.nodes.remove(node)
-            && let Some((_, members)) = self.shapes.get_mut(&old)
+        self.remove_node(node);
+        let place = shape.as_ref().map_or(ALONE, |shape| self.place_of(shape));
+        self.nodes.insert(node.clone(), (place, shape));
+    }
+
+    /// Takes in that a node has no devices.
+    fn remove_node(&mut self, node: &Arc<str>) {
+        self.moved.push(node.clone());
+        if let Some((place, Some(old))) = self.nodes.remove(node)
+            && let Some(members) = self.shapes.get_mut(&old)
         {
-            *members -= 1;
-            if *members == 0 {
+            members.count -= 1;
+            if members.count == 0 {
                 self.shapes.remove(&old);
+                self.free.push(place);
             }
         }
-        if let Some(shape) = shape {
-            // A number is never used again, so that answers for a shape stay true.
-            let next = self.last + 1;
-            let (number, members) = self.shapes.entry(shape.clone()).or_insert((next, 0));
-            *members += 1;
-            self.last = self.last.max(*number);
-            self.nodes.insert(node.clone(), (*number, shape));
+    }
+
+    /// Counts a node of this shape; returns the place of the shape.
+    fn place_of(&mut self, shape: &NodeShape) -> u32 {
+        if let Some(members) = self.shapes.get_mut(shape) {
+            members.count += 1;
+            return members.place;
         }
+        let number = DeviceShape(LATEST.fetch_add(1, Ordering::Relaxed) + 1);
+        if self.places.is_empty() {
+            self.places.push(DeviceShape(0));
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(number);
+            u32::try_from(self.places.len() - 1).expect("fewer than 2^32 shapes")
+        });
+        self.places[place as usize] = number;
+        self.shapes.insert(shape.clone(), Members { place, count: 1 });
+        place
+    }
+
+    /// Returns the place of a node.
+    fn place(&self, node: &str) -> u32 {
+        self.nodes.get(node).map_or(0, |(place, _)| *place)
+    }
+
+    /// Adds a row for a node.
+    pub(super) fn add_row(&mut self, row: NodeIx, node: &str) {
+        if self.column.len() <= row.index() {
+            self.column.resize(row.index() + 1, 0);
+        }
+        self.column[row.index()] = self.place(node);
+    }
+
+    /// Takes the places that have changed into the column of the nodes.
+    pub(super) fn update_column(&mut self, rows: &HashMap<Arc<str>, NodeIx>) {
+        for node in std::mem::take(&mut self.moved) {
+            if let Some(row) = rows.get(&node) {
+                self.column[row.index()] = self.place(&node);
+            }
+        }
+    }
+}
+
+/// The shapes of all nodes, for searches on many of them.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceShapes<'a> {
+    column: &'a [u32],
+    shapes: &'a [DeviceShape],
+}
+
+impl DeviceShapes<'_> {
+    /// Returns the shape of a node and the place of the shape, which is less than the number of
+    /// shapes that nodes have had at one time; `None` for a node that is compared with no other.
+    #[inline]
+    pub fn of(&self, node: NodeIx) -> Option<(usize, DeviceShape)> {
+        let place = self.column.get(node.index()).copied().unwrap_or(0);
+        if place == 0 {
+            return Some((0, DeviceShape(0)));
+        }
+        let place = place as usize;
+        Some((place, *self.shapes.get(place)?))
     }
 }
 
@@ -124,7 +210,10 @@ impl Devices {
         for node in nodes {
             let pools = self.pools.pools_naming(&node).map(|key| self.shapes.pools.get(key));
             let shape: Option<NodeShape> = pools.map(|shape| shape.cloned()).collect();
-            self.shapes.set_node(&node, shape.filter(|shape| !shape.is_empty()));
+            match shape {
+                Some(shape) if shape.is_empty() => self.shapes.remove_node(&node),
+                shape => self.shapes.set_node(&node, shape),
+            }
         }
     }
 }
@@ -201,23 +290,18 @@ fn named_part(
 
 /// Nodes whose devices look alike.
 impl Cluster {
-    /// Returns the shape of the devices of a node according to slices and watched claims. Nodes of
-    /// one shape have the same devices in the same order with the same allocations, apart from
-    /// names and from [hidden](Self::names_hidden_attribute) attributes.
+    /// Returns the shapes of the devices of all nodes according to slices and watched claims. Nodes of
+    /// one shape have the same devices in the same order with the same allocations, apart from names
+    /// and from [hidden](Self::names_hidden_attribute) attributes. A node is compared with no other if
+    /// devices are not of this node alone, or if one of its pools is being updated or contradicts
+    /// itself.
     ///
-    /// `None` if devices are not of this node alone, or if a pool that every node considers is
-    /// being updated or contradicts itself.
-    pub fn device_shape(&self, node: &str) -> Option<DeviceShape> {
+    /// `None` if every node considers a pool that is not its own.
+    pub fn device_shapes(&self) -> Option<DeviceShapes<'_>> {
         let Devices { pools, shapes, .. } = &self.devices;
-        if pools.pools_for_any_node().next().is_some()
-            || pools.unsound_pools_with_counters().next().is_some()
-        {
-            return None;
-        }
-        match shapes.nodes.get(node) {
-            Some((number, _)) => Some(DeviceShape(*number)),
-            None => pools.pools_naming(node).next().is_none().then_some(DeviceShape(0)),
-        }
+        let is_shared = pools.pools_for_any_node().next().is_some()
+            || pools.unsound_pools_with_counters().next().is_some();
+        (!is_shared).then_some(DeviceShapes { column: &shapes.column, shapes: &shapes.places })
     }
 
     /// Returns whether a text names an attribute that shapes leave out, because no selector or
@@ -268,14 +352,27 @@ mod tests {
         set(cluster, EventResource::ResourceClaim, node, Some(object));
     }
 
+    fn cluster(nodes: &[&str]) -> Cluster {
+        let mut cluster = Cluster::default();
+        for name in nodes {
+            cluster.set_node(&crate::testing::node(name).build());
+        }
+        cluster
+    }
+
+    fn shape(cluster: &Cluster, node: &str) -> Option<DeviceShape> {
+        let node = cluster.node_named(node).unwrap();
+        cluster.device_shapes()?.of(node).map(|(_, shape)| shape)
+    }
+
     #[test]
     fn nodes_with_equal_devices_have_one_shape() {
-        let mut cluster = Cluster::default();
+        let mut cluster = cluster(&["a", "b", "c"]);
         class(&mut cluster, "device.attributes['d'].model == 'm'");
         for (node, model) in [("a", "m"), ("b", "m"), ("c", "n")] {
             slice(&mut cluster, node, model);
         }
-        let shape = |cluster: &Cluster, node: &str| cluster.device_shape(node).unwrap();
+        let shape = |cluster: &Cluster, node: &str| shape(cluster, node).unwrap();
         assert_eq!(shape(&cluster, "a"), shape(&cluster, "b"));
         assert_ne!(shape(&cluster, "a"), shape(&cluster, "c"));
         let free = shape(&cluster, "a");
@@ -298,28 +395,55 @@ mod tests {
 
     #[test]
     fn attribute_distinguishes_nodes_once_a_selector_names_it() {
-        let mut cluster = Cluster::default();
+        let mut cluster = cluster(&["a", "b"]);
         slice(&mut cluster, "a", "m");
         slice(&mut cluster, "b", "m");
-        assert_eq!(cluster.device_shape("a"), cluster.device_shape("b"));
+        assert_eq!(shape(&cluster, "a"), shape(&cluster, "b"));
         assert!(cluster.names_hidden_attribute("d/uuid"));
         class(&mut cluster, "device.attributes['d'].uuid == 'a-0'");
         assert!(!cluster.names_hidden_attribute("d/uuid"));
-        assert_ne!(cluster.device_shape("a"), cluster.device_shape("b"));
+        assert_ne!(shape(&cluster, "a"), shape(&cluster, "b"));
     }
 
     #[test]
     fn nodes_that_share_devices_are_not_compared() {
-        let mut cluster = Cluster::default();
+        let mut cluster = cluster(&["a", "b", "c"]);
         slice(&mut cluster, "a", "m");
         let spec = json!({"driver": "d", "perDeviceNodeSelection": true,
             "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "x", "nodeName": "a"}, {"name": "y", "nodeName": "b"}]});
         let object = json!({"metadata": {"name": "s"}, "spec": spec});
         set(&mut cluster, EventResource::ResourceSlice, "s", Some(object));
-        assert_eq!([cluster.device_shape("a"), cluster.device_shape("b")], [None, None]);
-        assert!(cluster.device_shape("c").is_some());
+        assert_eq!([shape(&cluster, "a"), shape(&cluster, "b")], [None, None]);
+        assert!(shape(&cluster, "c").is_some());
         set(&mut cluster, EventResource::ResourceSlice, "s", None);
-        assert!(cluster.device_shape("a").is_some());
+        assert!(shape(&cluster, "a").is_some());
+    }
+
+    #[test]
+    fn node_has_its_shape_whether_its_slices_or_the_node_come_first() {
+        let mut cluster = cluster(&["b"]);
+        for node in ["a", "b"] {
+            slice(&mut cluster, node, "m");
+        }
+        cluster.set_node(&crate::testing::node("a").build());
+        let of_both = shape(&cluster, "a");
+        assert_eq!(of_both, shape(&cluster, "b"));
+        assert!(cluster.remove_node("b"));
+        cluster.set_node(&crate::testing::node("empty").build());
+        cluster.set_node(&crate::testing::node("b").build());
+        assert_eq!(shape(&cluster, "empty"), Some(DeviceShape(0)));
+        assert_eq!(shape(&cluster, "b"), of_both);
+    }
+
+    #[test]
+    fn copies_of_a_cluster_number_new_shapes_apart() {
+        let mut one = cluster(&["a"]);
+        let mut other = one.clone();
+        slice(&mut one, "a", "m");
+        slice(&mut other, "a", "n");
+        class(&mut one, "device.attributes['d'].model == 'm'");
+        class(&mut other, "device.attributes['d'].model == 'm'");
+        assert_ne!(shape(&one, "a"), shape(&other, "a"));
     }
 }

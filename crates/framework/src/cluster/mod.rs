@@ -48,6 +48,7 @@ pub use self::columns::{
 };
 pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::decoders::Decoders;
+pub use self::device_shapes::DeviceShapes;
 pub use self::devices::DevicePools;
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;
@@ -459,6 +460,7 @@ impl Cluster {
                 self.related.set(kind, namespace, name, object.as_deref());
                 self.set_storage(kind, namespace, name, object.as_deref());
                 self.devices.set(kind, namespace, name, object.as_deref());
+                self.devices.shapes.update_column(&self.by_name);
             }
         }
         self.objects.set(kind, namespace, name, object)
@@ -486,6 +488,7 @@ impl Cluster {
         });
         let name: Arc<str> = name.into();
         self.rows[ix.index()].name = name.clone();
+        self.devices.shapes.add_row(ix, &name);
         self.by_name.insert(name, ix);
         self.add_attached_row(ix);
         ix

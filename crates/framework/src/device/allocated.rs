@@ -100,6 +100,11 @@ impl AllocatedState {
         self.pools.is_empty()
     }
 
+    /// Returns the pools with allocated devices, in no particular order.
+    pub fn pool_keys(&self) -> impl Iterator<Item = &PoolKey> {
+        self.pools.keys()
+    }
+
     /// Returns the pools with allocated devices, sorted.
     pub fn pools(&self) -> Vec<&PoolKey> {
         let mut pools: Vec<_> = self.pools.keys().collect();

@@ -21,9 +21,10 @@ mod selectors;
 #[cfg(test)]
 mod tests;
 mod tracker;
+mod trials;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use framework::device::{Allocation, FINALIZER, ResourceClaim};
@@ -31,10 +32,10 @@ use framework::{
     Cluster, Command, CycleState, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
     NormalizeScore, Plugin, PluginArgs, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
     PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score, Status,
-    Timer, Verdicts,
+    Timer, VerdictId, Verdicts,
 };
 use serde_json::{Map, Value};
-use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memo};
+use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memos};
 
 use self::args::Args;
 use self::bind::{Binder, ClaimWork, Setting};
@@ -45,6 +46,7 @@ use self::metrics::Metrics;
 use self::search::{NodeAllocation, Search, Wanted};
 use self::selectors::Selectors;
 use self::tracker::ClaimTracker;
+use self::trials::Trials;
 use crate::normalize::default_normalize;
 
 /// Plugin name.
@@ -67,6 +69,8 @@ pub struct DynamicResources {
     /// Longest wait for binding conditions; `None` without their gates.
     binding_timeout: Option<Duration>,
     metrics: Metrics,
+    /// The answers for nodes whose devices look alike.
+    memos: Mutex<Memos>,
 }
 
 /// Makes the plugin from `DynamicResourcesArgs`, with its own claim tracker.
@@ -104,12 +108,17 @@ pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plu
 #[derive(Debug, Clone)]
 struct Reserved(Option<Binder>);
 
-/// What Filter tries on nodes, by the resources that devices have to provide there.
-type Trials = BTreeMap<ThroughDevices, (Claims, Memo)>;
+/// The cycle state of PreFilter for a pod without claims.
+#[derive(Debug, Clone, Copy)]
+struct NoClaims;
 
-/// Returns the claims that PreFilter prepared.
-fn search_in(state: &CycleState) -> Result<&Search, Status> {
-    state.read().ok_or_else(|| Status::error("not found"))
+/// Returns the claims that PreFilter prepared; `None` if the pod has none.
+fn search_in(state: &CycleState) -> Result<Option<&Search>, Status> {
+    match state.read() {
+        Some(search) => Ok(Some(search)),
+        None if state.read::<NoClaims>().is_some() => Ok(None),
+        None => Err(Status::error("not found")),
+    }
 }
 
 impl DynamicResources {
@@ -122,6 +131,7 @@ impl DynamicResources {
             budget: Budget::of_millis(u64::try_from(millis).unwrap_or(u64::MAX)),
             binding_timeout,
             metrics: Metrics::default(),
+            memos: Mutex::default(),
         })
     }
 
@@ -159,32 +169,17 @@ impl DynamicResources {
         Allocator::new(cluster, self.gates, allocated)
     }
 
-    /// Returns success if the node can take the pod, otherwise the reason. `trials` keeps what is to be
-    /// allocated, by the resources that devices have to provide, with the answers for nodes that have
-    /// equal devices.
+    /// Returns success if the node can take the pod, otherwise the reason.
     fn check(
         &self,
         search: &Search,
         pod: &Pod,
         node: &NodeView<'_>,
-        trials: &mut Trials,
         handle: &Handle<'_>,
     ) -> Result<(), Status> {
-        if search.is_empty() {
-            return Ok(());
-        }
-        let cluster = node.cluster();
         let through = search.through_devices(node)?;
-        let (claims, memo) = trials.entry(through).or_insert_with(|| {
-            let claims = self.prepare(&search.wanted(pod, through), cluster);
-            let memo = Memo::new(&claims, cluster);
-            (claims, memo)
-        });
-        if !claims.is_empty() {
-            let fits = self.allocator(search, cluster).fits(claims, node, self.budget, memo);
-            if fits.map_err(|error| status_of(&error, node))?.is_some() {
-                return Err(Status::unresolvable("cannot allocate all claims"));
-            }
+        if self.allocate(search, pod, node, through)?.is_none() {
+            return Err(Status::unresolvable(CANNOT_ALLOCATE));
         }
         match search.is_unavailable(node, |claim| self.is_failed(claim, handle))? {
             true => Err(Status::unresolvable(UNAVAILABLE)),
@@ -216,6 +211,8 @@ impl DynamicResources {
     }
 }
 
+/// The verdict on a node that lacks devices.
+const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
 /// The verdict on a node that cannot use the devices of an allocated claim.
 const UNAVAILABLE: &str = "resourceclaim not available on the node";
 
@@ -258,15 +255,14 @@ impl PreFilter for DynamicResources {
         pod: &Pod,
         handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
-        state.write(Search::default());
+        state.write(NoClaims);
         if pod.spec.resource_claims.is_empty() && pod.spec.extended_requests.is_empty() {
             return Err(Status::skip());
         }
         self.resolve_doubts(handle);
         let search = Search::prepare(pod, &self.shared.tracker.lock(), handle)?;
-        let is_empty = search.is_empty();
-        state.write(search);
-        if is_empty { Err(Status::skip()) } else { Ok(PreFilterResult::default()) }
+        state.write(search.ok_or_else(Status::skip)?);
+        Ok(PreFilterResult::default())
     }
 }
 
@@ -282,8 +278,10 @@ impl Filter for DynamicResources {
         node: &NodeView<'_>,
         handle: &Handle<'_>,
     ) -> Status {
-        let checked = search_in(state)
-            .and_then(|search| self.check(search, pod, node, &mut Trials::new(), handle));
+        let checked = search_in(state).and_then(|search| match search {
+            Some(search) => self.check(search, pod, node, handle),
+            None => Ok(()),
+        });
         checked.map_or_else(|status| status, |()| Status::success())
     }
 
@@ -294,20 +292,19 @@ impl Filter for DynamicResources {
         handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        let search = search_in(state)?;
-        let (mut trials, mut failed) = (Trials::new(), Ok(()));
-        nodes.retain(|node| {
-            let node = handle.cluster.node(node);
-            match self.check(search, pod, &node, &mut trials, handle) {
-                Ok(()) => true,
-                Err(status) => {
-                    if !status.is_rejection() && failed.is_ok() {
-                        failed = Err(status);
-                    }
-                    false
+        let Some(search) = search_in(state)? else { return Ok(()) };
+        let mut trials = Trials::start(self, search, pod, handle);
+        let mut failed = Ok(());
+        nodes.retain(|node| match trials.fault(node) {
+            Ok(fault) => fault.is_none(),
+            Err(status) => {
+                if !status.is_rejection() && failed.is_ok() {
+                    failed = Err(status);
                 }
+                false
             }
         });
+        trials.end();
         failed
     }
 
@@ -320,16 +317,24 @@ impl Filter for DynamicResources {
         verdicts: &mut Verdicts,
     ) {
         let search = match search_in(state) {
-            Ok(search) => search,
+            Ok(Some(search)) => search,
+            Ok(None) => return,
             Err(status) => return verdicts.record_all(rejected, status),
         };
-        let mut trials = Trials::new();
+        let mut trials = Trials::start(self, search, pod, handle);
+        let mut interned: BTreeMap<&str, VerdictId> = BTreeMap::new();
         for node in rejected.iter() {
-            let view = handle.cluster.node(node);
-            if let Err(status) = self.check(search, pod, &view, &mut trials, handle) {
-                verdicts.record(node, status);
+            match trials.fault(node) {
+                Ok(None) => {}
+                Ok(Some(fault)) => {
+                    let intern = || verdicts.intern(Status::unresolvable(fault));
+                    let verdict = *interned.entry(fault).or_insert_with(intern);
+                    verdicts.set(node, verdict);
+                }
+                Err(status) => verdicts.record(node, status),
             }
         }
+        trials.end();
     }
 }
 
@@ -343,7 +348,8 @@ impl PostFilter for DynamicResources {
         handle: &Handle<'_>,
     ) -> PostFilterResult {
         match search_in(state) {
-            Ok(search) => post_filter::run(self, search, pod, verdicts, handle).into(),
+            Ok(Some(search)) => post_filter::run(self, search, pod, verdicts, handle).into(),
+            Ok(None) => Status::unschedulable("no new claims to deallocate").into(),
             Err(status) => status.into(),
         }
     }
@@ -357,20 +363,13 @@ impl Score for DynamicResources {
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
-        let search = search_in(state)?;
-        if !search.has_alternatives {
+        let Some(search) = search_in(state)?.filter(|search| search.has_alternatives) else {
             return Ok(0);
-        }
+        };
         let through = search.through_devices(node)?;
         let found = self.allocate(search, pod, node, through)?;
-        let allocated = search.claims.iter().filter_map(|claim| {
-            claim.allocation.as_ref().map(|allocation| score::score(claim, allocation))
-        });
-        let new = found.iter().flat_map(|found| {
-            let pairs = found.wanted.claims.iter().zip(&found.allocations);
-            pairs.map(|(claim, allocation)| score::score(claim, allocation))
-        });
-        Ok(allocated.chain(new).sum())
+        let new = found.map_or(0, |found| score::sum(&found.wanted.claims, &found.allocations));
+        Ok(score::of_allocated(&search.claims) + new)
     }
 
     fn score_set(
@@ -381,14 +380,19 @@ impl Score for DynamicResources {
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        if !search_in(state)?.has_alternatives {
+        let Some(search) = search_in(state)?.filter(|search| search.has_alternatives) else {
             scores.fill(0);
             return Ok(());
-        }
-        for (node, score) in nodes.iter().zip(scores) {
-            *score = self.score(state, pod, &handle.cluster.node(*node), handle)?;
-        }
-        Ok(())
+        };
+        let of_allocated = score::of_allocated(&search.claims);
+        let mut trials = Trials::start(self, search, pod, handle);
+        let mut judge = |(node, score): (&NodeIx, &mut i64)| {
+            *score = of_allocated + trials.score(*node)?;
+            Ok(())
+        };
+        let judged = nodes.iter().zip(scores).try_for_each(&mut judge);
+        trials.end();
+        judged
     }
 }
 
@@ -494,8 +498,8 @@ impl Reserve for DynamicResources {
         handle: &Handle<'_>,
     ) -> Status {
         let search = match search_in(state) {
-            Ok(search) if search.is_empty() => return Status::success(),
-            Ok(search) => search,
+            Ok(Some(search)) => search,
+            Ok(None) => return Status::success(),
             Err(status) => return status,
         };
         let Some(node) = handle.cluster.node_named(node) else {
@@ -518,7 +522,7 @@ impl Reserve for DynamicResources {
                 }
             }
             None => {
-                let Ok(search) = search_in(state) else { return };
+                let Ok(Some(search)) = search_in(state) else { return };
                 let works = search.claims.iter().map(ClaimWork::allocated_before);
                 self.release(&works.collect::<Vec<_>>(), |_| false, pod, handle);
                 state.write(Reserved(None));
@@ -537,8 +541,8 @@ impl PreBind for DynamicResources {
     ) -> PreBindPreFlight {
         match search_in(state) {
             Err(status) => PreBindPreFlight::Fail(status),
-            Ok(search) if search.is_empty() => PreBindPreFlight::Skip { allow_parallel: true },
-            Ok(_) => PreBindPreFlight::Run { allow_parallel: true },
+            Ok(None) => PreBindPreFlight::Skip { allow_parallel: true },
+            Ok(Some(_)) => PreBindPreFlight::Run { allow_parallel: true },
         }
     }
 

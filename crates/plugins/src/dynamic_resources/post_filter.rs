@@ -17,9 +17,6 @@ pub(super) fn run(
     verdicts: &Verdicts,
     handle: &Handle<'_>,
 ) -> Status {
-    if search.is_empty() {
-        return Status::unschedulable("no new claims to deallocate");
-    }
     let write = |write| {
         handle.command(Command::Write { pod: pod.key.clone(), uid: pod.uid.clone(), write });
     };

@@ -7,8 +7,19 @@ use framework::device::{Allocation, RequestKind, ResourceClaim};
 /// Maximum number of alternatives of a request.
 const ALTERNATIVES_MAX: usize = 8;
 
+/// Returns the score of new allocations, one for each claim.
+pub(super) fn sum(claims: &[Arc<ResourceClaim>], allocations: &[Allocation]) -> i64 {
+    claims.iter().zip(allocations).map(|(claim, allocation)| score(claim, allocation)).sum()
+}
+
+/// Returns the score of the claims that are allocated.
+pub(super) fn of_allocated(claims: &[Arc<ResourceClaim>]) -> i64 {
+    let allocated = |claim: &Arc<ResourceClaim>| Some(score(claim, claim.allocation.as_ref()?));
+    claims.iter().filter_map(allocated).sum()
+}
+
 /// Returns the score of an allocation: the earlier the alternative of a request, the higher.
-pub(super) fn score(claim: &ResourceClaim, allocation: &Allocation) -> i64 {
+fn score(claim: &ResourceClaim, allocation: &Allocation) -> i64 {
     let requests = claim.spec.requests.iter();
     let scores = requests.map(|request| {
         let RequestKind::FirstAvailable(alternatives) = &request.kind else { return 0 };

@@ -12,8 +12,8 @@ use super::extended::{ExtendedResources, RequestMapping, ThroughDevices, stable_
 use super::score::has_alternatives;
 use super::tracker::TrackedClaims;
 
-/// The claims of a pod, prepared by PreFilter. Empty if the pod has none, or if PreFilter rejected it.
-#[derive(Debug, Clone, Default)]
+/// The claims of a pod, prepared by PreFilter.
+#[derive(Debug, Clone)]
 pub(super) struct Search {
     /// The claims that the pod names, in its order.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
@@ -44,7 +44,7 @@ pub(super) struct NodeAllocation {
 }
 
 impl Search {
-    /// Prepares the claims of a pod.
+    /// Prepares the claims of a pod; `None` if it has none.
     ///
     /// # Errors
     /// Returns the status that rejects the pod.
@@ -52,12 +52,12 @@ impl Search {
         pod: &Pod,
         tracked: &TrackedClaims,
         handle: &Handle<'_>,
-    ) -> Result<Self, Status> {
+    ) -> Result<Option<Self>, Status> {
         let cluster = handle.cluster;
         let claims = claims_of(pod, cluster, tracked).map_err(Status::unresolvable)?;
         let extended = ExtendedResources::of(pod, cluster);
         if claims.is_empty() && extended.is_none() {
-            return Ok(Self::default());
+            return Ok(None);
         }
         for claim in &claims {
             check_claim(claim, cluster, tracked)?;
@@ -69,12 +69,7 @@ impl Search {
             identity += &format!(" {}", claim.uid);
         }
         let seed = stable_hash(&identity);
-        Ok(Self { claims, extended, allocated, has_alternatives, seed })
-    }
-
-    /// Whether the pod has no claims.
-    pub(super) fn is_empty(&self) -> bool {
-        self.claims.is_empty() && self.extended.is_none()
+        Ok(Some(Self { claims, extended, allocated, has_alternatives, seed }))
     }
 
     /// Returns the claims that are not allocated.
@@ -97,6 +92,8 @@ impl Search {
     /// Returns what is to be allocated on the nodes where devices provide these resources.
     pub(super) fn wanted(&self, pod: &Pod, through: ThroughDevices) -> Wanted {
         let mut claims: Vec<_> = self.unallocated().cloned().collect();
+        // Rule dynamic-resources-empty-extended-claim of docs/differences.toml: 1.36 makes a claim even
+        // if the node offers all resources itself.
         let extended = self.extended.as_ref().filter(|_| !through.is_empty());
         let mappings = extended.map(|extended| {
             let (claim, mappings) = extended.claim_for(pod, through);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::{AttributeValue, DeviceView, EvalError, Read, Reads, Selector};
-use framework::device::{Attribute, DeviceDescription};
+use framework::device::{Amount, Attribute, DeviceDescription};
 use structured::{Compiled, Compiler, Expression};
 
 /// The number of expressions that are kept. A cluster has a few for each class; those of claims come and
@@ -98,18 +98,13 @@ fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> 
             one.allows_multiple_allocations == other.allows_multiple_allocations
         }
         Read::Attribute { domain, id } => {
-            let find = |device: &DeviceDescription| {
-                let mut values = device.attributes.iter();
-                let is_read = |name: &str| is_named(name, &device.driver, domain, id);
-                values.find(|(name, _)| is_read(name)).map(|(_, value)| value.clone())
-            };
-            find(one) == find(other)
+            find_named(&one.attributes, &one.driver, domain, id)
+                == find_named(&other.attributes, &other.driver, domain, id)
         }
         Read::Capacity { domain, id } => {
-            let find = |device: &DeviceDescription| {
-                let mut values = device.capacity.iter();
-                let is_read = |name: &str| is_named(name, &device.driver, domain, id);
-                values.find(|(name, _)| is_read(name)).map(|(_, own)| own.value.clone())
+            let find = |device| -> Option<&Amount> {
+                let DeviceDescription { capacity, driver, .. }: &DeviceDescription = device;
+                find_named(capacity, driver, domain, id).map(|own| &own.value)
             };
             find(one) == find(other)
         }
@@ -119,8 +114,17 @@ fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> 
     }
 }
 
-/// Whether a name, which belongs to the domain of the driver unless it has one, has this domain and id.
-fn is_named(name: &str, driver: &str, domain: &str, id: &str) -> bool {
-    let (own, rest) = name.split_once('/').unwrap_or((driver, name));
-    own == domain && rest == id
+/// Returns the value with this domain and id, as selectors read it: the last one. A name without a domain
+/// belongs to that of the driver.
+fn find_named<'a, T>(
+    values: &'a [(Arc<str>, T)],
+    driver: &str,
+    domain: &str,
+    id: &str,
+) -> Option<&'a T> {
+    let is_named = |name: &str| {
+        let (own, rest) = name.split_once('/').unwrap_or((driver, name));
+        own == domain && rest == id
+    };
+    values.iter().rev().find(|(name, _)| is_named(name)).map(|(_, value)| value)
 }

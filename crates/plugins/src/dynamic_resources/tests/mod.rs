@@ -1,5 +1,6 @@
 //! Tests of the plugin against a small API server.
 
+mod agreement;
 mod binding;
 mod claims;
 mod conditions;

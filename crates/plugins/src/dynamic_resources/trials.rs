@@ -1,0 +1,113 @@
+//! Tries the claims of a pod on many nodes.
+
+use std::sync::PoisonError;
+
+use framework::{Handle, NodeIx, Pod, Status};
+use structured::{AllocateError, Allocator, Answer, NodesByShape, Trial};
+
+use super::extended::ThroughDevices;
+use super::search::{Search, Wanted, can_use};
+use super::{CANNOT_ALLOCATE, DynamicResources, UNAVAILABLE, score, status_of};
+
+/// The trials of the claims of one pod. It gives the verdicts and scores of the one-node form, but
+/// nodes whose devices look alike are searched once.
+pub(super) struct Trials<'a> {
+    plugin: &'a DynamicResources,
+    search: &'a Search,
+    pod: &'a Pod,
+    handle: &'a Handle<'a>,
+    allocator: Allocator<'a>,
+    nodes: NodesByShape<'a>,
+    /// What is to be allocated, by the resources that devices have to provide; usually one entry.
+    trials: Vec<(ThroughDevices, Wanted, Trial)>,
+    /// Whether the devices of an allocated claim failed to become ready.
+    has_failed: bool,
+    /// Whether some claim is allocated.
+    has_allocated: bool,
+}
+
+impl<'a> Trials<'a> {
+    pub(super) fn start(
+        plugin: &'a DynamicResources,
+        search: &'a Search,
+        pod: &'a Pod,
+        handle: &'a Handle<'a>,
+    ) -> Self {
+        let allocator = plugin.allocator(search, handle.cluster);
+        let has_failed = search.claims.iter().any(|claim| plugin.is_failed(claim, handle));
+        let has_allocated = search.claims.iter().any(|claim| claim.allocation.is_some());
+        let nodes = allocator.nodes_by_shape();
+        let trials = Vec::new();
+        Self { plugin, search, pod, handle, allocator, nodes, trials, has_failed, has_allocated }
+    }
+
+    /// Keeps the answers for the next pod with such claims.
+    pub(super) fn end(self) {
+        // A panic leaves the memos consistent: an entry is complete before it is added.
+        let mut memos = self.plugin.memos.lock().unwrap_or_else(PoisonError::into_inner);
+        self.trials.into_iter().for_each(|(_, _, trial)| memos.keep(trial));
+    }
+
+    /// Returns why the node cannot take the pod; `None` if it can.
+    ///
+    /// # Errors
+    /// Returns any other status.
+    pub(super) fn fault(&mut self, node: NodeIx) -> Result<Option<&'static str>, Status> {
+        if self.answer(node)? == Answer::DoesNotFit {
+            return Ok(Some(CANNOT_ALLOCATE));
+        }
+        let is_unavailable =
+            self.has_failed || self.has_allocated && !self.can_use_allocated(node)?;
+        Ok(is_unavailable.then_some(UNAVAILABLE))
+    }
+
+    fn can_use_allocated(&self, node: NodeIx) -> Result<bool, Status> {
+        let node = self.handle.cluster.node(node);
+        for claim in &self.search.claims {
+            if !can_use(claim, &node)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the score of what would be allocated on the node.
+    pub(super) fn score(&mut self, node: NodeIx) -> Result<i64, Status> {
+        match self.answer(node)? {
+            Answer::Fits { rank } => Ok(rank),
+            _ => Ok(0),
+        }
+    }
+
+    fn answer(&mut self, node: NodeIx) -> Result<Answer, Status> {
+        let through = match &self.search.extended {
+            None => ThroughDevices::default(),
+            Some(_) => self.search.through_devices(&self.handle.cluster.node(node))?,
+        };
+        let known = self.trials.iter().position(|(own, ..)| *own == through);
+        let place = known.unwrap_or_else(|| self.add(through));
+        let (_, wanted, trial) = &mut self.trials[place];
+        if trial.is_empty() {
+            return Ok(Answer::Fits { rank: 0 });
+        }
+        let rank = |allocations: &[_]| score::sum(&wanted.claims, allocations);
+        let budget = self.plugin.budget;
+        let answer = self.allocator.fits(trial, &self.nodes, node, budget, rank);
+        let view = || self.handle.cluster.node(node);
+        match answer {
+            Ok(Answer::OutOfSteps) => Err(status_of(&AllocateError::OutOfSteps, &view())),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(status_of(&error, &view())),
+        }
+    }
+
+    /// Starts a trial; returns its place.
+    fn add(&mut self, through: ThroughDevices) -> usize {
+        let wanted = self.search.wanted(self.pod, through);
+        let claims = self.plugin.prepare(&wanted, self.handle.cluster);
+        let mut memos = self.plugin.memos.lock().unwrap_or_else(PoisonError::into_inner);
+        let trial = memos.start(claims, self.handle.cluster);
+        self.trials.push((through, wanted, trial));
+        self.trials.len() - 1
+    }
+}
