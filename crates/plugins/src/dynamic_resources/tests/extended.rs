@@ -148,6 +148,22 @@ fn claim_is_created_and_named_in_the_status_of_the_pod() {
     assert!(world.claim_names().is_empty(), "the claim is deleted with its finalizer");
 }
 
+/// Rule dynamic-resources-empty-extended-claim of docs/differences.toml.
+#[test]
+fn resource_that_the_node_offers_needs_no_claim_beside_those_of_the_pod() {
+    let mut world = world();
+    world.cluster.set_node(&node("b").allocatable(GPU, "4").build());
+    world.put("resourceclaims", claim("own", 1));
+    let containers = json!([container("main", &json!({GPU: "1"}))]);
+    let claims = json!([{"name": "own", "resourceClaimName": "own"}]);
+    let pod = pod("p", &json!({"containers": containers, "resourceClaims": claims}));
+    let mut attempt = world.reserve(&pod, "b").unwrap();
+    let step = world.write_all(&mut attempt);
+    assert!(matches!(&step, PreBindStep::Done(status) if status.is_success()), "{step:?}");
+    assert_eq!(devices_of(&world.claim("own")), ["b/0"]);
+    assert_eq!(world.claim_names(), ["own".to_owned()].into());
+}
+
 #[test]
 fn lost_creation_is_found_by_its_name() {
     let mut world = world();
