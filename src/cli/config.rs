@@ -339,9 +339,8 @@ profiles:
         let rows = [
             ("Bogus=true", "unrecognized feature gate: Bogus"),
             (
-                "VolumeLimitScaling=true",
-                "feature gate VolumeLimitScaling is on, but volume limits where a driver is missing \
-                 is not built yet",
+                "DRADeviceTaintRules=true",
+                "feature gate DRADeviceTaintRules is on, but DeviceTaintRules is not built yet",
             ),
         ];
         for (gates, expected) in rows {

@@ -105,7 +105,8 @@ impl Configuration {
         let config = self.clone().with_ignored_resources()?;
         let extenders = !config.extenders.is_empty();
         // The defaults are already merged.
-        Ok(Profiles::build(&config.scheduler_profiles(), &[], registry, extenders)?)
+        let registry = registry.clone().with_gates(self.plugin_gates);
+        Ok(Profiles::build(&config.scheduler_profiles(), &[], &registry, extenders)?)
     }
 }
 

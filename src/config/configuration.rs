@@ -1,7 +1,7 @@
 //! The configuration with every default filled in.
 
 use engine::profile::{PluginRef, PluginSet, PluginSets};
-use framework::ExtensionPoint;
+use framework::{ExtensionPoint, PluginGates};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -41,6 +41,9 @@ pub struct Configuration {
     /// Whether a standby delays filling its cache.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub delay_cache_until_active: bool,
+    /// The feature gates of plugins, which the document does not have.
+    #[serde(skip)]
+    pub plugin_gates: PluginGates,
 }
 
 impl Configuration {

@@ -36,6 +36,7 @@ pub(super) fn complete(written: &KubeSchedulerConfiguration, gates: &Gates) -> C
         profiles: profiles(&written.profiles, gates),
         extenders: written.extenders.clone(),
         delay_cache_until_active: written.delay_cache_until_active,
+        plugin_gates: gates.of_plugins(),
     }
 }
 

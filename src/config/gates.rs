@@ -6,6 +6,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use framework::PluginGates;
 use plugins::catalogue;
 
 pub use table::{Gate, Support};
@@ -224,6 +225,14 @@ impl Gates {
             Stage::Ga | Stage::Deprecated => None,
         };
         self.set.get(gate.name).or(of_stage).copied().unwrap_or(gate.default)
+    }
+
+    /// The gates that plugins read.
+    pub(super) fn of_plugins(&self) -> PluginGates {
+        PluginGates {
+            toleration_comparison: self.is_on("TaintTolerationComparisonOperators"),
+            volume_limit_scaling: self.is_on("VolumeLimitScaling"),
+        }
     }
 
     /// Whether a plugin is in the default list.

@@ -3,8 +3,8 @@
 
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle,
-    NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreScore, QueueingHint,
-    Score, Status, Taint, TaintEffect, find_untolerated,
+    Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, PluginGates, Pod,
+    PreScore, QueueingHint, Score, Status, Taint, TaintEffect, find_untolerated_with,
 };
 
 use crate::hint;
@@ -17,7 +17,9 @@ const REASON: &str = "node(s) had untolerated taint(s)";
 
 /// The TaintToleration plugin.
 #[derive(Debug)]
-pub struct TaintToleration;
+pub struct TaintToleration {
+    gates: PluginGates,
+}
 
 /// The cycle state of PreScore. Score fails without it.
 #[derive(Debug, Clone, Copy)]
@@ -27,10 +29,10 @@ struct PreScored;
 ///
 /// # Errors
 /// This function does not fail.
-pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_TAINT;
     let pods = ActionType::UPDATE_POD_TOLERATION;
-    Ok(Plugin::new(NAME, TaintToleration)
+    Ok(Plugin::new(NAME, TaintToleration { gates: args.gates() })
         .filter()
         .pre_score()
         .score()
@@ -46,28 +48,35 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-fn tolerates(pod: &Pod, taint: &Taint) -> bool {
-    pod.spec.tolerations.iter().any(|own| own.tolerates(taint))
+fn tolerates(pod: &Pod, taint: &Taint, gates: PluginGates) -> bool {
+    let compares = gates.toleration_comparison;
+    pod.spec.tolerations.iter().any(|own| own.tolerates_with(taint, compares))
 }
 
 /// Whether the pod tolerates all `NoSchedule` and `NoExecute` taints.
-pub(crate) fn may_run(pod: &Pod, taints: &[Taint]) -> bool {
+pub(crate) fn may_run(pod: &Pod, taints: &[Taint], gates: PluginGates) -> bool {
     let forbids = |taint: &Taint| taint.effect.forbids_scheduling();
-    find_untolerated(taints, &pod.spec.tolerations, forbids).is_none()
+    let (own, compares) = (&pod.spec.tolerations, gates.toleration_comparison);
+    find_untolerated_with(taints, own, forbids, compares).is_none()
 }
 
 /// Retains the nodes whose `NoSchedule` and `NoExecute` taints the pod tolerates.
-pub(crate) fn retain_tolerated(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
+pub(crate) fn retain_tolerated(
+    pod: &Pod,
+    cluster: &Cluster,
+    gates: PluginGates,
+    nodes: &mut NodeBits,
+) {
     for (taint, tainted) in cluster.taints() {
-        if taint.effect.forbids_scheduling() && !tolerates(pod, taint) {
+        if taint.effect.forbids_scheduling() && !tolerates(pod, taint, gates) {
             tainted.subtract_from(nodes);
         }
     }
 }
 
 /// Whether `taint` lowers the score of a node for the pod.
-fn repels(pod: &Pod, taint: &Taint) -> bool {
-    taint.effect == TaintEffect::PreferNoSchedule && !tolerates(pod, taint)
+fn repels(pod: &Pod, taint: &Taint, gates: PluginGates) -> bool {
+    taint.effect == TaintEffect::PreferNoSchedule && !tolerates(pod, taint, gates)
 }
 
 impl TaintToleration {
@@ -78,8 +87,8 @@ impl TaintToleration {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = hint::nodes(objects)?;
-        let was_closed = old.is_none_or(|old| !may_run(pod, &old.taints));
-        Ok(hint::queue_if(was_closed && new.is_some_and(|new| may_run(pod, &new.taints))))
+        let is_open = |node: &Node| may_run(pod, &node.taints, self.gates);
+        Ok(hint::queue_if(!old.is_some_and(is_open) && new.is_some_and(is_open)))
     }
 
     fn after_own_toleration(
@@ -104,7 +113,10 @@ impl Filter for TaintToleration {
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
     ) -> Status {
-        if may_run(pod, node.taints()) { Status::success() } else { Status::unresolvable(REASON) }
+        match may_run(pod, node.taints(), self.gates) {
+            true => Status::success(),
+            false => Status::unresolvable(REASON),
+        }
     }
 
     fn filter_set(
@@ -114,7 +126,7 @@ impl Filter for TaintToleration {
         handle: &Handle<'_>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        retain_tolerated(pod, handle.cluster, nodes);
+        retain_tolerated(pod, handle.cluster, self.gates, nodes);
         Ok(())
     }
 
@@ -154,7 +166,7 @@ impl Score for TaintToleration {
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
         Self::require_pre_score(state)?;
-        Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint))).sum())
+        Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint, self.gates))).sum())
     }
 
     fn score_set(
@@ -167,7 +179,7 @@ impl Score for TaintToleration {
     ) -> Result<(), Status> {
         Self::require_pre_score(state)?;
         let mut repelling =
-            handle.cluster.taints().filter(|(taint, _)| repels(pod, taint)).peekable();
+            handle.cluster.taints().filter(|(taint, _)| repels(pod, taint, self.gates)).peekable();
         if repelling.peek().is_none() {
             scores.fill(0);
             return Ok(());
@@ -199,13 +211,17 @@ impl NormalizeScore for TaintToleration {
 
 #[cfg(test)]
 mod tests {
+    use framework::api;
     use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
-    use framework::{Node, api};
     use proptest::prelude::*;
 
     use super::*;
     use crate::arbitrary::{self, history};
     use crate::forms;
+
+    fn ungated() -> TaintToleration {
+        TaintToleration { gates: PluginGates::default() }
+    }
 
     fn built() -> Plugin {
         plugin(&PluginArgs::default()).unwrap()
@@ -231,14 +247,49 @@ mod tests {
         ] {
             let cluster = cluster([tainted(taints).build()], []);
             let view = cluster.node(cluster.node_named("n").unwrap());
-            let status = TaintToleration.filter(
-                &CycleState::new(),
-                &pod.build(),
-                &view,
-                &handle(view.cluster()),
-            );
+            let status =
+                ungated().filter(&CycleState::new(), &pod.build(), &view, &handle(view.cluster()));
             let verdict = if expected { Status::success() } else { Status::unresolvable(REASON) };
             assert_eq!(status, verdict, "{taints:?}");
+        }
+    }
+
+    #[test]
+    fn toleration_compares_numbers_if_the_gate_is_on() {
+        let rated = |value: &str, effect: &str| node("n").taint("sla", value, effect).build();
+        let wants = |operator: &str, value: &str, effect: &str| {
+            pod("p").toleration("sla", operator, value, effect).build()
+        };
+        for gate in [false, true] {
+            let gates = PluginGates { toleration_comparison: gate, ..PluginGates::default() };
+            let plugin = plugin(&PluginArgs::default().with_gates(gates)).unwrap();
+            for (taint, operator, value, tolerated) in [
+                ("950", "Gt", "900", true),
+                ("900", "Gt", "900", false),
+                ("950", "Lt", "1000", true),
+                ("high", "Gt", "900", false),
+                ("0950", "Gt", "900", false),
+            ] {
+                let waiting = wants(operator, value, "NoSchedule");
+                let fits = gate && tolerated;
+                let rated_hard = rated(taint, "NoSchedule");
+                let cluster = cluster([rated_hard.clone()], []);
+                let mut kept = cluster.nodes().clone();
+                let filter = plugin.filter.as_ref().unwrap();
+                let (state, handle) = (CycleState::new(), handle(&cluster));
+                let view = cluster.node(cluster.node_named("n").unwrap());
+                let status = filter.filter(&state, &waiting, &view, &handle);
+                assert_eq!(status.is_success(), fits, "{taint} {operator} {value}");
+                filter.filter_set(&state, &waiting, &handle, &mut kept).unwrap();
+                assert_eq!(kept.is_empty(), !fits, "{taint} {operator} {value}");
+                let objects = EventObjects::Node { old: None, new: Some(&rated_hard) };
+                let action = ActionType::ADD;
+                let hint = forms::hint(&plugin, &waiting, EventResource::Node, action, &objects);
+                assert_eq!(hint == QueueingHint::Queue, fits, "{taint} {operator} {value}");
+                let soft = wants(operator, value, "PreferNoSchedule");
+                let repels = repels(&soft, &rated(taint, "PreferNoSchedule").taints[0], gates);
+                assert_eq!(repels, !fits, "{taint} {operator} {value}");
+            }
         }
     }
 
@@ -249,19 +300,15 @@ mod tests {
         let view = cluster.node(cluster.node_named("n").unwrap());
         let score = |pod: PodBuilder| {
             let (pod, mut state) = (pod.build(), CycleState::new());
-            TaintToleration.pre_score(&mut state, &pod, &handle(&cluster), &[]).ok().unwrap();
-            TaintToleration.score(&state, &pod, &view, &handle(view.cluster()))
+            ungated().pre_score(&mut state, &pod, &handle(&cluster), &[]).ok().unwrap();
+            ungated().score(&state, &pod, &view, &handle(view.cluster()))
         };
         assert_eq!(score(pod("p")), Ok(2));
         assert_eq!(score(tolerant("a", "NoSchedule")), Ok(2));
         assert_eq!(score(tolerant("a", "PreferNoSchedule")), Ok(1));
         assert_eq!(score(tolerant("", "")), Ok(0));
-        let without = TaintToleration.score(
-            &CycleState::new(),
-            &pod("p").build(),
-            &view,
-            &handle(view.cluster()),
-        );
+        let without =
+            ungated().score(&CycleState::new(), &pod("p").build(), &view, &handle(view.cluster()));
         assert!(without.is_err());
     }
 

@@ -72,7 +72,7 @@ impl Setup {
             adaptive_sampling: args.adaptive_sampling,
             queue: config.queue(),
             profiles: config.scheduler_profiles(),
-            registry: self.registry.clone(),
+            registry: Arc::new((*self.registry).clone().with_gates(config.plugin_gates)),
             monitor: || Box::new(PluginWatchdog::default()),
         })
     }

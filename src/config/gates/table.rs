@@ -132,11 +132,11 @@ pub(super) const GATES: &[Gate] = &[
     Gate::locked("SchedulerQueueingHints"),
     Gate::locked("SidecarContainers"),
     Gate::new("StorageCapacityScoring", Alpha, false, Support::Follows),
-    Gate::off("TaintTolerationComparisonOperators", Alpha, "tolerations that compare numbers"),
+    Gate::new("TaintTolerationComparisonOperators", Alpha, false, Support::Follows),
     Gate::off("TopologyAwareWorkloadScheduling", Alpha, GROUPS).needs(&["GenericWorkload"]),
     Gate::fixed("UnlockWhileProcessingFIFO", Beta),
     Gate::locked("VolumeAttributesClass"),
-    Gate::off("VolumeLimitScaling", Alpha, "volume limits where a driver is missing"),
+    Gate::new("VolumeLimitScaling", Alpha, false, Support::Follows),
     Gate::fixed("WatchListClient", Beta),
     Gate::off("WorkloadAwarePreemption", Alpha, "preemption of pod groups")
         .needs(&["GangScheduling"]),

@@ -217,7 +217,7 @@ fn make_plugins(
     for name in enabled {
         let Some(factory) = registry.get(name) else { continue };
         let given = args.get(name).cloned().unwrap_or_default();
-        let plugin = factory(&given)
+        let plugin = factory(&given.with_gates(registry.gates()))
             .map_err(|message| ProfileError::Factory { plugin: name.to_owned(), message })?;
         plugins.insert(PluginName::from(name), plugin);
     }

@@ -630,6 +630,9 @@ api! {
     struct CsiDriverSpec {
         /// Whether the driver reports its capacity in CSIStorageCapacity objects.
         storage_capacity: Option<bool>,
+        /// Whether a node without the driver takes no pod with its volumes.
+        #[serde(rename = "preventPodSchedulingIfMissing")]
+        prevent_pod_scheduling_if_missing: Option<bool>,
     }
 
     /// A `storage.k8s.io/v1` CSIStorageCapacity.

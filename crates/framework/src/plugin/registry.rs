@@ -11,14 +11,41 @@ use crate::Plugin;
 /// The name of a plugin, as profiles, statuses and metrics use it.
 pub type PluginName = Arc<str>;
 
-/// The arguments of a plugin, as given in `pluginConfig`.
+/// The feature gates that in-tree plugins read, in addition to their arguments; all are off by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PluginGates {
+    /// TaintTolerationComparisonOperators: tolerations with `Lt` and `Gt` compare numbers.
+    pub toleration_comparison: bool,
+    /// VolumeLimitScaling: a node without a CSI driver that says so takes no pod with its volumes.
+    pub volume_limit_scaling: bool,
+}
+
+impl PluginGates {
+    const DEFAULT: Self = Self { toleration_comparison: false, volume_limit_scaling: false };
+}
+
+/// The arguments of a plugin, as given in `pluginConfig`, and the feature gates.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct PluginArgs(Option<serde_json::Value>);
+pub struct PluginArgs {
+    given: Option<serde_json::Value>,
+    gates: PluginGates,
+}
 
 impl PluginArgs {
     /// Wraps the arguments given in the configuration.
     pub const fn new(args: serde_json::Value) -> Self {
-        Self(Some(args))
+        Self { given: Some(args), gates: PluginGates::DEFAULT }
+    }
+
+    /// Returns the arguments with these feature gates.
+    #[must_use]
+    pub fn with_gates(self, gates: PluginGates) -> Self {
+        Self { gates, ..self }
+    }
+
+    /// Returns the feature gates.
+    pub const fn gates(&self) -> PluginGates {
+        self.gates
     }
 
     /// Decodes the arguments without `apiVersion` and `kind`; absent arguments give `T::default()`.
@@ -27,7 +54,7 @@ impl PluginArgs {
     /// # Errors
     /// The message of the decoder, with the name of the field.
     pub fn decode<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
-        let Some(args) = &self.0 else { return Ok(T::default()) };
+        let Some(args) = &self.given else { return Ok(T::default()) };
         let mut args = args.clone();
         if let Some(fields) = args.as_object_mut() {
             fields.remove("apiVersion");
@@ -48,6 +75,7 @@ type Opener = Arc<dyn Fn() -> Factory + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Registry {
     openers: BTreeMap<PluginName, Opener>,
+    gates: PluginGates,
 }
 
 impl fmt::Debug for Registry {
@@ -65,6 +93,17 @@ impl Registry {
     /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns the registry with the feature gates of its plugins.
+    #[must_use]
+    pub fn with_gates(self, gates: PluginGates) -> Self {
+        Self { gates, ..self }
+    }
+
+    /// Returns the feature gates of the plugins.
+    pub const fn gates(&self) -> PluginGates {
+        self.gates
     }
 
     /// Adds a plugin under `name`.
@@ -119,7 +158,7 @@ impl Registry {
             let factory = opener();
             (name.clone(), Arc::new(move || factory.clone()) as Opener)
         };
-        Self { openers: self.openers.iter().map(open).collect() }
+        Self { openers: self.openers.iter().map(open).collect(), gates: self.gates }
     }
 
     /// Returns the factory of the plugin called `name`. Profiles [share](Self::register_shared) state

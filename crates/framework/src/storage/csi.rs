@@ -35,12 +35,21 @@ impl CsiNode {
 pub struct CsiDriver {
     /// Whether the driver reports its capacity in [`CsiStorageCapacity`] objects.
     pub storage_capacity: bool,
+    /// Whether a node without the driver takes no pod with its volumes, if the gate VolumeLimitScaling
+    /// is on.
+    pub prevent_pod_scheduling_if_missing: bool,
 }
 
 impl CsiDriver {
     /// Converts the API object.
     pub fn from_api(driver: &api::CsiDriver) -> Self {
-        Self { storage_capacity: driver.spec.storage_capacity.unwrap_or_default() }
+        let spec = &driver.spec;
+        Self {
+            storage_capacity: spec.storage_capacity.unwrap_or_default(),
+            prevent_pod_scheduling_if_missing: spec
+                .prevent_pod_scheduling_if_missing
+                .unwrap_or_default(),
+        }
     }
 }
 

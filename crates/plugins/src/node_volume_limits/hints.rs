@@ -28,7 +28,10 @@ impl NodeVolumeLimits {
             .drivers
             .iter()
             .any(|(driver, limit)| limit.is_some() && !new.drivers.contains_key(driver));
-        Ok(hint::queue_if(raised || gone))
+        // Rule node-volume-limits-missing-driver-hint: a driver without a limit may have been missing.
+        let installed = self.gates.volume_limit_scaling
+            && new.drivers.keys().any(|driver| !old.drivers.contains_key(driver));
+        Ok(hint::queue_if(raised || gone || installed))
     }
 
     pub(super) fn after_pod_deletion(

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use framework::storage::csi_translation::Migration;
 use framework::{
     ActionType, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits, NodeView,
-    Plugin, PluginArgs, Pod, PodVolume, PodVolumeSource, PreFilter, PreFilterExtensions,
-    PreFilterResult, Status, Verdicts,
+    Plugin, PluginArgs, PluginGates, Pod, PodVolume, PodVolumeSource, PreFilter,
+    PreFilterExtensions, PreFilterResult, Status, Verdicts,
 };
 
 use self::changes::VolumeChanges;
@@ -29,16 +29,19 @@ const REASON: &str = "node(s) exceed max volume count";
 
 /// The NodeVolumeLimits plugin.
 #[derive(Debug)]
-struct NodeVolumeLimits;
+struct NodeVolumeLimits {
+    gates: PluginGates,
+}
 
 /// Makes the plugin; it takes no arguments.
 ///
 /// # Errors
 /// This function does not fail.
-pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     use EventResource as R;
     let event = ClusterEvent::new;
-    Ok(Plugin::new(NAME, NodeVolumeLimits)
+    let gates = args.gates();
+    let plugin = Plugin::new(NAME, NodeVolumeLimits { gates })
         .pre_filter()
         .pre_filter_extensions()
         .filter()
@@ -64,8 +67,14 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .on_with_hint(
             event(R::VolumeAttachment, ActionType::DELETE),
             NodeVolumeLimits::after_detachment,
-        )
-        .build())
+        );
+    // Rule node-volume-limits-missing-driver-hint of docs/differences.toml: a driver that is gone or
+    // changed may no longer be needed on the node.
+    let changes = ActionType::UPDATE | ActionType::DELETE;
+    Ok(match gates.volume_limit_scaling {
+        true => plugin.on(event(R::CsiDriver, changes)).build(),
+        false => plugin.build(),
+    })
 }
 
 /// Returns the migration of an inline volume if a CSI driver replaces its in-tree plugin.
@@ -154,6 +163,13 @@ fn count(state: &mut CycleState, other: &Pod, sign: i64, node: &NodeView<'_>) ->
     Status::success()
 }
 
+impl NodeVolumeLimits {
+    /// Whether nodes must have the drivers of the volumes.
+    fn checks_drivers(&self, wanted: &WantedVolumes) -> bool {
+        self.gates.volume_limit_scaling && wanted.needs_drivers()
+    }
+}
+
 impl Filter for NodeVolumeLimits {
     fn filter(
         &self,
@@ -166,6 +182,12 @@ impl Filter for NodeVolumeLimits {
             Ok(found) => found,
             Err(status) => return status,
         };
+        if self.gates.volume_limit_scaling
+            && let Some(driver) = found.wanted.missing_driver(node.cluster(), node.name())
+        {
+            let text = format!("{driver} CSI driver is not installed on the node");
+            return Status::unschedulable(text);
+        }
         let fits = |room: Room<'_>| room.suffices(node.ix(), &found.changes);
         match found.wanted.rooms(node.cluster()).all(fits) {
             true => Status::success(),
@@ -183,7 +205,11 @@ impl Filter for NodeVolumeLimits {
         let Some(PreFilterState { wanted, changes }) = state.read() else {
             return self.filter_each(state, pod, handle, nodes);
         };
-        for room in wanted.rooms(handle.cluster) {
+        let cluster = handle.cluster;
+        if self.checks_drivers(wanted) {
+            nodes.retain(|node| wanted.missing_driver(cluster, cluster.node_name(node)).is_none());
+        }
+        for room in wanted.rooms(cluster) {
             nodes.retain(|node| room.suffices(node, changes));
         }
         Ok(())
@@ -198,8 +224,10 @@ impl Filter for NodeVolumeLimits {
         verdicts: &mut Verdicts,
     ) {
         match state.read::<PreFilterState>() {
-            Some(_) => verdicts.record_all(rejected, Status::unschedulable(REASON)),
-            None => rejected.iter().for_each(|node| {
+            Some(state) if !self.checks_drivers(&state.wanted) => {
+                verdicts.record_all(rejected, Status::unschedulable(REASON));
+            }
+            _ => rejected.iter().for_each(|node| {
                 verdicts.record(node, self.filter(state, pod, &handle.cluster.node(node), handle));
             }),
         }

@@ -607,3 +607,48 @@ impl WhatIf {
         Self { state, overlay, cluster: after }
     }
 }
+
+/// Returns the verdict on node `n`, by whether the gate VolumeLimitScaling is on.
+fn with_gate(is_on: bool, drivers: &[(&str, Option<i32>)], prevents: bool) -> Status {
+    let gates = PluginGates { volume_limit_scaling: is_on, ..PluginGates::default() };
+    let plugin = plugin(&PluginArgs::default().with_gates(gates)).unwrap();
+    let spec = json!({ "csi": { "driver": DRIVER, "volumeHandle": "h" } });
+    let driver = json!({ "spec": { "preventPodSchedulingIfMissing": prevents } });
+    let driver = StorageObject::new(EventResource::CsiDriver, DRIVER, driver);
+    let mut harness = Harness::new(plugin)
+        .node(node("n").build())
+        .storage(driver)
+        .storage(volume("pv", spec))
+        .storage(bound_claim("a", "pv"));
+    if !drivers.is_empty() {
+        harness = harness.storage(csi_node("n", drivers));
+    }
+    harness.run(&pod("p").claim("a").build()).verdicts["n"].clone()
+}
+
+#[test]
+fn node_without_a_needed_driver_has_no_room_if_the_gate_is_on() {
+    let missing =
+        Status::unschedulable(format!("{DRIVER} CSI driver is not installed on the node"));
+    for drivers in [&[][..], &[(EBS, Some(1))]] {
+        assert_eq!(with_gate(true, drivers, true), missing, "{drivers:?}");
+        assert_eq!(with_gate(true, drivers, false), Status::success(), "no limit");
+        assert_eq!(with_gate(false, drivers, true), Status::success());
+    }
+    assert_eq!(with_gate(true, &[(DRIVER, None)], true), Status::success());
+    assert_eq!(with_gate(true, &[(DRIVER, Some(0))], true), Status::unschedulable(REASON));
+}
+
+#[test]
+fn driver_that_is_installed_requeues_if_the_gate_is_on() {
+    for gate in [false, true] {
+        let gates = PluginGates { volume_limit_scaling: gate, ..PluginGates::default() };
+        let plugin = plugin(&PluginArgs::default().with_gates(gates)).unwrap();
+        let [old, new] = [&[][..], &[(DRIVER, None)]].map(|own| csi_node("n", own));
+        let objects = EventObjects::Other { old: Some(old.json()), new: Some(new.json()) };
+        let action = ActionType::UPDATE;
+        let waiting = pod("p").claim("a").build();
+        let hint = forms::hint(&plugin, &waiting, EventResource::CsiNode, action, &objects);
+        assert_eq!(hint == QueueingHint::Queue, gate);
+    }
+}

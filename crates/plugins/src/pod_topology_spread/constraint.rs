@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use framework::{
     Cluster, ControllerKind, LabelSelector, Namespaces, NodeBits, NodeColumn, NodeFields, NodeView,
-    Pod, PodCount, PodQuery, Requirement, SelectorError, Taint, TopologySpreadConstraint,
-    WhenUnsatisfiable,
+    PluginGates, Pod, PodCount, PodQuery, Requirement, SelectorError, Taint,
+    TopologySpreadConstraint, WhenUnsatisfiable,
 };
 
 use super::PodTopologySpread;
@@ -30,7 +30,12 @@ pub(super) struct Constraint {
 }
 
 impl Constraint {
-    fn new(given: &TopologySpreadConstraint, selector: LabelSelector, pod: &Pod) -> Self {
+    fn new(
+        given: &TopologySpreadConstraint,
+        selector: LabelSelector,
+        pod: &Pod,
+        gates: PluginGates,
+    ) -> Self {
         let namespaces = Namespaces::one(&pod.key.namespace);
         Self {
             max_skew: given.max_skew,
@@ -39,6 +44,7 @@ impl Constraint {
             inclusion: NodeInclusion {
                 honors_node_affinity: given.honors_node_affinity,
                 honors_node_taints: given.honors_node_taints,
+                gates,
             },
             pods: PodQuery { namespaces, selector },
         }
@@ -94,12 +100,14 @@ pub(super) struct NodeInclusion {
     pub(super) honors_node_affinity: bool,
     /// Whether only nodes count whose taints the pod tolerates.
     pub(super) honors_node_taints: bool,
+    gates: PluginGates,
 }
 
 impl NodeInclusion {
     /// Whether a node with these taints counts.
     pub(super) fn includes(self, pod: &Pod, node: &impl NodeFields, taints: &[Taint]) -> bool {
-        self.affinity_includes(pod, node) && (!self.honors_node_taints || may_run(pod, taints))
+        self.affinity_includes(pod, node)
+            && (!self.honors_node_taints || may_run(pod, taints, self.gates))
     }
 
     /// Whether the affinity policy includes the node. Terms that do not parse match no node.
@@ -114,7 +122,7 @@ impl NodeInclusion {
             retain_required(&pod.spec.required_node_affinity, cluster, nodes);
         }
         if self.honors_node_taints {
-            retain_tolerated(pod, cluster, nodes);
+            retain_tolerated(pod, cluster, self.gates, nodes);
         }
     }
 }
@@ -156,7 +164,8 @@ impl PodTopologySpread {
         let own = &pod.spec.topology_spread_constraints;
         if !own.is_empty() {
             let own = own.iter().filter(is_wanted);
-            return own.map(|own| Ok(Constraint::new(own, own_selector(own, pod)?, pod))).collect();
+            let new = |own| Ok(Constraint::new(own, own_selector(own, pod)?, pod, self.gates));
+            return own.map(new).collect();
         }
         let mut defaults = self.defaults.constraints.iter().filter(is_wanted).peekable();
         if defaults.peek().is_none() {
@@ -166,7 +175,8 @@ impl PodTopologySpread {
         if selector.is_everything() {
             return Ok(Vec::new());
         }
-        Ok(defaults.map(|given| Constraint::new(given, selector.clone(), pod)).collect())
+        let new = |given| Constraint::new(given, selector.clone(), pod, self.gates);
+        Ok(defaults.map(new).collect())
     }
 }
 

@@ -12,7 +12,8 @@ mod hints;
 mod scoring;
 
 use framework::{
-    EventResource, Handle, Plugin, PluginArgs, PluginBuilder, Pod, PodQuery, StandingQueries,
+    EventResource, Handle, Plugin, PluginArgs, PluginBuilder, PluginGates, Pod, PodQuery,
+    StandingQueries,
 };
 
 use self::args::DefaultConstraints;
@@ -28,6 +29,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 #[derive(Debug)]
 pub struct PodTopologySpread {
     defaults: DefaultConstraints,
+    gates: PluginGates,
 }
 
 /// Makes the plugin from `PodTopologySpreadArgs`.
@@ -37,7 +39,7 @@ pub struct PodTopologySpread {
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let defaults = DefaultConstraints::decode(args)?;
     let (any_defaults, hard_defaults) = (!defaults.constraints.is_empty(), defaults.have_hard());
-    let mut plugin = Plugin::new(NAME, PodTopologySpread { defaults })
+    let mut plugin = Plugin::new(NAME, PodTopologySpread { defaults, gates: args.gates() })
         .pre_filter()
         .pre_filter_extensions()
         .filter()
