@@ -35,9 +35,7 @@ pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<Str
         unknown.extend(definition.prune(object));
         return unknown;
     }
-    // A part of another kind may have the name of a kind: a container names its ResourceClaims.
-    let known = TYPES.get(resource.kind).filter(|known| known.contains_key("metadata"));
-    if let (Some(known), true) = (known, resource != EVENTS_V1) {
+    if let (Some(known), true) = (TYPES.get(resource.kind), resource != EVENTS_V1) {
         prune(known, object, &Path::Root, &mut unknown);
     }
     unknown
@@ -195,10 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn kinds_named_like_a_part_of_another_kind_keep_all_fields() {
-        let mut claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {}}});
-        assert!(remove_unknown(RESOURCECLAIMS, &mut claim).is_empty());
-        assert_eq!(claim["spec"], json!({"devices": {}}));
+    fn claims_for_devices_differ_from_the_claims_that_a_container_names() {
+        let mut claim =
+            json!({"metadata": {"name": "c"}, "name": "c", "spec": {"devices": {"request": []}}});
+        assert_eq!(remove_unknown(RESOURCECLAIMS, &mut claim), ["name", "spec.devices.request"]);
+        assert_eq!(claim, json!({"metadata": {"name": "c"}, "spec": {"devices": {}}}));
+        let containers = json!([{"resources": {"claims": [{"name": "gpu", "spec": 1}]}}]);
+        let mut pod = json!({"spec": {"containers": containers}});
+        let unknown = remove_unknown(PODS, &mut pod);
+        assert_eq!(unknown, ["spec.containers[0].resources.claims[0].spec"]);
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! [`store::Store`] is a value without I/O: it takes requests with the time, and returns answers
 //! and watch events. The feature `http` adds an HTTPS server.
 
+mod admin_access;
 pub mod api;
 pub mod authentication;
 pub mod authorization;
+mod claim_status;
 pub mod controllers;
 mod custom;
 pub mod defaults;

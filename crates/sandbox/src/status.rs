@@ -345,6 +345,12 @@ impl Cause {
         Self { reason: "FieldValueForbidden", message, field: field.into() }
     }
 
+    /// Returns the fault of a list with more items than allowed.
+    pub fn too_many(field: impl Into<String>, count: usize, most: usize) -> Self {
+        let message = format!("Too many: {count}: must have at most {most} items");
+        Self { reason: "FieldValueTooMany", message, field: field.into() }
+    }
+
     /// Returns the fault of a value that the list has already.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         let message = format!("Duplicate value: {value}");

@@ -61,12 +61,6 @@ const MORE_DIALOGUES: Recording = Recording {
         ("bind while the namespace's webhook is down", NO_WEBHOOKS),
         ("status patch while the namespace's webhook is down", NO_WEBHOOKS),
         ("bind refused by an admission policy", "the sandbox has no admission policies"),
-        ("device class with CEL that does not compile", "the sandbox does not compile CEL"),
-        ("slice with two devices of one name", NO_DEVICE_RULES),
-        ("slice without a place", NO_DEVICE_RULES),
-        ("claim without a class", NO_DEVICE_RULES),
-        ("claim with a spec change", GO_STRUCTURE),
-        ("claim allocation changed", GO_STRUCTURE),
     ],
     subsets: &[],
     prepare: Replay::prepare_more,
@@ -76,8 +70,6 @@ const MORE_DIALOGUES: Recording = Recording {
 const LEFT_OUT: &str = "<token>";
 const RECORDED_LATER: &str = "the recording shows the body as the client changed it afterwards";
 const NO_WEBHOOKS: &str = "the sandbox calls no webhooks; a fault gives this answer";
-const NO_DEVICE_RULES: &str = "the sandbox stores device objects and does not validate them";
-const GO_STRUCTURE: &str = "the text contains a Go structure";
 
 #[derive(serde::Deserialize)]
 struct Dialogue {

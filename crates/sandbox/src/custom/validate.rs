@@ -144,7 +144,7 @@ fn check_count(schema: &Schema, count: usize, path: &Path<'_>, causes: &mut Vec<
         causes.push(Cause::invalid(path.to_string(), &count.into(), &why));
     }
     if let Some(most) = schema.max_items.filter(|most| count > *most) {
-        causes.push(too_many(path, count, most));
+        causes.push(Cause::too_many(path.to_string(), count, most));
     }
 }
 
@@ -154,15 +154,7 @@ fn check_properties(schema: &Schema, count: usize, path: &Path<'_>, causes: &mut
         causes.push(Cause::invalid(path.to_string(), &count.into(), &why));
     }
     if let Some(most) = schema.max_properties.filter(|most| count > *most) {
-        causes.push(too_many(path, count, most));
-    }
-}
-
-fn too_many(path: &Path<'_>, count: usize, most: usize) -> Cause {
-    Cause {
-        reason: "FieldValueTooMany",
-        message: format!("Too many: {count}: must have at most {most} items"),
-        field: path.to_string(),
+        causes.push(Cause::too_many(path.to_string(), count, most));
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) fn canonicalize(object: &mut Map<String, Value>) {
             Value::Object(quantities) if is_quantities(field) => {
                 // The `allocatable.count` of a driver in a CSINode is a plain number.
                 let quantities = quantities.iter_mut().filter(|(name, _)| *name != "count");
-                quantities.for_each(|(_, quantity)| canonicalize_quantity(quantity));
+                quantities.for_each(|(_, quantity)| canonicalize_quantities(quantity));
             }
             Value::String(_) if field == "sizeLimit" => canonicalize_quantity(value),
             Value::Object(_) if is_map(field) || field == "selector" => {}
@@ -23,6 +23,15 @@ pub(super) fn canonicalize(object: &mut Map<String, Value>) {
         }
         !says_nothing(field, value)
     });
+}
+
+/// Brings a quantity into its canonical form; the capacity of a device contains several.
+fn canonicalize_quantities(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(canonicalize_quantities),
+        Value::Array(items) => items.iter_mut().for_each(canonicalize_quantities),
+        quantity => canonicalize_quantity(quantity),
+    }
 }
 
 fn canonicalize_quantity(value: &mut Value) {
@@ -49,6 +58,8 @@ fn is_quantities(field: &str) -> bool {
             | "podFixed"
             | "hard"
             | "used"
+            | "counters"
+            | "consumedCapacity"
     )
 }
 
@@ -156,6 +167,11 @@ mod tests {
         assert_eq!(canonical(resources), expected);
         let drivers = json!({"drivers": [{"allocatable": {"count": 2}}]});
         assert_eq!(canonical(drivers.clone()), drivers, "the volumes of a CSINode are counted");
+        let policy = json!({"default": "1024Mi", "validRange": {"min": 1024, "step": "1Mi"}});
+        let device = json!({"capacity": {"memory": {"value": "40960Mi", "requestPolicy": policy}}});
+        let policy = json!({"default": "1Gi", "validRange": {"min": "1024", "step": "1Mi"}});
+        let expected = json!({"capacity": {"memory": {"value": "40Gi", "requestPolicy": policy}}});
+        assert_eq!(canonical(device), expected);
         let broken = json!({"limits": {"cpu": "many"}});
         assert_eq!(canonical(broken.clone()), broken);
     }

@@ -40,6 +40,10 @@ pub(super) fn list(parent: &str, field: &str) -> List {
         ("spec", "ports") => keyed("port", &["port", "protocol"]),
         (_, "conditions") | ("status", "addresses") => keyed("type", &["type"]),
         ("", "secrets" | "webhooks") | ("spec", "drivers") => keyed("name", &["name"]),
+        ("status", "devices") => {
+            let apply = &["driver", "device", "pool", "shareID"];
+            List::Map(Keys { strategic: None, apply })
+        }
         ("resources", "claims") => List::Map(Keys { strategic: None, apply: &["name"] }),
         (
             _,

@@ -14,6 +14,7 @@ use super::representation::Representation;
 use super::write::{self, Part, Target};
 use crate::api::{Answer, Request, Response};
 use crate::authorization::{self, Attributes};
+use crate::claim_status::Writer;
 use crate::metadata;
 use crate::patch;
 use crate::protobuf;
@@ -281,7 +282,8 @@ impl Store {
 impl Call<'_> {
     fn target(&self, part: Part) -> Target<'_> {
         let Route { resource, namespace, name, .. } = &self.route;
-        Target { resource, namespace, name, part }
+        let by = Writer { user: &self.request.user, verb: self.verb };
+        Target { resource, namespace, name, part, by }
     }
 
     fn is_dry_run(&self) -> bool {

@@ -8,14 +8,15 @@ use serde_json::{Map, Value};
 
 use super::collection::ChangeKind;
 use super::{Store, namespaces};
+use crate::claim_status::Writer;
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
 use crate::object::{is_terminating, put, text, timestamp};
 use crate::resources::{
     CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES,
-    Resource, STORAGECLASSES,
+    RESOURCECLAIMS, Resource, STORAGECLASSES,
 };
 use crate::status::{Cause, Status};
-use crate::{defaults, priority, storage_protection, validate};
+use crate::{admin_access, claim_status, defaults, priority, storage_protection, validate};
 
 /// Metadata that only the server sets.
 const SYSTEM_METADATA: [&str; 6] = [
@@ -46,6 +47,7 @@ pub(super) struct Target<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) part: Part,
+    pub(super) by: Writer<'a>,
 }
 
 impl Store {
@@ -97,6 +99,9 @@ impl Store {
         }
         storage_protection::admit(storage, &mut object);
         validate::create(storage, &object)?;
+        if let Some(fault) = admin_access::check(self, storage, &object) {
+            return Err(Status::invalid(storage, name(&object), vec![fault]));
+        }
         match self.get(resource, namespace(&object), name(&object)) {
             Some(_) => Err(Status::already_exists(resource, name(&object))),
             None => Ok(object),
@@ -183,14 +188,23 @@ impl Store {
         dry_run: bool,
         change: impl FnOnce(&Value) -> Result<Value, Status>,
     ) -> Result<Arc<Value>, Status> {
-        let Target { resource, namespace, name, part } = target;
+        let Target { resource, namespace, name, part, by } = target;
         let current = self.get(resource, namespace, name).cloned();
         let current = current.ok_or_else(|| Status::not_found(resource, name))?;
         let mut wanted = change(&current)?;
         check_preconditions(target, &current, &wanted)?;
         keep_what_is_not_written(resource, part, &current, &mut wanted);
         defaults::set_defaults(resource.storage(), &mut wanted);
+        if resource == RESOURCECLAIMS && part == Part::Status {
+            claim_status::drop_deallocated(&current, &mut wanted);
+        }
         validate::update(resource, &current, &wanted)?;
+        if resource == RESOURCECLAIMS && part == Part::Status {
+            let causes = claim_status::authorize(self, by, &current, &wanted);
+            if !causes.is_empty() {
+                return Err(Status::invalid(resource, name, causes));
+            }
+        }
         if dry_run {
             return Ok(Arc::new(wanted));
         }

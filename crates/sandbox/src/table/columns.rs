@@ -3,7 +3,7 @@
 use framework::Time;
 use serde_json::{Value, json};
 
-use super::{age, descriptions, node, pod, storage, workloads};
+use super::{age, descriptions, device, node, pod, storage, workloads};
 use crate::object::text;
 use crate::resources::Resource;
 
@@ -210,7 +210,10 @@ pub(super) fn of(resource: &Resource) -> &'static [Column] {
         ("coordination.k8s.io", "leases") => LEASE,
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => FLOW_SCHEMA,
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => PRIORITY_LEVEL,
-        ("resource.k8s.io", "resourceclaims") => storage::RESOURCE_CLAIM,
+        ("resource.k8s.io", "resourceclaims") => device::CLAIM,
+        ("resource.k8s.io", "resourceclaimtemplates") => device::CLAIM_TEMPLATE,
+        ("resource.k8s.io", "deviceclasses") => device::CLASS,
+        ("resource.k8s.io", "resourceslices") => device::SLICE,
         _ => OTHERS,
     }
 }

@@ -3,6 +3,7 @@
 mod age;
 mod columns;
 mod descriptions;
+mod device;
 mod node;
 mod pod;
 mod storage;

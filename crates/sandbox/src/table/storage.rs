@@ -1,4 +1,4 @@
-//! Columns of volumes, claims and devices.
+//! Columns of volumes, their claims and classes, and CSI drivers.
 
 use framework::storage::default_class::is_default;
 use serde_json::Value;
@@ -143,13 +143,6 @@ pub(super) const VOLUME_ATTACHMENT: &[Column] = &[
     AGE,
 ];
 
-/// The columns of ResourceClaims.
-pub(super) const RESOURCE_CLAIM: &[Column] = &[
-    NAME,
-    Column::text("State", "What is known of its allocation.", |claim, _| state(claim).into()),
-    AGE,
-];
-
 fn status(object: &Value) -> &str {
     let is_terminating = crate::object::is_terminating(object);
     if is_terminating { "Terminating" } else { text(object, "/status/phase") }
@@ -172,20 +165,4 @@ fn access_modes(object: &Value, pointer: &str) -> String {
         _ => "?",
     };
     entries(object, pointer).map(short).collect::<Vec<_>>().join(",")
-}
-
-fn state(claim: &Value) -> String {
-    let mut states = Vec::new();
-    if crate::object::is_terminating(claim) {
-        states.push("deleted");
-    }
-    if claim["status"]["allocation"].is_object() {
-        states.push("allocated");
-        if entries(claim, "/status/reservedFor").next().is_some() {
-            states.push("reserved");
-        }
-    } else if states.is_empty() {
-        states.push("pending");
-    }
-    states.join(",")
 }

@@ -18,6 +18,14 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
         decodes::<api::Node>(object).and_then(|()| quantities(&object["status"]))
     } else if resource == resources::LEASES {
         generic(object).and_then(|()| times(&object["spec"]))
+    } else if resource == resources::RESOURCECLAIMS {
+        decodes::<api::ResourceClaim>(object).and_then(|()| quantities(&object["spec"]))
+    } else if resource == resources::RESOURCECLAIMTEMPLATES {
+        decodes::<api::ResourceClaim>(&object["spec"]).and_then(|()| quantities(&object["spec"]))
+    } else if resource == resources::RESOURCESLICES {
+        decodes::<api::ResourceSlice>(object).and_then(|()| quantities(&object["spec"]))
+    } else if resource == resources::DEVICECLASSES {
+        decodes::<api::DeviceClass>(object)
     } else if resource.custom.is_some() {
         decodes::<api::ObjectMeta>(&object["metadata"])
     } else {
@@ -71,7 +79,7 @@ fn quantities(value: &Value) -> Result<(), String> {
     match value {
         Value::Object(fields) => fields.iter().try_for_each(|(field, value)| match value {
             Value::Object(amounts) if is_resource_list(field) => {
-                amounts.values().try_for_each(quantity)
+                amounts.values().try_for_each(amounts_of)
             }
             value => quantities(value),
         }),
@@ -81,7 +89,16 @@ fn quantities(value: &Value) -> Result<(), String> {
 }
 
 fn is_resource_list(field: &str) -> bool {
-    matches!(field, "limits" | "requests" | "overhead" | "capacity" | "allocatable")
+    matches!(field, "limits" | "requests" | "overhead" | "capacity" | "allocatable" | "counters")
+}
+
+/// Checks an amount; the capacity of a device contains several.
+fn amounts_of(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => fields.values().try_for_each(amounts_of),
+        Value::Array(items) => items.iter().try_for_each(amounts_of),
+        amount => quantity(amount),
+    }
 }
 
 fn quantity(value: &Value) -> Result<(), String> {

@@ -114,6 +114,13 @@ impl Faults {
         self.0.push(Cause::invalid(path, &Value::from(text), why));
     }
 
+    /// Adds the fault of a value that violates a rule and is printed in another form than JSON.
+    pub(super) fn invalid_printed(&mut self, field: &Field<'_>, printed: &str, why: &str) {
+        let message = format!("Invalid value: {printed}: {why}");
+        let field = field.path().to_owned();
+        self.0.push(Cause { reason: "FieldValueInvalid", message, field });
+    }
+
     /// Adds the fault of a missing value. `why` may be empty.
     pub(super) fn required(&mut self, field: &Field<'_>, why: &str) {
         self.0.push(Cause::required(field.path(), why));
@@ -127,6 +134,13 @@ impl Faults {
     /// Adds the fault of a reference to something that does not exist.
     pub(super) fn not_found(&mut self, field: &Field<'_>) {
         let message = format!("Not found: {}", field.value());
+        let field = field.path().to_owned();
+        self.0.push(Cause { reason: "FieldValueNotFound", message, field });
+    }
+
+    /// Adds the fault of a name in `field` that refers to something that does not exist.
+    pub(super) fn not_found_because(&mut self, field: &Field<'_>, name: &Value, why: &str) {
+        let message = format!("Not found: {name}: {why}");
         let field = field.path().to_owned();
         self.0.push(Cause { reason: "FieldValueNotFound", message, field });
     }
@@ -180,6 +194,27 @@ impl Faults {
         let message = format!("Too long: may not be more than {longest} bytes");
         let field = field.path().to_owned();
         self.0.push(Cause { reason: "FieldValueTooLong", message, field });
+    }
+
+    /// Checks the number of items of a list, and returns whether they are few enough to be checked.
+    pub(super) fn at_most(&mut self, list: &Field<'_>, most: usize) -> bool {
+        let count = list.value().as_array().map_or(0, Vec::len);
+        if count > most {
+            self.0.push(Cause::too_many(list.path(), count, most));
+        }
+        count <= most
+    }
+
+    /// Checks that no two items of a list have the same value in the field `key`. A fault names the item.
+    pub(super) fn distinct_by(&mut self, list: &Field<'_>, key: &str) {
+        let mut seen: Vec<&Value> = Vec::new();
+        for item in list.items() {
+            let value = item.child(key).value();
+            if seen.contains(&value) {
+                self.0.push(Cause::duplicate(item.path(), value));
+            }
+            seen.push(value);
+        }
     }
 
     /// Checks that no two fields have the same value.

@@ -159,20 +159,6 @@ pub(super) fn lease(lease: &Field<'_>, faults: &mut Faults) {
     faults.non_negative(&spec.child("leaseTransitions"));
 }
 
-/// Checks a change of the status of a ResourceClaim: an allocation is immutable while it exists,
-/// and reservations need one.
-pub(super) fn claim_status_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
-    let [before, after] = [old, new].map(|claim| claim.at(&["status", "allocation"]));
-    let reserved = new.at(&["status", "reservedFor"]);
-    match (before.is_set(), after.is_set()) {
-        (true, true) => faults.immutable(&before, &after),
-        (_, false) if !reserved.is_empty() => {
-            faults.forbidden(&reserved, "may not be specified when `allocated` is not set");
-        }
-        _ => {}
-    }
-}
-
 /// Checks RoleBindings and ClusterRoleBindings.
 pub(super) fn role_binding(binding: &Field<'_>, faults: &mut Faults) {
     let role = binding.child("roleRef");

@@ -1,6 +1,7 @@
 //! Validation with the texts of the API server: the rules that a scheduler relies on.
 
 mod decode;
+mod device;
 mod field;
 mod flow_control;
 mod kinds;
@@ -48,7 +49,12 @@ pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(
         kinds::event_change(&before, &after, &mut faults);
     }
     // A spec that was valid once stays valid.
-    if resource.custom.is_some() || old.get("spec") != new.get("spec") {
+    let is_checked = match resource.group {
+        // The spec of claims and templates is immutable, which is the only fault that they report.
+        "resource.k8s.io" if resource.namespaced => false,
+        _ => resource.custom.is_some() || old.get("spec") != new.get("spec"),
+    };
+    if is_checked {
         content(resource, &after, &mut faults);
     }
     verdict(resource, new, faults)
@@ -87,6 +93,10 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("scheduling.k8s.io", "priorityclasses") => kinds::priority_class(object, faults),
         ("storage.k8s.io", "storageclasses") => storage::class(object, faults),
         ("coordination.k8s.io", "leases") => kinds::lease(object, faults),
+        ("resource.k8s.io", "resourceclaims") => device::claim(object, faults),
+        ("resource.k8s.io", "resourceclaimtemplates") => device::template(object, faults),
+        ("resource.k8s.io", "deviceclasses") => device::class(object, faults),
+        ("resource.k8s.io", "resourceslices") => device::slice(object, faults),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             faults.extend(custom::check(object.value()));
         }
@@ -133,11 +143,9 @@ fn changes(resource: &Resource, old: &Field<'_>, new: &Field<'_>, faults: &mut F
             immutable(&["storageClassName"], faults);
         }
         ("storage.k8s.io", "volumeattachments") => immutable(&["spec"], faults),
-        ("resource.k8s.io", "resourceclaims") => {
-            immutable(&["spec"], faults);
-            kinds::claim_status_change(old, new, faults);
-        }
+        ("resource.k8s.io", "resourceclaims") => device::claim_change(old, new, faults),
         ("resource.k8s.io", "resourceclaimtemplates") => immutable(&["spec"], faults),
+        ("resource.k8s.io", "resourceslices") => device::slice_change(old, new, faults),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings")
             if old.child("roleRef").value() != new.child("roleRef").value() =>
         {

@@ -25,6 +25,20 @@ pub(super) fn subdomain(field: &Field<'_>, faults: &mut Faults) {
     form(field, faults, SUBDOMAIN_MAX, SUBDOMAIN, |text| text.split('.').all(is_dns_label));
 }
 
+/// Checks a DNS subdomain that may contain capitals, the form of names of drivers.
+pub(super) fn subdomain_in_any_case(field: &Field<'_>, faults: &mut Faults) {
+    if !field.text().to_lowercase().split('.').all(is_dns_label) {
+        faults.invalid(field, SUBDOMAIN);
+    }
+}
+
+/// Checks that a part of the field is a DNS subdomain.
+pub(super) fn subdomain_text(field: &Field<'_>, part: &str, faults: &mut Faults) {
+    if !part.split('.').all(is_dns_label) {
+        faults.invalid_text(field.path(), part, SUBDOMAIN);
+    }
+}
+
 /// Checks a DNS label, the form of names of containers, volumes and namespaces.
 pub(super) fn dns_label(field: &Field<'_>, faults: &mut Faults) {
     form(field, faults, LABEL_MAX, LABEL, is_dns_label);

@@ -23,13 +23,46 @@ pub(super) fn spec(spec: &Field<'_>, faults: &mut Faults) {
     resources::amounts(&spec.child("overhead"), faults);
     scheduling::spec(spec, faults);
     faults.one_of(&spec.child("preemptionPolicy"), &["PreemptLowerPriority", "Never"]);
-    for claim in spec.child("resourceClaims").items() {
+    resource_claims(&spec.child("resourceClaims"), faults);
+}
+
+/// Checks the claims for devices.
+fn resource_claims(claims: &Field<'_>, faults: &mut Faults) {
+    for claim in claims.items() {
         let name = claim.child("name");
         if faults.require(&name) {
             names::dns_label(&name, faults);
         }
+        let sources = [claim.child("resourceClaimName"), claim.child("resourceClaimTemplateName")];
+        let one_of = "one of: `resourceClaimName`, `resourceClaimTemplateName`";
+        match sources.each_ref().map(Field::is_set) {
+            [true, true] => {
+                faults.invalid(&claim, &format!("at most one may be specified of: {one_of}"));
+            }
+            [false, false] => faults.invalid(&claim, &format!("must specify {one_of}")),
+            _ => {}
+        }
+        let source = sources.iter().filter(|source| source.is_set());
+        source.for_each(|source| names::subdomain(source, faults));
     }
-    faults.distinct(spec.child("resourceClaims").items().map(|claim| claim.child("name")));
+    faults.distinct(claims.items().map(|claim| claim.child("name")));
+}
+
+/// Checks that a container names claims of its pod.
+fn container_claims(container: &Field<'_>, spec: &Field<'_>, faults: &mut Faults) {
+    let known: Vec<&str> =
+        spec.child("resourceClaims").items().map(|claim| claim.child("name").text()).collect();
+    for claim in container.at(&["resources", "claims"]).items() {
+        let name = claim.child("name");
+        if faults.require(&name) && !known.contains(&name.text()) {
+            let known = match known.as_slice() {
+                [] => " which is empty".to_owned(),
+                known => format!(": {}", known.join(", ")),
+            };
+            let why = format!("must be one of the names in pod.spec.resourceClaims{known}");
+            faults.not_found_because(&claim, name.value(), &why);
+        }
+    }
 }
 
 fn containers(spec: &Field<'_>, faults: &mut Faults) {
@@ -39,6 +72,7 @@ fn containers(spec: &Field<'_>, faults: &mut Faults) {
     }
     for container in regular.items().chain(init.items()) {
         self::container(&container, &spec.child("volumes"), faults);
+        container_claims(&container, spec, faults);
     }
     let ephemeral = spec.child("ephemeralContainers");
     let all = regular.items().chain(init.items()).chain(ephemeral.items());

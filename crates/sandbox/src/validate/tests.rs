@@ -580,3 +580,126 @@ fn flow_schemas_and_priority_levels_are_checked() {
         assert_eq!(faults(resource, object.clone()), expected, "{object}");
     }
 }
+
+/// Returns a claim with this request for devices.
+fn device_claim(request: &Value) -> Value {
+    json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {"devices": {"requests": [request]}}})
+}
+
+#[test]
+fn claims_for_devices_have_requests_of_one_form() {
+    let exactly = |exactly: Value| json!({"name": "r", "exactly": exactly});
+    let selector = |expression: &str| json!([{"cel": {"expression": expression}}]);
+    let alternative = json!({"name": "a", "deviceClassName": "gpu"});
+    let cases = [
+        (exactly(json!({"deviceClassName": "gpu"})), ""),
+        (json!({"name": "r", "firstAvailable": [alternative]}), ""),
+        (
+            json!({"name": "r"}),
+            "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` \
+             is required",
+        ),
+        (
+            json!({"name": "r", "firstAvailable": [alternative, alternative]}),
+            "spec.devices.requests[0].firstAvailable[1]: Duplicate value: \"a\"",
+        ),
+        (
+            exactly(json!({"deviceClassName": "gpu", "allocationMode": "All", "count": 2})),
+            "spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when \
+             allocationMode is 'All'",
+        ),
+        (
+            exactly(json!({"deviceClassName": "gpu", "count": -1})),
+            "spec.devices.requests[0].exactly.count: Invalid value: -1: must be greater than zero",
+        ),
+        (
+            exactly(json!({"deviceClassName": "gpu", "allocationMode": "Some"})),
+            "spec.devices.requests[0].exactly.allocationMode: Unsupported value: \"Some\": supported \
+             values: \"All\", \"ExactCount\"",
+        ),
+        (
+            exactly(json!({"deviceClassName": "gpu", "selectors": selector("device.driver")})),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: \
+             \"device.driver\": must evaluate to bool or the unknown type, not string",
+        ),
+    ];
+    for (request, expected) in cases {
+        let found = faults(resources::RESOURCECLAIMS, device_claim(&request));
+        assert_eq!(found.join("; "), expected, "{request}");
+    }
+    let mut claim = device_claim(&exactly(json!({"deviceClassName": "gpu"})));
+    claim["spec"]["devices"]["constraints"] =
+        json!([{"requests": ["r", "s"], "matchAttribute": "d.io/model"}]);
+    let expected = "spec.devices.constraints[0].requests[1]: Invalid value: \"s\": must be the name \
+                    of a request in the claim or the name of a request and a subrequest separated \
+                    by '/'";
+    assert_eq!(faults(resources::RESOURCECLAIMS, claim), [expected]);
+}
+
+#[test]
+fn slices_have_valid_pools_and_devices() {
+    let slice = |change: &Value| {
+        let pool = json!({"name": "n", "generation": 1, "resourceSliceCount": 1});
+        let mut spec = json!({"driver": "d.io", "nodeName": "n", "pool": pool});
+        merge_patch(&mut spec, change);
+        json!({"metadata": {"name": "s"}, "spec": spec})
+    };
+    let device = |device: Value| json!({"devices": [device]});
+    let many: Vec<Value> = (0..129).map(|number| json!({"name": format!("d{number}")})).collect();
+    let cases = [
+        (json!({}), ""),
+        (
+            json!({"pool": {"resourceSliceCount": 0}}),
+            "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
+        ),
+        (
+            json!({"allNodes": true}),
+            "spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, \
+             `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields \
+             are set",
+        ),
+        (json!({"devices": many}), "spec.devices: Too many: 129: must have at most 128 items"),
+        (
+            device(json!({"name": "d", "attributes": {"model": {}}})),
+            "spec.devices[0].attributes[model]: Invalid value: \"\": exactly one value must be \
+             specified",
+        ),
+        (
+            device(json!({"name": "d", "taints": [{"key": "a", "effect": "Sometimes"}]})),
+            "spec.devices[0].taints[0].effect: Unsupported value: \"Sometimes\": supported values: \
+             \"NoExecute\", \"NoSchedule\", \"None\"",
+        ),
+        (
+            device(json!({"name": "d", "consumesCounters": [{"counterSet": "c"}]})),
+            "spec.devices[0].consumesCounters[0].counters: Required value",
+        ),
+        (
+            json!({"devices": [{"name": "d"}], "sharedCounters":
+                [{"name": "c", "counters": {"memory": {"value": "1"}}}]}),
+            "spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed",
+        ),
+    ];
+    for (change, expected) in cases {
+        assert_eq!(faults(resources::RESOURCESLICES, slice(&change)).join("; "), expected);
+    }
+    let broken = slice(&device(json!({"name": "d", "capacity": {"memory": {"value": "much"}}})));
+    let found = faults(resources::RESOURCESLICES, broken);
+    assert!(found[0].contains("cannot be handled as a ResourceSlice"), "{found:?}");
+}
+
+#[test]
+fn pods_name_their_claims_for_devices_in_one_way() {
+    let two = json!({"name": "gpu", "resourceClaimName": "c", "resourceClaimTemplateName": "t"});
+    for (claim, expected) in [
+        (json!({"name": "gpu", "resourceClaimName": "c"}), ""),
+        (json!({"name": "gpu"}), "must specify one of"),
+        (two, "at most one may be specified"),
+    ] {
+        let found = faults(resources::PODS, pod(&json!({"resourceClaims": [claim]}))).join("; ");
+        assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
+    }
+    let container = json!({"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}});
+    let expected = "spec.containers[0].resources.claims[0]: Not found: \"gpu\": must be one of the \
+                    names in pod.spec.resourceClaims which is empty";
+    assert_eq!(faults(resources::PODS, pod(&json!({"containers": [container]}))), [expected]);
+}
