@@ -13,7 +13,7 @@ use anyhow::{anyhow, bail};
 use framework::Time;
 use sandbox::resources::{
     CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS,
-    PRIORITYCLASSES, Resource,
+    PRIORITYCLASSES, RESOURCECLAIMS, RESOURCESLICES, Resource,
 };
 use sandbox::status::Status;
 use sandbox::store::Store;
@@ -85,15 +85,18 @@ impl<'a> Loader<'a> {
     }
 
     /// Returns the rank of an object in the order of creation: namespaces, cluster-scoped objects,
-    /// owners, dependents, pods, claims, which pods may own, and the volumes of claims.
+    /// owners, dependents, pods, claims, which pods may own or reserve, and the volumes of claims.
+    /// Nodes own their slices.
     fn turn(&self, object: &Object) -> u8 {
         let Some(resource) = self.resource_of(object) else { return 0 };
         if resource == NAMESPACES {
             0
         } else if resource == PERSISTENTVOLUMES {
             6
-        } else if resource == PERSISTENTVOLUMECLAIMS {
+        } else if resource == PERSISTENTVOLUMECLAIMS || resource == RESOURCECLAIMS {
             5
+        } else if resource == RESOURCESLICES {
+            2
         } else if !resource.namespaced {
             1
         } else if resource == PODS {
@@ -136,6 +139,9 @@ impl<'a> Loader<'a> {
         self.name_owners(metadata);
         if resource == PERSISTENTVOLUMES {
             self.name_claim(&mut value);
+        }
+        if resource == RESOURCECLAIMS {
+            self.name_users(&mut value);
         }
         self.ensure_namespace(&namespace).map_err(|status| refused(status.to_string()))?;
         let created = self.create_with_state(resource, value);
@@ -204,6 +210,18 @@ impl<'a> Loader<'a> {
         let Some(uid) = volume.pointer_mut("/spec/claimRef/uid") else { return };
         if let Some(new) = uid.as_str().and_then(|uid| self.uids.get(uid)) {
             *uid = new.clone();
+        }
+    }
+
+    /// Writes the new UIDs of the pods that a claim is reserved for. With the old ones they would count
+    /// as gone.
+    fn name_users(&self, claim: &mut Value) {
+        let users = claim.pointer_mut("/status/reservedFor").and_then(Value::as_array_mut);
+        for user in users.into_iter().flatten() {
+            let new = user["uid"].as_str().and_then(|uid| self.uids.get(uid));
+            if let Some(new) = new.cloned() {
+                user["uid"] = new;
+            }
         }
     }
 
@@ -309,6 +327,34 @@ mod tests {
         assert_ne!(owner["metadata"]["uid"], "of-web");
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
         assert_eq!(loaded.to_string(), "1 pods, 1 replicasets");
+    }
+
+    #[test]
+    fn devices_stay_allocated_and_reserved() {
+        let user = json!({"resource": "pods", "name": "a", "uid": "a"});
+        let result = json!({"request": "r", "driver": "d.io", "pool": "n", "device": "gpu-0"});
+        let status =
+            json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]});
+        let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "shop", "uid": "c"},
+            "spec": {"devices": {"requests": [request]}}, "status": status});
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}]);
+        let pool = json!({"name": "n", "generation": 1, "resourceSliceCount": 1});
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "metadata": {"name": "s", "uid": "s", "ownerReferences": owner},
+            "spec": {"driver": "d.io", "nodeName": "n", "pool": pool}});
+        let node =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n"}});
+        let (store, loaded) = loaded(json!([slice, claim, pod("a", "missing"), node])).unwrap();
+        let claim = store.get(RESOURCECLAIMS, "shop", "c").unwrap();
+        let pod = store.get(PODS, "shop", "a").unwrap();
+        assert_eq!(claim["status"]["reservedFor"][0]["uid"], pod["metadata"]["uid"]);
+        assert_eq!(claim["status"]["allocation"]["devices"]["results"][0]["device"], "gpu-0");
+        let slice = store.get(RESOURCESLICES, "", "s").unwrap();
+        let node = store.get(NODES, "", "n").unwrap();
+        assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
+        assert_eq!(loaded.warnings.len(), 1, "the owner of the pod is missing");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod description;
 mod node_restriction;
 mod slice;
 mod taint;
+pub mod template;
 #[cfg(test)]
 mod tests;
 

@@ -1,13 +1,15 @@
 //! Small controllers, as far as scheduling needs them.
 //!
 //! ReplicaSets, Deployments, StatefulSets and Jobs get their pods, PodDisruptionBudgets their
-//! status, claims their volumes, namespaces their default ServiceAccount. Claims and volumes in use are protected. Dependents of deleted
-//! objects and pods of deleted nodes are removed. The work is proportional to the changes. Left out
+//! status, claims their volumes, pods their claims from templates, namespaces their default ServiceAccount. Claims
+//! and volumes in use are protected, and devices of ended pods are freed. Dependents of deleted objects and pods
+//! of deleted nodes are removed. The work is proportional to the changes. Left out
 //! on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
 
 mod deployment;
 mod disruption;
 mod ephemeral_volume;
+mod event;
 mod garbage_collector;
 mod job;
 mod owned_pods;
@@ -15,6 +17,9 @@ mod persistent_volume;
 mod pod_gc;
 mod provisioner;
 mod replica_set;
+mod resource_claim;
+#[cfg(test)]
+mod resource_claim_tests;
 mod service_account;
 mod stateful_set;
 mod storage_protection;
@@ -49,6 +54,7 @@ pub struct Controllers {
     persistent_volumes: persistent_volume::PersistentVolumeController,
     provisioner: provisioner::Provisioner,
     storage_protection: storage_protection::StorageProtectionController,
+    resource_claims: resource_claim::ResourceClaimController,
     disruption: disruption::DisruptionController,
     garbage_collector: garbage_collector::GarbageCollector,
     pod_gc: pod_gc::PodGarbageCollector,
@@ -73,6 +79,7 @@ impl Controllers {
             persistent_volumes: persistent_volume::PersistentVolumeController::new(),
             provisioner: provisioner::Provisioner::new(),
             storage_protection: storage_protection::StorageProtectionController::new(),
+            resource_claims: resource_claim::ResourceClaimController::new(),
             disruption: disruption::DisruptionController::new(),
             garbage_collector: garbage_collector::GarbageCollector::new(),
             pod_gc: pod_gc::PodGarbageCollector::new(),
@@ -92,6 +99,7 @@ impl Controllers {
         self.ephemeral_volumes.step(store, now);
         self.persistent_volumes.step(store, now);
         self.provisioner.step(store, now);
+        self.resource_claims.step(store, now);
         self.disruption.step(store, now);
         self.garbage_collector.step(store, now);
         self.pod_gc.step(store, now);
@@ -106,6 +114,7 @@ impl Controllers {
             self.stateful_sets.next_deadline(),
             self.jobs.next_deadline(),
             self.provisioner.next_deadline(),
+            self.resource_claims.next_deadline(),
             self.disruption.next_deadline(),
             self.pod_gc.next_deadline(),
         ];

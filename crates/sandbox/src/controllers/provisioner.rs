@@ -12,14 +12,14 @@ use framework::Time;
 use framework::storage::{PersistentVolumeClaim, SELECTED_NODE, StorageClass};
 use serde_json::{Value, json};
 
-use super::RETRY;
 use super::persistent_volume::{STORAGE_PROVISIONER, reference};
 use super::work_queue::{Key, WorkQueue, key};
+use super::{RETRY, event};
 use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
-use crate::object::{entries, put, read, remove, text, timestamp};
+use crate::object::{entries, put, read, remove, text};
 use crate::resources::{
-    CSINODES, EVENTS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES,
+    CSINODES, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES,
 };
 use crate::store::{DeleteOptions, Store};
 
@@ -29,6 +29,8 @@ const DELAY: &str = "sandbox/provisioning-seconds";
 const FAILURES: &str = "sandbox/provisioning-failures";
 /// Annotation of provisioned volumes with the name of the provisioner.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// The component that its events name.
+const SOURCE: &str = "provisioner";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 #[derive(Debug)]
@@ -115,8 +117,9 @@ impl Provisioner {
                     let message = format!("Successfully provisioned volume {}", name(&volume));
                     // A volume of this name belongs to this claim and is found later.
                     store.create(PERSISTENTVOLUMES, volume, now).ok();
-                    record_event(
+                    event::record(
                         store,
+                        SOURCE,
                         &task.object,
                         ("Normal", "ProvisioningSucceeded"),
                         &message,
@@ -265,7 +268,8 @@ pub(super) fn goes_with_claim(volume: &Value) -> bool {
 
 /// Removes the selected node after a failure, so that the scheduler selects again.
 fn fail(store: &mut Store, claim: &Value, why: &str, now: Time) {
-    record_event(store, claim, ("Warning", "ProvisioningFailed"), why, now);
+    let kind = ("Warning", "ProvisioningFailed");
+    event::record(store, SOURCE, claim, kind, why, now);
     let deselect = |claim: &mut Value| {
         if claim["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
             remove(claim, &["metadata", "annotations"], SELECTED_NODE);
@@ -274,18 +278,4 @@ fn fail(store: &mut Store, claim: &Value, why: &str, now: Time) {
     };
     // The write fails if the claim was deleted.
     store.modify(PERSISTENTVOLUMECLAIMS, namespace(claim), name(claim), now, deselect).ok();
-}
-
-/// Records an event about a claim.
-fn record_event(store: &mut Store, claim: &Value, kind: (&str, &str), message: &str, now: Time) {
-    let (event_type, reason) = kind;
-    let event = json!({
-        "metadata": {"generateName": format!("{}.", name(claim)), "namespace": namespace(claim)},
-        "involvedObject": reference(claim),
-        "type": event_type, "reason": reason, "message": message,
-        "source": {"component": "provisioner"}, "count": 1,
-        "firstTimestamp": timestamp(now), "lastTimestamp": timestamp(now),
-    });
-    // A lost event changes nothing.
-    store.create(EVENTS, event, now).ok();
 }

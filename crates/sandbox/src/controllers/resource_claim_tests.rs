@@ -1,0 +1,167 @@
+//! Claims for devices and their pods under all controllers.
+
+use serde_json::{Value, json};
+
+use super::tests::{Cluster, node};
+use crate::metadata::name;
+use crate::object::{entries, text};
+use crate::resources::{EVENTS, NODES, PODS, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES};
+
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+fn devices() -> Value {
+    json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}})
+}
+
+fn template(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"spec": devices()}})
+}
+
+/// Returns a pod with claims of these names and sources.
+fn pod(name: &str, claims: Value) -> Value {
+    json!({"metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "resourceClaims": claims}})
+}
+
+fn from_template() -> Value {
+    json!([{"name": "gpu", "resourceClaimTemplateName": "t"}])
+}
+
+impl Cluster {
+    fn claims(&self) -> Vec<String> {
+        self.store.objects(RESOURCECLAIMS).map(|claim| name(claim).to_owned()).collect()
+    }
+
+    /// Allocates a claim and reserves it for pods, as a scheduler does.
+    fn allocate(&mut self, claim: &str, pods: &[&str]) {
+        let reservations: Vec<Value> = pods.iter().map(|pod| {
+            json!({"resource": "pods", "name": pod, "uid": self.get(PODS, pod)["metadata"]["uid"]})
+        }).collect();
+        let result = json!({"request": "r", "driver": "d.io", "pool": "n", "device": "gpu-0"});
+        self.change(RESOURCECLAIMS, claim, &["metadata", "finalizers"], json!([FINALIZER]));
+        let status =
+            json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": reservations});
+        self.change(RESOURCECLAIMS, claim, &["status"], status);
+    }
+
+    fn reserved_for(&self, claim: &str) -> Vec<&str> {
+        let users = entries(self.get(RESOURCECLAIMS, claim), "/status/reservedFor");
+        users.map(|user| text(user, "/name")).collect()
+    }
+}
+
+#[test]
+fn pod_gets_a_claim_from_its_template() {
+    let mut cluster = Cluster::new();
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    cluster.create(PODS, pod("web", from_template()));
+    let claims = cluster.claims();
+    let [claim] = claims.as_slice() else { panic!("{claims:?}") };
+    assert!(claim.starts_with("web-gpu-") && claim.len() == "web-gpu-".len() + 5, "{claim}");
+    let status = json!([{"name": "gpu", "resourceClaimName": claim}]);
+    assert_eq!(cluster.get(PODS, "web")["status"]["resourceClaimStatuses"], status);
+    let object = cluster.get(RESOURCECLAIMS, claim);
+    let annotation = &object["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"];
+    assert_eq!(annotation, "gpu");
+    assert_eq!(object["metadata"]["ownerReferences"][0]["name"], "web");
+    assert_eq!(object["spec"]["devices"]["requests"][0]["exactly"]["count"], 1);
+    cluster.delete(PODS, "web");
+    assert!(cluster.claims().is_empty(), "the claim is deleted with its pod");
+}
+
+#[test]
+fn pod_waits_for_its_template() {
+    let mut cluster = Cluster::new();
+    cluster.create(PODS, pod("web", from_template()));
+    let event = cluster.store.objects(EVENTS).next().unwrap();
+    assert_eq!(event["reason"], "FailedResourceClaimCreation");
+    let message = "PodResourceClaim gpu: resource claim template \"t\": \
+                   resourceclaimtemplates.resource.k8s.io \"t\" not found";
+    assert_eq!(event["message"], message);
+    cluster.wait(60);
+    assert_eq!(cluster.store.objects(EVENTS).count(), 1, "the reason is reported once");
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    assert_eq!(cluster.claims().len(), 1);
+}
+
+#[test]
+fn claim_without_its_entry_in_the_pod_is_found_again() {
+    let mut cluster = Cluster::new();
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    cluster.create(PODS, pod("web", from_template()));
+    let claims = cluster.claims();
+    cluster.change(PODS, "web", &["status", "resourceClaimStatuses"], json!([]));
+    assert_eq!(cluster.claims(), claims);
+    let statuses = &cluster.get(PODS, "web")["status"]["resourceClaimStatuses"];
+    assert_eq!(statuses[0]["resourceClaimName"], *claims[0]);
+}
+
+#[test]
+fn claim_of_an_ended_pod_is_deallocated_and_deleted() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n"));
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    cluster.create(PODS, pod("web", from_template()));
+    let claim = cluster.claims().remove(0);
+    cluster.allocate(&claim, &["web"]);
+    cluster.bind_all_to("n");
+    assert_eq!(cluster.reserved_for(&claim), ["web"]);
+    cluster.change(PODS, "web", &["status", "phase"], json!("Succeeded"));
+    assert!(cluster.claims().is_empty());
+    assert_eq!(cluster.pods(), ["web"], "the pod stays");
+}
+
+#[test]
+fn shared_claim_loses_the_reservation_of_a_pod_that_is_gone_and_then_its_devices() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n"));
+    cluster.create(RESOURCECLAIMS, json!({"metadata": {"name": "shared"}, "spec": devices()}));
+    for name in ["a", "b"] {
+        cluster.create(PODS, pod(name, json!([{"name": "gpu", "resourceClaimName": "shared"}])));
+    }
+    cluster.allocate("shared", &["a", "b"]);
+    cluster.delete(PODS, "a");
+    assert_eq!(cluster.reserved_for("shared"), ["b"]);
+    assert!(cluster.get(RESOURCECLAIMS, "shared")["status"]["allocation"].is_object());
+    cluster.delete(PODS, "b");
+    let claim = cluster.get(RESOURCECLAIMS, "shared");
+    assert_eq!((&claim["status"], &claim["metadata"]["finalizers"]), (&json!({}), &json!([])));
+}
+
+#[test]
+fn reservation_for_a_pod_that_is_gone_is_removed() {
+    let mut cluster = Cluster::new();
+    cluster.create(RESOURCECLAIMS, json!({"metadata": {"name": "c"}, "spec": devices()}));
+    cluster.create(PODS, pod("a", json!([{"name": "gpu", "resourceClaimName": "c"}])));
+    let uid = cluster.get(PODS, "a")["metadata"]["uid"].clone();
+    cluster.delete(PODS, "a");
+    cluster.create(PODS, pod("a", json!([{"name": "gpu", "resourceClaimName": "c"}])));
+    cluster.allocate("c", &["a"]);
+    let late = json!([{"resource": "pods", "name": "a", "uid": uid}]);
+    cluster.change(RESOURCECLAIMS, "c", &["status", "reservedFor"], late);
+    assert_eq!(cluster.get(RESOURCECLAIMS, "c")["status"], json!({}));
+}
+
+#[test]
+fn deleted_claim_stays_until_its_pod_is_gone() {
+    let mut cluster = Cluster::new();
+    cluster.create(RESOURCECLAIMS, json!({"metadata": {"name": "c"}, "spec": devices()}));
+    cluster.create(PODS, pod("a", json!([{"name": "gpu", "resourceClaimName": "c"}])));
+    cluster.allocate("c", &["a"]);
+    cluster.delete(RESOURCECLAIMS, "c");
+    assert_eq!(cluster.claims(), ["c"]);
+    cluster.delete(PODS, "a");
+    assert!(cluster.claims().is_empty());
+}
+
+#[test]
+fn pod_with_a_node_reserves_its_allocated_claim() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n"));
+    cluster.create(RESOURCECLAIMS, json!({"metadata": {"name": "c"}, "spec": devices()}));
+    cluster.allocate("c", &[]);
+    let mut pod = pod("a", json!([{"name": "gpu", "resourceClaimName": "c"}]));
+    pod["spec"]["nodeName"] = json!("n");
+    cluster.create(PODS, pod);
+    assert_eq!(cluster.reserved_for("c"), ["a"]);
+}
