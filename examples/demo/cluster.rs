@@ -88,6 +88,11 @@ impl Cluster {
         changed.map(drop).map_err(|status| anyhow!("{status}"))
     }
 
+    /// Returns all objects of a resource.
+    pub(crate) fn objects(&self, resource: &'static Resource) -> Vec<Value> {
+        self.0.with_store(|store, _| store.objects(resource).map(|own| Value::clone(own)).collect())
+    }
+
     /// Returns a StatefulSet; `null` if it does not exist.
     pub(crate) fn stateful_set(&self, namespace: &str, name: &str) -> Value {
         self.0.with_store(|store, _| {

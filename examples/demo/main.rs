@@ -6,6 +6,7 @@
 
 mod claims;
 mod cluster;
+mod devices;
 mod explanation;
 mod folder;
 mod scheduler;
@@ -78,7 +79,8 @@ async fn demo() -> anyhow::Result<()> {
             break;
         }
     }
-    screen.close(&claims::of(&cluster), &explanation::of(&cluster))?;
+    let summary = [claims::of(&cluster), devices::of(&cluster)].join("\n");
+    screen.close(&summary, &explanation::of(&cluster))?;
     scheduler.stop().await?;
     cluster.stop().await;
     Ok(())

@@ -72,7 +72,7 @@ impl Screen {
         self.draw(elapsed)
     }
 
-    /// Prints the summary: claims, the explanation of the pending pod, and counts.
+    /// Prints the summary: claims and their devices, the explanation of the pending pod, and counts.
     pub(crate) fn close(&self, claims: &str, explanation: &str) -> io::Result<()> {
         let (bound, counts) = (self.bound, counts(&self.last));
         write(&format!("\n{claims}\n{explanation}\n{bound} bindings; {counts}.\n"))

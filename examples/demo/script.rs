@@ -51,7 +51,7 @@ const fn scale_web(replicas: u32) -> Deed {
 }
 
 /// All actions, in order.
-pub(crate) const SCRIPT: [Scene; 11] = [
+pub(crate) const SCRIPT: [Scene; 12] = [
     scene(0, Deed::Apply("examples/demo-cluster/nodes.yaml"), "Six nodes, two with GPUs"),
     scene(
         2,
@@ -72,6 +72,11 @@ pub(crate) const SCRIPT: [Scene; 11] = [
         10,
         Deed::Apply("examples/demo-cluster/ml.yaml"),
         "Training pods tolerate the taint of the GPU nodes",
+    ),
+    scene(
+        12,
+        Deed::Apply("examples/demo-cluster/inference.yaml"),
+        "llm gets half a GPU and a network card on the same PCIe root",
     ),
     scene(
         13,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use sandbox::devices::Devices;
 use sandbox::faults::Settings;
 use sandbox::http::{Options, Server, StartError};
 use sandbox::kubelet;
@@ -59,6 +60,15 @@ pub(super) struct Args {
     /// Runs no kubelets: bound pods stay Pending and nodes as written
     #[arg(long)]
     no_kubelets: bool,
+
+    /// Publishes devices of every node, with the DeviceClasses `gpu`, `gpu-half` and `nic`
+    ///
+    /// The annotation `sandbox.loadmaster.dev/devices` of a node names other devices, or `gpu=0` for none.
+    /// A GPU can be divided in halves: `gpu-half` is half of its memory. GPUs and network cards are spread over
+    /// the PCIe roots of the node (attribute `resource.kubernetes.io/pcieRoot`), one root for each network
+    /// card. `sandbox.loadmaster.dev/gpu` is the class `gpu` as an extended resource.
+    #[arg(long, value_name = "gpu=N,nic=N")]
+    devices: Option<Devices>,
 
     /// Injects faults into the API; may be repeated
     ///
@@ -121,6 +131,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         port: args.port,
         seed: args.seed,
         controllers: true,
+        devices: args.devices.unwrap_or_default(),
         kubelets: (!args.no_kubelets).then(slow_enough_to_see),
         faults,
     })

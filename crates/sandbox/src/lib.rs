@@ -12,6 +12,7 @@ mod claim_status;
 pub mod controllers;
 mod custom;
 pub mod defaults;
+pub mod devices;
 mod discovery;
 mod events;
 pub mod faults;

@@ -7,6 +7,7 @@
 //! on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
 
 mod deployment;
+mod device_driver;
 mod disruption;
 mod ephemeral_volume;
 mod event;
@@ -35,6 +36,7 @@ use framework::Time;
 
 pub(crate) use disruption::budget_selector;
 
+use crate::devices::Devices;
 use crate::store::Store;
 
 /// Maximum number of pods that a controller creates for one object in one step.
@@ -58,6 +60,7 @@ pub struct Controllers {
     disruption: disruption::DisruptionController,
     garbage_collector: garbage_collector::GarbageCollector,
     pod_gc: pod_gc::PodGarbageCollector,
+    device_driver: device_driver::DeviceDriver,
 }
 
 impl Default for Controllers {
@@ -83,7 +86,14 @@ impl Controllers {
             disruption: disruption::DisruptionController::new(),
             garbage_collector: garbage_collector::GarbageCollector::new(),
             pod_gc: pod_gc::PodGarbageCollector::new(),
+            device_driver: device_driver::DeviceDriver::new(Devices::default()),
         }
+    }
+
+    /// Returns the controllers with these devices on every node without the annotation
+    /// `sandbox.loadmaster.dev/devices`.
+    pub fn with_devices(self, devices: Devices) -> Self {
+        Self { device_driver: device_driver::DeviceDriver::new(devices), ..self }
     }
 
     /// Lets every controller act on the changes in the store and on what is due. One controller may
@@ -91,6 +101,7 @@ impl Controllers {
     /// stays, every few milliseconds while clients write, and at
     /// [`next_deadline`](Self::next_deadline).
     pub fn step(&mut self, store: &mut Store, now: Time) {
+        self.device_driver.step(store, now);
         self.service_accounts.step(store, now);
         self.deployments.step(store, now);
         self.replica_sets.step(store, now);

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::tests::{Cluster, node};
 use crate::metadata::name;
 use crate::object::{entries, text};
-use crate::resources::{EVENTS, NODES, PODS, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES};
+use crate::resources::{
+    DEVICECLASSES, EVENTS, NODES, PODS, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES, RESOURCESLICES,
+};
 
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
@@ -164,4 +166,24 @@ fn pod_with_a_node_reserves_its_allocated_claim() {
     pod["spec"]["nodeName"] = json!("n");
     cluster.create(PODS, pod);
     assert_eq!(cluster.reserved_for("c"), ["a"]);
+}
+
+#[test]
+fn nodes_have_the_devices_of_their_annotation() {
+    let mut cluster = Cluster::new();
+    let mut annotated = node("a");
+    annotated["metadata"]["annotations"] = json!({"sandbox.loadmaster.dev/devices": "gpu=1,nic=1"});
+    cluster.create(NODES, annotated);
+    cluster.create(NODES, node("b"));
+    let slices: Vec<&str> = cluster.store.objects(RESOURCESLICES).map(|own| name(own)).collect();
+    assert_eq!(slices, ["a-gpu-0", "a-gpu-1", "a-nic-0"]);
+    let classes: Vec<&str> = cluster.store.objects(DEVICECLASSES).map(|own| name(own)).collect();
+    assert_eq!(classes, ["gpu", "gpu-half", "nic"]);
+    cluster.delete(NODES, "a");
+    assert_eq!(cluster.store.objects(RESOURCESLICES).count(), 0);
+    let mut odd = node("c");
+    odd["metadata"]["annotations"] = json!({"sandbox.loadmaster.dev/devices": "tpu=1"});
+    cluster.create(NODES, odd);
+    let event = cluster.store.objects(EVENTS).find(|event| event["reason"] == "InvalidDevices");
+    assert!(event.is_some_and(|event| text(event, "/message").contains("neither gpu nor nic")));
 }

@@ -36,6 +36,7 @@ use self::connection::Acceptor;
 use self::kubeconfig::Endpoint;
 use self::upkeep::Upkeep;
 use crate::authentication::ServiceAccountToken;
+use crate::devices::Devices;
 use crate::faults::{Faults, Settings};
 use crate::resources::SERVICEACCOUNTS;
 use crate::store::Store;
@@ -58,6 +59,9 @@ pub struct Options {
     pub seed: u64,
     /// Whether controllers run.
     pub controllers: bool,
+    /// The devices of nodes without the annotation `sandbox.loadmaster.dev/devices`. Their driver is one
+    /// of the controllers.
+    pub devices: Devices,
     /// Settings of the kubelets, `None` to run none.
     pub kubelets: Option<kubelet::Settings>,
     /// Fault settings.
@@ -71,6 +75,7 @@ impl Default for Options {
             port: 0,
             seed: 0,
             controllers: true,
+            devices: Devices::default(),
             kubelets: Some(kubelet::Settings::default()),
             faults: Settings::default(),
         }

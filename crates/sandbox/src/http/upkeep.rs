@@ -29,7 +29,8 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     pub(super) fn new(cluster: Arc<Cluster>, options: &Options) -> Self {
-        let controllers = options.controllers.then(Controllers::new);
+        let controllers =
+            options.controllers.then(|| Controllers::new().with_devices(options.devices));
         let kubelets = options.kubelets.map(Kubelets::with_settings);
         Self { cluster, controllers, kubelets }
     }
