@@ -30,6 +30,8 @@ pub struct Input {
     pub ended: usize,
     /// Objects of kinds that a plugin reads, in the order of the input.
     pub objects: Vec<WatchedObject>,
+    /// ResourceClaimTemplates, if a plugin reads claims; a controller would make claims from them.
+    pub claim_templates: Vec<Value>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
     /// Warnings about input that is usable but probably a mistake.
@@ -52,6 +54,11 @@ impl Wanted {
             fields: profiles.extra_fields(),
             kinds: kinds.map(|(resource, name)| (name, resource)).collect(),
         }
+    }
+
+    /// Whether objects of this kind are wanted.
+    fn reads(&self, kind: &EventResource) -> bool {
+        self.kinds.values().any(|wanted| wanted == kind)
     }
 
     /// Whether a custom kind of this `apiVersion` is wanted.
@@ -217,6 +224,11 @@ impl<'a> Collector<'a> {
         if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
             self.classes.add(&object);
         }
+        let is_template = version == "resource.k8s.io/v1" && kind == "ResourceClaimTemplate";
+        if is_template && self.wanted.reads(&EventResource::ResourceClaim) {
+            self.input.claim_templates.push(object);
+            return;
+        }
         if kind == "CustomResourceDefinition" {
             self.plurals.learn(&object);
         }
@@ -272,7 +284,7 @@ impl<'a> Collector<'a> {
 
     /// Every pod has a namespace, but not every dump contains it.
     fn add_unseen_namespaces(&mut self) {
-        if !self.wanted.kinds.values().any(|kind| *kind == EventResource::Namespace) {
+        if !self.wanted.reads(&EventResource::Namespace) {
             return;
         }
         let mut pods = self.input.pods.iter().map(|object| &object.pod);

@@ -94,6 +94,35 @@ fn pods_are_placed_where_their_volumes_are_or_can_be_provisioned() {
 }
 
 #[test]
+fn pods_get_devices_and_the_reason_why_none_fits() {
+    let answer = loadmaster(&["simulate", "-f", "devices.yaml", "-o", "json"]).json();
+    let placed = answer["simulation"]["placed"].as_array().unwrap().iter();
+    let placed: Vec<_> = placed.map(|pod| (&pod["name"], &pod["node"], &pod["devices"])).collect();
+    let device = |pod: &str, device: &str| {
+        json!([{"claim": format!("{pod}-gpu"), "request": "gpu", "driver": "gpu.example.com",
+            "pool": "gpus", "device": device}])
+    };
+    let (first, second) = (device("first", "gpu-0"), device("second", "gpu-1"));
+    let node = json!("gpus");
+    let expected = [(&json!("first"), &node, &first), (&json!("second"), &node, &second)];
+    assert_eq!(placed, expected);
+    let left = answer["simulation"]["left"].as_array().unwrap().iter();
+    let left: Vec<(&str, &str)> =
+        left.map(|pod| (pod["name"].as_str().unwrap(), pod["reason"].as_str().unwrap())).collect();
+    let [picky, third, lost] = left.as_slice() else { panic!("{left:?}") };
+    let start = "0/2 nodes are available: 2 cannot allocate all claims";
+    assert!(picky.0 == "picky" && picky.1.starts_with(start), "{picky:?}");
+    assert!(third.0 == "third" && third.1.starts_with(start), "{third:?}");
+    assert_eq!(*lost, ("lost", "pod \"default/lost\": ResourceClaim not created yet"));
+    let warning = "Pod default/lost: the ResourceClaimTemplate unknown is not in the input";
+    assert_eq!(answer["simulation"]["warnings"], json!([warning]));
+    let answer = loadmaster(&["simulate", "-f", "devices.yaml", "--explain", "default/picky"]);
+    let text = answer.text();
+    assert!(text.contains("gpu.example.com/gpus/gpu-1"), "{text}");
+    assert!(text.contains("DynamicResources"), "{text}");
+}
+
+#[test]
 fn immediate_claims_are_bound_and_claims_without_a_class_get_the_default_class() {
     let answer = loadmaster(&["simulate", "-f", "claims.yaml", "-o", "json"]).json();
     let placed = placements(&answer);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{Answer, EventResource, Write, WriteAction, merge_patch};
+use framework::{Answer, EventResource, Uid, Write, WriteAction, merge_patch};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Object;
@@ -22,7 +23,71 @@ pub(super) struct Changed {
     pub(super) object: Option<Arc<Value>>,
 }
 
+/// A device that a pod uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacedDevice {
+    /// The ResourceClaim.
+    pub claim: String,
+    /// The request, or `request/alternative`.
+    pub request: String,
+    /// The driver.
+    pub driver: String,
+    /// The pool.
+    pub pool: String,
+    /// The name of the device in the pool.
+    pub device: String,
+}
+
 impl Claims {
+    /// Returns the devices of the claims that are reserved for a pod, by claim and in the order of the results.
+    pub(super) fn devices_of(&self, pod: &Uid) -> Vec<PlacedDevice> {
+        let own = self.0.iter().filter(|(_, claim)| is_reserved_for(claim, pod));
+        let devices = own.flat_map(|((_, name), claim)| {
+            let results = claim.pointer("/status/allocation/devices/results");
+            let results = results.and_then(Value::as_array).into_iter().flatten();
+            results.map(|result| {
+                let text = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
+                PlacedDevice {
+                    claim: name.to_string(),
+                    request: text("request"),
+                    driver: text("driver"),
+                    pool: text("pool"),
+                    device: text("device"),
+                }
+            })
+        });
+        devices.collect()
+    }
+
+    /// Removes the reservations of a pod that is gone. A claim that nothing reserves is deallocated, or deleted
+    /// if the pod owned it.
+    pub(super) fn release(&mut self, pod: &Uid) -> Vec<Changed> {
+        let uid = pod.to_string();
+        let mut changed = Vec::new();
+        for ((namespace, name), claim) in &mut self.0 {
+            let is_owned = is_owned_by(claim, &uid);
+            if !is_owned && !is_reserved_for(claim, pod) {
+                continue;
+            }
+            let users = claim["status"]["reservedFor"].as_array_mut();
+            let left = users.map_or(0, |users| {
+                users.retain(|user| user["uid"] != *uid);
+                users.len()
+            });
+            if left == 0 {
+                merge_patch(claim, &json!({"status": {"allocation": null, "reservedFor": null}}));
+            }
+            raise_version(claim);
+            let object = (!is_owned || left > 0).then(|| Arc::new(claim.clone()));
+            changed.push(Changed { namespace: namespace.clone(), name: name.clone(), object });
+        }
+        for gone in changed.iter().filter(|changed| changed.object.is_none()) {
+            self.0.remove(&(gone.namespace.clone(), gone.name.clone()));
+        }
+        changed
+    }
+
     /// Stores the object if it is a claim. A claim of a manifest gets a UID.
     pub(super) fn keep(&mut self, object: &mut Object) {
         if object.kind != EventResource::ResourceClaim {
@@ -63,9 +128,9 @@ impl Claims {
             }
         };
         let object = changed.map(|mut object| {
-            let version = stored.and_then(|own| own["metadata"]["resourceVersion"].as_str());
-            let version = version.and_then(|version| version.parse::<u64>().ok()).unwrap_or(0);
-            object["metadata"]["resourceVersion"] = json!(version.saturating_add(1).to_string());
+            object["metadata"]["resourceVersion"] =
+                stored.map_or(Value::Null, |own| own["metadata"]["resourceVersion"].clone());
+            raise_version(&mut object);
             object
         });
         match &object {
@@ -76,6 +141,22 @@ impl Claims {
         let answer = Answer::Ok(object.clone());
         (answer, Some(Changed { namespace, name, object: object.map(Arc::new) }))
     }
+}
+
+fn is_reserved_for(claim: &Value, pod: &Uid) -> bool {
+    let users = claim.pointer("/status/reservedFor").and_then(Value::as_array);
+    users.into_iter().flatten().any(|user| user["uid"] == *pod.to_string())
+}
+
+fn is_owned_by(claim: &Value, uid: &str) -> bool {
+    let owners = claim.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner["controller"] == true && owner["uid"] == *uid)
+}
+
+fn raise_version(claim: &mut Value) {
+    let version = claim["metadata"]["resourceVersion"].as_str();
+    let version = version.and_then(|version| version.parse::<u64>().ok()).unwrap_or(0);
+    claim["metadata"]["resourceVersion"] = json!(version.saturating_add(1).to_string());
 }
 
 /// Applies a strategic merge patch of DynamicResources, which adds or removes finalizers and removes users.
@@ -96,4 +177,46 @@ fn with_list_changes(claim: &Value, patch: &Value) -> Value {
         users.retain(|user| !gone.iter().any(|gone| gone["uid"] == user["uid"]));
     }
     claim
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(owner: &str, users: &[&str]) -> Claims {
+        let owners = json!([{"uid": owner, "controller": true}]);
+        let users: Vec<Value> = users.iter().map(|uid| json!({"uid": uid})).collect();
+        let result = json!({"request": "r", "driver": "d.io", "pool": "n", "device": "gpu-0"});
+        let status =
+            json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": users});
+        let metadata = json!({"name": "c", "uid": "c", "resourceVersion": "7",
+            "ownerReferences": owners});
+        let object = json!({"metadata": metadata, "status": status}).into();
+        let kind = EventResource::ResourceClaim;
+        let mut claims = Claims::default();
+        claims.keep(&mut Object { kind, namespace: "ns".into(), name: "c".into(), object });
+        claims
+    }
+
+    #[test]
+    fn shared_claim_is_deallocated_with_its_last_user() {
+        let mut claims = claims("someone", &["a", "b"]);
+        assert_eq!(claims.devices_of(&"a".into())[0].device, "gpu-0");
+        let changed = claims.release(&"a".into());
+        let claim = changed[0].object.as_ref().unwrap();
+        assert!(claim["status"]["allocation"].is_object());
+        assert_eq!(claim["metadata"]["resourceVersion"], "8");
+        assert!(claims.devices_of(&"a".into()).is_empty());
+        let changed = claims.release(&"b".into());
+        assert_eq!(changed[0].object.as_ref().unwrap()["status"], json!({}));
+        assert!(claims.release(&"b".into()).is_empty());
+    }
+
+    #[test]
+    fn claim_is_deleted_with_the_pod_that_owns_it() {
+        let mut claims = claims("a", &["a"]);
+        let changed = claims.release(&"a".into());
+        assert!(changed[0].object.is_none());
+        assert!(claims.release(&"a".into()).is_empty());
+    }
 }

@@ -6,6 +6,8 @@ use framework::{Node, Pod, PodKey};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::claim_templates::ClaimTemplates;
+pub use crate::claims::PlacedDevice;
 use crate::explain::{Explanation, explain};
 use crate::world::Evicted;
 use crate::{
@@ -24,6 +26,8 @@ pub struct Dump {
     pub ended: usize,
     /// Objects of kinds that a plugin reads, in the order of the input.
     pub objects: Vec<Object>,
+    /// ResourceClaimTemplates, from which pending pods get their claims.
+    pub claim_templates: Vec<Value>,
     /// Number of objects of every other kind.
     pub other_kinds: BTreeMap<String, usize>,
     /// Warnings of the decoder.
@@ -114,6 +118,8 @@ pub struct Placement {
     pub priority: i32,
     /// Number of scheduling attempts.
     pub attempts: u32,
+    /// Its devices.
+    pub devices: Vec<PlacedDevice>,
 }
 
 /// A pod that stays pending.
@@ -217,8 +223,12 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
         world.add_pod(object.pod);
     }
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
-    for object in &pending {
+    let templates = ClaimTemplates::new(dump.claim_templates);
+    for object in &mut pending {
         ephemeral::claims_of(object).for_each(|claim| world.add_missing_claim(claim));
+        for claim in templates.complete(object, &mut warnings) {
+            world.add_object(claim);
+        }
         world.add_pod(object.pod.clone());
     }
     world.run_until_idle();
@@ -288,6 +298,7 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
             continue;
         };
         let State::Placed { node, .. } = &history.state else { continue };
+        let devices = world.devices_of(&object.pod);
         manifests.push(manifest::placed_pod(&object.raw, node));
         placements.push(Placement {
             namespace: key.namespace.to_string(),
@@ -296,6 +307,7 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
             scheduler_name: object.pod.spec.scheduler_name.to_string(),
             priority: object.pod.priority(),
             attempts: history.attempts,
+            devices,
         });
     }
     (placements, manifests)

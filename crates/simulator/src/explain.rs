@@ -87,7 +87,7 @@ pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
     let evaluation = match &node {
         None => evaluate(world, pod)?,
         Some(node) => {
-            world.remove_pod(pod);
+            world.hide_pod(pod);
             let evaluation = evaluate(world, pod);
             world.add_pod(Pod { node_name: Some(node.clone()), ..pod.clone() });
             evaluation?

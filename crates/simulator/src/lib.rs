@@ -9,6 +9,7 @@
 //!
 //! The caller decodes objects and configurations; this crate reads only the CSV files of traces.
 
+mod claim_templates;
 mod claims;
 pub mod cluster;
 mod ephemeral;

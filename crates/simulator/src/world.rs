@@ -8,10 +8,10 @@ use std::time::Duration;
 use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Eviction, Outcome};
-use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Write};
+use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Uid, Write};
 use serde_json::Value;
 
-use crate::claims::{self, Claims};
+use crate::claims::{self, Claims, PlacedDevice};
 use crate::settings::PluginMonitor;
 use crate::volumes::Volumes;
 use crate::{BuildError, Object, Settings};
@@ -196,9 +196,27 @@ impl World {
         self.apply(Change::Pod(Box::new(pod)));
     }
 
-    /// Removes a running or pending pod. Its history is kept.
+    /// Removes a running or pending pod, and frees its devices. Its history is kept.
     pub fn remove_pod(&mut self, pod: &Pod) {
+        self.hide_pod(pod);
+        self.release_claims(&pod.uid);
+        self.carry_out_effects();
+    }
+
+    /// Removes a pod for a question about the others. Its devices stay allocated.
+    pub(super) fn hide_pod(&mut self, pod: &Pod) {
         self.apply(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
+    }
+
+    /// Returns the devices that a pod uses.
+    pub(super) fn devices_of(&self, pod: &Pod) -> Vec<PlacedDevice> {
+        self.claims.devices_of(&pod.uid)
+    }
+
+    fn release_claims(&mut self, pod: &Uid) {
+        for changed in self.claims.release(pod) {
+            self.show_claim(changed);
+        }
     }
 
     fn apply(&mut self, change: Change) {
@@ -350,11 +368,16 @@ impl World {
     fn write_claim(&mut self, id: EffectId, write: &Write) {
         let (answer, changed) = self.claims.write(write);
         self.answer(id, &answer);
-        if let Some(claims::Changed { namespace, name, object }) = changed {
-            let kind = EventResource::ResourceClaim;
-            let change = Change::Object { kind, namespace, name, object };
-            self.call(|engine, now, ports| engine.apply(change, now, ports));
+        if let Some(changed) = changed {
+            self.show_claim(changed);
         }
+    }
+
+    fn show_claim(&mut self, changed: claims::Changed) {
+        let claims::Changed { namespace, name, object } = changed;
+        let kind = EventResource::ResourceClaim;
+        let change = Change::Object { kind, namespace, name, object };
+        self.call(|engine, now, ports| engine.apply(change, now, ports));
     }
 
     fn apply_all(&mut self, changed: Vec<Object>) {
@@ -376,9 +399,9 @@ impl World {
         if let Some(history) = self.histories.get_mut(&pod) {
             history.state = State::Evicted;
         }
-        self.call(|engine, now, ports| {
-            engine.apply(Change::PodDeleted { key: pod, uid }, now, ports)
-        });
+        let deleted = Change::PodDeleted { key: pod, uid: uid.clone() };
+        self.call(|engine, now, ports| engine.apply(deleted, now, ports));
+        self.release_claims(&uid);
     }
 
     fn answer(&mut self, id: EffectId, answer: &Answer) {

@@ -33,7 +33,8 @@ const WARNINGS_SHOWN: usize = 20;
 /// Schedules a cluster dump, or a trace, without a server
 ///
 /// With -f, Loadmaster schedules the pending pods of a dump
-/// (`kubectl get nodes,pods,ns,svc,rc,rs,sts,pdb,pvc,pv,sc,csinodes -A -o yaml`). The output shows
+/// (`kubectl get nodes,pods,ns,svc,rc,rs,sts,pdb,pvc,pv,sc,csinodes -A -o yaml`). If the dump has
+/// resourceclaims, resourceclaimtemplates, resourceslices and deviceclasses, pods get devices. The output shows
 /// each placement, the reason for each pod left pending, and the usage of each node.
 ///
 /// With --trace, the pods of a recorded cluster arrive one by one. --replay keeps the recorded

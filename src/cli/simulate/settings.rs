@@ -91,6 +91,7 @@ impl From<Input> for Dump {
             pods: input.pods.into_iter().map(DumpedPod::from).collect(),
             ended: input.ended,
             objects: input.objects.into_iter().map(Object::from).collect(),
+            claim_templates: input.claim_templates,
             other_kinds: input.others,
             warnings: input.warnings,
         }

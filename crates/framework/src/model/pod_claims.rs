@@ -72,6 +72,12 @@ impl GeneratedClaims {
         Some(Self { statuses: statuses.collect(), extended: extended.map_or(0, digest) })
     }
 
+    /// Returns the claims made for entries of `spec.resourceClaims`, by the names of the entries.
+    pub fn from_names(names: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) -> Self {
+        let statuses = names.into_iter().map(|(entry, claim)| (entry, Some(claim)));
+        Self { statuses: statuses.collect(), extended: 0 }
+    }
+
     /// Returns the claim made for the entry of this name: `None` if none is made yet, `Some(None)` if the
     /// pod needs none.
     pub fn claim(&self, entry: &str) -> Option<Option<&Arc<str>>> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use table::{Cell, Colour, Column, Table, Tone};
 
-use crate::cluster::{EvictedPod, LeftPod, LeftState, Placement, Simulation};
+use crate::cluster::{EvictedPod, LeftPod, LeftState, PlacedDevice, Placement, Simulation};
 use crate::explain::{Explanation, Ranked, Verdict};
 use crate::{NodeUsage, Usage};
 
@@ -88,13 +88,25 @@ pub fn counted(number: usize, noun: &str) -> String {
 
 fn placed(pods: &[Placement], detail: Detail) -> Table {
     let columns = [Column::words("NAMESPACE"), Column::words("POD"), Column::words("NODE")];
-    let mut table = Table::new(columns.into_iter().chain(further_columns(detail)));
+    let has_devices = pods.iter().any(|pod| !pod.devices.is_empty());
+    let column = has_devices.then(|| Column::words("DEVICES"));
+    let columns = columns.into_iter().chain(further_columns(detail)).chain(column);
+    let mut table = Table::new(columns);
     for pod in pods {
         let cells = [&pod.namespace, &pod.name, &pod.node].map(Cell::from);
         let further = further_cells(detail, &pod.scheduler_name, pod.priority, pod.attempts);
-        table.row(cells.into_iter().chain(further));
+        let devices = has_devices.then(|| Cell::from(devices(&pod.devices)));
+        table.row(cells.into_iter().chain(further).chain(devices));
     }
     table
+}
+
+/// Lists devices as `driver/pool/device`.
+fn devices(devices: &[PlacedDevice]) -> String {
+    let names = devices
+        .iter()
+        .map(|PlacedDevice { driver, pool, device, .. }| format!("{driver}/{pool}/{device}"));
+    names.collect::<Vec<_>>().join(" ")
 }
 
 fn evicted(pods: &[EvictedPod], detail: Detail) -> Table {
