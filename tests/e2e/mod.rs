@@ -12,6 +12,7 @@ mod control_plane;
 mod credentials;
 mod custom_resources;
 mod daemon;
+mod devices;
 mod endpoints;
 mod extenders;
 mod faults;

@@ -11,6 +11,7 @@
 //! nodes.
 
 mod callers;
+mod devices;
 mod installation;
 mod leases;
 mod nodes;
@@ -36,6 +37,7 @@ use kube::{Api, Resource};
 use sandbox::http::{Identity, Options, Server};
 use serde_json::{Value, json};
 
+pub(super) use self::devices::{devices_of, users_of};
 pub(super) use self::leases::holder;
 pub(super) use self::pods::{node_of, uid};
 pub(super) use self::storage::{Kind, claim_of, is_bound, with_claims};
@@ -124,6 +126,8 @@ impl Cluster {
             self.classes().delete_collection(&now, &mine).await.err(),
             self.csi_nodes().delete_collection(&now, &mine).await.err(),
             self.csi_drivers().delete_collection(&now, &mine).await.err(),
+            self.slices().delete_collection(&now, &mine).await.err(),
+            self.device_classes().delete_collection(&now, &mine).await.err(),
             self.priority_classes().delete_collection(&now, &mine).await.err(),
             self.system_bindings().delete_collection(&now, &mine).await.err(),
             self.role_bindings().delete_collection(&now, &mine).await.err(),
