@@ -16,6 +16,7 @@ use super::oracle::{Oracle, Related, gives_volumes, read_pod};
 use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
 use super::server::DEFAULT;
+use super::trouble::needs_extender;
 
 /// Returns the highest priority of the pods that are ready for an attempt.
 pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
@@ -86,7 +87,8 @@ impl Decision {
 /// if they had none.
 ///
 /// `fresh` does not know which volumes are assumed either. A pod for each unbound claim shows that
-/// no other volume is withheld.
+/// no other volume is withheld. Pods that need the extender are left out while it does not answer: a decision
+/// would try it again.
 pub(crate) fn forms_agree(
     engine: &mut Engine,
     fresh: &mut Engine,
@@ -98,7 +100,8 @@ pub(crate) fn forms_agree(
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).chain(claimants).collect();
     let nothing_is_nominated = engine.nominator().is_empty();
     let gives_volumes = gives_volumes(engine);
-    for pod in pods {
+    let is_out = is_extender_out(engine);
+    for pod in pods.into_iter().filter(|pod| !(is_out && needs_extender(pod))) {
         let decision = Decision::on(&pod, engine, Form::Set, now);
         let agrees = |other: Option<Decision>, who: &str| {
             rule(other == decision, || {
@@ -113,6 +116,11 @@ pub(crate) fn forms_agree(
         }
     }
     Ok(())
+}
+
+/// Whether the extender does not answer, as far as the engine knows.
+pub(crate) fn is_extender_out(engine: &Engine) -> bool {
+    engine.extender_outages().any(|(_, outage)| outage.is_some())
 }
 
 /// Returns a pod with this claim only.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::cycle;
-use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered};
+use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, Probing};
 use framework::Time;
 
 use super::coverage::Fault;
@@ -11,7 +11,7 @@ use super::coverage::Fault;
 /// The resource that the extender manages. No node has it, and NodeResourcesFit ignores it.
 pub(crate) const RESOURCE: &str = "example.com/widget";
 /// Time after which a call is given up.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The extender, with what happened in its calls.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Extender {
     pub(crate) blocked: Duration,
     /// Number of calls that failed.
     pub(crate) failures: u32,
+    /// The extenders that are called without waiting, by index.
+    pub(crate) probed: Vec<usize>,
 }
 
 impl Extender {
@@ -43,13 +45,24 @@ impl ExtenderClient for Extender {
         now: Time,
     ) -> (Result<Filtered, CallError>, Time) {
         let nodes = call.nodes.iter().map(|node| (*node).to_owned()).collect();
-        let took = match self.fault {
-            None => return (Ok(Filtered { nodes, ..Filtered::default() }), now),
-            Some(Fault::ExtenderHangs) => TIMEOUT,
-            Some(_) => Duration::ZERO,
-        };
-        self.failures += 1;
-        self.blocked += took;
-        (Err(CallError::Failed("the extender does not answer".to_owned())), now + took)
+        match self.fault {
+            None => (Ok(Filtered { nodes, ..Filtered::default() }), now),
+            Some(Fault::ExtenderHangs) => {
+                self.failures += 1;
+                self.blocked += TIMEOUT;
+                (Err(CallError::NoAnswer("timeout".to_owned())), now + TIMEOUT)
+            }
+            Some(_) => {
+                self.failures += 1;
+                (Err(CallError::Failed("the extender is out of order".to_owned())), now)
+            }
+        }
+    }
+
+    fn probe(&mut self, call: Probing<'_>) {
+        self.probed.push(match call {
+            Probing::Filter(call) | Probing::Prioritize(call) => call.extender,
+            Probing::Preempt(call) => call.extender,
+        });
     }
 }

@@ -14,8 +14,11 @@ use super::rules::{Checked, may_be_placed, rule, waits_for_us};
 use super::server::Server;
 use super::trouble::Troubles;
 
-/// Maximum time without a bind while some pod fits and its path is healthy.
+/// Maximum time without a bind while a process decides, some pod fits and its path is healthy.
 const MOST_WITHOUT_BIND: Duration = Duration::from_mins(2);
+/// Maximum time after which a process decides again when one was killed or stopped: two lists whose answers are
+/// lost, and two minutes for a takeover.
+const MOST_WITHOUT_LEADER: Duration = Duration::from_mins(5);
 /// Maximum time for which a single pod fits, with a healthy path, and is not bound.
 const MOST_FOR_ONE_POD: Duration = Duration::from_mins(10);
 /// Maximum time without a condition that says why the pod waits.
@@ -26,14 +29,28 @@ const MOST_WITHOUT_CAUSE: Duration = Duration::from_mins(2);
 /// What has been seen of pods that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The time since which some pod could have been bound, and which one.
-    open: Option<(Time, String)>,
+    /// The time for which some pod could have been bound, and which one.
+    open: Option<(Duration, String)>,
+    /// The time of the last look at which a process decided.
+    decided: Option<Time>,
+    /// The time since which no process decides, or since the last one was killed or stopped.
+    undecided: Option<Time>,
     /// The times since which single pods could have been bound, by UID.
     ready: BTreeMap<String, Time>,
     /// The times since which pods without gates have waited, by UID.
     waiting: BTreeMap<String, Time>,
-    /// Binds that the server refused: since when, and the last text, by UID of the pod.
-    refused: BTreeMap<String, (Time, String)>,
+    /// Pods whose binds the server refuses, by UID.
+    refused: BTreeMap<String, Refused>,
+}
+
+/// A pod whose last attempts all ended because the server refused the bind.
+#[derive(Debug)]
+struct Refused {
+    since: Time,
+    /// The text of all these answers.
+    text: String,
+    /// Whether another attempt has begun.
+    is_tried: bool,
 }
 
 /// What a check reads.
@@ -42,6 +59,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) server: &'a Server,
     /// The process that leads.
     pub(crate) leader: Option<&'a Replica>,
+    /// Whether it makes decisions: it has caught up with the cluster.
+    pub(crate) decides: bool,
     /// The present faults.
     pub(crate) troubles: &'a Troubles,
     /// The time of the world.
@@ -59,15 +78,29 @@ impl Progress {
         self.open = None;
     }
 
-    /// Records that the server refused to bind a pod.
-    pub(crate) fn refused(&mut self, uid: &str, text: String, now: Time) {
-        let (_, last) = self.refused.entry(uid.to_owned()).or_insert((now, String::new()));
-        if *last != text {
-            self.refused.insert(uid.to_owned(), (now, text));
+    /// Records that a process was killed or stopped.
+    pub(crate) fn disturbed(&mut self, now: Time) {
+        self.undecided = Some(now);
+    }
+
+    /// Records an attempt that found a node. The one before has failed for another reason if no answer has
+    /// refused its bind.
+    pub(crate) fn attempted(&mut self, uid: &str) {
+        if self.refused.get(uid).is_some_and(|refused| refused.is_tried) {
+            self.refused.remove(uid);
+        } else if let Some(refused) = self.refused.get_mut(uid) {
+            refused.is_tried = true;
         }
     }
 
-    /// Records an attempt that found no node, or a bind of unknown outcome.
+    /// Records that a process has learned that the server refuses to bind a pod.
+    pub(crate) fn refused(&mut self, uid: &str, text: String, now: Time) {
+        let known = self.refused.remove(uid).filter(|refused| refused.text == text);
+        let since = known.map_or(now, |refused| refused.since);
+        self.refused.insert(uid.to_owned(), Refused { since, text, is_tried: false });
+    }
+
+    /// Records an attempt that found no node, or a bind that something on the way disturbs.
     pub(crate) fn rejected(&mut self, uid: &str) {
         self.refused.remove(uid);
     }
@@ -81,12 +114,12 @@ impl Progress {
             self.clear();
             return Ok(());
         }
+        self.some_process_decides(sight)?;
         if let Some(leader) = sight.leader {
             self.look_for_ready_pods(sight, leader);
         }
-        if let Some((since, pod)) = &self.open {
-            let waited = sight.now.since(*since);
-            rule(waited <= MOST_WITHOUT_BIND, || {
+        if let Some((waited, pod)) = &self.open {
+            rule(*waited <= MOST_WITHOUT_BIND, || {
                 format!("nothing was bound for {waited:?}, and {pod} could be")
             })?;
         }
@@ -94,6 +127,21 @@ impl Progress {
             self.ready.iter().find(|(_, since)| sight.now.since(**since) > MOST_FOR_ONE_POD);
         rule(starved.is_none(), || format!("{starved:?} could be bound all the time, and is not"))?;
         self.every_pod_says_why(sight)
+    }
+
+    /// The time in which pods could be bound does not pass while no process decides.
+    fn some_process_decides(&mut self, sight: &Sight<'_>) -> Checked {
+        let before = self.decided.take();
+        if sight.decides {
+            self.undecided = None;
+            self.decided = Some(sight.now);
+            if let (Some((waited, _)), Some(before)) = (&mut self.open, before) {
+                *waited += sight.now.since(before);
+            }
+            return Ok(());
+        }
+        let waited = sight.now.since(*self.undecided.get_or_insert(sight.now));
+        rule(waited <= MOST_WITHOUT_LEADER, || format!("no process decides for {waited:?}"))
     }
 
     fn look_for_ready_pods(&mut self, sight: &Sight<'_>, leader: &Replica) {
@@ -105,7 +153,7 @@ impl Progress {
             ready.map(|pod| (pod.uid.to_string(), pod.key.to_string())).collect();
         match ready.values().next() {
             Some(pod) => {
-                self.open.get_or_insert_with(|| (sight.now, pod.clone()));
+                self.open.get_or_insert_with(|| (Duration::ZERO, pod.clone()));
             }
             None => self.open = None,
         }
@@ -140,7 +188,9 @@ impl Progress {
                     pod["metadata"]
                 )
             })?;
-            let Some((since, text)) = self.refused.get(uid) else { continue };
+            let Some(Refused { since, text, is_tried: false }) = self.refused.get(uid) else {
+                continue;
+            };
             let waited = sight.now.since(*since);
             rule(message.contains(text.as_str()) || waited <= MOST_WITHOUT_CAUSE, || {
                 let name = &pod["metadata"]["name"];

@@ -7,9 +7,9 @@ use std::time::Duration;
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
-use client::reflector::{CallId, ListWatch, Options, Output, Reflector};
+use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
 use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
-use client::{Reply, RequestId};
+use client::{Reply, Request, RequestId};
 use engine::ports::Ports;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
@@ -33,6 +33,7 @@ use super::preemptions::Foreseen;
 use super::queueing::{Failures, Turns};
 use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
+use super::trouble::needs_extender;
 use super::view::View;
 use super::wake_ups::{self, WakeUps};
 use super::zones::Zones;
@@ -88,6 +89,9 @@ pub(crate) struct Kind {
     pub(crate) elects: bool,
     /// Whether they call the extender.
     pub(crate) is_extended: bool,
+    /// Whether they live through lasting faults. They then have slots for some more groups of calls than can
+    /// hang at once; each group takes half of what the others leave.
+    pub(crate) has_slots: bool,
 }
 
 /// An attempt to schedule a pod.
@@ -115,7 +119,9 @@ pub(crate) struct Informer {
     /// The objects it has reported.
     pub(crate) view: View,
     /// The calls of the reflector.
-    pub(crate) calls: Calls,
+    calls: Calls,
+    /// Its outputs that were not taken in yet.
+    outputs: Vec<Output<Update>>,
     /// The open stream, if there is one.
     pub(crate) stream: Option<Stream>,
     /// What it does.
@@ -149,6 +155,40 @@ pub(crate) struct Stream {
 }
 
 impl Informer {
+    /// Passes an input to the reflector.
+    ///
+    /// # Errors
+    /// The reflector opens or closes a call against the rules.
+    pub(crate) fn step(&mut self, input: Input<Update>, now: Time) -> Checked {
+        self.calls.heard(&input, now);
+        self.reflector.step(input, now);
+        self.take_outputs(now)
+    }
+
+    fn tick(&mut self, now: Time) -> Checked {
+        self.reflector.tick(now);
+        self.take_outputs(now)
+    }
+
+    fn relist(&mut self, now: Time) -> Checked {
+        self.calls.relists();
+        self.reflector.relist(now);
+        self.take_outputs(now)
+    }
+
+    /// Checks the calls at once, because the next input may be about a call that is closed by now.
+    fn take_outputs(&mut self, now: Time) -> Checked {
+        for output in self.reflector.take_outputs() {
+            match &output {
+                Output::Open(call) => self.calls.opens(call, now)?,
+                Output::Close(id) => self.calls.closes(*id, now)?,
+                _ => {}
+            }
+            self.outputs.push(output);
+        }
+        Ok(())
+    }
+
     fn group(&self) -> Relist {
         if self.is_of_pods { Relist::Pods } else { Relist::Others }
     }
@@ -160,7 +200,7 @@ impl Replica {
         let engine = new_engine(seed, kind.is_extended);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
-        let limits = limits(&mut rng);
+        let limits = limits(&mut rng, kind.has_slots);
         let max_waiting = limits.max_waiting;
         let api_dispatcher = ApiDispatcher::new(limits.clone(), seed);
         let max_in_flight = rng.usize(1..5);
@@ -185,6 +225,7 @@ impl Replica {
                 decoder,
                 view: View::default(),
                 calls: Calls::default(),
+                outputs: Vec::new(),
                 stream: None,
                 reading: Reading::List,
             });
@@ -226,10 +267,10 @@ impl Replica {
     /// Carries out what is due.
     ///
     /// # Errors
-    /// A pod was not requeued in time.
+    /// A pod was not requeued in time, or a reflector violates a rule.
     pub(crate) fn tick(&mut self, now: Time) -> Checked {
         for informer in &mut self.informers {
-            informer.reflector.tick(now);
+            informer.tick(now)?;
         }
         self.scheduler.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
         self.nobody_oversleeps(now, || "time passes".to_owned())
@@ -273,7 +314,9 @@ impl Replica {
         turns.include(&attempt)?;
         self.explanations.decided(&attempt);
         self.zones.are_in_turn(self.scheduler.engine(), &attempt)?;
-        let (engine, may_fail) = (self.scheduler.engine(), extender.failures > 0);
+        let engine = self.scheduler.engine();
+        let is_out = decisions::is_extender_out(engine);
+        let may_fail = extender.failures > 0 || is_out && needs_extender(&attempt.pod);
         decisions::after_decision(engine, &self.related, &attempt, highest, may_fail)?;
         let preemption = foreseen.after(&attempt, self.scheduler.engine())?;
         if let Some(preemption) = &preemption {
@@ -349,6 +392,36 @@ impl Replica {
         decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, &self.related, now)
     }
 
+    /// Takes the requests that were made.
+    ///
+    /// # Errors
+    /// A request exceeds the limits.
+    pub(crate) fn take_requests(
+        &mut self,
+        now: Time,
+    ) -> Result<Vec<(RequestSource, Request)>, String> {
+        let requests: Vec<_> = self.scheduler.take_requests().collect();
+        for (_, request) in requests.iter().filter(|(by, _)| *by == RequestSource::ApiDispatcher) {
+            self.limits.sent(request, now)?;
+        }
+        Ok(requests)
+    }
+
+    /// Takes in the outcome of a call of an extender for which no decision waited.
+    ///
+    /// # Errors
+    /// A pod was not requeued in time.
+    pub(crate) fn extender_probed(
+        &mut self,
+        extender: usize,
+        outcome: Result<(), String>,
+        now: Time,
+    ) -> Checked {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.scheduler.handle_extender_probed(extender, outcome, now, ports);
+        self.nobody_oversleeps(now, || "an extender is tried again".to_owned())
+    }
+
     /// Returns whether all informers have synced.
     pub(crate) const fn is_synced(&self) -> bool {
         self.unsynced == 0
@@ -358,8 +431,8 @@ impl Replica {
     /// `calls`.
     pub(crate) fn learn(&mut self, calls: &mut Vec<(usize, Output<Update>)>, now: Time) -> Checked {
         for number in 0..self.informers.len() {
-            let outputs: Vec<_> = self.informers[number].reflector.take_outputs().collect();
-            for output in outputs {
+            self.informers[number].take_outputs(now)?;
+            for output in std::mem::take(&mut self.informers[number].outputs) {
                 let informer = &mut self.informers[number];
                 match output {
                     Output::Updated(meta, Update { change, .. }) => {
@@ -382,14 +455,7 @@ impl Replica {
                     Output::Undecodable { message, .. } => {
                         panic!("an object was skipped: {message}")
                     }
-                    Output::Open(call) => {
-                        informer.calls.opens(&call, now)?;
-                        calls.push((number, Output::Open(call)));
-                    }
-                    Output::Close(id) => {
-                        informer.calls.closes(id, now)?;
-                        calls.push((number, Output::Close(id)));
-                    }
+                    call @ (Output::Open(_) | Output::Close(_)) => calls.push((number, call)),
                 }
             }
         }
@@ -401,18 +467,21 @@ impl Replica {
     }
 
     /// Lists the kinds again that the scheduler asks for.
-    pub(crate) fn relist(&mut self, now: Time) {
+    ///
+    /// # Errors
+    /// A reflector violates a rule.
+    pub(crate) fn relist(&mut self, now: Time) -> Checked {
         for group in self.scheduler.take_relists() {
             if group == Relist::Others {
                 self.unlisted = self.informers.len() - 1;
             }
             for informer in &mut self.informers {
                 if informer.group() == group {
-                    informer.calls.relists();
-                    informer.reflector.relist(now);
+                    informer.relist(now)?;
                 }
             }
         }
+        Ok(())
     }
 
     fn relisted(&mut self, informer: usize) {
@@ -536,10 +605,11 @@ fn election(life: u32, seed: u64) -> LeaderElection {
 }
 
 /// Limits that take effect, unlike the defaults.
-fn limits(rng: &mut Rng) -> Limits {
+fn limits(rng: &mut Rng, has_slots: bool) -> Limits {
     let qps = rng.bool().then_some(20.0);
     let max_waiting = [0, 3, 1024][rng.usize(..3)];
-    Limits { max_in_flight: rng.usize(1..20), qps, burst: 5, max_waiting, ..Limits::default() }
+    let fewest = if has_slots { 16 } else { 1 };
+    Limits { max_in_flight: rng.usize(fewest..20), qps, burst: 5, max_waiting, ..Limits::default() }
 }
 
 /// Streaming lists, or paged lists with small pages.

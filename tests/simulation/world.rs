@@ -5,7 +5,7 @@ mod endurance;
 mod seat;
 mod transport;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,11 @@ use loadmaster::wire::Update;
 
 use self::endpoints::Freshness;
 use self::seat::{Seat, Seats};
+use super::LASTING;
 use super::churn::Churn;
 use super::clocks::Clock;
 use super::coverage::{Coverage, Fault, State, States};
+use super::extender;
 use super::leases::Leases;
 use super::network::{Fate, Network};
 use super::progress::Progress;
@@ -75,6 +77,8 @@ enum Event {
     Call { life: u32, informer: usize, server: usize, call: Call, freshness: Option<Freshness> },
     /// Inputs about a call reach the reflector.
     Inputs { life: u32, informer: usize, inputs: Vec<Input<Update>> },
+    /// The outcome of a call of an extender for which no decision waited reaches the scheduler.
+    Probed { life: u32, extender: usize, outcome: Result<(), String> },
     /// The scheduler tries its next pod.
     Decide { life: u32 },
     /// A user or another component acts.
@@ -98,10 +102,19 @@ impl Event {
             Self::Leave { life, .. }
             | Self::Learn { life, .. }
             | Self::Inputs { life, .. }
+            | Self::Probed { life, .. }
             | Self::Decide { life } => Some(*life),
             _ => None,
         }
     }
+}
+
+/// A bind that was refused.
+struct Refused {
+    /// UID of the pod.
+    uid: String,
+    /// The text of the answer, if it is certain.
+    message: Option<String>,
 }
 
 /// Statistics of a simulation.
@@ -176,6 +189,8 @@ pub(crate) struct World {
     /// Whether there is an extender.
     is_extended: bool,
     progress: Progress,
+    /// Binds that were refused and whose answers are under way, with the UIDs of their pods.
+    refusals: BTreeMap<(u32, RequestId), Refused>,
     /// Faults and states so far.
     coverage: Coverage,
     summary: Summary,
@@ -240,6 +255,7 @@ impl World {
             troubles: Troubles::default(),
             is_extended,
             progress: Progress::default(),
+            refusals: BTreeMap::new(),
             coverage: Coverage::default(),
             summary: Summary::default(),
             trace: Trace { print: trace, last: VecDeque::new() },
@@ -428,8 +444,17 @@ impl World {
 
     /// Carries out what is due in each process.
     fn tick(&mut self) -> rules::Checked {
+        // A process takes in what waits for it before it looks at the time.
+        let due = self.events.range(..=(self.now, u64::MAX));
+        let inputs = due.filter(|(_, event)| {
+            matches!(event, Event::Learn { .. } | Event::Inputs { .. } | Event::Probed { .. })
+        });
+        let busy: BTreeSet<u32> = inputs.filter_map(|(_, event)| event.actor()).collect();
         for seat in self.seats.iter_mut() {
             seat.resume(self.now);
+            if busy.contains(&seat.life) {
+                continue;
+            }
             let is_due = seat.next_deadline(self.now).is_some_and(|deadline| deadline <= self.now);
             let now = seat.clock(self.now);
             if let Some(replica) = seat.replica.as_mut().filter(|_| is_due) {
@@ -449,7 +474,8 @@ impl World {
         rules::rule(leaders.len() <= 1, || format!("processes {leaders:?} lead"))?;
         for (number, seat) in self.seats.iter_mut().enumerate() {
             let now = seat.clock(self.now);
-            let is_running = seat.stopped_until().is_none();
+            let is_due = seat.next_deadline(self.now).is_some_and(|deadline| deadline <= self.now);
+            let is_running = seat.stopped_until().is_none() && !is_due;
             let Some(replica) = &mut seat.replica else {
                 self.coverage.see(number, States::default());
                 continue;
@@ -508,9 +534,15 @@ impl World {
                 if let Some(replica) = &mut seat.replica {
                     let informer = &mut replica.informers[informer];
                     for input in inputs {
-                        informer.calls.heard(&input, now);
-                        informer.reflector.step(input, now);
+                        informer.step(input, now)?;
                     }
+                }
+            }
+            Event::Probed { life, extender, outcome } => {
+                let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
+                let now = seat.clock(self.now);
+                if let Some(replica) = &mut seat.replica {
+                    replica.extender_probed(extender, outcome, now)?;
                 }
             }
             Event::Decide { life } => self.decide(life)?,
@@ -518,12 +550,24 @@ impl World {
         Ok(())
     }
 
+    /// Calls extenders for which no decision waits. An error is an answer, too.
+    fn probe_extenders(&mut self, life: u32, extenders: Vec<usize>, fault: Option<Fault>) {
+        for extender in extenders {
+            let (pause, outcome) = match fault {
+                Some(Fault::ExtenderHangs) => (extender::TIMEOUT, Err("timeout".to_owned())),
+                _ => (self.delay(), Ok(())),
+            };
+            self.at(pause, Event::Probed { life, extender, outcome });
+        }
+    }
+
     fn start(&mut self, seat: usize) {
         self.lives += 1;
         let (life, seed) = (self.lives, self.rng.u64(..));
         self.say(|| format!("process {life} starts in seat {seat}"));
         let found = self.server.placed_pods().collect();
-        let kind = Kind { elects: self.elects, is_extended: self.is_extended };
+        let has_slots = self.seed.is_multiple_of(LASTING);
+        let kind = Kind { elects: self.elects, is_extended: self.is_extended, has_slots };
         let seat = self.seats.at(seat);
         let now = seat.start_clock(self.now);
         seat.start(Replica::start(life, seed, kind, found, now));
@@ -536,6 +580,7 @@ impl World {
             self.summary.crashes += 1;
             self.coverage.fired_at(Fault::ProcessKilled, seat);
             self.end(seat, "is killed");
+            self.progress.disturbed(self.now);
             self.hold_up_requests(life);
         }
     }
@@ -560,6 +605,7 @@ impl World {
         let (number, seat) = (seat, self.seats.at(seat));
         let life = seat.life;
         if seat.terminate(now) {
+            self.progress.disturbed(now);
             self.coverage.fired_at(Fault::ProcessTerminated, number);
             self.say(|| format!("process {life} is asked to end"));
         }
@@ -570,6 +616,7 @@ impl World {
         let length = Duration::from_millis(self.rng.u64(..LONGEST_PAUSE));
         let until = self.now + length;
         self.coverage.fired_at(Fault::ProcessStopped, seat);
+        self.progress.disturbed(self.now);
         let seat = self.seats.at(seat);
         let life = seat.life;
         seat.pause(until);
@@ -604,7 +651,7 @@ impl World {
         let Some(mut replica) = seat.replica.take() else { return Ok(()) };
         let now = seat.clock(self.now);
         let mut calls = Vec::new();
-        replica.relist(now);
+        replica.relist(now)?;
         replica.learn(&mut calls, now)?;
         for (informer, call) in calls {
             self.handle_output(number, &mut replica, informer, call);
@@ -614,10 +661,8 @@ impl World {
         for event in &events {
             self.seats.at(number).writes.announced(&self.server, event)?;
         }
-        let requests: Vec<_> = replica.scheduler.take_requests().collect();
-        for (_, request) in requests.iter().filter(|(by, _)| *by == RequestSource::ApiDispatcher) {
-            replica.limits.sent(request, now)?;
-        }
+        let mut requests = std::mem::take(&mut self.seats.at(number).held_back);
+        requests.extend(replica.take_requests(now)?);
         let life = replica.life;
         for (source, request) in requests {
             let pause = Duration::from_micros(self.rng.u64(..MOST_BEFORE_SENDING));
@@ -666,6 +711,7 @@ impl World {
         }
         match &attempt.outcome {
             EngineOutcome::Assumed(node) => {
+                self.progress.attempted(&attempt.pod.uid.to_string());
                 seat.beside.insert(attempt.pod.uid.clone(), beside);
                 if !self.is_calm && self.rng.u32(..ROOM_TAKEN) == 0 {
                     let soon = Duration::from_micros(self.rng.u64(..MOST_UNTIL_TAKEN));
@@ -685,8 +731,12 @@ impl World {
             replica.counts_are_right(now)?;
         }
         if !extender.blocked.is_zero() {
-            self.seats.at(number).pause(self.now + extender.blocked);
+            // The requests of the decision count from its beginning, and are sent at its end.
+            let requests = replica.take_requests(now)?;
+            seat.held_back.extend(requests);
+            seat.pause(self.now + extender.blocked);
         }
+        self.probe_extenders(life, extender.probed, extender.fault);
         self.say(|| format!("{life} {}: {:?}", attempt.pod.key, attempt.outcome));
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! Invariants of the requests of the scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use client::{Method, Reply, Request, RequestId, Response};
 use engine::{Engine, Event};
-use framework::Uid;
 use framework::preemption::Preemption;
+use framework::{Time, Uid};
 use serde_json::Value;
 
 use super::rules::{Checked, rule};
@@ -16,6 +17,8 @@ use super::server::{Bound, Server};
 pub(crate) struct Writes {
     /// Bindings that were sent and may still take effect.
     bindings: BTreeMap<RequestId, SentBinding>,
+    /// Status patches without a reply, with the UIDs of the pods.
+    patches: BTreeMap<RequestId, String>,
     /// The objects of requests without a reply.
     at_work: BTreeMap<RequestId, String>,
     /// The bound pods, with their nodes.
@@ -38,6 +41,19 @@ struct SentBinding {
     node: String,
     /// The resourceVersion that it names, if any.
     version: String,
+    sent: Time,
+    /// Whether a patch that would have stopped it was refused.
+    is_fence_refused: bool,
+}
+
+/// Time after which the scheduler takes a lost binding as dead whose fence was refused (decision 19).
+const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
+
+impl SentBinding {
+    /// Whether the scheduler has to reckon with it.
+    fn may_arrive(&self, now: Time) -> bool {
+        !self.is_fence_refused || now.since(self.sent) < REFUSED_FENCE_WAIT
+    }
 }
 
 impl Writes {
@@ -47,13 +63,16 @@ impl Writes {
     ///
     /// # Errors
     /// A rule is violated.
-    pub(crate) fn sent(&mut self, server: &Server, request: &Request) -> Checked {
+    pub(crate) fn sent(&mut self, server: &Server, request: &Request, now: Time) -> Checked {
         let object = object_of(&request.path);
         let is_first = self.at_work.values().all(|other| *other != object);
         rule(is_first, || format!("two requests for {object} are under way"))?;
         self.at_work.insert(request.id, object);
         if request.method != Method::Get {
             self.is_meant_well(server, request)?;
+        }
+        if request.method == Method::Patch && request.path.ends_with("/status") {
+            self.patches.insert(request.id, uid_in(&body_of(request), "metadata"));
         }
         if request.method == Method::Delete {
             let uid = uid_in(&body_of(request), "preconditions");
@@ -66,11 +85,13 @@ impl Writes {
             let mut pods = server.live_pods();
             other.uid == uid
                 && other.node != node
+                && other.may_arrive(now)
                 && pods.any(|pod| is_open(pod, &uid) && !names_old_version(&other.version, pod))
         });
         let broken =
             other.map(|other| format!("{uid} is bound to {node}, and to {} perhaps", other.node));
-        self.bindings.insert(request.id, SentBinding { uid, node, version });
+        let binding = SentBinding { uid, node, version, sent: now, is_fence_refused: false };
+        self.bindings.insert(request.id, binding);
         broken.map_or(Ok(()), Err)
     }
 
@@ -113,6 +134,13 @@ impl Writes {
     pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply) {
         self.at_work.remove(&request);
         let deleted = self.deletions.remove(&request);
+        if let (Some(pod), Reply::Answered(Response { status: status @ 400.., .. })) =
+            (self.patches.remove(&request), reply)
+            && *status != 409
+        {
+            let bindings = self.bindings.values_mut().filter(|binding| binding.uid == pod);
+            bindings.for_each(|binding| binding.is_fence_refused = true);
+        }
         if let (Some(pod), Reply::Answered(Response { status: 200, .. })) = (deleted, reply) {
             // From now on other pods that need the room know that the victim is terminating.
             self.victims.remove(&pod);

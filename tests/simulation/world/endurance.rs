@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use client::scheduler::Hold;
+
 use super::super::network::Network;
 use super::super::progress::Sight;
 use super::super::rules::Violation;
@@ -58,11 +60,20 @@ impl World {
         let now = self.now;
         let mut leaders = self.seats.iter().filter_map(|seat| {
             let replica = seat.replica.as_ref()?;
-            let acts = replica.is_synced() && replica.scheduler.may_act(seat.clock(now));
-            acts.then_some(replica)
+            let clock = seat.clock(now);
+            let acts = replica.is_synced() && replica.scheduler.may_act(clock);
+            let hold = replica.scheduler.hold(clock);
+            let decides = matches!(hold, None | Some(Hold::Throttled | Hold::Backlog));
+            acts.then_some((replica, decides))
         });
-        let sight =
-            Sight { server: &self.server, leader: leaders.next(), troubles: &self.troubles, now };
+        let leader = leaders.next();
+        let sight = Sight {
+            server: &self.server,
+            leader: leader.map(|(replica, _)| replica),
+            decides: leader.is_some_and(|(_, decides)| decides),
+            troubles: &self.troubles,
+            now,
+        };
         let looked = self.progress.look(&sight);
         looked.map_err(|text| self.violation(&text))
     }

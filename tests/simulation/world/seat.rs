@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use client::Request;
+use client::scheduler::RequestSource;
 use fastrand::Rng;
 use framework::{Time, Uid};
 
@@ -23,6 +25,8 @@ pub(super) struct Seat {
     pub(super) writes: Writes,
     /// Its changes of volumes and claims.
     pub(super) volumes: Volumes,
+    /// Requests that it made before it was blocked, and has not sent.
+    pub(super) held_back: Vec<(RequestSource, Request)>,
     /// For each pod, the other pods that its watch had shown on the node that it chose.
     pub(super) beside: BTreeMap<Uid, BTreeSet<Uid>>,
     /// Number of the API server that it is connected to.
@@ -46,6 +50,7 @@ impl Seat {
             deciding: false,
             writes: Writes::default(),
             volumes: Volumes::default(),
+            held_back: Vec::new(),
             beside: BTreeMap::new(),
             api_server: 0,
             clock,
@@ -61,6 +66,7 @@ impl Seat {
         self.deciding = false;
         self.writes = Writes::default();
         self.volumes = Volumes::default();
+        self.held_back.clear();
         self.beside.clear();
     }
 

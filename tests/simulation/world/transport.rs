@@ -18,7 +18,7 @@ use super::super::server::{Bound, further_back};
 use super::super::trouble::Refusal;
 use super::super::volumes;
 use super::endpoints::{Delayed, Freshness, is_streaming_list};
-use super::{Event, World};
+use super::{Event, Refused, World};
 
 /// One in so many pods that we bind is rejected by its kubelet.
 const REJECTED: u32 = 30;
@@ -257,10 +257,13 @@ impl World {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             let seat = self.seats.at(seat);
             let replica = seat.replica.as_ref().expect("the process runs");
-            seat.writes.sent(&self.server, &request)?;
+            seat.writes.sent(&self.server, &request, clock)?;
             seat.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
         }
         self.say(|| format!("{life} {fate:?}: {} {}", request.method.as_str(), request.path));
+        if let (Some(Bound { uid, .. }), true) = (Bound::by(&request), fate != Fate::Served) {
+            self.progress.rejected(&uid);
+        }
         if let Some(fault) = fate.fault() {
             self.summary.faults += 1;
             self.fired_at(fault, life);
@@ -298,7 +301,8 @@ impl World {
             rules::before_binding(&self.server, asked)?;
         }
         if let Some(refusal) = self.troubles.refuse(request) {
-            return self.refuse(life, source, request, refusal);
+            self.refuse(life, source, request, refusal);
+            return Ok(());
         }
         let before = volumes::stored(&self.server, request);
         let lease = leases::stored(&self.server);
@@ -362,13 +366,7 @@ impl World {
     }
 
     /// Answers a request that a lasting fault concerns. It is not carried out.
-    fn refuse(
-        &mut self,
-        life: u32,
-        source: RequestSource,
-        request: &Request,
-        refusal: Refusal,
-    ) -> rules::Checked {
+    fn refuse(&mut self, life: u32, source: RequestSource, request: &Request, refusal: Refusal) {
         let Refusal { fault, status, body, message, after } = refusal;
         self.say(|| format!("{status} for {} ({})", request.path, fault.name()));
         self.fired_at(fault, life);
@@ -378,15 +376,11 @@ impl World {
             seat.writes.is_over(request.id);
         }
         if let Some(Bound { uid, .. }) = Bound::by(request) {
-            match message {
-                Some(message) => self.progress.refused(&uid, message, self.now),
-                None => self.progress.rejected(&uid),
-            }
+            self.refusals.insert((life, request.id), Refused { uid, message });
         }
         let delay = self.delay() + after;
         let reply = answered(status, body);
         self.at(delay, Event::Learn { life, source, id: request.id, reply });
-        Ok(())
     }
 
     /// The outcome of a request reaches the scheduler.
@@ -397,9 +391,17 @@ impl World {
         id: RequestId,
         reply: Reply,
     ) -> rules::Checked {
+        let refused = self.refusals.remove(&(life, id));
         let Some(seat) = self.seats.of_life(life) else { return Ok(()) };
         let now = seat.clock(self.now);
         let Some(replica) = &mut seat.replica else { return Ok(()) };
+        match refused {
+            Some(Refused { uid, message: Some(text) }) => {
+                self.progress.refused(&uid, text, self.now);
+            }
+            Some(Refused { uid, message: None }) => self.progress.rejected(&uid),
+            None => {}
+        }
         if source == RequestSource::ApiDispatcher {
             seat.writes.replied(id, &reply);
             if let Some(object) = seat.volumes.replied(replica.scheduler.engine(), id, &reply) {

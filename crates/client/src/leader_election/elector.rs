@@ -444,7 +444,8 @@ impl LeaderElector {
             self.notices.push(Notice::StartedLeading);
         }
         self.phase = Phase::Leading { authority_ends_at };
-        self.next_attempt = now + self.config.retry_period;
+        // Calls of extenders block the loop, which then takes in the reply late.
+        self.next_attempt = now.max(write.made_at + self.config.retry_period);
         Ok(())
     }
 

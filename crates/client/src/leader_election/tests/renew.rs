@@ -47,7 +47,20 @@ fn authority_counts_from_when_the_renewal_was_sent() {
     harness.wait(4.0);
     harness.reply(ok(&stored(&renewal, 2)));
     assert_eq!(harness.elector.authority_ends_at(), Some(sent_at + Duration::from_secs(10)));
-    assert_eq!(harness.wait_for_deadline(), 2.0);
+    assert_eq!(harness.wait_for_deadline(), 0.0, "the next renewal is overdue");
+}
+
+#[test]
+fn loop_that_is_blocked_for_four_seconds_at_a_time_keeps_the_lease() {
+    let (mut harness, _) = leader();
+    harness.wait_for_deadline();
+    for version in 2..12 {
+        let renewal = harness.expect(Method::Put);
+        harness.now = harness.now + Duration::from_secs(4);
+        harness.reply(ok(&stored(&renewal, version)));
+        harness.elector.tick(harness.now);
+        assert!(harness.is_leader());
+    }
 }
 
 #[test]
