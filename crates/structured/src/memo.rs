@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use framework::device::{Allocation, DeviceSelector, DeviceUse, NodeScope};
+use framework::device::{
+    AllocatedState, Allocation, DeviceSelector, DeviceUse, NodeScope, PoolKey,
+};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
 use crate::{AllocateError, Allocator, Budget, Claims};
@@ -41,6 +43,11 @@ const OVERLAID_MAX: usize = 1 << 14;
 /// A device of a node with its allocations that the watch does not show: the number of the pool, that of
 /// the device in the pool, and the allocations.
 type Overlaid = (usize, usize, DeviceUse);
+
+/// Returns the place of a device among those of its node.
+const fn place_of(own: &Overlaid) -> (usize, usize) {
+    (own.0, own.1)
+}
 
 /// The nodes that have the same answer as one node.
 enum Likeness {
@@ -157,30 +164,50 @@ pub struct NodesByShape<'a> {
     shapes: Option<DeviceShapes<'a>>,
     /// The nodes with allocations that the watch does not show.
     overlaid: NodeBits,
+    overlaid_devices: HashMap<NodeIx, Vec<Overlaid>>,
 }
 
 impl<'a> Allocator<'a> {
     /// Returns the nodes by the shapes of their devices.
     pub fn nodes_by_shape(&self) -> NodesByShape<'a> {
         let mut overlaid = NodeBits::default();
+        let mut overlaid_devices: HashMap<NodeIx, Vec<Overlaid>> = HashMap::new();
         // A rule for taints selects devices by name.
         let shapes = match self.gates.device_taint_rules {
             true => None,
             false => self.cluster.device_shapes(),
         };
         if let (Some(_), Some(overlay)) = (shapes, self.allocated.overlay) {
-            let pools = self.cluster.device_pools();
-            let slices = overlay.pool_keys().flat_map(|key| pools.slices(key));
-            slices.for_each(|slice| {
-                // A node that shares devices with others is compared with none.
-                if let NodeScope::Node(name) = &slice.scope
-                    && let Some(node) = self.cluster.node_named(name)
-                {
+            overlay.pool_keys().for_each(|key| {
+                if let Some((node, devices)) = self.overlaid_pool(key, overlay) {
                     overlaid.insert(node);
+                    overlaid_devices.entry(node).or_default().extend(devices);
                 }
             });
+            // The pools came in no particular order.
+            overlaid_devices
+                .values_mut()
+                .for_each(|devices| devices.sort_unstable_by_key(place_of));
         }
-        NodesByShape { shapes, overlaid }
+        NodesByShape { shapes, overlaid, overlaid_devices }
+    }
+
+    /// Returns the devices of a pool with allocations that the watch does not show, and the node of the
+    /// pool; `None` for a pool of several nodes, which are compared with no other.
+    fn overlaid_pool(
+        &self,
+        key: &PoolKey,
+        overlay: &AllocatedState,
+    ) -> Option<(NodeIx, Vec<Overlaid>)> {
+        let all = self.cluster.device_pools();
+        let NodeScope::Node(name) = &all.slices(key).next()?.scope else { return None };
+        let node = self.cluster.node_named(name)?;
+        let used = overlay.pool(key)?;
+        let number = all.pools_naming(name).position(|own| own == key)?;
+        let devices = all.slices(key).flat_map(|slice| &slice.devices).enumerate();
+        let used = devices
+            .filter_map(|(place, device)| Some((number, place, used.get(&device.name)?.clone())));
+        Some((node, used.collect()))
     }
 
     /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
@@ -201,7 +228,7 @@ impl<'a> Allocator<'a> {
         let Some(memo) = &mut trial.memo else {
             return self.search_alone(&trial.claims, node, budget, rank);
         };
-        let likeness = self.likeness(nodes, node);
+        let likeness = Self::likeness(nodes, node);
         if let Some(answer) = memo.get(&likeness) {
             return Ok(answer);
         }
@@ -227,28 +254,14 @@ impl<'a> Allocator<'a> {
     }
 
     #[inline]
-    fn likeness(&self, nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
+    fn likeness(nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
         match nodes.shapes.and_then(|shapes| shapes.of(node)) {
             None => Likeness::Alone,
             Some((_, shape)) if nodes.overlaid.contains(node) => {
-                Likeness::Overlaid((shape, self.overlaid_devices(node)))
+                let devices = nodes.overlaid_devices.get(&node).cloned();
+                Likeness::Overlaid((shape, devices.unwrap_or_default().into()))
             }
             Some((place, shape)) => Likeness::Shape(place, shape),
         }
-    }
-
-    /// Returns the devices of the node with allocations that the watch does not show.
-    fn overlaid_devices(&self, node: NodeIx) -> Box<[Overlaid]> {
-        let Some(overlay) = self.allocated.overlay else { return Box::default() };
-        let all = self.cluster.device_pools();
-        let pools = all.pools_naming(self.cluster.node_name(node)).enumerate();
-        let used = pools.filter_map(|(number, key)| Some((number, key, overlay.pool(key)?)));
-        let devices = used.flat_map(|(number, key, used)| {
-            let devices = all.slices(key).flat_map(|slice| &slice.devices).enumerate();
-            devices.filter_map(move |(place, device)| {
-                Some((number, place, used.get(&device.name)?.clone()))
-            })
-        });
-        devices.collect()
     }
 }
