@@ -345,3 +345,27 @@ fn work_grows_linearly_with_profiles() {
         |name: &str| built.get(name).unwrap().weight_at(ExtensionPoint::Score, "ImageLocality");
     assert_eq!((weight("s1"), weight("s50")), (Some(1), Some(50)));
 }
+
+#[test]
+fn feature_gates_reach_the_plugins() {
+    for (flag, expected) in [("", [false, false]), ("VolumeLimitScaling=true", [false, true])] {
+        let gates = Gates::parse([flag]).unwrap();
+        assert_eq!(gates.check_built(), Ok(()));
+        let given = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut registry = Registry::new();
+        let in_tree = plugins::registry();
+        for name in in_tree.names() {
+            let (factory, given) = (in_tree.get(name).unwrap().clone(), given.clone());
+            let noting = move |args: &framework::PluginArgs| {
+                given.lock().unwrap().push(args.gates());
+                factory(args)
+            };
+            registry.register(name, noting).unwrap();
+        }
+        defaults(&gates).build_profiles(&registry).unwrap();
+        let given = given.lock().unwrap();
+        let values =
+            |own: &framework::PluginGates| [own.toleration_comparison, own.volume_limit_scaling];
+        assert!(!given.is_empty() && given.iter().all(|own| values(own) == expected));
+    }
+}
