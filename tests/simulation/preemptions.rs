@@ -19,17 +19,25 @@ use super::rules::{Checked, rule};
 pub(crate) struct Foreseen(BTreeMap<Uid, Option<Preemption>>);
 
 impl Foreseen {
-    /// Computes the evictions with the engine, and checks them against the rules.
+    /// Computes the evictions with the engine, and checks them against the rules. An evaluation may take the turn
+    /// in which an extender that does not answer is tried again; these extenders are added to `probed`.
     ///
     /// # Errors
     /// A rule is violated.
-    pub(crate) fn by(engine: &mut Engine, related: &Related, now: Time) -> Result<Self, String> {
+    pub(crate) fn by(
+        engine: &mut Engine,
+        related: &Related,
+        probed: &mut Vec<usize>,
+        now: Time,
+    ) -> Result<Self, String> {
         let oracle = Oracle::of_engine(engine, related);
         let budgets = Budgets::of_engine(engine, related);
         let mut foreseen = Self::default();
         for pod in next(engine) {
-            let ports = &mut Ports { extenders: &mut Extender::default(), probe: &mut () };
+            let mut extender = Extender::default();
+            let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
             let evaluation = engine.evaluate(&pod, Form::Set, None, now, ports);
+            probed.append(&mut extender.probed);
             let Some(rescue) = evaluation.and_then(|evaluation| evaluation.post_filter) else {
                 continue;
             };

@@ -65,6 +65,8 @@ pub(crate) struct Replica {
     pub(crate) failures: Failures,
     /// The results of attempts that users have to read.
     pub(crate) explanations: Explanations,
+    /// Extenders that a rule tried again; the next decision does it for real.
+    probed: Vec<usize>,
     /// The reported nodes by zone.
     zones: Zones,
     /// The pods with a node that the watch has shown, by UID.
@@ -242,6 +244,7 @@ impl Replica {
             limits: RequestLimits::new(limits, !kind.elects),
             failures: Failures::default(),
             explanations: Explanations::default(),
+            probed: Vec::new(),
             zones: Zones::default(),
             unsynced: informers.len(),
             unlisted: 0,
@@ -305,11 +308,13 @@ impl Replica {
         now: Time,
     ) -> Result<Option<Decided>, String> {
         let mut extender = Extender { fault, ..Extender::default() };
-        let foreseen = Foreseen::by(self.scheduler.engine_mut(), &self.related, now)?;
+        let foreseen =
+            Foreseen::by(self.scheduler.engine_mut(), &self.related, &mut self.probed, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
         let turns = Turns::of(self.scheduler.engine());
         let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
+        extender.probed.append(&mut self.probed);
         self.limits.may_decide(now)?;
         turns.include(&attempt)?;
         self.explanations.decided(&attempt);
