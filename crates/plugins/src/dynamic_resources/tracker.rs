@@ -53,6 +53,8 @@ struct InDoubt {
     claim: Arc<ResourceClaim>,
     /// When the doubt ends.
     until: Time,
+    /// Whether the watch has shown the claim. It may not show one yet that the scheduler has created.
+    is_shown: bool,
 }
 
 /// Whether `a` is a newer version than `b`; both are decimal numbers of any length.
@@ -144,7 +146,10 @@ impl TrackedClaims {
             let resource_version = claim.resource_version.clone();
             let claim = ResourceClaim { resource_version, ..ResourceClaim::clone(&allocated) };
             let until = handle.now + LONGEST_REQUEST;
-            self.in_doubt.insert(claim.uid.clone(), InDoubt { claim: claim.into(), until });
+            let is_shown = !claim.is_for_extended_resources;
+            let mut own = InDoubt { claim: claim.into(), until, is_shown };
+            own.look(handle.cluster);
+            self.in_doubt.insert(own.claim.uid.clone(), own);
         }
     }
 
@@ -160,6 +165,7 @@ impl TrackedClaims {
             return None;
         }
         self.in_doubt.retain(|_, own| {
+            own.look(handle.cluster);
             let lasts = own.until > handle.now && own.is_possible(handle.cluster);
             if !lasts && !is_shown_allocated(&own.claim, handle.cluster) {
                 report_deallocation(&own.claim, handle);
@@ -187,11 +193,16 @@ impl TrackedClaims {
 }
 
 impl InDoubt {
-    /// Whether the write may still be carried out: it names the version that the claim has. The watch may
-    /// not show a claim yet that the scheduler has created.
+    /// Notes whether the watch shows the claim.
+    fn look(&mut self, cluster: &Cluster) {
+        let stored = cluster.resource_claim(&self.claim.namespace, &self.claim.name);
+        self.is_shown |= stored.is_some_and(|stored| stored.uid == self.claim.uid);
+    }
+
+    /// Whether the write may still be carried out: it names the version that the claim has.
     fn is_possible(&self, cluster: &Cluster) -> bool {
         let stored = cluster.resource_claim(&self.claim.namespace, &self.claim.name);
-        stored.map_or(self.claim.is_for_extended_resources, |stored| {
+        stored.map_or(!self.is_shown, |stored| {
             stored.uid == self.claim.uid
                 && !is_newer(&stored.resource_version, &self.claim.resource_version)
         })

@@ -165,6 +165,29 @@ fn resource_that_the_node_offers_needs_no_claim_beside_those_of_the_pod() {
 }
 
 #[test]
+fn devices_of_an_unknown_write_are_free_once_its_claim_is_deleted() {
+    let mut world = world();
+    let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "2"})), "a").unwrap();
+    let step = world.step(&mut attempt, PreBindInput::Start);
+    let PreBindStep::Write(creation) = step else { panic!("{step:?}") };
+    let answer = world.write(&creation);
+    let step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    let PreBindStep::Write(finalizer) = step else { panic!("{step:?}") };
+    let answer = world.write(&finalizer);
+    world.watch_claims();
+    let step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    let PreBindStep::Write(status) = step else { panic!("{step:?}") };
+    assert_eq!(status.subresource.as_deref(), Some("status"));
+    world.unreserve(&mut attempt);
+    let other = pod_requesting("q", &json!({GPU: "1"}));
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""]);
+    world.write_commands();
+    assert!(world.claim_names().is_empty());
+    world.delete("resourceclaims", &creation.name);
+    assert_eq!(world.messages(&other), ["", ""]);
+}
+
+#[test]
 fn lost_creation_is_found_by_its_name() {
     let mut world = world();
     let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "1"})), "a").unwrap();
