@@ -69,7 +69,7 @@ fn with_a_device_in_use() -> Scenario {
     let result = json!({"request": "r", "driver": "d.example.com", "pool": "n", "device": "x"});
     let allocated =
         claim("other").status(json!({"allocation": {"devices": {"results": [result]}}}));
-    let given = [node("n"), class("gpu"), claim("c"), allocated, slice(&["x"])];
+    let given = [node("n"), class("gpu"), claim("c"), claim("unused"), allocated, slice(&["x"])];
     let more = slice(&["y"]).fields(json!({"metadata": {"name": "more"}}));
     let more = more.spec(json!({"pool": {"name": "more"}}));
     Scenario::new("DynamicResources", claiming(), given)
@@ -83,6 +83,18 @@ fn with_a_device_in_use() -> Scenario {
             (R::ResourceClaim, A::UPDATE),
             "its claim is labelled",
             label("resourceclaims/c", "k", "v"),
+            Left,
+        )
+        .on(
+            (R::ResourceClaim, A::DELETE),
+            "the claim goes with the device",
+            delete("resourceclaims/other"),
+            Bound,
+        )
+        .on(
+            (R::ResourceClaim, A::DELETE),
+            "a claim without a device goes",
+            delete("resourceclaims/unused"),
             Left,
         )
         .on((R::ResourceSlice, A::ADD), "a slice comes", create(more), Bound)

@@ -17,8 +17,8 @@ fn hint(
     own.hint.as_ref().unwrap()(pod, objects, &world.handle()).unwrap()
 }
 
-fn after_claim(world: &World, pod: &Pod, old: Option<&Value>, new: &Value) -> QueueingHint {
-    let objects = EventObjects::Other { old, new: Some(new) };
+fn after_claim(world: &World, pod: &Pod, old: Option<&Value>, new: Option<&Value>) -> QueueingHint {
+    let objects = EventObjects::Other { old, new };
     hint(world, pod, &EventResource::ResourceClaim, &objects)
 }
 
@@ -36,11 +36,13 @@ fn changes_of_claims_wake_the_pods_they_may_help() {
     let mut protected = allocated.clone();
     protected["metadata"]["finalizers"] = json!([FINALIZER]);
     let rows = [
-        ("added", None, &free, [Queue, Skip, Skip]),
-        ("deallocated", Some(&allocated), &free, [Queue, Queue, Skip]),
-        ("allocated", Some(&free), &allocated, [Queue, Skip, Skip]),
-        ("reserved", Some(&allocated), &reserved, [Queue, Skip, Skip]),
-        ("other metadata", Some(&allocated), &protected, [Skip, Skip, Skip]),
+        ("added", None, Some(&free), [Queue, Skip, Skip]),
+        ("deallocated", Some(&allocated), Some(&free), [Queue, Queue, Skip]),
+        ("allocated", Some(&free), Some(&allocated), [Queue, Skip, Skip]),
+        ("reserved", Some(&allocated), Some(&reserved), [Queue, Skip, Skip]),
+        ("deleted with its allocation", Some(&allocated), None, [Queue, Queue, Skip]),
+        ("deleted without one", Some(&free), None, [Skip, Skip, Skip]),
+        ("other metadata", Some(&allocated), Some(&protected), [Skip, Skip, Skip]),
     ];
     for (change, old, new, expected) in rows {
         let answers = [&own, &other, &gated].map(|pod| after_claim(&world, pod, old, new));
@@ -73,7 +75,7 @@ fn generated_claims_wake_their_pod() {
 }
 
 #[test]
-fn registered_events_are_those_of_kube_scheduler() {
+fn registered_events_are_those_of_kube_scheduler_and_deleted_claims() {
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
     let world = World::new([]);
@@ -83,7 +85,7 @@ fn registered_events_are_those_of_kube_scheduler() {
         ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
     let expected = [
         (R::Node, node),
-        (R::ResourceClaim, changes),
+        (R::ResourceClaim, changes | ActionType::DELETE),
         (R::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
         (R::DeviceClass, changes),
         (R::ResourceSlice, changes),
