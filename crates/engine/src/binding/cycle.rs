@@ -45,6 +45,8 @@ pub(crate) struct BindingCycle {
     pub(super) unknown_binds: u32,
     /// Whether an event has reported a bind of unknown outcome.
     pub(super) reported_unknown: bool,
+    /// Whether a request to bind was sent that no write of the pod stops.
+    pub(super) unstoppable: bool,
 }
 
 #[derive(Debug)]
@@ -154,6 +156,7 @@ impl BindingCycle {
             outdated_binds: 0,
             unknown_binds: 0,
             reported_unknown: false,
+            unstoppable: false,
         }
     }
 

@@ -390,6 +390,7 @@ impl BindingCycles {
                 Err(status) => return Next::Failed(status),
             },
         };
+        cycle.unstoppable |= !fenced;
         let effect = self.emit(cycle, effect, cx);
         cycle.phase = Phase::Bind { effect, extender: binder, repeated, fenced, since: cx.now };
         Next::Wait

@@ -15,8 +15,8 @@
 //!
 //! A bind by an extender cannot be fenced, because the extender sends a request of its own. A fence may also be
 //! refused, for example by a webhook on `pods/status`. The pod is then bound to the same node again, which does no
-//! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until the requests can no longer
-//! be under way: [`EXTENDER_WAIT`], [`REFUSED_FENCE_WAIT`].
+//! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until a fence is carried out, or the
+//! requests can no longer be under way: [`EXTENDER_WAIT`], [`REFUSED_FENCE_WAIT`].
 
 use std::time::Duration;
 
@@ -84,6 +84,10 @@ impl BindingCycles {
         }
         match (next, bind.may_arrive(cx.now)) {
             (Err(reason), false) => give_up(cycle, &reason, &bind.error),
+            // What refused the fence may be over, for example a webhook that was down.
+            _ if !cycle.unstoppable && pod.resource_version != 0 => {
+                self.fence(cycle, bind, pod, cx)
+            }
             _ => self.read_pod(cycle, IfUnbound::Resolve(bind), cx),
         }
     }

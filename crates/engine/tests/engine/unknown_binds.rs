@@ -203,11 +203,26 @@ fn pod_whose_fence_is_refused_is_given_up_when_no_bind_can_arrive() {
         lose_bind(&mut world);
         keeps_its_room(&world);
     }
+    refuse_fence(&mut world);
     world.pass(599);
-    answer_read(&mut world);
+    refuse_fence(&mut world);
     assert_eq!(world.place("p"), "assumed");
     world.pass(1);
-    answer_read(&mut world);
+    refuse_fence(&mut world);
+    has_given_up(&world, "5 tries");
+}
+
+#[test]
+fn pod_whose_fence_was_refused_is_given_up_when_one_is_carried_out() {
+    let mut world = world_with_bind();
+    lose_bind(&mut world);
+    refuse_fence(&mut world);
+    for _ in 0..4 {
+        lose_bind(&mut world);
+    }
+    refuse_fence(&mut world);
+    keeps_its_room(&world);
+    carry_out_fence(&mut world);
     has_given_up(&world, "5 tries");
 }
 
