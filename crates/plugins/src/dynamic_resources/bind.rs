@@ -187,10 +187,15 @@ impl Run<'_, '_> {
         }
         let work = self.work(place);
         let claim = work.claim.clone();
+        let full_name = full_name(&claim);
         if claim.is_reserved_for(self.pod) && (work.allocation.is_none() || work.is_written()) {
+            let (pod, now) = (&self.pod.uid, self.handle.now);
+            if self.setting.tracker.lock().releases.concern(&claim, pod, now) {
+                let text = format!("the reservation of claim {full_name} is being removed");
+                return self.conflict(place, tries, text);
+            }
             return self.written(place, &claim);
         }
-        let full_name = full_name(&claim);
         if claim.terminating {
             return Err(format!("claim {full_name} got deleted in the meantime"));
         }

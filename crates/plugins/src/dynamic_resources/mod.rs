@@ -15,6 +15,7 @@ mod extended;
 mod hints;
 mod metrics;
 mod post_filter;
+mod releases;
 mod score;
 mod search;
 mod selectors;
@@ -468,7 +469,9 @@ impl DynamicResources {
                 if *claim.name != *IN_MEMORY {
                     bind::deletion(claim).into_iter().for_each(write);
                 }
-            } else if in_doubt || claim.allocation.is_some() && claim.is_reserved_for(pod) {
+            // A reservation in doubt is not removed: a request that names no version might remove a later one.
+            } else if !in_doubt && claim.allocation.is_some() && claim.is_reserved_for(pod) {
+                self.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
                 write(bind::release(claim, pod));
             }
         }

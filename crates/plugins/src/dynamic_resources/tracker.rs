@@ -14,6 +14,8 @@ use framework::device::{AllocatedState, Allocation, ResourceClaim};
 use framework::{Cluster, Command, EventResource, Handle, Time, Uid};
 use serde_json::{Value, json};
 
+use super::releases::Releases;
+
 /// The time after which a request whose answer was lost is no longer carried out.
 const LONGEST_REQUEST: Duration = Duration::from_mins(2);
 
@@ -35,6 +37,7 @@ pub(super) struct TrackedClaims {
     assumed: BTreeMap<Uid, Arc<ResourceClaim>>,
     in_flight: BTreeMap<Uid, InFlight>,
     in_doubt: BTreeMap<Uid, InDoubt>,
+    pub(super) releases: Releases,
 }
 
 /// An allocation that is not written yet.

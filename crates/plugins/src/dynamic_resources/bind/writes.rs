@@ -119,7 +119,7 @@ pub(super) fn pod_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]) ->
 /// Ends the reservation of the claim for a pod.
 pub(crate) fn release(claim: &ResourceClaim, pod: &Pod) -> Write {
     let user = json!({ "$patch": "delete", "uid": pod.uid.to_string() });
-    let patch = json!({ "metadata": uid(claim), "status": { "reservedFor": [user] } });
+    let patch = json!({ "metadata": version(claim), "status": { "reservedFor": [user] } });
     write(claim, Some("status"), WriteAction::StrategicMergePatch(patch))
 }
 

@@ -193,12 +193,13 @@ fn deleted_claim_fails_with_the_answer_of_the_server() {
 fn unreserve_ends_the_reservation_and_keeps_the_allocation() {
     let (mut world, mut attempt) = ready();
     world.write_all(&mut attempt);
+    let version = world.claim("c")["metadata"]["resourceVersion"].clone();
     world.unreserve(&mut attempt);
     let [write] = &world.write_commands()[..] else { panic!("one write") };
     assert_eq!(
         *write.body(),
         json!({
-            "metadata": {"uid": "uid-c"},
+            "metadata": {"uid": "uid-c", "resourceVersion": version},
             "status": {"reservedFor": [{"$patch": "delete", "uid": "uid-p"}]},
         })
     );
@@ -206,6 +207,43 @@ fn unreserve_ends_the_reservation_and_keeps_the_allocation() {
     assert_eq!(devices_of(&world.claim("c")), ["a/0"]);
     world.unreserve(&mut attempt);
     assert_eq!(world.write_commands(), [], "the second call has nothing to do");
+}
+
+#[test]
+fn reservation_that_is_being_removed_is_written_again() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    world.unreserve(&mut attempt);
+    let mut second = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    let waits = |step| matches!(step, PreBindStep::Wait { .. });
+    assert!(
+        waits(world.step(&mut second, PreBindInput::Start)),
+        "the release may come at any time"
+    );
+
+    world.write_commands();
+    assert!(
+        waits(world.step(&mut second, PreBindInput::Changed)),
+        "the watch shows the old version"
+    );
+    world.watch("resourceclaims", "c");
+    let write = written(world.step(&mut second, PreBindInput::Changed));
+    let user = json!({"resource": "pods", "name": "p", "uid": "uid-p"});
+    assert_eq!(write.body()["status"]["reservedFor"], json!([user]));
+}
+
+#[test]
+fn release_that_is_never_carried_out_is_waited_for_minutes() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    world.unreserve(&mut attempt);
+    let mut second = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    world.step(&mut second, PreBindInput::Start);
+    let text = outcome(world.step(&mut second, PreBindInput::Deadline));
+    assert_eq!(text, "the reservation of claim default/c is being removed");
+    world.parts.now = world.parts.now + Duration::from_mins(5);
+    let mut third = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    assert_eq!(outcome(world.step(&mut third, PreBindInput::Start)), "");
 }
 
 #[test]
