@@ -12,7 +12,7 @@ use framework::{Pod, Time};
 use serde_json::json;
 
 use super::extender::Extender;
-use super::oracle::{Oracle, Related, gives_volumes, read_pod};
+use super::oracle::{Oracle, Related, gives_volumes, needs_devices, read_pod};
 use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
 use super::server::DEFAULT;
@@ -86,7 +86,7 @@ impl Decision {
 /// knows neither nominated pods nor preemptions without a binding. Pods with a node are decided as
 /// if they had none.
 ///
-/// `fresh` does not know which volumes are assumed either. A pod for each unbound claim shows that
+/// `fresh` does not know which devices exist, nor which volumes are assumed. A pod for each unbound claim shows that
 /// no other volume is withheld. Pods that need the extender are left out while it does not answer: a decision
 /// would try it again.
 pub(crate) fn forms_agree(
@@ -109,8 +109,9 @@ pub(crate) fn forms_agree(
             })
         };
         agrees(Decision::on(&pod, engine, Form::OneNode, now), "the one-node form")?;
-        let is_known =
-            nothing_is_nominated && !(gives_volumes && related.storage.has_unbound(&pod));
+        let is_known = nothing_is_nominated
+            && !(gives_volumes && related.storage.has_unbound(&pod))
+            && !needs_devices(&pod);
         if is_known && Pauses::of(&pod, engine, now).are_over() {
             agrees(Decision::on(&pod, fresh, Form::Set, now), "an engine that starts now")?;
         }

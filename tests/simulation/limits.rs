@@ -89,12 +89,13 @@ impl RequestLimits {
     }
 }
 
-/// Returns the namespace and the subresource of a bind or status patch. Other requests share their slots with
-/// requests that cannot be told from their paths.
+/// Returns the namespace and the subresource of a bind or of the patch of a condition. Other requests, also
+/// evictions and writes of plugins, share their slots with requests that cannot be told from their paths.
 fn group_of(request: &Request) -> Option<String> {
     let (collection, name_and_subresource) = request.path.split_once("/pods/")?;
     let (_, subresource) = name_and_subresource.split_once('/')?;
-    let is_eviction = subresource == "status"
-        && String::from_utf8_lossy(&request.body).contains("DisruptionTarget");
-    (!is_eviction).then(|| format!("{collection}/pods/{subresource}"))
+    let body = String::from_utf8_lossy(&request.body);
+    let is_of_others = ["DisruptionTarget", "extendedResourceClaimStatus"];
+    let is_other = subresource == "status" && is_of_others.iter().any(|own| body.contains(own));
+    (!is_other).then(|| format!("{collection}/pods/{subresource}"))
 }

@@ -19,7 +19,7 @@
 //! - `queueing`, `limits`, `calls`, `zones`, `explanations`, `leases`: invariants of turns and backoffs, of the
 //!   number and rate of requests, of the calls of reflectors, of the order of nodes, of what users read, and
 //!   of the Lease.
-//! - `volumes`: invariants of volumes and claims.
+//! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
 //! - `oracle`: where pods fit, computed naively.
 
 mod api_servers;
@@ -28,6 +28,7 @@ mod churn;
 mod clocks;
 mod coverage;
 mod decisions;
+mod devices;
 mod explanations;
 mod extender;
 mod foreign;
@@ -55,6 +56,8 @@ pub(crate) use world::{Summary, World};
 
 /// One in this many seeds lives through hours of lasting faults, and less of everything else.
 const LASTING: u64 = 4;
+/// One in this many seeds has devices.
+const DEVICES: u64 = 3;
 
 /// Runs one seed: `steps` of churn and faults, then rest, then the final checks.
 ///

@@ -8,7 +8,8 @@ use framework::{Pod, Time};
 use sandbox::resources::NAMESPACES;
 use serde_json::Value;
 
-use super::oracle::{Oracle, read_pod};
+use super::devices::lacks_claim;
+use super::oracle::{Oracle, needs_devices, read_pod};
 use super::replica::Replica;
 use super::rules::{Checked, may_be_placed, rule, waits_for_us};
 use super::server::Server;
@@ -170,7 +171,8 @@ impl Progress {
         self.refused.retain(|uid, _| present.contains_key(&**uid));
         for (uid, pod) in present {
             let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-            if !may_be_placed(pod) || !sight.troubles.let_explain(namespace) {
+            let may_explain = sight.troubles.let_explain(namespace);
+            if !may_be_placed(pod) || !may_explain || lacks_claim(sight.server, pod) {
                 self.waiting.remove(uid);
                 self.refused.remove(uid);
                 continue;
@@ -211,10 +213,14 @@ fn is_ready(pod: &Pod, oracle: &Oracle<'_>, sight: &Sight<'_>, leader: &Replica)
         let cluster = engine.cache().cluster();
         &**cluster.node_name(placed.node)
     });
+    // A bind of unknown outcome is stopped by a status patch.
+    let may_be_stopped = chosen.is_none() || sight.troubles.let_explain(&pod.key.namespace);
     let takers: Vec<&str> = oracle.takers(pod).map(|node| &**node).chain(chosen).collect();
     is_known
+        && may_be_stopped
         && !is_in_namespace_that_goes(sight.server, pod)
         && !leader.related.storage.has_unbound(pod)
+        && !needs_devices(pod)
         && !takers.is_empty()
         && sight.troubles.spare(pod, takers.into_iter())
 }

@@ -10,6 +10,7 @@ use sandbox::resources::NAMESPACES;
 use serde_json::Value;
 
 use super::churn::ALONE;
+use super::devices;
 use super::oracle::{Oracle, Related, read_node, read_pod};
 use super::preemptions::Pauses;
 use super::replica::Replica;
@@ -145,6 +146,7 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     let related = Related::of_server(server);
     let known = &replica.related;
     volumes::at_rest(server)?;
+    devices::at_rest(server)?;
     rule(related == *known, || format!("stored is {related:?}, known is {known:?}"))?;
     let oracle = Oracle::of_server(server, &related);
     let waiting: Vec<&Value> =
@@ -300,7 +302,8 @@ fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
 
 /// Checks that the conditions of pending pods say that they do not fit.
 pub(crate) fn pending_pods_are_explained(server: &Server) -> Checked {
-    let mut pending = server.live_pods().filter(|pod| waits_for_us(pod) && may_be_placed(pod));
+    let pending = server.live_pods().filter(|pod| waits_for_us(pod) && may_be_placed(pod));
+    let mut pending = pending.filter(|pod| !devices::lacks_claim(server, pod));
     let unexplained = pending.find(|pod| {
         let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         !conditions.any(|condition| {

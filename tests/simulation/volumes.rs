@@ -27,8 +27,15 @@ pub(crate) struct Volumes {
     under_way: BTreeMap<RequestId, Sent>,
     /// The confirmed changes, by version of the object.
     changed: BTreeMap<Version, Value>,
-    /// The claims of pods when they were assumed on nodes.
-    claims: BTreeMap<Uid, BTreeSet<Uid>>,
+    /// The pods that were assumed on nodes.
+    assumed: BTreeMap<Uid, Assumed>,
+}
+
+/// A pod that was assumed on a node, and its claims at that time.
+#[derive(Debug)]
+struct Assumed {
+    node: String,
+    claims: BTreeSet<Uid>,
 }
 
 /// The claims that were bound with their pods, by any process.
@@ -83,10 +90,11 @@ impl Change {
 impl Volumes {
     /// Records an attempt.
     pub(crate) fn decided(&mut self, attempt: &Attempt, related: &Related) {
-        if let Outcome::Assumed(_) = attempt.outcome {
+        if let Outcome::Assumed(node) = &attempt.outcome {
             let claims = related.storage.claims_of(&attempt.pod).flatten();
             let claims = claims.map(|claim| claim.uid.clone()).collect();
-            self.claims.insert(attempt.pod.uid.clone(), claims);
+            let assumed = Assumed { node: node.to_string(), claims };
+            self.assumed.insert(attempt.pod.uid.clone(), assumed);
         }
     }
 
@@ -111,12 +119,14 @@ impl Volumes {
         rule(other.is_none(), || format!("{} is a second volume, after {other:?}", request.path))
     }
 
-    /// Returns the pods in binding cycles that have the claim, also if they were deleted meanwhile.
+    /// Returns the pods in binding cycles that have the claim, also if they were deleted meanwhile. A node that was
+    /// selected for an earlier attempt is not theirs.
     fn askers(&self, change: &Change, engine: &Engine) -> BTreeSet<Uid> {
-        let asks = |(pod, claims): &(&Uid, &BTreeSet<Uid>)| {
-            claims.contains(&change.claim) && engine.is_binding(pod)
+        let asks = |(pod, assumed): &(&Uid, &Assumed)| {
+            let is_for_its_node = is_volume(&change.version.0) || change.to == *assumed.node;
+            assumed.claims.contains(&change.claim) && is_for_its_node && engine.is_binding(pod)
         };
-        self.claims.iter().filter(asks).map(|(pod, _)| pod.clone()).collect()
+        self.assumed.iter().filter(asks).map(|(pod, _)| pod.clone()).collect()
     }
 
     /// Returns the pending change of the same version by another pod.
@@ -168,7 +178,7 @@ impl Volumes {
     /// A rule is violated.
     pub(crate) fn after_binding(&self, server: &Server, bound: &Bound, held: &mut Held) -> Checked {
         let uid = Uid::from(bound.uid.as_str());
-        let known = self.claims.get(&uid).cloned().unwrap_or_default();
+        let known = self.assumed.get(&uid).map(|own| own.claims.clone()).unwrap_or_default();
         for claim in claims(server).filter(|claim| known.contains(&claim.uid)) {
             rule(claim.is_fully_bound(), || {
                 format!("{} is bound before its claim {}", bound.uid, claim.name)

@@ -21,7 +21,6 @@ use loadmaster::wire::Update;
 
 use self::endpoints::Freshness;
 use self::seat::{Seat, Seats};
-use super::LASTING;
 use super::churn::Churn;
 use super::clocks::Clock;
 use super::coverage::{Coverage, Fault, State, States};
@@ -35,6 +34,7 @@ use super::server::Server;
 use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
+use super::{DEVICES, LASTING};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -229,7 +229,7 @@ impl World {
         let now = Time::from_secs(BEGINNING);
         let api_servers = [1, 2, 2, 3][rng.usize(..4)];
         let mut server = Server::new(rng.u64(..), api_servers, now);
-        let mut churn = Churn::new(rng.fork());
+        let mut churn = Churn::new(rng.fork(), seed % DEVICES == 1);
         churn.begin(&mut server, now);
         let replicas = [1, 1, 1, 2, 3][rng.usize(..5)];
         let elects = replicas > 1 || rng.bool();

@@ -65,16 +65,19 @@ impl Writes {
     /// A rule is violated.
     pub(crate) fn sent(&mut self, server: &Server, request: &Request, now: Time) -> Checked {
         let object = object_of(&request.path);
-        let is_first = self.at_work.values().all(|other| *other != object);
+        let creates_claim =
+            request.method == Method::Post && request.path.ends_with("/resourceclaims");
+        let is_first = creates_claim || self.at_work.values().all(|other| *other != object);
         rule(is_first, || format!("two requests for {object} are under way"))?;
         self.at_work.insert(request.id, object);
-        if request.method != Method::Get {
+        let is_of_devices = request.path.contains("/resourceclaims");
+        if request.method != Method::Get && !is_of_devices {
             self.is_meant_well(server, request)?;
         }
-        if request.method == Method::Patch && request.path.ends_with("/status") {
+        if request.method == Method::Patch && request.path.ends_with("/status") && !is_of_devices {
             self.patches.insert(request.id, uid_in(&body_of(request), "metadata"));
         }
-        if request.method == Method::Delete {
+        if request.method == Method::Delete && !is_of_devices {
             let uid = uid_in(&body_of(request), "preconditions");
             self.deletions.insert(request.id, Uid::from(uid.as_str()));
         }

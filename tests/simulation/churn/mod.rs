@@ -2,6 +2,7 @@
 
 pub(crate) mod catalogue;
 mod chance;
+pub(crate) mod devices;
 mod foreign;
 mod mass;
 pub(crate) mod nodes;
@@ -42,15 +43,19 @@ pub(crate) struct Churn {
     attachable: [i64; NODE_NAMES],
     /// Share of created pods, in tenths, that mainly request volumes.
     claimants: u32,
+    /// Whether there are devices.
+    has_devices: bool,
+    /// Generation of the last pool of devices.
+    generation: u64,
 }
 
 impl Churn {
     /// Creates a generator from a seed.
-    pub(crate) fn new(mut rng: Rng) -> Self {
+    pub(crate) fn new(mut rng: Rng, has_devices: bool) -> Self {
         let claimants = one_of(&mut rng, [1, 3, 9]);
         let attachable = [1, 2, 1, 1, 2, 1, 0, 1];
         let cpus = std::array::from_fn(|number| 2 + number % 3);
-        Self { rng, cpus, attachable, claimants }
+        Self { rng, cpus, attachable, claimants, has_devices, generation: 0 }
     }
 
     /// Returns the time until the next action.
@@ -75,6 +80,9 @@ impl Churn {
             self.change_budget(server, now);
         }
         self.begin_storage(server, now);
+        if self.has_devices {
+            self.begin_devices(server, now);
+        }
         for _ in 0..self.rng.u32(..20) {
             self.create_pod(server, now);
         }
@@ -84,6 +92,9 @@ impl Churn {
     pub(crate) fn leave(&mut self, server: &mut Server, now: Time) {
         for namespace in NAMESPACES {
             self.create_all_claims(server, namespace, now);
+        }
+        if self.has_devices {
+            self.restore_devices(server, now);
         }
     }
 
@@ -107,6 +118,9 @@ impl Churn {
 
     /// Carries out one action, and describes it.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
+        if self.has_devices && once_in(&mut self.rng, 8) {
+            return self.change_devices(server, now);
+        }
         match self.rng.u32(..196) {
             0..34 => self.create_pod(server, now),
             34..52 => self.delete_pod(server, now),
@@ -164,7 +178,9 @@ impl Churn {
     }
 
     fn pod(&mut self, server: &Server, namespace: &str, name: &str) -> Value {
+        let wants_devices = self.has_devices && self.rng.u32(..5) < 3;
         let mut pod = match self.rng.u32(..10) < self.claimants {
+            _ if wants_devices && !once_in(&mut self.rng, 4) => devices::template(&mut self.rng),
             true => pods::claimant(&mut self.rng),
             false => pods::template(&mut self.rng),
         };
@@ -185,6 +201,9 @@ impl Churn {
             }
         } else if once_in(&mut self.rng, 6) {
             pod["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+        }
+        if wants_devices {
+            devices::request_devices(&mut self.rng, &mut pod);
         }
         pod
     }

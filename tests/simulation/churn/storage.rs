@@ -118,7 +118,12 @@ impl Churn {
         create(server, PERSISTENTVOLUMECLAIMS, claim, now)
     }
 
-    fn delete(&mut self, server: &mut Server, kind: &'static Resource, now: Time) -> String {
+    pub(super) fn delete(
+        &mut self,
+        server: &mut Server,
+        kind: &'static Resource,
+        now: Time,
+    ) -> String {
         let Some(object) = self.any(server, kind) else { return "nothing to delete".to_owned() };
         let status = server.request("DELETE", &object, &Value::Null, now);
         format!("delete {object}: {status}")

@@ -52,5 +52,7 @@ named! {
         PodsDeletedInMass = "all pods of a namespace deleted",
         PodsCreatedInMass = "many pods created",
         NodesLost = "a third of the nodes lost",
+        SlicesReplaced = "devices of a node replaced",
+        ClaimDeleted = "claim of devices deleted",
     }
 }

@@ -3,6 +3,7 @@
 mod affinity;
 mod budgets;
 mod candidates;
+mod devices;
 mod preemption;
 mod related;
 mod spread;
@@ -17,6 +18,8 @@ use framework::{Node, NominatedPods, Pod, TaintEffect, Uid, api};
 use serde::Deserialize;
 
 pub(crate) use budgets::Budgets;
+use devices::Devices;
+pub(crate) use devices::needs_devices;
 pub(crate) use related::Related;
 
 use super::server::Server;
@@ -31,6 +34,8 @@ pub(crate) struct Oracle<'a> {
     related: &'a Related,
     /// Whether the scheduler [assumes volumes](gives_volumes).
     gives_volumes: bool,
+    /// Devices; `None` if the scheduler may have allocated some that only it knows of.
+    devices: Option<Devices>,
 }
 
 /// A node and the pods on it.
@@ -79,6 +84,7 @@ impl<'a> Oracle<'a> {
             placed: cluster.pods().map(|placed| placed.pod.clone()).collect(),
             related,
             gives_volumes: gives_volumes(engine),
+            devices: None,
         }
     }
 
@@ -96,13 +102,15 @@ impl<'a> Oracle<'a> {
             waiting.filter_map(|pod| Some((pod.nominated_node_name.clone()?, pod.clone())));
         let (places, nominated) = (places.collect(), nominated.collect());
         let placed = pods.iter().filter(|pod| pod.node_name.is_some()).cloned().collect();
-        Self { places, nominated, placed, related, gives_volumes: false }
+        let devices = Some(Devices::of_server(server));
+        Self { places, nominated, placed, related, gives_volumes: false, devices }
     }
 
-    /// Whether the answer for the pod is certain: none of its volumes may be assumed by another
+    /// Whether the answer for the pod is certain: none of its volumes and devices may be assumed by another
     /// pod. The scheduler never places a pod that fits nowhere.
     pub(crate) fn is_sure_of(&self, pod: &Pod) -> bool {
-        !self.gives_volumes || !self.related.storage.has_unbound(pod)
+        let knows_volumes = !self.gives_volumes || !self.related.storage.has_unbound(pod);
+        knows_volumes && (self.devices.is_some() || !needs_devices(pod))
     }
 
     /// Returns the nodes where the pod fits, wherever it is now.
@@ -135,6 +143,13 @@ impl Question<'_> {
             && self.is_spread()
             && self.is_near_and_far_enough()
             && self.has_its_volumes()
+            && self.has_its_devices()
+    }
+
+    fn has_its_devices(&self) -> bool {
+        let (devices, node) = (&self.oracle.devices, &self.place.node.name);
+        let suffice = |devices: &Devices| devices.suffice(node, self.pod);
+        !needs_devices(self.pod) || devices.as_ref().is_none_or(suffice)
     }
 
     /// Returns the other pods on a node.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::server::Server;
+use super::devices;
 use super::storage::{self, Storage};
 
 /// The objects of these kinds.
@@ -25,8 +26,8 @@ const KINDS: [(EventResource, &Resource); 6] = [
     (EventResource::PodDisruptionBudget, PODDISRUPTIONBUDGETS),
 ];
 
-/// Objects that relate pods to each other, with labels, selectors and allowed disruptions; and
-/// storage objects.
+/// Objects that relate pods to each other, with labels, selectors and allowed disruptions; objects of storage
+/// and devices.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Related {
     objects: BTreeMap<Key, Arc<Value>>,
@@ -41,7 +42,7 @@ impl Related {
     /// Returns the stored objects.
     pub(crate) fn of_server(server: &Server) -> Self {
         let mut related = Self::default();
-        for (kind, resource) in KINDS.iter().chain(&storage::KINDS) {
+        for (kind, resource) in KINDS.iter().chain(&storage::KINDS).chain(&devices::KINDS) {
             for object in server.store.objects(resource) {
                 let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().into();
                 let key = (kind.clone(), text("namespace"), text("name"));
@@ -54,7 +55,8 @@ impl Related {
     /// Sets an object to its present state, or `None` if it was deleted.
     pub(crate) fn set(&mut self, key: Key, object: Option<&Arc<Value>>) {
         let is_storage = storage::KINDS.iter().any(|(kind, _)| *kind == key.0);
-        let object = object.map(|object| match is_storage {
+        let is_of_devices = devices::KINDS.iter().any(|(kind, _)| *kind == key.0);
+        let object = object.map(|object| match is_storage || is_of_devices {
             true => storage::what_counts(object),
             false => what_counts(object),
         });

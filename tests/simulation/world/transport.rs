@@ -9,6 +9,7 @@ use framework::Uid;
 use loadmaster::wire::{Update, status_error};
 
 use super::super::coverage::Fault;
+use super::super::devices;
 use super::super::foreign;
 use super::super::leases;
 use super::super::network::{Fate, Piece};
@@ -326,6 +327,9 @@ impl World {
             self.summary.given += 1;
             volumes::after_change(&self.server, &request.path, &before, &after)?;
         }
+        if is_write && request.path.contains("/resourceclaims") {
+            devices::after_write(&self.server)?;
+        }
         if let Some(seat) = self.seats.of_life(life)
             && source == RequestSource::ApiDispatcher
         {
@@ -338,6 +342,7 @@ impl World {
             self.summary.bound += 1;
             self.progress.bound();
             rules::after_binding(&self.server, bound)?;
+            devices::after_binding(&self.server, bound)?;
             if !self.is_calm && self.rng.u32(..REJECTED) == 0 {
                 let soon = Duration::from_millis(self.rng.u64(..LATEST_REJECTION));
                 self.at(soon, Event::Reject { uid: bound.uid.clone() });

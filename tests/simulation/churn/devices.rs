@@ -1,0 +1,167 @@
+//! Random actions on claims, templates, classes and slices of devices.
+
+use fastrand::Rng;
+use framework::Time;
+use sandbox::resources::{DEVICECLASSES, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES, RESOURCESLICES};
+use serde_json::{Value, json};
+
+use super::super::coverage::Fault;
+use super::super::extender;
+use super::super::patience;
+use super::super::server::{DEFAULT, Server};
+use super::chance::{once_in, one_of};
+use super::{Churn, NAMESPACES, related};
+
+/// The driver of all devices.
+const DRIVER: &str = "gpu.example.com";
+/// The class of all devices, which is sometimes absent.
+pub(crate) const CLASS: &str = "gpu";
+/// The extended resource that the class provides.
+pub(crate) const EXTENDED_RESOURCE: &str = "example.com/gpu";
+/// Nodes with smaller numbers have devices.
+const NODES: usize = 6;
+/// Maximum number of devices of a node.
+const MOST: usize = 3;
+/// Templates, with the number of devices that their claims request.
+const TEMPLATES: [(&str, u32); 2] = [("one-gpu", 1), ("two-gpus", 2)];
+/// A claim that pods share.
+const SHARED: &str = "shared-gpu";
+
+impl Churn {
+    /// Creates the initial objects.
+    pub(super) fn begin_devices(&mut self, server: &mut Server, now: Time) {
+        self.restore_devices(server, now);
+        for number in 0..NODES {
+            self.publish(server, number, now);
+        }
+    }
+
+    /// Creates the class, and the templates and claims that are absent.
+    pub(super) fn restore_devices(&mut self, server: &mut Server, now: Time) {
+        create(server, &class(), now);
+        for namespace in NAMESPACES {
+            create_claims(server, namespace, now);
+        }
+    }
+
+    /// Carries out an action on devices, and describes it.
+    pub(super) fn change_devices(&mut self, server: &mut Server, now: Time) -> String {
+        match self.rng.u32(..12) {
+            0..4 => {
+                let number = self.rng.usize(..NODES);
+                self.publish(server, number, now)
+            }
+            4 => {
+                server.fired.push(Fault::SlicesReplaced);
+                self.delete(server, RESOURCESLICES, now)
+            }
+            5 => self.delete(server, DEVICECLASSES, now),
+            6 | 7 => {
+                server.fired.push(Fault::ClaimDeleted);
+                self.delete(server, RESOURCECLAIMS, now)
+            }
+            8 => self.delete(server, RESOURCECLAIMTEMPLATES, now),
+            9 => create(server, &class(), now),
+            _ => {
+                let namespace = one_of(&mut self.rng, NAMESPACES);
+                create_claims(server, namespace, now)
+            }
+        }
+    }
+
+    /// Publishes the devices of a node, in place of those before, as a driver does after it started or a
+    /// device has failed.
+    fn publish(&mut self, server: &mut Server, number: usize, now: Time) -> String {
+        server.fired.push(Fault::SlicesReplaced);
+        let node = format!("n{number}");
+        let count = one_of(&mut self.rng, [0, 1, 2, 2, MOST, MOST]);
+        let devices: Vec<Value> =
+            (0..count).map(|device| json!({"name": format!("gpu-{device}")})).collect();
+        self.generation += 1;
+        let pool = json!({"name": node, "generation": self.generation, "resourceSliceCount": 1});
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "metadata": {"name": format!("{node}-gpus")},
+            "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}});
+        match create(server, &slice, now) {
+            conflict if conflict.ends_with("409") => {
+                let target = related::collection(RESOURCESLICES, "");
+                let target = format!("{target}/{node}-gpus");
+                let status = server.request("PATCH", &target, &slice, now);
+                format!("patch {slice}: {status}")
+            }
+            created => created,
+        }
+    }
+}
+
+/// Returns a small pod, which devices decide about more than anything else.
+pub(super) fn template(rng: &mut Rng) -> Value {
+    let container = json!({"name": "c", "image": "example.com/app:1",
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}});
+    let mut labels = json!({});
+    if once_in(rng, 4) {
+        labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
+    }
+    let mut spec = json!({"schedulerName": DEFAULT, "containers": [container],
+        "terminationGracePeriodSeconds": rng.u32(..10)});
+    if once_in(rng, 4) {
+        spec["priorityClassName"] = json!(one_of(rng, ["low", "high"]));
+    }
+    json!({"metadata": {"labels": labels}, "spec": spec})
+}
+
+/// Lets a pod request devices: by a claim of its own, a shared claim, or an extended resource.
+pub(super) fn request_devices(rng: &mut Rng, pod: &mut Value) {
+    let container = &mut pod["spec"]["containers"][0];
+    let requests = &container["resources"]["requests"];
+    // As in kube-scheduler, a resource that NodeResourcesFit ignores fits nowhere beside one of devices.
+    if requests[extender::RESOURCE].is_null() && once_in(rng, 4) {
+        for amounts in ["requests", "limits"] {
+            container["resources"][amounts][EXTENDED_RESOURCE] = json!("1");
+        }
+        return;
+    }
+    container["resources"]["claims"] = json!([{"name": "devices"}]);
+    let (template, _) = one_of(rng, TEMPLATES);
+    let claim = match once_in(rng, 3) {
+        true => json!({"name": "devices", "resourceClaimName": SHARED}),
+        false => json!({"name": "devices", "resourceClaimTemplateName": template}),
+    };
+    pod["spec"]["resourceClaims"] = json!([claim]);
+}
+
+fn class() -> Value {
+    let selector = json!({"cel": {"expression": format!("device.driver == '{DRIVER}'")}});
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": CLASS},
+        "spec": {"selectors": [selector], "extendedResourceName": EXTENDED_RESOURCE}})
+}
+
+fn create_claims(server: &mut Server, namespace: &str, now: Time) -> String {
+    let spec = |count: u32| {
+        let exactly =
+            json!({"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": count});
+        json!({"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}})
+    };
+    let object = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "spec": spec,
+            "metadata": {"name": name, "namespace": namespace}})
+    };
+    let templates = TEMPLATES
+        .map(|(name, count)| object("ResourceClaimTemplate", name, json!({"spec": spec(count)})));
+    let claims = [object("ResourceClaim", SHARED, spec(1))];
+    let created = templates.iter().chain(&claims).map(|own| create(server, own, now));
+    created.collect::<Vec<_>>().join(", ")
+}
+
+fn create(server: &mut Server, object: &Value, now: Time) -> String {
+    let kind = match object["kind"].as_str() {
+        Some("DeviceClass") => DEVICECLASSES,
+        Some("ResourceSlice") => RESOURCESLICES,
+        Some("ResourceClaimTemplate") => RESOURCECLAIMTEMPLATES,
+        _ => RESOURCECLAIMS,
+    };
+    let metadata = &object["metadata"];
+    let namespace = metadata["namespace"].as_str().unwrap_or_default();
+    let status = server.request("POST", &related::collection(kind, namespace), object, now);
+    format!("create {} {metadata}: {status}", kind.kind)
+}

@@ -1,0 +1,109 @@
+//! Invariants of devices: no device is allocated twice, bound pods have theirs, and nothing is kept for the dead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sandbox::resources::{PODS, RESOURCECLAIMS};
+use serde_json::Value;
+
+use super::rules::{Checked, rule};
+use super::server::{Bound, Server};
+
+/// Driver, pool and name of a device.
+pub(crate) type DeviceId = (String, String, String);
+
+/// Checks that no device is allocated to two claims.
+///
+/// # Errors
+/// A rule is violated.
+pub(crate) fn after_write(server: &Server) -> Checked {
+    let mut holders: BTreeMap<DeviceId, &str> = BTreeMap::new();
+    for claim in server.store.objects(RESOURCECLAIMS) {
+        let name = text(&claim["metadata"]["name"]);
+        for device in allocated(claim) {
+            let other = holders.insert(device.clone(), name);
+            rule(other.is_none(), || format!("{device:?} is allocated to {other:?} and {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the claims of a pod that was bound are allocated for its node, and reserved for it.
+///
+/// # Errors
+/// A rule is violated.
+pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
+    let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == bound.uid.as_str());
+    let Some(pod) = pod else { return Ok(()) };
+    for name in claims_of(pod) {
+        let namespace = text(&pod["metadata"]["namespace"]);
+        let Some(claim) = server.store.get(RESOURCECLAIMS, namespace, name) else { continue };
+        let broken =
+            |how: &str| format!("{} is bound, and {how}: {claim}", text(&pod["metadata"]["name"]));
+        rule(reservations(claim).any(|uid| uid == bound.uid), || {
+            broken("its claim is not reserved")
+        })?;
+        rule(is_usable_on(claim, &bound.node), || broken("its devices are elsewhere"))?;
+    }
+    Ok(())
+}
+
+/// Checks that no claim is reserved for a pod that has ended.
+///
+/// # Errors
+/// A rule is violated.
+pub(crate) fn at_rest(server: &Server) -> Checked {
+    after_write(server)?;
+    let live: BTreeSet<&str> =
+        server.live_pods().map(|pod| text(&pod["metadata"]["uid"])).collect();
+    let pods: BTreeSet<&str> =
+        server.store.objects(PODS).map(|pod| text(&pod["metadata"]["uid"])).collect();
+    for claim in server.store.objects(RESOURCECLAIMS) {
+        let dead = reservations(claim).find(|uid| !live.contains(uid));
+        rule(dead.is_none(), || {
+            let is_there = dead.is_some_and(|uid| pods.contains(uid));
+            format!("{claim} is reserved for {dead:?}, which has ended (still stored: {is_there})")
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the devices of a claim.
+pub(crate) fn allocated(claim: &Value) -> impl Iterator<Item = DeviceId> {
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+    results.into_iter().flatten().map(|result| {
+        let part = |field: &str| text(&result[field]).to_owned();
+        (part("driver"), part("pool"), part("device"))
+    })
+}
+
+/// Returns the UIDs for which a claim is reserved.
+fn reservations(claim: &Value) -> impl Iterator<Item = &str> {
+    let consumers = claim["status"]["reservedFor"].as_array();
+    consumers.into_iter().flatten().map(|consumer| text(&consumer["uid"]))
+}
+
+/// Returns the names of the claims of a pod.
+fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
+    let named = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    let generated = pod["status"]["resourceClaimStatuses"].as_array().into_iter().flatten();
+    let names = named.chain(generated).filter_map(|entry| entry["resourceClaimName"].as_str());
+    names.chain(pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"].as_str())
+}
+
+/// Whether a claim of a pod does not exist. PreEnqueue keeps such a pod from being tried, without a word, as
+/// in kube-scheduler.
+pub(crate) fn lacks_claim(server: &Server, pod: &Value) -> bool {
+    let namespace = text(&pod["metadata"]["namespace"]);
+    let exists = |name: &str| server.store.get(RESOURCECLAIMS, namespace, name).is_some();
+    let entries = pod["spec"]["resourceClaims"].as_array().map_or(0, Vec::len);
+    entries > 0 && (claims_of(pod).count() < entries || !claims_of(pod).all(exists))
+}
+
+/// Whether the devices of a claim can be used on the node; all of them belong to one node.
+pub(crate) fn is_usable_on(claim: &Value, node: &str) -> bool {
+    !claim["status"]["allocation"].is_null() && allocated(claim).all(|(_, pool, _)| pool == node)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
