@@ -1,7 +1,7 @@
 //! The clocks of the machines on which processes run.
 
 use fastrand::Rng;
-use framework::Time;
+use framework::{Time, WallOffset};
 
 /// Maximum difference between the wall clock of a machine and the time of the world, in nanoseconds.
 const MOST_WRONG: i64 = 600_000_000_000;
@@ -31,6 +31,11 @@ impl Clock {
     /// Starts the clock of a process.
     pub(crate) const fn start(&mut self) {
         self.process = self.wall;
+    }
+
+    /// Returns how far the wall clock is ahead of the clock of the process.
+    pub(crate) const fn wall_offset(&self) -> WallOffset {
+        WallOffset::between(Time::from_nanos(self.process), Time::from_nanos(self.wall))
     }
 
     /// Returns the time on the clock of the process.

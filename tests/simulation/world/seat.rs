@@ -70,9 +70,13 @@ impl Seat {
         self.beside.clear();
     }
 
-    /// Corrects the wall clock of the machine. The clock of the process goes on.
+    /// Corrects the wall clock of the machine. The clock of the process goes on, and what it writes has the
+    /// corrected time.
     pub(super) fn correct_clock(&mut self, rng: &mut Rng) {
         self.clock.correct(rng);
+        if let Some(replica) = &mut self.replica {
+            replica.scheduler.set_wall_offset(self.clock.wall_offset());
+        }
     }
 
     /// Returns the time at which a process starts now, on its clock.
