@@ -193,7 +193,7 @@ pub(super) fn complete_storage(kind: &EventResource, namespace: &str, object: &m
         EventResource::PersistentVolume => {
             json!({"metadata": {"uid": name}, "status": {"phase": "Available"}})
         }
-        EventResource::PersistentVolumeClaim => {
+        EventResource::PersistentVolumeClaim | EventResource::ResourceClaim => {
             json!({"metadata": {"uid": format!("{namespace}/{name}"), "namespace": namespace}})
         }
         EventResource::StorageClass => json!({"volumeBindingMode": "Immediate"}),

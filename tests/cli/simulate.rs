@@ -119,7 +119,30 @@ fn pods_get_devices_and_the_reason_why_none_fits() {
     let answer = loadmaster(&["simulate", "-f", "devices.yaml", "--explain", "default/picky"]);
     let text = answer.text();
     assert!(text.contains("gpu.example.com/gpus/gpu-1"), "{text}");
-    assert!(text.contains("DynamicResources"), "{text}");
+    let (_, explained) = text.split_once("What the plugins found there:\n").unwrap();
+    let lines = explained.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let expected = [
+        "NODES PLUGIN DETAIL NAMES",
+        "1 DynamicResources claim default/large, request gpu: 0 of 1 devices; the node has 2: 2 \
+         rejected by selector #0 of the request gpus",
+        "1 DynamicResources claim default/large, request gpu: 0 of 1 devices; the node has none \
+         plain",
+    ];
+    assert_eq!(lines.take(3).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn details_of_rejected_nodes_are_part_of_json() {
+    let args = ["simulate", "-f", "devices.yaml", "--explain", "default/third", "-o", "json"];
+    let answer = loadmaster(&args).json();
+    let verdicts = &answer["simulation"]["explanations"][0]["verdicts"];
+    assert_eq!(verdicts[0]["reasons"], json!(["cannot allocate all claims"]));
+    let claim = "claim default/third-gpu, request gpu: 0 of 1 devices; the node has";
+    let details = json!([
+        {"text": format!("{claim} 2: 2 in use"), "nodes": ["gpus"]},
+        {"text": format!("{claim} none"), "nodes": ["plain"]},
+    ]);
+    assert_eq!(verdicts[0]["details"], details);
 }
 
 #[test]

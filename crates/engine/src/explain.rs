@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use framework::preemption::{Candidate, Candidates, Preemption};
 use framework::{
-    Command, CycleState, NodeBits, NodeIx, PluginName, Pod, PostFilterResult, Status, Verdicts,
+    Command, CycleState, Detail, NodeBits, NodeIx, PluginName, Pod, PostFilterResult, Status,
+    Verdicts,
 };
 
 use crate::context::Context;
@@ -13,6 +14,7 @@ use crate::cycle::{
     Cycle, FitError, Form, NO_NODES, NodeScores, PostFilter, ScheduleError, Scratch, Search,
     Settings, Subject,
 };
+use crate::plugin_call::call_beside;
 use crate::profile::Profile;
 use crate::world::View;
 
@@ -26,6 +28,8 @@ pub struct Evaluation {
     pub passed: NodeBits,
     /// The verdict on every node that cannot take the pod.
     pub verdicts: Verdicts,
+    /// What plugins say about nodes that they rejected beyond their verdict, in profile order.
+    pub details: Vec<(PluginName, Detail)>,
     /// Plugins that rejected the pod or some candidate.
     pub rejectors: BTreeSet<PluginName>,
     /// The scores of each plugin that was not skipped, in profile order.
@@ -99,15 +103,50 @@ impl Explanation<'_> {
             }
             Err(ScheduleError::NoNodes) => evaluation.error = Some(Status::unresolvable(NO_NODES)),
             Err(ScheduleError::Error(status)) => evaluation.error = Some(status),
-            Err(ScheduleError::Fit(mut fit)) => {
+            Err(ScheduleError::Fit(fit)) => {
                 evaluation.verdicts = fit.diagnosis.verdicts.clone();
                 evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
-                let subject = Subject { profile, pod, state: &mut state };
-                evaluation.post_filter = self.post_filter(&mut fit, subject, cx);
                 evaluation.fit_error = Some(*fit);
             }
         }
+        evaluation.details = self.details(&evaluation, profile, (pod, &state), cx);
+        if let Some(fit) = &mut evaluation.fit_error {
+            let subject = Subject { profile, pod, state: &mut state };
+            evaluation.post_filter = self.post_filter(fit, subject, cx);
+        }
         evaluation
+    }
+
+    /// Asks the filter plugins for details about the nodes that they rejected.
+    fn details(
+        &self,
+        evaluation: &Evaluation,
+        profile: &Profile,
+        (pod, state): (&Pod, &CycleState),
+        cx: &mut Context<'_>,
+    ) -> Vec<(PluginName, Detail)> {
+        let handle = self.view.handle(cx.now);
+        let verdicts = &evaluation.verdicts;
+        let rejects = |status: &Status, plugin: &PluginName| {
+            status.is_rejection() && status.plugin() == Some(plugin)
+        };
+        let statuses = verdicts.counts();
+        let mut details = Vec::new();
+        for plugin in &profile.filter {
+            if !statuses.iter().any(|(status, _)| rejects(status, &plugin.name)) {
+                continue;
+            }
+            let is_rejected = |node: &NodeIx| {
+                verdicts.explicit(*node).is_some_and(|status| rejects(status, &plugin.name))
+            };
+            let rejected: NodeBits = handle.cluster.nodes().iter().filter(is_rejected).collect();
+            let own = call_beside("Details", &plugin.name, cx.probe, || {
+                plugin.plugin.details(state, pod, &handle, &rejected)
+            });
+            details
+                .extend(own.unwrap_or_default().into_iter().map(|own| (plugin.name.clone(), own)));
+        }
+        details
     }
 
     /// Runs the PostFilter plugins, if there are any, and drops their commands.

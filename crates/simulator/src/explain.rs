@@ -1,12 +1,13 @@
 //! Explanations: why a pod fits some nodes and not others, in the current state.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::Evaluation;
 use engine::cycle::Form;
 use engine::ports::Ports;
-use framework::{Cluster, NodeIx, Pod, PodKey, Status};
+use framework::{Cluster, NodeBits, NodeIx, Pod, PodKey, Status};
 use plugins::catalogue::{self, Entry};
 use serde::Serialize;
 
@@ -50,6 +51,18 @@ pub struct Verdict {
     pub code: &'static str,
     /// Its reasons.
     pub reasons: Vec<String>,
+    /// The nodes, sorted by name.
+    pub nodes: Vec<String>,
+    /// What the plugin says about some of the nodes beyond its reasons, the most frequent first.
+    pub details: Vec<VerdictDetail>,
+}
+
+/// What a plugin says about nodes that it rejected beyond its reasons.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerdictDetail {
+    /// The text.
+    pub text: String,
     /// The nodes, sorted by name.
     pub nodes: Vec<String>,
 }
@@ -121,30 +134,51 @@ fn of_evaluation(pod: &PodKey, cluster: &Cluster, evaluation: &Evaluation) -> Ex
 /// Returns every distinct rejection with its nodes.
 fn verdicts(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Verdict> {
     let mut place: HashMap<&Status, usize> = HashMap::new();
-    let mut groups: Vec<(&Status, Vec<String>)> = Vec::new();
+    let mut groups: Vec<(&Status, NodeBits)> = Vec::new();
     for node in cluster.nodes().iter() {
         let status = evaluation.verdicts.get(node);
         if status.is_success() {
             continue;
         }
         let group = *place.entry(status).or_insert_with(|| {
-            groups.push((status, Vec::new()));
+            groups.push((status, NodeBits::default()));
             groups.len() - 1
         });
-        groups[group].1.push(cluster.node_name(node).to_string());
+        groups[group].1.insert(node);
     }
-    groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
-    groups.into_iter().map(|(status, nodes)| verdict(status, nodes)).collect()
-}
-
-fn verdict(status: &Status, mut nodes: Vec<String>) -> Verdict {
-    nodes.sort_unstable();
-    Verdict {
+    groups.sort_by_key(|(_, nodes)| Reverse(nodes.count()));
+    let verdict = |(status, nodes): (&Status, NodeBits)| Verdict {
         plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
         code: status.code().name(),
         reasons: status.reasons().iter().map(ToString::to_string).collect(),
-        nodes,
-    }
+        details: details(cluster, evaluation, status, &nodes),
+        nodes: sorted_names(cluster, &nodes),
+    };
+    groups.into_iter().map(verdict).collect()
+}
+
+/// Returns the details of the plugin about nodes that have this verdict.
+fn details(
+    cluster: &Cluster,
+    evaluation: &Evaluation,
+    status: &Status,
+    nodes: &NodeBits,
+) -> Vec<VerdictDetail> {
+    let own = evaluation.details.iter().filter(|(plugin, _)| status.plugin() == Some(plugin));
+    let details = own.map(|(_, detail)| {
+        let mut nodes = nodes.clone();
+        nodes.intersect(&detail.nodes);
+        VerdictDetail { text: detail.text.clone(), nodes: sorted_names(cluster, &nodes) }
+    });
+    let mut details: Vec<_> = details.filter(|detail| !detail.nodes.is_empty()).collect();
+    details.sort_by_key(|detail| Reverse(detail.nodes.len()));
+    details
+}
+
+fn sorted_names(cluster: &Cluster, nodes: &NodeBits) -> Vec<String> {
+    let mut names: Vec<_> = nodes.iter().map(|node| cluster.node_name(node).to_string()).collect();
+    names.sort_unstable();
+    names
 }
 
 fn best(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Ranked> {

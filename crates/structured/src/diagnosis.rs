@@ -33,14 +33,16 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InUse => f.write_str("in use"),
-            Self::ClassSelector(number) => write!(f, "selector #{number} of the class"),
-            Self::Selector(number) => write!(f, "selector #{number} of the request"),
+            Self::ClassSelector(number) => {
+                write!(f, "rejected by selector #{number} of the class")
+            }
+            Self::Selector(number) => write!(f, "rejected by selector #{number} of the request"),
             Self::OtherNode => f.write_str("for other nodes"),
             Self::Unusable => f.write_str("unusable"),
-            Self::Capacity => f.write_str("too little capacity"),
-            Self::Counters => f.write_str("counters exhausted"),
-            Self::Taint => f.write_str("untolerated taint"),
-            Self::Constraint(number) => write!(f, "constraint #{number}"),
+            Self::Capacity => f.write_str("without the capacity"),
+            Self::Counters => f.write_str("without the counters"),
+            Self::Taint => f.write_str("with an untolerated taint"),
+            Self::Constraint(number) => write!(f, "rejected by constraint #{number}"),
         }
     }
 }
@@ -58,7 +60,10 @@ pub struct Diagnosis {
     pub found: usize,
     /// The number of devices that the request needs; 0 for all devices, of which there are none.
     pub needed: usize,
-    /// The devices that were rejected for the request, by what was wrong with them last.
+    /// The number of devices of the node.
+    pub devices: usize,
+    /// The devices that were rejected for the request, by what was wrong with them last. A device in use
+    /// counts as such only if the request selects it.
     pub obstacles: BTreeMap<Obstacle, usize>,
     /// Whether a pool of the node is being updated.
     pub incomplete_pools: bool,
@@ -67,14 +72,22 @@ pub struct Diagnosis {
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "claim {}", self.claim)?;
-        if let Some(request) = &self.request {
-            write!(f, ", request {request}: {} of {} devices", self.found, self.needed)?;
+        let Some(request) = &self.request else {
+            return f.write_str(": more devices than an allocation can have");
+        };
+        match self.needed {
+            0 => write!(f, ", request {request}: all devices")?,
+            needed => write!(f, ", request {request}: {} of {needed} devices", self.found)?,
+        }
+        match self.devices {
+            0 => f.write_str("; the node has none")?,
+            devices => write!(f, "; the node has {devices}")?,
         }
         let obstacles = self.obstacles.iter();
         let parts: Vec<_> =
             obstacles.map(|(obstacle, devices)| format!("{devices} {obstacle}")).collect();
         if !parts.is_empty() {
-            write!(f, " ({})", parts.join(", "))?;
+            write!(f, ": {}", parts.join(", "))?;
         }
         if self.incomplete_pools {
             f.write_str("; a pool is being updated")?;
@@ -107,13 +120,21 @@ impl Search<'_> {
                 request: None,
                 found: 0,
                 needed: 0,
+                devices: self.devices.len(),
                 obstacles: BTreeMap::new(),
                 incomplete_pools,
             };
         };
         let mut obstacles = BTreeMap::new();
-        for obstacle in (0..self.devices.len()).filter_map(|device| self.obstacle(body, device)) {
-            *obstacles.entry(obstacle).or_default() += 1;
+        for device in 0..self.devices.len() {
+            let obstacle = match self.obstacle(body, device) {
+                // The search does not look further, but the device may not help once it is free.
+                Some(Obstacle::InUse) => self.select(body, device).ok().flatten(),
+                known => known,
+            };
+            if let Some(obstacle) = obstacle.or_else(|| self.obstacle(body, device)) {
+                *obstacles.entry(obstacle).or_default() += 1;
+            }
         }
         let prepared = &self.claims.bodies[body];
         Diagnosis {
@@ -121,6 +142,7 @@ impl Search<'_> {
             request: Some(self.claims.result_name(prepared)),
             found,
             needed: self.needs[body].devices,
+            devices: self.devices.len(),
             obstacles,
             incomplete_pools,
         }

@@ -36,7 +36,7 @@ pub use self::diagnosis::{Diagnosis, Obstacle};
 pub use self::error::{AllocateError, Budget};
 pub use self::expression::{Compiled, Compiler, Expression};
 pub use self::gates::Gates;
-pub use self::memo::{Answer, Memos, NodesByShape, Trial};
+pub use self::memo::{Answer, Diagnoses, Memos, NodesByShape, Trial};
 pub use self::pools::Allocated;
 
 use framework::device::Allocation;

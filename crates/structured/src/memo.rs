@@ -1,13 +1,14 @@
 //! Answers that nodes with equal devices share.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use framework::device::{
     AllocatedState, Allocation, DeviceSelector, DeviceUse, NodeScope, PoolKey,
 };
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
-use crate::{AllocateError, Allocator, Budget, Claims};
+use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Found};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
 const CLAIMS_MAX: usize = 64;
@@ -50,6 +51,7 @@ const fn place_of(own: &Overlaid) -> (usize, usize) {
 }
 
 /// The nodes that have the same answer as one node.
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum Likeness {
     /// The nodes of this shape, which has this place.
     Shape(usize, DeviceShape),
@@ -58,6 +60,10 @@ enum Likeness {
     /// No other node.
     Alone,
 }
+
+/// The diagnoses of one trial, which nodes with equal devices share.
+#[derive(Debug, Default)]
+pub struct Diagnoses(HashMap<Likeness, Option<Arc<Diagnosis>>>);
 
 /// Claims that are tried on many nodes.
 #[derive(Debug)]
@@ -236,6 +242,29 @@ impl<'a> Allocator<'a> {
         let answer = self.search_alone(&trial.claims, node, budget, rank)?;
         memo.set(likeness, answer);
         Ok(answer)
+    }
+
+    /// Returns why the claims do not fit on the node; `None` if they fit or the search ends early.
+    /// Nodes whose devices look alike are searched once.
+    pub fn diagnose(
+        &self,
+        trial: &Trial,
+        diagnoses: &mut Diagnoses,
+        nodes: &NodesByShape<'_>,
+        node: NodeIx,
+        budget: Budget,
+    ) -> Option<Arc<Diagnosis>> {
+        let search = || {
+            let found = self.allocate(&trial.claims, &self.cluster.node(node), budget, 0);
+            match found {
+                Ok(Found::Nothing(diagnosis)) => Some(Arc::from(diagnosis)),
+                _ => None,
+            }
+        };
+        match trial.memo.as_ref().map(|_| Self::likeness(nodes, node)) {
+            None | Some(Likeness::Alone) => search(),
+            Some(likeness) => diagnoses.0.entry(likeness).or_insert_with(search).clone(),
+        }
     }
 
     fn search_alone(

@@ -463,7 +463,11 @@ impl<'a> Search<'a> {
     }
 
     /// Returns why the device does not meet the selectors of the body.
-    fn select(&self, body: usize, device: usize) -> Result<Option<Obstacle>, AllocateError> {
+    pub(crate) fn select(
+        &self,
+        body: usize,
+        device: usize,
+    ) -> Result<Option<Obstacle>, AllocateError> {
         let Found { device, slice, .. } = &self.devices[device];
         let body = &self.claims.bodies[body];
         let is_off = !self.gates.binding_conditions && !device.binding_conditions.is_empty();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::{Evaluation, Outcome};
 use framework::testing::{PodBuilder, pod};
+use framework::{Detail, NodeBits};
 
 use crate::harness::*;
 
@@ -57,6 +58,30 @@ fn evaluation_covers_every_node_and_changes_no_state() {
         [Some(2), Some(4)]
     );
     assert!(world.history.is_empty() && world.place("p") == "nowhere");
+}
+
+#[test]
+fn details_are_about_the_nodes_that_the_plugin_rejected() {
+    let rejecting = |name: &'static str, node: &'static str| {
+        fake(name).filter(move |_, other| if **other.name() == *node { no("no") } else { yes() })
+    };
+    for last in ["c", "d"] {
+        let why =
+            |rejected: &NodeBits| vec![Detail { text: "why".to_owned(), nodes: rejected.clone() }];
+        let mut world = world([
+            rejecting("First", "a").details(why),
+            rejecting("Broken", "b").details(|_| panic!("no details")),
+            rejecting("Last", last).details(why),
+        ]);
+        let evaluation = evaluate(&mut world, pod("p"));
+        assert_eq!(evaluation.fit_error.is_some(), last == "c");
+        let details = evaluation.details.iter().map(|(plugin, detail)| {
+            (plugin.to_string(), names(&world, detail.nodes.iter()).concat())
+        });
+        let expected = [("First", "a"), ("Last", last)].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        let asked = if last == "c" { 2 } else { 1 };
+        assert_eq!(details.collect::<Vec<_>>(), expected[..asked]);
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, CycleState, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey, Pod,
-    PodQuery, QueuedPod, Status, Verdicts, Write,
+    Answer, Binding, CycleState, Detail, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey,
+    Pod, PodQuery, QueuedPod, Status, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -152,6 +152,19 @@ pub trait Filter: Send + Sync {
                 verdicts.record(node, status);
             }),
         }
+    }
+
+    /// Returns details that the verdicts on `rejected` leave out because kube-scheduler's texts have
+    /// no room for them. Only explanations ask for it, never a decision, a condition or an event. A
+    /// node may be left out.
+    fn details(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _handle: &Handle<'_>,
+        _rejected: &NodeBits,
+    ) -> Vec<Detail> {
+        Vec::new()
     }
 }
 

@@ -39,4 +39,4 @@ pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, 
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
 pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use self::status::{Code, Status};
-pub use self::verdicts::{VerdictId, Verdicts};
+pub use self::verdicts::{Detail, VerdictId, Verdicts};

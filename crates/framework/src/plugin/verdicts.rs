@@ -8,6 +8,15 @@ use crate::{NodeBits, NodeIx, PluginName, Status};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VerdictId(u32);
 
+/// What an explanation says about rejected nodes beyond their verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detail {
+    /// The text, for people.
+    pub text: String,
+    /// The nodes for which it is true.
+    pub nodes: NodeBits,
+}
+
 /// The verdicts of one attempt (`NodeToStatus` in Kubernetes): a column of ids, and a small table of
 /// distinct statuses.
 #[derive(Debug, Clone, Default)]

@@ -89,6 +89,14 @@ impl ExtendedResources {
         Ok(through)
     }
 
+    /// Returns the first resource that neither the node nor a class provides.
+    pub(super) fn missing(&self, node: &NodeView<'_>) -> Option<&str> {
+        let is_missing = |(name, class): &&(Arc<str>, Option<Arc<DeviceClass>>)| {
+            class.is_none() && node.scalar(name).allocatable == 0
+        };
+        self.resources.iter().find(is_missing).map(|(name, _)| &**name)
+    }
+
     /// Returns the claim for a node, and which container uses which of its requests.
     pub(super) fn claim_for(
         &self,

@@ -2,7 +2,7 @@
 //! allocates the devices.
 //!
 //! `claims` finds the claims of a pod. `tracker` knows what the scheduler has allocated and the watch does
-//! not show. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
+//! not show. `details` names for explanations what keeps a pod from a node. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
 //! devices on a node. `extended` turns requests for extended resources into a claim. `bind` writes the
 //! allocations of the chosen node, `conditions` waits for the drivers. `post_filter` frees claims that are
 //! allocated for nodes that cannot take the pod.
@@ -11,6 +11,7 @@ mod args;
 mod bind;
 mod claims;
 mod conditions;
+mod details;
 mod extended;
 mod hints;
 mod metrics;
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use framework::device::{Allocation, FINALIZER, ResourceClaim};
 use framework::{
-    Cluster, Command, CycleState, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
+    Cluster, Command, CycleState, Detail, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
     NormalizeScore, Plugin, PluginArgs, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
     PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score, Status,
     Timer, VerdictId, Verdicts,
@@ -336,6 +337,19 @@ impl Filter for DynamicResources {
             }
         }
         trials.end();
+    }
+
+    fn details(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        rejected: &NodeBits,
+    ) -> Vec<Detail> {
+        match search_in(state) {
+            Ok(Some(search)) => details::of_rejected(self, search, pod, handle, rejected),
+            _ => Vec::new(),
+        }
     }
 }
 

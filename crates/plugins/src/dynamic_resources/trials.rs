@@ -1,13 +1,21 @@
 //! Tries the claims of a pod on many nodes.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use framework::{Handle, NodeIx, Pod, Status};
-use structured::{AllocateError, Allocator, Answer, NodesByShape, Trial};
+use structured::{AllocateError, Allocator, Answer, Diagnoses, Diagnosis, NodesByShape, Trial};
 
 use super::extended::ThroughDevices;
 use super::search::{Search, Wanted, can_use};
 use super::{CANNOT_ALLOCATE, DynamicResources, UNAVAILABLE, score, status_of};
+
+/// The trial of what is to be allocated where devices have to provide the same resources.
+struct Try {
+    through: ThroughDevices,
+    wanted: Wanted,
+    trial: Trial,
+    diagnoses: Diagnoses,
+}
 
 /// The trials of the claims of one pod. It gives the verdicts and scores of the one-node form, but
 /// nodes whose devices look alike are searched once.
@@ -19,7 +27,7 @@ pub(super) struct Trials<'a> {
     allocator: Allocator<'a>,
     nodes: NodesByShape<'a>,
     /// What is to be allocated, by the resources that devices have to provide; usually one entry.
-    trials: Vec<(ThroughDevices, Wanted, Trial)>,
+    tries: Vec<Try>,
     /// Whether the devices of an allocated claim failed to become ready.
     has_failed: bool,
     /// Whether some claim is allocated.
@@ -37,15 +45,15 @@ impl<'a> Trials<'a> {
         let has_failed = search.claims.iter().any(|claim| plugin.is_failed(claim, handle));
         let has_allocated = search.claims.iter().any(|claim| claim.allocation.is_some());
         let nodes = allocator.nodes_by_shape();
-        let trials = Vec::new();
-        Self { plugin, search, pod, handle, allocator, nodes, trials, has_failed, has_allocated }
+        let tries = Vec::new();
+        Self { plugin, search, pod, handle, allocator, nodes, tries, has_failed, has_allocated }
     }
 
     /// Keeps the answers for the next pod with such claims.
     pub(super) fn end(self) {
         // A panic leaves the memos consistent: an entry is complete before it is added.
         let mut memos = self.plugin.memos.lock().unwrap_or_else(PoisonError::into_inner);
-        self.trials.into_iter().for_each(|(_, _, trial)| memos.keep(trial));
+        self.tries.into_iter().for_each(|own| memos.keep(own.trial));
     }
 
     /// Returns why the node cannot take the pod; `None` if it can.
@@ -79,14 +87,17 @@ impl<'a> Trials<'a> {
         }
     }
 
+    /// Returns why the devices of the node do not suffice; `None` if they do.
+    pub(super) fn diagnosis(&mut self, node: NodeIx) -> Option<Arc<Diagnosis>> {
+        let place = self.place_of(node).ok()?;
+        let Try { trial, diagnoses, .. } = &mut self.tries[place];
+        let budget = self.plugin.budget;
+        self.allocator.diagnose(trial, diagnoses, &self.nodes, node, budget)
+    }
+
     fn answer(&mut self, node: NodeIx) -> Result<Answer, Status> {
-        let through = match &self.search.extended {
-            None => ThroughDevices::default(),
-            Some(_) => self.search.through_devices(&self.handle.cluster.node(node))?,
-        };
-        let known = self.trials.iter().position(|(own, ..)| *own == through);
-        let place = known.unwrap_or_else(|| self.add(through));
-        let (_, wanted, trial) = &mut self.trials[place];
+        let place = self.place_of(node)?;
+        let Try { wanted, trial, .. } = &mut self.tries[place];
         if trial.is_empty() {
             return Ok(Answer::Fits { rank: 0 });
         }
@@ -101,13 +112,23 @@ impl<'a> Trials<'a> {
         }
     }
 
+    /// Returns the place of the trial for the node.
+    fn place_of(&mut self, node: NodeIx) -> Result<usize, Status> {
+        let through = match &self.search.extended {
+            None => ThroughDevices::default(),
+            Some(_) => self.search.through_devices(&self.handle.cluster.node(node))?,
+        };
+        let known = self.tries.iter().position(|own| own.through == through);
+        Ok(known.unwrap_or_else(|| self.add(through)))
+    }
+
     /// Starts a trial; returns its place.
     fn add(&mut self, through: ThroughDevices) -> usize {
         let wanted = self.search.wanted(self.pod, through);
         let claims = self.plugin.prepare(&wanted, self.handle.cluster);
         let mut memos = self.plugin.memos.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = memos.start(claims, self.handle.cluster);
-        self.trials.push((through, wanted, trial));
-        self.trials.len() - 1
+        self.tries.push(Try { through, wanted, trial, diagnoses: Diagnoses::default() });
+        self.tries.len() - 1
     }
 }

@@ -265,6 +265,10 @@ pub fn explain(explanation: &Explanation, detail: Detail, colour: Colour) -> Str
     if !explanation.verdicts.is_empty() {
         text += &verdicts(&explanation.verdicts, detail).render(colour);
     }
+    if explanation.verdicts.iter().any(|verdict| !verdict.details.is_empty()) {
+        text += "What the plugins found there:\n";
+        text += &details(&explanation.verdicts, detail).render(colour);
+    }
     if !explanation.best.is_empty() {
         text += "Best nodes, with the weighted score of each plugin:\n";
         text += &best(&explanation.best).render(colour);
@@ -285,6 +289,22 @@ fn verdicts(verdicts: &[Verdict], detail: Detail) -> Table {
         let names = names(&verdict.nodes, detail);
         let count = verdict.nodes.len().to_string();
         table.row([&count, &verdict.plugin, verdict.code, &reasons, &names]);
+    }
+    table
+}
+
+fn details(verdicts: &[Verdict], detail: Detail) -> Table {
+    let mut table = Table::new([
+        Column::numbers("NODES"),
+        Column::words("PLUGIN"),
+        Column::words("DETAIL"),
+        Column::words("NAMES"),
+    ]);
+    for verdict in verdicts {
+        for own in &verdict.details {
+            let count = own.nodes.len().to_string();
+            table.row([&count, &verdict.plugin, &own.text, &names(&own.nodes, detail)]);
+        }
     }
     table
 }

@@ -78,7 +78,8 @@ fn identical_devices_are_tried_once() {
     let Found::Nothing(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(
         diagnosis.to_string(),
-        "claim ns/c2, request r2: 0 of 1 devices (32 in use, 32 selector #0 of the request)"
+        "claim ns/c2, request r2: 0 of 1 devices; the node has 64: 64 rejected by selector #0 \
+         of the request"
     );
     let steps = allocator.allocate(&prepared, &node, Budget(50), 1);
     assert_eq!(steps, Err(AllocateError::OutOfSteps));

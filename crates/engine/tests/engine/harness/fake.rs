@@ -65,6 +65,7 @@ scripts! {
     pre_filter: fn(&Pod) -> Result<PreFilterResult, Status>;
     add_pod: fn(&mut CycleState, &Pod, &NodeView<'_>) -> Status;
     filter: fn(&Pod, &NodeView<'_>) -> Status;
+    details: fn(&NodeBits) -> Vec<Detail>;
     post_filter: fn(&Pod, &Verdicts, &Handle<'_>) -> PostFilterResult;
     pre_score: fn(&Pod) -> Status;
     score: fn(&Pod, &NodeView<'_>) -> Result<i64, Status>;
@@ -233,6 +234,10 @@ impl Filter for Fake {
     fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
         self.note("Filter", format!("{} on {}", pod.key.name, node.name()));
         script!(self.filter(pod, node))
+    }
+
+    fn details(&self, _: &CycleState, _: &Pod, _: &Handle<'_>, rejected: &NodeBits) -> Vec<Detail> {
+        self.details.as_ref().map_or_else(Vec::new, |script| script(rejected))
     }
 }
 

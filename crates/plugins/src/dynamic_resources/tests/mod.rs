@@ -4,6 +4,7 @@ mod agreement;
 mod binding;
 mod claims;
 mod conditions;
+mod details;
 mod extended;
 mod filtering;
 mod hints;
