@@ -6,6 +6,7 @@
 //!   searches the devices of one node.
 //! - [`Memos`] and [`Trial`]: the answers for nodes whose devices look alike, kept from one pod to the
 //!   next; [`Allocator::fits`] uses them.
+//! - [`CountedClass`]: counts the devices of a class, for scores of extended resources.
 //! - [`Expression`] and [`Compiler`]: the selectors, in whatever language they are.
 //!
 //! The search is depth first: claims, requests and alternatives in order, devices by pool, slice and
@@ -17,6 +18,7 @@
 mod capacity;
 mod claims;
 mod constraint;
+mod count;
 mod counters;
 mod diagnosis;
 mod error;
@@ -32,6 +34,7 @@ mod share_id;
 mod tests;
 
 pub use self::claims::Claims;
+pub use self::count::{CountedClass, DeviceCount};
 pub use self::diagnosis::{Diagnosis, Obstacle};
 pub use self::error::{AllocateError, Budget};
 pub use self::expression::{Compiled, Compiler, Expression};

@@ -52,7 +52,7 @@ const fn place_of(own: &Overlaid) -> (usize, usize) {
 
 /// The nodes that have the same answer as one node.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Likeness {
+pub(crate) enum Likeness {
     /// The nodes of this shape, which has this place.
     Shape(usize, DeviceShape),
     /// The nodes of this shape whose devices have these further allocations.
@@ -283,7 +283,7 @@ impl<'a> Allocator<'a> {
     }
 
     #[inline]
-    fn likeness(nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
+    pub(crate) fn likeness(nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
         match nodes.shapes.and_then(|shapes| shapes.of(node)) {
             None => Likeness::Alone,
             Some((_, shape)) if nodes.overlaid.contains(node) => {

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use framework::device::{Allocation, FINALIZER, ResourceClaim};
+use framework::device::{AllocatedState, Allocation, FINALIZER, ResourceClaim};
 use framework::{
     Cluster, Command, CycleState, Detail, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
     NormalizeScore, Plugin, PluginArgs, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
@@ -46,7 +46,7 @@ use self::conditions::{Binding, binding_of};
 use self::extended::{IN_MEMORY, ThroughDevices, stable_hash};
 use self::metrics::Metrics;
 use self::search::{NodeAllocation, Search, Wanted};
-use self::selectors::Selectors;
+pub(crate) use self::selectors::Selectors;
 use self::tracker::ClaimTracker;
 use self::trials::Trials;
 use crate::normalize::default_normalize;
@@ -121,6 +121,12 @@ fn search_in(state: &CycleState) -> Result<Option<&Search>, Status> {
         None if state.read::<NoClaims>().is_some() => Ok(None),
         None => Err(Status::error("not found")),
     }
+}
+
+/// Returns the allocations of devices that the watch does not show, as PreFilter found them; `None` if
+/// the plugin does not run or the pod needs no devices.
+pub(crate) fn allocated_beyond_watch(state: &CycleState) -> Option<&AllocatedState> {
+    state.read::<Search>().map(|search| &search.allocated)
 }
 
 impl DynamicResources {

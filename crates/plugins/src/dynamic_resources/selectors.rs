@@ -13,7 +13,7 @@ const KEPT: usize = 1024;
 
 /// The compiled expressions of a scheduler.
 #[derive(Debug, Default)]
-pub(super) struct Selectors(Mutex<HashMap<Box<str>, Compiled>>);
+pub(crate) struct Selectors(Mutex<HashMap<Box<str>, Compiled>>);
 
 /// Compiles expressions that are not kept, and keeps them.
 impl Compiler for &Selectors {

@@ -51,7 +51,7 @@ impl PreScore for BalancedAllocation {
 impl Score for BalancedAllocation {
     fn score(
         &self,
-        _state: &CycleState,
+        state: &CycleState,
         pod: &Pod,
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
@@ -60,12 +60,12 @@ impl Score for BalancedAllocation {
         if self.rated.are_unrequested(requests) {
             return Ok(0);
         }
-        Ok(score(self.rated.shares(node, requests)))
+        Ok(score(self.rated.shares(state, node, requests)))
     }
 
     fn score_set(
         &self,
-        _state: &CycleState,
+        state: &CycleState,
         pod: &Pod,
         handle: &Handle<'_>,
         nodes: &[NodeIx],
@@ -76,7 +76,8 @@ impl Score for BalancedAllocation {
             scores.fill(0);
             return Ok(());
         }
-        let lanes = self.rated.lanes(handle.cluster, requests);
+        let devices = self.rated.device_columns(state, handle.cluster, requests, nodes);
+        let lanes = self.rated.lanes(handle.cluster, requests, &devices);
         let mut kernel = Kernel::for_lanes(&lanes);
         kernels::for_each_block(
             nodes,

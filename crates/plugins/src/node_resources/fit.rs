@@ -283,23 +283,25 @@ impl PreScore for Fit {
 impl Score for Fit {
     fn score(
         &self,
-        _state: &CycleState,
+        state: &CycleState,
         pod: &Pod,
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
-        Ok(self.strategy.score(self.rated.shares(node, &pod.requests.score)))
+        Ok(self.strategy.score(self.rated.shares(state, node, &pod.requests.score)))
     }
 
     fn score_set(
         &self,
-        _state: &CycleState,
+        state: &CycleState,
         pod: &Pod,
         handle: &Handle<'_>,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let lanes = self.rated.lanes(handle.cluster, &pod.requests.score);
+        let (cluster, requests) = (handle.cluster, &pod.requests.score);
+        let devices = self.rated.device_columns(state, cluster, requests, nodes);
+        let lanes = self.rated.lanes(cluster, requests, &devices);
         let mut block = Block::new();
         kernels::for_each_block(
             nodes,

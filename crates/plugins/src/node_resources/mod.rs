@@ -5,21 +5,23 @@
 //! The arguments list the resources to rate. A score leaves out a resource on nodes that have none
 //! of it, and a scalar resource if the pod does not request it.
 //!
-//! Extended resources that a DeviceClass provides count as missing on nodes whose kubelet does not
-//! offer them. Dynamic resource allocation is not implemented, so the cluster has no device
-//! classes.
+//! An extended resource that a DeviceClass provides is left to DynamicResources on nodes whose kubelet
+//! does not offer it. Scores count the devices there, see `devices`.
 
 mod args;
 pub mod balanced_allocation;
+mod devices;
 pub mod fit;
 mod kernels;
 mod scoring;
 
 use std::sync::Arc;
 
-use framework::{Cluster, Node, NodeIx, NodeView, Resources, ScalarColumn};
+use framework::{Cluster, CycleState, Node, NodeIx, NodeView, Resources, ScalarColumn};
 
 use self::args::ResourceSpec;
+use self::devices::{DeviceColumn, Devices};
+use crate::dynamic_resources::Selectors;
 
 /// A resource of a node as the plugins count it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,6 +167,8 @@ impl Column<'_> {
 struct RatedResources {
     resources: Box<[(Resource, i64)]>,
     basis: Basis,
+    /// The compiled selectors of device classes.
+    selectors: Selectors,
 }
 
 /// The amounts and weight of a rated resource on one node.
@@ -188,7 +192,8 @@ struct Lane<'a> {
 impl RatedResources {
     fn new(resources: &[ResourceSpec], basis: Basis) -> Self {
         let named = |spec: &ResourceSpec| (Resource::named(&spec.name), spec.weight);
-        Self { resources: resources.iter().map(named).collect(), basis }
+        let resources = resources.iter().map(named).collect();
+        Self { resources, basis, selectors: Selectors::default() }
     }
 
     /// Whether `requests` contains none of the rated resources.
@@ -206,17 +211,49 @@ impl RatedResources {
     }
 
     /// Returns the shares on `node` for a pod with these requests.
-    fn shares(&self, node: &NodeView<'_>, requests: &Resources) -> impl Iterator<Item = Share> {
-        self.counting(requests).filter_map(|(resource, request, weight)| {
-            let usage = resource.usage(node, self.basis);
+    fn shares<'a>(
+        &'a self,
+        state: &'a CycleState,
+        node: &'a NodeView<'a>,
+        requests: &'a Resources,
+    ) -> impl Iterator<Item = Share> + 'a {
+        let devices = Devices::new(&self.selectors, state, node.cluster());
+        self.counting(requests).filter_map(move |(resource, request, weight)| {
+            let mut usage = resource.usage(node, self.basis);
+            if usage.allocatable == 0 {
+                usage = devices.usage(resource, node).unwrap_or(usage);
+            }
             (usage.allocatable > 0).then_some(Share { usage, request, weight })
         })
     }
 
+    /// Returns the columns on `nodes` of the counting resources that a class provides. Most pods request
+    /// none.
+    fn device_columns(
+        &self,
+        state: &CycleState,
+        cluster: &Cluster,
+        requests: &Resources,
+        nodes: &[NodeIx],
+    ) -> Vec<DeviceColumn> {
+        let devices = Devices::new(&self.selectors, state, cluster);
+        let counting = self.counting(requests);
+        counting.filter_map(|(resource, ..)| devices.column(resource, nodes)).collect()
+    }
+
     /// Returns the columns of the counting resources for a pod with these requests.
-    fn lanes<'a>(&self, cluster: &'a Cluster, requests: &Resources) -> Vec<Lane<'a>> {
+    fn lanes<'a>(
+        &self,
+        cluster: &'a Cluster,
+        requests: &Resources,
+        devices: &'a [DeviceColumn],
+    ) -> Vec<Lane<'a>> {
         let lane = |(resource, request, weight): (&Resource, i64, i64)| {
-            let column = resource.column(cluster, self.basis)?;
+            let provided = devices.iter().find(|own| own.is_of(resource));
+            let column = match provided {
+                Some(provided) => provided.column(),
+                None => resource.column(cluster, self.basis)?,
+            };
             Some(Lane { column, request, weight })
         };
         self.counting(requests).filter_map(lane).collect()

@@ -225,3 +225,27 @@ fn claim_left_by_an_earlier_attempt_is_deleted_first() {
     world.write_commands();
     assert!(world.claim_names().is_empty());
 }
+
+#[test]
+fn scores_count_devices_that_are_being_allocated() {
+    let world = world();
+    let most = json!({"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]});
+    let args = PluginArgs::new(json!({"scoringStrategy": most}));
+    let fit = crate::node_resources::fit::plugin(&args).unwrap();
+    let scores = || {
+        let pod = pod_requesting("q", &json!({GPU: "1"}));
+        let (state, _) = world.pre_filter(&pod);
+        let nodes = ["a", "b"].map(|name| world.cluster.node_named(name).unwrap());
+        let (score, handle) = (fit.score.as_ref().unwrap(), world.handle());
+        let mut scores = [-1; 2];
+        score.score_set(&state, &pod, &handle, &nodes, &mut scores).unwrap();
+        let one = |node| score.score(&state, &pod, &world.cluster.node(node), &handle).unwrap();
+        assert_eq!(nodes.map(one), scores);
+        scores
+    };
+    assert_eq!(scores(), [50, 50]);
+    let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "1"})), "a").unwrap();
+    assert_eq!(scores(), [100, 50]);
+    world.unreserve(&mut attempt);
+    assert_eq!(scores(), [50, 50]);
+}
