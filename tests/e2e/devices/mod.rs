@@ -203,6 +203,27 @@ fn answers_to_claims_for_extended_resources_get_lost() {
     bind_until(&faults, Cluster::pod_with_device_resource, bound_with_events);
 }
 
+#[test]
+fn answers_to_statuses_of_pods_with_extended_resources_get_lost() {
+    let faults = ["lost-answers=0.5", "only-methods=PATCH", "only-path=/pods/"];
+    bind_until(&faults, Cluster::pod_with_device_resource, async |cluster, server| {
+        bound_with_events(cluster, server).await;
+        assert_statuses_name_claims(cluster).await;
+    });
+}
+
+/// Checks that the status of each Pod names the claim that is reserved for it.
+async fn assert_statuses_name_claims(cluster: &Cluster) {
+    let claims = cluster.all_device_claims().await;
+    for pod in cluster.pods.list(&ListParams::default()).await.unwrap().items {
+        let own =
+            claims.iter().filter(|claim| users_of(claim).iter().any(|user| user == uid(&pod)));
+        let names: Vec<_> = own.map(|claim| json!(claim.metadata.name)).collect();
+        let status = &json!(pod)["status"]["extendedResourceClaimStatus"];
+        assert_eq!(names, [status["resourceClaimName"].clone()], "{status}");
+    }
+}
+
 /// Waits until all Pods are bound. A Pod whose attempt failed after the creation of its claim deletes the claim at its
 /// next attempt. Like kube-scheduler it then waits for an event of the cluster.
 async fn bound_with_events(cluster: &Cluster, server: &Server) {
