@@ -8,7 +8,7 @@ GOLDEN ?= tests/golden/corpus
 # More than cores, because end-to-end tests mostly wait.
 TEST_THREADS ?= 6
 
-# About two minutes on two cores. Seed 184 breaks a rule: see docs/reliability.md.
+# About two minutes on two cores.
 SEEDS ?= 23..96
 MINUTES ?= 1
 
