@@ -86,7 +86,7 @@ impl Decision {
 /// knows neither nominated pods nor preemptions without a binding. Pods with a node are decided as
 /// if they had none.
 ///
-/// `fresh` does not know which devices exist, nor which volumes are assumed. A pod for each unbound claim shows that
+/// `fresh` does not know which devices and volumes are assumed. A pod for each unbound claim shows that
 /// no other volume is withheld. Pods that need the extender are left out while it does not answer: a decision
 /// would try it again.
 pub(crate) fn forms_agree(

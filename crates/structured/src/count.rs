@@ -23,7 +23,7 @@ pub struct CountedClass {
 pub struct DeviceCount {
     /// All devices that the selectors of the class match.
     pub devices: i64,
-    /// Those that are allocated, in whole or in part.
+    /// The allocated devices. A device of which a part is allocated is one of them.
     pub allocated: i64,
 }
 

@@ -2,10 +2,11 @@
 //! allocates the devices.
 //!
 //! `claims` finds the claims of a pod. `tracker` knows what the scheduler has allocated and the watch does
-//! not show. `details` names for explanations what keeps a pod from a node. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
+//! not show. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
 //! devices on a node. `extended` turns requests for extended resources into a claim. `bind` writes the
-//! allocations of the chosen node, `conditions` waits for the drivers. `post_filter` frees claims that are
-//! allocated for nodes that cannot take the pod.
+//! allocations of the chosen node, `conditions` waits for the drivers. `releases` knows which reservations
+//! are being removed. `post_filter` frees claims that are allocated for nodes that cannot take the pod.
+//! `details` names for explanations what keeps a pod from a node.
 
 mod args;
 mod bind;
