@@ -234,6 +234,7 @@ const EVICTION: Subresource = Subresource {
     verbs: &["create"],
 };
 const LOG: Subresource = Subresource { name: "log", verbs: &["get"], ..STATUS };
+const RESIZE: Subresource = Subresource { name: "resize", ..STATUS };
 const TOKEN: Subresource = Subresource {
     name: "token",
     group: "authentication.k8s.io",
@@ -339,7 +340,7 @@ resources! {
             .cluster_wide().short(&["pv"]).with(&[STATUS]).returned();
     /// Pods.
     PODS = Resource::new("", "v1", "pods", "pod", "Pod")
-        .short(&["po"]).in_all().with(&[BINDING, EVICTION, LOG, STATUS]).counted().returned()
+        .short(&["po"]).in_all().with(&[BINDING, EVICTION, LOG, RESIZE, STATUS]).counted().returned()
         .selected_by(POD_FIELDS);
     /// PodTemplates.
     PODTEMPLATES = Resource::new("", "v1", "podtemplates", "podtemplate", "PodTemplate")

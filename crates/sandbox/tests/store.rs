@@ -618,3 +618,25 @@ fn malformed_requests_are_refused_without_a_panic() {
         assert_eq!(response.status, status, "{method} {target} {body}: {:?}", response.body);
     }
 }
+
+#[test]
+fn resize_changes_only_cpu_and_memory() {
+    let mut store = store();
+    let mut created = pod("p");
+    let requests = |cpu: &str| json!({"requests": {"cpu": cpu, "memory": "1Gi"}});
+    created["spec"]["containers"][0]["resources"] = requests("2");
+    store.create(PODS, created, NOW).unwrap();
+    let target = "/api/v1/namespaces/default/pods/p";
+
+    let mut wanted = pod("p");
+    wanted["metadata"]["labels"] = json!({"app": "other"});
+    wanted["spec"]["containers"][0]["resources"] = requests("1");
+    assert_eq!(send(&mut store, "PUT", target, &wanted).status, 422);
+    assert_eq!(send(&mut store, "PUT", &format!("{target}/resize"), &wanted).status, 200);
+    let stored = store.get(PODS, "default", "p").unwrap();
+    assert_eq!(stored["spec"]["containers"][0]["resources"], requests("1"));
+    assert_eq!(stored["metadata"]["labels"], json!({"app": "w"}));
+
+    wanted["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = json!("1Gi");
+    assert_eq!(send(&mut store, "PUT", &format!("{target}/resize"), &wanted).status, 422);
+}

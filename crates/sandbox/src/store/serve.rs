@@ -98,7 +98,8 @@ impl Store {
     fn serve_call(&mut self, call: &Call<'_>) -> Result<Response, Status> {
         match (call.route.subresource.as_str(), call.route.resource.stored) {
             ("", true) => {}
-            ("status", true) => return self.serve_status(call),
+            ("status", true) => return self.serve_part(call, Part::Status),
+            ("resize", true) => return self.serve_part(call, Part::Resources),
             _ => return subresources::serve(self, &call.route, call.request, call.now),
         }
         match call.verb {
@@ -113,11 +114,12 @@ impl Store {
         }
     }
 
-    fn serve_status(&mut self, call: &Call<'_>) -> Result<Response, Status> {
+    /// Serves a subresource that is a part of the object.
+    fn serve_part(&mut self, call: &Call<'_>, part: Part) -> Result<Response, Status> {
         match call.verb {
             "get" => self.serve_get(call),
-            "update" => self.serve_update(call, Part::Status),
-            "patch" => self.serve_patch(call, Part::Status),
+            "update" => self.serve_update(call, part),
+            "patch" => self.serve_patch(call, part),
             _ => Err(Status::method_not_allowed()),
         }
     }

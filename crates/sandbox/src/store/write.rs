@@ -10,7 +10,7 @@ use super::collection::ChangeKind;
 use super::{Store, namespaces};
 use crate::claim_status::Writer;
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
-use crate::object::{is_terminating, put, text, timestamp};
+use crate::object::{entries, is_terminating, put, text, timestamp};
 use crate::resources::{
     CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES,
     RESOURCECLAIMS, Resource, STORAGECLASSES,
@@ -38,6 +38,8 @@ pub(super) enum Part {
     Main,
     /// Only the status.
     Status,
+    /// Only the resources of the containers of a pod.
+    Resources,
 }
 
 /// The target of a write.
@@ -198,7 +200,10 @@ impl Store {
         if resource == RESOURCECLAIMS && part == Part::Status {
             claim_status::drop_deallocated(&current, &mut wanted);
         }
-        validate::update(resource, &current, &wanted)?;
+        match part {
+            Part::Resources => validate::resize(resource, &current, &wanted)?,
+            Part::Main | Part::Status => validate::update(resource, &current, &wanted)?,
+        }
         if resource == RESOURCECLAIMS && part == Part::Status {
             let causes = claim_status::authorize(self, by, &current, &wanted);
             if !causes.is_empty() {
@@ -288,7 +293,27 @@ fn keep_what_is_not_written(
         Part::Main if resource.has_status() => copy(current, fields_mut(wanted), "status"),
         Part::Main => {}
         Part::Status => *wanted = with_status_of(resource, current, wanted),
+        Part::Resources => *wanted = with_resources_of(current, wanted),
     }
+}
+
+/// Returns the current pod with the resources of the containers of `wanted`.
+fn with_resources_of(current: &Value, wanted: &Value) -> Value {
+    let mut pod = current.clone();
+    for (list, path) in
+        [("containers", "/spec/containers"), ("initContainers", "/spec/initContainers")]
+    {
+        let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let mut named = entries(wanted, path);
+            if let Some(wanted) = named.find(|own| own.get("name") == container.get("name")) {
+                ["resources", "resizePolicy"]
+                    .iter()
+                    .for_each(|field| copy(wanted, fields_mut(container), field));
+            }
+        }
+    }
+    pod
 }
 
 /// Returns the current object with the status of `wanted`. The status subresource of pods, nodes

@@ -60,6 +60,19 @@ pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(
     verdict(resource, new, faults)
 }
 
+/// Checks a pod whose containers get other resources than in `old`.
+///
+/// # Errors
+/// 400 if it has not the shape of its kind, 422 if it violates rules, or changes more than CPU and memory.
+pub fn resize(resource: &'static Resource, old: &Value, new: &Value) -> Result<(), Status> {
+    decode::check(resource, new)?;
+    let (before, after) = (Field::root(old), Field::root(new));
+    let mut faults = Faults::default();
+    pod_update::resources(&before.child("spec"), &after.child("spec"), &mut faults);
+    content(resource, &after, &mut faults);
+    verdict(resource, new, faults)
+}
+
 fn verdict(resource: &Resource, object: &Value, faults: Faults) -> Result<(), Status> {
     let causes = faults.into_causes();
     if causes.is_empty() {

@@ -39,6 +39,34 @@ pub(super) fn spec(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     }
 }
 
+/// Checks that containers get other resources only as far as CPU and memory are concerned.
+pub(super) fn resources(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
+    let others = |container: &Field<'_>| {
+        let mut resources = container.child("resources").value().clone();
+        for list in ["requests", "limits"] {
+            if let Some(amounts) = resources.get_mut(list).and_then(Value::as_object_mut) {
+                amounts.retain(|name, _| name != "cpu" && name != "memory");
+            }
+        }
+        resources
+    };
+    for list in ["containers", "initContainers"] {
+        for (old, new) in old.child(list).items().zip(new.child(list).items()) {
+            let (before, after) = (others(&old), others(&new));
+            let amounts = |resources: &Value, list: &str| {
+                resources.get(list).and_then(Value::as_object).cloned().unwrap_or_default()
+            };
+            let differs = |list: &&str| amounts(&before, list) != amounts(&after, list);
+            if ["requests", "limits"].iter().any(differs) || before["claims"] != after["claims"] {
+                faults.forbidden(
+                    &new.child("resources"),
+                    "only cpu and memory resources are mutable",
+                );
+            }
+        }
+    }
+}
+
 /// Returns the immutable part of the spec; containers of `new` get the images of `old`.
 fn fixed_part(new: &Field<'_>, old: &Field<'_>, gated: bool) -> Map<String, Value> {
     let mut spec = new.value().as_object().cloned().unwrap_or_default();
