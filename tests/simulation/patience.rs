@@ -1,12 +1,13 @@
 //! A plugin that waits, like plugins that wait for volumes or for other pods of a gang.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use framework::{
-    Command, CycleState, Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreBind,
-    PreBindInput, PreBindPreFlight, PreBindStep, Reserve, Status, Uid, Write, WriteAction,
+    ActionType, ClusterEvent, Command, CycleState, EventResource, Handle, Permit, PermitVerdict,
+    Plugin, PluginArgs, Pod, PodDeleted, PreBind, PreBindInput, PreBindPreFlight, PreBindStep,
+    Reserve, Status, Uid, Write, WriteAction,
 };
 use serde_json::json;
 
@@ -26,8 +27,8 @@ const WRITE: &str = "write";
 struct Patience {
     /// Pods that have waited in Permit.
     waited: Mutex<BTreeSet<Uid>>,
-    /// Pods that were requeued by the plugin after that.
-    called_back: Mutex<BTreeSet<Uid>>,
+    /// Pods that wait in Permit, and during whose wait no placed pod was deleted. No event helps them.
+    to_call_back: Mutex<BTreeSet<Uid>>,
 }
 
 /// Creates the plugin; it takes no arguments.
@@ -36,7 +37,8 @@ struct Patience {
 /// None.
 pub(crate) fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let plugin = Plugin::new(NAME, Patience::default());
-    Ok(plugin.reserve().permit().pre_bind().no_events().build())
+    let deletion = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+    Ok(plugin.reserve().permit().pre_bind().pod_deleted().on(deletion).build())
 }
 
 fn asks(pod: &Pod, value: &str) -> bool {
@@ -51,6 +53,7 @@ impl Permit for Patience {
         }
         let mut waited = self.waited.lock().expect("nobody panics with the lock");
         if asks(pod, PERMIT) && waited.insert(pod.uid.clone()) {
+            self.to_call_back().insert(pod.uid.clone());
             let reason = "waits for its turn".to_owned();
             return PermitVerdict::Wait { timeout: Duration::from_secs(5), reason };
         }
@@ -63,12 +66,26 @@ impl Reserve for Patience {
         Status::success()
     }
 
-    /// No event helps a pod that timed out in Permit, so the plugin requeues it once.
+    /// A deletion during the wait of a pod that timed out in Permit requeues it. The plugin itself requeues
+    /// the others.
     fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
-        let mut called_back = self.called_back.lock().expect("nobody panics with the lock");
-        if asks(pod, PERMIT) && called_back.insert(pod.uid.clone()) {
+        if self.to_call_back().remove(&pod.uid) {
             handle.command(Command::Activate(vec![pod.key.clone()]));
         }
+    }
+}
+
+impl PodDeleted for Patience {
+    fn pod_deleted(&self, pod: &Pod, _: &Handle<'_>) {
+        if pod.node_name.is_some() {
+            self.to_call_back().clear();
+        }
+    }
+}
+
+impl Patience {
+    fn to_call_back(&self) -> MutexGuard<'_, BTreeSet<Uid>> {
+        self.to_call_back.lock().expect("nobody panics with the lock")
     }
 }
 

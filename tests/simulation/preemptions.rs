@@ -14,9 +14,14 @@ use super::extender::Extender;
 use super::oracle::{Budgets, Oracle, Related};
 use super::rules::{Checked, rule};
 
-/// The evictions that the next attempt should begin, for every pod that may be tried next.
+/// What the next attempt should do, for every pod that may be tried next.
 #[derive(Debug, Default)]
-pub(crate) struct Foreseen(BTreeMap<Uid, Option<Preemption>>);
+pub(crate) struct Foreseen {
+    /// The evictions that it should begin.
+    evictions: BTreeMap<Uid, Option<Preemption>>,
+    /// The nodes of which it should choose one. The set form finds them, and a ranking may decide.
+    best: BTreeMap<Uid, BTreeSet<Arc<str>>>,
+}
 
 impl Foreseen {
     /// Computes the evictions with the engine, and checks them against the rules. An evaluation may take the turn
@@ -38,6 +43,12 @@ impl Foreseen {
             let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
             let evaluation = engine.evaluate(&pod, Form::Set, None, now, ports);
             probed.append(&mut extender.probed);
+            if let Some(evaluation) = &evaluation {
+                let cluster = engine.cache().cluster();
+                let best =
+                    evaluation.best().into_iter().map(|node| cluster.node_name(node).clone());
+                foreseen.best.insert(pod.uid.clone(), best.collect());
+            }
             let Some(rescue) = evaluation.and_then(|evaluation| evaluation.post_filter) else {
                 continue;
             };
@@ -50,12 +61,13 @@ impl Foreseen {
                 Some(preemption) => rules.is_right(preemption)?,
                 None => rules.is_hopeless(&rescue.result.status.message())?,
             }
-            foreseen.0.insert(pod.uid.clone(), rescue.preemption);
+            foreseen.evictions.insert(pod.uid.clone(), rescue.preemption);
         }
         Ok(foreseen)
     }
 
-    /// Checks that the attempt did what was expected. Returns the evictions it began.
+    /// Checks that the attempt did what was expected. Returns the evictions it began. With `may_fail` an
+    /// extender has failed.
     ///
     /// # Errors
     /// A rule is violated.
@@ -63,9 +75,15 @@ impl Foreseen {
         mut self,
         attempt: &Attempt,
         engine: &Engine,
+        may_fail: bool,
     ) -> Result<Option<Preemption>, String> {
         let Attempt { pod, outcome } = attempt;
-        let preemption = self.0.remove(&pod.uid).flatten();
+        if let (Outcome::Assumed(node), Some(best), false) =
+            (outcome, self.best.remove(&pod.uid), may_fail)
+        {
+            rule(best.contains(node), || format!("{} is put on {node}, not on {best:?}", pod.key))?;
+        }
+        let preemption = self.evictions.remove(&pod.uid).flatten();
         let Some(preemption) = preemption.filter(|_| matches!(outcome, Outcome::Unschedulable(_)))
         else {
             return Ok(None);

@@ -323,7 +323,7 @@ impl Replica {
         let is_out = decisions::is_extender_out(engine);
         let may_fail = extender.failures > 0 || is_out && needs_extender(&attempt.pod);
         decisions::after_decision(engine, &self.related, &attempt, highest, may_fail)?;
-        let preemption = foreseen.after(&attempt, self.scheduler.engine())?;
+        let preemption = foreseen.after(&attempt, self.scheduler.engine(), may_fail)?;
         if let Some(preemption) = &preemption {
             self.are_counted(&preemption.victims)?;
         }
