@@ -6,6 +6,7 @@
 //!   searches the devices of one node.
 //! - [`Memos`] and [`Trial`]: the answers for nodes whose devices look alike, kept from one pod to the
 //!   next; [`Allocator::fits`] uses them.
+//! - [`Overlay`]: the allocations that the watch does not show.
 //! - [`CountedClass`]: counts the devices of a class, for scores of extended resources.
 //! - [`Expression`] and [`Compiler`]: the selectors, in whatever language they are.
 //!
@@ -25,6 +26,7 @@ mod error;
 mod expression;
 mod gates;
 mod memo;
+mod overlay;
 mod pools;
 mod request;
 mod result;
@@ -40,6 +42,7 @@ pub use self::error::{AllocateError, Budget};
 pub use self::expression::{Compiled, Compiler, Expression};
 pub use self::gates::Gates;
 pub use self::memo::{Answer, Diagnoses, Memos, NodesByShape, Trial};
+pub use self::overlay::Overlay;
 pub use self::pools::Allocated;
 
 use framework::device::Allocation;

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use framework::device::{
-    AllocatedState, Allocation, DeviceSelector, DeviceUse, NodeScope, PoolKey,
-};
+use framework::device::{Allocation, DeviceSelector};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
-use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Found};
+use crate::overlay::Overlaid;
+use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Found, Overlay};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
 const CLAIMS_MAX: usize = 64;
@@ -35,20 +34,11 @@ struct Memo {
     /// By the place of the shape. An answer for a shape that no node has any more is not read.
     of_shapes: Vec<Option<(DeviceShape, Answer)>>,
     /// For nodes with allocations that the watch does not show.
-    of_overlaid: HashMap<(DeviceShape, Box<[Overlaid]>), Answer>,
+    of_overlaid: HashMap<(DeviceShape, Arc<[Overlaid]>), Answer>,
 }
 
 /// The number of answers for nodes with allocations that the watch does not show, for each memo.
 const OVERLAID_MAX: usize = 1 << 14;
-
-/// A device of a node with its allocations that the watch does not show: the number of the pool, that of
-/// the device in the pool, and the allocations.
-type Overlaid = (usize, usize, DeviceUse);
-
-/// Returns the place of a device among those of its node.
-const fn place_of(own: &Overlaid) -> (usize, usize) {
-    (own.0, own.1)
-}
 
 /// The nodes that have the same answer as one node.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -56,7 +46,7 @@ pub(crate) enum Likeness {
     /// The nodes of this shape, which has this place.
     Shape(usize, DeviceShape),
     /// The nodes of this shape whose devices have these further allocations.
-    Overlaid((DeviceShape, Box<[Overlaid]>)),
+    Overlaid((DeviceShape, Arc<[Overlaid]>)),
     /// No other node.
     Alone,
 }
@@ -170,50 +160,35 @@ pub struct NodesByShape<'a> {
     shapes: Option<DeviceShapes<'a>>,
     /// The nodes with allocations that the watch does not show.
     overlaid: NodeBits,
-    overlaid_devices: HashMap<NodeIx, Vec<Overlaid>>,
+    overlaid_devices: HashMap<NodeIx, &'a Arc<[Overlaid]>>,
+}
+
+impl<'a> NodesByShape<'a> {
+    /// Returns the devices of a node with allocations that the watch does not show; `None` if it has none.
+    #[inline]
+    fn overlaid_devices(&self, node: NodeIx) -> Option<&'a Arc<[Overlaid]>> {
+        // Most nodes have none, and a bit is faster than a map.
+        self.overlaid.contains(node).then(|| self.overlaid_devices.get(&node).copied())?
+    }
 }
 
 impl<'a> Allocator<'a> {
     /// Returns the nodes by the shapes of their devices.
     pub fn nodes_by_shape(&self) -> NodesByShape<'a> {
-        let mut overlaid = NodeBits::default();
-        let mut overlaid_devices: HashMap<NodeIx, Vec<Overlaid>> = HashMap::new();
         // A rule for taints selects devices by name.
         let shapes = match self.gates.device_taint_rules {
             true => None,
             false => self.cluster.device_shapes(),
         };
-        if let (Some(_), Some(overlay)) = (shapes, self.allocated.overlay) {
-            overlay.pool_keys().for_each(|key| {
-                if let Some((node, devices)) = self.overlaid_pool(key, overlay) {
-                    overlaid.insert(node);
-                    overlaid_devices.entry(node).or_default().extend(devices);
-                }
-            });
-            // The pools came in no particular order.
-            overlaid_devices
-                .values_mut()
-                .for_each(|devices| devices.sort_unstable_by_key(place_of));
-        }
+        let overlay = self.allocated.overlay.filter(|_| shapes.is_some());
+        let nodes = overlay.into_iter().flat_map(Overlay::nodes);
+        let row = |(name, devices): (&Arc<str>, _)| Some((self.cluster.node_named(name)?, devices));
+        let overlaid_devices: HashMap<_, _> = nodes.filter_map(row).collect();
+        let mut overlaid = NodeBits::default();
+        overlaid_devices.keys().for_each(|node| {
+            overlaid.insert(*node);
+        });
         NodesByShape { shapes, overlaid, overlaid_devices }
-    }
-
-    /// Returns the devices of a pool with allocations that the watch does not show, and the node of the
-    /// pool; `None` for a pool of several nodes, which are compared with no other.
-    fn overlaid_pool(
-        &self,
-        key: &PoolKey,
-        overlay: &AllocatedState,
-    ) -> Option<(NodeIx, Vec<Overlaid>)> {
-        let all = self.cluster.device_pools();
-        let NodeScope::Node(name) = &all.slices(key).next()?.scope else { return None };
-        let node = self.cluster.node_named(name)?;
-        let used = overlay.pool(key)?;
-        let number = all.pools_naming(name).position(|own| own == key)?;
-        let devices = all.slices(key).flat_map(|slice| &slice.devices).enumerate();
-        let used = devices
-            .filter_map(|(place, device)| Some((number, place, used.get(&device.name)?.clone())));
-        Some((node, used.collect()))
     }
 
     /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
@@ -286,11 +261,10 @@ impl<'a> Allocator<'a> {
     pub(crate) fn likeness(nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
         match nodes.shapes.and_then(|shapes| shapes.of(node)) {
             None => Likeness::Alone,
-            Some((_, shape)) if nodes.overlaid.contains(node) => {
-                let devices = nodes.overlaid_devices.get(&node).cloned();
-                Likeness::Overlaid((shape, devices.unwrap_or_default().into()))
-            }
-            Some((place, shape)) => Likeness::Shape(place, shape),
+            Some((place, shape)) => match nodes.overlaid_devices(node) {
+                Some(devices) => Likeness::Overlaid((shape, devices.clone())),
+                None => Likeness::Shape(place, shape),
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use framework::device::{
 };
 use framework::{Cluster, DevicePools, NodeView, api};
 
-use crate::{AllocateError, Gates};
+use crate::{AllocateError, Gates, Overlay};
 
 /// The devices that are allocated, as the watch shows them and as the scheduler knows better.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub struct Allocated<'a> {
     /// Allocations according to the watch.
     pub base: &'a AllocatedState,
     /// Allocations that the watch does not show yet, less those that it still shows.
-    pub overlay: Option<&'a AllocatedState>,
+    pub overlay: Option<&'a Overlay>,
 }
 
 impl<'a> Allocated<'a> {
@@ -26,7 +26,7 @@ impl<'a> Allocated<'a> {
     pub(crate) fn pool(&self, key: &PoolKey) -> AllocatedInPool<'a> {
         AllocatedInPool {
             base: self.base.pool(key),
-            overlay: self.overlay.and_then(|overlay| overlay.pool(key)),
+            overlay: self.overlay.and_then(|overlay| overlay.allocated().pool(key)),
         }
     }
 }

@@ -28,6 +28,7 @@ const DESCRIPTIONS_MIN: usize = 1024;
 pub(super) struct Devices {
     pub(super) claims: Namespaced<Arc<ResourceClaim>>,
     claims_by_uid: HashMap<Uid, ShortSet<Name>>,
+    claim_log: ChangeLog<Uid>,
     /// Claims that a scheduler created for extended resources, by the UID of the controller.
     extended_claims: HashMap<Uid, ShortSet<Name>>,
     pub(super) allocated: AllocatedState,
@@ -98,6 +99,15 @@ impl Devices {
         let key: Name = (namespace.into(), name.into());
         let mut pools = BTreeSet::new();
         let old = self.claims.remove(namespace, name);
+        let claims = self.claims_by_uid.len();
+        if let Some(old) = &old
+            && claim.as_ref().is_none_or(|claim| claim.uid != old.uid)
+        {
+            self.claim_log.push(old.uid.clone(), claims);
+        }
+        if let Some(claim) = &claim {
+            self.claim_log.push(claim.uid.clone(), claims);
+        }
         if let Some(old) = old {
             remove_uid(&mut self.claims_by_uid, &old.uid, &key);
             if let Some(owner) = extended_owner(&old) {
@@ -264,8 +274,8 @@ impl Place {
 }
 
 impl DevicePools {
-    /// Adds the nodes that slices of a pool name.
-    pub(super) fn add_nodes_of(&self, pool: &PoolKey, nodes: &mut BTreeSet<Arc<str>>) {
+    /// Adds the nodes that the slices of a pool, or their devices, name.
+    pub fn add_nodes_of(&self, pool: &PoolKey, nodes: &mut BTreeSet<Arc<str>>) {
         self.slices(pool).for_each(|slice| add_nodes(slice, nodes));
     }
 
@@ -410,6 +420,11 @@ impl Cluster {
     pub fn resource_claim_with_uid(&self, uid: &Uid) -> Option<&Arc<ResourceClaim>> {
         let mut names = self.devices.claims_by_uid.get(uid)?.iter();
         names.find_map(|(namespace, name)| self.resource_claim(namespace, name))
+    }
+
+    /// Returns the latest changes of ResourceClaims by UID.
+    pub const fn resource_claim_changes(&self) -> &ChangeLog<Uid> {
+        &self.devices.claim_log
     }
 
     /// Returns the ResourceClaims that a scheduler created for the extended resources of this pod,

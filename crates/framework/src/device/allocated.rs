@@ -14,16 +14,13 @@ pub struct DeviceUse {
     pub shares: i64,
     /// The number of shares that consume capacity.
     pub consuming: i64,
-    /// The sum of consumed capacity by name, in billionths.
+    /// The sum of consumed capacity by name, in billionths. A state has no sum that is 0.
     pub consumed: BTreeMap<Arc<str>, i128>,
 }
 
 impl DeviceUse {
     fn is_empty(&self) -> bool {
-        self.dedicated == 0
-            && self.shares == 0
-            && self.consuming == 0
-            && self.consumed.values().all(|sum| *sum == 0)
+        self.dedicated == 0 && self.shares == 0 && self.consuming == 0 && self.consumed.is_empty()
     }
 
     /// Adds the allocations of `other`.
@@ -50,6 +47,15 @@ pub struct AllocatedState {
     log: ChangeLog<PoolKey>,
 }
 
+/// States are equal if they count the same, whatever changed before.
+impl PartialEq for AllocatedState {
+    fn eq(&self, other: &Self) -> bool {
+        self.pools == other.pools
+    }
+}
+
+impl Eq for AllocatedState {}
+
 impl AllocatedState {
     /// Counts the devices of an allocation.
     pub fn add(&mut self, allocation: &Allocation) {
@@ -75,6 +81,9 @@ impl AllocatedState {
                 for (name, amount) in &result.consumed_capacity {
                     let sum = device.consumed.entry(name.clone()).or_default();
                     *sum = sum.saturating_add(amount.nanos().saturating_mul(i128::from(sign)));
+                    if *sum == 0 {
+                        device.consumed.remove(name);
+                    }
                 }
             } else {
                 device.dedicated += sign;

@@ -2,7 +2,7 @@
 //! allocates the devices.
 //!
 //! `claims` finds the claims of a pod. `tracker` knows what the scheduler has allocated and the watch does
-//! not show. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
+//! not show; `counted` adds it up. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
 //! devices on a node. `extended` turns requests for extended resources into a claim. `bind` writes the
 //! allocations of the chosen node, `conditions` waits for the drivers. `releases` knows which reservations
 //! are being removed. `post_filter` frees claims that are allocated for nodes that cannot take the pod.
@@ -12,6 +12,7 @@ mod args;
 mod bind;
 mod claims;
 mod conditions;
+mod counted;
 mod details;
 mod extended;
 mod hints;
@@ -30,15 +31,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use framework::device::{AllocatedState, Allocation, FINALIZER, ResourceClaim};
+use framework::device::{Allocation, FINALIZER, ResourceClaim};
 use framework::{
     Cluster, Command, CycleState, Detail, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
     NormalizeScore, Plugin, PluginArgs, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
-    PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score, Status,
-    Timer, VerdictId, Verdicts,
+    PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score,
+    ScoreScope, Status, Timer, VerdictId, Verdicts,
 };
 use serde_json::{Map, Value};
-use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memos};
+use structured::{
+    AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memos, Overlay,
+};
 
 use self::args::Args;
 use self::bind::{Binder, ClaimWork, Setting};
@@ -126,8 +129,8 @@ fn search_in(state: &CycleState) -> Result<Option<&Search>, Status> {
 
 /// Returns the allocations of devices that the watch does not show, as PreFilter found them; `None` if
 /// the plugin does not run or the pod needs no devices.
-pub(crate) fn allocated_beyond_watch(state: &CycleState) -> Option<&AllocatedState> {
-    state.read::<Search>().map(|search| &search.allocated)
+pub(crate) fn allocated_beyond_watch(state: &CycleState) -> Option<&Overlay> {
+    state.read::<Search>().map(|search| &*search.overlay)
 }
 
 impl DynamicResources {
@@ -174,7 +177,7 @@ impl DynamicResources {
 
     fn allocator<'a>(&self, search: &'a Search, cluster: &'a Cluster) -> Allocator<'a> {
         let allocated =
-            Allocated { base: cluster.allocated_devices(), overlay: Some(&search.allocated) };
+            Allocated { base: cluster.allocated_devices(), overlay: Some(&search.overlay) };
         Allocator::new(cluster, self.gates, allocated)
     }
 
@@ -269,7 +272,7 @@ impl PreFilter for DynamicResources {
             return Err(Status::skip());
         }
         self.resolve_doubts(handle);
-        let search = Search::prepare(pod, &self.shared.tracker.lock(), handle)?;
+        let search = Search::prepare(pod, &mut self.shared.tracker.lock(), handle)?;
         state.write(search.ok_or_else(Status::skip)?);
         Ok(PreFilterResult::default())
     }
@@ -392,6 +395,13 @@ impl Score for DynamicResources {
         let found = self.allocate(search, pod, node, through)?;
         let new = found.map_or(0, |found| score::sum(&found.wanted.claims, &found.allocations));
         Ok(score::of_allocated(&search.claims) + new)
+    }
+
+    fn scope(&self, state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+        match search_in(state) {
+            Ok(search) if search.is_none_or(|search| !search.has_alternatives) => ScoreScope::Node,
+            _ => ScoreScope::Cluster,
+        }
     }
 
     fn score_set(
@@ -532,6 +542,10 @@ impl Reserve for DynamicResources {
         match self.reserve_on(search, pod, &handle.cluster.node(node)) {
             Ok(binder) => {
                 state.write(Reserved(Some(binder)));
+                if let Some(search) = state.read_mut::<Search>() {
+                    // The tracker copies an overlay that is in use before it changes it.
+                    search.overlay = Arc::default();
+                }
                 Status::success()
             }
             Err(status) => status,

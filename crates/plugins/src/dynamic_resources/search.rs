@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use framework::device::{
-    AllocatedState, Allocation, DeviceRequest, RequestBody, RequestKind, ResourceClaim,
-};
+use framework::device::{Allocation, DeviceRequest, RequestBody, RequestKind, ResourceClaim};
 use framework::{Cluster, Handle, NodeView, Pod, Status};
+use structured::Overlay;
 
 use super::claims::claims_of;
 use super::extended::{ExtendedResources, RequestMapping, ThroughDevices, stable_hash};
@@ -19,8 +18,8 @@ pub(super) struct Search {
     pub(super) claims: Vec<Arc<ResourceClaim>>,
     /// The extended resources that devices may provide.
     pub(super) extended: Option<ExtendedResources>,
-    /// The devices that are allocated beyond those of the stored claims.
-    pub(super) allocated: AllocatedState,
+    /// The devices that are allocated beyond those of the stored claims; none after Reserve.
+    pub(super) overlay: Arc<Overlay>,
     /// Whether the allocation of a node has a score.
     pub(super) has_alternatives: bool,
     /// The seed of the identities of shares: another one for other claims, so that no two claims of a pod
@@ -50,7 +49,7 @@ impl Search {
     /// Returns the status that rejects the pod.
     pub(super) fn prepare(
         pod: &Pod,
-        tracked: &TrackedClaims,
+        tracked: &mut TrackedClaims,
         handle: &Handle<'_>,
     ) -> Result<Option<Self>, Status> {
         let cluster = handle.cluster;
@@ -63,13 +62,13 @@ impl Search {
             check_claim(claim, cluster, tracked)?;
         }
         let has_alternatives = has_alternatives(&claims);
-        let allocated = tracked.allocated(cluster);
+        let overlay = tracked.overlay(cluster);
         let mut identity = pod.uid.to_string();
         for claim in claims.iter().filter(|claim| claim.allocation.is_none()) {
             identity += &format!(" {}", claim.uid);
         }
         let seed = stable_hash(&identity);
-        Ok(Some(Self { claims, extended, allocated, has_alternatives, seed }))
+        Ok(Some(Self { claims, extended, overlay, has_alternatives, seed }))
     }
 
     /// Returns the claims that are not allocated.

@@ -10,10 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use framework::device::{AllocatedState, Allocation, ResourceClaim};
+use framework::device::{Allocation, ResourceClaim};
 use framework::{Cluster, Command, EventResource, Handle, Time, Uid};
 use serde_json::{Value, json};
+use structured::Overlay;
 
+use super::counted::Counted;
 use super::releases::Releases;
 
 /// The time after which a request whose answer was lost is no longer carried out.
@@ -37,6 +39,7 @@ pub(super) struct TrackedClaims {
     assumed: BTreeMap<Uid, Arc<ResourceClaim>>,
     in_flight: BTreeMap<Uid, InFlight>,
     in_doubt: BTreeMap<Uid, InDoubt>,
+    counted: Counted,
     pub(super) releases: Releases,
 }
 
@@ -88,35 +91,63 @@ impl TrackedClaims {
         self.in_flight.contains_key(claim) || self.in_doubt.contains_key(claim)
     }
 
-    /// Returns the devices that are allocated beyond those of the stored claims.
-    pub(super) fn allocated(&self, cluster: &Cluster) -> AllocatedState {
-        let mut allocated = AllocatedState::default();
-        self.allocations(cluster).for_each(|own| allocated.add(own));
-        allocated
+    /// Returns the devices that are allocated beyond those of the stored claims. Only claims that have
+    /// changed since the last call are looked at.
+    pub(super) fn overlay(&mut self, cluster: &Cluster) -> Arc<Overlay> {
+        let changed = self.counted.changed(cluster).unwrap_or_else(|| {
+            let tracked = self.in_flight.keys().chain(self.in_doubt.keys());
+            tracked.chain(self.assumed.keys()).chain(self.counted.claims()).cloned().collect()
+        });
+        for uid in &changed {
+            let allocation = self.unshown_allocation(uid, cluster).cloned();
+            self.counted.set(uid, allocation);
+        }
+        self.counted.overlay(cluster)
     }
 
-    /// Returns the allocations that the stored claims do not show.
-    fn allocations<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Allocation> {
+    /// Returns the allocation of a claim that the stored claim does not show.
+    fn unshown_allocation<'a>(
+        &'a self,
+        uid: &Uid,
+        cluster: &Cluster,
+    ) -> Option<&'a Arc<Allocation>> {
+        let in_flight = self.in_flight.get(uid).map(|own| &own.claim);
+        let own = in_flight.or_else(|| self.in_doubt.get(uid).map(|own| &own.claim));
+        let claim = own.or_else(|| {
+            let claim = self.assumed.get(uid)?;
+            is_ahead(claim, cluster).then_some(claim)
+        })?;
+        claim.allocation.as_ref().filter(|_| !is_shown_allocated(claim, cluster))
+    }
+
+    /// Returns [`overlay`](Self::overlay), made from nothing.
+    #[cfg(test)]
+    pub(super) fn overlay_from_nothing(&self, cluster: &Cluster) -> Overlay {
         let in_flight = self.in_flight.values().map(|own| &own.claim);
         let in_doubt = self.in_doubt.values().map(|own| &own.claim);
-        let assumed = self.assumed.values().filter(move |claim| {
+        let assumed = self.assumed.values().filter(|claim| {
             let stored = cluster.resource_claim(&claim.namespace, &claim.name);
             stored.is_some_and(|stored| self.assumed_version(stored).is_some())
                 && !self.is_in_flight(&claim.uid)
         });
         let claims = in_flight.chain(in_doubt).chain(assumed);
-        let claims = claims.filter(move |claim| !is_shown_allocated(claim, cluster));
-        claims.filter_map(|claim| claim.allocation.as_deref())
+        let claims = claims.filter(|claim| !is_shown_allocated(claim, cluster));
+        let mut overlay = Overlay::default();
+        claims.filter_map(|claim| claim.allocation.as_deref()).for_each(|own| overlay.add(own));
+        overlay.update(cluster);
+        overlay
     }
 
     /// Records that Reserve has allocated a claim for a pod.
     pub(super) fn reserve(&mut self, claim: Arc<ResourceClaim>, pod: &Uid) {
+        self.counted.note(&claim.uid);
         self.in_flight.insert(claim.uid.clone(), InFlight { pod: pod.clone(), claim });
     }
 
     /// Replaces the claim in flight that exists only in memory by the created one.
     pub(super) fn rename(&mut self, in_memory: &Uid, created: Arc<ResourceClaim>, pod: &Uid) {
         if self.in_flight.remove(in_memory).is_some() {
+            self.counted.note(in_memory);
             self.reserve(created, pod);
         }
     }
@@ -126,6 +157,7 @@ impl TrackedClaims {
         let cluster = handle.cluster;
         self.sweep(cluster);
         self.in_flight.remove(&claim.uid);
+        self.counted.note(&claim.uid);
         let Some(stored) = cluster.resource_claim(&claim.namespace, &claim.name) else { return };
         let latest = self.assumed_version(stored).unwrap_or(stored).clone();
         if stored.uid != claim.uid || !is_newer(&claim.resource_version, &latest.resource_version) {
@@ -158,6 +190,7 @@ impl TrackedClaims {
 
     fn take_in_flight(&mut self, claim: &Uid, pod: &Uid) -> Option<Arc<ResourceClaim>> {
         self.in_flight.get(claim).filter(|own| own.pod == *pod)?;
+        self.counted.note(claim);
         self.in_flight.remove(claim).map(|own| own.claim)
     }
 
@@ -167,11 +200,14 @@ impl TrackedClaims {
         if self.in_doubt.is_empty() {
             return None;
         }
-        self.in_doubt.retain(|_, own| {
+        self.in_doubt.retain(|uid, own| {
             own.look(handle.cluster);
             let lasts = own.until > handle.now && own.is_possible(handle.cluster);
-            if !lasts && !is_shown_allocated(&own.claim, handle.cluster) {
-                report_deallocation(&own.claim, handle);
+            if !lasts {
+                self.counted.note(uid);
+                if !is_shown_allocated(&own.claim, handle.cluster) {
+                    report_deallocation(&own.claim, handle);
+                }
             }
             lasts
         });
@@ -180,12 +216,7 @@ impl TrackedClaims {
 
     /// Drops assumed versions that the watch has caught up with.
     fn sweep(&mut self, cluster: &Cluster) {
-        self.assumed.retain(|uid, claim| {
-            let stored = cluster.resource_claim(&claim.namespace, &claim.name);
-            stored.is_some_and(|stored| {
-                stored.uid == *uid && is_newer(&claim.resource_version, &stored.resource_version)
-            })
-        });
+        self.assumed.retain(|_, claim| is_ahead(claim, cluster));
     }
 
     /// Returns the numbers of tracked claims: assumed, in flight, in doubt.
@@ -210,6 +241,14 @@ impl InDoubt {
                 && !is_newer(&stored.resource_version, &self.claim.resource_version)
         })
     }
+}
+
+/// Whether the watch shows an older version of the claim.
+fn is_ahead(claim: &ResourceClaim, cluster: &Cluster) -> bool {
+    let stored = cluster.resource_claim(&claim.namespace, &claim.name);
+    stored.is_some_and(|stored| {
+        stored.uid == claim.uid && is_newer(&claim.resource_version, &stored.resource_version)
+    })
 }
 
 /// Whether the watch shows the claim allocated, so that the cluster counts its devices.

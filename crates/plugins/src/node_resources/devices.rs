@@ -3,9 +3,8 @@
 //! A DeviceClass can provide an extended resource on nodes whose kubelet does not offer it. Scores
 //! count the devices of the class there: all of them as allocatable, the allocated ones as requested.
 
-use framework::device::AllocatedState;
 use framework::{Cluster, CycleState, NodeIx, NodeView};
-use structured::{Allocated, Allocator, CountedClass, DeviceCount, Gates};
+use structured::{Allocated, Allocator, CountedClass, DeviceCount, Gates, Overlay};
 
 use super::{Column, DenseColumn, Resource, Usage};
 use crate::dynamic_resources::{Selectors, allocated_beyond_watch};
@@ -16,7 +15,7 @@ pub(super) struct Devices<'a> {
     cluster: &'a Cluster,
     selectors: &'a Selectors,
     /// The allocations that the watch does not show.
-    overlay: Option<&'a AllocatedState>,
+    overlay: Option<&'a Overlay>,
 }
 
 /// An extended resource that a class provides, on the nodes to score.

@@ -1,15 +1,15 @@
 //! Nodes that look alike get the answer that a search of their own gives.
 
 use fastrand::Rng;
-use framework::device::{AllocatedState, Allocation};
-use framework::{EventResource, api};
+use framework::device::Allocation;
+use framework::{Cluster, EventResource, api};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::random::{claims, device, one_in, pick};
 use super::toy::Toys;
 use super::world::World;
-use crate::{Allocated, Allocator, Answer, Budget, Claims, Found, Gates, Memos};
+use crate::{Allocated, Allocator, Answer, Budget, Claims, Found, Gates, Memos, Overlay};
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
@@ -47,8 +47,8 @@ fn occupy(rng: &mut Rng, world: &mut World, node: &str, devices: usize) {
 }
 
 /// Returns allocations that the watch does not show.
-fn in_flight(rng: &mut Rng) -> AllocatedState {
-    let mut state = AllocatedState::default();
+fn in_flight(rng: &mut Rng, cluster: &Cluster) -> Overlay {
+    let mut overlay = Overlay::default();
     for node in NODES {
         if !one_in(rng, 3) {
             continue;
@@ -56,9 +56,10 @@ fn in_flight(rng: &mut Rng) -> AllocatedState {
         let result = json!({"request": "r", "driver": "a.com", "pool": node,
             "device": format!("{node}-{}", rng.usize(..4))});
         let raw = json!({"devices": {"results": [result]}});
-        state.add(&Allocation::from_api(&api::AllocationResult::deserialize(&raw).unwrap()));
+        overlay.add(&Allocation::from_api(&api::AllocationResult::deserialize(&raw).unwrap()));
     }
-    state
+    overlay.update(cluster);
+    overlay
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn nodes_that_look_alike_share_their_answers() {
                 world.set(&EventResource::ResourceClaim, object);
             }
             let base = world.cluster.allocated_devices();
-            let overlay = in_flight(&mut rng);
+            let overlay = in_flight(&mut rng, &world.cluster);
             let allocated = Allocated { base, overlay: Some(&overlay) };
             let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
             let by_shape = allocator.nodes_by_shape();

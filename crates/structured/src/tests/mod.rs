@@ -2,6 +2,7 @@ mod cel_text;
 mod corpus;
 mod memo;
 mod naive;
+mod overlay;
 mod random;
 mod rules;
 mod toy;

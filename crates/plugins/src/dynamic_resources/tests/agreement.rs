@@ -201,6 +201,7 @@ proptest! {
         for event in &events {
             history.apply(event);
             fitting += history.compare();
+            history.world.check_overlay();
         }
         prop_assert!(fitting > 0);
     }

@@ -1,4 +1,5 @@
-//! Random histories: whatever fails in between, no device is allocated twice.
+//! Random histories: whatever fails in between, no device is allocated twice, and the tracker knows which
+//! allocations the watch does not show.
 
 use std::collections::BTreeMap;
 
@@ -165,16 +166,22 @@ impl History {
 proptest! {
     #[test]
     fn no_device_is_allocated_twice(
-        events in prop::collection::vec((event(), prop::bool::weighted(0.2)), 1..80),
+        events in prop::collection::vec(
+            (event(), prop::bool::weighted(0.2), prop::bool::weighted(0.3)), 1..80,
+        ),
     ) {
         let mut history = History::new();
-        for (event, late) in events {
+        for (event, late, counts) in events {
             history.apply(&event);
             if late && !history.late.is_empty() {
                 let write = history.late.remove(0);
                 history.world.write(&write);
             }
             history.check();
+            if counts {
+                history.world.check_overlay();
+            }
         }
+        history.world.check_overlay();
     }
 }

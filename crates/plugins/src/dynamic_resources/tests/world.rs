@@ -346,6 +346,13 @@ impl World {
         point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &self.handle());
     }
 
+    /// Checks that the kept allocations beyond the watch are those of the tracked claims.
+    pub(super) fn check_overlay(&self) {
+        let mut tracked = self.shared.tracker.lock();
+        let expected = tracked.overlay_from_nothing(&self.cluster);
+        assert_eq!(*tracked.overlay(&self.cluster), expected);
+    }
+
     /// Returns the devices that the claims of the server name, sorted.
     pub(super) fn devices_on_server(&self) -> Vec<String> {
         let mut devices = Vec::new();
