@@ -1,9 +1,8 @@
 //! The cost of one decision: `cargo bench --bench decision [-- NODES... SHAPES...]`.
 //!
-//! The default profile without plugins that are not built; nodes of ten kinds, 60 % full. A
-//! decision is everything from the queue to the emitted Binding. Each row is measured within one
-//! run: the set form, which decides, and the one-node form, its reference. The shape `plain` has
-//! pods without spread or affinity. The others are those of [`Shape`], measured with few and with
+//! The default profile; nodes of ten kinds, 60 % full. A decision is everything from the queue to the
+//! emitted Binding. Each row is measured within one run: the set form, the one-node form, its
+//! reference, and rankings. The shape `plain` has pods of eight templates without spread or affinity. The others are those of [`Shape`], measured with few and with
 //! many applications, and with a growing number of pods per node. `add` and `remove` are the cost
 //! of an added or deleted placed pod, while all counts are kept up to date.
 
@@ -27,6 +26,9 @@ use measure::{changes, decision};
 use text::text;
 use workload::{Shape, Workload};
 
+/// Number of decisions after which each of the eight templates has a ranking.
+const WARM_UP: usize = 16;
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let sizes: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
@@ -45,17 +47,19 @@ fn main() {
 
 fn print_plain(sizes: &[usize]) {
     println!(
-        "{:>8} {:>9} {:>12} {:>9} {:>12} {:>9} {:>7}",
-        "nodes", "pods", "set form", "per node", "one-node", "per node", "ratio"
+        "{:>8} {:>9} {:>12} {:>12} {:>9} {:>12} {:>9} {:>7}",
+        "nodes", "pods", "ranked", "set form", "per node", "one-node", "per node", "ratio"
     );
     for nodes in sizes.iter().copied() {
         let measure = |form| {
             let (mut engine, pods) = templates::engine(config(form), nodes);
-            (decision(&mut engine, 0, |number| templates::pod(pods + number)), pods)
+            (decision(&mut engine, WARM_UP, |number| templates::pod(pods + number)), pods)
         };
         let ((set, pods), (one_node, _)) = (measure(Form::Set), measure(Form::OneNode));
+        let (ranked, _) = measure(Form::Ranked);
         println!(
-            "{nodes:>8} {pods:>9} {:>12} {:>9} {:>12} {:>9} {:>6.1}x",
+            "{nodes:>8} {pods:>9} {:>12} {:>12} {:>9} {:>12} {:>9} {:>6.1}x",
+            text(ranked),
             text(set),
             per_node(set, nodes),
             text(one_node),

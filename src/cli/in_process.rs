@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::cycle::Form;
 use framework::Registry;
 use framework::preemption::LONGEST_PAUSE;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +36,7 @@ pub(super) async fn schedule(
         credentials: Credentials::parse(&kubeconfig).await?,
         request_rate: None,
         adaptive_sampling: false,
+        form: Form::Ranked,
         longest_preemption_pause: LONGEST_PAUSE,
         metrics: metrics.clone(),
         server_status: health.server_status(),

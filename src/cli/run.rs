@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use engine::cycle::Form;
 use framework::Registry;
 use jiff::Timestamp;
 use tokio::runtime::Builder;
@@ -120,6 +121,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             registry,
             credentials,
             adaptive_sampling: flags.adaptive_sampling,
+            form: if flags.no_rankings { Form::Set } else { Form::Ranked },
             longest_preemption_pause: flags.longest_preemption_pause.to_std(),
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),

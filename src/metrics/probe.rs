@@ -10,6 +10,7 @@ use engine::ports::{Count, Point, Probe, Span};
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName};
 use plugins::{default_preemption, volume_binding};
 use prometheus::{Histogram, IntCounter};
+use tracing::error;
 
 use super::scheduler::Plugins;
 use super::{EVALUATED, Metrics, unix_time};
@@ -223,6 +224,16 @@ impl Probe for EngineProbe {
             }
             Count::BindingError { namespace } => self.binding_error(namespace).inc(),
             Count::BindUnknown => bindings.unknown.inc(),
+            Count::RankingCheck { pod, agrees } => {
+                let result = if agrees { "agrees" } else { "differs" };
+                family.ranking_checks.with_label_values(&[result]).inc();
+                if !agrees {
+                    error!(
+                        "the ranking of the nodes for pod {pod} differs from a full pass, which decides; \
+                         report this as a bug, and run with --no-rankings until it is fixed"
+                    );
+                }
+            }
             Count::DecisionAge(age) => bindings.decision_age.observe(age.as_secs_f64()),
             Count::ApiCall { call_type, code, took } => {
                 let labels = &[call_type, result(code)];

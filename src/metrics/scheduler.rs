@@ -23,6 +23,7 @@ pub(super) struct Attempts {
     pub(super) preemption_attempts: IntCounter,
     pub(super) preemption_victims: Histogram,
     pub(super) preemption_pauses: IntCounterVec,
+    pub(super) ranking_checks: IntCounterVec,
     pub(super) evictions: IntCounterVec,
     pub(super) eviction_duration: HistogramVec,
     pub(super) last_attempt: GaugeVec,
@@ -94,6 +95,12 @@ impl Attempts {
                 "scheduler_preemption_victims",
                 "Number of victims of a preemption.",
                 buckets::VICTIMS,
+            ),
+            ranking_checks: table.counters(
+                Alpha,
+                "loadmaster_ranking_check_total",
+                "Number of decisions by a ranking that were made again by a full pass.",
+                &["result"],
             ),
             preemption_pauses: table.counters(
                 Alpha,

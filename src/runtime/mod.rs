@@ -14,6 +14,7 @@ use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::Outcome;
 use client::scheduler::Scheduler;
+use engine::cycle::Form;
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::{Feed, Registry};
@@ -56,6 +57,8 @@ pub struct Setup {
     pub request_rate: Option<(f32, u32)>,
     /// Whether `percentageOfNodesToScore: 0` selects the adaptive percentage of kube-scheduler.
     pub adaptive_sampling: bool,
+    /// Which form of the plugins decides. All give the same decision.
+    pub form: Form,
     /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
     pub longest_preemption_pause: Duration,
     /// Time after which an unschedulable pod is retried even if no event concerns it.
@@ -109,6 +112,7 @@ impl Setup {
             seed,
             percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
             adaptive_sampling: self.adaptive_sampling,
+            form: self.form,
             longest_preemption_pause: self.longest_preemption_pause,
             queue,
             extenders: config.engine_extenders(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::cycle::Form;
 use loadmaster::api_client::Credentials;
 use loadmaster::config::{self, Gates};
 use loadmaster::http::Health;
@@ -38,6 +39,7 @@ pub(super) async fn setup(server: &Server) -> Setup {
         credentials: Credentials::parse(&server.kubeconfig()).await.unwrap(),
         request_rate: None,
         adaptive_sampling: false,
+        form: Form::Ranked,
         longest_preemption_pause: framework::preemption::LONGEST_PAUSE,
         metrics: Arc::new(Metrics::new()),
         server_status: Arc::default(),

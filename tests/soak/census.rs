@@ -70,9 +70,11 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 }
 
 /// Caches that keep objects which are gone, each up to a limit.
-const LIMITED: [(&str, usize); 3] = [
+const LIMITED: [(&str, usize); 4] = [
+    // The classes of pods that were used last.
+    ("scheduler.engine.rankings", 4096),
     // The latest changes.
-    ("scheduler.engine.world.log.entries", 16_384),
+    ("scheduler.engine.world.log.entries", 65_536),
     // Standing queries, of which the one that was not asked for the longest is forgotten first.
     ("scheduler.engine.world.view.cache.cluster.queries", 4096),
     // Shared parts of pods. Unused ones are removed when half of them are.

@@ -17,6 +17,8 @@ mod observability;
 #[cfg(feature = "sandbox")]
 #[path = "../radius/mod.rs"]
 mod radius;
+#[path = "../rankings/mod.rs"]
+mod rankings;
 #[path = "../release/mod.rs"]
 mod release;
 #[path = "../victims/mod.rs"]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use framework::preemption::LONGEST_PAUSE;
 use framework::{
-    ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NodeIx, NominatingInfo,
+    ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NominatingInfo,
     PluginName, Pod, PodEvent as PluginEvent, PodKey, PostFilterResult, QueuedPod, Status,
     Template, Time, Uid, WaitingPods, WallOffset,
 };
@@ -20,8 +20,8 @@ use crate::cache::Cache;
 use crate::change::Change;
 use crate::context::{Context, Effects, PodEvent};
 use crate::cycle::{
-    Cycle, Extender, FitError, Form, NO_NODES, Placement, PostFilter, Sampling, ScheduleError,
-    Scratch, Search, Settings, Subject, TieBreak,
+    Cycle, Extender, FitError, Form, NO_NODES, Placement, PostFilter, Ranker, Sampling,
+    ScheduleError, Scratch, Search, Settings, Subject, TieBreak,
 };
 use crate::effect::{Effect, EffectId, EffectKind, Event, note};
 use crate::explain::{Evaluation, Explanation};
@@ -35,6 +35,7 @@ use crate::ports::{Count, Outage, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
+use crate::ranking::Rankings;
 use crate::timers::Timers;
 use crate::world::{ChangeLog, Changed, World};
 
@@ -91,6 +92,7 @@ pub struct Engine {
     timers: Timers,
     rng: fastrand::Rng,
     scratch: Scratch,
+    rankings: Rankings,
     /// Where the next sampled search starts in the node order.
     next_start: usize,
     effects: Effects,
@@ -120,6 +122,7 @@ impl Engine {
             timers: Timers::default(),
             rng: fastrand::Rng::with_seed(config.seed),
             scratch: Scratch::default(),
+            rankings: Rankings::default(),
             next_start: 0,
             effects: Effects::default(),
         }
@@ -143,6 +146,11 @@ impl Engine {
     /// The changes of nodes and placed pods.
     pub const fn changes(&self) -> &ChangeLog {
         self.world.log()
+    }
+
+    /// Number of decisions that looked only at nodes that had changed; see [`Form::Ranked`].
+    pub const fn ranked_decisions(&self) -> u64 {
+        self.rankings.decisions()
     }
 
     /// The profiles.
@@ -467,9 +475,14 @@ impl Engine {
         self.register_queries(pod, profile, cx);
         self.prepare_sampling(profile);
         let subject = Subject { profile, pod, state };
-        let search = Search { scratch: &mut self.scratch, next_start: &mut self.next_start };
-        Cycle::new(self.world.view(), &self.settings, subject, search, cx).run()?;
-        let node = self.select_host();
+        let ranker = Ranker { rankings: &mut self.rankings, log: self.world.log() };
+        let search = Search {
+            scratch: &mut self.scratch,
+            next_start: &mut self.next_start,
+            ranker: Some(ranker),
+            rng: &mut self.rng,
+        };
+        let node = Cycle::new(self.world.view(), &self.settings, subject, search, cx).run()?;
         Ok(self.cache().cluster().node_name(node).clone())
     }
 
@@ -489,26 +502,6 @@ impl Engine {
         if self.settings.sampling(profile) != Sampling::All {
             self.world.refresh_node_order();
         }
-    }
-
-    /// Returns one of the best nodes of the last cycle.
-    fn select_host(&mut self) -> NodeIx {
-        let feasible = self.scratch.feasible();
-        let best = feasible.totals.iter().max();
-        let mut ties = feasible.nodes.iter().enumerate().filter_map(|(place, node)| {
-            (best.is_none() || feasible.totals.get(place) == best).then_some(*node)
-        });
-        match self.settings.tie_break {
-            TieBreak::FirstByName => {
-                let cluster = self.world.view().cluster();
-                ties.min_by_key(|node| cluster.node_name(*node))
-            }
-            TieBreak::Random => {
-                let count = ties.clone().count();
-                ties.nth(self.rng.usize(..count.max(1)))
-            }
-        }
-        .expect("a cycle without error leaves a feasible node")
     }
 
     /// Runs PostFilter if no node fits, and returns the failure of the attempt.

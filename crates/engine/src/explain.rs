@@ -83,7 +83,12 @@ impl Explanation<'_> {
     ) -> Evaluation {
         let (mut state, mut scratch) = (CycleState::new(), Scratch::default());
         let subject = Subject { profile, pod, state: &mut state };
-        let search = Search { scratch: &mut scratch, next_start: &mut self.next_start };
+        let search = Search {
+            scratch: &mut scratch,
+            next_start: &mut self.next_start,
+            ranker: None,
+            rng: &mut self.rng,
+        };
         let cycle = Cycle::new(self.view, self.settings, subject, search, cx);
         let (outcome, report) = cycle.explain(form);
         let mut evaluation = Evaluation {

@@ -38,6 +38,7 @@ pub mod ports;
 mod preemption;
 pub mod profile;
 pub mod queue;
+mod ranking;
 mod timers;
 pub mod world;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, Time, Uid};
+use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, Time, Uid};
 
 pub use crate::extender_calls::Outage;
 
@@ -279,6 +279,13 @@ pub enum Count<'a> {
     },
     /// The answer to a request to bind was lost. The pod may be bound or not.
     BindUnknown,
+    /// A decision by a ranking was made again by a full pass.
+    RankingCheck {
+        /// The pod.
+        pod: &'a PodKey,
+        /// Whether the full pass found the same nodes.
+        agrees: bool,
+    },
     /// A pod waited in Permit.
     PermitWait {
         /// The outcome.

@@ -13,7 +13,7 @@
 
 use framework::{
     Cluster, CycleState, Handle, ImageState, NodeIx, NodeView, Plugin, PluginArgs, Pod, Score,
-    Status,
+    ScoreScope, Status,
 };
 
 /// Name of the plugin.
@@ -32,6 +32,8 @@ struct ImageLocality;
 const MEBIBYTE: i64 = 1 << 20;
 /// Size in bytes up to which the score is 0.
 const MIN_BYTES: i64 = 23 * MEBIBYTE;
+/// Maximum number of images of a pod for which a key of a node has a bit each.
+const MAX_IMAGES_IN_KEY: usize = 63;
 /// Size in bytes per image of the pod from which the score is 100.
 const MAX_BYTES_PER_IMAGE: i64 = 1000 * MEBIBYTE;
 
@@ -47,6 +49,31 @@ impl Score for ImageLocality {
         let present = images(pod, cluster).filter(|image| image.nodes.contains(node.ix()));
         let bytes = present.map(|image| spread_bytes(image, cluster)).fold(0, i64::saturating_add);
         Ok(score(bytes, pod))
+    }
+
+    /// The score of a node depends on which of the images it has.
+    fn scope(&self, _state: &CycleState, pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+        let images = pod.spec.images.len() + pod.spec.image_volumes.len();
+        if images <= MAX_IMAGES_IN_KEY { ScoreScope::Key } else { ScoreScope::Cluster }
+    }
+
+    fn key_set(
+        &self,
+        _state: &CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        keys.fill(0);
+        let names = pod.spec.images.iter().chain(&pod.spec.image_volumes).enumerate();
+        for (place, name) in names {
+            let Some(image) = handle.cluster.image(name) else { continue };
+            for (node, key) in nodes.iter().zip(&mut *keys) {
+                *key |= i64::from(image.nodes.contains(*node)) << place;
+            }
+        }
+        Ok(())
     }
 
     fn score_set(

@@ -4,7 +4,7 @@ use framework::{
     ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
     NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView, NormalizeScore, Plugin,
     PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, PreferredSchedulingTerms, QueueingHint,
-    Score, SelectorError, Status, Verdicts, api,
+    Score, ScoreScope, SelectorError, Status, Verdicts, api,
 };
 use serde::{Deserialize, Serialize};
 
@@ -171,6 +171,10 @@ impl Filter for NodeAffinity {
         Ok(())
     }
 
+    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
+        true
+    }
+
     fn explain_set(
         &self,
         _state: &CycleState,
@@ -215,6 +219,10 @@ impl Score for NodeAffinity {
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
         Ok(self.preferences(pod)?.map(|preferences| preferences.score(node)).sum())
+    }
+
+    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+        ScoreScope::Node
     }
 
     fn score_set(

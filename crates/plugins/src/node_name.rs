@@ -56,6 +56,10 @@ impl Filter for NodeName {
         Ok(())
     }
 
+    fn is_local(&self, _state: &CycleState, pod: &Pod, _handle: &Handle<'_>) -> bool {
+        pod.node_name.is_none()
+    }
+
     fn only_rejection(&self) -> Option<Status> {
         Some(Status::unresolvable(REASON))
     }

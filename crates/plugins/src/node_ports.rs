@@ -113,6 +113,10 @@ impl Filter for NodePorts {
         Ok(())
     }
 
+    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
+        true
+    }
+
     fn only_rejection(&self) -> Option<Status> {
         Some(Status::unschedulable(REASON))
     }

@@ -105,6 +105,10 @@ impl Filter for NodeUnschedulable {
         Ok(())
     }
 
+    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
+        true
+    }
+
     fn only_rejection(&self) -> Option<Status> {
         Some(Status::unresolvable(REASON))
     }

@@ -4,7 +4,7 @@
 use framework::{
     ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle,
     Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, PluginGates, Pod,
-    PreScore, QueueingHint, Score, Status, Taint, TaintEffect, find_untolerated_with,
+    PreScore, QueueingHint, Score, ScoreScope, Status, Taint, TaintEffect, find_untolerated_with,
 };
 
 use crate::hint;
@@ -130,6 +130,10 @@ impl Filter for TaintToleration {
         Ok(())
     }
 
+    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
+        true
+    }
+
     fn only_rejection(&self) -> Option<Status> {
         Some(Status::unresolvable(REASON))
     }
@@ -167,6 +171,10 @@ impl Score for TaintToleration {
     ) -> Result<i64, Status> {
         Self::require_pre_score(state)?;
         Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint, self.gates))).sum())
+    }
+
+    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+        ScoreScope::Node
     }
 
     fn score_set(

@@ -68,6 +68,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "5m0s")]
     pub longest_preemption_pause: Duration,
 
+    /// Looks at every node in every attempt, instead of keeping rankings of the nodes
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
+        require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub no_rankings: bool,
+
     /// Prints the version and exits; `raw` prints more
     #[arg(long, value_name = "BOOL|raw", num_args = 0..=1, require_equals = true,
         default_value = "false", default_missing_value = "true")]

@@ -365,7 +365,8 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 2] = ["adaptive-sampling=false", "longest-preemption-pause=5m0s"];
+const OWN: [&str; 3] =
+    ["adaptive-sampling=false", "longest-preemption-pause=5m0s", "no-rankings=false"];
 
 #[test]
 fn every_flag_has_the_default_of_kube_scheduler() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use engine::ports::{Count, Probe, Span};
 use framework::{
     ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
-    HistogramVec, PluginName,
+    HistogramVec, PluginName, PodKey,
 };
 
 use super::*;
@@ -51,6 +51,7 @@ fn with_samples() -> Arc<Metrics> {
     probe.count(Count::Panic { plugin: &plugin });
     probe.count(Count::Victims(2));
     probe.count(Count::PreemptionPaused("pod"));
+    probe.count(Count::RankingCheck { pod: &PodKey::new("default", "p"), agrees: true });
     metrics.set_cache_size(CacheSize::default());
     metrics.set_binding_phases(BindingPhases::default());
     metrics.set_api_calls(&CallCounts::new());

@@ -73,7 +73,7 @@ impl<'a> Cycle<'a, '_> {
     }
 
     /// Runs every filter plugin over all candidates, and keeps the nodes left after each.
-    fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
+    pub(super) fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
         let profile = self.profile;
         let (handle, pod, form) = (self.handle(), &**self.pod, self.form);
         let state = &*self.state;
@@ -83,7 +83,7 @@ impl<'a> Cycle<'a, '_> {
         for (plugin, passed) in profile.filter.iter().zip(&mut self.scratch.passed) {
             if !state.skips_filter(&plugin.name) && !left.is_empty() {
                 call_plugin(ExtensionPoint::Filter, &plugin.name, self.cx.probe, || match form {
-                    Form::Set => plugin.plugin.filter_set(state, pod, &handle, left),
+                    Form::Set | Form::Ranked => plugin.plugin.filter_set(state, pod, &handle, left),
                     Form::OneNode => filter_each(left, |node| {
                         plugin.plugin.filter(state, pod, &handle.cluster.node(node), &handle)
                     }),
@@ -98,7 +98,7 @@ impl<'a> Cycle<'a, '_> {
 
     /// Filters again the nodes to which other pods of at least this priority are nominated: the pod must
     /// fit beside them, and without them. Returns the verdicts that replace those of the set pass.
-    fn filter_nominated(
+    pub(super) fn filter_nominated(
         &mut self,
         candidates: &NodeBits,
     ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
@@ -208,7 +208,9 @@ impl<'a> Cycle<'a, '_> {
             let verdicts = &mut diagnosis.verdicts;
             verdicts.attribute_to(&plugin.name);
             let explained = call_beside("Filter", &plugin.name, self.cx.probe, || match form {
-                Form::Set => plugin.plugin.explain_set(state, pod, &handle, &rejected, verdicts),
+                Form::Set | Form::Ranked => {
+                    plugin.plugin.explain_set(state, pod, &handle, &rejected, verdicts);
+                }
                 Form::OneNode => rejected.iter().for_each(|node| {
                     let status =
                         plugin.plugin.filter(state, pod, &handle.cluster.node(node), &handle);

@@ -11,6 +11,7 @@ mod extender_preemption;
 mod filter;
 mod placement;
 mod post_filter;
+mod ranked;
 mod sampling;
 mod score;
 
@@ -34,7 +35,8 @@ use crate::context::Context;
 use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::Span;
 use crate::profile::Profile;
-use crate::world::View;
+use crate::ranking::Rankings;
+use crate::world::{ChangeLog, View};
 
 /// How one of several best nodes is chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,10 +75,13 @@ impl Settings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
     /// The set form: all nodes at once.
-    #[default]
     Set,
     /// The one-node form: the reference for the set form.
     OneNode,
+    /// Only the nodes that have changed since the last pod of the same class, where the plugins allow it;
+    /// otherwise the set form.
+    #[default]
+    Ranked,
 }
 
 /// How much a cycle finds out.
@@ -125,6 +130,16 @@ pub(crate) struct Feasible {
     pub totals: Vec<i64>,
 }
 
+impl Feasible {
+    /// Returns the nodes with the highest total, in order.
+    fn best(&self) -> impl Iterator<Item = NodeIx> + Clone {
+        let best = self.totals.iter().max();
+        self.nodes.iter().enumerate().filter_map(move |(place, node)| {
+            (best.is_none() || self.totals.get(place) == best).then_some(*node)
+        })
+    }
+}
+
 /// Buffers that cycles reuse, so that a decision allocates nothing per node.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
@@ -142,10 +157,21 @@ impl Scratch {
     }
 }
 
-/// The buffers of a search, and where a sampled search starts in the node order.
+/// What a search keeps from one pod to the next.
 pub(crate) struct Search<'a> {
     pub(crate) scratch: &'a mut Scratch,
+    /// Where a sampled search starts in the node order.
     pub(crate) next_start: &'a mut usize,
+    /// `None` for explanations.
+    pub(crate) ranker: Option<Ranker<'a>>,
+    /// Draws one of several best nodes.
+    pub(crate) rng: &'a mut fastrand::Rng,
+}
+
+/// The rankings, and the changes that they have not taken in.
+pub(crate) struct Ranker<'a> {
+    pub(crate) rankings: &'a mut Rankings,
+    pub(crate) log: &'a ChangeLog,
 }
 
 /// The pod of a cycle, the profile that decides about it, and the state of its plugins.
@@ -166,6 +192,8 @@ pub(crate) struct Cycle<'a, 'c> {
     depth: Depth,
     /// Moved on by a sampled search.
     next_start: &'a mut usize,
+    ranker: Option<Ranker<'a>>,
+    rng: &'a mut fastrand::Rng,
     state: &'a mut CycleState,
     scratch: &'a mut Scratch,
     cx: &'a mut Context<'c>,
@@ -219,6 +247,8 @@ impl<'a, 'c> Cycle<'a, 'c> {
             form: settings.form,
             depth: Depth::Decide,
             next_start: search.next_start,
+            ranker: search.ranker,
+            rng: search.rng,
             state: subject.state,
             scratch: search.scratch,
             cx,
@@ -229,7 +259,7 @@ impl<'a, 'c> Cycle<'a, 'c> {
     /// Finds out everything that an explanation shows, by this form of the plugins.
     pub(crate) fn explain(mut self, form: Form) -> (Result<(), ScheduleError>, Report) {
         (self.form, self.depth) = (form, Depth::Explain);
-        let outcome = self.run();
+        let outcome = self.find_best_nodes().map(drop);
         (outcome, self.report)
     }
 
@@ -248,22 +278,45 @@ impl<'a, 'c> Cycle<'a, 'c> {
 }
 
 impl Cycle<'_, '_> {
-    /// Finds the nodes that can take the pod and scores them, into the scratch.
+    /// Returns one of the best nodes that can take the pod.
     ///
     /// # Errors
     /// No node can take the pod, or a plugin or extender failed.
-    pub(crate) fn run(&mut self) -> Result<(), ScheduleError> {
+    pub(crate) fn run(&mut self) -> Result<NodeIx, ScheduleError> {
+        let ranked = self.find_best_nodes()?;
+        Ok(ranked.unwrap_or_else(|| self.select_host()))
+    }
+
+    /// Returns one of the best nodes from a ranking. Without a ranking it finds the nodes that can take the
+    /// pod and scores them, into the scratch.
+    fn find_best_nodes(&mut self) -> Result<Option<NodeIx>, ScheduleError> {
         self.scratch.feasible.nodes.clear();
         self.scratch.feasible.totals.clear();
         if self.view.cluster().node_count() == 0 {
             return Err(ScheduleError::NoNodes);
         }
         self.reject_invalid_pod()?;
-        self.find_feasible_nodes()?;
+        let ranked = self.find_feasible_nodes()?;
         if self.scratch.feasible.nodes.len() > 1 {
             self.score().map_err(ScheduleError::Error)?;
         }
-        Ok(())
+        Ok(ranked)
+    }
+
+    /// Returns one of the best nodes in the scratch.
+    fn select_host(&mut self) -> NodeIx {
+        let mut ties = self.scratch.feasible.best();
+        match self.settings.tie_break {
+            TieBreak::FirstByName => {
+                let cluster = self.view.cluster();
+                ties.min_by_key(|node| cluster.node_name(*node))
+            }
+            TieBreak::Random => {
+                let count = ties.clone().count();
+                ties.nth(self.rng.usize(..count.max(1)))
+            }
+        }
+        .expect("a cycle without error leaves a feasible node")
     }
 
     /// Rejects a pod that could not be decoded in full: some of its requirements are unknown.
@@ -274,7 +327,7 @@ impl Cycle<'_, '_> {
         Err(self.rejected(Diagnosis::by_pre_filter(status)))
     }
 
-    fn find_feasible_nodes(&mut self) -> Result<(), ScheduleError> {
+    fn find_feasible_nodes(&mut self) -> Result<Option<NodeIx>, ScheduleError> {
         let pre_filtered = self.pre_filter()?;
         // An error over the nominated node leaves it to the full search, as in kube-scheduler.
         match self.filter_nominated_node().unwrap_or_default() {
@@ -284,13 +337,18 @@ impl Cycle<'_, '_> {
                 }
                 self.scratch.feasible.nodes.clear();
                 self.scratch.feasible.nodes.push(node);
-                Ok(())
             }
             NominatedNode::Rejected(node, status) => {
-                self.filter(&pre_filtered, Some((node, status)))
+                self.filter(&pre_filtered, Some((node, status)))?;
             }
-            NominatedNode::Unknown => self.filter(&pre_filtered, None),
+            NominatedNode::Unknown => {
+                if let Some(best) = self.search_ranking(&pre_filtered) {
+                    return Ok(Some(best));
+                }
+                self.filter(&pre_filtered, None)?;
+            }
         }
+        Ok(None)
     }
 
     /// Reports on all nodes, although the nominated node `chosen` decides. A sampled search does not move

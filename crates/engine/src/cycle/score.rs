@@ -37,18 +37,14 @@ impl Cycle<'_, '_> {
             totals.fill(1);
             return Ok(());
         }
-        self.start(ExtensionPoint::PreScore);
-        let skip = self.pre_score(nodes);
-        let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
-        self.stop(ExtensionPoint::PreScore, code);
-        let skip = skip?;
+        let skip = self.run_pre_score(nodes)?;
         let mut scores = std::mem::take(&mut self.scratch.scores);
         scores.resize(nodes.len(), 0);
         let profile = self.profile;
         self.start(ExtensionPoint::Score);
         let mut outcome = Ok(());
         for plugin in profile.score.iter().filter(|plugin| !skip.contains(&plugin.name)) {
-            outcome = self.score_by(plugin, nodes, &mut scores, totals);
+            outcome = self.score_by(plugin, self.form, nodes, &mut scores, totals);
             if outcome.is_err() {
                 break;
             }
@@ -61,6 +57,17 @@ impl Cycle<'_, '_> {
     }
 
     /// Returns the plugins whose Score is skipped.
+    pub(super) fn run_pre_score(
+        &mut self,
+        nodes: &[NodeIx],
+    ) -> Result<BTreeSet<PluginName>, Status> {
+        self.start(ExtensionPoint::PreScore);
+        let skip = self.pre_score(nodes);
+        let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
+        self.stop(ExtensionPoint::PreScore, code);
+        skip
+    }
+
     fn pre_score(&mut self, nodes: &[NodeIx]) -> Result<BTreeSet<PluginName>, Status> {
         let profile = self.profile;
         let mut skip = BTreeSet::new();
@@ -87,14 +94,15 @@ impl Cycle<'_, '_> {
     }
 
     /// Adds the weighted scores of one plugin to the totals.
-    fn score_by(
+    pub(super) fn score_by(
         &mut self,
         plugin: &ScorePlugin,
+        form: Form,
         nodes: &[NodeIx],
         scores: &mut [i64],
         totals: &mut [i64],
     ) -> Result<(), Status> {
-        self.score_raw(plugin, nodes, scores)?;
+        self.score_raw(plugin, form, nodes, scores)?;
         let raw = (self.depth == Depth::Explain && plugin.normalize.is_some())
             .then(|| nodes.iter().copied().zip(scores.iter().copied()).collect());
         self.normalize(plugin, nodes, scores)?;
@@ -112,15 +120,16 @@ impl Cycle<'_, '_> {
         Ok(())
     }
 
-    fn score_raw(
+    pub(super) fn score_raw(
         &mut self,
         plugin: &ScorePlugin,
+        form: Form,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let (state, pod, handle, form) = (&*self.state, self.pod, self.handle(), self.form);
+        let (state, pod, handle) = (&*self.state, self.pod, self.handle());
         call_plugin(ExtensionPoint::Score, &plugin.name, self.cx.probe, || match form {
-            Form::Set => plugin.plugin.score_set(state, pod, &handle, nodes, scores),
+            Form::Set | Form::Ranked => plugin.plugin.score_set(state, pod, &handle, nodes, scores),
             Form::OneNode => nodes.iter().zip(&mut *scores).try_for_each(|(node, score)| {
                 *score = plugin.plugin.score(state, pod, &handle.cluster.node(*node), &handle)?;
                 Ok(())

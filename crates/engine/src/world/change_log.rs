@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use framework::{NodeChange, NodeIx, PodIx};
 
 /// Number of entries that are kept. A reader that is further behind has to look at every node.
-const CAPACITY: usize = 16_384;
+const CAPACITY: usize = 65_536;
 
 /// One change of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,12 @@ impl ChangeLog {
     pub fn since(&self, state: u64) -> Option<impl ExactSizeIterator<Item = LogEntry>> {
         let start = usize::try_from(state.checked_sub(self.first)?).ok()?;
         (start <= self.entries.len()).then(|| self.entries.range(start..).copied())
+    }
+
+    /// Adds a change of a node.
+    #[cfg(test)]
+    pub(crate) fn push_for_test(&mut self, node: NodeIx) {
+        self.push(node, LoggedChange::Node(NodeChange::LABELS));
     }
 
     pub(super) fn push(&mut self, node: NodeIx, change: LoggedChange) {

@@ -1,4 +1,4 @@
-//! Equal inputs in equal order with an equal seed give equal effects, in both forms of the plugins.
+//! Equal inputs in equal order with an equal seed give equal effects, in all forms of the plugins.
 
 use engine::cycle::Form;
 use engine::{Effect, TieBreak};
@@ -74,11 +74,13 @@ fn equal_seeds_give_equal_effects() {
 }
 
 #[test]
-fn both_forms_give_equal_effects() {
+fn all_forms_give_equal_effects() {
     for seed in 0..16 {
         for percentage in [0, 50] {
-            let [set, one] = [Form::Set, Form::OneNode].map(|form| effects(seed, form, percentage));
-            assert_eq!(set, one, "seed {seed}");
+            let set = effects(seed, Form::Set, percentage);
+            for form in [Form::OneNode, Form::Ranked] {
+                assert_eq!(effects(seed, form, percentage), set, "seed {seed}, {form:?}");
+            }
         }
     }
 }

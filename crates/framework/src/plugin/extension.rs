@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::{
     Answer, Binding, CycleState, Detail, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey,
-    Pod, PodQuery, QueuedPod, Status, Verdicts, Write,
+    Pod, PodQuery, QueuedPod, ScoreScope, Status, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -126,6 +126,13 @@ pub trait Filter: Send + Sync {
     /// a dry run filters each node once.
     fn depends_on_pods(&self) -> bool {
         true
+    }
+
+    /// Whether the verdict on a node, for pods of the [template](crate::Template) of `pod`, changes only
+    /// with the node and the pods on it. The scheduler then keeps the verdicts for the next pod of the
+    /// template. It asks after PreFilter in each attempt.
+    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
+        false
     }
 
     /// Returns the status of every rejection if there is only one. Explanations then need no pass over
@@ -263,6 +270,29 @@ pub trait Score: Send + Sync {
             *score = self.score(state, pod, &handle.cluster.node(*node), handle)?;
         }
         Ok(())
+    }
+
+    /// Returns what the score of a node depends on. The scheduler asks after PreFilter in each attempt,
+    /// also if PreScore is going to return Skip. Unless the answer is [`ScoreScope::Cluster`], PreScore
+    /// must not depend on the nodes that it gets.
+    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+        ScoreScope::Cluster
+    }
+
+    /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`]. The default is the score
+    /// before it is normalised.
+    ///
+    /// # Errors
+    /// Any status. The attempt then scores every node.
+    fn key_set(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        self.score_set(state, pod, handle, nodes, keys)
     }
 }
 

@@ -37,6 +37,6 @@ pub use self::metrics::{
 pub use self::queued::QueuedPod;
 pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
-pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
+pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, ScoreScope, default_normalize_score};
 pub use self::status::{Code, Status};
 pub use self::verdicts::{Detail, VerdictId, Verdicts};

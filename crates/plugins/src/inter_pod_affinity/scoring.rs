@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{
     AffinityTermKind, Cluster, CycleState, Handle, MAX_NODE_SCORE, NodeIx, NodeView,
-    NormalizeScore, Pod, PreScore, Score, Status,
+    NormalizeScore, Pod, PreScore, Score, ScoreScope, Status,
 };
 
 use super::InterPodAffinity;
@@ -34,6 +34,14 @@ impl InterPodAffinity {
             AffinityTermKind::PreferredAffinity { weight } => Some(weight.into()),
             AffinityTermKind::PreferredAntiAffinity { weight } => Some(-i64::from(weight)),
         }
+    }
+
+    /// Whether some term, of the pod or of a placed pod, weighs nodes for the pod.
+    fn any_weighs(&self, pod: &Pod, terms: Terms<'_>, cluster: &Cluster) -> bool {
+        let weighs = |kind| self.weight_of_existing(kind).is_some();
+        terms.preferred().next().is_some()
+            || !self.ignore_preferred_terms_of_existing_pods
+                && cluster.terms_matching(pod).iter().any(|carried| weighs(carried.kind))
     }
 
     fn weigh(&self, pod: &Pod, terms: Terms<'_>, cluster: &Cluster) -> TopologySums {
@@ -91,6 +99,13 @@ impl Score for InterPodAffinity {
             topology.domain_of(node.ix()).map(|domain| sums[domain.index()])
         });
         Ok(sums.fold(0, i64::saturating_add))
+    }
+
+    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+        match Terms::parse(pod) {
+            Ok(terms) if !self.any_weighs(pod, terms, handle.cluster) => ScoreScope::Node,
+            _ => ScoreScope::Cluster,
+        }
     }
 
     fn score_set(

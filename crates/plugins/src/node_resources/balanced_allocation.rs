@@ -7,7 +7,8 @@
 //! so that the balances are identical.
 
 use framework::{
-    CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, Status,
+    CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, ScoreScope,
+    Status,
 };
 
 use super::args::BalancedAllocationArgs;
@@ -61,6 +62,10 @@ impl Score for BalancedAllocation {
             return Ok(0);
         }
         Ok(score(self.rated.shares(state, node, requests)))
+    }
+
+    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+        self.rated.scope(&pod.requests.placed, handle.cluster)
     }
 
     fn score_set(

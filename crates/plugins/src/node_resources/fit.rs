@@ -12,8 +12,8 @@ use std::sync::Arc;
 use framework::{
     ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
     Handle, IMPLICIT_RESOURCE_PREFIX, Node, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
-    PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score, Status, VerdictId,
-    Verdicts, is_extended_resource_name,
+    PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score, ScoreScope, Status,
+    VerdictId, Verdicts, is_extended_resource_name,
 };
 
 use super::args::FitArgs;
@@ -234,6 +234,11 @@ impl Filter for Fit {
         Ok(())
     }
 
+    /// Whether a node without a resource may offer it through devices depends on the classes.
+    fn is_local(&self, state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
+        Needs::of_cycle(state).is_ok_and(|needs| !needs.0.iter().any(|need| need.has_class))
+    }
+
     fn explain_set(
         &self,
         state: &CycleState,
@@ -289,6 +294,10 @@ impl Score for Fit {
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
         Ok(self.strategy.score(self.rated.shares(state, node, &pod.requests.score)))
+    }
+
+    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+        self.rated.scope(&pod.requests.score, handle.cluster)
     }
 
     fn score_set(

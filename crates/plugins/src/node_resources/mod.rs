@@ -17,7 +17,7 @@ mod scoring;
 
 use std::sync::Arc;
 
-use framework::{Cluster, CycleState, Node, NodeIx, NodeView, Resources, ScalarColumn};
+use framework::{Cluster, CycleState, Node, NodeIx, NodeView, Resources, ScalarColumn, ScoreScope};
 
 use self::args::ResourceSpec;
 use self::devices::{DeviceColumn, Devices};
@@ -208,6 +208,17 @@ impl RatedResources {
             let left_out = request == 0 && matches!(resource, Resource::Scalar(_));
             (!left_out).then_some((resource, request, *weight))
         })
+    }
+
+    /// Returns what the shares of a node depend on. Devices that provide a resource are allocated
+    /// without a change of the node.
+    fn scope(&self, requests: &Resources, cluster: &Cluster) -> ScoreScope {
+        let mut counting = self.counting(requests);
+        let is_of_devices = counting.any(|(resource, ..)| match resource {
+            Resource::Scalar(name) => cluster.device_class_of_resource(name).is_some(),
+            _ => false,
+        });
+        if is_of_devices { ScoreScope::Cluster } else { ScoreScope::Node }
     }
 
     /// Returns the shares on `node` for a pod with these requests.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{
     Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeBits, NodeColumn, NodeIx, NodeView,
-    NormalizeScore, Pod, PodCount, PreScore, Score, Status, Topology,
+    NormalizeScore, Pod, PodCount, PreScore, Score, ScoreScope, Status, Topology,
 };
 
 use super::constraint::{Constraint, retain_with_all_keys};
@@ -138,6 +138,12 @@ impl Score for PodTopologySpread {
             score += own.score_for(pods);
         }
         Ok(rounded(score))
+    }
+
+    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+        let constraints = self.soft_constraints(pod, handle.cluster);
+        let has_none = constraints.is_ok_and(|constraints| constraints.is_empty());
+        if has_none { ScoreScope::Node } else { ScoreScope::Cluster }
     }
 
     fn score_set(

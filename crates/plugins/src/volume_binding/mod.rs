@@ -28,7 +28,7 @@ use std::time::Duration;
 use framework::{
     Cluster, CycleState, Filter, Handle, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
     PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, PreScore,
-    Reserve, Score, Status, Verdicts,
+    Reserve, Score, ScoreScope, Status, Verdicts,
 };
 
 use self::args::Args;
@@ -209,6 +209,10 @@ impl Score for VolumeBinding {
         };
         let volumes = find_pod_volumes(claims, node, &self.caches.lock())?;
         Ok(volumes.map_or(0, |volumes| score::score(&volumes, ratings)))
+    }
+
+    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+        if self.ratings.is_none() { ScoreScope::Node } else { ScoreScope::Cluster }
     }
 }
 

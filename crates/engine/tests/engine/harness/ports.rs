@@ -203,6 +203,7 @@ impl Probe for Recorder {
             | Count::Incoming { .. }
             | Count::Victims(_)
             | Count::ApiCall { .. }
+            | Count::RankingCheck { .. }
             | Count::DecisionAge(_) => {}
         }
     }

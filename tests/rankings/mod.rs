@@ -1,0 +1,197 @@
+//! Rankings decide as the full pass does: over random histories of nodes and pods, an engine with
+//! rankings and one without have the same effects, and draw the same nodes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
+use std::collections::BTreeMap;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::profile::{PluginRef, Profiles, SchedulerProfile};
+use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
+use fastrand::Rng;
+use framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use framework::{Answer, Pod, PodKey, Time, api};
+
+/// Number of histories.
+const HISTORIES: u64 = 300;
+/// Number of changes in each.
+const STEPS: i64 = 120;
+
+/// An engine whose effects are carried out at once.
+struct Scheduler {
+    engine: Engine,
+    pods: BTreeMap<PodKey, Pod>,
+    effects: Vec<Effect>,
+}
+
+impl Scheduler {
+    fn new(seed: u64, form: Form) -> Self {
+        let profile = SchedulerProfile {
+            scheduler_name: "default-scheduler".to_owned(),
+            ..SchedulerProfile::default()
+        };
+        let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
+            .map(|entry| PluginRef::new(entry.name, entry.default_weight))
+            .collect();
+        let profiles = Profiles::build(&[profile], &defaults, &plugins::registry(), false);
+        let config = EngineConfig { seed, form, ..EngineConfig::new(profiles.unwrap()) };
+        Self { engine: Engine::new(config), pods: BTreeMap::new(), effects: Vec::new() }
+    }
+
+    fn apply(&mut self, change: Change, now: Time) {
+        match &change {
+            Change::Pod(pod) => drop(self.pods.insert(pod.key.clone(), (**pod).clone())),
+            Change::PodDeleted { key, .. } => drop(self.pods.remove(key)),
+            _ => {}
+        }
+        self.engine.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
+    }
+
+    /// Tries all pods that are ready, and binds those that find a node.
+    fn run(&mut self, now: Time) {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.tick(now, ports);
+        while self.engine.schedule_one(now, ports).is_some() {
+            for effect in self.engine.take_effects() {
+                self.carry_out(&effect, now);
+                self.effects.push(effect);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: &Effect, now: Time) {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        match &effect.kind {
+            EffectKind::Bind { binding, .. } => {
+                self.engine.answer(effect.id, &Answer::ok(), now, ports);
+                if let Some(pod) = self.pods.get(&binding.pod).cloned() {
+                    let node_name = Some(binding.node.clone());
+                    self.apply(Change::Pod(Box::new(Pod { node_name, ..pod })), now);
+                }
+            }
+            EffectKind::Event(_) => {}
+            _ => self.engine.answer(effect.id, &Answer::ok(), now, ports),
+        }
+    }
+}
+
+/// A node of some kind: zone, size, labels, taints and images differ.
+fn any_node(number: usize, rng: &mut Rng) -> NodeBuilder {
+    let mut node = node(&format!("n{number}"))
+        .zone(&format!("z{}", rng.u8(..3)))
+        .allocatable("cpu", rng.choice(["4", "8"]).unwrap())
+        .allocatable("memory", "16Gi")
+        .allocatable("pods", &rng.u8(3..20).to_string())
+        .label("disk", rng.choice(["ssd", "hdd"]).unwrap());
+    for (name, size) in [("web:1", 300), ("db:1", 700)] {
+        if rng.u8(..3) == 0 {
+            node = node.image(name, size << 20);
+        }
+    }
+    node = match rng.u8(..12) {
+        0 => node.taint("dedicated", "gpu", "NoSchedule"),
+        1 | 2 => node.taint("spot", "", "PreferNoSchedule"),
+        3 => node.taint("spot", "", "PreferNoSchedule").taint("old", "", "PreferNoSchedule"),
+        4 => node.unschedulable(),
+        _ => node,
+    };
+    node
+}
+
+/// A pod of one of the templates.
+fn any_pod(name: &str, template: usize) -> PodBuilder {
+    let cpu = ["100m", "500m", "1", "2"][template % 4];
+    let pod = pod(name).label("app", &format!("a{template}")).cpu(cpu).memory("256Mi");
+    match template % 12 {
+        0 => pod.image("web:1"),
+        1 => pod.image("db:1").toleration("dedicated", "Exists", "", "NoSchedule"),
+        2 => pod.host_port(8080),
+        3 => pod.node_selector("disk", "ssd"),
+        4 => pod.with(prefers_ssd),
+        5 => pod.priority(10).with(prefers_ssd),
+        6 => pod.toleration("spot", "Exists", "", "PreferNoSchedule").image("web:1"),
+        7 => pod.with(spreads),
+        8 => pod.with(avoids_its_kind),
+        9 => pod.request("example.com/gpu", "1"),
+        10 => pod.priority(5).nominated("n3"),
+        _ => pod,
+    }
+}
+
+fn prefers_ssd(pod: &mut api::Pod) {
+    let affinity = serde_json::json!({"nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": {
+            "matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}]}});
+    pod.spec.affinity = serde_json::from_value(affinity).unwrap();
+}
+
+fn spreads(pod: &mut api::Pod) {
+    let constraint = serde_json::json!([{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": pod.metadata.labels}}]);
+    pod.spec.topology_spread_constraints = serde_json::from_value(constraint).unwrap();
+}
+
+fn avoids_its_kind(pod: &mut api::Pod) {
+    let affinity = serde_json::json!({"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": pod.metadata.labels}}]}});
+    pod.spec.affinity = serde_json::from_value(affinity).unwrap();
+}
+
+/// Runs one history by both schedulers. Returns the number of decisions by a ranking.
+fn compare(seed: u64) -> u64 {
+    let mut rng = Rng::with_seed(seed);
+    let mut both = [Form::Set, Form::Ranked].map(|form| Scheduler::new(seed, form));
+    let apply = |both: &mut [Scheduler; 2], change: Change, now: Time| {
+        both.iter_mut().for_each(|scheduler| scheduler.apply(change.clone(), now));
+    };
+    // From 128 nodes on, single nodes are looked at one by one.
+    let nodes = rng.usize(1..260);
+    for number in 0..nodes {
+        apply(&mut both, Change::Node(any_node(number, &mut rng).build()), Time::from_secs(0));
+    }
+    let mut names = 0;
+    for step in 0..STEPS {
+        let now = Time::from_secs(step);
+        match rng.u8(..20) {
+            0..12 => {
+                let template = rng.usize(..12);
+                for _ in 0..rng.usize(1..8) {
+                    names += 1;
+                    let pod = any_pod(&format!("p{names}"), template).uid(&names.to_string());
+                    apply(&mut both, Change::Pod(Box::new(pod.build())), now);
+                }
+            }
+            12..15 => {
+                let known: Vec<(PodKey, Pod)> = both[0].pods.clone().into_iter().collect();
+                if let Some((key, pod)) = rng.choice(known) {
+                    apply(&mut both, Change::PodDeleted { key, uid: pod.uid }, now);
+                }
+            }
+            15..18 => {
+                let number = rng.usize(..nodes + 3);
+                apply(&mut both, Change::Node(any_node(number, &mut rng).build()), now);
+            }
+            18 => {
+                let name = format!("n{}", rng.usize(..nodes + 3));
+                apply(&mut both, Change::NodeDeleted(name.into()), now);
+            }
+            _ => {}
+        }
+        both.iter_mut().for_each(|scheduler| scheduler.run(now));
+        let [full, ranked] = &mut both;
+        assert_eq!(full.effects, ranked.effects, "seed {seed}, step {step}");
+        full.effects.clear();
+        ranked.effects.clear();
+    }
+    both[1].engine.ranked_decisions()
+}
+
+#[test]
+fn ranked_decisions_are_those_of_the_full_pass() {
+    let ranked: u64 = (0..HISTORIES).map(compare).sum();
+    assert!(ranked > 20 * HISTORIES, "only {ranked} decisions were made by rankings");
+}
