@@ -10,7 +10,6 @@ mod figures;
 mod parts;
 mod process;
 mod radius;
-mod scheduler_perf;
 mod soak;
 
 use std::io::{self, IsTerminal};

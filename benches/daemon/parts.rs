@@ -4,22 +4,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::Api;
 
 use crate::client::{Admin, scrape};
 use crate::cluster::{self, WAITING};
 use crate::figures::{Figure, Part};
 use crate::process::{Process, Sandbox, free_port};
 use crate::radius::radius;
-use crate::scheduler_perf::{self, NAMESPACE, VolumeCase};
 use crate::soak::soak;
 
-pub(crate) static ALL: [Part; 8] = [
+pub(crate) static ALL: [Part; 7] = [
     Part { name: "throughput", measure: || throughput().boxed() },
     Part { name: "cold-start", measure: || cold_start().boxed() },
     Part { name: "preemption", measure: || preemption().boxed() },
-    Part { name: "volumes", measure: || volumes().boxed() },
     Part { name: "noise", measure: || noise().boxed() },
     Part { name: "idle", measure: || idle().boxed() },
     Part { name: "takeover", measure: || takeover().boxed() },
@@ -123,56 +119,6 @@ async fn preemption() -> anyhow::Result<Vec<Figure>> {
         Figure::new("s to quiet after the last pod", (took - created).as_secs_f64()),
         Figure::new("scheduler CPU ms/preemptor", spent * 1e3 / PREEMPTORS as f64),
         Figure::new("scheduler peak MiB", scheduler.peak_mib()?),
-    ])
-}
-
-/// Measures scheduler_perf's pods with one bound volume each, of a CSI driver and of a migrated
-/// in-tree plugin. The target is ten times the threshold for kube-scheduler.
-async fn volumes() -> anyhow::Result<Vec<Figure>> {
-    let Some(folder) = scheduler_perf::folder() else {
-        eprintln!("volumes: skipped, for want of the files of scheduler_perf in ../shared");
-        return Ok(Vec::new());
-    };
-    let mut figures = Vec::new();
-    for (kind, case, target) in
-        [("CSI", "SchedulingCSIPVs", "> 480"), ("migrated", "SchedulingMigratedInTreePVs", "> 350")]
-    {
-        let case = VolumeCase::read(&folder, case, "5000Nodes_5000Pods")?;
-        figures.extend(volume_case(kind, &case, target).await?);
-    }
-    Ok(figures)
-}
-
-async fn volume_case(
-    kind: &str,
-    case: &VolumeCase,
-    target: &'static str,
-) -> anyhow::Result<Vec<Figure>> {
-    let first = (0..case.first).flat_map(|n| [case.volume(n), case.claim(n), case.pod(n)]);
-    let sandbox = Sandbox::start(case.nodes().chain(first).collect())?;
-    let admin = Admin::connect(&sandbox.kubeconfig).await?;
-    let scheduler = settled_scheduler(&sandbox, &admin).await?;
-    let before = (scheduler.cpu()?, sandbox.process.cpu()?);
-    let numbers = || case.first..case.first + case.measured;
-    let claims = |client| Api::<PersistentVolumeClaim>::namespaced(client, NAMESPACE);
-    let pods = |client| Api::<Pod>::namespaced(client, NAMESPACE);
-    admin.create_all(Api::<PersistentVolume>::all, numbers().map(|n| case.volume(n))).await?;
-    admin.create_all(claims, numbers().map(|n| case.claim(n))).await?;
-    let with_volumes = (scheduler.cpu()?, sandbox.process.cpu()?);
-    let started = now();
-    admin.create_all(pods, numbers().map(|n| case.pod(n))).await?;
-    admin.until_all_are_bound().await?;
-    let took = started.elapsed();
-    tokio::time::sleep(SETTLE).await;
-    let per_pod = |cpu: Duration| cpu.as_secs_f64() * 1e3 / case.measured as f64;
-    let figure = |name: &str, value| Figure::new(format!("{kind}: {name}"), value);
-    Ok(vec![
-        figure("pods/s", case.measured as f64 / took.as_secs_f64()).with_target(target),
-        figure("scheduler CPU ms/pod", per_pod(scheduler.cpu()? - with_volumes.0)),
-        figure("scheduler CPU ms/volume and claim", per_pod(with_volumes.0 - before.0)),
-        figure("scheduler peak MiB", scheduler.peak_mib()?),
-        figure("sandbox CPU ms/pod", per_pod(sandbox.process.cpu()? - with_volumes.1)),
-        figure("sandbox CPU ms/volume and claim", per_pod(with_volumes.1 - before.1)),
     ])
 }
 

@@ -8,10 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use perf::process::Usage;
 use serde_json::Value;
-
-/// Linux counts CPU time in hundredths of a second.
-const TICK: Duration = Duration::from_millis(10);
 
 /// A `loadmaster` process, killed when dropped.
 pub(crate) struct Process {
@@ -62,36 +60,21 @@ impl Process {
 
     /// Returns the CPU time since the start, of all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = self.proc("stat")?;
-        // The command name, in parentheses, may contain spaces.
-        let (_, fields) = stat.rsplit_once(')').context("no command in /proc/PID/stat")?;
-        let (user, system) = (11, 12);
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
-        let ticks = ticks(user).zip(ticks(system)).context("no times in /proc/PID/stat")?;
-        Ok(TICK * (ticks.0 + ticks.1))
+        self.usage().cpu()
     }
 
     /// Returns the peak resident set in MiB.
     pub(crate) fn peak_mib(&self) -> anyhow::Result<f64> {
-        self.mib("VmHWM:")
+        self.usage().peak_mib()
     }
 
     /// Returns the resident set in MiB.
     pub(crate) fn rss_mib(&self) -> anyhow::Result<f64> {
-        self.mib("VmRSS:")
+        self.usage().rss_mib()
     }
 
-    fn mib(&self, field: &str) -> anyhow::Result<f64> {
-        let status = self.proc("status")?;
-        let value = status.lines().find_map(|line| line.strip_prefix(field));
-        let kib = value.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-        Ok(kib.with_context(|| format!("no {field} in /proc/PID/status"))? / 1024.0)
-    }
-
-    fn proc(&self, file: &str) -> anyhow::Result<String> {
-        let path = format!("/proc/{}/{file}", self.child.id());
-        fs::read_to_string(&path).with_context(|| format!("{path}: has loadmaster ended?"))
+    fn usage(&self) -> Usage {
+        Usage::of(self.child.id())
     }
 }
 

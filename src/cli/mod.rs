@@ -8,6 +8,8 @@ mod flags;
 mod in_effect;
 #[cfg(feature = "sandbox")]
 mod in_process;
+#[cfg(feature = "sandbox")]
+mod perf;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -56,6 +58,8 @@ enum Command {
     Sandbox(sandbox::Args),
     #[cfg(feature = "simulator")]
     Simulate(simulate::Args),
+    #[cfg(feature = "sandbox")]
+    Perf(perf::Args),
     Config(config::ConfigCommand),
     /// Prints the version
     Version,
@@ -81,6 +85,8 @@ pub fn run(registry: Registry) -> ExitCode {
         }
         #[cfg(feature = "simulator")]
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "sandbox")]
+        Command::Perf(args) => perf::run(&args),
         Command::Config(command) => Ok(command.run(&registry)),
         Command::Version => print_version(),
     };

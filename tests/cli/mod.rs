@@ -8,6 +8,8 @@ mod bad_input;
 mod compare;
 mod config;
 mod daemon;
+#[cfg(feature = "sandbox")]
+mod perf;
 #[cfg(feature = "simulator")]
 mod simulate;
 #[cfg(feature = "simulator")]
