@@ -198,6 +198,12 @@ impl Engine {
         self.world.view().preemptions().is_running(preemptor)
     }
 
+    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
+    /// not show the end of the pod yet.
+    pub fn is_evicting(&self, victim: &Uid) -> bool {
+        self.preemptions.is_evicting(victim)
+    }
+
     /// Returns the handle that a plugin would get at `now`. Commands given through it are applied with
     /// the next call into the engine.
     pub fn handle(&self, now: Time) -> Handle<'_> {

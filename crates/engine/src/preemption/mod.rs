@@ -213,6 +213,7 @@ impl Preemptions {
                 preemption.failed = true;
                 self.victim_ends(&victim.uid, world);
                 world.cancel_eviction(&victim.uid);
+                retry_pods_that_count_on(&victim.uid, world, cx);
             }
         }
         self.insert(id, preemption);
@@ -269,6 +270,13 @@ impl Preemptions {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.pauses.next_end()
+    }
+
+    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
+    /// not show the end of the pod yet.
+    pub(crate) fn is_evicting(&self, victim: &Uid) -> bool {
+        let mut requested = self.in_progress.values().flat_map(|own| own.evicting.values());
+        self.ending.contains(victim) || requested.any(|pod| pod.uid == *victim)
     }
 }
 
@@ -372,21 +380,29 @@ fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
         if !preemption.evicted {
             world.preemptions_mut().fruitless_mut().call_off(&preemption.preemptor.uid);
         }
-        retry_preemptors(&preemption, world, cx);
+        retry_unless_gated(&preemption.preemptor, world, cx);
     } else if world.view().cache().placed(&preemption.last).is_none() {
         activate_gated(&preemption.preemptor, world, cx);
     }
 }
 
-/// Requeues the preemptor after a failed eviction, and every other pod that is nominated to the node,
-/// because it may depend on the same victim. Pods that are still gated stay where they are: they need
-/// their rejectors to be requeued by the end of their own victims.
-fn retry_preemptors(preemption: &InProgress, world: &mut World, cx: &mut Context<'_>) {
-    let others = world.view().nominator().nominated_to(&preemption.node);
-    for pod in std::iter::once(&preemption.preemptor).chain(&others) {
-        if !world.view().preemptions().is_running(&pod.uid) {
-            world.retry_after_error(pod, cx);
-        }
+/// Requeues the pods that are nominated to the node of a victim whose eviction failed, because they
+/// may depend on its end. The victim may have left the node for which its eviction was requested: its
+/// bind failed, and another attempt chose this node.
+fn retry_pods_that_count_on(victim: &Uid, world: &mut World, cx: &mut Context<'_>) {
+    let view = world.view();
+    let Some(placed) = view.cache().placed(victim) else { return };
+    let node = view.cluster().node_name(placed.node).clone();
+    for pod in view.nominator().nominated_to(&node) {
+        retry_unless_gated(&pod, world, cx);
+    }
+}
+
+/// Requeues a preemptor as after an error. One that is still gated needs its rejectors to be requeued
+/// by the end of its own victims.
+fn retry_unless_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
+    if !world.view().preemptions().is_running(&preemptor.uid) {
+        world.retry_after_error(preemptor, cx);
     }
 }
 

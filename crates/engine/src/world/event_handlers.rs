@@ -239,13 +239,19 @@ impl World {
             return changed;
         }
         let Some(pending) = self.view.pending.remove(key) else { return changed };
+        let nominated = self.view.nominator.node_of(uid).cloned();
         self.remove_from_queue(&pending, cx);
         changed.push(Changed::PendingDeleted(uid.clone()));
         changed.push(Changed::Deleted(pending.clone()));
         if self.view.cache.is_assumed(uid) {
             changed.push(Changed::AssumedDeleted(uid.clone()));
-        } else if pending.nominated_node_name.is_some() {
-            self.move_after_nomination(pending, cx);
+        } else if let Some(node) = nominated.or_else(|| pending.nominated_node_name.clone()) {
+            // kube-scheduler asks the status alone, which the API server may have refused to write.
+            let mut nominated = pending;
+            if nominated.nominated_node_name.is_none() {
+                Arc::make_mut(&mut nominated).nominated_node_name = Some(node);
+            }
+            self.move_after_nomination(nominated, cx);
         }
         count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
         changed

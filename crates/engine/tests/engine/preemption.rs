@@ -306,6 +306,39 @@ fn all_preemptors_that_count_on_a_victim_try_again_if_it_stays() {
     assert_eq!(world.place("q"), "placed");
 }
 
+#[test]
+fn preemptors_that_count_on_a_victim_on_another_node_try_again_if_it_stays() {
+    let mut world = setup([]).build();
+    world.node(small("a"));
+    world.schedule(pod("v").cpu("4"));
+    world.schedule(important("4"));
+    let (bind, _) = world.take_bind("v");
+    world.answer(bind, &Answer::Error("boom".to_owned()));
+    world.delete("p");
+    world.delete_node("a");
+    world.node(small("b"));
+    world.pass(2);
+    assert_eq!(world.attempt(), Outcome::Assumed("b".into()));
+    world.schedule(pod("q").cpu("4").priority(100));
+    assert_eq!(world.place("q"), "unschedulable");
+    let (eviction, _) = world.take_eviction("v");
+    assert_eq!(world.open_evictions(), [""; 0], "v is evicted once, wherever it is");
+    world.answer(eviction, &Answer::Error("boom".to_owned()));
+    assert_eq!(world.place("q"), "error backoff");
+}
+
+#[test]
+fn room_of_a_deleted_preemptor_is_offered_even_if_its_status_never_named_the_node() {
+    let mut world = setup([]).build();
+    world.node(small("n"));
+    world.pod(pod("v").cpu("1").on("n"));
+    world.schedule(important("4"));
+    world.schedule(pod("q").cpu("2"));
+    assert_eq!(world.place("q"), "unschedulable");
+    world.delete("p");
+    assert_eq!(world.place("q"), "backoff");
+}
+
 /// Two nodes with a pod each of the same application, whose budget allows to evict one; and one node
 /// with a pod of higher priority.
 fn world_with_budget() -> World {
