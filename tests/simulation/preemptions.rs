@@ -37,6 +37,7 @@ impl Foreseen {
     ) -> Result<Self, String> {
         let oracle = Oracle::of_engine(engine, related);
         let budgets = Budgets::of_engine(engine, related);
+        let wall_time = engine.handle(now).wall_time();
         let mut foreseen = Self::default();
         for pod in next(engine) {
             let mut extender = Extender::default();
@@ -53,7 +54,7 @@ impl Foreseen {
                 continue;
             };
             let pauses = Pauses::of(&pod, engine, now);
-            let rules = Rules { oracle: &oracle, budgets: &budgets, pod: &pod, pauses, now };
+            let rules = Rules { oracle: &oracle, budgets: &budgets, pod: &pod, pauses, wall_time };
             if oracle.is_sure_of(&pod) {
                 rules.nothing_takes()?;
             }
@@ -150,7 +151,7 @@ struct Rules<'a> {
     budgets: &'a Budgets,
     pod: &'a Pod,
     pauses: Pauses,
-    now: Time,
+    wall_time: Time,
 }
 
 impl Rules<'_> {
@@ -181,7 +182,7 @@ impl Rules<'_> {
 
     /// Checks that the victims are those that Kubernetes chooses, on one of the nodes that it prefers.
     fn is_best(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
-        let candidates = self.oracle.candidates(self.pod, self.budgets, self.now);
+        let candidates = self.oracle.candidates(self.pod, self.budgets, self.wall_time);
         let Some(mut candidates) = candidates.filter(|_| self.oracle.is_sure_of(self.pod)) else {
             return Ok(());
         };
@@ -195,11 +196,11 @@ impl Rules<'_> {
 
     /// Checks that a budget is violated only if no node offers an alternative.
     fn is_kind(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
-        let protected = self.oracle.protected_from(self.pod, node, self.budgets, self.now);
+        let protected = self.oracle.protected_from(self.pod, node, self.budgets, self.wall_time);
         if victims.is_disjoint(&protected) || !self.oracle.is_sure_of(self.pod) {
             return Ok(());
         }
-        let mut others = self.oracle.kind_givers(self.pod, self.budgets, self.now);
+        let mut others = self.oracle.kind_givers(self.pod, self.budgets, self.wall_time);
         others.retain(|node| !self.pauses.include(node));
         rule(others.is_empty(), || {
             format!("{protected:?} are protected, and {others:?} would violate no budget")

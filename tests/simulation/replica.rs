@@ -11,6 +11,7 @@ use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
 use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
 use client::{Reply, Request, RequestId};
 use engine::ports::Ports;
+use engine::queue::Place;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::preemption::Preemption;
@@ -40,6 +41,9 @@ use super::zones::Zones;
 
 /// Skew that the default constraints of the profile [`SPREADING`] allow.
 pub(crate) const DEFAULT_MAX_SKEW: i32 = 1;
+
+/// Maximum time in which a pod is bound that has its volumes, while nothing is wrong.
+const MOST_TO_BIND: Duration = Duration::from_secs(5);
 
 /// One run of the scheduler.
 pub(crate) struct Replica {
@@ -80,6 +84,10 @@ pub(crate) struct Replica {
     nominations: BTreeSet<(Uid, String)>,
     /// The victims chosen in this run.
     victims: BTreeSet<Uid>,
+    /// The victims of the last attempt of each preemptor.
+    evictions: BTreeMap<Uid, Vec<Arc<Pod>>>,
+    /// The times since which pods in their binding cycle have had nothing to wait for.
+    ready: BTreeMap<Uid, Time>,
     /// The last time at which a nomination ended.
     unnominated: Time,
 }
@@ -256,6 +264,8 @@ impl Replica {
             gave_volumes: false,
             nominations: BTreeSet::new(),
             victims: BTreeSet::new(),
+            evictions: BTreeMap::new(),
+            ready: BTreeMap::new(),
             unnominated: now,
         }
     }
@@ -324,8 +334,10 @@ impl Replica {
         let may_fail = extender.failures > 0 || is_out && needs_extender(&attempt.pod);
         decisions::after_decision(engine, &self.related, &attempt, highest, may_fail)?;
         let preemption = foreseen.after(&attempt, self.scheduler.engine(), may_fail)?;
+        self.evictions.remove(&attempt.pod.uid);
         if let Some(preemption) = &preemption {
             self.are_counted(&preemption.victims)?;
+            self.evictions.insert(attempt.pod.uid.clone(), preemption.victims.clone());
         }
         self.nobody_oversleeps(now, || format!("{} is tried", attempt.pod.key))?;
         let beside = match &attempt.outcome {
@@ -357,9 +369,42 @@ impl Replica {
         Ok(())
     }
 
+    /// Checks that a preemptor whose victims stay is retried, at the latest when others of them end.
+    fn no_eviction_is_forgotten(&self) -> Checked {
+        let engine = self.scheduler.engine();
+        for (place, queued) in engine.queue().iter() {
+            let pod = &queued.pod;
+            let waits_for_victims = match place {
+                Place::Unschedulable => true,
+                Place::Gated => engine.is_preempting(&pod.uid),
+                _ => false,
+            };
+            if !waits_for_victims {
+                continue;
+            }
+            let victims = self.evictions.get(&pod.uid).map(Vec::as_slice).unwrap_or_default();
+            let placed = |victim: &Pod| engine.cache().placed(&victim.uid);
+            let ends = |victim: &Pod| {
+                engine.is_evicting(&victim.uid)
+                    || placed(victim).is_some_and(|placed| placed.pod.terminating)
+            };
+            if victims.iter().any(|victim| ends(victim)) {
+                continue;
+            }
+            let staying = victims.iter().find(|victim| placed(victim).is_some());
+            if let Some(victim) = staying {
+                return Err(format!("{} waits, and its victim {} stays", pod.key, victim.key));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that every pod that the `latest` input should requeue is requeued.
     fn nobody_oversleeps(&mut self, now: Time, latest: impl FnOnce() -> String) -> Checked {
         let engine = self.scheduler.engine();
+        if let Err(broken) = self.no_eviction_is_forgotten() {
+            return Err(format!("{broken}: {}", latest()));
+        }
         let nominations = nominations(engine);
         if !self.nominations.is_subset(&nominations) {
             self.unnominated = now;
@@ -367,6 +412,32 @@ impl Replica {
         self.nominations = nominations;
         wake_ups::parked_pods_fit_nowhere(engine, &self.related, self.unnominated)
             .map_err(|asleep| format!("{asleep}: {}", latest()))
+    }
+
+    /// Checks that binding cycles end soon while nothing is wrong, once their volumes are bound.
+    ///
+    /// # Errors
+    /// A pod waits for nothing.
+    pub(crate) fn no_binding_waits_in_vain(&mut self, now: Time) -> Checked {
+        let engine = self.scheduler.engine();
+        let pods = engine.cache().cluster().pods().map(|placed| &placed.pod);
+        let ready = pods.filter(|pod| {
+            engine.is_binding(&pod.uid)
+                && !pod.labels.contains_key(patience::LABEL)
+                && !self.related.storage.has_unbound(pod)
+        });
+        let ready = ready.map(|pod| {
+            let since = self.ready.get(&pod.uid).copied().unwrap_or(now);
+            (pod.uid.clone(), since)
+        });
+        self.ready = ready.collect();
+        let late = self.ready.iter().find(|(_, since)| now.since(**since) > MOST_TO_BIND);
+        rule(late.is_none(), || format!("{late:?} has its volumes, and is not bound"))
+    }
+
+    /// Forgets which pods have had nothing to wait for: something is wrong.
+    pub(crate) fn excuse_bindings(&mut self) {
+        self.ready.clear();
     }
 
     /// Checks that volumes that are no longer assumed are available to all pods.

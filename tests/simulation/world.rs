@@ -38,6 +38,8 @@ use super::{DEVICES, LASTING};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
+/// Time after the last fault after which nothing waits for its consequences.
+const RECOVERY: Duration = Duration::from_mins(2);
 /// Time without activity before the final checks: longer than the timeout of a stalled watch.
 const CALM: Duration = Duration::from_secs(900);
 /// Time for the last pods to be bound: longer than the maximum time without an event.
@@ -178,6 +180,8 @@ pub(crate) struct World {
     lives: u32,
     /// Whether users, nodes and other components do nothing but what they have to.
     is_calm: bool,
+    /// The end of the last fault, once they do.
+    calm_since: Option<Time>,
     /// The claims of pods that we bound.
     held: Held,
     /// The history of the Lease.
@@ -249,6 +253,7 @@ impl World {
             elects,
             lives: 0,
             is_calm: false,
+            calm_since: None,
             held: Held::default(),
             leases: Leases::default(),
             activity: Activity::default(),
@@ -323,6 +328,7 @@ impl World {
         self.network = Network::calm();
         self.troubles.end_all(&mut self.server, self.now);
         self.is_calm = true;
+        self.calm_since = Some(self.now);
         self.server.api_servers.catch_up();
         self.churn.leave(&mut self.server, self.now);
         self.rest(CALM)?;
@@ -351,9 +357,11 @@ impl World {
         self.run_until(begun)?;
         if self.rng.bool() {
             self.network = Network::overloaded();
+            self.calm_since = None;
             let over = begun + Duration::from_millis(self.rng.u64(..60_000));
             self.run_until(over)?;
             self.network = Network::calm();
+            self.calm_since = Some(self.now);
         }
         self.rest(PROMPTLY)?;
         Ok(())
@@ -472,6 +480,7 @@ impl World {
         };
         let leaders: Vec<u32> = self.seats.iter().filter(leads).map(|seat| seat.life).collect();
         rules::rule(leaders.len() <= 1, || format!("processes {leaders:?} lead"))?;
+        let has_recovered = self.calm_since.is_some_and(|since| self.now.since(since) > RECOVERY);
         for (number, seat) in self.seats.iter_mut().enumerate() {
             let now = seat.clock(self.now);
             let is_due = seat.next_deadline(self.now).is_some_and(|deadline| deadline <= self.now);
@@ -488,6 +497,10 @@ impl World {
             }
             seat.writes.keep_their_room(&self.server, engine)?;
             replica.no_volumes_are_kept(now)?;
+            match has_recovered {
+                true => replica.no_binding_waits_in_vain(now)?,
+                false => replica.excuse_bindings(),
+            }
         }
         Ok(())
     }
