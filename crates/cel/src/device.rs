@@ -5,6 +5,7 @@ use std::fmt;
 use framework::Quantity;
 
 use crate::error::EvalError;
+use crate::reads::Reads;
 use crate::semver::Version;
 use crate::value::{Amount, Held, Value};
 
@@ -23,6 +24,11 @@ pub enum AttributeValue<'a> {
     Unsupported,
 }
 
+/// Returns whether an attribute can have this text as its version.
+pub fn is_version(text: &str) -> bool {
+    Version::parse(text).is_ok()
+}
+
 /// The two maps of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -36,6 +42,8 @@ pub(crate) enum Scope {
 #[derive(Clone)]
 pub struct DeviceView<'a> {
     driver: &'a str,
+    /// What is kept of the attributes and capacities that are added.
+    kept: &'a Reads,
     allow_multiple_allocations: bool,
     /// Sorted by domain and identifier.
     attributes: Vec<Entry<'a, Stored<'a>>>,
@@ -61,8 +69,14 @@ enum Stored<'a> {
 impl<'a> DeviceView<'a> {
     /// Returns a device without attributes and capacities.
     pub fn new(driver: &'a str) -> Self {
+        Self::read_by(&Reads::Everything, driver)
+    }
+
+    /// Returns a device without attributes and capacities, which keeps only those that a selector reads.
+    /// Another selector may get a wrong result for it.
+    pub fn read_by(reads: &'a Reads, driver: &'a str) -> Self {
         let (attributes, capacity) = (Vec::new(), Vec::new());
-        Self { driver, allow_multiple_allocations: false, attributes, capacity }
+        Self { driver, kept: reads, allow_multiple_allocations: false, attributes, capacity }
     }
 
     /// Sets `device.allowMultipleAllocations`, which is false for a device without the field.
@@ -96,14 +110,18 @@ impl<'a> DeviceView<'a> {
                 )));
             }
         };
-        insert(&mut self.attributes, self.driver, name, value);
+        if self.kept.includes(Scope::Attributes, name, self.driver) {
+            insert(&mut self.attributes, self.driver, name, value);
+        }
         Ok(())
     }
 
     /// Adds a capacity; the last one of a name counts.
     pub fn add_capacity(&mut self, name: &'a str, value: &Quantity) {
-        let amount = Amount { nanos: value.nanos(), whole: value.as_int64().is_some() };
-        insert(&mut self.capacity, self.driver, name, amount);
+        if self.kept.includes(Scope::Capacity, name, self.driver) {
+            let amount = Amount { nanos: value.nanos(), whole: value.as_int64().is_some() };
+            insert(&mut self.capacity, self.driver, name, amount);
+        }
     }
 
     /// Returns a field of the variable `device`.

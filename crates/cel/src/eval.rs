@@ -32,10 +32,10 @@ struct Evaluation<'a> {
 impl<'a> Evaluation<'a> {
     fn eval(&mut self, plan: &'a Plan) -> Outcome<'a> {
         match plan {
-            Plan::Const(value) => Ok(value.clone()),
+            Plan::Const(value) => Ok(value.borrow()),
             Plan::Known { value, cost } => {
                 self.meter.charge(*cost)?;
-                Ok(value.clone())
+                Ok(value.borrow())
             }
             Plan::Attribute(attribute) => self.attribute(attribute, true),
             Plan::And(left, right) => self.logic(left, right, false),
@@ -157,16 +157,9 @@ impl<'a> Evaluation<'a> {
         let last = qualifiers.len() - 1;
         for (index, qualifier) in qualifiers.iter().enumerate() {
             is_optional |= qualifier.optional;
-            let computed;
-            let key = match &qualifier.key {
-                Plan::Const(key) => key,
-                plan => {
-                    computed = self.eval(plan)?;
-                    &computed
-                }
-            };
+            let key = self.eval(&qualifier.key)?;
             let tested = test && index == last;
-            let found = self.find(&value, key)?;
+            let found = self.find(&value, &key)?;
             if tested {
                 self.meter.charge(NAME_COST)?;
                 return Ok(Value::Bool(found.is_some()));
@@ -179,7 +172,7 @@ impl<'a> Evaluation<'a> {
                 None if is_optional => return Ok(Value::Optional(None)),
                 None => {
                     self.meter.charge(NAME_COST)?;
-                    return Err(missing(&value, key));
+                    return Err(missing(&value, &key));
                 }
             }
         }

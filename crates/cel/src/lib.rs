@@ -57,7 +57,7 @@ mod syntax;
 mod types;
 mod value;
 
-pub use device::{AttributeValue, DeviceView};
+pub use device::{AttributeValue, DeviceView, is_version};
 pub use error::{CompileError, EvalError};
 pub use reads::{Read, Reads};
 pub use selector::{Evaluation, Selector};

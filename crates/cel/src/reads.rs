@@ -54,6 +54,24 @@ impl Reads {
         found.retain(|read| read.is_domain() || !domains.iter().any(|it| it.includes(read)));
         Self::Only(found)
     }
+
+    /// Returns whether the result may depend on an attribute or capacity of a device of the driver.
+    pub(crate) fn includes(&self, scope: Scope, name: &str, driver: &str) -> bool {
+        let Self::Only(reads) = self else { return true };
+        reads.iter().any(|read| match (read, scope) {
+            (Read::Attribute { domain, id }, Scope::Attributes)
+            | (Read::Capacity { domain, id }, Scope::Capacity) => match name.strip_suffix(&**id) {
+                Some("") => **domain == *driver,
+                Some(rest) => rest.strip_suffix('/') == Some(domain),
+                None => false,
+            },
+            (Read::AttributeDomain(domain), Scope::Attributes)
+            | (Read::CapacityDomain(domain), Scope::Capacity) => {
+                **domain == *name.split_once('/').map_or(driver, |(own, _)| own)
+            }
+            _ => false,
+        })
+    }
 }
 
 impl Read {

@@ -36,6 +36,9 @@ fn error<T>(text: impl Into<String>) -> Result<T, VersionError> {
 impl Version {
     /// Parses `major.minor.patch` with optional prerelease and build metadata.
     pub(crate) fn parse(text: &str) -> Result<Self, VersionError> {
+        if let Some([major, minor, patch]) = plain(text) {
+            return Ok(Self { major, minor, patch, prerelease: Vec::new() });
+        }
         if text.is_empty() {
             return error("Version string empty");
         }
@@ -74,6 +77,23 @@ impl Version {
         parts.resize(3, "0".to_owned());
         Self::parse(&parts.join("."))
     }
+}
+
+/// Returns the numbers of a version that has nothing else. Most are so, and each evaluation of a selector
+/// checks the versions of a device.
+fn plain(text: &str) -> Option<[u64; 3]> {
+    let mut numbers = [0; 3];
+    let mut parts = text.as_bytes().split(|byte| *byte == b'.');
+    for number in &mut numbers {
+        let digits = parts.next().filter(|digits| (1..=18).contains(&digits.len()))?;
+        if digits[0] == b'0' && digits.len() > 1 {
+            return None;
+        }
+        for digit in digits {
+            *number = *number * 10 + u64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+        }
+    }
+    parts.next().is_none().then_some(numbers)
 }
 
 fn without_leading_zeros(part: &str) -> String {
@@ -174,6 +194,17 @@ impl Eq for Version {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_versions_are_those_of_three_short_numbers() {
+        assert_eq!(plain("570.86.15"), Some([570, 86, 15]));
+        assert_eq!(plain("0.0.0"), Some([0; 3]));
+        for text in
+            ["", "1.2", "1.2.3.4", "01.2.3", "1..3", "1.2.3-a", "1.2.3+a", "1.2.x", "+1.2.3"]
+        {
+            assert_eq!(plain(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn versions_in_ascending_order() {

@@ -126,6 +126,14 @@ impl Fault {
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
 impl<'a> Value<'a> {
+    /// Returns the value of a constant, without counting references to its text.
+    pub(crate) fn borrow(&'a self) -> Self {
+        match self {
+            Self::String(text) => Self::String(Held::Borrowed(text)),
+            other => other.clone(),
+        }
+    }
+
     pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(Held::Shared(text.into()))
     }

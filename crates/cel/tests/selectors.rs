@@ -504,6 +504,63 @@ fn bad_attributes_fail_before_the_evaluation() {
     );
 }
 
+/// Adds attributes and capacities as a slice has them: some names have a domain.
+fn fill<'a>(mut device: DeviceView<'a>, memory: &'a Quantity) -> DeviceView<'a> {
+    for (name, value) in [
+        ("a/x", AttributeValue::Int(1)),
+        ("b/x", AttributeValue::String("b")),
+        ("x", AttributeValue::Bool(true)),
+        ("xx", AttributeValue::Version("1.2.3")),
+        ("y", AttributeValue::Version("1.0.0-alpha")),
+        ("dra.example.com/y", AttributeValue::String("later")),
+    ] {
+        device.add_attribute(name, value).unwrap();
+    }
+    device.add_capacity("memory", memory);
+    device.add_capacity("a/memory", memory);
+    device
+}
+
+#[test]
+fn device_that_keeps_what_is_read_has_the_same_result_and_cost() {
+    let memory: Quantity = "40Gi".parse().unwrap();
+    let own = "device.attributes['dra.example.com']";
+    let parts = [
+        format!("{own}.x"),
+        format!("{own}.y == 'later'"),
+        format!("{own}.z == 'absent'"),
+        format!("{own}.xx.isGreaterThan(semver('1.0.0'))"),
+        format!("{own}.?z.orValue(1) == 1"),
+        format!("has({own}.xx)"),
+        format!("{own}.exists(name, name == 'y')"),
+        format!("{own}.size() == 3"),
+        "device.attributes['a'].x == 1".to_owned(),
+        "device.attributes['b'].x == 1".to_owned(),
+        "'x' in device.attributes['b']".to_owned(),
+        "'b' in device.attributes".to_owned(),
+        "'c' in device.attributes".to_owned(),
+        "device.attributes['c'].x == 1".to_owned(),
+        "device.attributes.size() == 3".to_owned(),
+        "device.driver == 'dra.example.com'".to_owned(),
+        "device.allowMultipleAllocations".to_owned(),
+        "device.capacity['a'].memory.isGreaterThan(quantity('1Gi'))".to_owned(),
+        "device.capacity['dra.example.com'].memory.sign() == 0".to_owned(),
+        "device.capacity['a'].all(name, name == 'memory')".to_owned(),
+        "'memory' in device.capacity['b']".to_owned(),
+    ];
+    for left in &parts {
+        for right in &parts {
+            for operator in ["&&", "||"] {
+                let text = format!("({left}) {operator} ({right})");
+                let selector = Selector::compile(&text).unwrap();
+                let expected = selector.evaluate(&fill(DeviceView::new(DRIVER), &memory));
+                let kept = fill(DeviceView::read_by(selector.reads(), DRIVER), &memory);
+                assert_eq!(selector.evaluate(&kept), expected, "{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn reads_name_what_the_result_depends_on() {
     let attribute =

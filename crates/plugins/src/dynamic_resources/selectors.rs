@@ -41,7 +41,8 @@ struct DeviceSelector(Selector);
 
 impl Expression for DeviceSelector {
     fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
-        let matched = view_of(device).and_then(|view| self.0.matches(&view));
+        let view = view_of(device, self.0.reads());
+        let matched = view.and_then(|view| self.0.matches(&view));
         matched.map_err(|error| error.to_string().into())
     }
 
@@ -54,18 +55,25 @@ impl Expression for DeviceSelector {
         match self.0.reads() {
             Reads::Everything => one == other,
             Reads::Only(reads) => {
-                // An attribute of an unknown type is an error, even if it is not read.
+                // An attribute without a value is an error, even if it is not read.
                 one.driver == other.driver
-                    && !has_unsupported(one)
-                    && !has_unsupported(other)
+                    && !has_error(one)
+                    && !has_error(other)
                     && reads.iter().all(|read| is_alike(read, one, other))
             }
         }
     }
 }
 
-fn view_of(device: &DeviceDescription) -> Result<DeviceView<'_>, EvalError> {
-    let mut view = DeviceView::new(&device.driver);
+/// Returns what a selector reads of the device.
+///
+/// # Errors
+/// An attribute has no value, whether or not it is read.
+fn view_of<'a>(
+    device: &'a DeviceDescription,
+    reads: &'a Reads,
+) -> Result<DeviceView<'a>, EvalError> {
+    let mut view = DeviceView::read_by(reads, &device.driver);
     view.set_allow_multiple_allocations(device.allows_multiple_allocations);
     for (name, value) in &device.attributes {
         let value = match value {
@@ -83,11 +91,13 @@ fn view_of(device: &DeviceDescription) -> Result<DeviceView<'_>, EvalError> {
     Ok(view)
 }
 
-fn has_unsupported(device: &DeviceDescription) -> bool {
-    // A version that does not parse is an error as well.
-    let is_error =
-        |value: &Attribute| matches!(value, Attribute::Unsupported | Attribute::Version(_));
-    device.attributes.iter().any(|(_, value)| is_error(value))
+/// Whether an attribute is of an unknown type, or a version that does not parse.
+fn has_error(device: &DeviceDescription) -> bool {
+    device.attributes.iter().any(|(_, value)| match value {
+        Attribute::Unsupported => true,
+        Attribute::Version(text) => !cel::is_version(text),
+        _ => false,
+    })
 }
 
 /// Whether both devices, of one driver, have equal values for what is read.
