@@ -39,6 +39,8 @@ pub(crate) struct Body {
     pub(crate) class: Option<Arc<DeviceClass>>,
     pub(crate) class_selectors: Box<[PreparedSelector]>,
     pub(crate) selectors: Box<[PreparedSelector]>,
+    /// Whether each constraint of the claim restricts the devices.
+    pub(crate) constrained: Box<[bool]>,
 }
 
 /// A compiled selector; `None` for one of an unknown kind.
@@ -69,6 +71,7 @@ impl Claims {
                         class_selectors: prepare(of_class, compiler),
                         selectors: prepare(&body.selectors, compiler),
                         class,
+                        constrained: Box::default(),
                     });
                 }
                 requests.push(start..bodies.len());
@@ -80,7 +83,14 @@ impl Claims {
                 requests: requests.into(),
             });
         }
-        Self { claims: prepared.into(), bodies: bodies.into() }
+        let mut claims = Self { claims: prepared.into(), bodies: bodies.into() };
+        for number in 0..claims.bodies.len() {
+            let body = &claims.bodies[number];
+            let constraints = &claims.claims[body.claim].spec.constraints;
+            let applies = |own| claims.is_constrained(body, own);
+            claims.bodies[number].constrained = constraints.iter().map(applies).collect();
+        }
+        claims
     }
 
     /// Returns the number of claims.
@@ -137,7 +147,7 @@ impl Claims {
     }
 
     /// Returns whether the constraint restricts the devices of the body.
-    pub(crate) fn is_constrained(&self, body: &Body, constraint: &DeviceConstraint) -> bool {
+    fn is_constrained(&self, body: &Body, constraint: &DeviceConstraint) -> bool {
         constraint.requests.is_empty() || self.is_named(body, &constraint.requests)
     }
 

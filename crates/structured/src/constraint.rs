@@ -1,5 +1,6 @@
 //! Constraints over the devices of a claim.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use framework::device::{Attribute, AttributeRule, DeviceDescription};
@@ -56,6 +57,26 @@ impl<'a> ConstraintState<'a> {
                 }
                 true
             }
+        }
+    }
+
+    /// Returns how many of the devices can be added at most.
+    pub(crate) fn accepts_at_most(&self, devices: &[&DeviceDescription]) -> usize {
+        match self {
+            Self::Match { attribute, value: Some(value), devices: 1.. } => {
+                devices.iter().filter(|device| device.attribute(attribute) == Some(value)).count()
+            }
+            Self::Match { attribute, .. } => {
+                let mut counts: HashMap<&Attribute, usize> = HashMap::new();
+                let values = devices.iter().filter_map(|device| device.attribute(attribute));
+                let count = |value| {
+                    let count = counts.entry(value).or_default();
+                    *count += 1;
+                    *count
+                };
+                values.map(count).max().unwrap_or(0)
+            }
+            Self::Distinct { .. } => devices.len(),
         }
     }
 

@@ -12,7 +12,9 @@
 //!
 //! The search is depth first: claims, requests and alternatives in order, devices by pool, slice and
 //! place in the slice; the first complete solution wins. Devices that look alike to all claims are
-//! tried once. A search takes at most as many steps as its [`Budget`] has.
+//! tried once. The search of a request ends once too few devices are left that it selects, unless a
+//! selector that kube-scheduler evaluates may still fail. A search takes at most as many steps as its
+//! [`Budget`] has.
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers but from the given seed.
 
@@ -48,7 +50,7 @@ pub use self::pools::Allocated;
 use framework::device::Allocation;
 use framework::{Cluster, NodeView};
 
-use self::search::{Outcome, Search};
+use self::search::{Effort, Outcome, Search};
 
 /// The devices of a cluster, and what is allocated.
 #[derive(Debug, Clone, Copy)]
@@ -58,22 +60,14 @@ pub struct Allocator<'a> {
     allocated: Allocated<'a>,
 }
 
-/// The outcome of a search on one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// The claims can be allocated: one allocation for each claim, in order.
-    Allocations(Vec<Allocation>),
-    /// The claims cannot be allocated, and why.
-    Nothing(Box<Diagnosis>),
-}
-
 impl<'a> Allocator<'a> {
     /// Returns the allocator of a cluster.
     pub const fn new(cluster: &'a Cluster, gates: Gates, allocated: Allocated<'a>) -> Self {
         Self { cluster, gates, allocated }
     }
 
-    /// Searches the devices of a node for the claims. `seed` determines the identities of shares.
+    /// Searches the devices of a node for the claims. Returns one allocation for each claim, in order;
+    /// `None` if the claims cannot be allocated. `seed` determines the identities of shares.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
@@ -83,28 +77,26 @@ impl<'a> Allocator<'a> {
         node: &NodeView<'_>,
         budget: Budget,
         seed: u64,
-    ) -> Result<Found, AllocateError> {
-        Ok(match self.search(claims, node, budget, seed)? {
-            Ok(allocations) => Found::Allocations(allocations),
-            Err(search) => Found::Nothing(Box::new(search.diagnosis())),
-        })
+    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
+        let mut search = Search::new(self, claims, node, budget)?;
+        match search.run(Effort::Least)? {
+            Outcome::Done => result::allocations(&search, node.name(), seed).map(Some),
+            Outcome::Failed | Outcome::TooMany => Ok(None),
+        }
     }
 
-    /// Searches the devices of a node; returns the failed search if there is no solution.
-    fn search<'b>(
+    /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search ends
+    /// early.
+    pub(crate) fn diagnosis(
         &self,
-        claims: &'b Claims,
-        node: &NodeView<'b>,
+        claims: &Claims,
+        node: &NodeView<'_>,
         budget: Budget,
-        seed: u64,
-    ) -> Result<Result<Vec<Allocation>, Box<Search<'b>>>, AllocateError>
-    where
-        'a: 'b,
-    {
-        let mut search = Search::new(self, claims, node, budget)?;
-        Ok(match search.run()? {
-            Outcome::Done => Ok(result::allocations(&search, node.name(), seed)?),
-            Outcome::Failed | Outcome::TooMany => Err(Box::new(search)),
-        })
+    ) -> Option<Diagnosis> {
+        let mut search = Search::new(self, claims, node, budget).ok()?;
+        match search.run(Effort::Full).ok()? {
+            Outcome::Done => None,
+            Outcome::Failed | Outcome::TooMany => Some(search.diagnosis()),
+        }
     }
 }

@@ -7,7 +7,7 @@ use framework::device::{Allocation, DeviceSelector};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
 use crate::overlay::Overlaid;
-use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Found, Overlay};
+use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Overlay};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
 const CLAIMS_MAX: usize = 64;
@@ -229,13 +229,8 @@ impl<'a> Allocator<'a> {
         node: NodeIx,
         budget: Budget,
     ) -> Option<Arc<Diagnosis>> {
-        let search = || {
-            let found = self.allocate(&trial.claims, &self.cluster.node(node), budget, 0);
-            match found {
-                Ok(Found::Nothing(diagnosis)) => Some(Arc::from(diagnosis)),
-                _ => None,
-            }
-        };
+        let search =
+            || self.diagnosis(&trial.claims, &self.cluster.node(node), budget).map(Arc::new);
         match trial.memo.as_ref().map(|_| Self::likeness(nodes, node)) {
             None | Some(Likeness::Alone) => search(),
             Some(likeness) => diagnoses.0.entry(likeness).or_insert_with(search).clone(),
@@ -249,9 +244,9 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        match self.search(claims, &self.cluster.node(node), budget, 0) {
-            Ok(Ok(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
-            Ok(Err(_)) => Ok(Answer::DoesNotFit),
+        match self.allocate(claims, &self.cluster.node(node), budget, 0) {
+            Ok(Some(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
+            Ok(None) => Ok(Answer::DoesNotFit),
             Err(AllocateError::OutOfSteps) => Ok(Answer::OutOfSteps),
             Err(error) => Err(error),
         }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use framework::NodeView;
 use framework::device::{
-    ALLOCATION_RESULTS_MAX, AttributeRule, Device, DeviceTaintRule, DeviceUse, NodeScope,
-    ResourceSlice,
+    ALLOCATION_RESULTS_MAX, AttributeRule, Device, DeviceDescription, DeviceTaintRule, DeviceUse,
+    NodeScope, ResourceSlice,
 };
 use smallvec::SmallVec;
 
 use crate::capacity::{self, Sums};
-use crate::claims::{Body, Claims};
+use crate::claims::Claims;
 use crate::constraint::ConstraintState;
 use crate::counters::CounterBook;
 use crate::diagnosis::{Farthest, Obstacle};
@@ -30,6 +30,15 @@ pub(crate) enum Outcome {
     /// A claim would need more devices than an allocation can have, whatever devices are picked for
     /// the requests before. Only other alternatives can help.
     TooMany,
+}
+
+/// How far a search goes that cannot find a solution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// It gives up once too few devices are left.
+    Least,
+    /// It tries everything, for a diagnosis.
+    Full,
 }
 
 /// A device of the node, in the order of the search.
@@ -116,18 +125,18 @@ pub(crate) struct Search<'a> {
     device_ranges: Vec<Range<usize>>,
     taint_rules: Vec<&'a Arc<DeviceTaintRule>>,
     constraints: Vec<Vec<ConstraintState<'a>>>,
-    /// Whether each constraint of the claim restricts each body.
-    constrained: Vec<Vec<bool>>,
     counters: Vec<Option<CounterBook<'a>>>,
     selectable: Vec<Selectable>,
     /// The last obstacle of each device for each body.
     obstacles: Vec<Option<Obstacle>>,
     /// Whether devices that look alike can take each other's place in any solution.
     is_symmetric: bool,
+    /// Whether the search may give up once too few devices are left.
+    may_give_up: bool,
     /// How often state was left behind by a device that was given up. kube-scheduler does so in
     /// some cases, and the search then depends on how often it tried.
     leaks: u64,
-    steps_left: u64,
+    pub(crate) steps_left: u64,
 }
 
 impl<'a> Search<'a> {
@@ -168,11 +177,11 @@ impl<'a> Search<'a> {
             device_ranges,
             taint_rules: if rules { cluster.device_taint_rules().collect() } else { Vec::new() },
             constraints: claims.claims.iter().map(|_| Vec::new()).collect(),
-            constrained: claims.bodies.iter().map(|body| constrained(claims, body)).collect(),
             counters: pools.iter().map(|_| None).collect(),
             selectable: vec![Selectable::Unknown; cells],
             obstacles: vec![None; cells],
             is_symmetric: true,
+            may_give_up: false,
             leaks: 0,
             steps_left: budget.0,
             pools,
@@ -213,9 +222,17 @@ impl<'a> Search<'a> {
         self.claims.bodies.iter().enumerate().all(|(number, body)| {
             let constraints = &self.claims.claims[body.claim].spec.constraints;
             self.needs[number].devices <= 1
-                || constraints.iter().zip(&self.constrained[number]).all(|(own, applies)| {
+                || constraints.iter().zip(&body.constrained).all(|(own, applies)| {
                     !applies || !matches!(own.rule, AttributeRule::Distinct(_))
                 })
+        })
+    }
+
+    /// Returns whether a device that is given up may leave state behind.
+    fn can_leak(&self) -> bool {
+        self.devices.iter().any(|found| {
+            let shares = self.gates.shares(found.device.description.allows_multiple_allocations);
+            shares || !found.device.consumes_counters.is_empty()
         })
     }
 
@@ -223,8 +240,9 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// The search ended early.
-    pub(crate) fn run(&mut self) -> Result<Outcome, AllocateError> {
-        let mut frames = Vec::new();
+    pub(crate) fn run(&mut self, effort: Effort) -> Result<Outcome, AllocateError> {
+        self.may_give_up = effort == Effort::Least && !self.can_leak();
+        let mut frames = Vec::with_capacity(ALLOCATION_RESULTS_MAX);
         let mut step = Step::Enter(Place::default());
         loop {
             step = match step {
@@ -358,15 +376,12 @@ impl<'a> Search<'a> {
         frames: &mut Vec<Frame>,
     ) -> Result<Step, AllocateError> {
         let body = self.body_at(place);
-        let for_administration = self.raw(body).wants_admin_access();
+        if self.may_give_up && self.is_hopeless(place, body) {
+            return Ok(Step::Return(Outcome::Failed));
+        }
         for device in place.start..self.devices.len() {
             self.count_step()?;
-            let found = &self.devices[device];
-            let is_busy = match for_administration {
-                true => found.picked_for.contains(&place.claim),
-                false => found.is_in_use(),
-            };
-            if is_busy {
+            if self.is_busy(place, body, device) {
                 self.reject(body, device, Obstacle::InUse);
                 continue;
             }
@@ -390,6 +405,40 @@ impl<'a> Search<'a> {
             }
         }
         Ok(Step::Return(Outcome::Failed))
+    }
+
+    /// Returns whether too few devices are left to complete the request. False if kube-scheduler would
+    /// evaluate a selector to find out, which may fail.
+    ///
+    /// The rest of the request would leave nothing behind: its devices cannot leak, and a constraint for
+    /// different values forgets all devices of the request once the one before is given up.
+    fn is_hopeless(&self, place: Place, body: usize) -> bool {
+        let mut left = SmallVec::<[&DeviceDescription; 16]>::new();
+        for device in place.start..self.devices.len() {
+            if !self.is_busy(place, body, device) {
+                match self.selectable[self.cell(body, device)] {
+                    Selectable::Unknown => return false,
+                    Selectable::Yes => left.push(&self.devices[device].device.description),
+                    Selectable::No(_) => {}
+                }
+            }
+        }
+        let missing = self.needs[body].devices - place.number;
+        let constrained = &self.claims.bodies[body].constrained;
+        let constraints = self.constraints[place.claim].iter().zip(constrained);
+        left.len() < missing
+            || constraints
+                .filter(|(_, applies)| **applies)
+                .any(|(constraint, _)| constraint.accepts_at_most(&left) < missing)
+    }
+
+    /// Returns whether the device is allocated or picked, so that the request cannot have it.
+    fn is_busy(&self, place: Place, body: usize, device: usize) -> bool {
+        let found = &self.devices[device];
+        match self.raw(body).wants_admin_access() {
+            true => found.picked_for.contains(&place.claim),
+            false => found.is_in_use(),
+        }
     }
 
     fn raw(&self, body: usize) -> &'a framework::device::RequestBody {
@@ -453,13 +502,16 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns what is known of the device before, if the selectors of the body read the same of both.
-    /// Devices that look alike often follow each other.
+    /// Returns what is known of the device before, if both have one description. To compare what the
+    /// selectors read of two descriptions would take as long as to evaluate them.
     fn known_alike(&self, body: usize, device: usize) -> Option<Selectable> {
         let before = device.checked_sub(1)?;
         let known = self.selectable[self.cell(body, before)];
-        (known != Selectable::Unknown && self.are_selected_alike(body, before, device))
-            .then_some(known)
+        let descriptions = [before, device].map(|own| &self.devices[own].device.description);
+        (known != Selectable::Unknown
+            && Arc::ptr_eq(descriptions[0], descriptions[1])
+            && self.are_usable_alike(before, device))
+        .then_some(known)
     }
 
     /// Returns why the device does not meet the selectors of the body.
@@ -630,9 +682,10 @@ impl<'a> Search<'a> {
     fn add_to_constraints(&mut self, place: Place, body: usize, device: usize) -> Option<u32> {
         let description = &self.devices[device].device.description;
         let states = &mut self.constraints[place.claim];
+        let constrained = &self.claims.bodies[body].constrained;
         for number in 0..states.len() {
-            if self.constrained[body][number] && !states[number].add(place.request, description) {
-                let earlier = states[..number].iter_mut().zip(&self.constrained[body]);
+            if constrained[number] && !states[number].add(place.request, description) {
+                let earlier = states[..number].iter_mut().zip(constrained);
                 earlier
                     .filter(|(_, applies)| **applies)
                     .for_each(|(state, _)| state.remove(place.request));
@@ -656,7 +709,8 @@ impl<'a> Search<'a> {
     /// Gives up the device that was picked last for the claim.
     fn give_up(&mut self, place: Place) {
         let Some(Pick { body, device, is_share }) = self.picks[place.claim].pop() else { return };
-        let states = self.constraints[place.claim].iter_mut().zip(&self.constrained[body]);
+        let constrained = &self.claims.bodies[body].constrained;
+        let states = self.constraints[place.claim].iter_mut().zip(constrained);
         states.filter(|(_, applies)| **applies).for_each(|(state, _)| state.remove(place.request));
         let found = &mut self.devices[device];
         found.picked_for.retain(|claim| *claim != place.claim);
@@ -732,19 +786,20 @@ impl<'a> Search<'a> {
             // It fails on any device.
             _ => true,
         };
-        a.device.problem.is_some() == b.device.problem.is_some()
-            && a.device.binding_conditions.is_empty() == b.device.binding_conditions.is_empty()
-            && (a.slice.scope == NodeScope::PerDevice) == (b.slice.scope == NodeScope::PerDevice)
-            && a.device.scope == b.device.scope
+        self.are_usable_alike(one, other)
             && (Arc::ptr_eq(&a.device.description, &b.device.description)
                 || selectors.into_iter().all(reads_alike))
     }
-}
 
-/// Returns whether each constraint of the claim restricts the body.
-fn constrained(claims: &Claims, body: &Body) -> Vec<bool> {
-    let constraints = claims.claims[body.claim].spec.constraints.iter();
-    constraints.map(|constraint| claims.is_constrained(body, constraint)).collect()
+    /// Returns whether what decides on a device besides selectors is the same.
+    fn are_usable_alike(&self, one: usize, other: usize) -> bool {
+        let (a, b) = (&self.devices[one], &self.devices[other]);
+        let is_per_device = |found: &Found<'_>| found.slice.scope == NodeScope::PerDevice;
+        a.device.problem.is_some() == b.device.problem.is_some()
+            && a.device.binding_conditions.is_empty() == b.device.binding_conditions.is_empty()
+            && is_per_device(a) == is_per_device(b)
+            && a.device.scope == b.device.scope
+    }
 }
 
 /// Returns the number of the first selector that the device does not meet.

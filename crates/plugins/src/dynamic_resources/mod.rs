@@ -39,9 +39,7 @@ use framework::{
     ScoreScope, Status, Timer, VerdictId, Verdicts,
 };
 use serde_json::{Map, Value};
-use structured::{
-    AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates, Memos, Overlay,
-};
+use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, Memos, Overlay};
 
 use self::args::Args;
 use self::bind::{Binder, ClaimWork, Setting};
@@ -162,11 +160,9 @@ impl DynamicResources {
         }
         let seed = search.seed ^ stable_hash(node.name());
         let allocator = self.allocator(search, node.cluster());
-        match allocator.allocate(&claims, node, self.budget, seed) {
-            Ok(Found::Allocations(allocations)) => Ok(Some(NodeAllocation { wanted, allocations })),
-            Ok(Found::Nothing(_)) => Ok(None),
-            Err(error) => Err(status_of(&error, node)),
-        }
+        let found = allocator.allocate(&claims, node, self.budget, seed);
+        let found = found.map_err(|error| status_of(&error, node))?;
+        Ok(found.map(|allocations| NodeAllocation { wanted, allocations }))
     }
 
     /// Looks up the classes and compiles the selectors of claims.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::random::{claims, device, one_in, pick};
 use super::toy::Toys;
 use super::world::World;
-use crate::{Allocated, Allocator, Answer, Budget, Claims, Found, Gates, Memos, Overlay};
+use crate::{Allocated, Allocator, Answer, Budget, Claims, Gates, Memos, Overlay};
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
@@ -133,8 +133,8 @@ fn nodes_that_look_alike_share_their_answers() {
                     results.map(|result| i64::try_from(result.request.len()).unwrap()).sum()
                 };
                 let expected = allocator.allocate(&claims, &node, budget, 0).map(|own| match own {
-                    Found::Allocations(own) => Answer::Fits { rank: rank(&own) },
-                    Found::Nothing(_) => Answer::DoesNotFit,
+                    Some(own) => Answer::Fits { rank: rank(&own) },
+                    None => Answer::DoesNotFit,
                 });
                 let searched = std::cell::Cell::new(false);
                 let found = allocator.fits(&mut trial, &by_shape, node.ix(), budget, |own| {

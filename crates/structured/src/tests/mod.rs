@@ -1,5 +1,6 @@
 mod cel_text;
 mod corpus;
+mod giving_up;
 mod memo;
 mod naive;
 mod overlay;

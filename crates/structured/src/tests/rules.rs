@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::toy::Toys;
 use super::world::{World, claim};
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates};
 
 fn devices(found: &[Allocation]) -> Vec<String> {
     let results = found.iter().flat_map(|allocation| &allocation.results);
@@ -74,8 +74,9 @@ fn identical_devices_are_tried_once() {
     let allocated = Allocated { base, overlay: None };
     let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
-    let found = allocator.allocate(&prepared, &node, Budget::of_millis(10_000), 1).unwrap();
-    let Found::Nothing(diagnosis) = found else { panic!("{found:?}") };
+    let budget = Budget::of_millis(10_000);
+    assert_eq!(allocator.allocate(&prepared, &node, budget, 1), Ok(None));
+    let diagnosis = allocator.diagnosis(&prepared, &node, budget).unwrap();
     assert_eq!(
         diagnosis.to_string(),
         "claim ns/c2, request r2: 0 of 1 devices; the node has 64: 64 rejected by selector #0 \

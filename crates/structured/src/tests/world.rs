@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::toy::Toys;
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Found, Gates};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates};
 
 #[derive(Debug, Default)]
 pub(super) struct World {
@@ -53,10 +53,7 @@ impl World {
         let allocated = Allocated { base, overlay: None };
         let allocator = Allocator::new(&self.cluster, Gates::default(), allocated);
         let node = self.cluster.node(self.cluster.node_named(node).unwrap());
-        match allocator.allocate(&claims, &node, Budget::UNLIMITED, 1)? {
-            Found::Allocations(allocations) => Ok(Some(allocations)),
-            Found::Nothing(_) => Ok(None),
-        }
+        allocator.allocate(&claims, &node, Budget::UNLIMITED, 1)
     }
 }
 
