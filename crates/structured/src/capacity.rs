@@ -1,6 +1,8 @@
 //! Consumable capacity.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ptr;
 use std::sync::Arc;
 
 use framework::Format;
@@ -24,10 +26,12 @@ pub(crate) fn fits(
     request.iter().all(is_defined)
         && device.capacity.iter().all(|(name, capacity)| {
             let consumed = consumption(capacity, find(request, name));
-            let used = used.iter().flatten().filter_map(|sums| sums.get(name));
+            let mut used = used.iter().flatten().filter_map(|sums| sums.get(name)).peekable();
+            let is_all = ptr::eq(&*consumed, &capacity.value);
             !violates(&consumed, capacity.policy.as_deref())
-                && used.fold(consumed.nanos(), |sum, own| sum.saturating_add(*own))
-                    <= capacity.value.nanos()
+                && (is_all && used.peek().is_none()
+                    || used.fold(consumed.nanos(), |sum, own| sum.saturating_add(*own))
+                        <= capacity.value.nanos())
         })
 }
 
@@ -38,7 +42,8 @@ pub(crate) fn consumptions(
 ) -> Amounts {
     let request = amounts(request).unwrap_or_default();
     let all = device.capacity.iter();
-    all.map(|(name, capacity)| (name.clone(), consumption(capacity, find(request, name)))).collect()
+    let consumed = |capacity, name| consumption(capacity, find(request, name)).into_owned();
+    all.map(|(name, capacity)| (name.clone(), consumed(capacity, name))).collect()
 }
 
 /// Returns the requested amounts; `None` if one of them is not a quantity.
@@ -55,11 +60,11 @@ fn find<'a>(amounts: &'a [(Arc<str>, Amount)], name: &str) -> Option<&'a Amount>
 
 /// Returns the amount that a request consumes: what it asks for, rounded up as the policy of the
 /// capacity says. Without a request it is the default of the policy, or else all of it.
-fn consumption(capacity: &DeviceCapacity, request: Option<&Amount>) -> Amount {
+fn consumption<'a>(capacity: &'a DeviceCapacity, request: Option<&'a Amount>) -> Cow<'a, Amount> {
     let policy = capacity.policy.as_deref();
     let Some(request) = request else {
         let default = policy.and_then(|policy| policy.default.as_ref());
-        return default.unwrap_or(&capacity.value).clone();
+        return Cow::Borrowed(default.unwrap_or(&capacity.value));
     };
     match policy {
         Some(CapacityPolicy { valid_range: Some(range), .. }) if range.min.is_some() => {
@@ -67,25 +72,26 @@ fn consumption(capacity: &DeviceCapacity, request: Option<&Amount>) -> Amount {
         }
         Some(CapacityPolicy { valid_values, .. }) => {
             let enough = valid_values.iter().find(|value| request.nanos() <= value.nanos());
-            enough.unwrap_or(request).clone()
+            Cow::Borrowed(enough.unwrap_or(request))
         }
-        None => request.clone(),
+        None => Cow::Borrowed(request),
     }
 }
 
 /// Rounds up to the lowest amount, or to the next step above it.
-fn round_up(request: &Amount, range: &CapacityRange) -> Amount {
-    let Some(min) = range.min.as_ref() else { return request.clone() };
+fn round_up<'a>(request: &'a Amount, range: &'a CapacityRange) -> Cow<'a, Amount> {
+    let Some(min) = range.min.as_ref() else { return Cow::Borrowed(request) };
     if request.nanos() < min.nanos() {
-        return min.clone();
+        return Cow::Borrowed(min);
     }
     let Some(step) = range.step.as_ref().map(Amount::value).filter(|step| *step != 0) else {
-        return request.clone();
+        return Cow::Borrowed(request);
     };
     let min = min.value();
     let added = request.value().wrapping_sub(min);
     let steps = added.wrapping_div(step) + i64::from(added.wrapping_rem(step) != 0);
-    Amount::new(min.wrapping_add(step.wrapping_mul(steps)), Format::BinarySI)
+    let amount = min.wrapping_add(step.wrapping_mul(steps));
+    Cow::Owned(Amount::new(amount, Format::BinarySI))
 }
 
 fn violates(consumed: &Amount, policy: Option<&CapacityPolicy>) -> bool {

@@ -1,7 +1,7 @@
 //! The pools of devices that a node can use.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use framework::device::{
@@ -103,13 +103,15 @@ pub(crate) fn gather<'a>(
     node: &NodeView<'_>,
 ) -> Result<Vec<Pool<'a>>, AllocateError> {
     let all = cluster.device_pools();
-    let mut keys: BTreeSet<&PoolKey> = all.pools_naming(node.name()).collect();
+    let mut keys: Vec<&PoolKey> = all.pools_naming(node.name()).collect();
     keys.extend(all.pools_for_any_node());
     if gates.partitionable_devices {
         // kube-scheduler considers slices with counters on every node. Of pools with nothing else
         // for the node it notices only that they are incomplete or invalid.
         keys.extend(all.unsound_pools_with_counters());
     }
+    keys.sort_unstable();
+    keys.dedup();
     let mut pools = Vec::with_capacity(keys.len());
     for key in keys {
         if let Some(pool) = view(all, key, gates, node)? {
@@ -145,7 +147,7 @@ fn view<'a>(
     let Some(first) = relevant.first() else { return Ok(None) };
     let DevicePool { generation, slice_count, .. } = first.pool;
     if is_count(relevant.len(), slice_count) {
-        return Ok(Some(build(key, relevant, Vec::new(), gates)));
+        return Ok(Some(build(all, key, relevant, Vec::new(), gates)));
     }
     if all.slices(key).any(|slice| slice.pool.generation > generation) {
         return Ok(None);
@@ -157,7 +159,7 @@ fn view<'a>(
     let is_new =
         |slice: &&Arc<ResourceSlice>| relevant.iter().all(|known| !Arc::ptr_eq(known, slice));
     let elsewhere = current.filter(is_new).collect();
-    Ok(Some(build(key, relevant, elsewhere, gates)))
+    Ok(Some(build(all, key, relevant, elsewhere, gates)))
 }
 
 fn is_count(slices: usize, wanted: i64) -> bool {
@@ -235,37 +237,42 @@ fn go_text(selector: &api::NodeSelector) -> String {
 
 /// Returns a complete pool, checked for contradictions.
 fn build<'a>(
+    all: &DevicePools,
     key: &'a PoolKey,
     relevant: Vec<&'a Arc<ResourceSlice>>,
     elsewhere: Vec<&'a Arc<ResourceSlice>>,
     gates: Gates,
 ) -> Pool<'a> {
-    let mut slices = Vec::with_capacity(relevant.len());
-    let mut sets: BTreeMap<&str, &CounterSet> = BTreeMap::new();
-    let mut counter_sets = Vec::new();
-    let mut is_valid = true;
-    for slice in &relevant {
-        if slice.shared_counters.is_empty() {
-            slices.push(*slice);
-        }
-        for set in &slice.shared_counters {
-            is_valid &= sets.insert(&set.name, set).is_none();
-            counter_sets.push(set);
-        }
-    }
-    let devices = || slices.iter().flat_map(|slice| &slice.devices);
-    let mut names = HashSet::new();
-    is_valid &= devices().all(|device| names.insert(&device.name));
-    if gates.partitionable_devices {
-        let consumers = relevant.iter().chain(&elsewhere).flat_map(|slice| &slice.devices);
-        is_valid &= consumers.into_iter().all(|device| consumes_known_counters(device, &sets));
-    }
-    if !is_valid {
+    if !all.is_sound(key) && !are_consistent(&relevant, &elsewhere, gates) {
         return Pool::unusable(key, PoolState::Invalid);
     }
+    let counter_sets = relevant.iter().flat_map(|slice| &slice.shared_counters).collect();
+    let mut slices = relevant;
+    slices.retain(|slice| slice.shared_counters.is_empty());
+    let mut devices = slices.iter().flat_map(|slice| &slice.devices);
     let binds_later =
-        gates.binding_conditions && devices().any(|device| !device.binding_conditions.is_empty());
+        gates.binding_conditions && devices.any(|device| !device.binding_conditions.is_empty());
     Pool { key, state: PoolState::Ready, slices, elsewhere, counter_sets, binds_later }
+}
+
+/// Returns whether the names of devices and counter sets are unique, and all counters defined.
+fn are_consistent(
+    relevant: &[&Arc<ResourceSlice>],
+    elsewhere: &[&Arc<ResourceSlice>],
+    gates: Gates,
+) -> bool {
+    let mut sets: BTreeMap<&str, &CounterSet> = BTreeMap::new();
+    let mut counter_sets = relevant.iter().flat_map(|slice| &slice.shared_counters);
+    if !counter_sets.all(|set| sets.insert(&set.name, set).is_none()) {
+        return false;
+    }
+    let mut names = HashSet::new();
+    let slices = relevant.iter().filter(|slice| slice.shared_counters.is_empty());
+    let mut devices = slices.flat_map(|slice| &slice.devices);
+    let mut consumers = relevant.iter().chain(elsewhere).flat_map(|slice| &slice.devices);
+    devices.all(|device| names.insert(&device.name))
+        && (!gates.partitionable_devices
+            || consumers.all(|device| consumes_known_counters(device, &sets)))
 }
 
 fn consumes_known_counters(device: &Device, sets: &BTreeMap<&str, &CounterSet>) -> bool {

@@ -82,8 +82,8 @@ impl Search<'_> {
         let claims = self.claims;
         let prepared = &claims.bodies[body];
         let raw = claims.body_of(prepared);
-        let what = format!("claim {}, request {}", claims.claims[prepared.claim].key, raw.name);
-        let fatal = |text: String| Err(AllocateError::fatal(format!("{what}{text}")));
+        let what = || format!("claim {}, request {}", claims.claims[prepared.claim].key, raw.name);
+        let fatal = |text: String| Err(AllocateError::fatal(what() + &text));
         let unknown = raw.selectors.iter().position(|own| *own == DeviceSelector::Unknown);
         if let Some(place) = unknown {
             return fatal(format!(
@@ -109,13 +109,17 @@ impl Search<'_> {
                 let devices = usize::try_from((*count).max(0)).unwrap_or(usize::MAX);
                 Ok(Need { devices, all: None })
             }
-            AllocationMode::All => self.all_devices(body, &what),
+            AllocationMode::All => self.all_devices(body, what),
             AllocationMode::Other(mode) => fatal(format!(": unsupported count mode {mode}")),
         }
     }
 
     /// Returns the devices of a request for all devices.
-    fn all_devices(&mut self, body: usize, what: &str) -> Result<Need, AllocateError> {
+    fn all_devices(
+        &mut self,
+        body: usize,
+        what: impl Fn() -> String,
+    ) -> Result<Need, AllocateError> {
         let mut all = Vec::new();
         for pool in 0..self.pools.len() {
             let problem = match self.pools[pool].state {
@@ -125,7 +129,8 @@ impl Search<'_> {
             };
             if let Some(problem) = problem {
                 return Err(AllocateError::fatal(format!(
-                    "{what}: asks for all devices, but resource pool {} is currently {problem}",
+                    "{}: asks for all devices, but resource pool {} is currently {problem}",
+                    what(),
                     self.pools[pool].key
                 )));
             }

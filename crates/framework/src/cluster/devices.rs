@@ -281,7 +281,13 @@ impl DevicePools {
 
     /// Returns the slices of a pool if they are one complete generation without contradictions.
     pub(super) fn sound_slices(&self, pool: &PoolKey) -> Option<&PoolSlices> {
-        self.pools.get(pool).filter(|_| !self.unsound.contains(pool))
+        self.pools.get(pool).filter(|_| self.is_sound(pool))
+    }
+
+    /// Returns whether the slices of a pool are one complete generation without contradictions: the names
+    /// of devices and counter sets are unique, and all counters are defined.
+    pub fn is_sound(&self, pool: &PoolKey) -> bool {
+        !self.unsound.contains(pool)
     }
 
     fn set_slice(&mut self, name: &str, slice: Option<ResourceSlice>) {
