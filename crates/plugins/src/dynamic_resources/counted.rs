@@ -25,14 +25,19 @@ impl Counted {
         self.noted.insert(claim.clone());
     }
 
-    /// Returns the claims that have changed since the last call, on the watch or in the tracker; `None` if
-    /// any claim may have.
-    pub(super) fn changed(&mut self, cluster: &Cluster) -> Option<BTreeSet<Uid>> {
+    /// Returns the counted and the tracked claims that have changed since the last call, on the watch or in
+    /// the tracker; `None` if any claim may have.
+    pub(super) fn changed(
+        &mut self,
+        cluster: &Cluster,
+        is_tracked: impl Fn(&Uid) -> bool,
+    ) -> Option<BTreeSet<Uid>> {
         let mut changed = std::mem::take(&mut self.noted);
         let log = cluster.resource_claim_changes();
         let stored = log.since(self.seen);
         self.seen = log.revision();
-        changed.extend(stored?.cloned());
+        let counts = |uid: &&Uid| self.allocations.contains_key(uid) || is_tracked(uid);
+        changed.extend(stored?.filter(counts).cloned());
         Some(changed)
     }
 

@@ -94,7 +94,11 @@ impl TrackedClaims {
     /// Returns the devices that are allocated beyond those of the stored claims. Only claims that have
     /// changed since the last call are looked at.
     pub(super) fn overlay(&mut self, cluster: &Cluster) -> Arc<Overlay> {
-        let changed = self.counted.changed(cluster).unwrap_or_else(|| {
+        let Self { in_flight, in_doubt, assumed, counted, .. } = self;
+        let is_tracked = |uid: &Uid| {
+            in_flight.contains_key(uid) || in_doubt.contains_key(uid) || assumed.contains_key(uid)
+        };
+        let changed = counted.changed(cluster, is_tracked).unwrap_or_else(|| {
             let tracked = self.in_flight.keys().chain(self.in_doubt.keys());
             tracked.chain(self.assumed.keys()).chain(self.counted.claims()).cloned().collect()
         });
