@@ -131,8 +131,7 @@ pub(crate) struct Search<'a> {
     obstacles: Vec<Option<Obstacle>>,
     /// Whether devices that look alike can take each other's place in any solution.
     is_symmetric: bool,
-    /// Whether the search may give up once too few devices are left.
-    may_give_up: bool,
+    effort: Effort,
     /// How often state was left behind by a device that was given up. kube-scheduler does so in
     /// some cases, and the search then depends on how often it tried.
     leaks: u64,
@@ -181,7 +180,7 @@ impl<'a> Search<'a> {
             selectable: vec![Selectable::Unknown; cells],
             obstacles: vec![None; cells],
             is_symmetric: true,
-            may_give_up: false,
+            effort: Effort::Full,
             leaks: 0,
             steps_left: budget.0,
             pools,
@@ -228,20 +227,12 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns whether a device that is given up may leave state behind.
-    fn can_leak(&self) -> bool {
-        self.devices.iter().any(|found| {
-            let shares = self.gates.shares(found.device.description.allows_multiple_allocations);
-            shares || !found.device.consumes_counters.is_empty()
-        })
-    }
-
     /// Searches to the end.
     ///
     /// # Errors
     /// The search ended early.
     pub(crate) fn run(&mut self, effort: Effort) -> Result<Outcome, AllocateError> {
-        self.may_give_up = effort == Effort::Least && !self.can_leak();
+        self.effort = effort;
         let mut frames = Vec::with_capacity(ALLOCATION_RESULTS_MAX);
         let mut step = Step::Enter(Place::default());
         loop {
@@ -376,7 +367,7 @@ impl<'a> Search<'a> {
         frames: &mut Vec<Frame>,
     ) -> Result<Step, AllocateError> {
         let body = self.body_at(place);
-        if self.may_give_up && self.is_hopeless(place, body) {
+        if self.effort == Effort::Least && self.is_hopeless(place, body) {
             return Ok(Step::Return(Outcome::Failed));
         }
         for device in place.start..self.devices.len() {
@@ -408,19 +399,20 @@ impl<'a> Search<'a> {
     }
 
     /// Returns whether too few devices are left to complete the request. False if kube-scheduler would
-    /// evaluate a selector to find out, which may fail.
-    ///
-    /// The rest of the request would leave nothing behind: its devices cannot leak, and a constraint for
-    /// different values forgets all devices of the request once the one before is given up.
+    /// evaluate a selector to find out, which may fail, or if a device may leave state behind when it is
+    /// given up. A constraint for different values forgets all devices of the request in any case, once
+    /// the one before is given up.
     fn is_hopeless(&self, place: Place, body: usize) -> bool {
         let mut left = SmallVec::<[&DeviceDescription; 16]>::new();
         for device in place.start..self.devices.len() {
-            if !self.is_busy(place, body, device) {
-                match self.selectable[self.cell(body, device)] {
-                    Selectable::Unknown => return false,
-                    Selectable::Yes => left.push(&self.devices[device].device.description),
-                    Selectable::No(_) => {}
-                }
+            if self.is_busy(place, body, device) {
+                continue;
+            }
+            match self.selectable[self.cell(body, device)] {
+                Selectable::Unknown => return false,
+                Selectable::Yes if self.may_leak(device) => return false,
+                Selectable::Yes => left.push(&self.devices[device].device.description),
+                Selectable::No(_) => {}
             }
         }
         let missing = self.needs[body].devices - place.number;
@@ -430,6 +422,11 @@ impl<'a> Search<'a> {
             || constraints
                 .filter(|(_, applies)| **applies)
                 .any(|(constraint, _)| constraint.accepts_at_most(&left) < missing)
+    }
+
+    /// Returns whether the device may leave state behind when it is given up.
+    fn may_leak(&self, device: usize) -> bool {
+        self.is_shared(device) || !self.devices[device].device.consumes_counters.is_empty()
     }
 
     /// Returns whether the device is allocated or picked, so that the request cannot have it.
