@@ -4,10 +4,12 @@
 //! The default profile, nodes of ten kinds, 60 % full, each with a slice of eight devices, of which a share
 //! is allocated. A decision is everything from the queue to the first request: a Binding, or the write of
 //! an allocation. Then the allocation is carried out, the pod is bound and removed, and its claim deleted.
-//! So the devices of one node differ from the last decision. The shapes are those of [`Shape`].
+//! So the devices of one node differ from the last decision. The shapes are those of [`Shape`]. Without
+//! names of shapes, the time to evaluate selectors follows.
 
 #[path = "../support/object.rs"]
 mod object;
+mod selectors;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/templates.rs"]
@@ -49,6 +51,9 @@ fn main() {
                 print_row(&Workload { shape, nodes, allocated });
             }
         }
+    }
+    if !any_named {
+        selectors::print();
     }
 }
 

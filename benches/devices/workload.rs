@@ -10,7 +10,7 @@ use crate::object::object;
 use crate::{support, templates};
 
 /// The DRA driver of all devices, and the name of their class.
-const DRIVER: &str = "gpu.example.com";
+pub(crate) const DRIVER: &str = "gpu.example.com";
 const CLASS: &str = "gpu";
 /// The number of devices of a node.
 const DEVICES: usize = 8;
@@ -22,6 +22,8 @@ pub(crate) enum Wanted {
     Nothing,
     /// A device of a model with some memory.
     Selector,
+    /// The same, but each claim asks for another amount of memory, so no answer is kept.
+    New,
     /// Eight devices on one board.
     Match,
     /// A partition of a device, whose partitions share counters.
@@ -58,11 +60,12 @@ const CLAIM: Shape = Shape {
 };
 
 impl Shape {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self { name: "no-plugin", wanted: Wanted::Nothing, has_plugin: false, ..CLAIM },
         Self { name: "no-devices", wanted: Wanted::Nothing, has_devices: false, ..CLAIM },
         Self { name: "no-claims", wanted: Wanted::Nothing, ..CLAIM },
         CLAIM,
+        Self { name: "new-selector", wanted: Wanted::New, ..CLAIM },
         Self { name: "in-flight-500", in_flight: 500, ..CLAIM },
         Self { name: "match-8", wanted: Wanted::Match, ..CLAIM },
         Self { name: "partition", wanted: Wanted::Partition, ..CLAIM },
@@ -205,17 +208,20 @@ impl Workload {
         let request = |selectors: Value, count: usize| json!({ "deviceClassName": CLASS, "selectors": selectors, "count": count });
         let has_model =
             |model: &str| selectors(format!("device.attributes['{DRIVER}'].model == '{model}'"));
-        let large = || {
+        let larger = |more: usize| {
             selectors(format!(
                 "device.attributes['{DRIVER}'].model == 'a100' && device.capacity['{DRIVER}'].memory\
-                 .compareTo(quantity('40Gi')) >= 0"
+                 .compareTo(quantity('{}Ki')) >= 0",
+                (40 << 20) + more
             ))
         };
+        let large = || larger(0);
         let exactly = |body: Value| json!([{ "name": "r", "exactly": body }]);
         let same_board = json!([{ "matchAttribute": format!("{DRIVER}/board") }]);
         Some(match self.shape.wanted {
             Wanted::Nothing => return None,
             Wanted::Selector => json!({ "requests": exactly(request(large(), 1)) }),
+            Wanted::New => json!({ "requests": exactly(request(larger(number), 1)) }),
             Wanted::Match => json!({
                 "requests": exactly(request(large(), DEVICES)), "constraints": same_board,
             }),
