@@ -20,6 +20,10 @@ use clap::{Parser, ValueEnum};
 
 use run::Run;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Schedules pods of many templates on nodes of several sizes, and prints how long that took
 #[derive(Debug, Clone, Parser)]
 #[command(name = "scale")]

@@ -15,7 +15,8 @@ impl Record {
     /// Creates the file, if there is to be one.
     pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self(Some(BufWriter::new(file))))
     }
 

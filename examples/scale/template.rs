@@ -88,10 +88,10 @@ impl Template {
     fn plain(app: &str, cpu: i64, memory: i64) -> Self {
         let requests = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"namespace": "scale", "labels": {"app": app}},
-            "spec": {"schedulerName": "default-scheduler", "containers": [
-                {"name": "main", "image": cluster::image(0), "resources": {"requests": requests}},
-            ]}});
+        "metadata": {"namespace": "scale", "labels": {"app": app}},
+        "spec": {"schedulerName": "default-scheduler", "containers": [
+            {"name": "main", "image": cluster::image(0), "resources": {"requests": requests}},
+        ]}});
         Self {
             pod,
             compact: Pod::from_api(&api::Pod::default()),

@@ -148,6 +148,8 @@ pub(crate) struct Scratch {
     passed: Vec<NodeBits>,
     feasible: Feasible,
     scores: Vec<i64>,
+    /// For rankings.
+    columns: ranked::Columns,
 }
 
 impl Scratch {

@@ -44,6 +44,17 @@ struct Best {
     ties: u64,
 }
 
+/// The scores of changed nodes.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// Those of one plugin.
+    raw: Vec<i64>,
+    /// The weighted sums of those that are summed for each node.
+    sums: Vec<i64>,
+    /// The keys of one node after the other.
+    keys: Vec<i64>,
+}
+
 /// The Score plugins of a decision.
 struct Scorers<'p> {
     /// Those whose scores are summed for each node.
@@ -234,29 +245,44 @@ impl<'a> Cycle<'a, '_> {
         nodes: &[NodeIx],
         scorers: &Scorers<'_>,
     ) -> Result<(), Unusable> {
+        let mut columns = std::mem::take(&mut self.scratch.columns);
+        let scored = self.score_columns(&mut columns, ranking, nodes, scorers);
+        self.scratch.columns = columns;
+        scored
+    }
+
+    fn score_columns(
+        &mut self,
+        Columns { raw, sums, keys }: &mut Columns,
+        ranking: &mut Ranking,
+        nodes: &[NodeIx],
+        scorers: &Scorers<'_>,
+    ) -> Result<(), Unusable> {
         let form = self.form_for(nodes);
-        let (mut column, mut sums) = (vec![0; nodes.len()], vec![0; nodes.len()]);
+        let width = scorers.of_groups.len();
+        for (column, length) in [(&mut *raw, 1), (&mut *sums, 1), (&mut *keys, width)] {
+            column.clear();
+            column.resize(nodes.len() * length, 0);
+        }
         for own in &scorers.of_nodes {
-            self.score_raw(own, form, nodes, &mut column)?;
-            for (sum, score) in sums.iter_mut().zip(&column) {
+            self.score_raw(own, form, nodes, raw)?;
+            for (sum, score) in sums.iter_mut().zip(&*raw) {
                 if !(0..=MAX_NODE_SCORE).contains(score) {
                     return Err(Unusable);
                 }
                 *sum += score * own.weight;
             }
         }
-        let width = scorers.of_groups.len();
-        let mut keys = vec![0; nodes.len() * width];
         for (place, (own, scope)) in scorers.of_groups.iter().enumerate() {
             match scope {
-                ScoreScope::Key => self.find_keys(own, nodes, &mut column)?,
-                _ => self.score_raw(own, form, nodes, &mut column)?,
+                ScoreScope::Key => self.find_keys(own, nodes, raw)?,
+                _ => self.score_raw(own, form, nodes, raw)?,
             }
             let keys = keys.iter_mut().skip(place).step_by(width);
-            keys.zip(&column).for_each(|(key, own)| *key = *own);
+            keys.zip(&*raw).for_each(|(key, own)| *key = *own);
         }
-        for (place, (node, sum)) in nodes.iter().zip(sums).enumerate() {
-            ranking.insert(*node, &keys[place * width..][..width], sum)?;
+        for (place, (node, sum)) in nodes.iter().zip(&*sums).enumerate() {
+            ranking.insert(*node, &keys[place * width..][..width], *sum)?;
         }
         if ranking.group_count() > MAX_GROUPS { Err(Unusable) } else { Ok(()) }
     }

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use framework::{NodeChange, NodeIx, PodIx};
 
-/// Number of entries that are kept. A reader that is further behind has to look at every node.
-const CAPACITY: usize = 65_536;
+/// Minimum number of entries that are kept. In a larger cluster it is one for each node: a reader that is
+/// further behind does as well to look at every node.
+const MIN_CAPACITY: usize = 65_536;
 
 /// One change of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct ChangeLog {
     entries: VecDeque<LogEntry>,
     /// State number of the first entry that is kept.
     first: u64,
+    /// The length of the table of nodes.
+    nodes: usize,
 }
 
 impl ChangeLog {
@@ -55,7 +58,8 @@ impl ChangeLog {
     }
 
     pub(super) fn push(&mut self, node: NodeIx, change: LoggedChange) {
-        if self.entries.len() == CAPACITY {
+        self.nodes = self.nodes.max(node.index() + 1);
+        if self.entries.len() >= self.nodes.max(MIN_CAPACITY) {
             self.entries.pop_front();
             self.first += 1;
         }
@@ -71,13 +75,22 @@ mod tests {
     fn reader_that_is_too_far_behind_gets_no_changes() {
         let mut log = ChangeLog::default();
         assert_eq!(log.since(0).unwrap().len(), 0);
-        for index in 0..CAPACITY + 2 {
-            log.push(NodeIx::new(index), LoggedChange::Node(NodeChange::LABELS));
+        for index in 0..MIN_CAPACITY + 2 {
+            log.push(NodeIx::new(index % 8), LoggedChange::Node(NodeChange::LABELS));
         }
-        assert_eq!(log.state(), CAPACITY as u64 + 2);
+        assert_eq!(log.state(), MIN_CAPACITY as u64 + 2);
         assert!(log.since(1).is_none() && log.since(log.state() + 1).is_none());
         let nodes: Vec<_> = log.since(log.state() - 2).unwrap().map(|entry| entry.node).collect();
-        assert_eq!(nodes, [NodeIx::new(CAPACITY), NodeIx::new(CAPACITY + 1)]);
-        assert_eq!(log.since(2).unwrap().len(), CAPACITY);
+        assert_eq!(nodes, [NodeIx::new(0), NodeIx::new(1)]);
+        assert_eq!(log.since(2).unwrap().len(), MIN_CAPACITY);
+    }
+
+    #[test]
+    fn large_cluster_has_room_for_a_change_of_each_node() {
+        let mut log = ChangeLog::default();
+        for index in 0..2 * MIN_CAPACITY {
+            log.push(NodeIx::new(index), LoggedChange::Node(NodeChange::LABELS));
+        }
+        assert_eq!(log.since(0).unwrap().len(), 2 * MIN_CAPACITY);
     }
 }
