@@ -44,7 +44,7 @@ impl Template {
         let image = cluster::image(rng.u32(..200));
         template.pod["spec"]["containers"][0]["image"] = json!(image);
         let shape = match shape {
-            Shape::Mixed if number % 2 == 0 => Shape::Basic,
+            Shape::Mixed if number.is_multiple_of(2) => Shape::Basic,
             Shape::Mixed if number % 4 == 1 => Shape::Spread,
             Shape::Mixed => Shape::Affinity,
             shape => shape,
