@@ -211,7 +211,10 @@ impl<'a> Cycle<'a, '_> {
             }
             None => self.filter_set(all)?,
         }
-        Ok(self.scratch.candidates.iter().collect())
+        let passed = &self.scratch.candidates;
+        let mut nodes = Vec::with_capacity(passed.count());
+        nodes.extend(passed.iter());
+        Ok(nodes)
     }
 
     fn filter_few(&mut self, nodes: &[NodeIx]) -> Result<Vec<NodeIx>, Status> {
@@ -281,6 +284,7 @@ impl<'a> Cycle<'a, '_> {
             let keys = keys.iter_mut().skip(place).step_by(width);
             keys.zip(&*raw).for_each(|(key, own)| *key = *own);
         }
+        ranking.reserve(nodes);
         for (place, (node, sum)) in nodes.iter().zip(&*sums).enumerate() {
             ranking.insert(*node, &keys[place * width..][..width], *sum)?;
         }

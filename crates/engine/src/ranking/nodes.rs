@@ -108,6 +108,12 @@ impl Ranking {
         self.places.len()
     }
 
+    /// Makes room for these nodes, which are in ascending order.
+    pub(crate) fn reserve(&mut self, nodes: &[NodeIx]) {
+        let length = nodes.last().map_or(0, |last| last.index() + 1);
+        self.places.reserve(length.saturating_sub(self.places.len()));
+    }
+
     /// Adds a node that is not in the ranking.
     ///
     /// # Errors
