@@ -47,9 +47,9 @@ struct Best {
 /// The scores of changed nodes.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    /// Those of one plugin.
+    /// The scores of one plugin.
     raw: Vec<i64>,
-    /// The weighted sums of those that are summed for each node.
+    /// For each node the weighted sum of the scores of plugins that score it by itself.
     sums: Vec<i64>,
     /// The keys of one node after the other.
     keys: Vec<i64>,
@@ -57,9 +57,9 @@ pub(super) struct Columns {
 
 /// The Score plugins of a decision.
 struct Scorers<'p> {
-    /// Those whose scores are summed for each node.
+    /// Plugins that score each node by itself, without normalisation.
     of_nodes: Vec<&'p ScorePlugin>,
-    /// Those that score the nodes of a group together.
+    /// Plugins that give all nodes of a group the same score.
     of_groups: Vec<(&'p ScorePlugin, ScoreScope)>,
 }
 

@@ -20,7 +20,8 @@ use crate::profile::Profile;
 
 /// Maximum number of classes that are remembered. One more forgets the half that was used least recently.
 const MAX_CLASSES: usize = 4096;
-/// Maximum number of nodes in all rankings together. A node takes about 10 bytes in each.
+/// Maximum number of nodes in all rankings together. A node takes 12 bytes in each, and up
+/// to 2 in a bitmap.
 const MAX_NODES: usize = 1 << 27;
 /// Number of pods of a class without a ranking before its first one. Many pods are the only ones of their
 /// class, and a ranking costs more than one full pass.
