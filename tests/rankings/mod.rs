@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
@@ -11,10 +12,11 @@ use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use framework::{Answer, Pod, PodKey, Time, api};
+use framework::{Answer, EventResource, Pod, PodKey, Time, api};
+use serde_json::{Value, json};
 
 /// Number of histories.
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 400;
 /// Number of changes in each.
 const STEPS: i64 = 120;
 
@@ -89,6 +91,13 @@ fn any_node(number: usize, rng: &mut Rng) -> NodeBuilder {
             node = node.image(name, size << 20);
         }
     }
+    node = match rng.u8(..9) {
+        // Without the label of its zone, or with the host name of another node.
+        0 => node.with(|node| drop(node.metadata.labels.remove(ZONE))),
+        1 => node.label(HOST, "twin"),
+        2 | 3 => node.label(RACK, &format!("r{}", number / 8)),
+        _ => node,
+    };
     node = match rng.u8(..12) {
         0 => node.taint("dedicated", "gpu", "NoSchedule"),
         1 | 2 => node.taint("spot", "", "PreferNoSchedule"),
@@ -103,7 +112,7 @@ fn any_node(number: usize, rng: &mut Rng) -> NodeBuilder {
 fn any_pod(name: &str, template: usize) -> PodBuilder {
     let cpu = ["100m", "500m", "1", "2"][template % 4];
     let pod = pod(name).label("app", &format!("a{template}")).cpu(cpu).memory("256Mi");
-    match template % 12 {
+    match template {
         0 => pod.image("web:1"),
         1 => pod.image("db:1").toleration("dedicated", "Exists", "", "NoSchedule"),
         2 => pod.host_port(8080),
@@ -111,34 +120,80 @@ fn any_pod(name: &str, template: usize) -> PodBuilder {
         4 => pod.with(prefers_ssd),
         5 => pod.priority(10).with(prefers_ssd),
         6 => pod.toleration("spot", "Exists", "", "PreferNoSchedule").image("web:1"),
-        7 => pod.with(spreads),
-        8 => pod.with(avoids_its_kind),
+        7 => pod.with(|pod| spreads(pod, &[(1, ZONE, "ScheduleAnyway", json!({}))])),
+        8 => pod.with(|pod| relates(pod, "podAntiAffinity", REQUIRED, HOST, "a8")),
         9 => pod.request("example.com/gpu", "1"),
         10 => pod.priority(5).nominated("n3"),
+        11 => pod.with(|pod| spreads(pod, &[(1, ZONE, "DoNotSchedule", json!({}))])),
+        12 => pod.with(|pod| {
+            let soft = [(1, HOST, "ScheduleAnyway", json!({})), (2, ZONE, "ScheduleAnyway", json!({}))];
+            spreads(pod, &soft);
+        }),
+        13 => pod.node_selector("disk", "ssd").with(|pod| {
+            let policies = json!({"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "minDomains": 3});
+            let both = [(2, HOST, "DoNotSchedule", json!({})), (1, ZONE, "DoNotSchedule", policies)];
+            spreads(pod, &both);
+        }),
+        14 => pod.with(|pod| relates(pod, "podAffinity", REQUIRED, ZONE, "a0")),
+        15 => pod.with(|pod| relates(pod, "podAffinity", PREFERRED, HOST, "a15")),
+        16 => pod.with(|pod| relates(pod, "podAntiAffinity", PREFERRED, ZONE, "a7")),
+        17 => pod.with(|pod| relates(pod, "podAntiAffinity", REQUIRED, ZONE, "a9")),
+        18 => pod.with(|pod| relates(pod, "podAffinity", REQUIRED, RACK, "a18")),
+        19 => pod.with(|pod| {
+            let soft = [(1, ZONE, "ScheduleAnyway", json!({})), (3, RACK, "DoNotSchedule", json!({}))];
+            spreads(pod, &soft);
+            relates(pod, "podAntiAffinity", PREFERRED, HOST, "a19");
+        }),
+        // The label of the Service, for default constraints.
+        20 | 21 => pod.label("tier", "web"),
         _ => pod,
     }
 }
 
+const TEMPLATES: usize = 24;
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const RACK: &str = "rack";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
 fn prefers_ssd(pod: &mut api::Pod) {
-    let affinity = serde_json::json!({"nodeAffinity": {
+    let affinity = json!({"nodeAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": {
             "matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}]}});
     pod.spec.affinity = serde_json::from_value(affinity).unwrap();
 }
 
-fn spreads(pod: &mut api::Pod) {
-    let constraint = serde_json::json!([{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
-        "topologyKey": "topology.kubernetes.io/zone",
-        "labelSelector": {"matchLabels": pod.metadata.labels}}]);
-    pod.spec.topology_spread_constraints = serde_json::from_value(constraint).unwrap();
+/// Adds constraints over the pods with the labels of the pod: maximum skew, topology key, action, and more.
+fn spreads(pod: &mut api::Pod, constraints: &[(i32, &str, &str, Value)]) {
+    let all = constraints.iter().map(|(skew, key, action, more)| {
+        let mut one = json!({"maxSkew": skew, "whenUnsatisfiable": action, "topologyKey": key,
+            "labelSelector": {"matchLabels": {"app": pod.metadata.labels["app"]}}});
+        one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        one
+    });
+    let all: Vec<_> = all.collect();
+    pod.spec.topology_spread_constraints = serde_json::from_value(all.into()).unwrap();
 }
 
-fn avoids_its_kind(pod: &mut api::Pod) {
-    let affinity = serde_json::json!({"podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [{
-            "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": pod.metadata.labels}}]}});
+/// Adds a term of one kind for the pods of an app.
+fn relates(pod: &mut api::Pod, kind: &str, when: &str, key: &str, app: &str) {
+    let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+    let term = match when {
+        PREFERRED => json!({"weight": 9, "podAffinityTerm": term}),
+        _ => term,
+    };
+    let affinity = json!({ kind: { when: [term] } });
     pod.spec.affinity = serde_json::from_value(affinity).unwrap();
+}
+
+/// A Service, from which default constraints are derived; `None` if it is gone.
+fn service(selector: Option<Value>) -> Change {
+    let object = selector.map(|selector| {
+        json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": selector}})
+    });
+    let (kind, object) = (EventResource::Service, object.map(Arc::new));
+    Change::Object { kind, namespace: "default".into(), name: "web".into(), object }
 }
 
 /// Runs one history by both schedulers. Returns the number of decisions by a ranking.
@@ -156,9 +211,9 @@ fn compare(seed: u64) -> u64 {
     let mut names = 0;
     for step in 0..STEPS {
         let now = Time::from_secs(step);
-        match rng.u8(..20) {
+        match rng.u8(..22) {
             0..12 => {
-                let template = rng.usize(..12);
+                let template = rng.usize(..TEMPLATES);
                 for _ in 0..rng.usize(1..8) {
                     names += 1;
                     let pod = any_pod(&format!("p{names}"), template).uid(&names.to_string());
@@ -179,6 +234,19 @@ fn compare(seed: u64) -> u64 {
                 let name = format!("n{}", rng.usize(..nodes + 3));
                 apply(&mut both, Change::NodeDeleted(name.into()), now);
             }
+            19 => {
+                let selector =
+                    rng.choice([None, Some(json!({"tier": "web"})), Some(json!({"app": "a20"}))]);
+                apply(&mut both, service(selector.unwrap()), now);
+            }
+            20 => {
+                let placed = both[0].pods.values().filter(|pod| pod.node_name.is_some());
+                let placed: Vec<Pod> = placed.cloned().collect();
+                if let Some(pod) = rng.choice(placed) {
+                    let pod = Pod { terminating: true, ..pod };
+                    apply(&mut both, Change::Pod(Box::new(pod)), now);
+                }
+            }
             _ => {}
         }
         both.iter_mut().for_each(|scheduler| scheduler.run(now));
@@ -193,5 +261,5 @@ fn compare(seed: u64) -> u64 {
 #[test]
 fn ranked_decisions_are_those_of_the_full_pass() {
     let ranked: u64 = (0..HISTORIES).map(compare).sum();
-    assert!(ranked > 20 * HISTORIES, "only {ranked} decisions were made by rankings");
+    assert!(ranked > 40 * HISTORIES, "only {ranked} decisions were made by rankings");
 }

@@ -52,7 +52,7 @@ impl Score for ImageLocality {
     }
 
     /// The score of a node depends on which of the images it has.
-    fn scope(&self, _state: &CycleState, pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, _state: &mut CycleState, pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         let images = pod.spec.images.len() + pod.spec.image_volumes.len();
         if images <= MAX_IMAGES_IN_KEY { ScoreScope::Key } else { ScoreScope::Cluster }
     }

@@ -39,9 +39,11 @@ mod args;
 pub mod catalogue;
 pub mod default_binder;
 pub mod default_preemption;
+mod domain_tally;
 pub mod dynamic_resources;
 #[cfg(test)]
 mod forms;
+mod group_key;
 mod hint;
 pub mod image_locality;
 pub mod inter_pod_affinity;

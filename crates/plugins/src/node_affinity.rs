@@ -1,10 +1,10 @@
 //! NodeAffinity: `spec.nodeSelector`, node affinity, and the added affinity of a profile.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
-    NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView, NormalizeScore, Plugin,
-    PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, PreferredSchedulingTerms, QueueingHint,
-    Score, ScoreScope, SelectorError, Status, Verdicts, api,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
+    NodeBits, NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView, NormalizeScore,
+    Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, PreferredSchedulingTerms,
+    QueueingHint, Score, ScoreScope, SelectorError, Status, Verdicts, api,
 };
 use serde::{Deserialize, Serialize};
 
@@ -171,8 +171,8 @@ impl Filter for NodeAffinity {
         Ok(())
     }
 
-    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        true
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        FilterScope::Node
     }
 
     fn explain_set(
@@ -221,7 +221,7 @@ impl Score for NodeAffinity {
         Ok(self.preferences(pod)?.map(|preferences| preferences.score(node)).sum())
     }
 
-    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         ScoreScope::Node
     }
 

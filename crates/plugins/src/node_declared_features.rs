@@ -1,8 +1,8 @@
 //! NodeDeclaredFeatures: rejects nodes that do not declare a kubelet feature the pod requires.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
+    NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
 use crate::hint;
@@ -134,8 +134,8 @@ impl Filter for NodeDeclaredFeatures {
         Ok(())
     }
 
-    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        true
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        FilterScope::Node
     }
 
     fn only_rejection(&self) -> Option<Status> {

@@ -1,8 +1,8 @@
 //! NodeName: rejects every node except the one in `spec.nodeName`.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits, NodeView,
-    Plugin, PluginArgs, Pod, Status,
+    ActionType, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle, NodeBits,
+    NodeView, Plugin, PluginArgs, Pod, Status,
 };
 
 use crate::node_sets::retain_only;
@@ -56,8 +56,8 @@ impl Filter for NodeName {
         Ok(())
     }
 
-    fn is_local(&self, _state: &CycleState, pod: &Pod, _handle: &Handle<'_>) -> bool {
-        pod.node_name.is_none()
+    fn scope(&self, _state: &mut CycleState, pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        if pod.node_name.is_none() { FilterScope::Node } else { FilterScope::Cluster }
     }
 
     fn only_rejection(&self) -> Option<Status> {

@@ -2,8 +2,9 @@
 //! protocol and address.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, HostPort,
-    NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
+    HostPort, NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
+    QueueingHint, Status,
 };
 
 use crate::hint;
@@ -113,8 +114,8 @@ impl Filter for NodePorts {
         Ok(())
     }
 
-    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        true
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        FilterScope::Node
     }
 
     fn only_rejection(&self) -> Option<Status> {

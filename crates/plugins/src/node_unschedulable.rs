@@ -1,8 +1,8 @@
 //! NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the cordon taint.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint, TaintEffect,
+    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
+    NodeBits, NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint, TaintEffect,
 };
 
 use crate::hint;
@@ -105,8 +105,8 @@ impl Filter for NodeUnschedulable {
         Ok(())
     }
 
-    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        true
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        FilterScope::Node
     }
 
     fn only_rejection(&self) -> Option<Status> {

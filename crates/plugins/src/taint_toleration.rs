@@ -2,9 +2,10 @@
 //! with fewer untolerated `PreferNoSchedule` taints.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle,
-    Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, PluginGates, Pod,
-    PreScore, QueueingHint, Score, ScoreScope, Status, Taint, TaintEffect, find_untolerated_with,
+    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter,
+    FilterScope, Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs,
+    PluginGates, Pod, PreScore, QueueingHint, Score, ScoreScope, Status, Taint, TaintEffect,
+    find_untolerated_with,
 };
 
 use crate::hint;
@@ -130,8 +131,8 @@ impl Filter for TaintToleration {
         Ok(())
     }
 
-    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        true
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        FilterScope::Node
     }
 
     fn only_rejection(&self) -> Option<Status> {
@@ -173,7 +174,7 @@ impl Score for TaintToleration {
         Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint, self.gates))).sum())
     }
 
-    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         ScoreScope::Node
     }
 

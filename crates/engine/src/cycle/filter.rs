@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::{ExtensionPoint, NodeBits, NodeIx, Pod, Status, Verdicts};
+use framework::{ExtensionPoint, NodeBits, NodeIx, PluginName, Pod, Status, Verdicts};
 
 use super::dry_run::{FilterSubset, FilteredNode, NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
@@ -73,7 +73,16 @@ impl<'a> Cycle<'a, '_> {
     }
 
     /// Runs every filter plugin over all candidates, and keeps the nodes left after each.
-    pub(super) fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
+    fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
+        self.filter_set_by(candidates, |_| true)
+    }
+
+    /// Runs the filter plugins that take part.
+    pub(super) fn filter_set_by(
+        &mut self,
+        candidates: &NodeBits,
+        takes_part: impl Fn(&PluginName) -> bool,
+    ) -> Result<(), Status> {
         let profile = self.profile;
         let (handle, pod, form) = (self.handle(), &**self.pod, self.form);
         let state = &*self.state;
@@ -81,7 +90,8 @@ impl<'a> Cycle<'a, '_> {
         left.copy_from(candidates);
         self.scratch.passed.resize(profile.filter.len(), NodeBits::default());
         for (plugin, passed) in profile.filter.iter().zip(&mut self.scratch.passed) {
-            if !state.skips_filter(&plugin.name) && !left.is_empty() {
+            let runs = takes_part(&plugin.name) && !state.skips_filter(&plugin.name);
+            if runs && !left.is_empty() {
                 call_plugin(ExtensionPoint::Filter, &plugin.name, self.cx.probe, || match form {
                     Form::Set | Form::Ranked => plugin.plugin.filter_set(state, pod, &handle, left),
                     Form::OneNode => filter_each(left, |node| {

@@ -9,6 +9,7 @@ mod dry_run;
 mod extender;
 mod extender_preemption;
 mod filter;
+mod group_pass;
 mod placement;
 mod post_filter;
 mod ranked;
@@ -35,7 +36,7 @@ use crate::context::Context;
 use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::Span;
 use crate::profile::Profile;
-use crate::ranking::Rankings;
+use crate::ranking::{Class, Known, Rankings};
 use crate::world::{ChangeLog, View};
 
 /// How one of several best nodes is chosen.
@@ -149,7 +150,7 @@ pub(crate) struct Scratch {
     feasible: Feasible,
     scores: Vec<i64>,
     /// For rankings.
-    columns: ranked::Columns,
+    columns: group_pass::Columns,
 }
 
 impl Scratch {
@@ -195,6 +196,8 @@ pub(crate) struct Cycle<'a, 'c> {
     /// Moved on by a sampled search.
     next_start: &'a mut usize,
     ranker: Option<Ranker<'a>>,
+    /// What is known of the class of the pod.
+    known: Option<Known>,
     rng: &'a mut fastrand::Rng,
     state: &'a mut CycleState,
     scratch: &'a mut Scratch,
@@ -250,6 +253,7 @@ impl<'a, 'c> Cycle<'a, 'c> {
             depth: Depth::Decide,
             next_start: search.next_start,
             ranker: search.ranker,
+            known: None,
             rng: search.rng,
             state: subject.state,
             scratch: search.scratch,
@@ -285,8 +289,30 @@ impl Cycle<'_, '_> {
     /// # Errors
     /// No node can take the pod, or a plugin or extender failed.
     pub(crate) fn run(&mut self) -> Result<NodeIx, ScheduleError> {
-        let ranked = self.find_best_nodes()?;
-        Ok(ranked.unwrap_or_else(|| self.select_host()))
+        let class = self.resume_class();
+        let ranked = self.find_best_nodes();
+        if let Some(class) = class {
+            self.suspend_class(&class);
+        }
+        Ok(ranked?.unwrap_or_else(|| self.select_host()))
+    }
+
+    /// Takes up what is known of the pod's class: its ranking, and what its plugins have kept.
+    fn resume_class(&mut self) -> Option<Class> {
+        let Ranker { rankings, log } = self.ranker.as_mut()?;
+        let class = Class::of(self.profile, self.pod)?;
+        let mut known = rankings.take(&class)?;
+        self.state.resume(known.resume(log));
+        self.known = Some(known);
+        Some(class)
+    }
+
+    fn suspend_class(&mut self, class: &Class) {
+        let Some(mut known) = self.known.take() else { return };
+        known.suspend(self.state.suspend());
+        if let Some(ranker) = &mut self.ranker {
+            ranker.rankings.put_back(class, known);
+        }
     }
 
     /// Returns one of the best nodes from a ranking. Without a ranking it finds the nodes that can take the

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use framework::{Code, ExtensionPoint, NodeIx, PluginName, Status};
+use framework::{Code, ExtensionPoint, NodeGroup, NodeIx, PluginName, Status};
 
 use super::{Cycle, Depth, Form};
 use crate::plugin_call::{HasCode, call_plugin};
@@ -18,6 +18,13 @@ pub struct NodeScores {
     pub raw: Option<Vec<(NodeIx, i64)>>,
     /// Normalised and weighted.
     pub weighted: Vec<(NodeIx, i64)>,
+}
+
+/// The feasible nodes that PreScore gets.
+#[derive(Clone, Copy)]
+pub(super) enum FeasibleNodes<'n> {
+    List(&'n [NodeIx]),
+    Groups(&'n [NodeGroup]),
 }
 
 impl Cycle<'_, '_> {
@@ -37,7 +44,7 @@ impl Cycle<'_, '_> {
             totals.fill(1);
             return Ok(());
         }
-        let skip = self.run_pre_score(nodes)?;
+        let skip = self.run_pre_score(FeasibleNodes::List(nodes), |_| true)?;
         let mut scores = std::mem::take(&mut self.scratch.scores);
         scores.resize(nodes.len(), 0);
         let profile = self.profile;
@@ -56,28 +63,44 @@ impl Cycle<'_, '_> {
         Ok(())
     }
 
-    /// Returns the plugins whose Score is skipped.
+    /// Runs PreScore of the plugins that take part. Returns the plugins whose Score is skipped.
     pub(super) fn run_pre_score(
         &mut self,
-        nodes: &[NodeIx],
+        nodes: FeasibleNodes<'_>,
+        takes_part: impl Fn(&PluginName) -> bool,
     ) -> Result<BTreeSet<PluginName>, Status> {
         self.start(ExtensionPoint::PreScore);
-        let skip = self.pre_score(nodes);
+        let skip = self.pre_score(nodes, takes_part);
         let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
         self.stop(ExtensionPoint::PreScore, code);
         skip
     }
 
-    fn pre_score(&mut self, nodes: &[NodeIx]) -> Result<BTreeSet<PluginName>, Status> {
+    fn pre_score(
+        &mut self,
+        nodes: FeasibleNodes<'_>,
+        takes_part: impl Fn(&PluginName) -> bool,
+    ) -> Result<BTreeSet<PluginName>, Status> {
         let profile = self.profile;
         let mut skip = BTreeSet::new();
-        for plugin in &profile.pre_score {
+        for plugin in profile.pre_score.iter().filter(|plugin| takes_part(&plugin.name)) {
             let handle = self.handle();
             let (state, pod) = (&mut *self.state, self.pod);
-            let status = call_plugin(ExtensionPoint::PreScore, &plugin.name, self.cx.probe, || {
-                plugin.plugin.pre_score(state, pod, &handle, nodes)
-            })
-            .unwrap_or_else(|status| status);
+            let status =
+                call_plugin(
+                    ExtensionPoint::PreScore,
+                    &plugin.name,
+                    self.cx.probe,
+                    || match nodes {
+                        FeasibleNodes::List(nodes) => {
+                            plugin.plugin.pre_score(state, pod, &handle, nodes)
+                        }
+                        FeasibleNodes::Groups(groups) => {
+                            plugin.plugin.pre_score_groups(state, pod, &handle, groups)
+                        }
+                    },
+                )
+                .unwrap_or_else(|status| status);
             match status.code() {
                 Code::Success => {}
                 Code::Skip => {

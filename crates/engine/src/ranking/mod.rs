@@ -2,8 +2,9 @@
 //! next.
 //!
 //! The pods of one template and profile are a class. As long as the verdicts and scores of their plugins
-//! are [local](framework::Filter::is_local), only the nodes in the change log have to be looked at again.
-//! The decision is that of a full pass: the same best nodes, in the same order for the seeded draw.
+//! depend only on the [node or its group](framework::FilterScope), only the nodes in the change log have to
+//! be looked at again. The decision is that of a full pass: the same best nodes, in the same order for the
+//! seeded draw. A class also holds what its plugins [keep](framework::Kept).
 //!
 //! `ranking/nodes.rs` has the order of one class; `cycle/ranked.rs` repairs it and decides by it.
 
@@ -12,17 +13,18 @@ mod nodes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use framework::{Pod, Template};
+use framework::{Kept, NodeIx, Pod, Template};
 
 pub(crate) use self::nodes::{Basis, Overflow, Ranking};
 
 use crate::profile::Profile;
+use crate::world::ChangeLog;
 
 /// Maximum number of classes that are remembered. One more forgets the half that was used least recently.
 const MAX_CLASSES: usize = 4096;
-/// Maximum number of nodes in all rankings together. A node takes 12 bytes in each, and up
-/// to 2 in a bitmap.
-const MAX_NODES: usize = 1 << 27;
+/// Maximum number of words that all classes hold together, in rankings and in what plugins keep. A node takes
+/// a word in each ranking, and up to 2 bytes in a bitmap.
+const MAX_WORDS: usize = 1 << 27;
 /// Number of pods of a class without a ranking before its first one. Many pods are the only ones of their
 /// class, and a ranking costs more than one full pass.
 const PODS_BEFORE_FIRST: u32 = 1;
@@ -44,56 +46,108 @@ impl Class {
     }
 }
 
-/// The rankings of the classes that were used last.
+/// What the classes that were used last hold.
 #[derive(Debug, Default)]
 pub(crate) struct Rankings {
     classes: HashMap<Class, Known>,
     /// Number of uses.
     clock: u64,
-    /// Number of nodes in all rankings.
-    nodes: usize,
+    /// Number of words that all classes hold.
+    words: usize,
     /// Number of decisions.
     decisions: u64,
 }
 
-/// A class that was used.
+/// What is known of a class that was used.
 #[derive(Debug, Default)]
-struct Known {
+pub(crate) struct Known {
     last_used: u64,
     /// Number of pods that are still decided without a ranking.
     waits: u32,
     ranking: Option<Ranking>,
+    kept: Kept,
+    /// The state of the change log that the kept values show.
+    state: Option<u64>,
+}
+
+impl Known {
+    fn words(&self) -> usize {
+        self.ranking.as_ref().map_or(0, Ranking::table_len) + self.kept.size()
+    }
+
+    /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed since.
+    pub(crate) fn resume(&mut self, log: &ChangeLog) -> Kept {
+        let changed = self.state.and_then(|state| log.since(state)).map(|entries| {
+            let mut nodes: Vec<NodeIx> = entries.map(|entry| entry.node).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            nodes.into()
+        });
+        self.state = Some(log.state());
+        std::mem::take(&mut self.kept).next_attempt(changed)
+    }
+
+    /// Keeps the values of plugins for the next attempt.
+    pub(crate) fn suspend(&mut self, kept: Kept) {
+        self.kept = kept;
+    }
+
+    /// Takes out the ranking, which may be empty; `None` if the class goes without one for this pod.
+    pub(crate) fn take_ranking(&mut self) -> Option<Ranking> {
+        if self.waits > 0 {
+            self.waits -= 1;
+            return None;
+        }
+        Some(self.ranking.take().unwrap_or_default())
+    }
+
+    /// Puts back the ranking.
+    pub(crate) fn keep_ranking(&mut self, ranking: Ranking) {
+        self.ranking = Some(ranking);
+    }
+
+    /// Forgets the ranking, whose groups have changed.
+    pub(crate) fn drop_ranking(&mut self) {
+        self.ranking = None;
+    }
+
+    /// Notes that the class cannot be ranked.
+    pub(crate) fn refuse(&mut self) {
+        self.ranking = None;
+        self.waits = PODS_AFTER_REFUSAL;
+    }
+
+    /// Forgets everything, because a full pass has decided otherwise.
+    pub(crate) fn distrust(&mut self) {
+        self.refuse();
+        (self.kept, self.state) = (Kept::default(), None);
+    }
 }
 
 impl Rankings {
-    /// Takes out the ranking of a class, which may be empty; `None` if the class has none yet.
-    pub(crate) fn take(&mut self, class: &Class) -> Option<Ranking> {
+    /// Takes out what is known of a class, until it is [put back](Self::put_back); `None` for its first pod.
+    pub(crate) fn take(&mut self, class: &Class) -> Option<Known> {
         self.clock += 1;
         let last_used = self.clock;
         if let Some(known) = self.classes.get_mut(class) {
-            known.last_used = last_used;
-            if known.waits > 0 {
-                known.waits -= 1;
-                return None;
-            }
-            let ranking = known.ranking.take().unwrap_or_default();
-            self.nodes -= ranking.table_len();
-            return Some(ranking);
+            let known = std::mem::take(known);
+            self.words -= known.words();
+            return Some(Known { last_used, ..known });
         }
         if self.classes.len() == MAX_CLASSES {
             self.forget_half();
         }
-        let known = Known { last_used, waits: PODS_BEFORE_FIRST - 1, ranking: None };
+        let known = Known { last_used, waits: PODS_BEFORE_FIRST - 1, ..Known::default() };
         self.classes.insert(class.clone(), known);
         None
     }
 
-    /// Keeps the ranking of a class that was [taken](Self::take) out.
-    pub(crate) fn keep(&mut self, class: &Class, ranking: Ranking) {
-        let Some(known) = self.classes.get_mut(class) else { return };
-        self.nodes += ranking.table_len();
-        known.ranking = Some(ranking);
-        while self.nodes > MAX_NODES {
+    /// Puts back what is known of a class.
+    pub(crate) fn put_back(&mut self, class: &Class, known: Known) {
+        let Some(place) = self.classes.get_mut(class) else { return };
+        self.words += known.words();
+        *place = known;
+        while self.words > MAX_WORDS {
             self.drop_oldest();
         }
     }
@@ -109,18 +163,16 @@ impl Rankings {
         self.decisions
     }
 
-    /// Notes that a class cannot be ranked.
-    pub(crate) fn refuse(&mut self, class: &Class) {
-        if let Some(known) = self.classes.get_mut(class) {
-            known.waits = PODS_AFTER_REFUSAL;
-        }
-    }
-
+    /// Forgets what the class that was used least recently holds.
     fn drop_oldest(&mut self) {
-        let ranked = self.classes.values_mut().filter(|known| known.ranking.is_some());
-        let oldest = ranked.min_by_key(|known| known.last_used);
-        let dropped = oldest.and_then(|known| known.ranking.take());
-        self.nodes -= dropped.map_or(self.nodes, |ranking| ranking.table_len());
+        let holding = self.classes.values_mut().filter(|known| known.words() > 0);
+        let Some(oldest) = holding.min_by_key(|known| known.last_used) else {
+            self.words = 0;
+            return;
+        };
+        self.words -= oldest.words();
+        let Known { last_used, waits, .. } = *oldest;
+        *oldest = Known { last_used, waits, ..Known::default() };
     }
 
     fn forget_half(&mut self) {
@@ -128,8 +180,7 @@ impl Rankings {
         let (_, middle, _) = uses.select_nth_unstable(MAX_CLASSES / 2);
         let middle = *middle;
         self.classes.retain(|_, known| known.last_used > middle);
-        let ranked = self.classes.values().filter_map(|known| known.ranking.as_ref());
-        self.nodes = ranked.map(Ranking::table_len).sum();
+        self.words = self.classes.values().map(Known::words).sum();
     }
 }
 

@@ -1,8 +1,9 @@
 //! The order of the feasible nodes of one class.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 
-use framework::NodeIx;
+use framework::{FilterScope, NodeGroup, NodeIx, ScoreScope};
 use roaring::RoaringBitmap;
 
 use crate::world::ChangeLog;
@@ -10,16 +11,16 @@ use crate::world::ChangeLog;
 /// The plugins that took part, by their places in the profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Basis {
-    /// Whether each Filter plugin filters.
-    pub(crate) filters: Vec<bool>,
-    /// Whether each Score plugin scores.
-    pub(crate) scores: Vec<bool>,
+    /// The scope of each Filter plugin that filters.
+    pub(crate) filters: Vec<Option<FilterScope>>,
+    /// The scope of each Score plugin that scores.
+    pub(crate) scores: Vec<Option<ScoreScope>>,
 }
 
-/// The feasible nodes of a class, by group and score.
+/// The nodes of a class that pass the filters which look at single nodes, by group and score.
 ///
-/// The nodes of a group have the same keys. What depends on the keys is computed once for each group, and
-/// added to the scores of its nodes.
+/// The nodes of a group have the same keys. What depends on the keys is computed once for each group: whether
+/// its nodes are feasible, and what is added to their scores.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     basis: Basis,
@@ -33,16 +34,23 @@ pub(crate) struct Ranking {
     ids: HashMap<Box<[i64]>, GroupId>,
     /// Groups without nodes, to be used again.
     unused: Vec<GroupId>,
+    /// The group of the last node. Many neighbours share one.
+    last: Option<GroupId>,
     len: usize,
 }
 
-/// The place of a group in the list of groups.
+/// The place of a group in the list of groups, plus one: a place of a node takes eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct GroupId(u32);
+struct GroupId(NonZeroU32);
 
 impl GroupId {
+    fn new(index: usize) -> Result<Self, Overflow> {
+        let id = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
+        id.map(Self).ok_or(Overflow)
+    }
+
     const fn index(self) -> usize {
-        self.0 as usize
+        self.0.get() as usize - 1
     }
 }
 
@@ -58,9 +66,15 @@ struct Place {
 struct Group {
     keys: Box<[i64]>,
     by_score: BTreeMap<i32, RoaringBitmap>,
+    len: usize,
 }
 
 impl Group {
+    /// Whether the group has nodes, and these keys.
+    fn has_keys(&self, keys: &[i64]) -> bool {
+        self.len > 0 && *self.keys == *keys
+    }
+
     /// Returns the highest score and its nodes.
     fn best(&self) -> Option<(i64, &RoaringBitmap)> {
         self.by_score.last_key_value().map(|(score, nodes)| (i64::from(*score), nodes))
@@ -93,9 +107,9 @@ impl Ranking {
         self.outdated.push(node);
     }
 
-    /// Number of feasible nodes.
-    pub(crate) const fn len(&self) -> usize {
-        self.len
+    /// Whether no node is feasible.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Number of groups with nodes.
@@ -130,7 +144,9 @@ impl Ranking {
             self.places.resize(node.index() + 1, None);
         }
         self.places[node.index()] = Some(Place { group, score });
-        self.groups[group.index()].by_score.entry(score).or_default().insert(number(node));
+        let group = &mut self.groups[group.index()];
+        group.by_score.entry(score).or_default().insert(number(node));
+        group.len += 1;
         self.len += 1;
         Ok(())
     }
@@ -141,6 +157,7 @@ impl Ranking {
         let Some(Place { group: id, score }) = place else { return };
         self.len -= 1;
         let group = &mut self.groups[id.index()];
+        group.len -= 1;
         let Some(nodes) = group.by_score.get_mut(&score) else { return };
         nodes.remove(number(node));
         if nodes.is_empty() {
@@ -153,13 +170,22 @@ impl Ranking {
     }
 
     fn group_of(&mut self, keys: &[i64]) -> Result<GroupId, Overflow> {
+        if let Some(last) = self.last.filter(|last| self.groups[last.index()].has_keys(keys)) {
+            return Ok(last);
+        }
+        let id = self.find_group(keys)?;
+        self.last = Some(id);
+        Ok(id)
+    }
+
+    fn find_group(&mut self, keys: &[i64]) -> Result<GroupId, Overflow> {
         if let Some(id) = self.ids.get(keys) {
             return Ok(*id);
         }
         let id = match self.unused.pop() {
             Some(id) => id,
             None => {
-                let id = GroupId(u32::try_from(self.groups.len()).map_err(|_| Overflow)?);
+                let id = GroupId::new(self.groups.len())?;
                 self.groups.push(Group::default());
                 id
             }
@@ -169,22 +195,23 @@ impl Ranking {
         Ok(id)
     }
 
-    fn with_nodes(&self) -> impl Iterator<Item = (i64, &RoaringBitmap)> {
-        self.groups.iter().filter_map(Group::best)
+    /// Returns the groups, in the order in which [`best`](Self::best) expects what is added to them.
+    pub(crate) fn groups(&self) -> Vec<NodeGroup> {
+        let groups =
+            self.groups.iter().filter_map(|group| Some((group.best()?.1.min()?, group.len)));
+        groups.map(|(first, len)| NodeGroup { node: node(first), len }).collect()
     }
 
-    /// Returns a node of each group.
-    pub(crate) fn representatives(&self) -> Vec<NodeIx> {
-        self.with_nodes().filter_map(|(_, nodes)| nodes.min()).map(node).collect()
-    }
-
-    /// Returns the nodes with the highest total, given what is added to the scores of each group, in the
-    /// order of the [representatives](Self::representatives).
-    pub(crate) fn best(&self, added: &[i64]) -> Ties<'_> {
-        let totals = || self.with_nodes().zip(added).map(|((score, _), added)| score + added);
-        let highest = totals().max();
-        let is_best = |(total, (_, nodes))| (Some(total) == highest).then_some(nodes);
-        Ties(totals().zip(self.with_nodes()).filter_map(is_best).collect())
+    /// Returns the nodes with the highest total, given what is added to the scores of each
+    /// [group](Self::groups); `None` for a group that is not feasible.
+    pub(crate) fn best(&self, added: &[Option<i64>]) -> Ties<'_> {
+        let with_nodes = self.groups.iter().filter_map(Group::best);
+        let feasible = with_nodes
+            .zip(added)
+            .filter_map(|((score, nodes), added)| Some((score + (*added)?, nodes)));
+        let highest = feasible.clone().map(|(total, _)| total).max();
+        let is_best = |(total, nodes)| (Some(total) == highest).then_some(nodes);
+        Ties(feasible.filter_map(is_best).collect())
     }
 }
 

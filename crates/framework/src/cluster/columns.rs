@@ -175,7 +175,8 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         }
     }
 
-    pub(super) fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut T)) {
+    /// Changes the value of `node`.
+    pub fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut T)) {
         let old = self.get(node);
         let mut new = old;
         change(&mut new);

@@ -53,6 +53,8 @@ struct Key {
     free: Vec<DomainIx>,
     present: Posting,
     column: NodeColumn<Option<DomainIx>>,
+    /// Number of values with a node.
+    domains: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -123,6 +125,11 @@ impl<'a> Topology<'a> {
         values.filter(|(_, value)| !value.nodes.is_empty()).map(|(index, _)| DomainIx::new(index))
     }
 
+    /// Whether each domain is a single node, as for the label `kubernetes.io/hostname`.
+    pub fn is_per_node(&self) -> bool {
+        self.0.domains == self.0.present.len()
+    }
+
     /// Returns the nodes that carry the label.
     pub fn present(&self) -> &'a Posting {
         &self.0.present
@@ -188,6 +195,7 @@ impl LabelIndex {
             free: Vec::new(),
             present: Posting::default(),
             column: NodeColumn::default(),
+            domains: 0,
         }));
         self.keys.get_mut(id.0).ix = id;
         self.ids.insert(text, id);
@@ -269,7 +277,9 @@ impl Key {
                 self.present.insert(node);
             }
             Some(id) => {
-                self.values[id.index()].nodes.remove(node);
+                let nodes = &mut self.values[id.index()].nodes;
+                nodes.remove(node);
+                self.domains -= usize::from(nodes.is_empty());
                 self.drop_if_unused(id);
             }
         }
@@ -278,7 +288,9 @@ impl Key {
                 self.present.remove(node);
             }
             Some(id) => {
-                self.values[id.index()].nodes.insert(node);
+                let nodes = &mut self.values[id.index()].nodes;
+                self.domains += usize::from(nodes.is_empty());
+                nodes.insert(node);
             }
         }
     }
@@ -320,6 +332,25 @@ mod tests {
     use super::*;
     use crate::Cluster;
     use crate::testing::node;
+
+    #[test]
+    fn label_is_per_node_while_no_two_nodes_share_a_value() {
+        let mut cluster = Cluster::default();
+        let is_per_node = |cluster: &Cluster| cluster.topology("host").unwrap().is_per_node();
+        let set = |cluster: &mut Cluster, name: &str, host: &str| {
+            cluster.set_node(&node(name).label("host", host).build());
+        };
+        set(&mut cluster, "a", "x");
+        set(&mut cluster, "b", "y");
+        assert!(is_per_node(&cluster));
+        set(&mut cluster, "c", "y");
+        assert!(!is_per_node(&cluster));
+        set(&mut cluster, "b", "z");
+        assert!(is_per_node(&cluster));
+        set(&mut cluster, "a", "y");
+        cluster.remove_node("c");
+        assert!(is_per_node(&cluster));
+    }
 
     #[test]
     fn domain_ids_are_dense_and_reused() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::PluginName;
+use crate::{Kept, NodeIx, PluginName};
 
 /// A value in a [`CycleState`]. Every type that is `Clone`, `Send` and `Sync` implements it.
 pub trait StateData: Any + Send + Sync {
@@ -36,10 +36,14 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 /// The key of a value is its type, so each plugin declares private types. Values are kept until the end
 /// of the binding cycle, except those [written for the search](Self::write_for_search). A clone shares
 /// its values with the original until one of the two [changes](Self::read_mut) them.
+///
+/// Some values are worth more than one attempt. A plugin [keeps](Self::keep) them for the next pod of the
+/// same [template](crate::Template), and then [repairs](Self::take_kept) them instead of making them anew.
 #[derive(Clone, Default)]
 pub struct CycleState {
     entries: Vec<Entry>,
     skipped_filters: Arc<BTreeSet<PluginName>>,
+    kept: Kept,
 }
 
 #[derive(Clone)]
@@ -60,9 +64,10 @@ enum Lifetime {
 
 impl fmt::Debug for CycleState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { entries, skipped_filters } = self;
+        let Self { entries, skipped_filters, kept } = self;
         let mut state = f.debug_struct("CycleState");
-        state.field("entries", &entries.len()).field("skipped_filters", skipped_filters).finish()
+        state.field("entries", &entries.len()).field("skipped_filters", skipped_filters);
+        state.field("kept", kept).finish()
     }
 }
 
@@ -110,6 +115,49 @@ impl CycleState {
             entry.data = (*entry.data).clone_data();
         }
         Arc::get_mut(&mut entry.data)?.as_any_mut().downcast_mut()
+    }
+
+    /// Takes out the value of this type that was [kept](Self::keep) in the last attempt for a pod of the
+    /// template, with the nodes that have changed since, or pods on them, in ascending order. A node that
+    /// is gone is among them.
+    ///
+    /// There is no value if the last attempt kept none, or if too much has changed.
+    pub fn take_kept<T: Any>(&mut self) -> Option<(T, Arc<[NodeIx]>)> {
+        self.kept.take()
+    }
+
+    /// Keeps a value for the next attempt for a pod of the template; does nothing if
+    /// [no value is kept](Self::keeps). `size` is about the number of words that it takes.
+    pub fn keep<T: Any + Send + Sync>(&mut self, value: T, size: usize) {
+        self.kept.keep(value, size);
+    }
+
+    /// Whether values are kept for the next attempt. They are not in the first one for a template, nor for
+    /// a pod whose template does not say all about it.
+    pub fn keeps(&self) -> bool {
+        self.kept.is_active()
+    }
+
+    /// Reports that keys of nodes that have not changed may differ from those of the last attempt; see
+    /// [`FilterScope::Group`](crate::FilterScope::Group). A plugin calls it before or in `scope`.
+    pub fn regroup(&mut self) {
+        self.kept.regroup();
+    }
+
+    /// Gives plugins the values of the last attempt; the engine calls it when an attempt begins.
+    pub fn resume(&mut self, kept: Kept) {
+        self.kept = kept;
+    }
+
+    /// Takes back the values for the next attempt; the engine calls it at the end of the search.
+    pub fn suspend(&mut self) -> Kept {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Whether a plugin called [`regroup`](Self::regroup) since the last call of this function; the engine
+    /// calls it.
+    pub fn take_regrouped(&mut self) -> bool {
+        self.kept.take_regrouped()
     }
 
     /// Records the plugins whose PreFilter returned Skip (`SkipFilterPlugins`); the engine calls it.

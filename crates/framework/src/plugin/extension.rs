@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, CycleState, Detail, DryRun, Handle, NodeBits, NodeIx, NodeView, ObjectKey,
-    Pod, PodQuery, QueuedPod, ScoreScope, Status, Verdicts, Write,
+    Answer, Binding, CycleState, Detail, DryRun, FilterScope, Handle, NodeBits, NodeGroup, NodeIx,
+    NodeView, ObjectKey, Pod, PodQuery, QueuedPod, ScoreScope, Status, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -128,11 +128,25 @@ pub trait Filter: Send + Sync {
         true
     }
 
-    /// Whether the verdict on a node, for pods of the [template](crate::Template) of `pod`, changes only
-    /// with the node and the pods on it. The scheduler then keeps the verdicts for the next pod of the
-    /// template. It asks after PreFilter in each attempt.
-    fn is_local(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        false
+    /// Returns what the verdict on a node depends on. The scheduler keeps such verdicts for the next pod of
+    /// the [template](crate::Template) of `pod`. It asks after PreFilter in each attempt.
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        FilterScope::Cluster
+    }
+
+    /// Writes the key of `nodes[i]` to `keys[i]`; see [`FilterScope::Group`].
+    ///
+    /// # Errors
+    /// Any status. The attempt then filters every node. The default has no keys.
+    fn key_set(
+        &self,
+        _state: &CycleState,
+        _pod: &Pod,
+        _handle: &Handle<'_>,
+        _nodes: &[NodeIx],
+        _keys: &mut [i64],
+    ) -> Result<(), Status> {
+        Err(Status::error("the plugin has no keys"))
     }
 
     /// Returns the status of every rejection if there is only one. Explanations then need no pass over
@@ -236,6 +250,20 @@ pub trait PreScore: Send + Sync {
         handle: &Handle<'_>,
         nodes: &[NodeIx],
     ) -> Status;
+
+    /// Runs instead of [`pre_score`](Self::pre_score) with the feasible nodes in groups, if the score has the
+    /// scope [`ScoreScope::Group`]. The default passes a node of each group, which is enough for scores that
+    /// depend on the keys of feasible nodes but not on their number.
+    fn pre_score_groups(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        groups: &[NodeGroup],
+    ) -> Status {
+        let nodes: Vec<NodeIx> = groups.iter().map(|group| group.node).collect();
+        self.pre_score(state, pod, handle, &nodes)
+    }
 }
 
 /// Scores feasible nodes.
@@ -273,14 +301,14 @@ pub trait Score: Send + Sync {
     }
 
     /// Returns what the score of a node depends on. The scheduler asks after PreFilter in each attempt,
-    /// also if PreScore is going to return Skip. Unless the answer is [`ScoreScope::Cluster`], PreScore
-    /// must not depend on the nodes that it gets.
-    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+    /// also if PreScore is going to return Skip. With the answers [`ScoreScope::Node`] and
+    /// [`ScoreScope::Key`], PreScore must not depend on the nodes that it gets.
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         ScoreScope::Cluster
     }
 
-    /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`]. The default is the score
-    /// before it is normalised.
+    /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The
+    /// default is the score before it is normalised.
     ///
     /// # Errors
     /// Any status. The attempt then scores every node.

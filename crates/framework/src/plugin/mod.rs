@@ -8,10 +8,12 @@ mod event;
 mod extension;
 mod feed;
 mod handle;
+mod kept;
 mod metrics;
 mod queued;
 mod registration;
 mod registry;
+mod scope;
 mod score;
 mod status;
 mod verdicts;
@@ -30,6 +32,7 @@ pub use self::feed::{Feed, FeedFuture, FeedSink};
 pub use self::handle::{
     Command, Commands, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods,
 };
+pub use self::kept::Kept;
 pub use self::metrics::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
     MetricKind, MetricVec, Sample, SampleValue,
@@ -37,6 +40,7 @@ pub use self::metrics::{
 pub use self::queued::QueuedPod;
 pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
-pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, ScoreScope, default_normalize_score};
+pub use self::scope::{FilterScope, NodeGroup, ScoreScope};
+pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use self::status::{Code, Status};
 pub use self::verdicts::{Detail, VerdictId, Verdicts};

@@ -1,26 +1,10 @@
-//! The range of scores, the default normalisation, and what a score depends on.
+//! The range of scores, and the default normalisation.
 
 /// Highest score of a node after normalisation.
 pub const MAX_NODE_SCORE: i64 = 100;
 
 /// Lowest score of a node after normalisation.
 pub const MIN_NODE_SCORE: i64 = 0;
-
-/// What the score of a node depends on, for pods of one [template](crate::Template).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ScoreScope {
-    /// The whole cluster. Every attempt scores every node.
-    #[default]
-    Cluster,
-    /// The node and the pods on it. If the plugin normalises, the result further depends on which scores
-    /// the feasible nodes have, but not on how many nodes have a score.
-    Node,
-    /// The [key](crate::Score::key_set) of the node, which changes only with the node and the pods on it,
-    /// and the rest of the cluster. Nodes with equal keys have equal scores. If the plugin normalises,
-    /// the result further depends on which keys the feasible nodes have, but not on how many nodes have
-    /// a key.
-    Key,
-}
 
 /// Scales scores so that the highest becomes 100, or 0 with `reverse` (`DefaultNormalizeScore`).
 ///

@@ -393,7 +393,7 @@ impl Score for DynamicResources {
         Ok(score::of_allocated(&search.claims) + new)
     }
 
-    fn scope(&self, state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         match search_in(state) {
             Ok(search) if search.is_none_or(|search| !search.has_alternatives) => ScoreScope::Node,
             _ => ScoreScope::Cluster,

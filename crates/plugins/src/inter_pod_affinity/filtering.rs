@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, Handle, NodeBits, NodeView, Pod,
-    PodAffinityTerm, PodQuery, PreFilter, PreFilterExtensions, PreFilterResult, StandingQueries,
-    Status, Verdicts,
+    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, FilterScope, Handle, NodeBits,
+    NodeIx, NodeView, Pod, PodAffinityTerm, PodQuery, PreFilter, PreFilterExtensions,
+    PreFilterResult, StandingQueries, Status, Verdicts,
 };
 
 use super::InterPodAffinity;
 use super::terms::{Terms, all_match, matches, query, query_of_all};
-use super::topology::{TopologyCounts, TopologySums};
+use super::topology::{Source, TopologyCounts, TopologySums};
+use crate::group_key::GroupKey;
 use crate::node_sets::retain_union;
 
 const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
@@ -41,13 +42,90 @@ pub(super) fn existing_anti_affinity_against<'a>(
     terms.filter(|carried| carried.kind == AffinityTermKind::RequiredAntiAffinity)
 }
 
+/// The counts of the pods of a template, from one attempt to the next.
+struct Kept {
+    affinity: Arc<TopologySums>,
+    anti_affinity: Arc<TopologySums>,
+    existing_anti_affinity: Arc<TopologySums>,
+}
+
+impl Kept {
+    fn all(&self) -> [&Arc<TopologySums>; 3] {
+        [&self.affinity, &self.anti_affinity, &self.existing_anti_affinity]
+    }
+}
+
+/// What to count for a pod.
+struct Sources<'a> {
+    affinity: Vec<Source<'a>>,
+    anti_affinity: Vec<Source<'a>>,
+    existing_anti_affinity: Vec<Source<'a>>,
+}
+
+impl<'a> Sources<'a> {
+    fn of(pod: &Pod, terms: Terms<'a>, cluster: &'a Cluster) -> Self {
+        let near = query_of_all(terms.required_affinity, cluster);
+        let near = terms.required_affinity.iter().zip(near.iter().cycle());
+        let near = near.map(|(term, query)| (term, query.clone()));
+        let far = terms.required_anti_affinity.iter().map(|term| (term, query(term, cluster)));
+        let source = |(term, query): (&'a PodAffinityTerm, PodQuery)| {
+            Source::matching(&term.topology_key, 1, query, cluster)
+        };
+        let existing = existing_anti_affinity_against(pod, cluster);
+        Self {
+            affinity: near.map(source).collect(),
+            anti_affinity: far.map(source).collect(),
+            existing_anti_affinity: existing.map(|carried| Source::carrying(1, carried)).collect(),
+        }
+    }
+
+    fn all(&self) -> [&[Source<'a>]; 3] {
+        [&self.affinity, &self.anti_affinity, &self.existing_anti_affinity]
+    }
+
+    fn count(&self, cluster: &Cluster, follows: bool) -> Kept {
+        let [affinity, anti_affinity, existing_anti_affinity] =
+            self.all().map(|sources| Arc::new(TopologySums::of(sources, cluster, follows)));
+        Kept { affinity, anti_affinity, existing_anti_affinity }
+    }
+}
+
+/// Counts the pods of `sources`, or repairs the counts of the last attempt.
+fn count(state: &mut CycleState, sources: &Sources<'_>, cluster: &Cluster) -> Kept {
+    let kept = state.take_kept::<Kept>().filter(|(kept, _)| {
+        kept.all().into_iter().zip(sources.all()).all(|(sums, sources)| sums.are_of(sources))
+    });
+    let counted = match kept {
+        Some((mut kept, changed)) => {
+            let sums =
+                [&mut kept.affinity, &mut kept.anti_affinity, &mut kept.existing_anti_affinity];
+            for (sums, sources) in sums.into_iter().zip(sources.all()) {
+                if Arc::make_mut(sums).repair(sources, cluster, &changed) {
+                    state.regroup();
+                }
+            }
+            kept
+        }
+        None => {
+            state.regroup();
+            sources.count(cluster, state.keeps())
+        }
+    };
+    if state.keeps() {
+        let size = counted.all().map(|sums| sums.size()).into_iter().sum();
+        let [affinity, anti_affinity, existing_anti_affinity] = counted.all().map(Arc::clone);
+        state.keep(Kept { affinity, anti_affinity, existing_anti_affinity }, size);
+    }
+    counted
+}
+
 /// Construction and what-if changes.
 impl PreFilterState {
-    fn new(pod: &Pod, terms: Terms<'_>, cluster: &Cluster) -> Self {
+    fn new(pod: &Pod, terms: Terms<'_>, counted: Kept, cluster: &Cluster) -> Self {
         Self {
-            affinity: count_affinity(terms, cluster).into(),
-            anti_affinity: count_anti_affinity(terms, cluster).into(),
-            existing_anti_affinity: count_existing_anti_affinity(pod, cluster).into(),
+            affinity: counted.affinity.into(),
+            anti_affinity: counted.anti_affinity.into(),
+            existing_anti_affinity: counted.existing_anti_affinity.into(),
             matches_own_terms: all_match(terms.required_affinity, pod, cluster),
         }
     }
@@ -94,38 +172,6 @@ fn anti_affinity_against<'a>(
 
 fn no_data() -> Status {
     Status::error("InterPodAffinity has no data from PreFilter")
-}
-
-fn count_affinity(terms: Terms<'_>, cluster: &Cluster) -> TopologySums {
-    let mut sums = TopologySums::default();
-    if let Some(query) = query_of_all(terms.required_affinity, cluster) {
-        for term in terms.required_affinity {
-            add_matching(&mut sums, cluster, &term.topology_key, &query);
-        }
-    }
-    sums
-}
-
-fn count_anti_affinity(terms: Terms<'_>, cluster: &Cluster) -> TopologySums {
-    let mut sums = TopologySums::default();
-    for term in terms.required_anti_affinity {
-        add_matching(&mut sums, cluster, &term.topology_key, &query(term, cluster));
-    }
-    sums
-}
-
-fn add_matching(sums: &mut TopologySums, cluster: &Cluster, key: &Arc<str>, query: &PodQuery) {
-    let pods = cluster.matching_pods(query);
-    sums.add(cluster, key, pods.iter().map(|(node, count)| (node, count.total().into())));
-}
-
-fn count_existing_anti_affinity(pod: &Pod, cluster: &Cluster) -> TopologySums {
-    let mut sums = TopologySums::default();
-    for carried in existing_anti_affinity_against(pod, cluster) {
-        let carriers = carried.carriers.iter().map(|(node, count)| (node, count.into()));
-        sums.add(cluster, &carried.term.topology_key, carriers);
-    }
-    sums
 }
 
 /// The rules for one node.
@@ -208,7 +254,13 @@ impl PreFilter for InterPodAffinity {
         handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         let terms = Terms::parse(pod).map_err(Status::unresolvable)?;
-        let counts = PreFilterState::new(pod, terms, handle.cluster);
+        let cluster = handle.cluster;
+        let sources = Sources::of(pod, terms, cluster);
+        if sources.all().iter().all(|sources| sources.is_empty()) {
+            return Err(Status::skip());
+        }
+        let counted = count(state, &sources, cluster);
+        let counts = PreFilterState::new(pod, terms, counted, cluster);
         if terms.required_affinity.is_empty()
             && terms.required_anti_affinity.is_empty()
             && counts.existing_anti_affinity.is_empty()
@@ -296,6 +348,43 @@ impl Filter for InterPodAffinity {
         counts.retain_affinity(pod, cluster, nodes);
         counts.retain_anti_affinity(cluster, nodes);
         counts.retain_existing_anti_affinity(cluster, nodes);
+        Ok(())
+    }
+
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        match PreFilterState::of_cycle(state) {
+            Ok(_) => FilterScope::Group,
+            Err(_) => FilterScope::Cluster,
+        }
+    }
+
+    /// The key has for each topology key the domain of the node, or whether pods are on the node if each
+    /// domain is a single node.
+    fn key_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        let (counts, cluster) = (PreFilterState::of_cycle(state)?, handle.cluster);
+        let [near, far, existing] =
+            [&counts.affinity, &counts.anti_affinity, &counts.existing_anti_affinity]
+                .map(|counts| counts.counted().topologies(cluster).collect::<Vec<_>>());
+        let all: Vec<_> = [near, far, existing].into_iter().flatten().collect();
+        for (node, key) in nodes.iter().zip(keys) {
+            let mut packed = GroupKey::of(all.len());
+            for own in &all {
+                match own.topology.domain_of(*node) {
+                    Some(_) if own.is_per_node => {
+                        packed.push(1 + i64::from(own.of_node(*node) > 0))
+                    }
+                    domain => packed.push_domain(domain),
+                }
+            }
+            *key = packed.finish()?;
+        }
         Ok(())
     }
 

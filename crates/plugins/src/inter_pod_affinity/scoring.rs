@@ -9,11 +9,15 @@ use framework::{
 
 use super::InterPodAffinity;
 use super::terms::{Terms, query};
-use super::topology::TopologySums;
+use super::topology::{Source, TopologySums};
+use crate::group_key::GroupKey;
 
 /// The sum of the weights of all matching terms, by domain.
 #[derive(Debug, Clone)]
 struct PreScoreState(Arc<TopologySums>);
+
+/// The sums of the pods of a template, from one attempt to the next.
+struct Kept(Arc<TopologySums>);
 
 impl PreScoreState {
     fn of_cycle(state: &CycleState) -> Result<&TopologySums, Status> {
@@ -36,29 +40,54 @@ impl InterPodAffinity {
         }
     }
 
-    /// Whether some term, of the pod or of a placed pod, weighs nodes for the pod.
-    fn any_weighs(&self, pod: &Pod, terms: Terms<'_>, cluster: &Cluster) -> bool {
-        let weighs = |kind| self.weight_of_existing(kind).is_some();
-        terms.preferred().next().is_some()
-            || !self.ignore_preferred_terms_of_existing_pods
-                && cluster.terms_matching(pod).iter().any(|carried| weighs(carried.kind))
+    /// Returns the sums of the weights of all matching terms; `None` if no term has a weight. An attempt
+    /// counts once.
+    fn weigh(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        terms: Terms<'_>,
+        cluster: &Cluster,
+    ) -> Option<Arc<TopologySums>> {
+        if let Some(PreScoreState(sums)) = state.read() {
+            return Some(sums.clone());
+        }
+        let sources = self.sources(pod, terms, cluster);
+        if sources.is_empty() {
+            return None;
+        }
+        let kept = state.take_kept::<Kept>().filter(|(Kept(sums), _)| sums.are_of(&sources));
+        let sums = match kept {
+            Some((Kept(mut sums), changed)) => {
+                if Arc::make_mut(&mut sums).repair(&sources, cluster, &changed) {
+                    state.regroup();
+                }
+                sums
+            }
+            None => {
+                state.regroup();
+                Arc::new(TopologySums::of(&sources, cluster, state.keeps()))
+            }
+        };
+        if state.keeps() {
+            state.keep(Kept(sums.clone()), sums.size());
+        }
+        state.write_for_search(PreScoreState(sums.clone()));
+        Some(sums)
     }
 
-    fn weigh(&self, pod: &Pod, terms: Terms<'_>, cluster: &Cluster) -> TopologySums {
-        let mut sums = TopologySums::default();
-        for (term, weight) in terms.preferred() {
-            let pods = cluster.matching_pods(&query(term, cluster));
-            let amounts =
-                pods.iter().map(|(node, count)| (node, weight * i64::from(count.total())));
-            sums.add(cluster, &term.topology_key, amounts);
+    fn sources<'a>(&self, pod: &Pod, terms: Terms<'a>, cluster: &'a Cluster) -> Vec<Source<'a>> {
+        let own = terms.preferred().map(|(term, weight)| {
+            Source::matching(&term.topology_key, weight, query(term, cluster), cluster)
+        });
+        let own: Vec<_> = own.collect();
+        if self.ignore_preferred_terms_of_existing_pods && own.is_empty() {
+            return own;
         }
-        for carried in cluster.terms_matching(pod) {
-            let Some(weight) = self.weight_of_existing(carried.kind) else { continue };
-            let carriers = carried.carriers.iter();
-            let amounts = carriers.map(|(node, count)| (node, weight * i64::from(count)));
-            sums.add(cluster, &carried.term.topology_key, amounts);
-        }
-        sums
+        let existing = cluster.terms_matching(pod).into_iter().filter_map(|carried| {
+            Some(Source::carrying(self.weight_of_existing(carried.kind)?, carried))
+        });
+        own.into_iter().chain(existing).collect()
     }
 }
 
@@ -74,15 +103,10 @@ impl PreScore for InterPodAffinity {
             Ok(terms) => terms,
             Err(text) => return Status::error(text),
         };
-        if self.ignore_preferred_terms_of_existing_pods && terms.preferred().next().is_none() {
-            return Status::skip();
+        match self.weigh(state, pod, terms, handle.cluster) {
+            Some(sums) if !sums.is_empty() => Status::success(),
+            _ => Status::skip(),
         }
-        let sums = self.weigh(pod, terms, handle.cluster);
-        if sums.is_empty() {
-            return Status::skip();
-        }
-        state.write_for_search(PreScoreState(Arc::new(sums)));
-        Status::success()
     }
 }
 
@@ -94,18 +118,40 @@ impl Score for InterPodAffinity {
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
-        let keys = PreScoreState::of_cycle(state)?.by_key(node.cluster());
-        let sums = keys.filter_map(|(topology, sums)| {
-            topology.domain_of(node.ix()).map(|domain| sums[domain.index()])
-        });
-        Ok(sums.fold(0, i64::saturating_add))
+        let keys = PreScoreState::of_cycle(state)?.topologies(node.cluster());
+        Ok(keys.map(|sums| sums.of_node(node.ix())).fold(0, i64::saturating_add))
     }
 
-    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
-        match Terms::parse(pod) {
-            Ok(terms) if !self.any_weighs(pod, terms, handle.cluster) => ScoreScope::Node,
-            _ => ScoreScope::Cluster,
+    fn scope(&self, state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+        let Ok(terms) = Terms::parse(pod) else { return ScoreScope::Cluster };
+        match self.weigh(state, pod, terms, handle.cluster) {
+            Some(_) => ScoreScope::Group,
+            None => ScoreScope::Node,
         }
+    }
+
+    /// The key has for each topology key the domain of the node, or the sum of the node if each domain is a
+    /// single node.
+    fn key_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        let all: Vec<_> = PreScoreState::of_cycle(state)?.topologies(handle.cluster).collect();
+        for (node, key) in nodes.iter().zip(keys) {
+            let mut packed = GroupKey::of(all.len());
+            for own in &all {
+                match own.topology.domain_of(*node) {
+                    Some(_) if own.is_per_node => packed.push_signed(own.of_node(*node)),
+                    domain => packed.push_domain(domain),
+                }
+            }
+            *key = packed.finish()?;
+        }
+        Ok(())
     }
 
     fn score_set(
@@ -116,16 +162,11 @@ impl Score for InterPodAffinity {
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let mut by_node = vec![0_i64; handle.cluster.table_len()];
-        for (topology, sums) in PreScoreState::of_cycle(state)?.by_key(handle.cluster) {
-            topology.column().iter().for_each(|(node, domain)| {
-                let sum = domain.map_or(0, |domain| sums[domain.index()]);
-                let score = &mut by_node[node.index()];
-                *score = score.saturating_add(sum);
-            });
-        }
-        for (node, score) in nodes.iter().zip(scores) {
-            *score = by_node[node.index()];
+        scores.fill(0);
+        for sums in PreScoreState::of_cycle(state)?.topologies(handle.cluster) {
+            for (node, score) in nodes.iter().zip(&mut *scores) {
+                *score = score.saturating_add(sums.of_node(*node));
+            }
         }
         Ok(())
     }

@@ -1,66 +1,250 @@
-//! Sums over the domains of topology keys.
+//! Numbers of pods, or weights, in the domains of topology keys.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use framework::{Cluster, DomainIx, LabelKeyIx, NodeBits, NodeIx, NodeView, Topology};
+use framework::{
+    AffinityTermKind, CarriedTerm, Cluster, DomainIx, LabelKeyIx, NodeBits, NodeColumn, NodeIx,
+    NodeView, PodAffinityTerm, PodCount, PodQuery, Topology,
+};
 
-/// A sum for each domain of the topology keys that have amounts.
+use crate::domain_tally::DomainTally;
+
+/// Pods that count in the domains of a topology key, each with a weight.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    key: &'a Arc<str>,
+    weight: i64,
+    pods: Pods<'a>,
+}
+
+#[derive(Debug)]
+enum Pods<'a> {
+    /// Placed pods that match a query.
+    Matching(PodQuery, Cow<'a, NodeColumn<PodCount>>),
+    /// Placed pods that carry a term. A pod counts once for each occurrence.
+    Carrying(&'a CarriedTerm),
+}
+
+/// What a source counts, to be compared with that of an earlier attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SourceId {
+    key: Arc<str>,
+    weight: i64,
+    pods: PodsId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PodsId {
+    Matching(PodQuery),
+    Carrying(AffinityTermKind, Arc<PodAffinityTerm>),
+}
+
+impl<'a> Source<'a> {
+    /// Returns the source of the pods that match `query`.
+    pub(super) fn matching(
+        key: &'a Arc<str>,
+        weight: i64,
+        query: PodQuery,
+        cluster: &'a Cluster,
+    ) -> Self {
+        let pods = cluster.matching_pods(&query);
+        Self { key, weight, pods: Pods::Matching(query, pods) }
+    }
+
+    /// Returns the source of the pods that carry a term.
+    pub(super) fn carrying(weight: i64, carried: &'a CarriedTerm) -> Self {
+        Self { key: &carried.term.topology_key, weight, pods: Pods::Carrying(carried) }
+    }
+
+    fn is(&self, id: &SourceId) -> bool {
+        let same_pods = match (&self.pods, &id.pods) {
+            (Pods::Matching(query, _), PodsId::Matching(other)) => query == other,
+            (Pods::Carrying(carried), PodsId::Carrying(kind, term)) => {
+                carried.kind == *kind && carried.term == *term
+            }
+            _ => false,
+        };
+        *self.key == id.key && self.weight == id.weight && same_pods
+    }
+
+    fn id(&self) -> SourceId {
+        let pods = match &self.pods {
+            Pods::Matching(query, _) => PodsId::Matching(query.clone()),
+            Pods::Carrying(carried) => PodsId::Carrying(carried.kind, carried.term.clone()),
+        };
+        SourceId { key: self.key.clone(), weight: self.weight, pods }
+    }
+
+    /// Number of pods on a node.
+    fn pods_on(&self, node: NodeIx) -> i64 {
+        match &self.pods {
+            Pods::Matching(_, pods) => pods.get(node).total().into(),
+            Pods::Carrying(carried) => carried.carriers.get(node).into(),
+        }
+    }
+
+    fn for_each_node(&self, mut visit: impl FnMut(NodeIx, i64)) {
+        match &self.pods {
+            Pods::Matching(_, pods) => {
+                pods.iter().for_each(|(node, count)| visit(node, count.total().into()));
+            }
+            Pods::Carrying(carried) => {
+                carried.carriers.iter().for_each(|(node, count)| visit(node, count.into()));
+            }
+        }
+    }
+}
+
+/// The sums of some sources, for each domain of their topology keys.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TopologySums(Vec<KeySums>);
+pub(super) struct TopologySums {
+    sources: Vec<SourceId>,
+    keys: Vec<KeySums>,
+}
 
+/// The sums of the sources with one topology key.
 #[derive(Debug, Clone)]
 struct KeySums {
-    key: LabelKeyIx,
-    by_domain: Vec<i64>,
+    key: Arc<str>,
+    /// The id of the key; `None` if no node has the label.
+    ix: Option<LabelKeyIx>,
+    /// Whether each domain is a single node.
+    is_per_node: bool,
+    tally: DomainTally,
 }
 
 impl TopologySums {
-    /// Adds the amount of each node to its domain of `key`. Nodes without the label are ignored.
-    pub(super) fn add(
-        &mut self,
-        cluster: &Cluster,
-        key: &Arc<str>,
-        amounts: impl Iterator<Item = (NodeIx, i64)>,
-    ) {
-        let Some(topology) = cluster.topology(key) else { return };
-        let domain = |(node, amount)| Some((topology.domain_of(node)?, amount));
-        let mut amounts = amounts.filter_map(domain).peekable();
-        if amounts.peek().is_none() {
-            return;
+    /// Returns the sums of `sources`. With `follows`, nodes can be counted [again](Self::repair).
+    pub(super) fn of(sources: &[Source<'_>], cluster: &Cluster, follows: bool) -> Self {
+        let mut keys: Vec<KeySums> = Vec::new();
+        for source in sources {
+            if keys.iter().any(|own| own.key == *source.key) {
+                continue;
+            }
+            let topology = cluster.topology(source.key);
+            let len = topology.map_or(0, |topology| topology.len());
+            let mut own = KeySums {
+                key: source.key.clone(),
+                ix: topology.map(|topology| topology.ix()),
+                is_per_node: topology.is_some_and(|topology| topology.is_per_node()),
+                tally: DomainTally::new(len, follows),
+            };
+            if let Some(topology) = topology {
+                own.count(sources, topology);
+            }
+            keys.push(own);
         }
-        let sums = self.of_key_mut(topology);
-        amounts.for_each(|(domain, amount)| {
-            let sum = &mut sums[domain.index()];
-            *sum = sum.saturating_add(amount);
-        });
+        Self { sources: sources.iter().map(Source::id).collect(), keys }
     }
 
-    fn of_key_mut(&mut self, topology: Topology<'_>) -> &mut [i64] {
-        let key = topology.ix();
-        let place = self.0.iter().position(|own| own.key == key).unwrap_or_else(|| {
-            self.0.push(KeySums { key, by_domain: vec![0; topology.len()] });
-            self.0.len() - 1
-        });
-        &mut self.0[place].by_domain
+    /// Whether the sums are those of `sources`.
+    pub(super) fn are_of(&self, sources: &[Source<'_>]) -> bool {
+        self.sources.len() == sources.len()
+            && sources.iter().zip(&self.sources).all(|(source, id)| source.is(id))
     }
 
-    /// Whether no amount was added.
+    /// Counts the pods on `changed` nodes again. Returns whether keys of other nodes change.
+    pub(super) fn repair(
+        &mut self,
+        sources: &[Source<'_>],
+        cluster: &Cluster,
+        changed: &[NodeIx],
+    ) -> bool {
+        let mut regroups = false;
+        for own in &mut self.keys {
+            let topology = cluster.topology(&own.key);
+            regroups |= own.ix.is_some() != topology.is_some();
+            own.ix = topology.map(|topology| topology.ix());
+            let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
+            regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
+            for node in changed {
+                let domain = topology.and_then(|topology| topology.domain_of(*node));
+                let share =
+                    domain.and_then(|domain| Some((Some(domain), own.amount(sources, *node)?)));
+                own.tally.replace(*node, share);
+            }
+        }
+        regroups
+    }
+
+    /// Whether no pod is counted.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.iter().all(|own| own.tally.is_empty())
     }
 
-    /// Returns the topology keys with their nodes and the sums by domain.
-    pub(super) fn by_key<'a>(
+    /// About the number of words that the sums take.
+    pub(super) fn size(&self) -> usize {
+        self.keys.iter().map(|own| own.tally.size()).sum()
+    }
+
+    /// Returns the topology keys that some node has.
+    pub(super) fn topologies<'a>(
         &'a self,
         cluster: &'a Cluster,
-    ) -> impl Iterator<Item = (Topology<'a>, &'a [i64])> {
-        self.0.iter().map(|own| (cluster.topology_at(own.key), &own.by_domain[..]))
+    ) -> impl Iterator<Item = TopologyOfSums<'a>> {
+        self.keys.iter().filter_map(|own| {
+            let topology = cluster.topology_at(own.ix?);
+            Some(TopologyOfSums { topology, tally: &own.tally, is_per_node: own.is_per_node })
+        })
     }
 
-    fn of_key(&self, key: LabelKeyIx) -> &[i64] {
-        let own = self.0.iter().find(|own| own.key == key);
-        own.map_or(&[], |own| &own.by_domain)
+    fn of_key(&self, key: LabelKeyIx) -> Option<&DomainTally> {
+        self.keys.iter().find(|own| own.ix == Some(key)).map(|own| &own.tally)
+    }
+}
+
+impl KeySums {
+    fn count(&mut self, sources: &[Source<'_>], topology: Topology<'_>) {
+        let mut of_key = sources.iter().filter(|source| *source.key == self.key);
+        if let (Some(source), None) = (of_key.next(), of_key.next()) {
+            source.for_each_node(|node, pods| {
+                if let Some(domain) = topology.domain_of(node) {
+                    self.tally.insert(node, Some(domain), source.weight * pods);
+                }
+            });
+            return;
+        }
+        let mut nodes = Vec::new();
+        for source in sources.iter().filter(|source| *source.key == self.key) {
+            source.for_each_node(|node, _| nodes.push(node));
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        for node in nodes {
+            if let Some(domain) = topology.domain_of(node) {
+                let amount = self.amount(sources, node).unwrap_or(0);
+                self.tally.insert(node, Some(domain), amount);
+            }
+        }
+    }
+
+    /// Returns the weighted number of pods on a node; `None` if none counts.
+    fn amount(&self, sources: &[Source<'_>], node: NodeIx) -> Option<i64> {
+        let of_key = sources.iter().filter(|source| *source.key == self.key);
+        let counts = of_key.map(|source| (source.weight, source.pods_on(node)));
+        counts
+            .filter(|(_, pods)| *pods > 0)
+            .map(|(weight, pods)| weight * pods)
+            .reduce(|a, b| a + b)
+    }
+}
+
+/// A topology key with the sums of its domains.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TopologyOfSums<'a> {
+    pub(super) topology: Topology<'a>,
+    tally: &'a DomainTally,
+    /// Whether each domain is a single node.
+    pub(super) is_per_node: bool,
+}
+
+impl TopologyOfSums<'_> {
+    /// Returns the sum of the domain of a node; 0 if the node has none.
+    #[inline]
+    pub(super) fn of_node(&self, node: NodeIx) -> i64 {
+        let domain = self.topology.domain_of(node);
+        domain.map_or(0, |domain| self.tally.get(Some(domain)))
     }
 }
 
@@ -80,10 +264,10 @@ struct Change {
     amount: i64,
 }
 
-impl From<TopologySums> for TopologyCounts {
-    fn from(counted: TopologySums) -> Self {
-        let total = counted.0.iter().flat_map(|own| &own.by_domain).sum();
-        Self { counted: Arc::new(counted), changes: Vec::new(), total }
+impl From<Arc<TopologySums>> for TopologyCounts {
+    fn from(counted: Arc<TopologySums>) -> Self {
+        let total = counted.keys.iter().map(|own| own.tally.total()).sum();
+        Self { counted, changes: Vec::new(), total }
     }
 }
 
@@ -106,6 +290,11 @@ impl TopologyCounts {
         self.total == 0
     }
 
+    /// Returns the counts without what-if changes.
+    pub(super) fn counted(&self) -> &TopologySums {
+        &self.counted
+    }
+
     /// Whether a pod is in the domain of `node`.
     pub(super) fn is_occupied(&self, topology: Topology<'_>, node: &NodeView<'_>) -> bool {
         let domain = topology.domain_of(node.ix());
@@ -118,7 +307,7 @@ impl TopologyCounts {
     }
 
     fn count(&self, key: LabelKeyIx, domain: DomainIx) -> i64 {
-        let counted = self.counted.of_key(key).get(domain.index()).copied().unwrap_or(0);
+        let counted = self.counted.of_key(key).map_or(0, |tally| tally.get(Some(domain)));
         let changes = self.changes_of(key).filter(|change| change.domain == domain);
         counted + changes.map(|change| change.amount).sum::<i64>()
     }
@@ -129,7 +318,7 @@ impl TopologyCounts {
 
     /// Returns every key under which pods were counted. A key may repeat.
     pub(super) fn keys<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Topology<'a>> {
-        let counted = self.counted.0.iter().map(|own| own.key);
+        let counted = self.counted.keys.iter().filter_map(|own| own.ix);
         let keys = counted.chain(self.changes.iter().map(|change| change.key));
         keys.map(|key| cluster.topology_at(key))
     }
@@ -147,13 +336,13 @@ impl TopologyCounts {
     }
 
     /// Returns the number of pods in each domain of one key.
-    fn by_domain(&self, topology: Topology<'_>) -> Cow<'_, [i64]> {
-        let mut counts = Cow::Borrowed(self.counted.of_key(topology.ix()));
-        if counts.is_empty() {
-            counts = vec![0; topology.len()].into();
+    fn by_domain(&self, topology: Topology<'_>) -> Vec<i64> {
+        let mut counts = vec![0; topology.len()];
+        if let Some(tally) = self.counted.of_key(topology.ix()) {
+            counts.iter_mut().zip(tally.by_domain()).for_each(|(count, sum)| *count = sum);
         }
         for change in self.changes_of(topology.ix()) {
-            counts.to_mut()[change.domain.index()] += change.amount;
+            counts[change.domain.index()] += change.amount;
         }
         counts
     }

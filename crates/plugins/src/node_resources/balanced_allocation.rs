@@ -64,7 +64,7 @@ impl Score for BalancedAllocation {
         Ok(score(self.rated.shares(state, node, requests)))
     }
 
-    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, _state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
         self.rated.scope(&pod.requests.placed, handle.cluster)
     }
 

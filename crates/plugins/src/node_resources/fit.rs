@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
-    Handle, IMPLICIT_RESOURCE_PREFIX, Node, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
-    PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score, ScoreScope, Status,
-    VerdictId, Verdicts, is_extended_resource_name,
+    FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node, NodeBits, NodeIx, NodeView, Plugin,
+    PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score,
+    ScoreScope, Status, VerdictId, Verdicts, is_extended_resource_name,
 };
 
 use super::args::FitArgs;
@@ -235,8 +235,11 @@ impl Filter for Fit {
     }
 
     /// Whether a node without a resource may offer it through devices depends on the classes.
-    fn is_local(&self, state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> bool {
-        Needs::of_cycle(state).is_ok_and(|needs| !needs.0.iter().any(|need| need.has_class))
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        match Needs::of_cycle(state) {
+            Ok(needs) if !needs.0.iter().any(|need| need.has_class) => FilterScope::Node,
+            _ => FilterScope::Cluster,
+        }
     }
 
     fn explain_set(
@@ -296,7 +299,7 @@ impl Score for Fit {
         Ok(self.strategy.score(self.rated.shares(state, node, &pod.requests.score)))
     }
 
-    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, _state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
         self.rated.scope(&pod.requests.score, handle.cluster)
     }
 

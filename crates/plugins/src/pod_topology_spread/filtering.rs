@@ -4,27 +4,31 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, DomainIx, Filter, Handle, LabelKeyIx, NodeBits, NodeIx, NodeView, Pod,
-    PreFilter, PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
+    Cluster, CycleState, DomainIx, Filter, FilterScope, Handle, LabelKeyIx, NodeBits, NodeIx,
+    NodeView, Pod, PreFilter, PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
 };
 
 use super::PodTopologySpread;
-use super::constraint::{Constraint, retain_with_all_keys};
-use super::domain_counts::{Changes, DomainCounts, RankedCounts};
+use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
+use super::domain_counts::{Changes, DomainCounts};
+use crate::domain_tally::DomainTally;
+use crate::group_key::GroupKey;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str =
     "node(s) didn't match pod topology spread constraints (missing required label)";
 
 /// A hard constraint and the counts of its pods.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Counted {
     constraint: Constraint,
     /// Its topology key; `None` if no node has the label.
     topology: Option<LabelKeyIx>,
+    /// Whether each domain is a single node.
+    is_per_node: bool,
     /// 1 if the constraint selects the pod itself, otherwise 0.
     own: i64,
-    counts: RankedCounts,
+    counts: DomainCounts,
 }
 
 impl Counted {
@@ -43,9 +47,46 @@ impl Counted {
     }
 }
 
+/// The hard constraints of the pods of a template, from one attempt to the next.
+struct Kept(Arc<[Counted]>);
+
 /// Counts for each constraint the pods on the nodes that have the keys of all constraints and that
 /// the constraint includes.
-fn count(constraints: Vec<Constraint>, pod: &Pod, cluster: &Cluster) -> Arc<[Counted]> {
+fn count(
+    state: &mut CycleState,
+    constraints: Vec<Constraint>,
+    pod: &Pod,
+    cluster: &Cluster,
+) -> Arc<[Counted]> {
+    let kept = state.take_kept::<Kept>();
+    let of_these = kept
+        .filter(|(Kept(kept), _)| kept.iter().map(|counted| &counted.constraint).eq(&constraints));
+    let counted = match of_these {
+        Some((Kept(mut counted), changed)) => {
+            if repair(Arc::make_mut(&mut counted), pod, cluster, &changed) {
+                state.regroup();
+            }
+            counted
+        }
+        None => {
+            state.regroup();
+            count_all(constraints, pod, cluster, state.keeps())
+        }
+    };
+    if state.keeps() {
+        let size = counted.iter().map(|counted| counted.counts.size()).sum();
+        state.keep(Kept(counted.clone()), size);
+    }
+    counted
+}
+
+/// Counts the pods on all nodes; `follows` says whether nodes are going to change.
+fn count_all(
+    constraints: Vec<Constraint>,
+    pod: &Pod,
+    cluster: &Cluster,
+    follows: bool,
+) -> Arc<[Counted]> {
     let mut with_keys = cluster.nodes().clone();
     retain_with_all_keys(&constraints, cluster, &mut with_keys);
     let counted = constraints.into_iter().map(|constraint| {
@@ -53,11 +94,45 @@ fn count(constraints: Vec<Constraint>, pod: &Pod, cluster: &Cluster) -> Arc<[Cou
         constraint.inclusion.retain(pod, cluster, &mut eligible);
         let topology = cluster.topology(&constraint.topology_key);
         let pods = constraint.pods_by_node(cluster);
-        let counts = DomainCounts::of(topology, eligible.iter(), &pods, &eligible).into();
+        let domains = topology.map_or(0, |topology| topology.len());
+        let mut tally = DomainTally::new(domains, follows);
+        for node in eligible.iter() {
+            let domain = topology.and_then(|topology| topology.domain_of(node));
+            tally.insert(node, domain, pods.get(node).live.into());
+        }
+        let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
         let topology = topology.map(|topology| topology.ix());
-        Counted { own: i64::from(constraint.selects(pod)), topology, constraint, counts }
+        let own = i64::from(constraint.selects(pod));
+        Counted { own, topology, is_per_node, constraint, counts: tally.into() }
     });
     counted.collect()
+}
+
+/// Counts the pods on `changed` nodes again. Returns whether keys of other nodes change.
+fn repair(counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &[NodeIx]) -> bool {
+    let mut regroups = false;
+    for own in &mut *counted {
+        let topology = cluster.topology(&own.constraint.topology_key);
+        own.topology = topology.map(|topology| topology.ix());
+        let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
+        regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
+    }
+    let pods: Vec<_> = counted.iter().map(|own| own.constraint.pods_by_node(cluster)).collect();
+    for node in changed {
+        let view = cluster.nodes().contains(*node).then(|| cluster.node(*node));
+        let view = view
+            .filter(|view| has_all_keys(counted.iter().map(|counted| &counted.constraint), view));
+        for (own, pods) in counted.iter_mut().zip(&pods) {
+            let constraint = &own.constraint;
+            let view = view
+                .as_ref()
+                .filter(|view| constraint.inclusion.includes(pod, *view, view.taints()));
+            let domain = view.and_then(|view| own.domain_of(view));
+            let share = domain.map(|domain| (domain, pods.get(*node).live.into()));
+            own.counts.replace(*node, share);
+        }
+    }
+    regroups
 }
 
 /// The cycle state of PreFilter: the counts and their what-if changes.
@@ -130,10 +205,8 @@ impl PreFilter for PodTopologySpread {
             return Err(Status::skip());
         }
         let changes = vec![Changes::default(); constraints.len()].into();
-        state.write_for_search(PreFiltered {
-            counted: count(constraints, pod, handle.cluster),
-            changes,
-        });
+        let counted = count(state, constraints, pod, handle.cluster);
+        state.write_for_search(PreFiltered { counted, changes });
         Ok(PreFilterResult::default())
     }
 }
@@ -180,7 +253,7 @@ fn change(
 /// The limit of a constraint, for any node.
 struct Limit<'a> {
     topology: Option<Topology<'a>>,
-    counts: &'a RankedCounts,
+    counts: &'a DomainCounts,
     changes: &'a Changes,
     /// Maximum number of pods in a domain that the pod can join.
     most: i64,
@@ -239,6 +312,40 @@ impl Filter for PodTopologySpread {
     ) -> Result<(), Status> {
         for limit in PreFiltered::of_cycle(state)?.limits(handle.cluster) {
             nodes.retain(|node| limit.verdict(node) == Verdict::Fits);
+        }
+        Ok(())
+    }
+
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        match PreFiltered::of_cycle(state) {
+            Ok(_) => FilterScope::Group,
+            Err(_) => FilterScope::Cluster,
+        }
+    }
+
+    /// The key has for each constraint the domain of the node, or its number of pods if each domain is a
+    /// single node.
+    fn key_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        let counted = &PreFiltered::of_cycle(state)?.counted;
+        let topology = |own: &Counted| own.topology.map(|key| handle.cluster.topology_at(key));
+        let columns: Vec<_> = counted.iter().map(|own| (own, topology(own))).collect();
+        for (node, key) in nodes.iter().zip(keys) {
+            let mut packed = GroupKey::of(columns.len());
+            for (own, topology) in &columns {
+                let domain = topology.and_then(|topology| topology.domain_of(*node));
+                match domain.filter(|_| own.is_per_node) {
+                    Some(domain) => packed.push(own.counts.get(domain, &Changes::default()) + 1),
+                    None => packed.push_domain(domain),
+                }
+            }
+            *key = packed.finish()?;
         }
         Ok(())
     }

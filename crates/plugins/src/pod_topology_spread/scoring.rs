@@ -3,43 +3,106 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeBits, NodeColumn, NodeIx, NodeView,
-    NormalizeScore, Pod, PodCount, PreScore, Score, ScoreScope, Status, Topology,
+    Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeColumn, NodeGroup, NodeIx, NodeView,
+    NormalizeScore, Pod, PodCount, PreScore, Score, ScoreScope, SelectorError, Status, Topology,
 };
 
-use super::constraint::{Constraint, retain_with_all_keys};
-use super::domain_counts::DomainCounts;
+use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::{HOSTNAME, PodTopologySpread};
+use crate::domain_tally::DomainTally;
+use crate::group_key::GroupKey;
 
 /// A soft constraint and the counts of its pods.
-#[derive(Debug)]
-struct Weighted {
+#[derive(Debug, Clone)]
+struct Counted {
     constraint: Constraint,
-    /// ln(domains + 2): the weight of each pod grows with the number of domains.
-    weight: f64,
-    /// The pods of each domain. `None` for the hostname label, where each node is a domain.
-    counts: Option<DomainCounts>,
+    /// The pods of each domain, on all nodes that the constraint includes. `None` for the hostname label,
+    /// where each node is a domain.
+    pods: Option<DomainTally>,
 }
 
-impl Weighted {
-    /// Returns the score that a domain with `pods` adds to its nodes.
-    #[inline]
-    fn score_for(&self, pods: u32) -> f64 {
-        f64::from(pods) * self.weight + (f64::from(self.constraint.max_skew) - 1.0)
-    }
-}
+/// The soft constraints of a pod. An attempt counts their pods once.
+#[derive(Debug, Clone)]
+struct SoftCounts(Arc<[Counted]>);
+
+/// The soft constraints of the pods of a template, from one attempt to the next.
+struct Kept(Arc<[Counted]>);
 
 /// The cycle state of PreScore.
 #[derive(Debug, Clone)]
 struct PreScored {
-    weighted: Arc<[Weighted]>,
-    /// Nodes without a score, including nodes that are not candidates.
-    ignored: Arc<NodeBits>,
+    counted: Arc<[Counted]>,
+    /// For each constraint ln(domains + 2): the weight of each pod grows with the number of domains.
+    weights: Arc<[f64]>,
+    /// Whether nodes that lack a label have no score.
+    requires_all_keys: bool,
 }
 
 impl PreScored {
     fn of_cycle(state: &CycleState) -> Result<&Self, Status> {
         state.read().ok_or_else(|| Status::error("PodTopologySpread has no data from PreScore"))
+    }
+
+    fn columns<'a>(&'a self, cluster: &'a Cluster) -> Vec<Column<'a>> {
+        let all = self.counted.iter().zip(&*self.weights);
+        all.map(|(counted, weight)| Column::new(counted, *weight, cluster)).collect()
+    }
+
+    /// Whether the node has no score.
+    fn ignores(&self, node: NodeIx, columns: &[Column<'_>]) -> bool {
+        self.requires_all_keys && columns.iter().any(|column| column.domain_of(node).is_none())
+    }
+}
+
+/// What a soft constraint adds to the score of each node.
+struct Column<'a> {
+    counted: &'a Counted,
+    weight: f64,
+    topology: Option<Topology<'a>>,
+    /// The domain of the empty value, which has the pods of the nodes without the label, too.
+    unnamed: Option<DomainIx>,
+}
+
+impl<'a> Column<'a> {
+    fn new(counted: &'a Counted, weight: f64, cluster: &'a Cluster) -> Self {
+        let topology = cluster.topology(&counted.constraint.topology_key);
+        let unnamed = topology.and_then(|topology| topology.domain_named(""));
+        Self { counted, weight, topology, unnamed }
+    }
+
+    #[inline]
+    fn domain_of(&self, node: NodeIx) -> Option<DomainIx> {
+        self.topology?.domain_of(node)
+    }
+
+    /// Returns the pods in a domain; for the hostname label those on its node.
+    #[inline]
+    fn pods(&self, domain: DomainIx, on_node: impl FnOnce() -> u32) -> i64 {
+        match &self.counted.pods {
+            None => on_node().into(),
+            Some(pods) if self.unnamed == Some(domain) => pods.get(None) + pods.get(Some(domain)),
+            Some(pods) => pods.get(Some(domain)),
+        }
+    }
+
+    /// Returns the score that a domain with `pods` adds to its nodes.
+    #[inline]
+    fn score_for(&self, pods: i64) -> f64 {
+        pods as f64 * self.weight + (f64::from(self.counted.constraint.max_skew) - 1.0)
+    }
+
+    /// Number of domains of these nodes, given in groups with their sizes.
+    fn domains(&self, groups: impl Iterator<Item = NodeGroup>) -> usize {
+        if self.counted.pods.is_none() {
+            return groups.map(|group| group.len).sum();
+        }
+        let len = self.topology.map_or(0, |topology| topology.len());
+        let mut seen = vec![false; len + 1];
+        for group in groups {
+            let domain = self.domain_of(group.node).or(self.unnamed);
+            seen[domain.map_or(len, DomainIx::index)] = true;
+        }
+        seen.into_iter().filter(|seen| *seen).count()
     }
 }
 
@@ -48,6 +111,130 @@ impl PodTopologySpread {
     /// accept such nodes.
     fn requires_all_keys(&self, pod: &Pod) -> bool {
         !pod.spec.topology_spread_constraints.is_empty() || !self.defaults.are_system
+    }
+
+    /// Returns the soft constraints of the pod with their counts, which it takes only once in an attempt.
+    fn soft_counts(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> Result<Arc<[Counted]>, SelectorError> {
+        if let Some(SoftCounts(counted)) = state.read() {
+            return Ok(counted.clone());
+        }
+        let constraints = self.soft_constraints(pod, cluster)?;
+        if constraints.is_empty() {
+            return Ok(Arc::default());
+        }
+        let kept = state.take_kept::<Kept>();
+        let of_these = kept.filter(|(Kept(kept), _)| {
+            kept.iter().map(|counted| &counted.constraint).eq(&constraints)
+        });
+        let counted = match of_these {
+            Some((Kept(mut counted), changed)) => {
+                self.repair(Arc::make_mut(&mut counted), pod, cluster, &changed);
+                counted
+            }
+            None => {
+                state.regroup();
+                self.count(constraints, pod, cluster, state.keeps())
+            }
+        };
+        if state.keeps() {
+            let size = |counted: &Counted| counted.pods.as_ref().map_or(0, DomainTally::size);
+            state.keep(Kept(counted.clone()), counted.iter().map(size).sum());
+        }
+        state.write_for_search(SoftCounts(counted.clone()));
+        Ok(counted)
+    }
+
+    /// Counts the pods on all nodes; `follows` says whether nodes are going to change.
+    fn count(
+        &self,
+        constraints: Vec<Constraint>,
+        pod: &Pod,
+        cluster: &Cluster,
+        follows: bool,
+    ) -> Arc<[Counted]> {
+        let mut compared = cluster.nodes().clone();
+        if self.requires_all_keys(pod) {
+            retain_with_all_keys(&constraints, cluster, &mut compared);
+        }
+        let count = |constraint: Constraint| {
+            if *constraint.topology_key == *HOSTNAME {
+                return Counted { constraint, pods: None };
+            }
+            let mut eligible = compared.clone();
+            constraint.inclusion.retain(pod, cluster, &mut eligible);
+            let topology = cluster.topology(&constraint.topology_key);
+            let domains = topology.map_or(0, |topology| topology.len());
+            let mut tally = DomainTally::new(domains, follows);
+            let by_node = constraint.pods_by_node(cluster);
+            for (node, pods) in by_node.iter().filter(|(node, _)| eligible.contains(*node)) {
+                let domain = topology.and_then(|topology| topology.domain_of(node));
+                tally.insert(node, domain, pods.live.into());
+            }
+            Counted { constraint, pods: Some(tally) }
+        };
+        constraints.into_iter().map(count).collect()
+    }
+
+    /// Counts the pods on `changed` nodes again.
+    fn repair(&self, counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &[NodeIx]) {
+        let requires_all_keys = self.requires_all_keys(pod);
+        let by_node: Vec<_> =
+            counted.iter().map(|own| own.constraint.pods_by_node(cluster)).collect();
+        for node in changed {
+            let view = cluster.nodes().contains(*node).then(|| cluster.node(*node));
+            let has_keys = |view: &NodeView<'_>| {
+                !requires_all_keys || has_all_keys(counted.iter().map(|own| &own.constraint), view)
+            };
+            let view = view.filter(has_keys);
+            for (own, by_node) in counted.iter_mut().zip(&by_node) {
+                let Some(tally) = &mut own.pods else { continue };
+                let constraint = &own.constraint;
+                let pods = by_node.get(*node).live;
+                let view = view.as_ref().filter(|view| {
+                    pods > 0 && constraint.inclusion.includes(pod, *view, view.taints())
+                });
+                let share = view.map(|_| {
+                    let topology = cluster.topology(&constraint.topology_key);
+                    (topology.and_then(|topology| topology.domain_of(*node)), pods.into())
+                });
+                tally.replace(*node, share);
+            }
+        }
+    }
+
+    /// Prepares the scores from feasible nodes, given in groups with their sizes.
+    fn prepare(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        cluster: &Cluster,
+        groups: impl Iterator<Item = NodeGroup> + Clone,
+    ) -> Status {
+        let counted = match self.soft_counts(state, pod, cluster) {
+            Ok(counted) if counted.is_empty() => return Status::skip(),
+            Ok(counted) => counted,
+            Err(error) => {
+                return Status::error(format!(
+                    "calculating preScoreState: obtaining pod's soft topology spread \
+                     constraints: {error}"
+                ));
+            }
+        };
+        let requires_all_keys = self.requires_all_keys(pod);
+        let weights = Arc::default();
+        let mut prepared = PreScored { counted, weights, requires_all_keys };
+        let unweighted: Vec<Column<'_>> =
+            prepared.counted.iter().map(|own| Column::new(own, 0.0, cluster)).collect();
+        let compared = groups.filter(|group| !prepared.ignores(group.node, &unweighted));
+        let weigh = |column: &Column<'_>| ((column.domains(compared.clone()) + 2) as f64).ln();
+        prepared.weights = unweighted.iter().map(weigh).collect();
+        state.write_for_search(prepared);
+        Status::success()
     }
 }
 
@@ -59,51 +246,19 @@ impl PreScore for PodTopologySpread {
         handle: &Handle<'_>,
         nodes: &[NodeIx],
     ) -> Status {
-        let cluster = handle.cluster;
-        let constraints = match self.soft_constraints(pod, cluster) {
-            Ok(constraints) if constraints.is_empty() => return Status::skip(),
-            Ok(constraints) => constraints,
-            Err(error) => {
-                return Status::error(format!(
-                    "calculating preScoreState: obtaining pod's soft topology spread \
-                     constraints: {error}"
-                ));
-            }
-        };
-        let mut compared = cluster.nodes().clone();
-        if self.requires_all_keys(pod) {
-            retain_with_all_keys(&constraints, cluster, &mut compared);
-        }
-        let weigh = |constraint| weigh(constraint, pod, cluster, nodes, &compared);
-        let weighted = constraints.into_iter().map(weigh).collect();
-        let mut ignored = cluster.nodes().clone();
-        ignored.subtract(&compared);
-        state.write_for_search(PreScored { weighted, ignored: Arc::new(ignored) });
-        Status::success()
+        let single = nodes.iter().map(|node| NodeGroup { node: *node, len: 1 });
+        self.prepare(state, pod, handle.cluster, single)
     }
-}
 
-/// Counts the domains of the candidates and their pods. The pods on all `compared` nodes that the
-/// constraint includes count.
-fn weigh(
-    constraint: Constraint,
-    pod: &Pod,
-    cluster: &Cluster,
-    candidates: &[NodeIx],
-    compared: &NodeBits,
-) -> Weighted {
-    let candidates = candidates.iter().copied().filter(|node| compared.contains(*node));
-    let (domains, counts) = if *constraint.topology_key == *HOSTNAME {
-        (candidates.count(), None)
-    } else {
-        let mut eligible = compared.clone();
-        constraint.inclusion.retain(pod, cluster, &mut eligible);
-        let topology = cluster.topology(&constraint.topology_key);
-        let pods = constraint.pods_by_node(cluster);
-        let counts = DomainCounts::of(topology, candidates, &pods, &eligible);
-        (counts.known(), Some(counts))
-    };
-    Weighted { constraint, weight: ((domains + 2) as f64).ln(), counts }
+    fn pre_score_groups(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        handle: &Handle<'_>,
+        groups: &[NodeGroup],
+    ) -> Status {
+        self.prepare(state, pod, handle.cluster, groups.iter().copied())
+    }
 }
 
 /// Rounds to the nearest integer, halves up. Scores are not negative.
@@ -121,29 +276,59 @@ impl Score for PodTopologySpread {
         node: &NodeView<'_>,
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
-        let PreScored { weighted, ignored } = PreScored::of_cycle(state)?;
-        if ignored.contains(node.ix()) {
+        let prepared = PreScored::of_cycle(state)?;
+        let columns = prepared.columns(node.cluster());
+        if prepared.ignores(node.ix(), &columns) {
             return Ok(0);
         }
         let mut score = 0.0;
-        for own in &**weighted {
-            let topology = node.cluster().topology(&own.constraint.topology_key);
-            let Some(domain) = topology.and_then(|topology| topology.domain_of(node.ix())) else {
-                continue;
-            };
-            let pods = match &own.counts {
-                Some(counts) => counts.get(domain),
-                None => own.constraint.pods_on(node),
-            };
-            score += own.score_for(pods);
+        for column in &columns {
+            let Some(domain) = column.domain_of(node.ix()) else { continue };
+            let on_node = || column.counted.constraint.pods_on(node);
+            score += column.score_for(column.pods(domain, on_node));
         }
         Ok(rounded(score))
     }
 
-    fn scope(&self, _state: &CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
-        let constraints = self.soft_constraints(pod, handle.cluster);
-        let has_none = constraints.is_ok_and(|constraints| constraints.is_empty());
-        if has_none { ScoreScope::Node } else { ScoreScope::Cluster }
+    fn scope(&self, state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
+        match self.soft_counts(state, pod, handle.cluster) {
+            Ok(counted) if counted.is_empty() => ScoreScope::Node,
+            Ok(_) => ScoreScope::Group,
+            Err(_) => ScoreScope::Cluster,
+        }
+    }
+
+    /// The key has for each constraint the domain of the node, or for the hostname label its number of
+    /// pods.
+    fn key_set(
+        &self,
+        state: &CycleState,
+        _pod: &Pod,
+        handle: &Handle<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        let cluster = handle.cluster;
+        let counted = state.read::<SoftCounts>();
+        let SoftCounts(counted) =
+            counted.ok_or_else(|| Status::error("PodTopologySpread has no counts"))?;
+        let column = |own| {
+            let column = Column::new(own, 0.0, cluster);
+            (column, own.constraint.pods_by_node(cluster))
+        };
+        let columns: Vec<_> = counted.iter().map(column).collect();
+        for (node, key) in nodes.iter().zip(keys) {
+            let mut packed = GroupKey::of(columns.len());
+            for (column, by_node) in &columns {
+                let domain = column.domain_of(*node);
+                match domain.filter(|_| column.counted.pods.is_none()) {
+                    Some(_) => packed.push(i64::from(by_node.get(*node).live) + 1),
+                    None => packed.push_domain(domain),
+                }
+            }
+            *key = packed.finish()?;
+        }
+        Ok(())
     }
 
     fn score_set(
@@ -155,39 +340,32 @@ impl Score for PodTopologySpread {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let cluster = handle.cluster;
-        let PreScored { weighted, ignored } = PreScored::of_cycle(state)?;
+        let prepared = PreScored::of_cycle(state)?;
+        let columns = prepared.columns(cluster);
         let mut sums = vec![0.0; nodes.len()];
-        for own in &**weighted {
-            let Some(topology) = cluster.topology(&own.constraint.topology_key) else { continue };
-            match &own.counts {
-                Some(counts) => {
-                    own.add_scores(topology, nodes, &mut sums, |_, domain| counts.get(domain));
-                }
+        for column in &columns {
+            match column.counted.pods {
+                Some(_) => column.add_scores(nodes, &mut sums, |_| 0),
                 None => {
-                    let pods = by_index(&own.constraint.pods_by_node(cluster), cluster.table_len());
-                    own.add_scores(topology, nodes, &mut sums, |node, _| pods[node.index()]);
+                    let pods = column.counted.constraint.pods_by_node(cluster);
+                    let pods = by_index(&pods, cluster.table_len());
+                    column.add_scores(nodes, &mut sums, |node| pods[node.index()]);
                 }
             }
         }
         for ((node, sum), score) in nodes.iter().zip(sums).zip(scores) {
-            *score = if ignored.contains(*node) { 0 } else { rounded(sum) };
+            *score = if prepared.ignores(*node, &columns) { 0 } else { rounded(sum) };
         }
         Ok(())
     }
 }
 
-impl Weighted {
+impl Column<'_> {
     /// Adds the score of the constraint to `sums`. Nodes without the label get none.
-    fn add_scores(
-        &self,
-        topology: Topology<'_>,
-        nodes: &[NodeIx],
-        sums: &mut [f64],
-        pods: impl Fn(NodeIx, DomainIx) -> u32,
-    ) {
+    fn add_scores(&self, nodes: &[NodeIx], sums: &mut [f64], on_node: impl Fn(NodeIx) -> u32) {
         for (node, sum) in nodes.iter().zip(sums) {
-            if let Some(domain) = topology.domain_of(*node) {
-                *sum += self.score_for(pods(*node, domain));
+            if let Some(domain) = self.domain_of(*node) {
+                *sum += self.score_for(self.pods(domain, || on_node(*node)));
             }
         }
     }
@@ -211,13 +389,14 @@ impl NormalizeScore for PodTopologySpread {
         _pod: &Pod,
         nodes: &[NodeIx],
         scores: &mut [i64],
-        _handle: &Handle<'_>,
+        handle: &Handle<'_>,
     ) -> Status {
-        let ignored = match PreScored::of_cycle(state) {
-            Ok(pre_scored) => &pre_scored.ignored,
+        let prepared = match PreScored::of_cycle(state) {
+            Ok(prepared) => prepared,
             Err(status) => return status,
         };
-        let compared = |node: &NodeIx| !ignored.contains(*node);
+        let columns = prepared.columns(handle.cluster);
+        let compared = |node: &NodeIx| !prepared.ignores(*node, &columns);
         let taking_part = nodes.iter().zip(&*scores).filter(|(node, _)| compared(node));
         let (min, max) = taking_part
             .fold((i64::MAX, 0), |(min, max), (_, score)| (min.min(*score), max.max(*score)));

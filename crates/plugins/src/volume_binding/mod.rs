@@ -211,7 +211,7 @@ impl Score for VolumeBinding {
         Ok(volumes.map_or(0, |volumes| score::score(&volumes, ratings)))
     }
 
-    fn scope(&self, _state: &CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
+    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         if self.ratings.is_none() { ScoreScope::Node } else { ScoreScope::Cluster }
     }
 }

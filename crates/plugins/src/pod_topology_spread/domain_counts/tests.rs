@@ -1,65 +1,32 @@
-use framework::testing::{cluster, node, pod};
-use framework::{Cluster, LabelSelector, Namespaces, PodQuery};
+use framework::testing::{cluster, node};
+use framework::{Cluster, DomainIx};
+use proptest::prelude::*;
 
 use super::*;
 
-/// Builds nodes by zone, each with a number of pods.
-fn zones(zones: &[(&str, usize)]) -> Cluster {
-    let named = || zones.iter().enumerate().map(|(n, zone)| (format!("n{n}"), zone));
-    let nodes = named().map(|(name, (zone, _))| match *zone {
-        "-" => node(&name).build(),
-        zone => node(&name).label("zone", zone).build(),
-    });
-    let pods = named().flat_map(|(name, (_, pods))| {
-        (0..*pods).map(move |number| pod(&format!("{name}-{number}")).on(&name).build())
-    });
-    cluster(nodes, pods)
+/// Builds a node in each of these zones.
+fn zones(zones: &[&str]) -> Cluster {
+    let nodes = zones.iter().enumerate();
+    cluster(nodes.map(|(n, zone)| node(&format!("n{n}")).label("zone", zone).build()), [])
 }
 
-fn counted(cluster: &Cluster, nodes: &[usize], eligible: &[usize]) -> DomainCounts {
-    let query = PodQuery { namespaces: Namespaces::All, selector: LabelSelector::EVERYTHING };
-    let eligible: NodeBits = eligible.iter().copied().map(NodeIx::new).collect();
-    let nodes = nodes.iter().copied().map(NodeIx::new);
-    DomainCounts::of(cluster.topology("zone"), nodes, &cluster.matching_pods(&query), &eligible)
+fn domain(cluster: &Cluster, zone: &str) -> DomainIx {
+    cluster.topology("zone").unwrap().domain_named(zone).unwrap()
 }
 
-fn by_value(cluster: &Cluster, counts: &DomainCounts) -> Vec<(String, u32)> {
-    let topology = cluster.topology("zone").unwrap();
-    let values = topology.domains().map(|domain| topology.value(domain).to_string());
-    let known: Vec<_> = counts.iter().collect();
-    let value = |(index, value)| {
-        let (_, pods) = known.iter().find(|(known, _)| *known == index)?;
-        Some((value, *pods))
-    };
-    values.enumerate().filter_map(value).collect()
-}
-
-#[test]
-fn domains_come_from_all_nodes_and_counts_from_eligible_nodes() {
-    let cluster = zones(&[("a", 1), ("a", 2), ("b", 4), ("c", 8)]);
-    let counts = counted(&cluster, &[0, 2], &[0, 1, 3]);
-    let expected = [("a".to_owned(), 3), ("b".to_owned(), 0)];
-    assert_eq!(by_value(&cluster, &counts), expected);
-    assert_eq!(counts.known(), 2);
-}
-
-#[test]
-fn nodes_without_the_label_are_in_the_domain_of_the_empty_value() {
-    let cluster = zones(&[("a", 1), ("", 2), ("-", 4)]);
-    let counts = counted(&cluster, &[0, 1, 2], &[0, 1, 2]);
-    assert_eq!(by_value(&cluster, &counts), [("a".to_owned(), 1), (String::new(), 6)]);
-    assert_eq!(counts.known(), 2);
-    let cluster = zones(&[("a", 1), ("-", 4)]);
-    assert_eq!(counted(&cluster, &[0, 1], &[0, 1]).known(), 2);
-    assert_eq!(counted(&Cluster::default(), &[], &[]).known(), 0);
+/// Counts pods on nodes, given as zone and number.
+fn counts(cluster: &Cluster, pods: &[(&str, i64)]) -> DomainCounts {
+    let mut tally = DomainTally::new(0, true);
+    for (node, (zone, pods)) in pods.iter().enumerate() {
+        tally.insert(NodeIx::new(node), Some(domain(cluster, zone)), *pods);
+    }
+    tally.into()
 }
 
 #[test]
 fn smallest_domain_is_exact_after_changes() {
-    let cluster = zones(&[("a", 1), ("b", 2), ("c", 3), ("d", 4)]);
-    let all = [0, 1, 2, 3];
-    let counts = RankedCounts::from(counted(&cluster, &all, &all));
-    let topology = cluster.topology("zone").unwrap();
+    let cluster = zones(&["a", "b", "c", "d"]);
+    let counts = counts(&cluster, &[("a", 1), ("b", 2), ("c", 1), ("c", 2), ("d", 4)]);
     let rows: [(&[(&str, i64)], i64); 6] = [
         (&[], 1),
         (&[("a", 1)], 2),
@@ -70,10 +37,42 @@ fn smallest_domain_is_exact_after_changes() {
     ];
     for (made, expected) in rows {
         let mut changes = Changes::default();
-        for (zone, pods) in made {
-            changes.add(topology.domain_named(zone).unwrap(), *pods);
-        }
+        made.iter().for_each(|(zone, pods)| changes.add(domain(&cluster, zone), *pods));
         assert_eq!(counts.min(&changes), Some(expected), "{made:?}");
     }
-    assert_eq!(RankedCounts::from(counted(&cluster, &[], &[])).min(&Changes::default()), None);
+    assert_eq!(DomainCounts::from(DomainTally::new(0, true)).min(&Changes::default()), None);
+}
+
+proptest! {
+    #[test]
+    fn replaced_nodes_count_like_new_ones(
+        steps in prop::collection::vec((0_usize..6, prop::option::of((0_usize..3, 0_i64..3))), 1..40),
+    ) {
+        let names = ["a", "b", "c"];
+        let cluster = zones(&names);
+        let mut followed = counts(&cluster, &[]);
+        let mut nodes = BTreeMap::new();
+        for (node, share) in steps {
+            let share = share.map(|(zone, pods)| (domain(&cluster, names[zone]), pods));
+            followed.replace(NodeIx::new(node), share);
+            match share {
+                Some(share) => drop(nodes.insert(node, share)),
+                None => drop(nodes.remove(&node)),
+            }
+            let mut tally = DomainTally::new(0, false);
+            for (node, (domain, pods)) in &nodes {
+                tally.insert(NodeIx::new(*node), Some(*domain), *pods);
+            }
+            let fresh = DomainCounts::from(tally);
+            prop_assert_eq!(followed.known(), fresh.known());
+            prop_assert_eq!(&followed.by_pods, &fresh.by_pods);
+            for zone in names {
+                let domain = domain(&cluster, zone);
+                let mut changes = Changes::default();
+                changes.add(domain, 1);
+                prop_assert_eq!(followed.get(domain, &changes), fresh.get(domain, &changes));
+                prop_assert_eq!(followed.min(&changes), fresh.min(&changes));
+            }
+        }
+    }
 }
