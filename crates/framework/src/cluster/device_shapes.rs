@@ -188,7 +188,7 @@ impl Devices {
             }
         }
         if is_new {
-            let pools: Vec<_> = self.pools.pools().cloned().collect();
+            let pools: Vec<_> = self.pools.pools().into_iter().cloned().collect();
             for key in pools {
                 self.reshape_pool(&key, BTreeSet::new());
             }

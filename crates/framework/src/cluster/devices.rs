@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::Cluster;
 use super::device_shapes::{NodeShapes, texts_of, texts_of_claim};
 use super::short_set::ShortSet;
 use super::storage::{Name, Namespaced, read};
+use super::texts::Texts;
 use crate::device::{
     AllocatedState, Allocation, ChangeLog, Device, DeviceClass, DeviceDescription, DeviceTaintRule,
     NodeScope, PoolKey, ResourceClaim, ResourceSlice,
@@ -231,11 +233,11 @@ impl PoolSlices {
 /// The slices of all pools, and the index from nodes to the pools that they may use.
 #[derive(Debug, Clone, Default)]
 pub struct DevicePools {
-    pools: BTreeMap<PoolKey, PoolSlices>,
+    pools: FxHashMap<PoolKey, PoolSlices>,
     /// The pool of each slice.
     pool_of: HashMap<Arc<str>, PoolKey>,
     /// The pools that name this node, and in how many slices.
-    of_node: HashMap<Arc<str>, BTreeMap<PoolKey, usize>>,
+    of_node: FxHashMap<Arc<str>, BTreeMap<PoolKey, usize>>,
     /// The pools that do not name their nodes, and in how many slices.
     of_any_node: BTreeMap<PoolKey, usize>,
     /// The pools whose slices are not one complete generation without contradictions.
@@ -246,6 +248,8 @@ pub struct DevicePools {
     descriptions: HashSet<Arc<DeviceDescription>>,
     /// The number of descriptions at which unused ones are dropped.
     sweep_at: usize,
+    /// The names of drivers, devices, attributes and capacities, and versions.
+    texts: Texts,
     log: ChangeLog<PoolKey>,
 }
 
@@ -293,8 +297,10 @@ impl DevicePools {
     fn set_slice(&mut self, name: &str, slice: Option<ResourceSlice>) {
         self.remove_slice(name);
         if let Some(mut slice) = slice {
+            self.texts.share(&mut slice.pool.key.driver);
             for device in &mut slice.devices {
-                device.description = self.intern(&device.description);
+                self.texts.share(&mut device.name);
+                self.intern(&mut device.description);
             }
             self.index(&slice, true);
             let key = slice.pool.key.clone();
@@ -334,16 +340,19 @@ impl DevicePools {
         }
     }
 
-    fn intern(&mut self, description: &Arc<DeviceDescription>) -> Arc<DeviceDescription> {
+    /// Replaces the description by the one that all devices have that look alike.
+    fn intern(&mut self, description: &mut Arc<DeviceDescription>) {
         if let Some(known) = self.descriptions.get(description) {
-            return known.clone();
+            *description = known.clone();
+            return;
         }
+        let texts = &mut self.texts;
+        Arc::make_mut(description).texts_mut().for_each(|text| texts.share(text));
         if self.descriptions.len() >= self.sweep_at {
             self.descriptions.retain(|known| Arc::strong_count(known) > 1);
             self.sweep_at = DESCRIPTIONS_MIN.max(2 * self.descriptions.len());
         }
         self.descriptions.insert(description.clone());
-        description.clone()
     }
 
     fn touch(&mut self, key: PoolKey) {
@@ -372,8 +381,10 @@ impl DevicePools {
     }
 
     /// Returns all pools in order.
-    pub fn pools(&self) -> impl Iterator<Item = &PoolKey> {
-        self.pools.keys()
+    pub fn pools(&self) -> Vec<&PoolKey> {
+        let mut pools: Vec<_> = self.pools.keys().collect();
+        pools.sort_unstable();
+        pools
     }
 
     /// Returns the pools with a slice or device that names this node, in order.
@@ -540,7 +551,7 @@ mod tests {
             set(&mut cluster, EventResource::ResourceSlice, name, None);
         }
         let pools = cluster.device_pools();
-        assert_eq!(pools.pools().count(), 0);
+        assert_eq!(pools.pools().len(), 0);
         assert_eq!(pools.pools_naming("a").count() + pools.pools_for_any_node().count(), 0);
     }
 

@@ -33,6 +33,7 @@ mod slab;
 mod storage;
 mod sums;
 mod terms;
+mod texts;
 mod view;
 
 use std::collections::{BTreeMap, HashMap};

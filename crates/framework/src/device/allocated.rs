@@ -1,7 +1,9 @@
 //! Which devices are allocated, and how much of the shared ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::{Allocation, ChangeLog, PoolKey};
 
@@ -36,14 +38,14 @@ impl DeviceUse {
 }
 
 /// The allocated devices of one pool, by name.
-pub type PoolUse = HashMap<Arc<str>, DeviceUse>;
+pub type PoolUse = FxHashMap<Arc<str>, DeviceUse>;
 
 /// The allocated devices of claims, counted as claims are allocated and deallocated.
 ///
 /// A state that counts only differences, some of them negative, is an overlay for another one.
 #[derive(Debug, Clone, Default)]
 pub struct AllocatedState {
-    pools: HashMap<PoolKey, PoolUse>,
+    pools: FxHashMap<PoolKey, PoolUse>,
     log: ChangeLog<PoolKey>,
 }
 

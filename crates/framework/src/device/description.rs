@@ -125,6 +125,19 @@ impl DeviceDescription {
         (description, problem)
     }
 
+    /// Returns the texts that many devices have in common: driver, names, and versions.
+    pub(crate) fn texts_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
+        let attributes = self.attributes.iter_mut().flat_map(|(name, value)| {
+            let version = match value {
+                Attribute::Version(text) => Some(text),
+                _ => None,
+            };
+            std::iter::once(name).chain(version)
+        });
+        let capacity = self.capacity.iter_mut().map(|(name, _)| name);
+        std::iter::once(&mut self.driver).chain(attributes).chain(capacity)
+    }
+
     /// Returns the attribute with this fully qualified name. An attribute that is written without a
     /// domain has the domain of the driver.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {

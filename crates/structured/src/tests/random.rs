@@ -214,7 +214,7 @@ fn case(seed: u64) -> Case {
         world.slice(&name, spec);
     }
     let pools = world.cluster.device_pools();
-    let all = pools.pools().flat_map(|key| pools.slices(key));
+    let all = pools.pools().into_iter().flat_map(|key| pools.slices(key));
     let mut slices: Vec<ResourceSlice> = all.map(|slice| (**slice).clone()).collect();
     rng.shuffle(&mut slices);
     let mut results = Vec::new();
