@@ -1,9 +1,13 @@
 //! Constraints over the devices of a claim.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use framework::device::{Attribute, AttributeRule, DeviceDescription};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// The constraints of a claim, of which most have at most one.
+pub(crate) type ClaimConstraints<'a> = SmallVec<[ConstraintState<'a>; 1]>;
 
 /// A constraint, and what it remembers of the devices that are picked.
 #[derive(Debug)]
@@ -67,7 +71,7 @@ impl<'a> ConstraintState<'a> {
                 devices.iter().filter(|device| device.attribute(attribute) == Some(value)).count()
             }
             Self::Match { attribute, .. } => {
-                let mut counts: HashMap<&Attribute, usize> = HashMap::new();
+                let mut counts: FxHashMap<&Attribute, usize> = FxHashMap::default();
                 let values = devices.iter().filter_map(|device| device.attribute(attribute));
                 let count = |value| {
                     let count = counts.entry(value).or_default();

@@ -47,10 +47,12 @@ pub use self::memo::{Answer, Diagnoses, Memos, NodesByShape, Trial};
 pub use self::overlay::Overlay;
 pub use self::pools::Allocated;
 
+use std::mem;
+
 use framework::device::Allocation;
 use framework::{Cluster, NodeView};
 
-use self::search::{Effort, Outcome, Search};
+use self::search::{Buffers, Effort, Outcome, Search};
 
 /// The devices of a cluster, and what is allocated.
 #[derive(Debug, Clone, Copy)]
@@ -78,11 +80,24 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         seed: u64,
     ) -> Result<Option<Vec<Allocation>>, AllocateError> {
-        let mut search = Search::new(self, claims, node, budget)?;
-        match search.run(Effort::Least)? {
-            Outcome::Done => result::allocations(&search, node.name(), seed).map(Some),
-            Outcome::Failed | Outcome::TooMany => Ok(None),
-        }
+        self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed))
+    }
+
+    /// Does the same as [`allocate`](Self::allocate), with the vectors of an earlier search.
+    pub(crate) fn allocate_in(
+        &self,
+        buffers: &mut Buffers,
+        claims: &Claims,
+        node: &NodeView<'_>,
+        (budget, seed): (Budget, u64),
+    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
+        let mut search = Search::new(self, claims, node, budget, mem::take(buffers))?;
+        let found = match search.run(Effort::Least)? {
+            Outcome::Done => Some(result::allocations(&search, node.name(), seed)?),
+            Outcome::Failed | Outcome::TooMany => None,
+        };
+        *buffers = search.end();
+        Ok(found)
     }
 
     /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search ends
@@ -93,7 +108,7 @@ impl<'a> Allocator<'a> {
         node: &NodeView<'_>,
         budget: Budget,
     ) -> Option<Diagnosis> {
-        let mut search = Search::new(self, claims, node, budget).ok()?;
+        let mut search = Search::new(self, claims, node, budget, Buffers::default()).ok()?;
         match search.run(Effort::Full).ok()? {
             Outcome::Done => None,
             Outcome::Failed | Outcome::TooMany => Some(search.diagnosis()),

@@ -7,6 +7,7 @@ use framework::device::{Allocation, DeviceSelector};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
 use crate::overlay::Overlaid;
+use crate::search::Buffers;
 use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Overlay};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
@@ -61,6 +62,7 @@ pub struct Trial {
     claims: Claims,
     /// `None` if a selector may read attributes that shapes do not have.
     memo: Option<Memo>,
+    buffers: Buffers,
 }
 
 /// The answers for the claims that were tried last. They stay true as long as gates and budget are the
@@ -75,11 +77,12 @@ impl Memos {
     /// Starts trials of claims, with the answers for claims that ask for the same.
     pub fn start(&mut self, claims: Claims, cluster: &Cluster) -> Trial {
         if !reads_shapes(&claims, cluster) {
-            return Trial { claims, memo: None };
+            return Trial { claims, memo: None, buffers: Buffers::default() };
         }
         let known = self.kept.iter().position(|(known, _)| known.asks_like(&claims));
         let memo = known.map(|place| self.kept.remove(place).1);
-        Trial { claims, memo: Some(memo.unwrap_or_default()) }
+        let memo = Some(memo.unwrap_or_default());
+        Trial { claims, memo, buffers: Buffers::default() }
     }
 
     /// Keeps the answers of ended trials.
@@ -206,15 +209,15 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        let Some(memo) = &mut trial.memo else {
-            return self.search_alone(&trial.claims, node, budget, rank);
-        };
+        let Trial { claims, memo, buffers } = trial;
+        let search = || self.search_alone(claims, node, budget, buffers, rank);
+        let Some(memo) = memo else { return search() };
         let likeness = Self::likeness(nodes, node);
         if let Some(answer) = memo.get(&likeness) {
             return Ok(answer);
         }
         // The text of an error may name a device of the node.
-        let answer = self.search_alone(&trial.claims, node, budget, rank)?;
+        let answer = search()?;
         memo.set(likeness, answer);
         Ok(answer)
     }
@@ -242,9 +245,10 @@ impl<'a> Allocator<'a> {
         claims: &Claims,
         node: NodeIx,
         budget: Budget,
+        buffers: &mut Buffers,
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        match self.allocate(claims, &self.cluster.node(node), budget, 0) {
+        match self.allocate_in(buffers, claims, &self.cluster.node(node), (budget, 0)) {
             Ok(Some(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
             Ok(None) => Ok(Answer::DoesNotFit),
             Err(AllocateError::OutOfSteps) => Ok(Answer::OutOfSteps),

@@ -9,6 +9,7 @@ use framework::device::{
     PoolUse, ResourceSlice,
 };
 use framework::{Cluster, DevicePools, NodeView, api};
+use smallvec::SmallVec;
 
 use crate::{AllocateError, Gates, Overlay};
 
@@ -66,13 +67,16 @@ pub(crate) enum PoolState {
     Invalid,
 }
 
+/// Slices of a pool; most have one or two.
+pub(crate) type Slices<'a> = SmallVec<[&'a Arc<ResourceSlice>; 2]>;
+
 /// A pool as one node sees it.
 #[derive(Debug)]
 pub(crate) struct Pool<'a> {
     pub(crate) key: &'a PoolKey,
     pub(crate) state: PoolState,
     /// The slices with devices for the node, by name.
-    pub(crate) slices: Vec<&'a Arc<ResourceSlice>>,
+    pub(crate) slices: Slices<'a>,
     /// The other slices of a pool with counters, whose devices may consume them.
     pub(crate) elsewhere: Vec<&'a Arc<ResourceSlice>>,
     pub(crate) counter_sets: Vec<&'a CounterSet>,
@@ -81,11 +85,11 @@ pub(crate) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    const fn unusable(key: &'a PoolKey, state: PoolState) -> Self {
+    fn unusable(key: &'a PoolKey, state: PoolState) -> Self {
         Self {
             key,
             state,
-            slices: Vec::new(),
+            slices: Slices::new(),
             elsewhere: Vec::new(),
             counter_sets: Vec::new(),
             binds_later: false,
@@ -93,7 +97,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// Returns the pools that concern the node, in the order in which they are searched.
+/// Adds the pools that concern the node, in the order in which they are searched.
 ///
 /// # Errors
 /// A node selector cannot be parsed.
@@ -101,9 +105,10 @@ pub(crate) fn gather<'a>(
     cluster: &'a Cluster,
     gates: Gates,
     node: &NodeView<'_>,
-) -> Result<Vec<Pool<'a>>, AllocateError> {
+    pools: &mut Vec<Pool<'a>>,
+) -> Result<(), AllocateError> {
     let all = cluster.device_pools();
-    let mut keys: Vec<&PoolKey> = all.pools_naming(node.name()).collect();
+    let mut keys: SmallVec<[&PoolKey; 4]> = all.pools_naming(node.name()).collect();
     keys.extend(all.pools_for_any_node());
     if gates.partitionable_devices {
         // kube-scheduler considers slices with counters on every node. Of pools with nothing else
@@ -112,7 +117,6 @@ pub(crate) fn gather<'a>(
     }
     keys.sort_unstable();
     keys.dedup();
-    let mut pools = Vec::with_capacity(keys.len());
     for key in keys {
         if let Some(pool) = view(all, key, gates, node)? {
             pools.push(pool);
@@ -120,7 +124,7 @@ pub(crate) fn gather<'a>(
     }
     // The sort is stable: the pools stay ordered by driver and name.
     pools.sort_by_key(|pool| pool.binds_later);
-    Ok(pools)
+    Ok(())
 }
 
 /// Returns the pool as the node sees it; `None` if it has nothing for the node, or if a driver is
@@ -131,7 +135,7 @@ fn view<'a>(
     gates: Gates,
     node: &NodeView<'_>,
 ) -> Result<Option<Pool<'a>>, AllocateError> {
-    let mut relevant: Vec<&Arc<ResourceSlice>> = Vec::new();
+    let mut relevant = Slices::new();
     for slice in all.slices(key) {
         if !is_relevant(slice, gates, node)? {
             continue;
@@ -239,7 +243,7 @@ fn go_text(selector: &api::NodeSelector) -> String {
 fn build<'a>(
     all: &DevicePools,
     key: &'a PoolKey,
-    relevant: Vec<&'a Arc<ResourceSlice>>,
+    relevant: Slices<'a>,
     elsewhere: Vec<&'a Arc<ResourceSlice>>,
     gates: Gates,
 ) -> Pool<'a> {

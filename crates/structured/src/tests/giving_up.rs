@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::random::{one_in, pick};
 use super::toy::Toys;
 use super::world::{World, claim};
-use crate::search::{Effort, Outcome, Search};
+use crate::search::{Buffers, Effort, Outcome, Search};
 use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, result};
 
 const STEPS: u64 = 100_000;
@@ -101,7 +101,8 @@ fn search(
     let allocated = Allocated { base: cluster.allocated_devices(), overlay: None };
     let allocator = Allocator::new(cluster, Gates::default(), allocated);
     let node = cluster.node(cluster.node_named("n1").unwrap());
-    let mut search = match Search::new(&allocator, claims, &node, Budget(STEPS)) {
+    let mut search = match Search::new(&allocator, claims, &node, Budget(STEPS), Buffers::default())
+    {
         Ok(search) => search,
         Err(error) => return (Err(error), 0),
     };

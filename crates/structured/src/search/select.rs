@@ -1,0 +1,127 @@
+//! Which devices meet the selectors of a request.
+
+use std::sync::Arc;
+
+use framework::device::{Device, NodeScope};
+
+use super::{Found, Search, Selectable};
+use crate::diagnosis::Obstacle;
+use crate::{AllocateError, capacity, pools};
+
+impl Search<'_> {
+    /// Returns whether the device meets the selectors of the body and is for the node.
+    ///
+    /// # Errors
+    /// A selector fails.
+    pub(crate) fn is_selectable(
+        &mut self,
+        body: usize,
+        device: usize,
+    ) -> Result<bool, AllocateError> {
+        let cell = self.cell(body, device);
+        if self.selectable[cell] == Selectable::Unknown {
+            self.selectable[cell] = match self.known_alike(body, device) {
+                Some(known) => known,
+                None => match self.select(body, device)? {
+                    None => Selectable::Yes,
+                    Some(obstacle) => Selectable::No(obstacle),
+                },
+            };
+        }
+        Ok(match self.selectable[cell] {
+            Selectable::No(obstacle) => {
+                self.obstacles[cell] = Some(obstacle);
+                false
+            }
+            _ => true,
+        })
+    }
+
+    /// Returns what is known of the device before, if both have one description. To compare what the
+    /// selectors read of two descriptions would take as long as to evaluate them.
+    fn known_alike(&self, body: usize, device: usize) -> Option<Selectable> {
+        let before = device.checked_sub(1)?;
+        let known = self.selectable[self.cell(body, before)];
+        let descriptions = [before, device].map(|own| &self.devices[own].device.description);
+        (known != Selectable::Unknown
+            && Arc::ptr_eq(descriptions[0], descriptions[1])
+            && self.are_usable_alike(before, device))
+        .then_some(known)
+    }
+
+    /// Returns why the device does not meet the selectors of the body.
+    pub(crate) fn select(
+        &self,
+        body: usize,
+        device: usize,
+    ) -> Result<Option<Obstacle>, AllocateError> {
+        let Found { device, slice, .. } = &self.devices[device];
+        let body = &self.claims.bodies[body];
+        let is_off = !self.gates.binding_conditions && !device.binding_conditions.is_empty();
+        if is_off || device.problem.is_some() {
+            return Ok(Some(Obstacle::Unusable));
+        }
+        let claim = || format!("claim {}", self.claims.claims[body.claim].key);
+        let class = || {
+            let name = body.class.as_ref().map(|class| class.name.as_ref());
+            format!("class {}", name.unwrap_or_default())
+        };
+        if let Some(number) = first_unmet(&body.class_selectors, device, class)? {
+            return Ok(Some(Obstacle::ClassSelector(number)));
+        }
+        if let Some(number) = first_unmet(&body.selectors, device, claim)? {
+            return Ok(Some(Obstacle::Selector(number)));
+        }
+        if slice.scope == NodeScope::PerDevice {
+            let is_here = device.scope.includes(&self.node);
+            let is_here = is_here.map_err(|_| {
+                AllocateError::fatal(pools::parse_error(&device.scope).unwrap_or_default())
+            })?;
+            return Ok((!is_here).then_some(Obstacle::OtherNode));
+        }
+        Ok(None)
+    }
+
+    /// Returns whether the device has the capacity that the body asks for.
+    pub(crate) fn has_capacity(&mut self, body: usize, device: usize) -> bool {
+        if !self.gates.consumable_capacity {
+            return true;
+        }
+        let found = &self.devices[device];
+        let consumed = found.allocations.as_ref().map(|allocations| &allocations.consumed);
+        let used = [consumed, found.picked_capacity.as_ref()];
+        let capacity = self.raw(body).capacity.as_ref();
+        let fits = capacity::fits(&found.device.description, capacity, used);
+        if !fits {
+            self.reject(body, device, Obstacle::Capacity);
+        }
+        fits
+    }
+}
+
+/// Returns the number of the first selector that the device does not meet.
+///
+/// # Errors
+/// A selector cannot be compiled or fails; `owner` says whose it is.
+fn first_unmet(
+    selectors: &[crate::claims::PreparedSelector],
+    device: &Device,
+    owner: impl Fn() -> String,
+) -> Result<Option<u32>, AllocateError> {
+    for (number, selector) in selectors.iter().enumerate() {
+        let fatal =
+            |text: &str| AllocateError::fatal(format!("{}: selector #{number}: {text}", owner()));
+        let expression = match selector {
+            Some(Ok(expression)) => expression,
+            Some(Err(error)) => return Err(fatal(&format!("CEL compile error: {error}"))),
+            None => {
+                return Err(fatal("CEL expression empty (unsupported selector type?)"));
+            }
+        };
+        let matches = expression.matches(&device.description);
+        if !matches.map_err(|error| fatal(&format!("CEL runtime error: {error}")))? {
+            return Ok(Some(u32::try_from(number).unwrap_or(u32::MAX)));
+        }
+    }
+    Ok(None)
+}
