@@ -24,7 +24,7 @@ impl Compiler for &Selectors {
             return compiled.clone();
         }
         let compiled: Compiled = match Selector::compile(expression) {
-            Ok(selector) => Ok(Arc::new(DeviceSelector(selector))),
+            Ok(selector) => Ok(Arc::new(DeviceSelector::new(selector))),
             Err(error) => Err(error.to_string().into()),
         };
         if kept.len() >= KEPT {
@@ -35,24 +35,58 @@ impl Compiler for &Selectors {
     }
 }
 
+/// A driver, and whether its devices match.
+type OfDriver = (Arc<str>, bool);
+
 /// A compiled expression over devices.
 #[derive(Debug)]
-struct DeviceSelector(Selector);
+struct DeviceSelector {
+    selector: Selector,
+    /// The latest driver and its result, if the expression reads nothing else, as those of most classes.
+    of_driver: Option<Mutex<Option<OfDriver>>>,
+}
+
+impl DeviceSelector {
+    fn new(selector: Selector) -> Self {
+        let reads_driver_only = match selector.reads() {
+            Reads::Everything => false,
+            Reads::Only(reads) => reads.iter().all(|read| *read == Read::Driver),
+        };
+        Self { selector, of_driver: reads_driver_only.then(Mutex::default) }
+    }
+
+    fn evaluate(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+        let view = view_of(device, self.selector.reads());
+        let matched = view.and_then(|view| self.selector.matches(&view));
+        matched.map_err(|error| error.to_string().into())
+    }
+}
 
 impl Expression for DeviceSelector {
     fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
-        let view = view_of(device, self.0.reads());
-        let matched = view.and_then(|view| self.0.matches(&view));
-        matched.map_err(|error| error.to_string().into())
+        // An attribute without a value is an error, even if it is not read.
+        let Some(latest) = self.of_driver.as_ref().filter(|_| !has_error(device)) else {
+            return self.evaluate(device);
+        };
+        // A panic leaves the pair consistent: it is replaced as a whole.
+        let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((driver, matches)) = &*latest
+            && *driver == device.driver
+        {
+            return Ok(*matches);
+        }
+        let matches = self.evaluate(device)?;
+        *latest = Some((device.driver.clone(), matches));
+        Ok(matches)
     }
 
     fn names_attributes(&self) -> bool {
         let is_named = |read: &Read| !matches!(read, Read::AttributeDomain(_));
-        matches!(self.0.reads(), Reads::Only(reads) if reads.iter().all(is_named))
+        matches!(self.selector.reads(), Reads::Only(reads) if reads.iter().all(is_named))
     }
 
     fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
-        match self.0.reads() {
+        match self.selector.reads() {
             Reads::Everything => one == other,
             Reads::Only(reads) => {
                 // An attribute without a value is an error, even if it is not read.
@@ -137,4 +171,31 @@ fn find_named<'a, T>(
         own == domain && rest == id
     };
     values.iter().rev().find(|(name, _)| is_named(name)).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(driver: &str, version: &str) -> DeviceDescription {
+        let attributes = [("v".into(), Attribute::Version(version.into()))];
+        DeviceDescription {
+            driver: driver.into(),
+            attributes: attributes.into(),
+            ..DeviceDescription::default()
+        }
+    }
+
+    #[test]
+    fn selector_of_driver_is_evaluated_for_each_driver_and_fails_for_bad_attributes() {
+        let selectors = Selectors::default();
+        let selector = (&selectors).compile("device.driver == 'a.com'").unwrap();
+        let matches = |driver, version| selector.matches(&device(driver, version));
+        for _ in 0..2 {
+            assert_eq!(matches("a.com", "1.2.3"), Ok(true));
+            assert_eq!(matches("b.com", "1.2.3"), Ok(false));
+            assert!(matches("b.com", "1.2").is_err());
+            assert!(matches("a.com", "1.2").is_err());
+        }
+    }
 }
