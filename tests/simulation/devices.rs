@@ -90,11 +90,14 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
     names.chain(pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"].as_str())
 }
 
-/// Whether a claim of a pod does not exist. PreEnqueue keeps such a pod from being tried, without a word, as
-/// in kube-scheduler.
+/// Whether a claim of a pod does not exist, or is being deleted. PreEnqueue keeps such a pod from being tried,
+/// without a word, as in kube-scheduler.
 pub(crate) fn lacks_claim(server: &Server, pod: &Value) -> bool {
     let namespace = text(&pod["metadata"]["namespace"]);
-    let exists = |name: &str| server.store.get(RESOURCECLAIMS, namespace, name).is_some();
+    let exists = |name: &str| {
+        let claim = server.store.get(RESOURCECLAIMS, namespace, name);
+        claim.is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null())
+    };
     let entries = pod["spec"]["resourceClaims"].as_array().map_or(0, Vec::len);
     entries > 0 && (claims_of(pod).count() < entries || !claims_of(pod).all(exists))
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use client::Request;
 use engine::{Attempt, Event, Outcome};
 use framework::Uid;
 
+use super::patience::REJECTION;
 use super::rules::{Checked, rule};
 use super::server::Server;
 
@@ -30,11 +32,16 @@ impl Explanations {
         }
     }
 
-    /// Checks the events after a step: a rejected pod has one, with the result of the attempt.
+    /// Checks the events after a step: a rejected pod has one, with the result of the attempt. A rejection in
+    /// PreBind is no error.
     ///
     /// # Errors
     /// The rule is violated.
     pub(crate) fn are_told(&mut self, events: &[Event]) -> Checked {
+        let is_wrong = |note: &str| note.contains(REJECTION) && note != REJECTION;
+        if let Some(event) = events.iter().find(|event| is_wrong(&event.note)) {
+            return Err(format!("a plugin rejects {} in PreBind: {event:?}", event.regarding));
+        }
         let Some(uid) = self.owed.take() else { return Ok(()) };
         let text = self.texts.get(&uid);
         // The API server limits the length of a note.
@@ -44,6 +51,18 @@ impl Explanations {
             is_its && text.is_some_and(|text| note(text) == note(&event.note))
         });
         rule(is_told, || format!("no event says about {uid}: {text:?}"))
+    }
+
+    /// Checks a condition that is written: a pod that a plugin rejects in PreBind is unschedulable.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn are_written(request: &Request) -> Checked {
+        let body = String::from_utf8_lossy(&request.body);
+        let is_rejection = request.path.ends_with("/status") && body.contains(REJECTION);
+        rule(!is_rejection || body.contains("\"Unschedulable\""), || {
+            format!("a plugin rejects the pod in PreBind: {body}")
+        })
     }
 
     /// Checks at rest that the conditions of pending pods have the results of their last attempts. A patch may

@@ -16,9 +16,9 @@
 //! - `progress`: pods are bound, whatever else is broken, or say why they wait.
 //! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: invariants of the changes that the
 //!   scheduler receives, its decisions, its victims, the pods that it requeues, and its requests.
-//! - `queueing`, `limits`, `calls`, `zones`, `explanations`, `leases`: invariants of turns and backoffs, of the
-//!   number and rate of requests, of the calls of reflectors, of the order of nodes, of what users read, and
-//!   of the Lease.
+//! - `queueing`, `limits`, `calls`, `zones`, `explanations`, `leases`, `farewells`: invariants of turns and
+//!   backoffs, of the number and rate of requests, of the calls of reflectors, of the order of nodes, of what
+//!   users read, of the Lease, and of processes that are asked to end.
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
 //! - `oracle`: where pods fit, computed naively.
 
@@ -31,6 +31,7 @@ mod decisions;
 mod devices;
 mod explanations;
 mod extender;
+mod farewells;
 mod foreign;
 mod leases;
 mod limits;

@@ -15,19 +15,23 @@ use serde_json::json;
 pub(crate) const NAME: &str = "Patience";
 /// The label that chooses the behaviour for a pod: one of [`VALUES`].
 pub(crate) const LABEL: &str = "patience";
-/// Wait in Permit, once; wait in PreBind; write in PreBind.
-pub(crate) const VALUES: [&str; 3] = [PERMIT, WAIT, WRITE];
+/// Wait in Permit, once; wait in PreBind; write in PreBind; reject in PreBind, once.
+pub(crate) const VALUES: [&str; 4] = [PERMIT, WAIT, WRITE, REJECT];
+/// The text of a rejection in PreBind.
+pub(crate) const REJECTION: &str = "comes at a bad time";
 
 const PERMIT: &str = "permit";
 const WAIT: &str = "wait";
 const WRITE: &str = "write";
+const REJECT: &str = "reject";
 
 /// The plugin.
 #[derive(Debug, Default)]
 struct Patience {
-    /// Pods that have waited in Permit.
+    /// Pods that have waited in Permit, or were rejected in PreBind.
     waited: Mutex<BTreeSet<Uid>>,
-    /// Pods that wait in Permit, and during whose wait no placed pod was deleted. No event helps them.
+    /// Pods that wait in Permit, and during whose wait no placed pod was deleted, and pods that are rejected in
+    /// PreBind. No event helps them.
     to_call_back: Mutex<BTreeSet<Uid>>,
 }
 
@@ -84,6 +88,16 @@ impl PodDeleted for Patience {
 }
 
 impl Patience {
+    /// Rejects a pod, once.
+    fn reject(&self, pod: &Pod) -> Status {
+        let mut waited = self.waited.lock().expect("nobody panics with the lock");
+        if !waited.insert(pod.uid.clone()) {
+            return Status::success();
+        }
+        self.to_call_back().insert(pod.uid.clone());
+        Status::unschedulable(REJECTION)
+    }
+
     fn to_call_back(&self) -> MutexGuard<'_, BTreeSet<Uid>> {
         self.to_call_back.lock().expect("nobody panics with the lock")
     }
@@ -91,7 +105,7 @@ impl Patience {
 
 impl PreBind for Patience {
     fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
-        match asks(pod, WAIT) || asks(pod, WRITE) {
+        match [WAIT, WRITE, REJECT].iter().any(|value| asks(pod, value)) {
             true => PreBindPreFlight::Run { allow_parallel: false },
             false => PreBindPreFlight::Skip { allow_parallel: true },
         }
@@ -107,6 +121,7 @@ impl PreBind for Patience {
     ) -> PreBindStep {
         match input {
             PreBindInput::Start if asks(pod, WRITE) => PreBindStep::Write(annotation(pod)),
+            PreBindInput::Start if asks(pod, REJECT) => PreBindStep::Done(self.reject(pod)),
             PreBindInput::Answer(answer) => PreBindStep::Done(match answer.failure() {
                 None => Status::success(),
                 Some(text) => Status::error(text.to_owned()),

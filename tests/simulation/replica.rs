@@ -27,6 +27,7 @@ use super::coverage::Fault;
 use super::decisions;
 use super::explanations::Explanations;
 use super::extender::{self, Extender};
+use super::farewells::Farewell;
 use super::limits::RequestLimits;
 use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
@@ -65,6 +66,8 @@ pub(crate) struct Replica {
     pub(crate) max_waiting: usize,
     /// Its requests, against its limits.
     pub(crate) limits: RequestLimits,
+    /// Its end, once it is asked to end.
+    pub(crate) farewell: Farewell,
     /// The failed attempts of each queued pod.
     pub(crate) failures: Failures,
     /// The results of attempts that users have to read.
@@ -250,6 +253,7 @@ impl Replica {
             is_extended: kind.is_extended,
             max_waiting,
             limits: RequestLimits::new(limits, !kind.elects),
+            farewell: Farewell::default(),
             failures: Failures::default(),
             explanations: Explanations::default(),
             probed: Vec::new(),
@@ -303,6 +307,7 @@ impl Replica {
         if source == RequestSource::ApiDispatcher {
             self.limits.replied(id, &reply, now);
         }
+        self.farewell.replied(source, id, &reply);
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.scheduler.handle_reply(source, id, reply, now, ports);
         self.nobody_oversleeps(now, || format!("a request of the {source:?} is replied to"))
@@ -480,6 +485,10 @@ impl Replica {
         for (_, request) in requests.iter().filter(|(by, _)| *by == RequestSource::ApiDispatcher) {
             self.limits.sent(request, now)?;
         }
+        for (source, request) in &requests {
+            self.farewell.sent(*source, request)?;
+            Explanations::are_written(request)?;
+        }
         Ok(requests)
     }
 
@@ -588,10 +597,33 @@ impl Replica {
             _ => {}
         }
         let latest = described(&change);
+        let arrival = self.arrival(&change);
         let parked = wake_ups::parked(self.scheduler.engine());
         self.scheduler.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
+        if let Some(pod) = arrival {
+            self.is_nominated_as_shown(&pod)?;
+        }
         self.wake_ups += WakeUps::among(&parked, self.scheduler.engine(), &self.related);
         self.nobody_oversleeps(now, || latest)
+    }
+
+    /// Returns the pod of a change that reports it for the first time, without a node.
+    fn arrival(&self, change: &Change) -> Option<Pod> {
+        let Change::Pod(pod) = change else { return None };
+        let known = self.scheduler.engine().pending_pod(&pod.key);
+        let is_new = known.is_none_or(|known| known.uid != pod.uid) && pod.node_name.is_none();
+        is_new.then(|| Pod::clone(pod))
+    }
+
+    /// Checks that a pod that has arrived and may be tried keeps room on the node that its status names, which an
+    /// earlier process has cleared for it.
+    fn is_nominated_as_shown(&self, pod: &Pod) -> Checked {
+        let engine = self.scheduler.engine();
+        let place = engine.queue().get(&pod.key).map(|(place, _)| place);
+        let (shown, known) = (&pod.nominated_node_name, engine.nominator().node_of(&pod.uid));
+        rule(place != Some(Place::Active) || known == shown.as_ref(), || {
+            format!("{} arrives nominated to {shown:?}, and is nominated to {known:?}", pod.key)
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use engine::Engine;
+use engine::queue::Place;
 use framework::{Node, Pod, Time, Uid};
 use sandbox::resources::NAMESPACES;
 use serde_json::Value;
@@ -291,6 +292,10 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Tim
 fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
     for pod in waiting.iter().filter(|pod| may_be_placed(pod)) {
         let pod = read_pod(pod);
+        // A plugin may gate a pod, too, for example while a claim of it does not exist.
+        if engine.queue().get(&pod.key).is_some_and(|(place, _)| place == Place::Gated) {
+            continue;
+        }
         let known = engine.nominator().node_of(&pod.uid);
         rule(known == pod.nominated_node_name.as_ref(), || {
             let shown = &pod.nominated_node_name;

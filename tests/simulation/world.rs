@@ -1,5 +1,6 @@
 //! Time, and the order of events.
 
+mod calm;
 mod endpoints;
 mod endurance;
 mod seat;
@@ -25,7 +26,7 @@ use super::churn::Churn;
 use super::clocks::Clock;
 use super::coverage::{Coverage, Fault, State, States};
 use super::extender;
-use super::leases::Leases;
+use super::leases::{self, Leases};
 use super::network::{Fate, Network};
 use super::progress::Progress;
 use super::replica::{Decided, Kind, Replica};
@@ -40,15 +41,6 @@ use super::{DEVICES, LASTING};
 const BEGINNING: i64 = 1_790_000_000;
 /// Time after the last fault after which nothing waits for its consequences.
 const RECOVERY: Duration = Duration::from_mins(2);
-/// Time without activity before the final checks: longer than the timeout of a stalled watch.
-const CALM: Duration = Duration::from_secs(900);
-/// Time for the last pods to be bound: longer than the maximum time without an event.
-const SETTLED: Duration = Duration::from_secs(400);
-/// Time for a rush of pods: pods may take a minute to end, but no pod may need the maximum time
-/// without an event.
-const PROMPTLY: Duration = Duration::from_secs(200);
-/// Time for which the world must be at rest.
-const QUIET: Duration = Duration::from_secs(30);
 /// Maximum number of steps at one point of time; more means an endless loop.
 const MOST_AT_ONCE: u32 = 10_000;
 /// Number of trace lines in a violation.
@@ -83,6 +75,8 @@ enum Event {
     Probed { life: u32, extender: usize, outcome: Result<(), String> },
     /// The scheduler tries its next pod.
     Decide { life: u32 },
+    /// The process is asked to end.
+    Terminate { life: u32 },
     /// A user or another component acts.
     Churn,
     /// Another scheduler, or a static pod, takes room on a node.
@@ -105,6 +99,7 @@ impl Event {
             | Self::Learn { life, .. }
             | Self::Inputs { life, .. }
             | Self::Probed { life, .. }
+            | Self::Terminate { life }
             | Self::Decide { life } => Some(*life),
             _ => None,
         }
@@ -216,16 +211,6 @@ struct Trace {
     last: VecDeque<String>,
 }
 
-impl Activity {
-    /// Checks that since `before`, at most the conditions of the `waiting` pods were updated, and
-    /// ended watches reopened.
-    fn is_over(self, before: Self, waiting: usize, informers: usize) -> rules::Checked {
-        let (writes, calls) = (self.writes - before.writes, self.calls - before.calls);
-        rules::rule(writes <= waiting, || format!("{writes} writes in {QUIET:?} of quiet"))?;
-        rules::rule(calls <= 2 * informers, || format!("{calls} calls in {QUIET:?} of quiet"))
-    }
-}
-
 impl World {
     /// Creates a world.
     pub(crate) fn new(seed: u64, trace: bool) -> Self {
@@ -319,74 +304,6 @@ impl World {
         self.network = before;
         self.say(|| "the network is back".to_owned());
         Ok(())
-    }
-
-    /// Ends faults and churn, and checks the world at rest; then adds nodes, so that pods can be
-    /// placed, and checks again.
-    pub(crate) fn calm_down(mut self) -> Result<Summary, Violation> {
-        self.say(|| "calm".to_owned());
-        self.network = Network::calm();
-        self.troubles.end_all(&mut self.server, self.now);
-        self.is_calm = true;
-        self.calm_since = Some(self.now);
-        self.server.api_servers.catch_up();
-        self.churn.leave(&mut self.server, self.now);
-        self.rest(CALM)?;
-        self.rush()?;
-        self.churn.end(&mut self.server, self.now);
-        self.summary.pending = self.rest(SETTLED)?;
-        let explained = rules::pending_pods_are_explained(&self.server);
-        explained.map_err(|text| self.violation(&text))?;
-        for seat in self.seats.iter() {
-            let leader = seat.replica.as_ref();
-            let leader = leader.filter(|own| own.scheduler.may_act(seat.clock(self.now)));
-            let shown = leader.map_or(Ok(()), |own| own.explanations.are_shown(&self.server));
-            shown.map_err(|text| self.violation(&text))?;
-        }
-        for replica in self.seats.iter().filter_map(|seat| seat.replica.as_ref()) {
-            self.summary.wake_ups += replica.wake_ups;
-        }
-        self.summary.coverage = self.coverage;
-        Ok(self.summary)
-    }
-
-    /// Adds important pods to a full cluster, while the server is sometimes overloaded.
-    fn rush(&mut self) -> Result<(), Violation> {
-        self.churn.rush(&mut self.server, self.now);
-        let begun = self.now + Duration::from_millis(self.rng.u64(..30));
-        self.run_until(begun)?;
-        if self.rng.bool() {
-            self.network = Network::overloaded();
-            self.calm_since = None;
-            let over = begun + Duration::from_millis(self.rng.u64(..60_000));
-            self.run_until(over)?;
-            self.network = Network::calm();
-            self.calm_since = Some(self.now);
-        }
-        self.rest(PROMPTLY)?;
-        Ok(())
-    }
-
-    /// Waits, and then checks that nothing is left to do. Returns the number of pending pods.
-    fn rest(&mut self, pause: Duration) -> Result<usize, Violation> {
-        self.run_until(self.now + pause)?;
-        let before = self.activity;
-        self.run_until(self.now + QUIET)?;
-        self.is_at_rest(before).map_err(|text| self.violation(&text))
-    }
-
-    fn is_at_rest(&mut self, before: Activity) -> Result<usize, String> {
-        let (mut waiting, mut informers) = (0, 0);
-        for seat in self.seats.iter_mut() {
-            let now = seat.clock(self.now);
-            let replica = seat.replica.as_mut().expect("it has been started again by now");
-            informers += replica.informers.len();
-            seat.writes.are_announced()?;
-            replica.counts_are_right(now)?;
-            waiting = rules::at_rest(&self.server, replica, now)?;
-        }
-        self.activity.is_over(before, waiting, informers)?;
-        Ok(waiting)
     }
 
     fn at(&mut self, pause: Duration, event: Event) {
@@ -559,6 +476,7 @@ impl World {
                 }
             }
             Event::Decide { life } => self.decide(life)?,
+            Event::Terminate { life } => self.ask_to_end(life),
         }
         Ok(())
     }
@@ -614,10 +532,14 @@ impl World {
 
     /// Asks the process in a seat to end.
     fn terminate(&mut self, seat: usize) {
+        let life = self.seats.at(seat).life;
+        self.at(Duration::ZERO, Event::Terminate { life });
+    }
+
+    fn ask_to_end(&mut self, life: u32) {
         let now = self.now;
-        let (number, seat) = (seat, self.seats.at(seat));
-        let life = seat.life;
-        if seat.terminate(now) {
+        let Some(number) = self.seats.running(life) else { return };
+        if self.seats.at(number).terminate(now) {
             self.progress.disturbed(now);
             self.coverage.fired_at(Fault::ProcessTerminated, number);
             self.say(|| format!("process {life} is asked to end"));
@@ -689,6 +611,10 @@ impl World {
             self.say(|| format!("{life} {notice:?}"));
         }
         let outcome = replica.scheduler.outcome();
+        replica.farewell.is_kept(outcome.is_some())?;
+        if outcome == Some(Outcome::Stopped) {
+            replica.farewell.leaves(life, leases::stored(&self.server).as_deref())?;
+        }
         let has_ready = replica.scheduler.engine().queue().has_ready(now);
         let decides = has_ready && replica.scheduler.can_schedule(now);
         let seat = self.seats.at(number);

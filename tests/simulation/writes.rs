@@ -31,6 +31,10 @@ pub(crate) struct Writes {
     silent_victims: BTreeSet<Uid>,
     /// Deletions without a reply, with the UIDs of the pods.
     deletions: BTreeMap<RequestId, Uid>,
+    /// Patches of pods without a reply, apart from those after a takeover.
+    touches: BTreeSet<RequestId>,
+    /// The version that the last of them gave each pod, and the time of its reply.
+    versions: BTreeMap<String, (u64, Time)>,
 }
 
 /// A binding that was sent.
@@ -46,6 +50,9 @@ struct SentBinding {
     is_fence_refused: bool,
 }
 
+/// Time in which the watch may not show a write of ours. The scheduler remembers its own writes for a minute.
+const REMEMBERED: Duration = Duration::from_secs(55);
+
 /// Time after which the scheduler takes a lost binding as dead whose fence was refused (decision 19).
 const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
 
@@ -59,7 +66,8 @@ impl SentBinding {
 impl Writes {
     /// Checks an outgoing request. It is the only one for its object, and a write names the UID. No
     /// other binding may take effect on its pod, except for the same node. The status of a bound
-    /// pod is not written. A request that names an old resourceVersion has no effect.
+    /// pod is not written. A request that names an old resourceVersion has no effect, so no bind names a
+    /// version that an earlier write of ours has replaced.
     ///
     /// # Errors
     /// A rule is violated.
@@ -81,8 +89,19 @@ impl Writes {
             let uid = uid_in(&body_of(request), "preconditions");
             self.deletions.insert(request.id, Uid::from(uid.as_str()));
         }
+        let is_of_pods = request.path.starts_with("/api/v1/") && request.path.contains("/pods/");
+        // The scheduler does not remember what it patched to stop binds of its predecessor.
+        let is_takeover = body_of(request)["status"]["conditions"][0]["lastProbeTime"].is_string();
+        if request.method == Method::Patch && is_of_pods && !is_takeover {
+            self.touches.insert(request.id);
+        }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
         let version = version_in(&body_of(request));
+        let named = version.parse().unwrap_or(u64::MAX);
+        let own = self.versions.get(&uid).filter(|(_, at)| now.since(*at) < REMEMBERED);
+        rule(own.is_none_or(|(own, _)| *own <= named), || {
+            format!("{uid} is bound in version {named}, and our own write made it {own:?}")
+        })?;
         let mut others = self.bindings.values();
         let other = others.find(|other| {
             let mut pods = server.live_pods();
@@ -134,8 +153,15 @@ impl Writes {
     }
 
     /// Records a reply.
-    pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply) {
+    pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply, now: Time) {
         self.at_work.remove(&request);
+        if let (true, Reply::Answered(Response { status: 200, body, .. })) =
+            (self.touches.remove(&request), reply)
+        {
+            let pod: Value = serde_json::from_slice(body).unwrap_or_default();
+            let version = version_in(&pod).parse().unwrap_or_default();
+            self.versions.insert(uid_in(&pod, "metadata"), (version, now));
+        }
         let deleted = self.deletions.remove(&request);
         if let (Some(pod), Reply::Answered(Response { status: status @ 400.., .. })) =
             (self.patches.remove(&request), reply)

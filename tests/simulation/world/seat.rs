@@ -113,6 +113,8 @@ impl Seat {
         let Some(replica) = self.replica.as_mut().filter(|_| self.exits_by.is_none()) else {
             return false;
         };
+        self.held_back.extend(replica.scheduler.take_requests());
+        replica.farewell.asked();
         replica.scheduler.stop(clock);
         self.exits_by = Some(now + DRAIN);
         true

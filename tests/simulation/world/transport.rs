@@ -302,7 +302,7 @@ impl World {
             rules::before_binding(&self.server, asked)?;
         }
         if let Some(refusal) = self.troubles.refuse(request) {
-            self.refuse(life, source, request, refusal);
+            self.refuse(life, source, request, (refusal, fate));
             return Ok(());
         }
         let before = volumes::stored(&self.server, request);
@@ -371,7 +371,13 @@ impl World {
     }
 
     /// Answers a request that a lasting fault concerns. It is not carried out.
-    fn refuse(&mut self, life: u32, source: RequestSource, request: &Request, refusal: Refusal) {
+    fn refuse(
+        &mut self,
+        life: u32,
+        source: RequestSource,
+        request: &Request,
+        (refusal, fate): (Refusal, Fate),
+    ) {
         let Refusal { fault, status, body, message, after } = refusal;
         self.say(|| format!("{status} for {} ({})", request.path, fault.name()));
         self.fired_at(fault, life);
@@ -379,6 +385,9 @@ impl World {
             && source == RequestSource::ApiDispatcher
         {
             seat.writes.is_over(request.id);
+        }
+        if let Fate::Lingers(_) = fate {
+            return;
         }
         if let Some(Bound { uid, .. }) = Bound::by(request) {
             self.refusals.insert((life, request.id), Refused { uid, message });
@@ -408,7 +417,7 @@ impl World {
             None => {}
         }
         if source == RequestSource::ApiDispatcher {
-            seat.writes.replied(id, &reply);
+            seat.writes.replied(id, &reply, now);
             if let Some(object) = seat.volumes.replied(replica.scheduler.engine(), id, &reply) {
                 replica.related.was_written(&object);
             }
