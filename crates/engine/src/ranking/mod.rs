@@ -87,8 +87,12 @@ impl Known {
         std::mem::take(&mut self.kept).next_attempt(changed)
     }
 
-    /// Keeps the values of plugins for the next attempt.
-    pub(crate) fn suspend(&mut self, kept: Kept) {
+    /// Keeps the values of plugins for the next attempt. Forgets the ranking if its groups have changed in an
+    /// attempt that did not use it.
+    pub(crate) fn suspend(&mut self, mut kept: Kept) {
+        if kept.take_regrouped() {
+            self.drop_ranking();
+        }
         self.kept = kept;
     }
 

@@ -125,6 +125,24 @@ fn values_of_plugins_are_kept_with_the_nodes_that_changed_since() {
 }
 
 #[test]
+fn ranking_is_dropped_if_groups_change_in_an_attempt_that_does_not_use_it() {
+    let (mut known, log) = (Known::default(), ChangeLog::default());
+    let mut state = CycleState::new();
+    for regroups in [false, true] {
+        let mut ranking = Ranking::default();
+        ranking.insert(NodeIx::new(9), &[], 0).unwrap();
+        known.keep_ranking(ranking);
+        // For example, the pod is nominated to a node, and a Service has changed its constraints.
+        state.resume(known.resume(&log));
+        if regroups {
+            state.regroup();
+        }
+        known.suspend(state.suspend());
+        assert_eq!(known.take_ranking().is_some_and(|ranking| ranking.is_empty()), regroups);
+    }
+}
+
+#[test]
 fn oldest_class_is_emptied_if_all_hold_too_much() {
     let mut rankings = Rankings::default();
     let classes = ["a", "b", "c"].map(class);

@@ -60,6 +60,12 @@ impl Kept {
         self.next.iter().map(|value| value.size).sum()
     }
 
+    /// Whether a plugin called [`CycleState::regroup`](crate::CycleState::regroup) since the last call of this
+    /// function.
+    pub const fn take_regrouped(&mut self) -> bool {
+        std::mem::replace(&mut self.regrouped, false)
+    }
+
     /// Whether no value is kept.
     pub fn is_empty(&self) -> bool {
         self.next.is_empty()
@@ -88,10 +94,6 @@ impl Kept {
 
     pub(super) const fn regroup(&mut self) {
         self.regrouped = true;
-    }
-
-    pub(super) const fn take_regrouped(&mut self) -> bool {
-        std::mem::replace(&mut self.regrouped, false)
     }
 }
 

@@ -348,6 +348,10 @@ impl Score for PodTopologySpread {
                 Some(_) => column.add_scores(nodes, &mut sums, |_| 0),
                 None => {
                     let pods = column.counted.constraint.pods_by_node(cluster);
+                    if nodes.len() < cluster.table_len() / 64 {
+                        column.add_scores(nodes, &mut sums, |node| pods.get(node).live);
+                        continue;
+                    }
                     let pods = by_index(&pods, cluster.table_len());
                     column.add_scores(nodes, &mut sums, |node| pods[node.index()]);
                 }
