@@ -16,9 +16,21 @@ use framework::{Answer, EventResource, Pod, PodKey, Time, api};
 use serde_json::{Value, json};
 
 /// Number of histories.
-const HISTORIES: u64 = 400;
+const HISTORIES: u64 = 2_000;
 /// Number of changes in each.
-const STEPS: i64 = 120;
+const STEPS: i64 = 60;
+/// Number of histories on more nodes, with more classes.
+const LONG_HISTORIES: u64 = 40;
+const LONG_STEPS: i64 = 500;
+
+/// The extent of a history.
+struct Extent {
+    steps: i64,
+    /// Maximum number of nodes.
+    nodes: usize,
+    /// Number of classes for each template.
+    variants: usize,
+}
 
 /// An engine whose effects are carried out at once.
 struct Scheduler {
@@ -72,6 +84,11 @@ impl Scheduler {
                     self.apply(Change::Pod(Box::new(Pod { node_name, ..pod })), now);
                 }
             }
+            EffectKind::Evict(eviction) => {
+                self.engine.answer(effect.id, &Answer::ok(), now, ports);
+                let (key, uid) = (eviction.pod.clone(), eviction.uid.clone());
+                self.apply(Change::PodDeleted { key, uid }, now);
+            }
             EffectKind::Event(_) => {}
             _ => self.engine.answer(effect.id, &Answer::ok(), now, ports),
         }
@@ -108,10 +125,11 @@ fn any_node(number: usize, rng: &mut Rng) -> NodeBuilder {
     node
 }
 
-/// A pod of one of the templates.
-fn any_pod(name: &str, template: usize) -> PodBuilder {
-    let cpu = ["100m", "500m", "1", "2"][template % 4];
+/// A pod of one of the templates. Each of its variants is a class.
+fn any_pod(name: &str, template: usize, variant: usize) -> PodBuilder {
+    let cpu = ["100m", "500m", "1", "2"][(template + variant / 2) % 4];
     let pod = pod(name).label("app", &format!("a{template}")).cpu(cpu).memory("256Mi");
+    let pod = if variant == 0 { pod } else { pod.label("variant", &variant.to_string()) };
     match template {
         0 => pod.image("web:1"),
         1 => pod.image("db:1").toleration("dedicated", "Exists", "", "NoSchedule"),
@@ -146,6 +164,7 @@ fn any_pod(name: &str, template: usize) -> PodBuilder {
         }),
         // The label of the Service, for default constraints.
         20 | 21 => pod.label("tier", "web"),
+        22 => pod.priority(100).cpu("3"),
         _ => pod,
     }
 }
@@ -197,26 +216,26 @@ fn service(selector: Option<Value>) -> Change {
 }
 
 /// Runs one history by both schedulers. Returns the number of decisions by a ranking.
-fn compare(seed: u64) -> u64 {
+fn compare(seed: u64, extent: &Extent) -> u64 {
     let mut rng = Rng::with_seed(seed);
     let mut both = [Form::Set, Form::Ranked].map(|form| Scheduler::new(seed, form));
     let apply = |both: &mut [Scheduler; 2], change: Change, now: Time| {
         both.iter_mut().for_each(|scheduler| scheduler.apply(change.clone(), now));
     };
-    // From 128 nodes on, single nodes are looked at one by one.
-    let nodes = rng.usize(1..260);
+    let nodes = rng.usize(1..extent.nodes);
     for number in 0..nodes {
         apply(&mut both, Change::Node(any_node(number, &mut rng).build()), Time::from_secs(0));
     }
     let mut names = 0;
-    for step in 0..STEPS {
+    for step in 0..extent.steps {
         let now = Time::from_secs(step);
         match rng.u8(..22) {
             0..12 => {
-                let template = rng.usize(..TEMPLATES);
+                let (template, variant) = (rng.usize(..TEMPLATES), rng.usize(..extent.variants));
                 for _ in 0..rng.usize(1..8) {
                     names += 1;
-                    let pod = any_pod(&format!("p{names}"), template).uid(&names.to_string());
+                    let pod =
+                        any_pod(&format!("p{names}"), template, variant).uid(&names.to_string());
                     apply(&mut both, Change::Pod(Box::new(pod.build())), now);
                 }
             }
@@ -260,6 +279,15 @@ fn compare(seed: u64) -> u64 {
 
 #[test]
 fn ranked_decisions_are_those_of_the_full_pass() {
-    let ranked: u64 = (0..HISTORIES).map(compare).sum();
+    let extent = Extent { steps: STEPS, nodes: 60, variants: 2 };
+    let ranked: u64 = (0..HISTORIES).map(|seed| compare(seed, &extent)).sum();
     assert!(ranked > 40 * HISTORIES, "only {ranked} decisions were made by rankings");
+}
+
+#[test]
+fn hundreds_of_classes_take_turns() {
+    let extent = Extent { steps: LONG_STEPS, nodes: 400, variants: 12 };
+    let seeds = HISTORIES..HISTORIES + LONG_HISTORIES;
+    let ranked: u64 = seeds.map(|seed| compare(seed, &extent)).sum();
+    assert!(ranked > 400 * LONG_HISTORIES, "only {ranked} decisions were made by rankings");
 }

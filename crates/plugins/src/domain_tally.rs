@@ -5,10 +5,11 @@ use framework::{DomainIx, NodeColumn, NodeIx};
 /// An amount for each node of a set, summed by topology domain. Nodes without the label share a domain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DomainTally {
-    /// By [`place_of`].
-    domains: Vec<Domain>,
-    /// The share of each node; `None` if no node is going to be replaced.
-    shares: Option<NodeColumn<Share>>,
+    /// The column has a place for each domain, as for nodes; see [`place_of`]. With a domain for each node, most
+    /// have no node of the set.
+    domains: NodeColumn<Domain>,
+    /// `None` if no node is going to be replaced.
+    members: Option<Members>,
     /// The sum of all amounts.
     total: i64,
     /// Number of nodes.
@@ -21,44 +22,67 @@ struct Domain {
     sum: i64,
 }
 
-/// The domain and the amount of a node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Share {
-    is_in_set: bool,
-    domain: Option<DomainIx>,
-    amount: i64,
+/// The nodes of the set.
+#[derive(Debug, Clone, Default)]
+struct Members {
+    /// The place of the domain of each node, plus one.
+    domains: NodeColumn<u32>,
+    amounts: NodeColumn<i64>,
 }
 
 /// Returns the place of a domain, of which the first is for nodes without the label.
-fn place_of(domain: Option<DomainIx>) -> usize {
-    domain.map_or(0, |domain| domain.index() + 1)
+fn place_of(domain: Option<DomainIx>) -> NodeIx {
+    NodeIx::new(domain.map_or(0, |domain| domain.index() + 1))
 }
 
 impl DomainTally {
-    /// Returns an empty tally for about this number of domains. With `follows`, nodes can be
-    /// [replaced](Self::replace).
-    pub(crate) fn new(domains: usize, follows: bool) -> Self {
-        Self {
-            domains: vec![Domain::default(); domains + 1],
-            shares: follows.then(NodeColumn::default),
-            total: 0,
-            len: 0,
+    /// Returns an empty tally. If it `follows` changes, nodes can be [replaced](Self::replace).
+    pub(crate) fn new(follows: bool) -> Self {
+        Self { members: follows.then(Members::default), ..Self::default() }
+    }
+
+    /// Returns the tally of these nodes, which are in ascending order, with their domains and amounts.
+    pub(crate) fn of(
+        nodes: impl Iterator<Item = (NodeIx, Option<DomainIx>, i64)>,
+        follows: bool,
+    ) -> Self {
+        let mut tally = Self::new(follows);
+        let (mut domains, mut places, mut amounts) = (Vec::new(), Vec::new(), Vec::new());
+        for (node, domain, amount) in nodes {
+            let place = place_of(domain).index();
+            if domains.len() <= place {
+                domains.resize(place + 1, Domain::default());
+            }
+            domains[place].nodes += 1;
+            domains[place].sum += amount;
+            tally.total += amount;
+            tally.len += 1;
+            if follows {
+                places.push((node, place as u32 + 1));
+                amounts.extend((amount != 0).then_some((node, amount)));
+            }
         }
+        let domains = domains.into_iter().enumerate().filter(|(_, own)| own.nodes > 0);
+        tally.domains = domains.map(|(place, own)| (NodeIx::new(place), own)).collect();
+        if let Some(members) = &mut tally.members {
+            members.domains = places.into_iter().collect();
+            members.amounts = amounts.into_iter().collect();
+        }
+        tally
     }
 
     /// Adds a node that is not in the set.
     pub(crate) fn insert(&mut self, node: NodeIx, domain: Option<DomainIx>, amount: i64) {
         let place = place_of(domain);
-        if self.domains.len() <= place {
-            self.domains.resize(place + 1, Domain::default());
-        }
-        let own = &mut self.domains[place];
-        own.nodes += 1;
-        own.sum += amount;
+        self.domains.change(place, |own| {
+            own.nodes += 1;
+            own.sum += amount;
+        });
         self.total += amount;
         self.len += 1;
-        if let Some(shares) = &mut self.shares {
-            shares.change(node, |share| *share = Share { is_in_set: true, domain, amount });
+        if let Some(members) = &mut self.members {
+            members.domains.change(node, |own| *own = place.index() as u32 + 1);
+            members.amounts.change(node, |own| *own = amount);
         }
     }
 
@@ -71,44 +95,57 @@ impl DomainTally {
     }
 
     fn remove(&mut self, node: NodeIx) {
-        let Some(shares) = &mut self.shares else { return };
-        let Share { is_in_set, domain, amount } = shares.get(node);
-        if !is_in_set {
-            return;
-        }
-        shares.change(node, |share| *share = Share::default());
-        let own = &mut self.domains[place_of(domain)];
-        own.nodes -= 1;
-        own.sum -= amount;
+        let Some(members) = &mut self.members else { return };
+        let Some(place) = members.domains.get(node).checked_sub(1) else { return };
+        let amount = members.amounts.get(node);
+        members.domains.change(node, |own| *own = 0);
+        members.amounts.change(node, |own| *own = 0);
+        self.domains.change(NodeIx::new(place as usize), |own| {
+            own.nodes -= 1;
+            own.sum -= amount;
+        });
         self.total -= amount;
         self.len -= 1;
     }
 
     /// Returns the domain of a node in the set.
     pub(crate) fn domain_of(&self, node: NodeIx) -> Option<Option<DomainIx>> {
-        let share = self.shares.as_ref()?.get(node);
-        share.is_in_set.then_some(share.domain)
+        let place = self.members.as_ref()?.domains.get(node).checked_sub(1)? as usize;
+        Some(place.checked_sub(1).map(DomainIx::new))
+    }
+
+    /// Adds those of `nodes` that are in the set.
+    pub(crate) fn add_members(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
+        self.members.iter().for_each(|members| add_with_value(nodes, &members.domains, to));
+    }
+
+    /// Adds those of `nodes` that are in the set with an amount.
+    pub(crate) fn add_counted(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
+        self.members.iter().for_each(|members| add_with_value(nodes, &members.amounts, to));
     }
 
     /// Returns the sum of a domain.
     #[inline]
     pub(crate) fn get(&self, domain: Option<DomainIx>) -> i64 {
-        self.domains.get(place_of(domain)).map_or(0, |own| own.sum)
+        self.domains.get(place_of(domain)).sum
     }
 
     /// Whether the domain has nodes.
     pub(crate) fn knows(&self, domain: Option<DomainIx>) -> bool {
-        self.domains.get(place_of(domain)).is_some_and(|own| own.nodes > 0)
+        self.domains.get(place_of(domain)).nodes > 0
     }
 
     /// Returns the sums of the domains with nodes.
     pub(crate) fn sums(&self) -> impl Iterator<Item = i64> {
-        self.domains.iter().filter(|own| own.nodes > 0).map(|own| own.sum)
+        self.domains.iter().filter(|(_, own)| own.nodes > 0).map(|(_, own)| own.sum)
     }
 
-    /// Returns the sums of all domains, by their index.
-    pub(crate) fn by_domain(&self) -> impl Iterator<Item = i64> {
-        self.domains.iter().skip(1).map(|own| own.sum)
+    /// Returns the sums of the domains with nodes, apart from those without the label.
+    pub(crate) fn by_domain(&self) -> impl Iterator<Item = (DomainIx, i64)> {
+        let domains = self.domains.iter();
+        domains.filter_map(|(place, own)| {
+            Some((DomainIx::new(place.index().checked_sub(1)?), own.sum))
+        })
     }
 
     /// Whether the set has no node.
@@ -123,6 +160,25 @@ impl DomainTally {
 
     /// About the number of words that the tally takes.
     pub(crate) fn size(&self) -> usize {
-        2 * (self.domains.len() + self.len)
+        let of_members = self
+            .members
+            .as_ref()
+            .map_or(0, |members| members.domains.count() / 2 + 2 * members.amounts.count());
+        2 * self.domains.count() + of_members
+    }
+}
+
+/// Adds those of `nodes`, which are in ascending order, that have a value in a column.
+pub(crate) fn add_with_value<T: Copy + Default + PartialEq>(
+    nodes: &[NodeIx],
+    column: &NodeColumn<T>,
+    to: &mut Vec<NodeIx>,
+) {
+    if column.count() < nodes.len() {
+        let with_value = column.iter().map(|(node, _)| node);
+        to.extend(with_value.filter(|node| nodes.binary_search(node).is_ok()));
+    } else {
+        let has_value = |node: &NodeIx| column.get(*node) != T::default();
+        to.extend(nodes.iter().copied().filter(has_value));
     }
 }

@@ -16,6 +16,8 @@ use framework::{
     ScoreScope, Status,
 };
 
+use crate::node_sets::NodeSums;
+
 /// Name of the plugin.
 pub const NAME: &str = "ImageLocality";
 
@@ -51,6 +53,10 @@ impl Score for ImageLocality {
         Ok(score(bytes, pod))
     }
 
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     /// The score of a node depends on which of the images it has.
     fn scope(&self, _state: &mut CycleState, pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         let images = pod.spec.images.len() + pod.spec.image_volumes.len();
@@ -65,14 +71,14 @@ impl Score for ImageLocality {
         nodes: &[NodeIx],
         keys: &mut [i64],
     ) -> Result<(), Status> {
-        keys.fill(0);
         let names = pod.spec.images.iter().chain(&pod.spec.image_volumes).enumerate();
+        let mut bits = NodeSums::new(nodes, keys);
         for (place, name) in names {
-            let Some(image) = handle.cluster.image(name) else { continue };
-            for (node, key) in nodes.iter().zip(&mut *keys) {
-                *key |= i64::from(image.nodes.contains(*node)) << place;
+            if let Some(image) = handle.cluster.image(name) {
+                bits.add(&image.nodes, 1 << place);
             }
         }
+        bits.finish();
         Ok(())
     }
 
@@ -85,23 +91,14 @@ impl Score for ImageLocality {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let cluster = handle.cluster;
-        let mut bytes = Vec::new();
-        for image in images(pod, cluster) {
-            bytes.resize(cluster.table_len(), 0_i64);
-            let more = spread_bytes(image, cluster);
-            for node in image.nodes.iter() {
-                bytes[node.index()] = bytes[node.index()].saturating_add(more);
-            }
-        }
-        if bytes.is_empty() {
-            scores.fill(0);
-            return Ok(());
-        }
+        let mut bytes = NodeSums::new(nodes, scores);
+        images(pod, cluster)
+            .for_each(|image| bytes.add(&image.nodes, spread_bytes(image, cluster)));
+        bytes.finish();
         let mut last = (0, score(0, pod));
-        for (node, place) in nodes.iter().zip(scores) {
-            let bytes = bytes[node.index()];
-            if bytes != last.0 {
-                last = (bytes, score(bytes, pod));
+        for place in scores {
+            if *place != last.0 {
+                last = (*place, score(*place, pod));
             }
             *place = last.1;
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::decode_strictly;
 use crate::hint;
-use crate::node_sets::{retain_matching, retain_required, retain_selected};
+use crate::node_sets::{NodeSums, retain_matching, retain_required, retain_selected};
 use crate::normalize::default_normalize;
 
 /// Plugin name.
@@ -221,6 +221,10 @@ impl Score for NodeAffinity {
         Ok(self.preferences(pod)?.map(|preferences| preferences.score(node)).sum())
     }
 
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         ScoreScope::Node
     }
@@ -235,15 +239,13 @@ impl Score for NodeAffinity {
     ) -> Result<(), Status> {
         let candidates: NodeBits = nodes.iter().copied().collect();
         let mut matched = NodeBits::default();
-        let mut sums = vec![0; handle.cluster.table_len()];
+        let mut sums = NodeSums::new(nodes, scores);
         for preference in self.preferences(pod)?.flat_map(PreferredSchedulingTerms::terms) {
             matched.copy_from(&candidates);
             retain_matching(&preference.term, handle.cluster, &mut matched);
-            matched.iter().for_each(|node| sums[node.index()] += i64::from(preference.weight));
+            sums.add_if(|node| matched.contains(node), preference.weight.into());
         }
-        for (node, score) in nodes.iter().zip(scores) {
-            *score = sums[node.index()];
-        }
+        sums.finish();
         Ok(())
     }
 }

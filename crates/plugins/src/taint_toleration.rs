@@ -9,6 +9,7 @@ use framework::{
 };
 
 use crate::hint;
+use crate::node_sets::NodeSums;
 use crate::normalize::default_normalize;
 
 /// Plugin name.
@@ -174,6 +175,10 @@ impl Score for TaintToleration {
         Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint, self.gates))).sum())
     }
 
+    fn depends_on_pods(&self) -> bool {
+        false
+    }
+
     fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         ScoreScope::Node
     }
@@ -193,13 +198,9 @@ impl Score for TaintToleration {
             scores.fill(0);
             return Ok(());
         }
-        let mut counts = vec![0; handle.cluster.table_len()];
-        repelling
-            .flat_map(|(_, tainted)| tainted.iter())
-            .for_each(|node| counts[node.index()] += 1);
-        for (node, score) in nodes.iter().zip(scores) {
-            *score = counts[node.index()];
-        }
+        let mut counts = NodeSums::new(nodes, scores);
+        repelling.for_each(|(_, tainted)| counts.add(tainted, 1));
+        counts.finish();
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod extender;
 mod extender_preemption;
 mod filter;
 mod group_pass;
+mod node_pass;
 mod placement;
 mod post_filter;
 mod ranked;
@@ -150,7 +151,7 @@ pub(crate) struct Scratch {
     feasible: Feasible,
     scores: Vec<i64>,
     /// For rankings.
-    columns: group_pass::Columns,
+    columns: node_pass::Columns,
 }
 
 impl Scratch {
@@ -301,7 +302,7 @@ impl Cycle<'_, '_> {
     fn resume_class(&mut self) -> Option<Class> {
         let Ranker { rankings, log } = self.ranker.as_mut()?;
         let class = Class::of(self.profile, self.pod)?;
-        let mut known = rankings.take(&class)?;
+        let mut known = rankings.take(&class);
         self.state.resume(known.resume(log));
         self.known = Some(known);
         Some(class)

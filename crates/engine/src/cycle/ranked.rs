@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use framework::{
-    Code, ExtensionPoint, Filter, FilterScope, NodeIx, PluginName, ScoreScope, Status,
-};
+use framework::{Filter, FilterScope, NodeIx, PluginName, PodPart, ScoreScope, Status};
 
 use super::score::FeasibleNodes;
 use super::{Cycle, Depth, Form, PreFiltered, Sampling, TieBreak};
 use crate::plugin_call::call_beside;
 use crate::ports::Count;
 use crate::profile::{Named, ScorePlugin};
-use crate::ranking::{Basis, Known, Overflow, Ranking};
+use crate::ranking::{Basis, Known, LocalKey, Overflow, Ranking, Reads};
 
-/// One decision in so many is made again by a full pass.
+/// One decision in so many is made again by a full pass. In a large cluster it is one for so many nodes, because
+/// the full pass takes longer.
 const CHECK_EVERY: u64 = 1024;
+const NODES_PER_UNCHECKED: u64 = 16;
 
 /// A ranking cannot be repaired or used: a plugin failed, or there is no room. The full pass decides, and
 /// reports a failure.
@@ -34,33 +34,34 @@ impl From<Overflow> for Unusable {
     }
 }
 
-const fn code_of<T, E>(result: &Result<T, E>) -> Code {
-    if result.is_ok() { Code::Success } else { Code::Error }
-}
-
 /// The node that a ranking chose.
 struct Best {
     node: NodeIx,
     /// Number of nodes that are as good, this one included.
-    ties: u64,
+    ties: usize,
 }
 
 /// The plugins of a decision, by what they depend on.
 pub(super) struct Scoped<'p> {
-    /// Filter plugins that look at each node by itself.
-    pub(super) node_filters: Vec<&'p Named<dyn Filter>>,
-    /// Filter plugins that give all nodes of a group the same verdict.
-    pub(super) group_filters: Vec<&'p Named<dyn Filter>>,
+    pub(super) basis: Basis,
+    /// Filter plugins that look at each node by itself, with the pods on it.
+    pub(super) local_filters: Vec<&'p Named<dyn Filter>>,
     /// Score plugins that score each node by itself, without normalisation.
-    pub(super) node_scores: Vec<&'p ScorePlugin>,
+    pub(super) local_scores: Vec<&'p ScorePlugin>,
+    /// What shares the answers of these two; `None` if they read more than requests.
+    pub(super) shared: Option<LocalKey>,
+    /// Filter plugins that look at each node by itself, whatever pods are on it.
+    pub(super) object_filters: Vec<&'p Named<dyn Filter>>,
+    /// Filter plugins that give all nodes of a group the same verdict.
+    pub(super) group_filters: Vec<(&'p Named<dyn Filter>, Reads<FilterScope>)>,
     /// Score plugins that give all nodes of a group the same score.
-    pub(super) group_scores: Vec<(&'p ScorePlugin, ScoreScope)>,
+    pub(super) group_scores: Vec<(&'p ScorePlugin, Reads<ScoreScope>)>,
 }
 
-/// The scopes of the plugins that may take part, by their places in the profile.
+/// What the plugins that may take part depend on, by their places in the profile.
 struct Scopes {
-    filters: Vec<Option<FilterScope>>,
-    scores: Vec<ScoreScope>,
+    filters: Vec<Option<Reads<FilterScope>>>,
+    scores: Vec<Reads<ScoreScope>>,
 }
 
 impl<'a> Cycle<'a, '_> {
@@ -90,7 +91,9 @@ impl<'a> Cycle<'a, '_> {
         known.keep_ranking(ranking);
         let best = best?;
         let decisions = self.ranker.as_mut()?.rankings.count_decision();
-        if decisions.is_multiple_of(CHECK_EVERY) && !self.is_confirmed(&best, pre_filtered) {
+        let nodes = self.view.cluster().node_count() as u64;
+        let every = (nodes / NODES_PER_UNCHECKED).max(CHECK_EVERY);
+        if decisions.is_multiple_of(every) && !self.is_confirmed(&best, pre_filtered) {
             known.distrust();
             return None;
         }
@@ -106,7 +109,7 @@ impl<'a> Cycle<'a, '_> {
             && (self.scratch.feasible.nodes.len() < 2 || self.score().is_ok());
         *self.state = own;
         let ties: Vec<NodeIx> = self.scratch.feasible.best().collect();
-        let agrees = succeeds && ties.len() as u64 == best.ties && ties.contains(&best.node);
+        let agrees = succeeds && ties.len() == best.ties && ties.contains(&best.node);
         self.scratch.feasible.nodes.clear();
         self.scratch.feasible.totals.clear();
         self.cx.probe.count(Count::RankingCheck { pod: &self.pod.key, agrees });
@@ -127,7 +130,7 @@ impl<'a> Cycle<'a, '_> {
             && profile.pre_score.iter().all(|own| is_scored(&own.name))
     }
 
-    /// Returns the scopes of all plugins; `None` if one depends on the whole cluster.
+    /// Returns what all plugins depend on; `None` if one depends on the whole cluster.
     fn scopes(&mut self) -> Option<Scopes> {
         let (profile, handle, pod) = (self.profile, self.handle(), &**self.pod);
         let (state, probe) = (&mut *self.state, &mut *self.cx.probe);
@@ -137,16 +140,26 @@ impl<'a> Cycle<'a, '_> {
                 scopes.filters.push(None);
                 continue;
             }
-            let scope = || own.plugin.scope(state, pod, &handle);
-            match call_beside("Filter", &own.name, probe, scope) {
-                Ok(scope) if scope != FilterScope::Cluster => scopes.filters.push(Some(scope)),
+            let reads = || Reads {
+                scope: own.plugin.scope(state, pod, &handle),
+                pods: own.plugin.depends_on_pods(),
+                part: own.plugin.reads(),
+            };
+            match call_beside("Filter", &own.name, probe, reads) {
+                Ok(reads) if reads.scope != FilterScope::Cluster => {
+                    scopes.filters.push(Some(reads));
+                }
                 _ => return None,
             }
         }
         for own in &profile.score {
-            let scope = || own.plugin.scope(state, pod, &handle);
-            match call_beside("Score", &own.name, probe, scope) {
-                Ok(scope) if scope != ScoreScope::Cluster => scopes.scores.push(scope),
+            let reads = || Reads {
+                scope: own.plugin.scope(state, pod, &handle),
+                pods: own.plugin.depends_on_pods(),
+                part: own.plugin.reads(),
+            };
+            match call_beside("Score", &own.name, probe, reads) {
+                Ok(reads) if reads.scope != ScoreScope::Cluster => scopes.scores.push(reads),
                 _ => return None,
             }
         }
@@ -160,17 +173,8 @@ impl<'a> Cycle<'a, '_> {
         scopes: &Scopes,
     ) -> Result<Option<Best>, Unusable> {
         let skip = self.pre_score_unless_grouped(scopes)?;
-        let changed = self.catch_up(ranking, scopes, &skip)?;
         let scoped = self.scoped(scopes, &skip);
-        self.start(ExtensionPoint::Filter);
-        let passed = self.filter_changed(changed.as_deref(), &scoped);
-        self.stop(ExtensionPoint::Filter, code_of(&passed));
-        let passed = passed?;
-        changed.iter().flatten().for_each(|node| ranking.remove(*node));
-        self.start(ExtensionPoint::Score);
-        let scored = self.score_changed(ranking, &passed, &scoped);
-        self.stop(ExtensionPoint::Score, code_of(&scored));
-        scored?;
+        self.repair(ranking, &scoped)?;
         self.leave_out_nominated(ranking)?;
         if ranking.is_empty() {
             return Ok(None);
@@ -181,8 +185,8 @@ impl<'a> Cycle<'a, '_> {
         if count == 0 {
             return Ok(None);
         }
-        let place = self.rng.usize(..usize::try_from(count).map_err(|_| Unusable)?);
-        Ok(ties.nth(place as u64).map(|node| Best { node, ties: count }))
+        let place = self.rng.usize(..count);
+        Ok(ties.nth(place).map(|node| Best { node, ties: count }))
     }
 
     /// Runs PreScore, apart from plugins that need the groups. Returns the plugins whose Score is skipped.
@@ -191,39 +195,46 @@ impl<'a> Cycle<'a, '_> {
         scopes: &Scopes,
     ) -> Result<BTreeSet<PluginName>, Status> {
         let scored = self.profile.score.iter().zip(&scopes.scores);
-        let grouped = scored.filter(|(_, scope)| **scope == ScoreScope::Group);
+        let grouped = scored.filter(|(_, reads)| reads.scope == ScoreScope::Group);
         let grouped: Vec<&PluginName> = grouped.map(|(own, _)| &own.name).collect();
         self.run_pre_score(FeasibleNodes::List(&[]), |name| !grouped.contains(&name))
     }
 
-    /// Returns the nodes to look at; `None` for all of them.
-    fn catch_up(
-        &self,
-        ranking: &mut Ranking,
-        scopes: &Scopes,
-        skip: &BTreeSet<PluginName>,
-    ) -> Result<Option<Vec<NodeIx>>, Unusable> {
-        let scored = self.profile.score.iter().zip(&scopes.scores);
-        let scores = scored.map(|(own, scope)| (!skip.contains(&own.name)).then_some(*scope));
-        let basis = Basis { filters: scopes.filters.clone(), scores: scores.collect() };
-        let log = self.ranker.as_ref().ok_or(Unusable)?.log;
-        Ok(ranking.catch_up(&basis, log))
-    }
-
     fn scoped(&self, scopes: &Scopes, skip: &BTreeSet<PluginName>) -> Scoped<'a> {
-        let all = self.profile.score.iter().zip(scopes.scores.iter().copied());
-        let (group_scores, node_scores): (Vec<_>, Vec<_>) = all
-            .filter(|(own, _)| !skip.contains(&own.name))
-            .partition(|(own, scope)| own.normalize.is_some() || *scope != ScoreScope::Node);
-        let filters = |wanted: FilterScope| {
-            let all = self.profile.filter.iter().zip(&scopes.filters);
-            all.filter(move |(_, scope)| **scope == Some(wanted)).map(|(own, _)| own).collect()
-        };
+        let (filters, scores) = (&self.profile.filter, &self.profile.score);
+        let scored = scores.iter().zip(&scopes.scores);
+        let scored = scored.map(|(own, reads)| (!skip.contains(&own.name)).then_some(*reads));
+        let basis = Basis { filters: scopes.filters.clone(), scores: scored.collect() };
+        let filtering = filters.iter().zip(&basis.filters).enumerate();
+        let filtering = filtering.filter_map(|(place, (own, reads))| Some((place, own, (*reads)?)));
+        let scoring = scores.iter().zip(&basis.scores).enumerate();
+        let scoring = scoring.filter_map(|(place, (own, reads))| Some((place, own, (*reads)?)));
+
+        let (grouped, by_node): (Vec<_>, Vec<_>) =
+            filtering.partition(|(.., reads)| reads.scope == FilterScope::Group);
+        let (local, of_objects): (Vec<_>, Vec<_>) =
+            by_node.into_iter().partition(|(.., reads)| reads.pods);
+        let (group_scores, local_scores): (Vec<_>, Vec<_>) =
+            scoring.partition(|(_, own, reads)| {
+                own.normalize.is_some() || reads.scope != ScoreScope::Node
+            });
+        let parts = local.iter().map(|(.., reads)| reads.part);
+        let mut parts = parts.chain(local_scores.iter().map(|(.., reads)| reads.part));
+        let is_shared = parts.all(|part| part == PodPart::Requests);
+        let shared = is_shared.then(|| LocalKey {
+            scheduler_name: self.profile.scheduler_name.clone(),
+            filters: local.iter().map(|(place, ..)| *place).collect(),
+            scores: local_scores.iter().map(|(place, ..)| *place).collect(),
+            requests: self.pod.requests.clone(),
+        });
         Scoped {
-            node_filters: filters(FilterScope::Node),
-            group_filters: filters(FilterScope::Group),
-            node_scores: node_scores.into_iter().map(|(own, _)| own).collect(),
-            group_scores,
+            local_filters: local.into_iter().map(|(_, own, _)| own).collect(),
+            local_scores: local_scores.into_iter().map(|(_, own, _)| own).collect(),
+            shared,
+            object_filters: of_objects.into_iter().map(|(_, own, _)| own).collect(),
+            group_filters: grouped.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
+            group_scores: group_scores.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
+            basis,
         }
     }
 
@@ -231,7 +242,6 @@ impl<'a> Cycle<'a, '_> {
     fn leave_out_nominated(&mut self, ranking: &mut Ranking) -> Result<(), Unusable> {
         let all = self.view.cluster().nodes();
         let rejected = self.filter_nominated(all).map_err(|_| Unusable)?;
-        rejected.iter().for_each(|(node, _)| ranking.leave_out(*node));
-        Ok(())
+        Ok(rejected.iter().try_for_each(|(node, _)| ranking.leave_out(*node))?)
     }
 }

@@ -1,35 +1,46 @@
-//! Rankings: the feasible nodes of a class of pods in the order of their scores, kept from one pod to the
-//! next.
+//! Rankings: the nodes of a class of pods in the order of their scores, kept from one pod to the next.
 //!
 //! The pods of one template and profile are a class. As long as the verdicts and scores of their plugins
 //! depend only on the [node or its group](framework::FilterScope), only the nodes in the change log have to
 //! be looked at again. The decision is that of a full pass: the same best nodes, in the same order for the
 //! seeded draw. A class also holds what its plugins [keep](framework::Kept).
 //!
-//! `ranking/nodes.rs` has the order of one class; `cycle/ranked.rs` repairs it and decides by it.
+//! * `local` has the scores of plugins that look at each node by itself. Classes with equal requests share them.
+//! * `nodes` has the order of one class: its nodes by group and local score.
+//! * `cells` finds the n-th of the nodes that are equally good.
+//!
+//! `cycle/ranked.rs` decides by a ranking, `cycle/node_pass.rs` repairs it.
 
+mod cells;
+mod local;
 mod nodes;
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use framework::{Kept, NodeIx, Pod, Template};
+use framework::{Kept, Pod, Template};
+use rustc_hash::FxHashMap;
 
-pub(crate) use self::nodes::{Basis, Overflow, Ranking};
+pub(crate) use self::local::{LocalKey, LocalScore, LocalScores};
+pub(crate) use self::nodes::{Basis, Missed, Ranking, Reads};
 
 use crate::profile::Profile;
 use crate::world::ChangeLog;
 
 /// Maximum number of classes that are remembered. One more forgets the half that was used least recently.
 const MAX_CLASSES: usize = 4096;
-/// Maximum number of words that all classes hold together, in rankings and in what plugins keep. A node takes
-/// a word in each ranking, and up to 2 bytes in a bitmap.
-const MAX_WORDS: usize = 1 << 27;
-/// Number of pods of a class without a ranking before its first one. Many pods are the only ones of their
-/// class, and a ranking costs more than one full pass.
-const PODS_BEFORE_FIRST: u32 = 1;
+/// Maximum number of bytes that all classes hold together: those of 1,000 rankings of a million nodes.
+const MAX_BYTES: usize = 3 << 30;
+/// Maximum number of local scores that classes share. One more forgets those that were used least recently.
+const MAX_LOCALS: usize = 256;
+/// Number of classes that hold something after their first pod. Many pods are the only ones of their class.
+const MAX_NEW: usize = 16;
 /// Number of pods of a class without a ranking after one that could not be made.
 const PODS_AFTER_REFUSAL: u32 = 1000;
+
+/// A score, or a number of groups and scores, that a ranking has no room for.
+#[derive(Debug)]
+pub(crate) struct Overflow;
 
 /// The pods of one template and profile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -49,41 +60,50 @@ impl Class {
 /// What the classes that were used last hold.
 #[derive(Debug, Default)]
 pub(crate) struct Rankings {
-    classes: HashMap<Class, Known>,
+    classes: FxHashMap<Class, Known>,
+    locals: FxHashMap<LocalKey, Local>,
+    /// The classes that had their first pod last.
+    new: VecDeque<Class>,
     /// Number of uses.
     clock: u64,
-    /// Number of words that all classes hold.
-    words: usize,
+    /// Number of bytes that all classes hold.
+    bytes: usize,
     /// Number of decisions.
     decisions: u64,
 }
 
-/// What is known of a class that was used.
+/// What is known of a class.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     last_used: u64,
+    is_new: bool,
     /// Number of pods that are still decided without a ranking.
     waits: u32,
     ranking: Option<Ranking>,
     kept: Kept,
+    /// Number of bytes that ranking and kept values take, as of the end of the last attempt.
+    bytes: usize,
     /// The state of the change log that the kept values show.
     state: Option<u64>,
 }
 
+/// Local scores, and when they were used.
+#[derive(Debug, Default)]
+struct Local {
+    last_used: u64,
+    scores: LocalScores,
+}
+
 impl Known {
-    fn words(&self) -> usize {
-        self.ranking.as_ref().map_or(0, Ranking::table_len) + self.kept.size()
+    fn measure(&mut self) {
+        let of_plugins = size_of::<u64>() * self.kept.size();
+        self.bytes = self.ranking.as_ref().map_or(0, Ranking::bytes) + of_plugins;
     }
 
     /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed since.
     pub(crate) fn resume(&mut self, log: &ChangeLog) -> Kept {
-        let changed = self.state.and_then(|state| log.since(state)).map(|entries| {
-            let mut nodes: Vec<NodeIx> = entries.map(|entry| entry.node).collect();
-            nodes.sort_unstable();
-            nodes.dedup();
-            nodes.into()
-        });
-        self.state = Some(log.state());
+        let shown = self.state.replace(log.state()).filter(|_| !self.kept.is_empty());
+        let changed = shown.and_then(|state| log.changed_since(state)).map(Arc::new);
         std::mem::take(&mut self.kept).next_attempt(changed)
     }
 
@@ -124,36 +144,67 @@ impl Known {
     /// Forgets everything, because a full pass has decided otherwise.
     pub(crate) fn distrust(&mut self) {
         self.refuse();
-        (self.kept, self.state) = (Kept::default(), None);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        let Self { last_used, is_new, waits, .. } = *self;
+        *self = Self { last_used, is_new, waits, ..Self::default() };
     }
 }
 
+/// Classes.
 impl Rankings {
-    /// Takes out what is known of a class, until it is [put back](Self::put_back); `None` for its first pod.
-    pub(crate) fn take(&mut self, class: &Class) -> Option<Known> {
+    /// Takes out what is known of a class, until it is [put back](Self::put_back).
+    pub(crate) fn take(&mut self, class: &Class) -> Known {
         self.clock += 1;
         let last_used = self.clock;
         if let Some(known) = self.classes.get_mut(class) {
             let known = std::mem::take(known);
-            self.words -= known.words();
-            return Some(Known { last_used, ..known });
+            self.bytes -= known.bytes;
+            return Known { last_used, is_new: false, ..known };
         }
         if self.classes.len() == MAX_CLASSES {
             self.forget_half();
         }
-        let known = Known { last_used, waits: PODS_BEFORE_FIRST - 1, ..Known::default() };
-        self.classes.insert(class.clone(), known);
-        None
+        self.classes.insert(class.clone(), Known::default());
+        Known { last_used, is_new: true, ..Known::default() }
     }
 
     /// Puts back what is known of a class.
-    pub(crate) fn put_back(&mut self, class: &Class, known: Known) {
+    pub(crate) fn put_back(&mut self, class: &Class, mut known: Known) {
         let Some(place) = self.classes.get_mut(class) else { return };
-        self.words += known.words();
+        let is_new = known.is_new;
+        known.measure();
+        self.bytes += known.bytes;
         *place = known;
-        while self.words > MAX_WORDS {
-            self.drop_oldest();
+        if is_new {
+            self.new.push_back(class.clone());
+            self.drop_oldest_new();
         }
+        self.limit();
+    }
+
+    /// Forgets what a class holds that has had no second pod for long.
+    fn drop_oldest_new(&mut self) {
+        if self.new.len() <= MAX_NEW {
+            return;
+        }
+        let oldest = self.new.pop_front().and_then(|class| self.classes.get_mut(&class));
+        if let Some(oldest) = oldest.filter(|known| known.is_new) {
+            self.bytes -= oldest.bytes;
+            oldest.forget();
+        }
+    }
+
+    fn forget_half(&mut self) {
+        let mut uses: Vec<u64> = self.classes.values().map(|known| known.last_used).collect();
+        let (_, middle, _) = uses.select_nth_unstable(MAX_CLASSES / 2);
+        let middle = *middle;
+        self.classes.retain(|_, known| known.last_used > middle);
+        let of_classes: usize = self.classes.values().map(|known| known.bytes).sum();
+        let of_locals: usize = self.locals.values().map(|local| local.scores.bytes()).sum();
+        self.bytes = of_classes + of_locals;
     }
 
     /// Counts a decision by a ranking; returns the number of decisions.
@@ -166,25 +217,58 @@ impl Rankings {
     pub(crate) const fn decisions(&self) -> u64 {
         self.decisions
     }
+}
 
-    /// Forgets what the class that was used least recently holds.
-    fn drop_oldest(&mut self) {
-        let holding = self.classes.values_mut().filter(|known| known.words() > 0);
-        let Some(oldest) = holding.min_by_key(|known| known.last_used) else {
-            self.words = 0;
-            return;
-        };
-        self.words -= oldest.words();
-        let Known { last_used, waits, .. } = *oldest;
-        *oldest = Known { last_used, waits, ..Known::default() };
+/// Local scores.
+impl Rankings {
+    /// Takes out the scores of a key, until they are [put back](Self::put_back_local).
+    pub(crate) fn take_local(&mut self, key: &LocalKey) -> LocalScores {
+        let Some(local) = self.locals.get_mut(key) else { return LocalScores::default() };
+        self.bytes -= local.scores.bytes();
+        std::mem::take(&mut local.scores)
     }
 
-    fn forget_half(&mut self) {
-        let mut uses: Vec<u64> = self.classes.values().map(|known| known.last_used).collect();
-        let (_, middle, _) = uses.select_nth_unstable(MAX_CLASSES / 2);
-        let middle = *middle;
-        self.classes.retain(|_, known| known.last_used > middle);
-        self.words = self.classes.values().map(Known::words).sum();
+    /// Puts back the scores of a key.
+    pub(crate) fn put_back_local(&mut self, key: &LocalKey, scores: LocalScores) {
+        self.bytes += scores.bytes();
+        let local = Local { last_used: self.clock, scores };
+        match self.locals.get_mut(key) {
+            Some(own) => *own = local,
+            None => drop(self.locals.insert(key.clone(), local)),
+        }
+        if self.locals.len() > MAX_LOCALS {
+            self.drop_oldest_local();
+        }
+        self.limit();
+    }
+
+    fn oldest_local(&self) -> Option<(&LocalKey, &Local)> {
+        self.locals.iter().min_by_key(|(_, local)| local.last_used)
+    }
+
+    fn drop_oldest_local(&mut self) {
+        let key = self.oldest_local().map(|(key, _)| key.clone());
+        let local = key.and_then(|key| self.locals.remove(&key));
+        self.bytes -= local.map_or(0, |local| local.scores.bytes());
+    }
+}
+
+/// The limit of memory.
+impl Rankings {
+    /// Forgets what was used least recently, until all classes hold little enough.
+    fn limit(&mut self) {
+        while self.bytes > MAX_BYTES {
+            let local = self.oldest_local().map(|(_, local)| local.last_used);
+            let holding = self.classes.values_mut().filter(|known| known.bytes > 0);
+            match holding.min_by_key(|known| known.last_used) {
+                Some(oldest) if local.is_none_or(|used| oldest.last_used < used) => {
+                    self.bytes -= oldest.bytes;
+                    oldest.forget();
+                }
+                _ if local.is_some() => self.drop_oldest_local(),
+                _ => return,
+            }
+        }
     }
 }
 

@@ -1,26 +1,45 @@
-//! The order of the feasible nodes of one class.
+//! The order of the nodes of one class.
 
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
+use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScope};
+use rustc_hash::FxHashMap;
 
-use framework::{FilterScope, NodeGroup, NodeIx, ScoreScope};
-use roaring::RoaringBitmap;
-
+use super::cells::{CellId, Cells};
+use super::{LocalScore, LocalScores, Overflow};
 use crate::world::ChangeLog;
+
+/// Maximum number of groups in a ranking. Every decision looks at one node of each.
+const MAX_GROUPS: usize = 1024;
+/// Maximum number of bytes that a ranking takes for each node, beside those for a small cluster.
+const MAX_BYTES_PER_NODE: usize = 10;
+const MAX_BYTES_OF_SMALL_CLUSTER: usize = 1 << 18;
+/// Number of groups that are found without a look-up. Neighbours often share one.
+const RECENT: usize = 64;
+
+/// What the verdict or the score of a plugin depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reads<S> {
+    pub(crate) scope: S,
+    /// Whether it depends on the pods of a node.
+    pub(crate) pods: bool,
+    /// The part of the pod to be scheduled.
+    pub(crate) part: PodPart,
+}
 
 /// The plugins that took part, by their places in the profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Basis {
-    /// The scope of each Filter plugin that filters.
-    pub(crate) filters: Vec<Option<FilterScope>>,
-    /// The scope of each Score plugin that scores.
-    pub(crate) scores: Vec<Option<ScoreScope>>,
+    /// Of each Filter plugin that filters.
+    pub(crate) filters: Vec<Option<Reads<FilterScope>>>,
+    /// Of each Score plugin that scores.
+    pub(crate) scores: Vec<Option<Reads<ScoreScope>>>,
 }
 
-/// The nodes of a class that pass the filters which look at single nodes, by group and score.
+/// The nodes of a class by group and [local score](super::local).
 ///
 /// The nodes of a group have the same keys. What depends on the keys is computed once for each group: whether
-/// its nodes are feasible, and what is added to their scores.
+/// its nodes are feasible, and what is added to their scores. The nodes of a group with one score are a
+/// [cell](super::cells). A node that is rejected by itself is in a cell, too, so that its group is known when it
+/// becomes feasible. A node that no pod of the class can use, whatever pods are on it, is not in the ranking.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     basis: Basis,
@@ -28,229 +47,303 @@ pub(crate) struct Ranking {
     state: Option<u64>,
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
-    /// The place of each node, by index.
-    places: Vec<Option<Place>>,
+    cells: Cells,
     groups: Vec<Group>,
-    ids: HashMap<Box<[i64]>, GroupId>,
+    ids: FxHashMap<Box<[i64]>, usize>,
     /// Groups without nodes, to be used again.
-    unused: Vec<GroupId>,
-    /// The group of the last node. Many neighbours share one.
-    last: Option<GroupId>,
-    len: usize,
+    unused: Vec<usize>,
+    /// Groups that were found last, by a hash of their keys.
+    recent: Vec<usize>,
+    /// Number of scores of all groups.
+    scores: usize,
+    /// The local scores, if the class does not share them.
+    local: LocalScores,
 }
 
-/// The place of a group in the list of groups, plus one: a place of a node takes eight bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct GroupId(NonZeroU32);
-
-impl GroupId {
-    fn new(index: usize) -> Result<Self, Overflow> {
-        let id = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
-        id.map(Self).ok_or(Overflow)
-    }
-
-    const fn index(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
-
-/// Where a node is found.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    group: GroupId,
-    score: i32,
-}
-
-/// The nodes with the same keys, by score.
+/// The nodes with the same keys.
 #[derive(Debug, Default)]
 struct Group {
     keys: Box<[i64]>,
-    by_score: BTreeMap<i32, RoaringBitmap>,
+    /// The cell of each score.
+    cells: Vec<CellId>,
+    /// The highest score of a node.
+    best: LocalScore,
+    /// Number of nodes.
     len: usize,
+    /// Number of nodes that are not rejected by themselves.
+    passing: usize,
+    /// A node that was in the group when it was last looked for.
+    example: Option<NodeIx>,
 }
 
 impl Group {
-    /// Whether the group has nodes, and these keys.
-    fn has_keys(&self, keys: &[i64]) -> bool {
-        self.len > 0 && *self.keys == *keys
-    }
-
-    /// Returns the highest score and its nodes.
-    fn best(&self) -> Option<(i64, &RoaringBitmap)> {
-        self.by_score.last_key_value().map(|(score, nodes)| (i64::from(*score), nodes))
+    fn best_cell(&self) -> Option<CellId> {
+        (self.passing > 0).then(|| self.cells[self.best.index()])
     }
 }
 
-/// A score or a number of groups that a ranking has no room for.
-#[derive(Debug)]
-pub(crate) struct Overflow;
+/// How the nodes of a class differ from those that its ranking shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// The ranking is empty.
+    All,
+    Changed(ChangedNodes),
+}
 
+/// State of the change log.
 impl Ranking {
-    /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so; `None`
-    /// for all nodes.
-    pub(crate) fn catch_up(&mut self, basis: &Basis, log: &ChangeLog) -> Option<Vec<NodeIx>> {
+    /// Returns the nodes to look at again, and counts on the caller to do so.
+    pub(crate) fn catch_up(&mut self, basis: &Basis, log: &ChangeLog) -> Missed {
         let shown = self.state.replace(log.state()).filter(|_| self.basis == *basis);
-        let Some(changes) = shown.and_then(|state| log.since(state)) else {
+        let Some(mut changed) = shown.and_then(|state| log.changed_since(state)) else {
             *self = Self { basis: basis.clone(), state: self.state, ..Self::default() };
-            return None;
+            return Missed::All;
         };
-        let mut nodes = std::mem::take(&mut self.outdated);
-        nodes.extend(changes.map(|entry| entry.node));
-        nodes.sort_unstable();
-        nodes.dedup();
-        Some(nodes)
+        if !self.outdated.is_empty() {
+            changed.nodes.append(&mut self.outdated);
+            changed.nodes.sort_unstable();
+            changed.nodes.dedup();
+        }
+        Missed::Changed(changed)
     }
 
-    /// Removes a node for this decision. The next one looks at it again.
-    pub(crate) fn leave_out(&mut self, node: NodeIx) {
-        self.remove(node);
+    /// Takes out the local scores of a class that does not share them.
+    pub(crate) fn take_local(&mut self) -> LocalScores {
+        std::mem::take(&mut self.local)
+    }
+
+    /// Puts back the local scores.
+    pub(crate) fn put_back_local(&mut self, local: LocalScores) {
+        self.local = local;
+    }
+
+    /// Rejects a node in this decision. The next one looks at it again.
+    pub(crate) fn leave_out(&mut self, node: NodeIx) -> Result<(), Overflow> {
         self.outdated.push(node);
+        self.rescore(node, LocalScore::REJECTED)
     }
+}
 
+/// Size.
+impl Ranking {
     /// Whether no node is feasible.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.iter().all(|group| group.passing == 0)
     }
 
-    /// Number of groups with nodes.
+    /// Number of groups.
     pub(crate) fn group_count(&self) -> usize {
         self.ids.len()
     }
 
-    /// The length of the table of nodes.
-    pub(crate) const fn table_len(&self) -> usize {
-        self.places.len()
+    /// Number of bytes that the ranking takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let groups = size_of::<Group>() * self.groups.capacity() + 2 * self.scores;
+        self.cells.bytes() + groups + self.local.bytes()
     }
 
-    /// Makes room for these nodes, which are in ascending order.
-    pub(crate) fn reserve(&mut self, nodes: &[NodeIx]) {
-        let length = nodes.last().map_or(0, |last| last.index() + 1);
-        self.places.reserve(length.saturating_sub(self.places.len()));
-    }
-
-    /// Adds a node that is not in the ranking.
+    /// Checks that the ranking costs little enough to be kept.
     ///
     /// # Errors
-    /// [`Overflow`]: the score is beyond 32 bits.
+    /// [`Overflow`]: it has too many groups, or takes too much memory.
+    pub(crate) fn check_size(&self) -> Result<(), Overflow> {
+        let most = MAX_BYTES_PER_NODE * self.cells.table_len() + MAX_BYTES_OF_SMALL_CLUSTER;
+        if self.group_count() > MAX_GROUPS || self.bytes() > most { Err(Overflow) } else { Ok(()) }
+    }
+}
+
+/// Nodes.
+impl Ranking {
+    /// Makes room for a table of nodes of this length.
+    pub(crate) fn reserve(&mut self, len: usize) {
+        self.cells.reserve(len);
+    }
+
+    /// Adds a node, or moves it to these keys and this score.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are too many groups and scores.
     pub(crate) fn insert(
         &mut self,
         node: NodeIx,
         keys: &[i64],
-        score: i64,
+        score: LocalScore,
     ) -> Result<(), Overflow> {
-        let score = i32::try_from(score).map_err(|_| Overflow)?;
-        let group = self.group_of(keys)?;
-        if self.places.len() <= node.index() {
-            self.places.resize(node.index() + 1, None);
+        let group = self.group_of(keys);
+        self.move_to(node, group, score)
+    }
+
+    /// Changes the score of a node that is in the ranking.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are too many groups and scores.
+    pub(crate) fn rescore(&mut self, node: NodeIx, score: LocalScore) -> Result<(), Overflow> {
+        let id = self.cells.of(node);
+        let cell = self.cells.get(id);
+        if id == CellId::NONE || cell.score == score {
+            return Ok(());
         }
-        self.places[node.index()] = Some(Place { group, score });
-        let group = &mut self.groups[group.index()];
-        group.by_score.entry(score).or_default().insert(number(node));
-        group.len += 1;
-        self.len += 1;
-        Ok(())
+        let group = cell.group;
+        self.move_to(node, group, score)
     }
 
     /// Removes a node, if it is in the ranking.
     pub(crate) fn remove(&mut self, node: NodeIx) {
-        let place = self.places.get_mut(node.index()).and_then(Option::take);
-        let Some(Place { group: id, score }) = place else { return };
-        self.len -= 1;
-        let group = &mut self.groups[id.index()];
+        if self.contains(node) {
+            let old = self.cells.set(node, CellId::NONE);
+            self.left(old);
+        }
+    }
+
+    /// Whether the node is in the ranking.
+    pub(crate) fn contains(&self, node: NodeIx) -> bool {
+        self.cells.of(node) != CellId::NONE
+    }
+
+    /// Returns the keys of a node that is in the ranking.
+    pub(crate) fn keys_of(&self, node: NodeIx) -> &[i64] {
+        &self.groups[self.cells.get(self.cells.of(node)).group].keys
+    }
+
+    fn move_to(&mut self, node: NodeIx, group: usize, score: LocalScore) -> Result<(), Overflow> {
+        let own = &mut self.groups[group];
+        if own.cells.len() <= score.index() {
+            self.scores += score.index() + 1 - own.cells.len();
+            own.cells.resize(score.index() + 1, CellId::NONE);
+        }
+        let cell = &mut own.cells[score.index()];
+        if *cell == CellId::NONE {
+            *cell = self.cells.add(group, score)?;
+        }
+        let new = *cell;
+        let old = self.cells.set(node, new);
+        if old != new {
+            own.len += 1;
+            own.passing += usize::from(score != LocalScore::REJECTED);
+            own.best = own.best.max(score);
+            self.left(old);
+        }
+        Ok(())
+    }
+
+    /// Takes in that a node has left a cell.
+    fn left(&mut self, id: CellId) {
+        if id == CellId::NONE {
+            return;
+        }
+        let cell = self.cells.get(id);
+        let (place, score) = (cell.group, cell.score);
+        let group = &mut self.groups[place];
         group.len -= 1;
-        let Some(nodes) = group.by_score.get_mut(&score) else { return };
-        nodes.remove(number(node));
-        if nodes.is_empty() {
-            group.by_score.remove(&score);
+        group.passing -= usize::from(score != LocalScore::REJECTED);
+        if cell.len > 0 {
+            return;
         }
-        if group.by_score.is_empty() {
+        group.cells[score.index()] = CellId::NONE;
+        self.cells.discard(id);
+        if score == group.best {
+            group.lower_best();
+        }
+        if group.len == 0 {
             self.ids.remove(&std::mem::take(&mut group.keys));
-            self.unused.push(id);
+            self.unused.push(place);
         }
     }
+}
 
-    fn group_of(&mut self, keys: &[i64]) -> Result<GroupId, Overflow> {
-        if let Some(last) = self.last.filter(|last| self.groups[last.index()].has_keys(keys)) {
-            return Ok(last);
+impl Group {
+    /// Finds the highest score again after the last node with it has left.
+    fn lower_best(&mut self) {
+        let mut below = self.cells[..self.best.index()].iter();
+        let best = below.rposition(|cell| *cell != CellId::NONE);
+        self.best = best.map_or(LocalScore::REJECTED, LocalScore::at);
+    }
+}
+
+/// Groups.
+impl Ranking {
+    /// Returns the place of the group with these keys, which may be new.
+    fn group_of(&mut self, keys: &[i64]) -> usize {
+        let slot = slot_of(keys);
+        if let Some(place) = self.recent.get(slot)
+            && let Some(group) = self.groups.get(*place)
+            && group.len > 0
+            && *group.keys == *keys
+        {
+            return *place;
         }
-        let id = self.find_group(keys)?;
-        self.last = Some(id);
-        Ok(id)
+        let place = self.find_group(keys);
+        self.recent.resize(RECENT, 0);
+        self.recent[slot] = place;
+        place
     }
 
-    fn find_group(&mut self, keys: &[i64]) -> Result<GroupId, Overflow> {
-        if let Some(id) = self.ids.get(keys) {
-            return Ok(*id);
+    fn find_group(&mut self, keys: &[i64]) -> usize {
+        if let Some(place) = self.ids.get(keys) {
+            return *place;
         }
-        let id = match self.unused.pop() {
-            Some(id) => id,
-            None => {
-                let id = GroupId::new(self.groups.len())?;
-                self.groups.push(Group::default());
-                id
-            }
+        let place = self.unused.pop().unwrap_or_else(|| {
+            self.groups.push(Group::default());
+            self.groups.len() - 1
+        });
+        self.groups[place].keys = keys.into();
+        self.ids.insert(keys.into(), place);
+        place
+    }
+
+    /// Returns the groups with feasible nodes, in the order in which [`best`](Self::best) expects what is added
+    /// to them.
+    pub(crate) fn groups(&mut self) -> Vec<NodeGroup> {
+        let Self { groups, cells, .. } = self;
+        let groups = groups.iter_mut().enumerate();
+        let with_example = |(place, group): (usize, &mut Group)| {
+            let best = group.best_cell()?;
+            let is_own = |node: &NodeIx| {
+                let id = cells.of(*node);
+                id != CellId::NONE && cells.get(id).group == place
+            };
+            let example = group.example.filter(is_own).or_else(|| cells.nth(&[best], 0));
+            group.example = example;
+            Some(NodeGroup { node: example?, len: group.passing })
         };
-        self.groups[id.index()].keys = keys.into();
-        self.ids.insert(keys.into(), id);
-        Ok(id)
-    }
-
-    /// Returns the groups, in the order in which [`best`](Self::best) expects what is added to them.
-    pub(crate) fn groups(&self) -> Vec<NodeGroup> {
-        let groups =
-            self.groups.iter().filter_map(|group| Some((group.best()?.1.min()?, group.len)));
-        groups.map(|(first, len)| NodeGroup { node: node(first), len }).collect()
+        groups.filter_map(with_example).collect()
     }
 
     /// Returns the nodes with the highest total, given what is added to the scores of each
     /// [group](Self::groups); `None` for a group that is not feasible.
     pub(crate) fn best(&self, added: &[Option<i64>]) -> Ties<'_> {
-        let with_nodes = self.groups.iter().filter_map(Group::best);
+        let with_nodes = self.groups.iter().filter_map(|group| Some((group, group.best_cell()?)));
         let feasible = with_nodes
             .zip(added)
-            .filter_map(|((score, nodes), added)| Some((score + (*added)?, nodes)));
+            .filter_map(|((group, cell), added)| Some((group.best.get()? + (*added)?, cell)));
         let highest = feasible.clone().map(|(total, _)| total).max();
-        let is_best = |(total, nodes)| (Some(total) == highest).then_some(nodes);
-        Ties(feasible.filter_map(is_best).collect())
+        let is_best = |(total, cell)| (Some(total) == highest).then_some(cell);
+        Ties { cells: &self.cells, tied: feasible.filter_map(is_best).collect() }
     }
 }
 
-/// Disjoint sets of nodes that are equally good.
+/// Returns the place of keys in the list of recent groups.
+fn slot_of(keys: &[i64]) -> usize {
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, key: &i64| (hash ^ key.cast_unsigned()).wrapping_mul(MIX);
+    (keys.iter().fold(0, mix) >> 32) as usize % RECENT
+}
+
+/// Nodes that are equally good.
 #[derive(Debug)]
-pub(crate) struct Ties<'a>(Vec<&'a RoaringBitmap>);
+pub(crate) struct Ties<'a> {
+    cells: &'a Cells,
+    tied: Vec<CellId>,
+}
 
 impl Ties<'_> {
     /// Number of nodes.
-    pub(crate) fn count(&self) -> u64 {
-        self.0.iter().map(|nodes| nodes.len()).sum()
+    pub(crate) fn count(&self) -> usize {
+        self.tied.iter().map(|id| self.cells.get(*id).len).sum()
     }
 
     /// Returns the node at this place in the order of all of them.
-    pub(crate) fn nth(&self, place: u64) -> Option<NodeIx> {
-        if let [nodes] = &*self.0 {
-            return nodes.select(u32::try_from(place).ok()?).map(node);
-        }
-        // The first number up to which there are more than `place` nodes.
-        let up_to = |last| self.0.iter().map(|nodes| nodes.rank(last)).sum::<u64>();
-        let (mut low, mut high) = (0, self.0.iter().filter_map(|nodes| nodes.max()).max()?);
-        if up_to(high) <= place {
-            return None;
-        }
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match up_to(middle) > place {
-                true => high = middle,
-                false => low = middle + 1,
-            }
-        }
-        Some(node(low))
+    pub(crate) fn nth(&self, place: usize) -> Option<NodeIx> {
+        self.cells.nth(&self.tied, place)
     }
-}
-
-fn number(node: NodeIx) -> u32 {
-    u32::try_from(node.index()).expect("fewer than 2^32 nodes")
-}
-
-fn node(number: u32) -> NodeIx {
-    NodeIx::new(number as usize)
 }

@@ -1,44 +1,77 @@
 use std::collections::BTreeMap;
 
 use framework::testing::pod;
-use framework::{CycleState, FilterScope, NodeIx, ScoreScope};
+use framework::{ChangedNodes, CycleState, FilterScope, NodeIx, PodPart, ScoreScope};
 use proptest::prelude::*;
 
 use super::*;
 use crate::world::ChangeLog;
 
+/// Group and local score of a node; `None` if it is rejected by itself.
+type Place = (i64, Option<i64>);
+
 /// The best nodes of a plain map, in order.
-fn best(nodes: &BTreeMap<usize, (i64, i64)>, added: impl Fn(i64) -> i64) -> Vec<usize> {
-    let total = |(key, score): &(i64, i64)| score + added(*key);
-    let highest = nodes.values().map(total).max();
-    let is_best = |(_, place): &(&usize, &(i64, i64))| Some(total(place)) == highest;
+fn best(nodes: &BTreeMap<usize, Place>, added: impl Fn(i64) -> Option<i64>) -> Vec<usize> {
+    let total = |(key, score): &Place| Some((*score)? + added(*key)?);
+    let highest = nodes.values().filter_map(total).max();
+    let is_best = |(_, place): &(&usize, &Place)| total(place).is_some() && total(place) == highest;
     nodes.iter().filter(is_best).map(|(node, _)| *node).collect()
+}
+
+fn local(score: Option<i64>) -> LocalScore {
+    score.map_or(LocalScore::REJECTED, |score| LocalScore::of(score).unwrap())
+}
+
+/// Ranks nodes, given as number, key and score.
+fn ranked(nodes: &[(usize, i64, i64)]) -> Ranking {
+    let mut ranking = Ranking::default();
+    for (node, key, score) in nodes {
+        ranking.insert(NodeIx::new(*node), &[*key], local(Some(*score))).unwrap();
+    }
+    ranking
 }
 
 proptest! {
     #[test]
     fn equals_a_plain_map(
-        steps in prop::collection::vec((0_usize..200_000, prop::option::of((0_i64..3, -2_i64..3))), 1..200),
+        steps in prop::collection::vec(
+            (0_usize..200_000, prop::option::of((0_i64..3, prop::option::of(0_i64..3))), any::<bool>()),
+            1..200,
+        ),
         added in [0_i64..4, 0_i64..4, 0_i64..4],
+        infeasible in 0_i64..6,
     ) {
         let (mut ranking, mut plain) = (Ranking::default(), BTreeMap::new());
-        let added_to = |key: i64| added[usize::try_from(key).unwrap()];
-        // Few numbers, so that nodes come back; far apart, so that several containers are used.
-        for (node, place) in steps.into_iter().map(|(node, place)| (node / 1000 * 1000, place)) {
-            ranking.remove(NodeIx::new(node));
-            plain.remove(&node);
-            if let Some((key, score)) = place {
-                ranking.insert(NodeIx::new(node), &[key, 7], score).unwrap();
-                plain.insert(node, (key, score));
+        let added_to =
+            |key: i64| (key != infeasible).then(|| added[usize::try_from(key).unwrap()]);
+        // Few numbers, so that nodes come back; far apart, so that several blocks are used.
+        for (node, place, rescores) in steps.into_iter().map(|(node, p, r)| (node / 1000 * 1000, p, r)) {
+            let ix = NodeIx::new(node);
+            match (place, plain.get_mut(&node)) {
+                (Some((_, score)), Some((_, own))) if rescores => {
+                    ranking.rescore(ix, local(score)).unwrap();
+                    *own = score;
+                }
+                (Some((key, score)), _) => {
+                    ranking.insert(ix, &[key, 7], local(score)).unwrap();
+                    prop_assert_eq!(ranking.keys_of(ix), &[key, 7]);
+                    plain.insert(node, (key, score));
+                }
+                (None, _) => {
+                    ranking.remove(ix);
+                    plain.remove(&node);
+                }
             }
+            prop_assert_eq!(ranking.contains(ix), plain.contains_key(&node));
             let groups = ranking.groups();
-            prop_assert_eq!(groups.iter().map(|group| group.len).sum::<usize>(), plain.len());
+            let passing = plain.values().filter(|(_, score)| score.is_some()).count();
+            prop_assert_eq!(groups.iter().map(|group| group.len).sum::<usize>(), passing);
             let groups: Vec<Option<i64>> =
-                groups.iter().map(|group| Some(added_to(plain[&group.node.index()].0))).collect();
+                groups.iter().map(|group| added_to(plain[&group.node.index()].0)).collect();
             let ties = ranking.best(&groups);
             let expected = best(&plain, added_to);
-            prop_assert_eq!(ties.count(), expected.len() as u64);
-            prop_assert_eq!(ranking.is_empty(), plain.is_empty());
+            prop_assert_eq!(ties.count(), expected.len());
+            prop_assert_eq!(ranking.is_empty(), passing == 0);
             let found: Vec<_> = (0..ties.count()).filter_map(|n| ties.nth(n)).map(NodeIx::index).collect();
             prop_assert_eq!(found, expected);
             prop_assert_eq!(ties.nth(ties.count()), None);
@@ -51,34 +84,31 @@ proptest! {
 #[test]
 fn ranking_catches_up_with_the_log_unless_other_plugins_take_part() {
     let (mut ranking, mut log) = (Ranking::default(), ChangeLog::default());
-    let filters = vec![Some(FilterScope::Node)];
-    let basis = Basis { filters, scores: vec![Some(ScoreScope::Key), None] };
-    assert_eq!(ranking.catch_up(&basis, &log), None, "a new ranking needs all nodes");
-    ranking.insert(NodeIx::new(3), &[], 1).unwrap();
-    assert_eq!(ranking.catch_up(&basis, &log), Some(vec![]));
+    let reads = Reads { scope: FilterScope::Node, pods: true, part: PodPart::Template };
+    let scored = Reads { scope: ScoreScope::Key, pods: false, part: PodPart::Template };
+    let basis = Basis { filters: vec![Some(reads)], scores: vec![Some(scored), None] };
+    assert_eq!(ranking.catch_up(&basis, &log), Missed::All, "a new ranking needs all nodes");
+    ranking.insert(NodeIx::new(3), &[], local(Some(1))).unwrap();
+    let changed = |nodes: &[usize], objects: &[usize]| {
+        let [nodes, objects] = [nodes, objects].map(|all| all.iter().copied().map(NodeIx::new));
+        Missed::Changed(ChangedNodes { nodes: nodes.collect(), objects: objects.collect() })
+    };
+    assert_eq!(ranking.catch_up(&basis, &log), changed(&[], &[]));
     for node in [5, 3, 5] {
         log.push_for_test(NodeIx::new(node));
     }
-    ranking.leave_out(NodeIx::new(3));
-    ranking.leave_out(NodeIx::new(9));
-    let nodes = [3, 5, 9].map(NodeIx::new).to_vec();
-    assert_eq!(ranking.catch_up(&basis, &log), Some(nodes));
-    ranking.insert(NodeIx::new(3), &[], 1).unwrap();
+    ranking.leave_out(NodeIx::new(3)).unwrap();
+    ranking.leave_out(NodeIx::new(9)).unwrap();
+    assert!(ranking.is_empty());
+    assert_eq!(ranking.catch_up(&basis, &log), changed(&[3, 5, 9], &[3, 5]));
+    ranking.insert(NodeIx::new(3), &[], local(Some(1))).unwrap();
     let other = Basis { filters: vec![None], ..basis };
-    assert_eq!((ranking.catch_up(&other, &log), ranking.is_empty()), (None, true));
-}
-
-fn class(name: &str) -> Class {
-    let template = Template::of(&pod("p").label("app", name).build());
-    Class { scheduler_name: "loadmaster".into(), template }
+    assert_eq!((ranking.catch_up(&other, &log), ranking.is_empty()), (Missed::All, true));
 }
 
 #[test]
 fn group_that_is_not_feasible_has_no_best_node() {
-    let mut ranking = Ranking::default();
-    for (node, key, score) in [(0, 1, 5), (1, 2, 3), (2, 2, 4), (3, 2, 4)] {
-        ranking.insert(NodeIx::new(node), &[key], score).unwrap();
-    }
+    let mut ranking = ranked(&[(0, 1, 5), (1, 2, 3), (2, 2, 4), (3, 2, 4)]);
     let groups: Vec<_> = ranking.groups().iter().map(|group| group.len).collect();
     assert_eq!(groups, [1, 3]);
     assert_eq!(ranking.best(&[Some(0), Some(0)]).nth(0), Some(NodeIx::new(0)));
@@ -88,21 +118,75 @@ fn group_that_is_not_feasible_has_no_best_node() {
 }
 
 #[test]
-fn class_gets_a_ranking_with_its_second_pod() {
+fn ranking_of_too_many_groups_or_scores_is_refused() {
+    let nodes = |count: i64| (0..count).map(|node| (usize::try_from(node).unwrap(), node, 0));
+    assert!(ranked(&nodes(1024).collect::<Vec<_>>()).check_size().is_ok());
+    assert!(ranked(&nodes(1025).collect::<Vec<_>>()).check_size().is_err());
+    let (mut ranking, mut refused) = (Ranking::default(), 0);
+    for node in 0..70_000 {
+        let score = local(Some(i64::try_from(node).unwrap() % 65_000));
+        let key = i64::try_from(node).unwrap() / 65_000;
+        refused += usize::from(ranking.insert(NodeIx::new(node), &[key], score).is_err());
+    }
+    assert_eq!(refused, 70_000 - 65_535, "a node takes two bytes for its cell");
+    assert!(LocalScore::of(65_535).is_err() && LocalScore::of(-1).is_err());
+}
+
+#[test]
+fn ranking_takes_less_than_three_bytes_a_node_in_a_large_cluster() {
+    let mut ranking = Ranking::default();
+    ranking.reserve(1_000_000);
+    for node in 0..1_000_000 {
+        let number = i64::try_from(node).unwrap();
+        let score = local(Some(number % 100));
+        ranking.insert(NodeIx::new(node), &[number % 12], score).unwrap();
+    }
+    assert!(ranking.bytes() < 3_000_000, "{}", ranking.bytes());
+}
+
+fn class(name: &str) -> Class {
+    let template = Template::of(&pod("p").label("app", name).build());
+    Class { scheduler_name: "loadmaster".into(), template }
+}
+
+#[test]
+fn class_keeps_its_ranking_and_goes_without_one_after_a_refusal() {
     let (mut rankings, web) = (Rankings::default(), class("web"));
-    assert!(rankings.take(&web).is_none());
-    let mut known = rankings.take(&web).unwrap();
-    let mut ranking = known.take_ranking().unwrap();
-    ranking.insert(NodeIx::new(9), &[], 0).unwrap();
+    let mut known = rankings.take(&web);
+    assert!(known.take_ranking().is_some_and(|ranking| ranking.is_empty()));
+    let ranking = ranked(&[(9, 1, 0)]);
+    let bytes = ranking.bytes();
     known.keep_ranking(ranking);
     rankings.put_back(&web, known);
-    assert_eq!(rankings.words, 10);
-    let mut known = rankings.take(&web).unwrap();
-    assert_eq!(rankings.words, 0);
+    assert_eq!(rankings.bytes, bytes);
+    let mut known = rankings.take(&web);
+    assert_eq!(rankings.bytes, 0);
     assert!(known.take_ranking().is_some_and(|ranking| !ranking.is_empty()));
     known.refuse();
     let refused = (0..2 * PODS_AFTER_REFUSAL).take_while(|_| known.take_ranking().is_none());
     assert_eq!(refused.count(), PODS_AFTER_REFUSAL as usize);
+}
+
+/// Uses a class once. Returns whether it held a ranking.
+fn use_once(rankings: &mut Rankings, class: &Class) -> bool {
+    let mut known = rankings.take(class);
+    let held = known.take_ranking().is_some_and(|ranking| !ranking.is_empty());
+    known.keep_ranking(ranked(&[(9, 1, 0)]));
+    rankings.put_back(class, known);
+    held
+}
+
+#[test]
+fn classes_of_single_pods_hold_little() {
+    let mut rankings = Rankings::default();
+    let twice = class("twice");
+    assert!(!use_once(&mut rankings, &twice) && use_once(&mut rankings, &twice));
+    for number in 0..100 {
+        assert!(!use_once(&mut rankings, &class(&number.to_string())));
+    }
+    let holding = rankings.classes.values().filter(|known| known.bytes > 0);
+    assert_eq!(holding.count(), MAX_NEW + 1);
+    assert!(use_once(&mut rankings, &twice));
 }
 
 #[test]
@@ -112,13 +196,14 @@ fn values_of_plugins_are_kept_with_the_nodes_that_changed_since() {
     state.resume(known.resume(&log));
     state.keep(7_u8, 3);
     known.suspend(state.suspend());
-    assert_eq!(known.words(), 3);
+    known.measure();
+    assert_eq!(known.bytes, 24);
     for node in [5, 3, 5] {
         log.push_for_test(NodeIx::new(node));
     }
     state.resume(known.resume(&log));
     let (value, changed) = state.take_kept::<u8>().unwrap();
-    assert_eq!((value, &*changed), (7, &[3, 5].map(NodeIx::new)[..]));
+    assert_eq!((value, &*changed.nodes), (7, &[3, 5].map(NodeIx::new)[..]));
     known.suspend(state.suspend());
     state.resume(known.resume(&log));
     assert!(state.take_kept::<u8>().is_none(), "the plugin did not keep it again");
@@ -129,9 +214,7 @@ fn ranking_is_dropped_if_groups_change_in_an_attempt_that_does_not_use_it() {
     let (mut known, log) = (Known::default(), ChangeLog::default());
     let mut state = CycleState::new();
     for regroups in [false, true] {
-        let mut ranking = Ranking::default();
-        ranking.insert(NodeIx::new(9), &[], 0).unwrap();
-        known.keep_ranking(ranking);
+        known.keep_ranking(ranked(&[(9, 1, 0)]));
         // For example, the pod is nominated to a node, and a Service has changed its constraints.
         state.resume(known.resume(&log));
         if regroups {
@@ -143,20 +226,19 @@ fn ranking_is_dropped_if_groups_change_in_an_attempt_that_does_not_use_it() {
 }
 
 #[test]
-fn oldest_class_is_emptied_if_all_hold_too_much() {
+fn what_was_used_least_recently_is_emptied_if_all_hold_too_much() {
     let mut rankings = Rankings::default();
     let classes = ["a", "b", "c"].map(class);
     for class in classes.iter().chain(&classes) {
-        if let Some(mut known) = rankings.take(class) {
-            let mut state = CycleState::new();
-            state.resume(known.resume(&ChangeLog::default()));
-            state.keep(0_u8, MAX_WORDS / 2);
-            known.suspend(state.suspend());
-            rankings.put_back(class, known);
-        }
+        let mut known = rankings.take(class);
+        let mut state = CycleState::new();
+        state.resume(known.resume(&ChangeLog::default()));
+        state.keep(0_u8, MAX_BYTES / 16);
+        known.suspend(state.suspend());
+        rankings.put_back(class, known);
     }
-    let words = classes.each_ref().map(|class| rankings.classes[class].words());
-    assert_eq!(words, [0, MAX_WORDS / 2, MAX_WORDS / 2]);
+    let bytes = classes.each_ref().map(|class| rankings.classes[class].bytes);
+    assert_eq!(bytes, [0, MAX_BYTES / 2, MAX_BYTES / 2]);
 }
 
 #[test]
@@ -168,4 +250,33 @@ fn least_recently_used_classes_are_forgotten() {
     assert!(rankings.classes.len() <= MAX_CLASSES);
     assert!(rankings.classes.contains_key(&class(&(2 * MAX_CLASSES - 1).to_string())));
     assert!(!rankings.classes.contains_key(&class("0")));
+}
+
+#[test]
+fn local_scores_are_shared_by_requests_and_forgotten_by_use() {
+    let mut rankings = Rankings::default();
+    let key = |cpu: &str| LocalKey {
+        scheduler_name: "loadmaster".into(),
+        filters: vec![0],
+        scores: vec![1],
+        requests: pod("p").cpu(cpu).build().requests,
+    };
+    let log = ChangeLog::default();
+    let mut scores = rankings.take_local(&key("1"));
+    assert!(scores.catch_up(&log, 10).is_none());
+    scores.set(NodeIx::new(3), local(Some(7)));
+    rankings.put_back_local(&key("1"), scores);
+    assert_eq!(rankings.bytes, 20);
+    let mut scores = rankings.take_local(&key("1"));
+    assert!(scores.catch_up(&log, 12).is_some());
+    assert_eq!([3, 4, 11].map(|node| scores.get(NodeIx::new(node)).get()), [Some(7), None, None]);
+    rankings.put_back_local(&key("1"), scores);
+    for cpu in 2..=MAX_LOCALS + 1 {
+        rankings.clock += 1;
+        let scores = rankings.take_local(&key(&cpu.to_string()));
+        rankings.put_back_local(&key(&cpu.to_string()), scores);
+    }
+    assert_eq!(rankings.locals.len(), MAX_LOCALS);
+    assert!(!rankings.locals.contains_key(&key("1")));
+    assert_eq!(rankings.bytes, 0);
 }

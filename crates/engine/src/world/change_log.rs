@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
-use framework::{NodeChange, NodeIx, PodIx};
+use framework::{ChangedNodes, NodeBits, NodeChange, NodeIx, PodIx};
 
 /// Minimum number of entries that are kept. In a larger cluster it is one for each node: a reader that is
 /// further behind does as well to look at every node.
 const MIN_CAPACITY: usize = 65_536;
+
+/// So many changes per node are collected in a set of all nodes. Fewer are sorted.
+const MANY: usize = 64;
 
 /// One change of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,32 @@ impl ChangeLog {
         (start <= self.entries.len()).then(|| self.entries.range(start..).copied())
     }
 
+    /// Returns the nodes that have changed since `state`, or `None` if some of the changes are no longer kept.
+    pub fn changed_since(&self, state: u64) -> Option<ChangedNodes> {
+        let entries = self.since(state)?;
+        let mut changed = ChangedNodes::default();
+        let is_of_object = |entry: &LogEntry| matches!(entry.change, LoggedChange::Node(_));
+        if entries.len() < self.nodes / MANY {
+            for entry in entries {
+                changed.nodes.push(entry.node);
+                changed.objects.extend(is_of_object(&entry).then_some(entry.node));
+            }
+            changed.nodes.sort_unstable();
+            changed.nodes.dedup();
+        } else {
+            let mut nodes = NodeBits::with_len(self.nodes);
+            for entry in entries {
+                nodes.insert(entry.node);
+                changed.objects.extend(is_of_object(&entry).then_some(entry.node));
+            }
+            changed.nodes.reserve(nodes.count());
+            changed.nodes.extend(nodes.iter());
+        }
+        changed.objects.sort_unstable();
+        changed.objects.dedup();
+        Some(changed)
+    }
+
     /// Adds a change of a node.
     #[cfg(test)]
     pub(crate) fn push_for_test(&mut self, node: NodeIx) {
@@ -69,7 +98,39 @@ impl ChangeLog {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use framework::testing::{cluster, node, pod};
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn changed_nodes_are_those_of_the_entries(
+            changes in prop::collection::vec((0_usize..3000, prop::option::of(Just(()))), 1..200),
+            recent in 0_usize..250,
+        ) {
+            let mut log = ChangeLog::default();
+            let mut cluster = cluster([node("n").build()], []);
+            let pod_ix = cluster.place_pod(pod("p").build().into(), "n");
+            for (node, pod) in &changes {
+                let change = match pod {
+                    Some(()) => LoggedChange::PodGone(pod_ix),
+                    None => LoggedChange::Node(NodeChange::LABELS),
+                };
+                log.push(NodeIx::new(*node), change);
+            }
+            let start = changes.len().saturating_sub(recent);
+            let nodes = |objects_only: bool| {
+                let wanted = changes[start..].iter().filter(|(_, pod)| !objects_only || pod.is_none());
+                let nodes: BTreeSet<_> = wanted.map(|(node, _)| NodeIx::new(*node)).collect();
+                nodes.into_iter().collect::<Vec<_>>()
+            };
+            let expected = ChangedNodes { nodes: nodes(false), objects: nodes(true) };
+            prop_assert_eq!(log.changed_since(start as u64), Some(expected));
+        }
+    }
 
     #[test]
     fn reader_that_is_too_far_behind_gets_no_changes() {

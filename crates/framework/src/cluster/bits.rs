@@ -113,6 +113,16 @@ impl NodeBits {
             .flat_map(|(word, bits)| Ones { base: word * WORD, bits: *bits })
     }
 
+    /// Returns the nodes from `first` on, in ascending order of id.
+    pub fn iter_from(&self, first: NodeIx) -> impl Iterator<Item = NodeIx> + '_ {
+        let start = first.index() / WORD;
+        let words = self.words.iter().enumerate().skip(start);
+        words.flat_map(move |(word, bits)| {
+            let below = if word == start { (1 << (first.index() % WORD)) - 1 } else { 0 };
+            Ones { base: word * WORD, bits: bits & !below }
+        })
+    }
+
     /// Keeps the nodes for which `keep` returns true. It handles 64 ids at a time, so a column
     /// kernel in `keep` has no branches between the nodes of a block.
     #[inline]
@@ -211,6 +221,9 @@ mod tests {
             let mut odd = bits(&a);
             odd.retain(|node| node.index() % 2 == 1);
             prop_assert_eq!(ids(&odd), a.iter().copied().filter(|id| id % 2 == 1).collect());
+            let first = b.first().copied().unwrap_or_default();
+            let from: Vec<_> = bits(&a).iter_from(NodeIx::new(first)).map(NodeIx::index).collect();
+            prop_assert_eq!(from, a.range(first..).copied().collect::<Vec<_>>());
         }
     }
 

@@ -38,6 +38,13 @@ impl<K: Ord, V> ChunkedMap<K, V> {
         Some(&self.chunks[chunk][place].1)
     }
 
+    /// Returns the entries from `key` on, in ascending order of key.
+    pub(super) fn iter_from(&self, key: K) -> impl Iterator<Item = &(K, V)> {
+        let (chunk, place) = self.find(&key);
+        let (Ok(skipped) | Err(skipped)) = place;
+        self.chunks.get(chunk..).unwrap_or_default().iter().flatten().skip(skipped)
+    }
+
     /// Sets the value of `key`; returns whether the key is new.
     pub(super) fn insert(&mut self, key: K, value: V) -> bool {
         let (chunk, place) = self.find(&key);

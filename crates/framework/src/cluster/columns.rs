@@ -132,6 +132,15 @@ impl<T> Default for NodeColumn<T> {
     }
 }
 
+impl<T: Copy + Default + PartialEq> FromIterator<(NodeIx, T)> for NodeColumn<T> {
+    /// Makes a column of values other than the default, given in ascending order of node id.
+    fn from_iter<I: IntoIterator<Item = (NodeIx, T)>>(values: I) -> Self {
+        let mut column = Self(Form::List(values.into_iter().collect()));
+        column.fit();
+        column
+    }
+}
+
 impl<T: Copy + Default + PartialEq> PartialEq for NodeColumn<T> {
     /// Compares the values. Equal columns may be in different forms.
     fn eq(&self, other: &Self) -> bool {
@@ -151,6 +160,15 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
                 .binary_search_by_key(&node, |(id, _)| *id)
                 .map_or_else(|_| T::default(), |place| list[place].1),
             Form::Sparse(map) => map.get(&node).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Number of nodes with a value other than the default.
+    pub fn count(&self) -> usize {
+        match &self.0 {
+            Form::List(list) => list.len(),
+            Form::Sparse(map) => map.len(),
+            Form::Dense { others, .. } => *others,
         }
     }
 
@@ -242,11 +260,7 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
 
     /// Switches to the form that suits the number of values, for nodes up to `highest`.
     fn fit_up_to(&mut self, highest: NodeIx) {
-        let count = match &self.0 {
-            Form::List(list) => list.len(),
-            Form::Sparse(map) => map.len(),
-            Form::Dense { others, .. } => *others,
-        };
+        let count = self.count();
         self.0 = if count < LIST_MAX {
             Form::List(self.iter().collect())
         } else if count * DENSE < highest.index() {
@@ -262,7 +276,7 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        matches!(&self.0, Form::List(list) if list.is_empty())
+        self.count() == 0
     }
 }
 
@@ -296,7 +310,10 @@ mod tests {
                     prop_assert_eq!(column.get(node), value);
                 }
                 oracle.retain(|_, value| *value != 0);
+                let made = oracle.iter().map(|(node, value)| (*node, *value)).collect();
+                prop_assert_eq!(&column, &made);
                 prop_assert!(column.iter().eq(oracle.iter().map(|(node, value)| (*node, *value))));
+                prop_assert_eq!(column.count(), oracle.len());
                 prop_assert_eq!(column.is_unused(), oracle.is_empty());
             }
         }

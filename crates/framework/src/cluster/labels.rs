@@ -19,7 +19,11 @@ pub struct LabelKeyIx(u32);
 pub struct DomainIx(NonZeroU32);
 
 impl DomainIx {
-    fn new(index: usize) -> Self {
+    /// Returns the domain with this [index](Self::index).
+    ///
+    /// # Panics
+    /// Panics if the index is 2^32 - 1 or higher.
+    pub fn new(index: usize) -> Self {
         let id = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
         Self(id.expect("fewer than 2^32 values of a label"))
     }

@@ -150,6 +150,22 @@ impl Posting {
         }
     }
 
+    /// Returns the nodes from `first` on, in ascending order of id.
+    pub fn iter_from(&self, first: NodeIx) -> impl Iterator<Item = NodeIx> + '_ {
+        let (list, map, bits) = match &self.0 {
+            Form::List(list) => {
+                let start = list.partition_point(|node| *node < first);
+                (&list[start..], None, None)
+            }
+            Form::Sparse(map) => {
+                (&[][..], Some(map.iter_from(first).map(|(node, ())| *node)), None)
+            }
+            Form::Dense(bits, _) => (&[][..], None, Some(bits.iter_from(first))),
+        };
+        let listed = list.iter().copied().chain(map.into_iter().flatten());
+        listed.chain(bits.into_iter().flatten())
+    }
+
     /// Returns the nodes in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
         let (list, map, bits) = match &self.0 {
@@ -188,6 +204,9 @@ mod tests {
                 prop_assert_eq!(posting.len(), oracle.len());
             }
             prop_assert!(posting.iter().eq(oracle.iter().copied()));
+            for first in (0..400 * spread).step_by(37).map(NodeIx::new) {
+                prop_assert!(posting.iter_from(first).eq(oracle.range(first..).copied()));
+            }
             let mut bits: NodeBits = (0..400).map(|id| NodeIx::new(id * spread)).collect();
             posting.subtract_from(&mut bits);
             prop_assert_eq!(bits.count(), 400 - oracle.len());

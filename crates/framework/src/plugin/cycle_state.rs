@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Kept, NodeIx, PluginName};
+use crate::{ChangedNodes, Kept, PluginName};
 
 /// A value in a [`CycleState`]. Every type that is `Clone`, `Send` and `Sync` implements it.
 pub trait StateData: Any + Send + Sync {
@@ -118,11 +118,10 @@ impl CycleState {
     }
 
     /// Takes out the value of this type that was [kept](Self::keep) in the last attempt for a pod of the
-    /// template, with the nodes that have changed since, or pods on them, in ascending order. A node that
-    /// is gone is among them.
+    /// template, with the nodes that have changed since.
     ///
     /// There is no value if the last attempt kept none, or if too much has changed.
-    pub fn take_kept<T: Any>(&mut self) -> Option<(T, Arc<[NodeIx]>)> {
+    pub fn take_kept<T: Any>(&mut self) -> Option<(T, Arc<ChangedNodes>)> {
         self.kept.take()
     }
 

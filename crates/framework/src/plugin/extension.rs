@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::{
     Answer, Binding, CycleState, Detail, DryRun, FilterScope, Handle, NodeBits, NodeGroup, NodeIx,
-    NodeView, ObjectKey, Pod, PodQuery, QueuedPod, ScoreScope, Status, Verdicts, Write,
+    NodeView, ObjectKey, Pod, PodPart, PodQuery, QueuedPod, ScoreScope, Status, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -122,8 +122,9 @@ pub trait Filter: Send + Sync {
         failed
     }
 
-    /// Whether the verdict on a node can change when pods are added to it or removed from it. If not,
-    /// a dry run filters each node once.
+    /// Whether the verdict on a node, or its [key](Self::key_set), can change when pods are added to the node or
+    /// removed from it. If not, a dry run filters each node once, and a decision looks again only at nodes whose
+    /// objects have changed.
     fn depends_on_pods(&self) -> bool {
         true
     }
@@ -132,6 +133,12 @@ pub trait Filter: Send + Sync {
     /// the [template](crate::Template) of `pod`. It asks after PreFilter in each attempt.
     fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
         FilterScope::Cluster
+    }
+
+    /// Returns the part of the pod that the verdict depends on, beside the node. It is asked only about verdicts of
+    /// the scope [`FilterScope::Node`].
+    fn reads(&self) -> PodPart {
+        PodPart::Template
     }
 
     /// Writes the key of `nodes[i]` to `keys[i]`; see [`FilterScope::Group`].
@@ -305,6 +312,18 @@ pub trait Score: Send + Sync {
     /// [`ScoreScope::Key`], PreScore must not depend on the nodes that it gets.
     fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
         ScoreScope::Cluster
+    }
+
+    /// Returns the part of the pod that the score depends on, beside the node. It is asked only about scores of
+    /// the scope [`ScoreScope::Node`].
+    fn reads(&self) -> PodPart {
+        PodPart::Template
+    }
+
+    /// Whether the score of a node, or its [key](Self::key_set), can change when pods are added to the node or
+    /// removed from it. If not, a decision looks again only at nodes whose objects have changed.
+    fn depends_on_pods(&self) -> bool {
+        true
     }
 
     /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The

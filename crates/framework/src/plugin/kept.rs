@@ -6,6 +6,16 @@ use std::sync::Arc;
 
 use crate::NodeIx;
 
+/// The nodes that have changed since an earlier state of the cluster, in ascending order. A node that is gone
+/// is among them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangedNodes {
+    /// The nodes of which the object has changed, or a pod on them.
+    pub nodes: Vec<NodeIx>,
+    /// The nodes of which the object has changed.
+    pub objects: Vec<NodeIx>,
+}
+
 /// The values that plugins keep for the pods of a template. The engine stores them between attempts;
 /// plugins reach them through the [`CycleState`](crate::CycleState).
 ///
@@ -19,7 +29,7 @@ pub struct Kept {
     /// The values for the next attempt.
     next: Vec<Value>,
     /// The nodes that have changed since the last attempt.
-    changed: Arc<[NodeIx]>,
+    changed: Arc<ChangedNodes>,
     regrouped: bool,
 }
 
@@ -34,7 +44,7 @@ impl fmt::Debug for Kept {
         let Self { active, last, next, changed, regrouped } = self;
         let mut kept = f.debug_struct("Kept");
         kept.field("active", active).field("last", &last.len()).field("next", &next.len());
-        kept.field("changed", &changed.len()).field("regrouped", regrouped).finish()
+        kept.field("changed", &changed.nodes.len()).field("regrouped", regrouped).finish()
     }
 }
 
@@ -49,7 +59,7 @@ impl Kept {
     /// Begins the next attempt. Without `changed`, the nodes that have changed since the last one, its values
     /// are dropped.
     #[must_use]
-    pub fn next_attempt(self, changed: Option<Arc<[NodeIx]>>) -> Self {
+    pub fn next_attempt(self, changed: Option<Arc<ChangedNodes>>) -> Self {
         let last = if changed.is_some() { self.next } else { Vec::new() };
         let changed = changed.unwrap_or_default();
         Self { active: true, last, next: Vec::new(), changed, regrouped: false }
@@ -74,7 +84,7 @@ impl Kept {
 
 /// For plugins, through the cycle state.
 impl Kept {
-    pub(super) fn take<T: Any>(&mut self) -> Option<(T, Arc<[NodeIx]>)> {
+    pub(super) fn take<T: Any>(&mut self) -> Option<(T, Arc<ChangedNodes>)> {
         let place = self.last.iter().position(|value| value.id == TypeId::of::<T>())?;
         let value = self.last.swap_remove(place).data.downcast().ok()?;
         Some((*value, self.changed.clone()))
@@ -102,8 +112,9 @@ mod tests {
     use super::*;
     use crate::CycleState;
 
-    fn nodes(numbers: &[usize]) -> Option<Arc<[NodeIx]>> {
-        Some(numbers.iter().copied().map(NodeIx::new).collect())
+    fn nodes(numbers: &[usize]) -> Option<Arc<ChangedNodes>> {
+        let nodes = numbers.iter().copied().map(NodeIx::new).collect();
+        Some(Arc::new(ChangedNodes { nodes, objects: Vec::new() }))
     }
 
     #[test]
@@ -121,7 +132,7 @@ mod tests {
 
         state.resume(kept.next_attempt(nodes(&[3, 4])));
         let (text, changed) = state.take_kept::<String>().unwrap();
-        assert_eq!((&*text, &*changed), ("second", &*nodes(&[3, 4]).unwrap()));
+        assert_eq!((&*text, Some(changed)), ("second", nodes(&[3, 4])));
         assert!(state.take_kept::<String>().is_none());
         state.keep(text, 6);
 

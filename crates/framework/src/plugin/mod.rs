@@ -32,7 +32,7 @@ pub use self::feed::{Feed, FeedFuture, FeedSink};
 pub use self::handle::{
     Command, Commands, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods,
 };
-pub use self::kept::Kept;
+pub use self::kept::{ChangedNodes, Kept};
 pub use self::metrics::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
     MetricKind, MetricVec, Sample, SampleValue,
@@ -40,7 +40,7 @@ pub use self::metrics::{
 pub use self::queued::QueuedPod;
 pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
-pub use self::scope::{FilterScope, NodeGroup, ScoreScope};
+pub use self::scope::{FilterScope, NodeGroup, PodPart, ScoreScope};
 pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use self::status::{Code, Status};
 pub use self::verdicts::{Detail, VerdictId, Verdicts};

@@ -38,6 +38,17 @@ pub enum ScoreScope {
     Group,
 }
 
+/// The part of a pod that decides about a verdict or a score of the scope `Node`. Pods whose plugins read
+/// equal parts share what the scheduler keeps for the nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PodPart {
+    /// Anything that pods of one [template](crate::Template) have in common.
+    #[default]
+    Template,
+    /// The [requests](crate::PodRequests).
+    Requests,
+}
+
 /// Feasible nodes that have equal keys for every plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeGroup {

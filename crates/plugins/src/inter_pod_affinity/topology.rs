@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, CarriedTerm, Cluster, DomainIx, LabelKeyIx, NodeBits, NodeColumn, NodeIx,
-    NodeView, PodAffinityTerm, PodCount, PodQuery, Topology,
+    AffinityTermKind, CarriedTerm, ChangedNodes, Cluster, DomainIx, LabelKeyIx, NodeBits,
+    NodeColumn, NodeIx, NodeView, PodAffinityTerm, PodCount, PodQuery, Topology,
 };
 
-use crate::domain_tally::DomainTally;
+use crate::domain_tally::{DomainTally, add_with_value};
 
 /// Pods that count in the domains of a topology key, each with a weight.
 #[derive(Debug)]
@@ -123,12 +123,11 @@ impl TopologySums {
                 continue;
             }
             let topology = cluster.topology(source.key);
-            let len = topology.map_or(0, |topology| topology.len());
             let mut own = KeySums {
                 key: source.key.clone(),
                 ix: topology.map(|topology| topology.ix()),
                 is_per_node: topology.is_some_and(|topology| topology.is_per_node()),
-                tally: DomainTally::new(len, follows),
+                tally: DomainTally::new(follows),
             };
             if let Some(topology) = topology {
                 own.count(sources, topology);
@@ -149,7 +148,7 @@ impl TopologySums {
         &mut self,
         sources: &[Source<'_>],
         cluster: &Cluster,
-        changed: &[NodeIx],
+        changed: &ChangedNodes,
     ) -> bool {
         let mut regroups = false;
         for own in &mut self.keys {
@@ -158,7 +157,7 @@ impl TopologySums {
             own.ix = topology.map(|topology| topology.ix());
             let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
             regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
-            for node in changed {
+            for node in &own.nodes_to_recount(sources, changed) {
                 let domain = topology.and_then(|topology| topology.domain_of(*node));
                 let share =
                     domain.and_then(|domain| Some((Some(domain), own.amount(sources, *node)?)));
@@ -217,6 +216,23 @@ impl KeySums {
                 self.tally.insert(node, Some(domain), amount);
             }
         }
+    }
+
+    /// Returns the changed nodes, apart from those that had and have no pods to count and the same domain.
+    fn nodes_to_recount(&self, sources: &[Source<'_>], changed: &ChangedNodes) -> Vec<NodeIx> {
+        let mut nodes = changed.objects.clone();
+        self.tally.add_members(&changed.nodes, &mut nodes);
+        for source in sources.iter().filter(|source| *source.key == self.key) {
+            match &source.pods {
+                Pods::Matching(_, pods) => add_with_value(&changed.nodes, pods, &mut nodes),
+                Pods::Carrying(carried) => {
+                    add_with_value(&changed.nodes, &carried.carriers, &mut nodes);
+                }
+            }
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
     }
 
     /// Returns the weighted number of pods on a node; `None` if none counts.
@@ -339,7 +355,9 @@ impl TopologyCounts {
     fn by_domain(&self, topology: Topology<'_>) -> Vec<i64> {
         let mut counts = vec![0; topology.len()];
         if let Some(tally) = self.counted.of_key(topology.ix()) {
-            counts.iter_mut().zip(tally.by_domain()).for_each(|(count, sum)| *count = sum);
+            for (domain, sum) in tally.by_domain() {
+                counts[domain.index()] = sum;
+            }
         }
         for change in self.changes_of(topology.ix()) {
             counts[change.domain.index()] += change.amount;

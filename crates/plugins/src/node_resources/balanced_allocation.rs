@@ -7,8 +7,8 @@
 //! so that the balances are identical.
 
 use framework::{
-    CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PreScore, Score, ScoreScope,
-    Status,
+    CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PodPart, PreScore, Score,
+    ScoreScope, Status,
 };
 
 use super::args::BalancedAllocationArgs;
@@ -62,6 +62,10 @@ impl Score for BalancedAllocation {
             return Ok(0);
         }
         Ok(score(self.rated.shares(state, node, requests)))
+    }
+
+    fn reads(&self) -> PodPart {
+        PodPart::Requests
     }
 
     fn scope(&self, _state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {

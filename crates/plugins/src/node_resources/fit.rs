@@ -12,7 +12,7 @@ use std::sync::Arc;
 use framework::{
     ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
     FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node, NodeBits, NodeIx, NodeView, Plugin,
-    PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score,
+    PluginArgs, Pod, PodPart, PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score,
     ScoreScope, Status, VerdictId, Verdicts, is_extended_resource_name,
 };
 
@@ -234,6 +234,10 @@ impl Filter for Fit {
         Ok(())
     }
 
+    fn reads(&self) -> PodPart {
+        PodPart::Requests
+    }
+
     /// Whether a node without a resource may offer it through devices depends on the classes.
     fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
         match Needs::of_cycle(state) {
@@ -297,6 +301,10 @@ impl Score for Fit {
         _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
         Ok(self.strategy.score(self.rated.shares(state, node, &pod.requests.score)))
+    }
+
+    fn reads(&self) -> PodPart {
+        PodPart::Requests
     }
 
     fn scope(&self, _state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {

@@ -58,6 +58,11 @@ impl DomainCounts {
         self.tally.size() + 2 * self.by_pods.len()
     }
 
+    /// Adds those of `nodes`, which are in ascending order, that have pods.
+    pub(super) fn add_counted(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
+        self.tally.add_counted(nodes, to);
+    }
+
     /// Changes the domain and the pods of a node; `None` if it is not eligible.
     pub(super) fn replace(&mut self, node: NodeIx, new: Option<(DomainIx, i64)>) {
         let old = self.tally.domain_of(node);

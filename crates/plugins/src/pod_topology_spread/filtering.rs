@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, DomainIx, Filter, FilterScope, Handle, LabelKeyIx, NodeBits, NodeIx,
-    NodeView, Pod, PreFilter, PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
+    ChangedNodes, Cluster, CycleState, DomainIx, Filter, FilterScope, Handle, LabelKeyIx, NodeBits,
+    NodeIx, NodeView, Pod, PreFilter, PreFilterExtensions, PreFilterResult, Status, Topology,
+    Verdicts,
 };
 
 use super::PodTopologySpread;
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::domain_counts::{Changes, DomainCounts};
-use crate::domain_tally::DomainTally;
+use crate::domain_tally::{DomainTally, add_with_value};
 use crate::group_key::GroupKey;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
@@ -94,12 +95,11 @@ fn count_all(
         constraint.inclusion.retain(pod, cluster, &mut eligible);
         let topology = cluster.topology(&constraint.topology_key);
         let pods = constraint.pods_by_node(cluster);
-        let domains = topology.map_or(0, |topology| topology.len());
-        let mut tally = DomainTally::new(domains, follows);
-        for node in eligible.iter() {
+        let nodes = eligible.iter().map(|node| {
             let domain = topology.and_then(|topology| topology.domain_of(node));
-            tally.insert(node, domain, pods.get(node).live.into());
-        }
+            (node, domain, pods.get(node).live.into())
+        });
+        let tally = DomainTally::of(nodes, follows);
         let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
         let topology = topology.map(|topology| topology.ix());
         let own = i64::from(constraint.selects(pod));
@@ -109,7 +109,7 @@ fn count_all(
 }
 
 /// Counts the pods on `changed` nodes again. Returns whether keys of other nodes change.
-fn repair(counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &[NodeIx]) -> bool {
+fn repair(counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &ChangedNodes) -> bool {
     let mut regroups = false;
     for own in &mut *counted {
         let topology = cluster.topology(&own.constraint.topology_key);
@@ -118,7 +118,15 @@ fn repair(counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &[Node
         regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
     }
     let pods: Vec<_> = counted.iter().map(|own| own.constraint.pods_by_node(cluster)).collect();
-    for node in changed {
+    // The other nodes are as eligible as before, and had and have no selected pods.
+    let mut nodes = changed.objects.clone();
+    for (own, pods) in counted.iter().zip(&pods) {
+        own.counts.add_counted(&changed.nodes, &mut nodes);
+        add_with_value(&changed.nodes, pods, &mut nodes);
+    }
+    nodes.sort_unstable();
+    nodes.dedup();
+    for node in &nodes {
         let view = cluster.nodes().contains(*node).then(|| cluster.node(*node));
         let view = view
             .filter(|view| has_all_keys(counted.iter().map(|counted| &counted.constraint), view));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeColumn, NodeGroup, NodeIx, NodeView,
-    NormalizeScore, Pod, PodCount, PreScore, Score, ScoreScope, SelectorError, Status, Topology,
+    ChangedNodes, Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeColumn, NodeGroup,
+    NodeIx, NodeView, NormalizeScore, Pod, PodCount, PreScore, Score, ScoreScope, SelectorError,
+    Status, Topology,
 };
 
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::{HOSTNAME, PodTopologySpread};
-use crate::domain_tally::DomainTally;
+use crate::domain_tally::{DomainTally, add_with_value};
 use crate::group_key::GroupKey;
 
 /// A soft constraint and the counts of its pods.
@@ -168,8 +169,7 @@ impl PodTopologySpread {
             let mut eligible = compared.clone();
             constraint.inclusion.retain(pod, cluster, &mut eligible);
             let topology = cluster.topology(&constraint.topology_key);
-            let domains = topology.map_or(0, |topology| topology.len());
-            let mut tally = DomainTally::new(domains, follows);
+            let mut tally = DomainTally::new(follows);
             let by_node = constraint.pods_by_node(cluster);
             for (node, pods) in by_node.iter().filter(|(node, _)| eligible.contains(*node)) {
                 let domain = topology.and_then(|topology| topology.domain_of(node));
@@ -181,11 +181,27 @@ impl PodTopologySpread {
     }
 
     /// Counts the pods on `changed` nodes again.
-    fn repair(&self, counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &[NodeIx]) {
+    fn repair(
+        &self,
+        counted: &mut [Counted],
+        pod: &Pod,
+        cluster: &Cluster,
+        changed: &ChangedNodes,
+    ) {
         let requires_all_keys = self.requires_all_keys(pod);
         let by_node: Vec<_> =
             counted.iter().map(|own| own.constraint.pods_by_node(cluster)).collect();
-        for node in changed {
+        // The other nodes had and have no selected pods.
+        let mut nodes = changed.objects.clone();
+        for (own, pods) in counted.iter().zip(&by_node) {
+            if let Some(tally) = &own.pods {
+                tally.add_members(&changed.nodes, &mut nodes);
+                add_with_value(&changed.nodes, pods, &mut nodes);
+            }
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        for node in &nodes {
             let view = cluster.nodes().contains(*node).then(|| cluster.node(*node));
             let has_keys = |view: &NodeView<'_>| {
                 !requires_all_keys || has_all_keys(counted.iter().map(|own| &own.constraint), view)

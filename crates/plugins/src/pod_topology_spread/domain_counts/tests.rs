@@ -16,7 +16,7 @@ fn domain(cluster: &Cluster, zone: &str) -> DomainIx {
 
 /// Counts pods on nodes, given as zone and number.
 fn counts(cluster: &Cluster, pods: &[(&str, i64)]) -> DomainCounts {
-    let mut tally = DomainTally::new(0, true);
+    let mut tally = DomainTally::new(true);
     for (node, (zone, pods)) in pods.iter().enumerate() {
         tally.insert(NodeIx::new(node), Some(domain(cluster, zone)), *pods);
     }
@@ -40,7 +40,7 @@ fn smallest_domain_is_exact_after_changes() {
         made.iter().for_each(|(zone, pods)| changes.add(domain(&cluster, zone), *pods));
         assert_eq!(counts.min(&changes), Some(expected), "{made:?}");
     }
-    assert_eq!(DomainCounts::from(DomainTally::new(0, true)).min(&Changes::default()), None);
+    assert_eq!(DomainCounts::from(DomainTally::new(true)).min(&Changes::default()), None);
 }
 
 proptest! {
@@ -59,11 +59,8 @@ proptest! {
                 Some(share) => drop(nodes.insert(node, share)),
                 None => drop(nodes.remove(&node)),
             }
-            let mut tally = DomainTally::new(0, false);
-            for (node, (domain, pods)) in &nodes {
-                tally.insert(NodeIx::new(*node), Some(*domain), *pods);
-            }
-            let fresh = DomainCounts::from(tally);
+            let nodes = nodes.iter().map(|(node, (domain, pods))| (NodeIx::new(*node), Some(*domain), *pods));
+            let fresh = DomainCounts::from(DomainTally::of(nodes, false));
             prop_assert_eq!(followed.known(), fresh.known());
             prop_assert_eq!(&followed.by_pods, &fresh.by_pods);
             for zone in names {

@@ -1,0 +1,319 @@
+//! The passes over the nodes that have changed since the last decision for a class, or over all nodes.
+
+use framework::{ExtensionPoint, Filter, NodeBits, NodeIx, PluginName, ScoreScope, Status};
+
+use super::ranked::{Scoped, Unusable};
+use super::{Cycle, Form};
+use crate::plugin_call::{HasCode, call_plugin};
+use crate::profile::{MAX_NODE_SCORE, Named, ScorePlugin};
+use crate::ranking::{LocalScore, LocalScores, Missed, Ranking};
+
+/// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
+const CHUNK: usize = 1 << 15;
+/// The set form looks at all words of a bit set. So many nodes of each node to look at make the one-node form
+/// faster.
+const NODES_PER_FEW: usize = 4096;
+/// Number of nodes for which the one-node form is faster in any cluster.
+const FEW: usize = 4;
+
+/// Buffers of the passes.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// Nodes that get local scores.
+    scored: Vec<NodeIx>,
+    /// Nodes that pass the filters which look at the objects of nodes.
+    passed: Vec<NodeIx>,
+    /// The scores of one plugin.
+    raw: Vec<i64>,
+    /// For each node the weighted sum of its local scores.
+    sums: Vec<i64>,
+    /// The keys of all nodes, plugin by plugin.
+    keys: Vec<i64>,
+    /// The keys of one node.
+    row: Vec<i64>,
+}
+
+/// A plugin that gives each node a key.
+#[derive(Clone, Copy)]
+enum Keyed<'p> {
+    Filter(&'p Named<dyn Filter>),
+    /// Its key is its score before it is normalised.
+    Score(&'p ScorePlugin),
+    ScoreKey(&'p ScorePlugin),
+}
+
+impl<'p> Scoped<'p> {
+    /// Returns the plugins that give nodes keys, and whether the keys depend on the pods of a node.
+    fn keyed(&self) -> impl ExactSizeIterator<Item = (Keyed<'p>, bool)> {
+        let keyed = |index: usize| match self.group_filters.get(index) {
+            Some((own, reads)) => (Keyed::Filter(own), reads.pods),
+            None => {
+                let (own, reads) = self.group_scores[index - self.group_filters.len()];
+                let keyed = match reads.scope {
+                    ScoreScope::Key | ScoreScope::Group => Keyed::ScoreKey(own),
+                    ScoreScope::Node | ScoreScope::Cluster => Keyed::Score(own),
+                };
+                (keyed, reads.pods)
+            }
+        };
+        (0..self.group_filters.len() + self.group_scores.len()).map(keyed)
+    }
+}
+
+/// Repairs.
+impl Cycle<'_, '_> {
+    /// Brings the ranking and its local scores up to date.
+    pub(super) fn repair(
+        &mut self,
+        ranking: &mut Ranking,
+        scoped: &Scoped<'_>,
+    ) -> Result<(), Unusable> {
+        let ranker = self.ranker.as_mut().ok_or(Unusable)?;
+        let missed = ranking.catch_up(&scoped.basis, ranker.log);
+        let mut local = match &scoped.shared {
+            Some(key) => ranker.rankings.take_local(key),
+            None => ranking.take_local(),
+        };
+        let mut columns = std::mem::take(&mut self.scratch.columns);
+        let repaired = self.repair_both(ranking, &mut local, &missed, scoped, &mut columns);
+        self.scratch.columns = columns;
+        repaired?;
+        let ranker = self.ranker.as_mut().ok_or(Unusable)?;
+        match &scoped.shared {
+            Some(key) => ranker.rankings.put_back_local(key, local),
+            None => ranking.put_back_local(local),
+        }
+        Ok(ranking.check_size()?)
+    }
+
+    fn repair_both(
+        &mut self,
+        ranking: &mut Ranking,
+        local: &mut LocalScores,
+        missed: &Missed,
+        scoped: &Scoped<'_>,
+        columns: &mut Columns,
+    ) -> Result<(), Unusable> {
+        let log = self.ranker.as_ref().ok_or(Unusable)?.log;
+        let changed = local.catch_up(log, self.view.cluster().table_len());
+        let changed = changed.as_ref().map(|changed| &*changed.nodes);
+        changed.into_iter().flatten().for_each(|node| local.set(*node, LocalScore::REJECTED));
+        self.start(ExtensionPoint::Filter);
+        let filtered = self
+            .filter_nodes(&scoped.local_filters, changed, &mut columns.scored)
+            .and_then(|()| self.filter_objects(missed, scoped, &mut columns.passed));
+        self.stop(ExtensionPoint::Filter, filtered.code());
+        filtered?;
+        self.start(ExtensionPoint::Score);
+        let scored = self.score_local(local, scoped, columns);
+        let ranked = scored.and_then(|()| self.rank(ranking, local, missed, scoped, columns));
+        let code = if ranked.is_ok() { framework::Code::Success } else { framework::Code::Error };
+        self.stop(ExtensionPoint::Score, code);
+        ranked
+    }
+
+    /// Finds the nodes that pass the filters which look at the objects of nodes, out of those to look at.
+    fn filter_objects(
+        &mut self,
+        missed: &Missed,
+        scoped: &Scoped<'_>,
+        passed: &mut Vec<NodeIx>,
+    ) -> Result<(), Status> {
+        let nodes = match missed {
+            Missed::All => None,
+            Missed::Changed(changed) => Some(&*changed.objects),
+        };
+        self.filter_nodes(&scoped.object_filters, nodes, passed)
+    }
+
+    /// Computes the local scores of the nodes in `columns.scored`.
+    fn score_local(
+        &mut self,
+        local: &mut LocalScores,
+        scoped: &Scoped<'_>,
+        Columns { scored, raw, sums, .. }: &mut Columns,
+    ) -> Result<(), Unusable> {
+        for nodes in scored.chunks(CHUNK) {
+            let form = self.form_for(nodes);
+            raw.resize(nodes.len(), 0);
+            sums.clear();
+            sums.resize(nodes.len(), 0);
+            for own in &scoped.local_scores {
+                self.score_raw(own, form, nodes, raw)?;
+                // The sign of the difference tells that a score is out of range.
+                if raw.iter().fold(0, |signs, score| signs | score | (MAX_NODE_SCORE - score)) < 0 {
+                    return Err(Unusable);
+                }
+                sums.iter_mut().zip(&*raw).for_each(|(sum, score)| *sum += score * own.weight);
+            }
+            for (node, sum) in nodes.iter().zip(&*sums) {
+                local.set(*node, LocalScore::of(*sum)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the changed nodes into the ranking.
+    fn rank(
+        &mut self,
+        ranking: &mut Ranking,
+        local: &LocalScores,
+        missed: &Missed,
+        scoped: &Scoped<'_>,
+        columns: &mut Columns,
+    ) -> Result<(), Unusable> {
+        match missed {
+            Missed::All => ranking.reserve(self.view.cluster().table_len()),
+            Missed::Changed(changed) => {
+                self.rank_again(ranking, local, &changed.nodes, scoped, columns)?;
+                changed.objects.iter().for_each(|node| ranking.remove(*node));
+            }
+        }
+        self.rank_anew(ranking, local, scoped, columns)
+    }
+
+    /// Ranks the nodes in `columns.passed`, which are not in the ranking.
+    fn rank_anew(
+        &mut self,
+        ranking: &mut Ranking,
+        local: &LocalScores,
+        scoped: &Scoped<'_>,
+        Columns { passed, keys, row, .. }: &mut Columns,
+    ) -> Result<(), Unusable> {
+        for nodes in passed.chunks(CHUNK) {
+            let keyed = scoped.keyed();
+            keys.resize(keyed.len() * nodes.len(), 0);
+            for ((own, _), keys) in keyed.zip(keys.chunks_mut(nodes.len())) {
+                self.write_keys(own, nodes, keys)?;
+            }
+            for (place, node) in nodes.iter().enumerate() {
+                row.clear();
+                row.extend(keys.iter().skip(place).step_by(nodes.len()));
+                ranking.insert(*node, row, local.get(*node))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ranks again nodes on which pods have changed.
+    fn rank_again(
+        &mut self,
+        ranking: &mut Ranking,
+        local: &LocalScores,
+        nodes: &[NodeIx],
+        scoped: &Scoped<'_>,
+        Columns { keys, row, .. }: &mut Columns,
+    ) -> Result<(), Unusable> {
+        let following = scoped.keyed().enumerate().filter(|(_, (_, follows))| *follows);
+        let following: Vec<_> = following.map(|(place, (own, _))| (place, own)).collect();
+        if following.is_empty() {
+            return Ok(nodes
+                .iter()
+                .try_for_each(|node| ranking.rescore(*node, local.get(*node)))?);
+        }
+        let ranked = nodes.iter().copied().filter(|node| ranking.contains(*node));
+        let ranked: Vec<NodeIx> = ranked.collect();
+        for nodes in ranked.chunks(CHUNK) {
+            keys.resize(following.len() * nodes.len(), 0);
+            for ((_, own), keys) in following.iter().zip(keys.chunks_mut(nodes.len())) {
+                self.write_keys(*own, nodes, keys)?;
+            }
+            for (place, node) in nodes.iter().enumerate() {
+                row.clear();
+                row.extend_from_slice(ranking.keys_of(*node));
+                let new = keys.iter().skip(place).step_by(nodes.len());
+                following.iter().zip(new).for_each(|((place, _), key)| row[*place] = *key);
+                ranking.insert(*node, row, local.get(*node))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls of plugins.
+impl Cycle<'_, '_> {
+    /// Whether the one-node form is faster for so many nodes than the set form.
+    fn are_few(&self, nodes: &[NodeIx]) -> bool {
+        nodes.len() < FEW + self.view.cluster().table_len() / NODES_PER_FEW
+    }
+
+    pub(super) fn form_for(&self, nodes: &[NodeIx]) -> Form {
+        if self.are_few(nodes) { Form::OneNode } else { Form::Set }
+    }
+
+    /// Finds the nodes that pass the filters, out of these nodes, or out of all.
+    fn filter_nodes(
+        &mut self,
+        filters: &[&Named<dyn Filter>],
+        nodes: Option<&[NodeIx]>,
+        passed: &mut Vec<NodeIx>,
+    ) -> Result<(), Status> {
+        passed.clear();
+        let all = self.view.cluster().nodes();
+        let there = nodes.map(|nodes| nodes.iter().copied().filter(|node| all.contains(*node)));
+        let takes_part = |name: &PluginName| filters.iter().any(|own| own.name == *name);
+        match (nodes, there) {
+            (Some(nodes), Some(there)) if self.are_few(nodes) => {
+                passed.extend(there);
+                return filters
+                    .iter()
+                    .try_for_each(|own| self.retain_by(own, passed, |node| *node));
+            }
+            (_, Some(there)) => self.filter_set_by(&there.collect::<NodeBits>(), takes_part)?,
+            (_, None) => self.filter_set_by(all, takes_part)?,
+        }
+        passed.extend(self.scratch.candidates.iter());
+        Ok(())
+    }
+
+    /// Retains the entries whose node passes the one-node form of a plugin.
+    pub(super) fn retain_by<T>(
+        &mut self,
+        own: &Named<dyn Filter>,
+        entries: &mut Vec<T>,
+        node: impl Fn(&T) -> NodeIx,
+    ) -> Result<(), Status> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let (handle, pod, state) = (self.handle(), &**self.pod, &*self.state);
+        call_plugin(ExtensionPoint::Filter, &own.name, self.cx.probe, || {
+            let mut failed = Ok(());
+            entries.retain(|entry| {
+                let node = handle.cluster.node(node(entry));
+                let status = own.plugin.filter(state, pod, &node, &handle);
+                let passes = status.is_success();
+                if !passes && !status.is_rejection() {
+                    failed = Err(status);
+                }
+                passes
+            });
+            failed
+        })
+        .flatten()
+    }
+
+    /// Writes the key of `nodes[i]` to `keys[i]`.
+    fn write_keys(
+        &mut self,
+        own: Keyed<'_>,
+        nodes: &[NodeIx],
+        keys: &mut [i64],
+    ) -> Result<(), Status> {
+        let (state, pod, handle) = (&*self.state, self.pod, self.handle());
+        match own {
+            Keyed::Filter(own) => {
+                call_plugin(ExtensionPoint::Filter, &own.name, self.cx.probe, || {
+                    own.plugin.key_set(state, pod, &handle, nodes, keys)
+                })
+            }
+            Keyed::ScoreKey(own) => {
+                call_plugin(ExtensionPoint::Score, &own.name, self.cx.probe, || {
+                    own.plugin.key_set(state, pod, &handle, nodes, keys)
+                })
+            }
+            Keyed::Score(own) => return self.score_raw(own, self.form_for(nodes), nodes, keys),
+        }
+        .flatten()
+    }
+}

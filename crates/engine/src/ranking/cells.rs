@@ -1,0 +1,160 @@
+//! Cells: sets of nodes that are equally good, with the number of their nodes in each block of the table.
+
+use framework::NodeIx;
+
+use super::{LocalScore, Overflow};
+
+/// Number of nodes in a block. A cell takes two bytes for each block.
+const BLOCK: usize = 4096;
+/// Number of nodes that a search for the n-th node counts at once.
+const STRIDE: usize = 64;
+
+/// The number of a cell. A node takes two bytes for the number of its cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct CellId(u16);
+
+impl CellId {
+    /// The number of no cell.
+    pub(super) const NONE: Self = Self(0);
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The nodes of a group with one score.
+#[derive(Debug, Default)]
+pub(super) struct Cell {
+    /// The place of the group in the list of groups.
+    pub(super) group: usize,
+    pub(super) score: LocalScore,
+    pub(super) len: usize,
+    /// Number of its nodes in each block.
+    blocks: Vec<u16>,
+}
+
+/// The cell of each node.
+#[derive(Debug)]
+pub(super) struct Cells {
+    of_nodes: Vec<CellId>,
+    /// By number. The first one is no cell.
+    cells: Vec<Cell>,
+    /// Numbers to be used again.
+    unused: Vec<CellId>,
+    /// Number of counts of all cells and blocks.
+    counts: usize,
+}
+
+impl Default for Cells {
+    fn default() -> Self {
+        let cells = vec![Cell::default()];
+        Self { of_nodes: Vec::new(), cells, unused: Vec::new(), counts: 0 }
+    }
+}
+
+impl Cells {
+    /// Makes room for a table of nodes of this length.
+    pub(super) fn reserve(&mut self, len: usize) {
+        if self.of_nodes.len() < len {
+            self.of_nodes.resize(len, CellId::NONE);
+        }
+    }
+
+    /// Adds a cell without nodes.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are 65,535 cells already.
+    pub(super) fn add(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
+        let id = match self.unused.pop() {
+            Some(id) => id,
+            None => {
+                let id = CellId(u16::try_from(self.cells.len()).map_err(|_| Overflow)?);
+                self.cells.push(Cell::default());
+                id
+            }
+        };
+        let cell = &mut self.cells[id.index()];
+        (cell.group, cell.score) = (group, score);
+        Ok(id)
+    }
+
+    /// Gives up a cell without nodes.
+    pub(super) fn discard(&mut self, id: CellId) {
+        self.unused.push(id);
+    }
+
+    pub(super) fn get(&self, id: CellId) -> &Cell {
+        &self.cells[id.index()]
+    }
+
+    /// Returns the number of the cell of a node.
+    pub(super) fn of(&self, node: NodeIx) -> CellId {
+        self.of_nodes.get(node.index()).copied().unwrap_or_default()
+    }
+
+    /// Moves a node to a cell, or out of all cells. Returns its cell before.
+    pub(super) fn set(&mut self, node: NodeIx, new: CellId) -> CellId {
+        self.reserve(node.index() + 1);
+        let old = std::mem::replace(&mut self.of_nodes[node.index()], new);
+        if old == new {
+            return old;
+        }
+        let block = node.index() / BLOCK;
+        if old != CellId::NONE {
+            let cell = &mut self.cells[old.index()];
+            cell.len -= 1;
+            cell.blocks[block] -= 1;
+        }
+        if new != CellId::NONE {
+            let cell = &mut self.cells[new.index()];
+            cell.len += 1;
+            if cell.blocks.len() <= block {
+                let len = self.of_nodes.len().div_ceil(BLOCK);
+                self.counts += len - cell.blocks.len();
+                cell.blocks.resize(len, 0);
+            }
+            cell.blocks[block] += 1;
+        }
+        old
+    }
+
+    /// Returns the node at this place in the order of all nodes in these cells.
+    pub(super) fn nth(&self, cells: &[CellId], place: usize) -> Option<NodeIx> {
+        let mut left = place;
+        let blocks = self.of_nodes.chunks(BLOCK).enumerate();
+        let of_block = |block: usize| {
+            let counts = cells.iter().filter_map(|id| self.get(*id).blocks.get(block));
+            counts.map(|count| usize::from(*count)).sum()
+        };
+        let is_wanted = |id: &CellId| cells.contains(id);
+        for (block, of_nodes) in blocks {
+            let count: usize = of_block(block);
+            if count <= left {
+                left -= count;
+                continue;
+            }
+            for (stride, of_nodes) in of_nodes.chunks(STRIDE).enumerate() {
+                let count = |wanted| of_nodes.iter().filter(|id| **id == wanted).count();
+                let count: usize = cells.iter().copied().map(count).sum();
+                if count <= left {
+                    left -= count;
+                    continue;
+                }
+                let wanted = of_nodes.iter().enumerate().filter(|(_, id)| is_wanted(id));
+                let (offset, _) = wanted.skip(left).next()?;
+                return Some(NodeIx::new(block * BLOCK + stride * STRIDE + offset));
+            }
+        }
+        None
+    }
+
+    /// The length of the table of nodes.
+    pub(super) const fn table_len(&self) -> usize {
+        self.of_nodes.len()
+    }
+
+    /// Number of bytes that the cells take.
+    pub(super) fn bytes(&self) -> usize {
+        2 * (self.of_nodes.capacity() + self.counts) + size_of::<Cell>() * self.cells.capacity()
+    }
+}
