@@ -2,12 +2,14 @@
 //!
 //! The default profile; nodes of ten kinds, 60 % full. A decision is everything from the queue to the
 //! emitted Binding. Each row is measured within one run: the set form, the one-node form, its
-//! reference, and rankings. The shape `plain` has pods of eight templates without spread or affinity. The others are those of [`Shape`], measured with few and with
+//! reference, and rankings. The shape `plain` has pods of eight templates without spread or affinity; `rejected` has a template that
+//! fits nowhere. The others are those of [`Shape`], measured with few and with
 //! many applications, and with a growing number of pods per node. `add` and `remove` are the cost
 //! of an added or deleted placed pod, while all counts are kept up to date.
 
 #[path = "../support/measure.rs"]
 mod measure;
+mod rejected;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/templates.rs"]
@@ -33,12 +35,15 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let sizes: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
     let or = |default: &[usize]| if sizes.is_empty() { default.to_vec() } else { sizes.clone() };
-    let shapes = ["plain", "spread", "affinity", "mixed"];
+    let shapes = ["plain", "rejected", "spread", "affinity", "mixed"];
     let named: Vec<&str> =
         shapes.into_iter().filter(|name| args.iter().any(|a| a == name)).collect();
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
     if wanted("plain") {
         print_plain(&or(&[100, 1_000, 5_000, 20_000, 100_000]));
+    }
+    if wanted("rejected") {
+        rejected::print(&or(&[1_000, 5_000, 20_000, 100_000]));
     }
     for shape in Shape::ALL.into_iter().filter(|shape| wanted(shape.name())) {
         print_shape(shape, &or(&[1_000, 5_000]));

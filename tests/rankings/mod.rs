@@ -3,12 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+mod failures;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::cycle::Form;
-use engine::ports::Ports;
-use engine::profile::{PluginRef, Profiles, SchedulerProfile};
+use engine::ports::{Count, Ports, Probe};
+use engine::profile::{PluginRef, PluginSet, Profiles, SchedulerProfile};
 use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
@@ -37,20 +39,42 @@ struct Scheduler {
     engine: Engine,
     pods: BTreeMap<PodKey, Pod>,
     effects: Vec<Effect>,
+    /// Number of checks by a full pass that found another decision.
+    differing: usize,
+}
+
+/// Counts checks that find a difference.
+struct Checks<'a>(&'a mut usize);
+
+impl Probe for Checks<'_> {
+    fn count(&mut self, count: Count<'_>) {
+        if matches!(count, Count::RankingCheck { agrees: false, .. }) {
+            *self.0 += 1;
+        }
+    }
 }
 
 impl Scheduler {
     fn new(seed: u64, form: Form) -> Self {
-        let profile = SchedulerProfile {
+        Self::with(seed, form, 1024, &[])
+    }
+
+    /// One decision in `check_one_in` is checked. The filters of `first` run before the others.
+    fn with(seed: u64, form: Form, check_one_in: u64, first: &[&str]) -> Self {
+        let enabled = first.iter().map(|name| PluginRef::new(*name, 0)).collect();
+        let mut profile = SchedulerProfile {
             scheduler_name: "default-scheduler".to_owned(),
             ..SchedulerProfile::default()
         };
+        profile.plugins.filter = PluginSet { enabled, ..PluginSet::default() };
         let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
             .map(|entry| PluginRef::new(entry.name, entry.default_weight))
             .collect();
         let profiles = Profiles::build(&[profile], &defaults, &plugins::registry(), false);
-        let config = EngineConfig { seed, form, ..EngineConfig::new(profiles.unwrap()) };
-        Self { engine: Engine::new(config), pods: BTreeMap::new(), effects: Vec::new() }
+        let config = EngineConfig::new(profiles.unwrap());
+        let config = EngineConfig { seed, form, check_rankings_one_in: check_one_in, ..config };
+        let (engine, pods, effects) = (Engine::new(config), BTreeMap::new(), Vec::new());
+        Self { engine, pods, effects, differing: 0 }
     }
 
     fn apply(&mut self, change: Change, now: Time) {
@@ -64,9 +88,13 @@ impl Scheduler {
 
     /// Tries all pods that are ready, and binds those that find a node.
     fn run(&mut self, now: Time) {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.tick(now, ports);
-        while self.engine.schedule_one(now, ports).is_some() {
+        self.engine.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
+        loop {
+            let probe = &mut Checks(&mut self.differing);
+            let ports = &mut Ports { extenders: &mut (), probe };
+            if self.engine.schedule_one(now, ports).is_none() {
+                break;
+            }
             for effect in self.engine.take_effects() {
                 self.carry_out(&effect, now);
                 self.effects.push(effect);

@@ -35,7 +35,7 @@ use crate::ports::{Count, Outage, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
-use crate::ranking::Rankings;
+use crate::ranking::{Class, Rankings};
 use crate::timers::Timers;
 use crate::world::{ChangeLog, Changed, World};
 
@@ -58,6 +58,8 @@ pub struct EngineConfig {
     pub tie_break: TieBreak,
     /// Which form of the plugins decides. Both give the same decision.
     pub form: Form,
+    /// One decision in so many that looked only at changed nodes is made again by a full pass.
+    pub check_rankings_one_in: u64,
     /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
     pub longest_preemption_pause: Duration,
 }
@@ -74,6 +76,7 @@ impl EngineConfig {
             seed: 0,
             tie_break: TieBreak::default(),
             form: Form::default(),
+            check_rankings_one_in: 1024,
             longest_preemption_pause: LONGEST_PAUSE,
         }
     }
@@ -113,6 +116,7 @@ impl Engine {
                 extenders: extenders.clone(),
                 tie_break: config.tie_break,
                 form: config.form,
+                check_rankings_one_in: config.check_rankings_one_in.max(1),
             },
             world,
             extender_health: ExtenderHealth::new(&extenders),
@@ -151,6 +155,12 @@ impl Engine {
     /// Number of decisions that looked only at nodes that had changed; see [`Form::Ranked`].
     pub const fn ranked_decisions(&self) -> u64 {
         self.rankings.decisions()
+    }
+
+    /// Number of failed attempts that looked only at nodes that had changed. They are among the
+    /// [ranked decisions](Self::ranked_decisions).
+    pub const fn repeated_rejections(&self) -> u64 {
+        self.rankings.repeated_rejections()
     }
 
     /// The profiles.
@@ -579,9 +589,22 @@ impl Engine {
         }
         let span = Span::Point(ExtensionPoint::PostFilter.into(), &profile.scheduler_name);
         cx.probe.start(span);
-        let view = self.world.view();
-        let mut post_filter = PostFilter { view, settings: &self.settings, rng: &mut self.rng };
-        let result = post_filter.run(&mut subject, &fit.diagnosis.verdicts, cx);
+        let (class, log) = (Class::of(profile, subject.pod), self.world.log());
+        let verdicts = &fit.diagnosis.verdicts;
+        let mut known = class.as_ref().map(|class| self.rankings.take(class));
+        let own = known.as_mut();
+        let kept = own.and_then(|own| own.failures.resume_post_filter(verdicts, log));
+        let are_local = kept.is_some();
+        kept.into_iter().for_each(|kept| subject.state.resume(kept));
+        let (view, settings, rng) = (self.world.view(), &self.settings, &mut self.rng);
+        let mut post_filter = PostFilter { view, settings, rng, are_local };
+        let result = post_filter.run(&mut subject, verdicts, cx);
+        if let Some((class, mut known)) = class.zip(known) {
+            if are_local {
+                known.failures.suspend_post_filter(subject.state.suspend(), log);
+            }
+            self.rankings.put_back(&class, known);
+        }
         cx.probe.stop(span, result.status.code());
         fit.diagnosis.post_filter_message = result.status.message();
         result

@@ -109,7 +109,7 @@ impl Explanation<'_> {
             Err(ScheduleError::NoNodes) => evaluation.error = Some(Status::unresolvable(NO_NODES)),
             Err(ScheduleError::Error(status)) => evaluation.error = Some(status),
             Err(ScheduleError::Fit(fit)) => {
-                evaluation.verdicts = fit.diagnosis.verdicts.clone();
+                evaluation.verdicts = (*fit.diagnosis.verdicts).clone();
                 evaluation.rejectors.clone_from(&fit.diagnosis.unschedulable_plugins);
                 evaluation.fit_error = Some(*fit);
             }
@@ -165,7 +165,7 @@ impl Explanation<'_> {
             return None;
         }
         let (view, settings) = (self.view, self.settings);
-        let mut post_filter = PostFilter { view, settings, rng: &mut self.rng };
+        let mut post_filter = PostFilter { view, settings, rng: &mut self.rng, are_local: false };
         let result = post_filter.run(&mut subject, &fit.diagnosis.verdicts, cx);
         fit.diagnosis.post_filter_message = result.status.message();
         let preemption = view.commands().take().into_iter().find_map(|command| match command {

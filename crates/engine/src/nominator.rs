@@ -95,6 +95,10 @@ impl NominatedPods for Nominator {
     fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>> {
         self.by_node.get(node).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
+
+    fn nodes(&self) -> Vec<Arc<str>> {
+        self.by_node.keys().cloned().collect()
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The reasons why a pod fits nowhere, and their text.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use framework::{Code, PluginName, Status, Verdicts};
 
@@ -9,8 +10,8 @@ use super::PreFiltered;
 /// The reasons why an attempt found no node.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnosis {
-    /// The verdict on each node.
-    pub verdicts: Verdicts,
+    /// The verdict on each node. The pods of a class share it as long as it holds.
+    pub verdicts: Arc<Verdicts>,
     /// Plugins that rejected the pod or some node.
     pub unschedulable_plugins: BTreeSet<PluginName>,
     /// The plugins among them that answered Pending.
@@ -26,7 +27,7 @@ impl Diagnosis {
     pub(super) fn by_pre_filter(status: Status) -> Self {
         let mut diagnosis = Self::default();
         diagnosis.record(&status);
-        diagnosis.verdicts.set_absent(status.clone());
+        Arc::make_mut(&mut diagnosis.verdicts).set_absent(status.clone());
         diagnosis.pre_filter = status;
         diagnosis
     }
@@ -49,7 +50,7 @@ impl Diagnosis {
     pub(crate) fn by_chosen_node(status: Status) -> Self {
         let mut diagnosis = Self::default();
         diagnosis.record(&status);
-        diagnosis.verdicts.set_absent(status);
+        Arc::make_mut(&mut diagnosis.verdicts).set_absent(status);
         diagnosis
     }
 
@@ -71,11 +72,8 @@ impl Diagnosis {
 
     /// Records the plugins of all verdicts.
     pub(super) fn record_verdicts(&mut self) {
-        let verdicts = std::mem::take(&mut self.verdicts);
-        for (status, _) in verdicts.counts() {
-            self.record(status);
-        }
-        self.verdicts = verdicts;
+        let verdicts = self.verdicts.clone();
+        verdicts.counts().into_iter().for_each(|(status, _)| self.record(status));
     }
 }
 
@@ -120,7 +118,8 @@ mod tests {
     use super::*;
 
     fn fit_error(num_all_nodes: usize, verdicts: Verdicts) -> FitError {
-        FitError { num_all_nodes, diagnosis: Diagnosis { verdicts, ..Diagnosis::default() } }
+        let diagnosis = Diagnosis { verdicts: verdicts.into(), ..Diagnosis::default() };
+        FitError { num_all_nodes, diagnosis }
     }
 
     #[test]

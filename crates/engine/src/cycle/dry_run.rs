@@ -199,6 +199,8 @@ pub(crate) struct ProfileDryRun<'a, 'c> {
     pub filters: NodeFilters<'a>,
     pub rng: &'a mut fastrand::Rng,
     pub tie_break: TieBreak,
+    /// Whether the verdict on each node depends only on the node and the pods on it.
+    pub are_local: bool,
     pub extenders: PreemptingExtenders<'a, 'c>,
     /// Plugins that panicked in the dry runs, which are not measured otherwise.
     pub panics: Panics,
@@ -241,6 +243,15 @@ impl DryRun for ProfileDryRun<'_, '_> {
             subset: FilterSubset::All,
             panics: &mut self.panics,
         })
+    }
+
+    fn exceptions(&self) -> Option<Vec<NodeIx>> {
+        if !self.are_local || self.has_interested_preempting_extender() {
+            return None;
+        }
+        let Handle { cluster, nominated, .. } = self.filters.handle;
+        let names = nominated.nodes().into_iter();
+        Some(names.filter_map(|name| cluster.node_named(&name)).collect())
     }
 
     fn has_interested_preempting_extender(&self) -> bool {

@@ -40,7 +40,7 @@ impl<'a> Cycle<'a, '_> {
         if found && self.depth == Depth::Decide {
             return Ok(());
         }
-        let mut diagnosis = Diagnosis { verdicts, ..Diagnosis::default() };
+        let mut diagnosis = Diagnosis { verdicts: verdicts.into(), ..Diagnosis::default() };
         diagnosis.record_restriction(pre_filtered);
         if extenders_rejected {
             diagnosis.unschedulable_plugins.insert(EXTENDER.into());
@@ -48,10 +48,10 @@ impl<'a> Cycle<'a, '_> {
         self.explain_rejections(
             visited.as_ref().unwrap_or(&candidates),
             &nominated,
-            &mut diagnosis,
+            Arc::make_mut(&mut diagnosis.verdicts),
         );
         if let Some(status) = restriction_status(pre_filtered) {
-            diagnosis.verdicts.set_absent(status);
+            Arc::make_mut(&mut diagnosis.verdicts).set_absent(status);
         }
         diagnosis.record_verdicts();
         if !found {
@@ -59,7 +59,7 @@ impl<'a> Cycle<'a, '_> {
         }
         self.report.passed = self.scratch.feasible.nodes.iter().copied().collect();
         self.report.rejectors = diagnosis.unschedulable_plugins;
-        self.report.verdicts = diagnosis.verdicts;
+        self.report.verdicts = Arc::unwrap_or_clone(diagnosis.verdicts);
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl<'a> Cycle<'a, '_> {
         &mut self,
         visited: &NodeBits,
         nominated: &[(NodeIx, Status)],
-        diagnosis: &mut Diagnosis,
+        verdicts: &mut Verdicts,
     ) {
         let profile = self.profile;
         let (handle, pod, form) = (self.handle(), &**self.pod, self.form);
@@ -215,7 +215,6 @@ impl<'a> Cycle<'a, '_> {
             if rejected.is_empty() {
                 continue;
             }
-            let verdicts = &mut diagnosis.verdicts;
             verdicts.attribute_to(&plugin.name);
             let explained = call_beside("Filter", &plugin.name, self.cx.probe, || match form {
                 Form::Set | Form::Ranked => {
@@ -228,11 +227,11 @@ impl<'a> Cycle<'a, '_> {
                 }),
             });
             if let Err(status) = explained {
-                diagnosis.verdicts.record_all(&rejected, status);
+                verdicts.record_all(&rejected, status);
             }
         }
         for (node, status) in nominated.iter().filter(|(node, _)| visited.contains(*node)) {
-            diagnosis.verdicts.record(*node, status.clone());
+            verdicts.record(*node, status.clone());
         }
     }
 }

@@ -14,6 +14,7 @@ mod node_pass;
 mod placement;
 mod post_filter;
 mod ranked;
+mod rejected;
 mod sampling;
 mod score;
 
@@ -37,7 +38,7 @@ use crate::context::Context;
 use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::Span;
 use crate::profile::Profile;
-use crate::ranking::{Class, Known, Rankings};
+use crate::ranking::{Class, FilterScopes, Known, Rankings};
 use crate::world::{ChangeLog, View};
 
 /// How one of several best nodes is chosen.
@@ -61,6 +62,7 @@ pub(crate) struct Settings {
     pub(crate) extenders: Arc<[Extender]>,
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
+    pub(crate) check_rankings_one_in: u64,
 }
 
 impl Settings {
@@ -199,6 +201,8 @@ pub(crate) struct Cycle<'a, 'c> {
     ranker: Option<Ranker<'a>>,
     /// What is known of the class of the pod.
     known: Option<Known>,
+    /// The scopes of the filters, if the verdicts of this attempt may be kept for the class.
+    filter_scopes: Option<FilterScopes>,
     rng: &'a mut fastrand::Rng,
     state: &'a mut CycleState,
     scratch: &'a mut Scratch,
@@ -255,6 +259,7 @@ impl<'a, 'c> Cycle<'a, 'c> {
             next_start: search.next_start,
             ranker: search.ranker,
             known: None,
+            filter_scopes: None,
             rng: search.rng,
             state: subject.state,
             scratch: search.scratch,
@@ -368,16 +373,28 @@ impl Cycle<'_, '_> {
                 self.scratch.feasible.nodes.push(node);
             }
             NominatedNode::Rejected(node, status) => {
-                self.filter(&pre_filtered, Some((node, status)))?;
+                return self.search_all(&pre_filtered, Some((node, status)));
             }
-            NominatedNode::Unknown => {
-                if let Some(best) = self.search_ranking(&pre_filtered) {
-                    return Ok(Some(best));
-                }
-                self.filter(&pre_filtered, None)?;
-            }
+            NominatedNode::Unknown => return self.search_all(&pre_filtered, None),
         }
         Ok(None)
+    }
+
+    /// Searches the ranking, or else finds the nodes that can take the pod. `own` is the verdict on the node that
+    /// the pod is nominated to, if that node has rejected it.
+    fn search_all(
+        &mut self,
+        pre_filtered: &PreFiltered,
+        own: Option<(NodeIx, Status)>,
+    ) -> Result<Option<NodeIx>, ScheduleError> {
+        if let Some(best) = self.search_ranking(pre_filtered)? {
+            return Ok(Some(best));
+        }
+        let filtered = self.filter(pre_filtered, own);
+        if let Err(error) = &filtered {
+            self.keep_rejections(error);
+        }
+        filtered.map(|()| None)
     }
 
     /// Reports on all nodes, although the nominated node `chosen` decides. A sampled search does not move
@@ -385,7 +402,7 @@ impl Cycle<'_, '_> {
     fn explain_others(&mut self, chosen: NodeIx, pre_filtered: &PreFiltered) {
         let start = *self.next_start;
         if let Err(ScheduleError::Fit(fit)) = self.filter(pre_filtered, None) {
-            self.report.verdicts = fit.diagnosis.verdicts;
+            self.report.verdicts = Arc::unwrap_or_clone(fit.diagnosis.verdicts);
         }
         *self.next_start = start;
         self.report.passed.insert(chosen);

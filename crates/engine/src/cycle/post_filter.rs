@@ -12,6 +12,8 @@ pub(crate) struct PostFilter<'a> {
     pub(crate) view: &'a View,
     pub(crate) settings: &'a Settings,
     pub(crate) rng: &'a mut fastrand::Rng,
+    /// Whether the verdict on each node depends only on the node and the pods on it.
+    pub(crate) are_local: bool,
 }
 
 impl PostFilter<'_> {
@@ -32,6 +34,7 @@ impl PostFilter<'_> {
                 filters: NodeFilters::new(profile, handle, pod, state),
                 rng: &mut *self.rng,
                 tie_break: self.settings.tie_break,
+                are_local: self.are_local,
                 extenders: PreemptingExtenders {
                     all: &self.settings.extenders,
                     client: &mut cx.extenders,

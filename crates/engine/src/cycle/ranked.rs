@@ -6,15 +6,13 @@ use std::collections::BTreeSet;
 use framework::{Filter, FilterScope, NodeIx, PluginName, PodPart, ScoreScope, Status};
 
 use super::score::FeasibleNodes;
-use super::{Cycle, Depth, Form, PreFiltered, Sampling, TieBreak};
+use super::{Cycle, Depth, Form, PreFiltered, Sampling, ScheduleError, TieBreak};
 use crate::plugin_call::call_beside;
 use crate::ports::Count;
 use crate::profile::{Named, ScorePlugin};
-use crate::ranking::{Basis, Known, LocalKey, Overflow, Ranking, Reads};
+use crate::ranking::{Basis, FilterScopes, Known, LocalKey, Overflow, Ranking, Reads};
 
-/// One decision in so many is made again by a full pass. In a large cluster it is one for so many nodes, because
-/// the full pass takes longer.
-const CHECK_EVERY: u64 = 1024;
+/// In a large cluster one decision for so many nodes is checked, because the full pass takes longer.
 const NODES_PER_UNCHECKED: u64 = 16;
 
 /// A ranking cannot be repaired or used: a plugin failed, or there is no room. The full pass decides, and
@@ -66,38 +64,79 @@ struct Scopes {
 
 impl<'a> Cycle<'a, '_> {
     /// Returns one of the best nodes from the ranking of the pod's class; `None` if the plugins have to
-    /// look at all nodes, also because no node is feasible.
-    pub(super) fn search_ranking(&mut self, pre_filtered: &PreFiltered) -> Option<NodeIx> {
+    /// look at all nodes.
+    ///
+    /// # Errors
+    /// No node is feasible.
+    pub(super) fn search_ranking(
+        &mut self,
+        pre_filtered: &PreFiltered,
+    ) -> Result<Option<NodeIx>, ScheduleError> {
         if !self.may_rank(pre_filtered) {
-            return None;
+            return Ok(None);
         }
-        let mut known = self.known.take()?;
-        let best = self.search_known(&mut known, pre_filtered);
+        let Some(mut known) = self.known.take() else { return Ok(None) };
+        let found = self.search_known(&mut known, pre_filtered);
         self.known = Some(known);
-        best
+        found
     }
 
-    fn search_known(&mut self, known: &mut Known, pre_filtered: &PreFiltered) -> Option<NodeIx> {
-        let scopes = self.scopes();
+    /// Looks first at what answered the last pod of the class: the verdicts, or the ranking.
+    fn search_known(
+        &mut self,
+        known: &mut Known,
+        pre_filtered: &PreFiltered,
+    ) -> Result<Option<NodeIx>, ScheduleError> {
+        let (filters, scores) = self.scopes();
         if self.state.take_regrouped() {
-            known.drop_ranking();
+            known.drop_keys();
         }
-        let scopes = scopes?;
+        let Some(filters) = filters else { return Ok(None) };
+        self.filter_scopes = Some(filters.clone());
+        let has_failed = known.failures.last;
+        if has_failed && let Some(error) = self.repeat_rejection(known, pre_filtered) {
+            return Err(error);
+        }
+        known.failures.last = false;
+        let scopes = scores.map(|scores| Scopes { filters, scores });
+        let best = scopes.and_then(|scopes| self.search_nodes(known, &scopes, pre_filtered));
+        if best.is_none()
+            && !has_failed
+            && let Some(error) = self.repeat_rejection(known, pre_filtered)
+        {
+            known.failures.last = true;
+            return Err(error);
+        }
+        Ok(best)
+    }
+
+    fn search_nodes(
+        &mut self,
+        known: &mut Known,
+        scopes: &Scopes,
+        pre_filtered: &PreFiltered,
+    ) -> Option<NodeIx> {
         let mut ranking = known.take_ranking()?;
-        let Ok(best) = self.best_of(&mut ranking, &scopes) else {
+        let Ok(best) = self.best_of(&mut ranking, scopes) else {
             known.refuse();
             return None;
         };
         known.keep_ranking(ranking);
         let best = best?;
-        let decisions = self.ranker.as_mut()?.rankings.count_decision();
-        let nodes = self.view.cluster().node_count() as u64;
-        let every = (nodes / NODES_PER_UNCHECKED).max(CHECK_EVERY);
-        if decisions.is_multiple_of(every) && !self.is_confirmed(&best, pre_filtered) {
+        if self.is_check_due() && !self.is_confirmed(&best, pre_filtered) {
             known.distrust();
             return None;
         }
         Some(best.node)
+    }
+
+    /// Counts a decision. Returns whether a full pass is to make it again.
+    pub(super) fn is_check_due(&mut self) -> bool {
+        let Some(ranker) = &mut self.ranker else { return false };
+        let one_in = self.settings.check_rankings_one_in;
+        let nodes = self.view.cluster().node_count() as u64;
+        let one_in = if one_in > 1 { one_in.max(nodes / NODES_PER_UNCHECKED) } else { 1 };
+        ranker.rankings.count_decision().is_multiple_of(one_in)
     }
 
     /// Whether a full pass finds as many best nodes, and this one among them. The plugins start without what
@@ -130,14 +169,15 @@ impl<'a> Cycle<'a, '_> {
             && profile.pre_score.iter().all(|own| is_scored(&own.name))
     }
 
-    /// Returns what all plugins depend on; `None` if one depends on the whole cluster.
-    fn scopes(&mut self) -> Option<Scopes> {
+    /// Returns what the Filter plugins depend on, and the Score plugins; `None` if one of the kind depends on the
+    /// whole cluster.
+    fn scopes(&mut self) -> (Option<FilterScopes>, Option<Vec<Reads<ScoreScope>>>) {
         let (profile, handle, pod) = (self.profile, self.handle(), &**self.pod);
         let (state, probe) = (&mut *self.state, &mut *self.cx.probe);
-        let mut scopes = Scopes { filters: Vec::new(), scores: Vec::new() };
+        let mut filters = Vec::with_capacity(profile.filter.len());
         for own in &profile.filter {
             if state.skips_filter(&own.name) {
-                scopes.filters.push(None);
+                filters.push(None);
                 continue;
             }
             let reads = || Reads {
@@ -146,12 +186,11 @@ impl<'a> Cycle<'a, '_> {
                 part: own.plugin.reads(),
             };
             match call_beside("Filter", &own.name, probe, reads) {
-                Ok(reads) if reads.scope != FilterScope::Cluster => {
-                    scopes.filters.push(Some(reads));
-                }
-                _ => return None,
+                Ok(reads) if reads.scope != FilterScope::Cluster => filters.push(Some(reads)),
+                _ => return (None, None),
             }
         }
+        let mut scores = Vec::with_capacity(profile.score.len());
         for own in &profile.score {
             let reads = || Reads {
                 scope: own.plugin.scope(state, pod, &handle),
@@ -159,11 +198,11 @@ impl<'a> Cycle<'a, '_> {
                 part: own.plugin.reads(),
             };
             match call_beside("Score", &own.name, probe, reads) {
-                Ok(reads) if reads.scope != ScoreScope::Cluster => scopes.scores.push(reads),
-                _ => return None,
+                Ok(reads) if reads.scope != ScoreScope::Cluster => scores.push(reads),
+                _ => return (Some(filters), None),
             }
         }
-        Some(scopes)
+        (Some(filters), Some(scores))
     }
 
     /// Repairs the ranking and returns one of the best nodes.

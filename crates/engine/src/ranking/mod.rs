@@ -8,12 +8,15 @@
 //! * `local` has the scores of plugins that look at each node by itself. Classes with equal requests share them.
 //! * `nodes` has the order of one class: its nodes by group and local score.
 //! * `cells` finds the n-th of the nodes that are equally good.
+//! * `rejections` has the verdicts on the nodes of a class that fits nowhere.
 //!
-//! `cycle/ranked.rs` decides by a ranking, `cycle/node_pass.rs` repairs it.
+//! `cycle/ranked.rs` decides by a ranking, `cycle/node_pass.rs` repairs it; `cycle/rejected.rs` answers by verdicts.
 
 mod cells;
+mod failures;
 mod local;
 mod nodes;
+mod rejections;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +24,10 @@ use std::sync::Arc;
 use framework::{Kept, Pod, Template};
 use rustc_hash::FxHashMap;
 
+use self::failures::Failures;
 pub(crate) use self::local::{LocalKey, LocalScore, LocalScores};
 pub(crate) use self::nodes::{Basis, Missed, Ranking, Reads};
+pub(crate) use self::rejections::{FilterScopes, GroupKey, Rejections};
 
 use crate::profile::Profile;
 use crate::world::ChangeLog;
@@ -70,6 +75,8 @@ pub(crate) struct Rankings {
     bytes: usize,
     /// Number of decisions.
     decisions: u64,
+    /// Number of failed attempts among them.
+    repeated_rejections: u64,
 }
 
 /// What is known of a class.
@@ -80,6 +87,7 @@ pub(crate) struct Known {
     /// Number of pods that are still decided without a ranking.
     waits: u32,
     ranking: Option<Ranking>,
+    pub(crate) failures: Failures,
     kept: Kept,
     /// Number of bytes that ranking and kept values take, as of the end of the last attempt.
     bytes: usize,
@@ -97,7 +105,8 @@ struct Local {
 impl Known {
     fn measure(&mut self) {
         let of_plugins = size_of::<u64>() * self.kept.size();
-        self.bytes = self.ranking.as_ref().map_or(0, Ranking::bytes) + of_plugins;
+        let ranking = self.ranking.as_ref().map_or(0, Ranking::bytes);
+        self.bytes = ranking + self.failures.bytes() + of_plugins;
     }
 
     /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed since.
@@ -111,7 +120,7 @@ impl Known {
     /// attempt that did not use it.
     pub(crate) fn suspend(&mut self, mut kept: Kept) {
         if kept.take_regrouped() {
-            self.drop_ranking();
+            self.drop_keys();
         }
         self.kept = kept;
     }
@@ -130,9 +139,10 @@ impl Known {
         self.ranking = Some(ranking);
     }
 
-    /// Forgets the ranking, whose groups have changed.
-    pub(crate) fn drop_ranking(&mut self) {
+    /// Forgets all that is sorted by the keys of nodes, which have changed.
+    pub(crate) fn drop_keys(&mut self) {
         self.ranking = None;
+        self.failures.drop_verdicts();
     }
 
     /// Notes that the class cannot be ranked.
@@ -211,6 +221,16 @@ impl Rankings {
     pub(crate) const fn count_decision(&mut self) -> u64 {
         self.decisions += 1;
         self.decisions
+    }
+
+    /// Counts a failed attempt that was answered from what is known of its class.
+    pub(crate) const fn count_repeated_rejection(&mut self) {
+        self.repeated_rejections += 1;
+    }
+
+    /// Returns the number of failed attempts that were answered from what is known of their classes.
+    pub(crate) const fn repeated_rejections(&self) -> u64 {
+        self.repeated_rejections
     }
 
     /// Returns the number of decisions.

@@ -35,11 +35,18 @@ pub type PendingPods = BTreeMap<PodKey, Arc<Pod>>;
 pub trait NominatedPods {
     /// Returns the pods nominated to `node`, in the order of their nomination.
     fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>>;
+
+    /// Returns the nodes with nominated pods, by name.
+    fn nodes(&self) -> Vec<Arc<str>>;
 }
 
 /// No nominated pods, for tests.
 impl NominatedPods for () {
     fn nominated_to(&self, _node: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+
+    fn nodes(&self) -> Vec<Arc<str>> {
         Vec::new()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{NodeBits, NodeIx, PluginName, Status};
+use crate::{Code, NodeBits, NodeIx, PluginName, Status};
 
 /// The id of a status that several nodes share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,14 +18,27 @@ pub struct Detail {
 }
 
 /// The verdicts of one attempt (`NodeToStatus` in Kubernetes): a column of ids, and a small table of
-/// distinct statuses.
+/// statuses with the number of their nodes.
 #[derive(Debug, Clone, Default)]
 pub struct Verdicts {
     table: Vec<Status>,
+    /// Number of nodes with each status of the table.
+    counts: Vec<usize>,
     ids: HashMap<Status, VerdictId>,
     column: Vec<u32>,
     absent: Status,
     plugin: Option<PluginName>,
+}
+
+impl VerdictId {
+    /// Returns the place in the table; `None` for a node without a verdict.
+    const fn place(self) -> Option<usize> {
+        (self.0 as usize).checked_sub(1)
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize - 1
+    }
 }
 
 impl Verdicts {
@@ -48,10 +61,23 @@ impl Verdicts {
         if let Some(id) = self.ids.get(&status) {
             return *id;
         }
-        self.table.push(status.clone());
+        let id = self.add(status.clone());
+        self.ids.insert(status, id);
+        id
+    }
+
+    /// Adds a status to the table that [`replace`](Self::replace) can replace. It is not shared with equal
+    /// statuses.
+    pub fn add(&mut self, status: Status) -> VerdictId {
+        self.table.push(status);
+        self.counts.push(0);
         let id = u32::try_from(self.table.len()).expect("fewer distinct verdicts than node ids");
-        self.ids.insert(status, VerdictId(id));
         VerdictId(id)
+    }
+
+    /// Replaces a status that was [added](Self::add), for all nodes that share it.
+    pub fn replace(&mut self, verdict: VerdictId, status: Status) {
+        self.table[verdict.index()] = status;
     }
 
     /// Sets the verdict on `node` to an interned status.
@@ -60,7 +86,19 @@ impl Verdicts {
         if node.index() >= self.column.len() {
             self.column.resize(node.index() + 1, 0);
         }
-        self.column[node.index()] = verdict.0;
+        let before = std::mem::replace(&mut self.column[node.index()], verdict.0);
+        if let Some(before) = VerdictId(before).place() {
+            self.counts[before] -= 1;
+        }
+        self.counts[verdict.index()] += 1;
+    }
+
+    /// Removes the verdict on `node`, if it has one of its own.
+    pub fn clear(&mut self, node: NodeIx) {
+        let Some(id) = self.column.get_mut(node.index()) else { return };
+        if let Some(place) = VerdictId(std::mem::take(id)).place() {
+            self.counts[place] -= 1;
+        }
     }
 
     /// Sets the verdict on `node`.
@@ -90,8 +128,23 @@ impl Verdicts {
 
     /// Returns the verdict on `node`, if it has one of its own.
     pub fn explicit(&self, node: NodeIx) -> Option<&Status> {
-        let id = *self.column.get(node.index())?;
-        self.table.get((id as usize).checked_sub(1)?)
+        self.table.get(self.id_of(node)?.index())
+    }
+
+    /// Returns the id of the verdict on `node`, if it has one of its own.
+    pub fn id_of(&self, node: NodeIx) -> Option<VerdictId> {
+        let id = VerdictId(*self.column.get(node.index())?);
+        id.place().is_some().then_some(id)
+    }
+
+    /// Returns the first node with this verdict.
+    pub fn first_with(&self, verdict: VerdictId) -> Option<NodeIx> {
+        self.column.iter().position(|id| *id == verdict.0).map(NodeIx::new)
+    }
+
+    /// Returns the number of nodes with this verdict.
+    pub fn count(&self, verdict: VerdictId) -> usize {
+        self.counts[verdict.index()]
     }
 
     /// Returns the verdict on `node`, or the one on absent nodes.
@@ -99,13 +152,43 @@ impl Verdicts {
         self.explicit(node).unwrap_or(&self.absent)
     }
 
+    /// Returns the number of nodes, out of `nodes` in all, whose verdict has this code.
+    pub fn count_with(&self, code: Code, nodes: usize) -> usize {
+        let absent = nodes.saturating_sub(self.explicit_count());
+        let absent = if self.absent.code() == code { absent } else { 0 };
+        let table = self.table.iter().zip(&self.counts);
+        absent + table.filter(|(status, _)| status.code() == code).map(|(_, n)| n).sum::<usize>()
+    }
+
+    /// Returns those of `nodes` whose verdict has this code, in ascending order.
+    pub fn nodes_with(&self, code: Code, nodes: &NodeBits) -> Vec<NodeIx> {
+        let has_code: Vec<bool> = std::iter::once(&self.absent)
+            .chain(&self.table)
+            .map(|status| status.code() == code)
+            .collect();
+        if !has_code.contains(&true) {
+            return Vec::new();
+        }
+        let id = |node: NodeIx| self.column.get(node.index()).copied().unwrap_or(0);
+        nodes.iter().filter(|node| has_code[id(*node) as usize]).collect()
+    }
+
     /// Returns each distinct status with its number of nodes, in the order of first use.
     pub fn counts(&self) -> Vec<(&Status, usize)> {
-        let mut counts = vec![0; self.table.len() + 1];
-        for id in &self.column {
-            counts[*id as usize] += 1;
+        let used =
+            self.table.iter().zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0);
+        if self.ids.len() == self.table.len() {
+            return used.collect();
         }
-        self.table.iter().zip(counts.into_iter().skip(1)).filter(|(_, count)| *count > 0).collect()
+        let (mut counts, mut places) = (Vec::new(), HashMap::new());
+        for (status, count) in used {
+            let place = *places.entry(status).or_insert(counts.len());
+            match counts.get_mut(place) {
+                Some((_, sum)) => *sum += count,
+                None => counts.push((status, count)),
+            }
+        }
+        counts
     }
 
     /// Returns, for each reason, the number of nodes among `nodes` that it rejects. A node with several
@@ -134,9 +217,19 @@ impl Verdicts {
         }
     }
 
+    /// Returns the number of nodes for which the verdicts have room.
+    pub fn table_len(&self) -> usize {
+        self.column.len()
+    }
+
+    /// Returns the number of statuses in the table, also of those without nodes.
+    pub fn status_count(&self) -> usize {
+        self.table.len()
+    }
+
     /// Returns the number of nodes with a verdict of their own.
     pub fn explicit_count(&self) -> usize {
-        self.column.iter().filter(|id| **id != 0).count()
+        self.counts.iter().sum()
     }
 }
 
@@ -158,5 +251,32 @@ mod tests {
         assert_eq!(verdicts.explicit_count(), 4);
         assert_eq!(verdicts.get(NodeIx::new(3)).message(), "elsewhere");
         assert!(verdicts.explicit(NodeIx::new(3)).is_none());
+    }
+
+    #[test]
+    fn replaced_and_cleared_verdicts_are_counted() {
+        let [a, b, c] = [0, 1, 70].map(NodeIx::new);
+        let mut verdicts = Verdicts::default();
+        let own = verdicts.add(Status::unschedulable("full"));
+        let fixed = verdicts.intern(Status::unresolvable("tainted"));
+        verdicts.set(a, own);
+        verdicts.set(b, own);
+        verdicts.set(b, fixed);
+        verdicts.set(c, fixed);
+        verdicts.set(c, fixed);
+        assert_eq!((verdicts.count(own), verdicts.count(fixed)), (1, 2));
+        verdicts.replace(own, Status::unresolvable("tainted"));
+        assert_eq!(verdicts.counts(), [(&Status::unresolvable("tainted"), 3)]);
+        verdicts.clear(b);
+        verdicts.clear(b);
+        verdicts.clear(NodeIx::new(700));
+        assert_eq!((verdicts.explicit_count(), verdicts.id_of(b)), (2, None));
+        assert_eq!((verdicts.first_with(fixed), verdicts.first_with(own)), (Some(c), Some(a)));
+        let all: NodeBits = [a, b, c].into_iter().collect();
+        let unresolvable = verdicts.nodes_with(Code::UnschedulableAndUnresolvable, &all);
+        assert_eq!(unresolvable, [a, c]);
+        verdicts.set_absent(Status::unschedulable("elsewhere"));
+        assert_eq!(verdicts.nodes_with(Code::Unschedulable, &all), [b]);
+        assert_eq!(verdicts.nodes_with(Code::Pending, &all), []);
     }
 }

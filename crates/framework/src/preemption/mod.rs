@@ -8,6 +8,7 @@
 mod candidate;
 mod eligibility;
 mod fruitless;
+mod helpless;
 mod progress;
 mod search;
 #[cfg(test)]
@@ -97,6 +98,13 @@ pub trait Evaluator {
         select_victims_on_node(attempt, node, trial)
     }
 
+    /// Whether [`select_victims_on_node`](Self::select_victims_on_node) finds that evictions do not help on a node
+    /// from nothing but the priority of the pod and the [`Trial`], so that the finding holds until the outcome of
+    /// the trial changes.
+    fn repeats_refusals(&self) -> bool {
+        false
+    }
+
     /// Returns the criteria that choose among candidates, the most important first.
     fn ordered_score_functions(&self) -> &[ScoreFunction] {
         &ORDERED_SCORE_FUNCTIONS
@@ -126,7 +134,8 @@ pub fn preempt(
     }
     let mut search = Search::over(attempt, evaluator, dry_run);
     let pause = search.take_pause();
-    let (chosen, candidates) = match choose(search, evaluator, dry_run, &handle) {
+    let found = search.into_candidates(handle.cluster, attempt.state);
+    let (chosen, candidates) = match choose(found, evaluator, dry_run, &handle) {
         Ok(choice) => choice,
         Err(result) => {
             if let Some(pause) = pause {
@@ -152,13 +161,12 @@ pub fn preempt(
 /// # Errors
 /// The result of PostFilter if there is no candidate.
 fn choose(
-    search: Search,
+    found: Result<Vec<Candidate>, PostFilterResult>,
     evaluator: &dyn Evaluator,
     dry_run: &mut dyn DryRun,
     handle: &Handle<'_>,
 ) -> Result<(Candidate, Vec<Candidate>), PostFilterResult> {
-    let candidates = search.into_candidates(handle.cluster)?;
-    let candidates = dry_run.process_preemption(candidates)?;
+    let candidates = dry_run.process_preemption(found?)?;
     match best(&candidates, evaluator.ordered_score_functions(), handle.wall_time()) {
         Some(chosen) => Ok((chosen.clone(), candidates)),
         None => Err(Status::unschedulable("no candidate node for preemption").into()),

@@ -1,8 +1,9 @@
 //! Dry runs over the nodes on which evicting pods might help.
 
+use super::helpless::HelplessNodes;
 use super::{Attempt, Candidate, Evaluator, Pause};
 use crate::{
-    Cluster, Code, DryRun, Handle, NodeIx, NominatingInfo, PostFilterResult, Status, Verdicts,
+    Cluster, Code, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PostFilterResult, Status,
 };
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
@@ -18,8 +19,10 @@ pub(super) struct Search {
     wanted: usize,
     /// Whether a node on which no pod has to be evicted is a candidate.
     keeps_without_victims: bool,
-    /// The reasons that evictions do not help on the other nodes.
-    verdicts: Verdicts,
+    /// The other nodes, with the reasons that evictions do not help.
+    helpless: HelplessNodes,
+    /// Whether the next pod of the template needs no trial of these nodes.
+    repeats_refusals: bool,
     errors: Vec<String>,
     /// The pause that ends first on a potential node, which is left out until then.
     pause: Option<Pause>,
@@ -27,34 +30,90 @@ pub(super) struct Search {
 
 impl Search {
     /// Tries the potential nodes one after the other until there are enough candidates, of which at
-    /// least one violates no budget.
+    /// least one violates no budget. Leaves out nodes on which evictions are known not to help.
     pub(super) fn over(
-        attempt: &Attempt<'_>,
+        attempt: &mut Attempt<'_>,
         evaluator: &dyn Evaluator,
         dry_run: &mut dyn DryRun,
     ) -> Self {
+        let Handle { preemptions, now, .. } = attempt.handle;
+        let paused = preemptions.fruitless().paused_nodes(attempt.pod, now).next().is_some();
+        let exceptions = dry_run.exceptions().filter(|_| evaluator.repeats_refusals() && !paused);
         let mut search = Self {
             non_violating: Vec::new(),
             violating: Vec::new(),
             wanted: 0,
             keeps_without_victims: dry_run.has_interested_preempting_extender(),
-            verdicts: Verdicts::default(),
+            repeats_refusals: exceptions.is_some(),
+            helpless: match &exceptions {
+                Some(again) => HelplessNodes::take(attempt.state, evaluator.plugin(), again),
+                None => HelplessNodes::new(evaluator.plugin()),
+            },
             errors: Vec::new(),
             pause: None,
         };
-        search.verdicts.set_absent(Status::unresolvable(NOT_HELPFUL));
-        let mut nodes = potential_nodes(attempt);
-        search.leave_out_paused(attempt, &mut nodes);
-        search.wanted = evaluator.candidates_wanted(nodes.len()).min(nodes.len());
+        search.helpless.verdicts.set_absent(Status::unresolvable(NOT_HELPFUL));
+        let again = std::mem::take(&mut search.helpless.again);
+        if !search.helpless.is_complete || !search.fails_again(attempt, evaluator, dry_run, &again)
+        {
+            search.try_all(attempt, evaluator, dry_run, again);
+        }
+        search.helpless.again.extend(exceptions.into_iter().flatten());
+        search
+    }
+
+    /// Tries the nodes on which evictions may help by now. Returns whether no node is a candidate, without an error.
+    fn fails_again(
+        &mut self,
+        attempt: &Attempt<'_>,
+        evaluator: &dyn Evaluator,
+        dry_run: &mut dyn DryRun,
+        again: &[NodeIx],
+    ) -> bool {
+        let (nodes, verdicts) = (attempt.cluster().nodes(), attempt.verdicts);
+        for node in again.iter().copied().filter(|node| nodes.contains(*node)) {
+            if verdicts.get(node).code() == Code::Unschedulable {
+                self.try_node(attempt, evaluator, dry_run, node);
+            }
+        }
+        if self.found() > 0 || !self.errors.is_empty() {
+            // The order of the nodes decides among several.
+            self.non_violating.clear();
+            self.violating.clear();
+            self.errors.clear();
+            self.helpless.forget(again);
+            return false;
+        }
+        let count = verdicts.count_with(Code::Unschedulable, attempt.cluster().node_count());
+        if count > 0 {
+            dry_run.offset(count);
+        }
+        true
+    }
+
+    fn try_all(
+        &mut self,
+        attempt: &Attempt<'_>,
+        evaluator: &dyn Evaluator,
+        dry_run: &mut dyn DryRun,
+        again: Vec<NodeIx>,
+    ) {
+        let mut nodes = attempt.verdicts.nodes_with(Code::Unschedulable, attempt.cluster().nodes());
+        self.leave_out_paused(attempt, &mut nodes);
+        self.wanted = evaluator.candidates_wanted(nodes.len()).min(nodes.len());
         let start = if nodes.is_empty() { 0 } else { dry_run.offset(nodes.len()) };
         let (behind, ahead) = nodes.split_at(start.min(nodes.len()));
         for node in ahead.iter().chain(behind) {
-            search.try_node(attempt, evaluator, dry_run, *node);
-            if search.is_over() {
-                break;
+            if self.helpless.contains(*node) {
+                continue;
+            }
+            self.try_node(attempt, evaluator, dry_run, *node);
+            if self.is_over() {
+                self.helpless.again.extend(again);
+                return;
             }
         }
-        search
+        self.helpless.is_complete = true;
     }
 
     /// Removes from `nodes`, which ascend, the nodes on which preemption is paused.
@@ -64,7 +123,7 @@ impl Search {
             let Some(node) = cluster.node_named(name) else { continue };
             let Ok(place) = nodes.binary_search(&node) else { continue };
             nodes.remove(place);
-            self.verdicts.record(node, Status::unresolvable(PAUSED));
+            self.helpless.verdicts.record(node, Status::unresolvable(PAUSED));
             if self.pause.as_ref().is_none_or(|first| pause.until < first.until) {
                 self.pause = Some(pause);
             }
@@ -86,15 +145,19 @@ impl Search {
         let mut trial = dry_run.trial(attempt.state, node);
         let status = match evaluator.select_victims_on_node(attempt, node, &mut *trial) {
             Ok(victims) if self.keeps_without_victims || !victims.pods.is_empty() => {
+                self.helpless.again.push(node);
                 return self.keep(Candidate { node, victims });
             }
             Ok(_) => Status::unresolvable(NO_VICTIMS),
             Err(status) => status,
         };
-        if !status.is_rejection() {
-            self.errors.push(status.message());
+        match status.is_rejection() {
+            true => self.helpless.verdicts.record(node, status),
+            false => {
+                self.errors.push(status.message());
+                self.helpless.again.push(node);
+            }
         }
-        self.verdicts.record(node, status);
     }
 
     fn keep(&mut self, candidate: Candidate) {
@@ -107,38 +170,44 @@ impl Search {
         }
     }
 
-    fn is_over(&self) -> bool {
-        let found = self.non_violating.len() + self.violating.len();
-        !self.non_violating.is_empty() && found >= self.wanted
+    const fn found(&self) -> usize {
+        self.non_violating.len() + self.violating.len()
+    }
+
+    const fn is_over(&self) -> bool {
+        !self.non_violating.is_empty() && self.found() >= self.wanted
     }
 
     /// Returns all candidates, those that violate no budget first. Errors on some nodes are ignored if
-    /// there is a candidate.
+    /// there is a candidate. Keeps in `state` what is worth keeping for the next pod of the template.
     ///
     /// # Errors
     /// The result of PostFilter if there is no candidate. It clears the nomination of the pod.
     pub(super) fn into_candidates(
         mut self,
         cluster: &Cluster,
+        state: &mut CycleState,
     ) -> Result<Vec<Candidate>, PostFilterResult> {
+        let candidates = self.take_candidates(cluster);
+        if self.repeats_refusals {
+            self.helpless.keep(state);
+        }
+        candidates
+    }
+
+    fn take_candidates(&mut self, cluster: &Cluster) -> Result<Vec<Candidate>, PostFilterResult> {
         self.non_violating.append(&mut self.violating);
         if !self.non_violating.is_empty() {
-            return Ok(self.non_violating);
+            return Ok(std::mem::take(&mut self.non_violating));
         }
-        if let Some(text) = aggregate(self.errors) {
+        if let Some(text) = aggregate(std::mem::take(&mut self.errors)) {
             return Err(Status::error(text).into());
         }
         Err(PostFilterResult {
             nominating: NominatingInfo::Override("".into()),
-            status: Status::unschedulable(self.verdicts.fit_error(cluster.node_count())),
+            status: Status::unschedulable(self.helpless.verdicts.fit_error(cluster.node_count())),
         })
     }
-}
-
-/// Returns the nodes whose rejection evictions may lift (code Unschedulable).
-fn potential_nodes(attempt: &Attempt<'_>) -> Vec<NodeIx> {
-    let nodes = attempt.cluster().nodes().iter();
-    nodes.filter(|node| attempt.verdicts.get(*node).code() == Code::Unschedulable).collect()
 }
 
 /// Joins errors without duplicates, in the format of Kubernetes (`NewAggregate`).

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{FakeDryRun, HandleParts, PodBuilder, cluster, node, pod};
-use crate::{Code, EventResource, NodeView, Time};
+use crate::{ChangedNodes, Code, EventResource, Kept, NodeView, Time};
 
 fn plugin_name() -> &'static PluginName {
     static NAME: LazyLock<PluginName> = LazyLock::new(|| "P".into());
@@ -242,6 +242,87 @@ fn search_ends_with_enough_candidates_of_which_one_violates_no_budget() {
         let verdicts = all_unschedulable(&cluster);
         assert_eq!(names(run(&Wanting(wanted), &incoming, &cluster, &verdicts)), expected);
     }
+}
+
+/// DefaultPreemption with one candidate, which repeats refusals.
+struct Repeating;
+
+impl Evaluator for Repeating {
+    fn plugin(&self) -> &PluginName {
+        plugin_name()
+    }
+
+    fn candidates_wanted(&self, _nodes: usize) -> usize {
+        1
+    }
+
+    fn repeats_refusals(&self) -> bool {
+        true
+    }
+}
+
+/// Runs a preemption with what the last one has kept, after changes of some nodes. Returns the text and the
+/// nodes that were filtered.
+fn run_again(
+    kept: Option<Kept>,
+    changed: &[NodeIx],
+    cluster: &Cluster,
+    exceptions: &[NodeIx],
+) -> (Kept, String, Vec<usize>) {
+    let incoming = pod("p").cpu("3").priority(100).build();
+    let (parts, tried) = (HandleParts::default(), std::cell::RefCell::default());
+    let filter = |node: &NodeView<'_>| {
+        std::cell::RefCell::borrow_mut(&tried).push(node.ix().index());
+        fits(&incoming, node)
+    };
+    let mut dry_run = FakeDryRun::new(cluster, filter).with_exceptions(exceptions.to_vec());
+    let mut state = CycleState::new();
+    let changed = ChangedNodes { nodes: changed.to_vec(), objects: Vec::new() };
+    state.resume(kept.unwrap_or_default().next_attempt(Some(Arc::new(changed))));
+    let verdicts = all_unschedulable(cluster);
+    let (pod, handle) = (&incoming, parts.handle(cluster));
+    let mut attempt = Attempt { pod, state: &mut state, verdicts: &verdicts, handle };
+    let result = preempt(&Repeating, &mut attempt, &mut dry_run);
+    let text = match &parts.commands.take()[..] {
+        [Command::Preempt(preemption)] => format!("preempts on {}", preemption.node),
+        _ => result.status.message(),
+    };
+    let mut tried: Vec<usize> = tried.into_inner();
+    tried.dedup();
+    (state.suspend(), text, tried)
+}
+
+#[test]
+fn only_nodes_that_have_changed_are_tried_again_where_evictions_did_not_help() {
+    // Without the low pods there is room for 2 CPUs, not for 3.
+    let high = |name: &str| pod(&format!("{name}1")).cpu("2").priority(100).on(name);
+    let weak = |name: &str| pod(&format!("{name}0")).cpu("2").on(name);
+    let names = ["a", "b", "c", "d"];
+    let nodes = names.map(|name| node(name).allocatable("cpu", "4").build());
+    let placed = names.into_iter().flat_map(|name| [high(name).build(), weak(name).build()]);
+    let mut cluster = cluster(nodes, placed);
+    let [b, d] = ["b", "d"].map(|name| cluster.node_named(name).unwrap());
+    let text = "0/4 nodes are available: 4 Insufficient cpu.".to_owned();
+
+    let (kept, first, tried) = run_again(None, &[], &cluster, &[]);
+    assert_eq!((first, tried), (text.clone(), vec![0, 1, 2, 3]));
+    let (kept, second, tried) = run_again(Some(kept), &[], &cluster, &[]);
+    assert_eq!((second, tried), (text.clone(), vec![]));
+    let (kept, third, tried) = run_again(Some(kept), &[b], &cluster, &[d]);
+    assert_eq!((third, tried), (text.clone(), vec![1, 3]), "changed, and nominated");
+    let (kept, fourth, tried) = run_again(Some(kept), &[], &cluster, &[]);
+    assert_eq!((fourth, tried), (text, vec![3]), "no longer nominated");
+
+    // Evictions now help on two nodes; the first in order is chosen.
+    for (uid, node) in [("b1", b), ("d1", d)] {
+        let gone = cluster.node(node).placed().find(|(_, pod)| *pod.key.name == *uid).unwrap().0;
+        cluster.remove_pod(gone);
+    }
+    let (kept, chosen, _) = run_again(Some(kept), &[b, d], &cluster, &[]);
+    assert_eq!(chosen, "preempts on b");
+    let (_, chosen, tried) = run_again(Some(kept), &[], &cluster, &[]);
+    assert_eq!(chosen, "preempts on b");
+    assert!(!tried.contains(&0) && !tried.contains(&2), "{tried:?}");
 }
 
 #[test]

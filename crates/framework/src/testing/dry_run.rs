@@ -6,12 +6,19 @@ use crate::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Statu
 pub struct FakeDryRun<'a, F> {
     cluster: &'a Cluster,
     filter: F,
+    exceptions: Option<Vec<NodeIx>>,
 }
 
 impl<'a, F: Fn(&NodeView<'_>) -> Status> FakeDryRun<'a, F> {
     /// Creates dry runs in `cluster`. `filter` receives the node with the pods of the dry run.
     pub const fn new(cluster: &'a Cluster, filter: F) -> Self {
-        Self { cluster, filter }
+        Self { cluster, filter, exceptions: None }
+    }
+
+    /// Lets outcomes depend only on the node and the pods on it, but for these nodes.
+    #[must_use]
+    pub fn with_exceptions(self, exceptions: Vec<NodeIx>) -> Self {
+        Self { exceptions: Some(exceptions), ..self }
     }
 }
 
@@ -19,6 +26,10 @@ impl<F: Fn(&NodeView<'_>) -> Status> DryRun for FakeDryRun<'_, F> {
     /// Every search begins with the first node.
     fn offset(&mut self, _count: usize) -> usize {
         0
+    }
+
+    fn exceptions(&self) -> Option<Vec<NodeIx>> {
+        self.exceptions.clone()
     }
 
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a> {

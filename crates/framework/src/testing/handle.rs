@@ -54,6 +54,10 @@ pub fn handle(cluster: &Cluster) -> Handle<'_> {
 }
 
 impl NominatedPods for BTreeMap<Arc<str>, Vec<Arc<Pod>>> {
+    fn nodes(&self) -> Vec<Arc<str>> {
+        self.keys().cloned().collect()
+    }
+
     fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>> {
         self.get(node).cloned().unwrap_or_default()
     }

@@ -1,0 +1,98 @@
+//! What is known of a class from attempts that found no node.
+
+use std::sync::Arc;
+
+use framework::{Kept, Verdicts};
+
+use super::rejections::{FilterScopes, Rejections};
+use crate::world::ChangeLog;
+
+/// Number of failed attempts of a class whose verdicts are not kept, after some that could not be kept.
+const PASSES_AFTER_REFUSAL: u32 = 100;
+
+/// What failed attempts leave for the next pod of a class.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// Whether the last attempt found no node. The next one then looks at the verdicts before the ranking.
+    pub(crate) last: bool,
+    rejections: Option<Rejections>,
+    /// Number of failed attempts whose verdicts are not kept.
+    waits: u32,
+    post_filter: Option<PostFilterKept>,
+}
+
+/// What PostFilter plugins keep, which run only for pods that fit nowhere.
+#[derive(Debug)]
+struct PostFilterKept {
+    kept: Kept,
+    filters: FilterScopes,
+    /// The state of the change log that the values show.
+    state: u64,
+}
+
+impl Failures {
+    /// Number of bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let of_plugins = self.post_filter.as_ref().map_or(0, |own| own.kept.size());
+        self.rejections.as_ref().map_or(0, Rejections::bytes) + size_of::<u64>() * of_plugins
+    }
+
+    /// Forgets the verdicts.
+    pub(crate) fn drop_verdicts(&mut self) {
+        self.rejections = None;
+    }
+
+    /// Takes out the verdicts, until they are [kept](Self::keep) again.
+    pub(crate) const fn take_rejections(&mut self) -> Option<Rejections> {
+        self.rejections.take()
+    }
+
+    pub(crate) fn keep(&mut self, rejections: Rejections) {
+        self.rejections = Some(rejections);
+    }
+
+    /// Whether the verdicts of this attempt, which failed, may be kept.
+    pub(crate) const fn may_keep(&mut self) -> bool {
+        let may_keep = self.waits == 0;
+        self.waits = self.waits.saturating_sub(1);
+        may_keep
+    }
+
+    /// Notes that the verdicts cannot be kept.
+    pub(crate) fn refuse(&mut self) {
+        (self.rejections, self.waits) = (None, PASSES_AFTER_REFUSAL);
+    }
+
+    /// Whether `verdicts` are kept, and each depends only on the node and the pods on it.
+    fn are_local(&self, verdicts: &Arc<Verdicts>) -> bool {
+        let own = self.rejections.as_ref().filter(|own| Arc::ptr_eq(own.verdicts(), verdicts));
+        own.is_some_and(Rejections::are_local)
+    }
+
+    /// Returns what PostFilter plugins have kept for the pods of the class, until they
+    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the class and each depends
+    /// only on the node and the pods on it.
+    pub(crate) fn resume_post_filter(
+        &mut self,
+        verdicts: &Arc<Verdicts>,
+        log: &ChangeLog,
+    ) -> Option<Kept> {
+        if !self.are_local(verdicts) {
+            return None;
+        }
+        let Some(PostFilterKept { kept, filters, state }) = self.post_filter.take() else {
+            return Some(Kept::default().next_attempt(None));
+        };
+        let same = self.rejections.as_ref().is_some_and(|own| *own.filters() == filters);
+        let changed = log.changed_since(state).filter(|_| same);
+        Some(kept.next_attempt(changed.map(Arc::new)))
+    }
+
+    /// Keeps the values of PostFilter plugins for the next pod of the class.
+    pub(crate) fn suspend_post_filter(&mut self, kept: Kept, log: &ChangeLog) {
+        let filters = self.rejections.as_ref().map(|own| own.filters().clone());
+        let filled = filters.filter(|_| !kept.is_empty());
+        let state = log.state();
+        self.post_filter = filled.map(|filters| PostFilterKept { kept, filters, state });
+    }
+}

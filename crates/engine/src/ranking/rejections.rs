@@ -1,0 +1,242 @@
+//! The verdicts on the nodes of a class that fits nowhere.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use framework::{FilterScope, NodeIx, Status, VerdictId, Verdicts};
+
+use super::{Overflow, Reads};
+use crate::world::ChangeLog;
+
+/// Maximum number of groups. Every decision looks at one node of each.
+const MAX_GROUPS: usize = 1024;
+/// Maximum number of distinct verdicts, past ones included. Beyond it a full pass begins anew.
+const MAX_STATUSES: usize = 8192;
+
+/// What each Filter plugin that filters depends on, by its place in the profile.
+pub(crate) type FilterScopes = Vec<Option<Reads<FilterScope>>>;
+
+/// The verdict on each node for the pods of a class, repaired from the change log.
+///
+/// The verdict on most nodes depends only on the node. The others form groups, whose verdict depends on the
+/// rest of the cluster: each decision looks at one node of a group and replaces the verdict of all.
+#[derive(Debug)]
+pub(crate) struct Rejections {
+    filters: FilterScopes,
+    /// The state of the change log that the verdicts show.
+    state: u64,
+    /// Nodes to look at again, beside those of the change log.
+    outdated: Vec<NodeIx>,
+    verdicts: Arc<Verdicts>,
+    groups: Vec<Group>,
+    /// The group of each key.
+    ids: HashMap<GroupKey, VerdictId>,
+}
+
+/// What the verdict on a node depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct GroupKey {
+    /// The keys of the node for the first group filters of the profile.
+    pub(crate) keys: Vec<i64>,
+    /// The verdict if the node passes these filters: that of the next filter, or success.
+    pub(crate) otherwise: Status,
+}
+
+/// The nodes with the same key.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// One of the nodes.
+    pub(crate) node: NodeIx,
+    pub(crate) verdict: VerdictId,
+    pub(crate) key: GroupKey,
+}
+
+impl Rejections {
+    /// Takes over the verdicts of a full pass by plugins with these scopes. The caller decides again on the nodes
+    /// that are [in groups](Self::in_groups).
+    pub(crate) fn new(verdicts: Arc<Verdicts>, filters: FilterScopes, log: &ChangeLog) -> Self {
+        let (outdated, groups, ids) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { filters, state: log.state(), outdated, verdicts, groups, ids }
+    }
+
+    /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so; `None` for all
+    /// nodes.
+    pub(crate) fn catch_up(
+        &mut self,
+        filters: &FilterScopes,
+        log: &ChangeLog,
+    ) -> Option<Vec<NodeIx>> {
+        if self.filters != *filters || self.verdicts.status_count() > MAX_STATUSES {
+            return None;
+        }
+        let changes = log.since(self.state)?;
+        let mut nodes = std::mem::take(&mut self.outdated);
+        nodes.extend(changes.map(|entry| entry.node));
+        nodes.sort_unstable();
+        nodes.dedup();
+        self.state = log.state();
+        Some(nodes)
+    }
+
+    /// Whether the verdict on each node depends only on the node and the pods on it.
+    pub(crate) fn are_local(&self) -> bool {
+        self.filters.iter().flatten().all(|reads| reads.scope == FilterScope::Node)
+    }
+
+    pub(crate) const fn filters(&self) -> &FilterScopes {
+        &self.filters
+    }
+
+    pub(crate) const fn verdicts(&self) -> &Arc<Verdicts> {
+        &self.verdicts
+    }
+
+    /// Number of bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<u32>() * self.verdicts.table_len()
+    }
+
+    /// Removes the verdict on a node that is gone.
+    pub(crate) fn remove(&mut self, node: NodeIx) {
+        Arc::make_mut(&mut self.verdicts).clear(node);
+    }
+
+    /// Sets what the verdict on a node depends on.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are too many groups.
+    pub(crate) fn set(&mut self, node: NodeIx, key: GroupKey) -> Result<(), Overflow> {
+        let verdicts = Arc::make_mut(&mut self.verdicts);
+        if key.keys.is_empty() {
+            match key.otherwise.is_success() {
+                true => verdicts.clear(node),
+                false => verdicts.record(node, key.otherwise),
+            }
+            return Ok(());
+        }
+        let verdict = match self.ids.entry(key) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(_) if self.groups.len() == MAX_GROUPS => return Err(Overflow),
+            Entry::Vacant(new) => {
+                let verdict = verdicts.add(Status::success());
+                self.groups.push(Group { node, verdict, key: new.key().clone() });
+                *new.insert(verdict)
+            }
+        };
+        verdicts.set(node, verdict);
+        Ok(())
+    }
+
+    /// Sets the verdict on a node for this decision. The next one looks at it again.
+    pub(crate) fn set_once(&mut self, node: NodeIx, status: Status) {
+        Arc::make_mut(&mut self.verdicts).record(node, status);
+        self.outdated.push(node);
+    }
+
+    /// Looks at nodes again in the next decision.
+    pub(crate) fn look_again(&mut self, nodes: impl IntoIterator<Item = NodeIx>) {
+        self.outdated.extend(nodes);
+    }
+
+    /// Returns the groups that have nodes.
+    pub(crate) fn groups(&mut self) -> Vec<Group> {
+        let verdicts = &self.verdicts;
+        let with_nodes = |group: &&mut Group| verdicts.count(group.verdict) > 0;
+        let groups = self.groups.iter_mut().filter(with_nodes).filter_map(|group| {
+            if verdicts.id_of(group.node) != Some(group.verdict) {
+                group.node = verdicts.first_with(group.verdict)?;
+            }
+            Some(group.clone())
+        });
+        groups.collect()
+    }
+
+    /// Sets the verdict on the nodes of a group.
+    pub(crate) fn decide(&mut self, group: &Group, status: Status) {
+        Arc::make_mut(&mut self.verdicts).replace(group.verdict, status);
+    }
+
+    /// Whether each of so many nodes is rejected.
+    pub(crate) fn reject_all(&self, nodes: usize) -> bool {
+        self.verdicts.explicit_count() == nodes
+            && self.verdicts.counts().iter().all(|(status, _)| !status.is_success())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::PodPart;
+
+    use super::*;
+
+    fn reads(scope: FilterScope) -> Option<Reads<FilterScope>> {
+        Some(Reads { scope, pods: true, part: PodPart::Template })
+    }
+
+    fn node(index: usize) -> NodeIx {
+        NodeIx::new(index)
+    }
+
+    fn key(keys: &[i64], otherwise: Status) -> GroupKey {
+        GroupKey { keys: keys.to_vec(), otherwise }
+    }
+
+    fn rejections(log: &ChangeLog) -> Rejections {
+        let filters = vec![reads(FilterScope::Node), reads(FilterScope::Group)];
+        Rejections::new(Arc::default(), filters, log)
+    }
+
+    #[test]
+    fn a_group_has_the_verdict_of_one_of_its_nodes() {
+        let mut own = rejections(&ChangeLog::default());
+        let full = Status::unschedulable("full");
+        own.set(node(0), key(&[], full.clone())).unwrap();
+        for (index, keys) in [(1, [7]), (2, [7]), (3, [8])] {
+            own.set(node(index), key(&keys, Status::success())).unwrap();
+        }
+        assert!(!own.reject_all(4), "the groups are not decided");
+        for group in own.groups() {
+            let status = Status::unschedulable(format!("group {}", group.key.keys[0]));
+            own.decide(&group, status);
+        }
+        let text = |own: &Rejections, index: usize| own.verdicts().get(node(index)).message();
+        assert_eq!([0, 1, 2, 3].map(|n| text(&own, n)), ["full", "group 7", "group 7", "group 8"]);
+        assert!(own.reject_all(4) && !own.reject_all(5));
+
+        // The node that stands for the group leaves it, and the last one of the other is gone.
+        own.set(node(1), key(&[], full)).unwrap();
+        own.remove(node(3));
+        let groups = own.groups();
+        assert_eq!(groups.iter().map(|group| group.node).collect::<Vec<_>>(), [node(2)]);
+        own.decide(&groups[0], Status::success());
+        assert!(!own.reject_all(3), "the group fits");
+    }
+
+    #[test]
+    fn nodes_of_equal_keys_differ_by_the_filter_behind() {
+        let mut own = rejections(&ChangeLog::default());
+        own.set(node(0), key(&[7], Status::success())).unwrap();
+        own.set(node(1), key(&[7], Status::unschedulable("full"))).unwrap();
+        assert_eq!(own.groups().len(), 2);
+        for index in 2..=MAX_GROUPS {
+            own.set(node(index), key(&[index as i64 + 7], Status::success())).unwrap();
+        }
+        assert!(own.set(node(2), key(&[-1], Status::success())).is_err(), "too many groups");
+    }
+
+    #[test]
+    fn verdicts_of_other_filters_are_not_repaired() {
+        let mut log = ChangeLog::default();
+        let mut own = rejections(&log);
+        own.set_once(node(9), Status::unschedulable("nominated"));
+        own.look_again([node(4)]);
+        for index in [5, 4] {
+            log.push_for_test(node(index));
+        }
+        let filters = own.filters().clone();
+        assert_eq!(own.catch_up(&filters, &log), Some(vec![node(4), node(5), node(9)]));
+        assert_eq!(own.catch_up(&filters, &log), Some(vec![]));
+        assert_eq!(own.catch_up(&vec![reads(FilterScope::Node), None], &log), None);
+    }
+}
