@@ -28,6 +28,8 @@ pub(crate) struct Outcome {
     pub(crate) deferred: BTreeSet<String>,
     /// The deliberate differences that explain deviations.
     pub(crate) on_purpose: BTreeSet<&'static str>,
+    /// Number of decisions without a full pass.
+    pub(crate) ranked: u64,
 }
 
 impl Outcome {
@@ -128,7 +130,7 @@ impl Comparison {
             remove(&mut actual, path);
         }
         let Self { differences, compared, deferred, .. } = self;
-        Outcome { actual, differences, compared, deferred, on_purpose: BTreeSet::new() }
+        Outcome { actual, differences, compared, deferred, ..Outcome::default() }
     }
 }
 

@@ -40,7 +40,8 @@ pub(super) fn run(runner: Runner, case: &Value) -> Outcome {
     }
     let Outcome { differences, compared, deferred, mut on_purpose, .. } = runner(&rewritten);
     on_purpose.extend(applied);
-    Outcome { actual: outcome.actual, differences, compared, deferred, on_purpose }
+    let Outcome { actual, ranked, .. } = outcome;
+    Outcome { actual, differences, compared, deferred, on_purpose, ranked }
 }
 
 /// 1.36 counts no pods for a spread constraint with an empty selector, but matches the pod itself. The

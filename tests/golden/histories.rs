@@ -7,9 +7,9 @@ use framework::Pod;
 use serde_json::Value;
 
 use super::compare::{Comparison, Outcome};
-use super::decision;
 use super::setting::Setting;
 use super::world::{self, FORMS, World};
+use super::{decision, ranked};
 
 /// Runs a case with every form.
 pub(crate) fn run(case: &Value) -> Outcome {
@@ -28,7 +28,46 @@ pub(crate) fn run(case: &Value) -> Outcome {
             comparison.equal(&place.to_string(), pair.1, pair.0);
         }
     }
-    comparison.finish(steps.swap_remove(0).into())
+    let set = steps.swap_remove(0);
+    match replay_ranked(case, &set, &mut comparison) {
+        Ok(ranked) => Outcome { ranked, ..comparison.finish(set.into()) },
+        Err(message) => Outcome::failed(message),
+    }
+}
+
+/// Carries out the steps by rankings, and holds each decision to that of the set form. Returns the number of
+/// decisions without a full pass.
+fn replay_ranked(
+    case: &Value,
+    set_form: &[Value],
+    comparison: &mut Comparison,
+) -> Result<u64, String> {
+    let mut world = World::ranked(&Setting::of(&case["profile"])?);
+    world.apply_all(&case["objects"])?;
+    let mut decided = 0;
+    for step in steps(case) {
+        let pod = match step {
+            Step::Schedule(pod) => world::pod(pod)?,
+            Step::Delete(step) => {
+                world.delete(step);
+                continue;
+            }
+            Step::Apply(object) => {
+                world.apply(object)?;
+                continue;
+            }
+        };
+        let (own, recorded) = (&set_form[decided], &case["expected"][decided]);
+        comparison.set_prefix(format!("rankings, held to the set form.{decided} ({})", pod.key));
+        ranked::warm_up(&mut world, &pod);
+        ranked::compare(&mut world, &pod, own, recorded, comparison);
+        let chosen = recorded["chosen"].as_str().or(own["chosen"].as_str());
+        if let Some(node) = chosen.filter(|node| !node.is_empty()) {
+            world.apply_pod(Pod { node_name: Some(node.into()), ..pod });
+        }
+        decided += 1;
+    }
+    Ok(world.engine().ranked_decisions())
 }
 
 /// Carries out the steps; returns the decision of each `schedule` step.

@@ -2,7 +2,8 @@
 //! kube-scheduler 1.36.2.
 //!
 //! A case describes a cluster and the decision of kube-scheduler (see FORMAT.md of the corpus).
-//! Every case runs with every form of the plugins, each compared with the recording. Entries of
+//! Every case runs with every form of the plugins, each compared with the recording, and by rankings, which are held
+//! to the set form. Entries of
 //! plugins that are not built are deferred by name and not invented: those plugins are removed from
 //! the profile, so that the others decide in full, and recorded entries that depend on them are
 //! neither compared nor emitted.
@@ -17,6 +18,7 @@ mod fixes;
 mod hints;
 mod histories;
 mod queue_order;
+mod ranked;
 mod report;
 mod sampling;
 mod scheduling;

@@ -20,6 +20,8 @@ pub(crate) struct Report {
     areas: BTreeMap<String, Tally>,
     /// Deliberate differences, with the number of cases that each explains.
     on_purpose: BTreeMap<&'static str, usize>,
+    /// Number of decisions without a full pass.
+    ranked: u64,
 }
 
 /// The outcome of one area.
@@ -48,6 +50,7 @@ struct Failure {
 impl Report {
     /// Counts a case.
     pub(crate) fn add(&mut self, area: &str, case: &Value, outcome: Outcome) {
+        self.ranked += outcome.ranked;
         let tally = self.areas.entry(area.to_owned()).or_default();
         for plugin in &outcome.deferred {
             *tally.plugins.entry(plugin.clone()).or_default() += 1;
@@ -86,6 +89,9 @@ impl fmt::Display for Report {
         }
         for (difference, cases) in &self.on_purpose {
             writeln!(f, "different on purpose: {difference} {cases}")?;
+        }
+        if self.ranked > 0 {
+            writeln!(f, "decisions without a full pass: {}", self.ranked)?;
         }
         for (area, tally) in self.areas.iter().filter(|(_, tally)| !tally.failed.is_empty()) {
             writeln!(f, "\n{area}: {} failed", tally.failed.len())?;

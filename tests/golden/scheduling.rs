@@ -7,9 +7,9 @@ use framework::{Code, CycleState, Pod, Status};
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
-use super::decision;
 use super::setting::{Setting, is_unbuilt};
 use super::world::{self, FORMS, World};
+use super::{decision, ranked};
 
 /// The plugin that allocates devices.
 const DEVICES: &str = "DynamicResources";
@@ -44,7 +44,9 @@ fn decide(case: &Value) -> Result<Outcome, String> {
     if set != one_node {
         comparison.equal("", one_node, set);
     }
-    Ok(comparison.finish(set.clone()))
+    comparison.set_prefix("rankings, held to the set form");
+    let ranked = ranked::hold(case, &setting, &pod, set, &mut comparison)?;
+    Ok(Outcome { ranked, ..comparison.finish(set.clone()) })
 }
 
 /// Returns the verdict on each node of an attempt that ends with an error. The engine stops at the first

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Change, Engine, EngineConfig, Evaluation, TieBreak};
-use framework::{Cluster, EventResource, Handle, Node, Pod, PodKey, Time, Uid, api};
+use engine::{Change, EffectKind, Engine, EngineConfig, Evaluation, Outcome, TieBreak};
+use framework::{Answer, Cluster, EventResource, Handle, Node, Pod, PodKey, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -46,6 +47,10 @@ pub(crate) struct World {
     engine: Engine,
     /// The known pods, to distinguish pods of the same name.
     uids: BTreeMap<PodKey, Uid>,
+    /// The time of changes.
+    now: Time,
+    /// Whether pods without a node stay out of the active queue.
+    holds_pods: bool,
 }
 
 impl World {
@@ -57,7 +62,16 @@ impl World {
     /// Creates an empty cluster with this engine configuration.
     pub(crate) fn with(config: EngineConfig) -> Self {
         let engine = Engine::new(EngineConfig { tie_break: TieBreak::FirstByName, ..config });
-        Self { engine, uids: BTreeMap::new() }
+        Self { engine, uids: BTreeMap::new(), now: Time::ZERO, holds_pods: false }
+    }
+
+    /// Creates an empty cluster for decisions by rankings. Pods without a node wait, but for those to
+    /// [decide](Self::decide) about.
+    pub(crate) fn ranked(setting: &Setting) -> Self {
+        let config = EngineConfig::new(setting.profiles.clone());
+        let engine =
+            Engine::new(EngineConfig { longest_preemption_pause: Duration::ZERO, ..config });
+        Self { engine, uids: BTreeMap::new(), now: after_all_starts(), holds_pods: true }
     }
 
     /// Nodes and pods.
@@ -85,7 +99,14 @@ impl World {
     pub(crate) fn apply(&mut self, object: &Value) -> Result<(), String> {
         match object["kind"].as_str() {
             Some("Node") => self.change(Change::Node(node(object)?)),
-            Some("Pod") => self.apply_pod(pod(object)?),
+            Some("Pod") => {
+                let mut pod = pod(object)?;
+                if self.holds_pods && pod.node_name.is_none() {
+                    let spec = Arc::make_mut(&mut pod.spec);
+                    spec.scheduling_gates = ["held".into()].into();
+                }
+                self.apply_pod(pod);
+            }
             Some(kind) => self.apply_other(kind, object, Some(object)),
             None => {}
         }
@@ -140,9 +161,29 @@ impl World {
             .ok_or_else(|| format!("no profile is called {:?}", pod.spec.scheduler_name))
     }
 
+    /// Makes an attempt for a pod, which is gone afterwards. Returns its outcome and the node to which the pod was
+    /// nominated; `None` if the pod may not be tried. Binds succeed and other writes are refused.
+    pub(crate) fn decide(&mut self, pod: &Pod) -> Option<(Outcome, Option<Arc<str>>)> {
+        self.change(Change::Pod(Box::new(pod.clone())));
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let attempt = self.engine.schedule_one(self.now, ports);
+        let nominated = self.engine.nominator().node_of(&pod.uid).cloned();
+        for effect in self.engine.take_effects() {
+            let answer = match effect.kind {
+                EffectKind::Write(_) => Answer::Conflict("refused".to_owned()),
+                EffectKind::Evict(_) => Answer::Forbidden("refused".to_owned()),
+                _ => Answer::ok(),
+            };
+            self.engine.answer(effect.id, &answer, self.now, ports);
+        }
+        self.change(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
+        let attempt = attempt.filter(|attempt| attempt.pod.uid == pod.uid)?;
+        Some((attempt.outcome, nominated))
+    }
+
     fn change(&mut self, change: Change) {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.apply(change, Time::ZERO, ports);
+        self.engine.apply(change, self.now, ports);
         self.engine.take_effects();
     }
 }
