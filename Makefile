@@ -21,7 +21,7 @@ DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults chaos documents bench \
-	alerts deny cargo-deny render-chart
+	alerts deny cargo-deny render-chart instructions instructions-budget plots
 .NOTPARALLEL:
 
 help:
@@ -36,6 +36,9 @@ help:
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
 	@echo "make chaos   two replicas as processes, killed and cut off (MINUTES=M)"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
+	@echo "make instructions  instructions of decisions, held to a budget (needs valgrind)"
+	@echo "make instructions-budget  write the budget anew"
+	@echo "make plots   plots of docs/benchmarks.md from docs/scale.jsonl"
 	@echo "make alerts  syntax and unit tests of the alerts (needs promtool; make test runs them too)"
 	@echo "make bench   time per decision and memory per node and pod"
 	@echo "make render-chart  deploy/ from the chart (needs helm-python-sdk)"
@@ -91,6 +94,18 @@ chaos:
 
 documents:
 	$(CARGO) run --example documents
+
+# The development profile: CI has built its crates already, so the part costs one link and the run under
+# callgrind. A release build of them alone would take longer than all of that. Without incremental compilation, which divides
+# crates otherwise and so changes what is inlined.
+instructions:
+	CARGO_INCREMENTAL=0 $(CARGO) run --example instructions
+
+instructions-budget:
+	CARGO_INCREMENTAL=0 $(CARGO) run --example instructions -- --write
+
+plots:
+	$(CARGO) run --example plots
 
 alerts:
 	promtool check rules config/alerts/loadmaster.yaml

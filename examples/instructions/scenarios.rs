@@ -1,0 +1,131 @@
+//! What is counted.
+
+use std::hint::black_box;
+
+use engine::ports::Ports;
+use engine::{Change, Engine, EngineConfig};
+use framework::{Pod, Time};
+
+use crate::support;
+use crate::support::apply;
+use crate::templates;
+use crate::workload::{Shape, Workload};
+
+/// Number of nodes of each cluster.
+const NODES: usize = 1_000;
+/// Number of templates of [`templates::pod`].
+const TEMPLATES: usize = 8;
+/// Pods of a template until it has a ranking.
+const WARM_UP: usize = 3;
+
+/// Makes so many decisions about pods that are ready. Callgrind counts only inside this function.
+#[inline(never)]
+pub(crate) fn counted(engine: &mut Engine, decisions: usize) {
+    let mut ports = Ports { extenders: &mut (), probe: &mut () };
+    for _ in 0..decisions {
+        black_box(engine.schedule_one(Time::ZERO, &mut ports));
+    }
+}
+
+/// Runs the scenarios. Prints a line for each, in the order in which they are counted: the number of decisions and
+/// the name.
+pub(crate) fn run() {
+    basic();
+    rejected();
+    for shape in Shape::ALL {
+        shaped(shape);
+    }
+}
+
+fn config() -> EngineConfig {
+    support::config(&support::default_plugins(), &plugins::registry())
+}
+
+/// Decides about pods, and counts the instructions of that.
+fn count(name: &str, engine: &mut Engine, pods: impl IntoIterator<Item = Pod>) {
+    let decisions = decide(engine, pods, counted);
+    println!("{decisions} {name}");
+}
+
+/// Decides about pods without counting.
+fn warm_up(engine: &mut Engine, pods: impl IntoIterator<Item = Pod>) {
+    decide(engine, pods, |engine, decisions| {
+        let mut ports = Ports { extenders: &mut (), probe: &mut () };
+        for _ in 0..decisions {
+            engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+        }
+    });
+}
+
+fn decide(
+    engine: &mut Engine,
+    pods: impl IntoIterator<Item = Pod>,
+    decide: impl FnOnce(&mut Engine, usize),
+) -> usize {
+    let mut decisions = 0;
+    for pod in pods {
+        apply(engine, Change::Pod(Box::new(pod)));
+        decisions += 1;
+    }
+    decide(engine, decisions);
+    engine.take_effects();
+    decisions
+}
+
+/// Eight templates without constraints, interleaved.
+fn basic() {
+    let (mut engine, pods) = templates::engine(config(), NODES);
+    let mut next = pods.next_multiple_of(TEMPLATES);
+    let mut pods = |number: usize| {
+        let first = next;
+        next += number;
+        (first..next).map(templates::pod)
+    };
+    count("basic, full pass", &mut engine, pods(TEMPLATES));
+    count("basic, first ranking", &mut engine, pods(TEMPLATES));
+    warm_up(&mut engine, pods(TEMPLATES));
+    count("basic, ranked", &mut engine, pods(16 * TEMPLATES));
+    // One pod of each template after changes of 100 nodes.
+    let added = pods(100).enumerate().map(|(number, pod)| {
+        let node = support::node_name(number * 7 % NODES);
+        Pod { node_name: Some(node.into()), ..pod }
+    });
+    let added: Vec<Pod> = added.collect();
+    added.into_iter().for_each(|pod| apply(&mut engine, Change::Pod(Box::new(pod))));
+    count("basic, ranked after changes of 100 nodes", &mut engine, pods(TEMPLATES));
+}
+
+/// A template that fits nowhere.
+fn rejected() {
+    let (mut engine, pods) = templates::engine(config(), NODES);
+    let huge = |number: usize| {
+        let pod = templates::pod(pods + number);
+        let mut requests = (*pod.requests).clone();
+        requests.fit.milli_cpu = 1_000_000;
+        Pod { requests: requests.into(), ..pod }
+    };
+    // Numbers of one template.
+    let mut numbers = (0..).step_by(TEMPLATES);
+    let mut some = |count: usize| numbers.by_ref().take(count).map(huge).collect::<Vec<Pod>>();
+    count("rejected, full pass", &mut engine, some(1));
+    warm_up(&mut engine, some(WARM_UP));
+    count("rejected, nothing has changed", &mut engine, some(16));
+    for node in 0..10 {
+        let number = pods + 1_000_000 + node;
+        let node_name = Some(support::node_name(node * 97).into());
+        apply(&mut engine, Change::Pod(Box::new(Pod { node_name, ..templates::pod(number) })));
+    }
+    count("rejected, changes of 10 nodes", &mut engine, some(1));
+}
+
+/// Applications with constraints, interleaved.
+fn shaped(shape: Shape) {
+    let workload = Workload { shape, applications: 12, nodes: NODES, pods_per_node: 4 };
+    let (mut engine, name) = (workload.engine(config()), shape.name());
+    let pods = |from: usize, to: usize| {
+        (from * workload.applications..to * workload.applications).map(|n| workload.pod(n))
+    };
+    count(&format!("{name}, full pass"), &mut engine, pods(0, 1));
+    warm_up(&mut engine, pods(1, WARM_UP));
+    count(&format!("{name}, ranked"), &mut engine, pods(WARM_UP, WARM_UP + 4));
+}
