@@ -36,8 +36,8 @@
 //! # Limits
 //!
 //! An evaluation costs at most one million (`CELSelectorExpressionMaxCost`). Copies and comparisons that CEL
-//! does not charge for have a limit of their own, with the same error. Expressions have at most 100 nested
-//! levels, so that neither parsing nor evaluating can exhaust the stack.
+//! does not charge for have a limit of their own, with the same error. Expressions have at most 250 nested
+//! levels, as in the reference. Deep ones are parsed and evaluated on a stack of their own.
 
 mod checker;
 mod declarations;

@@ -4,9 +4,10 @@ use crate::checker;
 use crate::device::DeviceView;
 use crate::error::{CompileError, EvalError};
 use crate::eval;
+use crate::nesting;
 use crate::plan::{self, Plan, Refusal};
 use crate::reads::Reads;
-use crate::source;
+use crate::source::{self, Issue};
 use crate::syntax;
 use crate::types::Type;
 use crate::value::{Fault, Outcome, Value};
@@ -20,6 +21,8 @@ pub struct Selector {
     expression: Box<str>,
     plan: Plan,
     reads: Reads,
+    /// Whether evaluation recurses so far that it needs a stack of its own.
+    is_deep: bool,
 }
 
 /// The outcome of an evaluation.
@@ -38,10 +41,14 @@ impl Selector {
     ///
     /// The expression cannot be parsed, does not fit its types, is not a bool, or is nested too deeply.
     pub fn compile(expression: &str) -> Result<Self, CompileError> {
-        let failed = |issues| {
-            let printed = source::print(expression, issues);
-            CompileError::new(format!("compilation failed: {printed}"))
-        };
+        let failed = |issues| printed(expression, issues);
+        let is_deep = nesting::check(expression)
+            .map_err(|message| failed(vec![Issue { place: None, message }]))?;
+        nesting::on_stack(is_deep, || Self::compile_on_stack(expression, is_deep))
+    }
+
+    fn compile_on_stack(expression: &str, is_deep: bool) -> Result<Self, CompileError> {
+        let failed = |issues| printed(expression, issues);
         let tree = syntax::parse(expression).map_err(failed)?;
         let checked = checker::check(expression, &tree.root, tree.size).map_err(failed)?;
         let plan = plan::plan(expression, &checked, &tree.root);
@@ -62,7 +69,7 @@ impl Selector {
             }
         })?;
         let reads = Reads::of(&plan);
-        Ok(Self { expression: expression.into(), plan, reads })
+        Ok(Self { expression: expression.into(), plan, reads, is_deep })
     }
 
     /// Returns whether a device matches.
@@ -76,8 +83,10 @@ impl Selector {
 
     /// Returns whether a device matches, and the cost of finding out.
     pub fn evaluate(&self, device: &DeviceView<'_>) -> Evaluation {
-        let (outcome, cost) = eval::evaluate(&self.plan, device);
-        Evaluation { result: result(&outcome), cost }
+        nesting::on_stack(self.is_deep, || {
+            let (outcome, cost) = eval::evaluate(&self.plan, device);
+            Evaluation { result: result(&outcome), cost }
+        })
     }
 
     /// Returns the expression as written.
@@ -89,6 +98,11 @@ impl Selector {
     pub fn reads(&self) -> &Reads {
         &self.reads
     }
+}
+
+fn printed(expression: &str, issues: Vec<Issue>) -> CompileError {
+    let printed = source::print(expression, issues);
+    CompileError::new(format!("compilation failed: {printed}"))
 }
 
 fn result(outcome: &Outcome<'_>) -> Result<bool, EvalError> {

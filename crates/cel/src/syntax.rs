@@ -82,12 +82,8 @@ pub(crate) struct Tree {
     pub(crate) size: usize,
 }
 
-/// Parses an expression and expands its macros.
+/// Parses an expression, which [`nesting::check`] has accepted, and expands its macros.
 pub(crate) fn parse(text: &str) -> Result<Tree, Vec<Issue>> {
-    if let Some(limit) = nesting::exceeded_limit(text) {
-        let message = format!("expression recursion limit exceeded: {limit}");
-        return Err(vec![Issue { place: None, message }]);
-    }
     let parsed =
         Env::default().parser().max_recursion_depth(PARSER_DEPTH).parse_with_source_info(text);
     let (expression, positions) = parsed.map_err(|errors| {
@@ -102,7 +98,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, Vec<Issue>> {
         }
         issues
     })?;
-    let mut builder = Builder { text, positions, next: 0, issues: Vec::new() };
+    let mut builder = Builder { text, positions, next: 0, depth: 0, issues: Vec::new() };
     let root = builder.convert(expression);
     if builder.issues.is_empty() {
         Ok(Tree { root, size: builder.next })
@@ -123,6 +119,8 @@ pub(crate) struct Builder<'t> {
     text: &'t str,
     positions: SourceInfo,
     next: usize,
+    /// How many parts that the reference counts are around the current one.
+    depth: usize,
     issues: Vec<Issue>,
 }
 
@@ -141,6 +139,23 @@ impl Builder<'_> {
     }
 
     fn convert(&mut self, expression: IdedExpr) -> Node {
+        let is_counted = is_counted(&expression.expr);
+        self.depth += usize::from(is_counted);
+        let node = if self.depth > nesting::MOST_NESTED {
+            let is_known = self.issues.iter().any(|issue| issue.message == nesting::TOO_DEEP);
+            if !is_known {
+                let message = nesting::TOO_DEEP.to_owned();
+                self.issues.push(Issue { place: None, message });
+            }
+            self.node(0, Kind::Literal(Literal::Null))
+        } else {
+            self.convert_part(expression)
+        };
+        self.depth -= usize::from(is_counted);
+        node
+    }
+
+    fn convert_part(&mut self, expression: IdedExpr) -> Node {
         let offset =
             self.positions.offset_for(expression.id).map_or(0, |(start, _)| start as usize);
         let kind = match expression.expr {
@@ -183,6 +198,25 @@ impl Builder<'_> {
             }
             EntryExpr::StructField(_) => None,
         }
+    }
+}
+
+/// Whether the reference counts a part when it limits how deep parts are nested: members, calls of members,
+/// conditionals, relations and calculations.
+fn is_counted(expression: &Expr) -> bool {
+    match expression {
+        Expr::Select(_) => true,
+        Expr::Call(call) if call.target.is_some() => true,
+        Expr::Call(call) => match call.func_name.as_str() {
+            "@in" => true,
+            "_&&_" | "_||_" => false,
+            // The names of operators with two operands or more.
+            name => {
+                let mut behind = name.chars().skip_while(|char| *char == '_');
+                name.starts_with('_') && behind.next().is_some_and(|char| !char.is_alphanumeric())
+            }
+        },
+        _ => false,
     }
 }
 

@@ -284,28 +284,89 @@ fn errors_of_compilation() {
 
 #[test]
 fn deep_expressions_are_refused() {
-    for expression in [
-        "(".repeat(5000),
-        format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
-        "[".repeat(10_000),
-        format!("{}true", "!(".repeat(3000)),
-        format!("1{}", "+1".repeat(5000)),
-        format!("a{}", ".a".repeat(5000)),
-        format!("a{}", "[0]".repeat(3000)),
-        format!("{}a", "a?a:".repeat(2500)),
-        format!("a{}", ".a()".repeat(2500)),
+    const RULES: &str =
+        "compilation failed: ERROR: <input>:-1:0: expression recursion limit exceeded: 250";
+    const PARTS: &str = "compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded";
+    for (expression, error) in [
+        ("(".repeat(5000), RULES),
+        (format!("{}true{}", "(".repeat(5000), ")".repeat(5000)), RULES),
+        (format!("{}true{}", "(".repeat(250), ")".repeat(250)), RULES),
+        ("[".repeat(10_000), RULES),
+        (format!("{}true", "!(".repeat(3000)), RULES),
+        (format!("{}true", "true?true:".repeat(2500)), RULES),
+        (format!("1{}", "+1".repeat(5000)), PARTS),
+        // The relation is the 251st part.
+        (format!("1{} == 251", " + 1".repeat(250)), PARTS),
+        (format!("a{}", ".a".repeat(5000)), PARTS),
+        (format!("a{}", ".a".repeat(251)), PARTS),
+        (format!("a{}", "[0]".repeat(3000)), PARTS),
+        (format!("a{}", "[0]".repeat(251)), PARTS),
+        (format!("a{}", ".a()".repeat(2500)), PARTS),
     ] {
-        let error = compile_error(&expression);
-        assert!(error.contains("expression recursion limit exceeded"), "{error}");
+        assert_eq!(compile_error(&expression), error, "{expression}");
     }
-    let deep = format!("{}true{}", "(".repeat(99), ")".repeat(99));
-    assert_eq!(evaluate(&deep).0, Ok(true));
-    let deep = format!("{}true{}", "[1].all(x, ".repeat(90), ")".repeat(90));
-    assert_eq!(evaluate(&deep).0, Ok(true));
-    let long = format!("true{}", " && true".repeat(1200));
-    assert_eq!(evaluate(&long).0, Ok(true));
-    let long = format!("1{} == 251", " + 1".repeat(250));
-    assert_eq!(evaluate(&long).0, Ok(true));
+}
+
+/// The deepest expressions of the reference are evaluated, in a thread with the stack of the scheduling loop.
+#[test]
+fn deep_expressions_are_evaluated() {
+    for (open, close, levels) in [
+        ("(", ")", 249),
+        ("!(", ")", 248),
+        ("dyn(", ")", 249),
+        ("[1].all(x, ", ")", 249),
+        ("{1: 2}.transformMap(k, v, ", ") != {}", 100),
+        ("cel.bind(x, 1, ", ")", 249),
+        ("(true && ", ")", 249),
+        ("[false, ", "][1]", 200),
+        ("false ? false : ", "", 249),
+        ("optional.of(", ").hasValue()", 120),
+    ] {
+        let expression = format!("{}true{}", open.repeat(levels), close.repeat(levels));
+        assert_eq!(evaluate(&expression).0, Ok(true), "{expression}");
+    }
+    for expression in
+        [format!("true{}", " && true".repeat(1200)), format!("1{} == 250", " + 1".repeat(249))]
+    {
+        assert_eq!(evaluate(&expression).0, Ok(true), "{expression}");
+    }
+}
+
+#[test]
+fn time_zones_have_names() {
+    all_true(&[
+        "timestamp('2024-07-01T12:00:00Z').getHours('Europe/Berlin') == 14",
+        "timestamp('2024-01-01T12:00:00Z').getHours('Europe/Berlin') == 13",
+        "timestamp('2024-01-01T02:00:00Z').getDate('America/New_York') == 31",
+        "timestamp('2024-01-01T02:00:00Z').getHours('US/Central') == 20",
+        "timestamp('1883-11-18T12:00:00Z').getMinutes('America/New_York') == 3",
+        "timestamp('2024-01-01T12:00:00Z').getMinutes('Asia/Kolkata') == 30",
+        "timestamp('2050-07-01T12:00:00Z').getHours('Europe/Berlin') == 14",
+        "timestamp('2024-07-01T12:00:00Z').getHours('UTC') == 12",
+        "timestamp('2024-07-01T12:00:00Z').getHours('Local') == 12",
+    ]);
+    all_fail(&[
+        (
+            "timestamp('2024-07-01T12:00:00Z').getHours('Europe/Nowhere') == 1",
+            "unknown time zone Europe/Nowhere",
+        ),
+        (
+            "timestamp('2024-07-01T12:00:00Z').getHours('europe/berlin') == 1",
+            "unknown time zone europe/berlin",
+        ),
+        (
+            "timestamp('2024-07-01T12:00:00Z').getHours('Etc/Unknown') == 1",
+            "unknown time zone Etc/Unknown",
+        ),
+        (
+            "timestamp('2024-07-01T12:00:00Z').getHours('../etc/passwd') == 1",
+            "time: invalid location name",
+        ),
+        (
+            "timestamp('2024-07-01T12:00:00Z').getHours('a:b') == 1",
+            "strconv.Atoi: parsing \"a\": invalid syntax",
+        ),
+    ]);
 }
 
 /// Texts of 10 KiB on which a parser could take long.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 
 use super::{Library, no_overload};
 use crate::meter::Meter;
@@ -9,7 +10,7 @@ use crate::value::{Duration, Fault, Outcome, Value};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The parts of times, in UTC or with an offset such as `+01:00`.
+/// The parts of times, in UTC, in a zone such as `Europe/Berlin`, or with an offset such as `+01:00`.
 pub(crate) const LIBRARY: &Library = &[
     (
         "getFullYear",
@@ -99,25 +100,38 @@ pub(crate) const LIBRARY: &Library = &[
 
 /// Returns date and time in UTC or a zone.
 fn civil(at: &Timestamp, zone: Option<&str>) -> Result<DateTime, Fault> {
-    let seconds = match zone {
-        None | Some("" | "UTC") => 0,
-        Some(zone) => {
-            let Some((hours, minutes)) = zone.split_once(':') else {
-                return Err(Fault::new(format!("unknown time zone {zone}")));
-            };
-            let parse = |text: &str| {
-                text.parse::<i32>().map_err(|_| {
-                    Fault::new(format!("strconv.Atoi: parsing {text:?}: invalid syntax"))
-                })
-            };
-            let (hours, minutes) = (parse(hours)?, parse(minutes)?);
-            let minutes = if zone.starts_with('-') { -minutes } else { minutes };
-            hours.saturating_mul(3600).saturating_add(minutes.saturating_mul(60))
-        }
+    let zone = match zone {
+        // The reference runs where the local time is UTC.
+        None | Some("" | "UTC" | "Local") => return Ok(Offset::UTC.to_datetime(*at)),
+        Some(zone) => zone,
     };
-    let offset = jiff::tz::Offset::from_seconds(seconds)
-        .map_err(|_| Fault::new("time zone offset out of range"))?;
+    let Some((hours, minutes)) = zone.split_once(':') else {
+        return named_zone(zone).map(|zone| zone.to_datetime(*at));
+    };
+    let parse = |text: &str| {
+        text.parse::<i32>()
+            .map_err(|_| Fault::new(format!("strconv.Atoi: parsing {text:?}: invalid syntax")))
+    };
+    let (hours, minutes) = (parse(hours)?, parse(minutes)?);
+    let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+    let seconds = hours.saturating_mul(3600).saturating_add(minutes.saturating_mul(60));
+    let offset =
+        Offset::from_seconds(seconds).map_err(|_| Fault::new("time zone offset out of range"))?;
     Ok(offset.to_datetime(*at))
+}
+
+/// Returns a zone of the database that is part of the program. The files of the host are not read, so that
+/// decisions are the same everywhere.
+fn named_zone(name: &str) -> Result<TimeZone, Fault> {
+    if name.starts_with(['/', '\\']) || name.contains("..") {
+        return Err(Fault::new("time: invalid location name"));
+    }
+    TimeZoneDatabase::bundled()
+        .get(name)
+        .ok()
+        // The database ignores case, and the reference looks for a file of this name.
+        .filter(|zone| zone.iana_name() == Some(name) && !zone.is_unknown())
+        .ok_or_else(|| Fault::new(format!("unknown time zone {name}")))
 }
 
 fn zoned(args: &[Value<'_>]) -> Option<Result<DateTime, Fault>> {
