@@ -11,6 +11,8 @@ pub(crate) struct Checked {
     types: Vec<Type>,
     /// What each call refers to.
     calls: Vec<Option<Resolved>>,
+    /// The overloads that the types of each call leave.
+    overloads: Vec<Vec<&'static Overload>>,
     /// The type of the whole expression.
     pub(crate) result: Type,
 }
@@ -33,15 +35,28 @@ impl Checked {
     pub(crate) fn call(&self, node: &Node) -> Option<Resolved> {
         self.calls[node.id]
     }
+
+    /// Returns the overloads that a call may have.
+    pub(crate) fn overloads(&self, node: &Node) -> &[&'static Overload] {
+        &self.overloads[node.id]
+    }
 }
 
-/// Checks an expression with this number of nodes.
-pub(crate) fn check(text: &str, root: &Node, size: usize) -> Result<Checked, Vec<Issue>> {
+/// Checks an expression with this number of nodes. `has_lists` says whether attributes may be lists, for which
+/// there is a function of its own (gate DRAListTypeAttributes).
+pub(crate) fn check(
+    text: &str,
+    root: &Node,
+    size: usize,
+    has_lists: bool,
+) -> Result<Checked, Vec<Issue>> {
     let mut checker = Checker {
         text,
         substitution: Substitution::default(),
         types: vec![Type::Error; size],
         calls: vec![None; size],
+        overloads: vec![Vec::new(); size],
+        has_lists,
         scopes: Vec::new(),
         issues: Vec::new(),
     };
@@ -52,7 +67,8 @@ pub(crate) fn check(text: &str, root: &Node, size: usize) -> Result<Checked, Vec
     let known = &checker.substitution;
     let types: Vec<_> = checker.types.iter().map(|it| known.apply(it, true)).collect();
     let result = types[root.id].clone();
-    Ok(Checked { types, calls: checker.calls, result })
+    let Checker { calls, overloads, .. } = checker;
+    Ok(Checked { types, calls, overloads, result })
 }
 
 /// Returns the dotted name that an expression spells: `a.b.c`.
@@ -71,6 +87,8 @@ struct Checker<'t> {
     substitution: Substitution,
     types: Vec<Type>,
     calls: Vec<Option<Resolved>>,
+    overloads: Vec<Vec<&'static Overload>>,
+    has_lists: bool,
     /// Variables of folds, the innermost last.
     scopes: Vec<(String, Type)>,
     issues: Vec<Issue>,
@@ -219,20 +237,24 @@ impl Checker<'_> {
         for arg in args {
             self.check(arg);
         }
+        let find = |name: &str| {
+            declarations::find(name).filter(|found| self.has_lists || found.name != "includes")
+        };
         let Some(target) = target else {
             let name = function.strip_prefix('.').unwrap_or(function);
-            return match declarations::find(name) {
+            return match find(name) {
                 Some(found) => self.resolve(node, found, None, args, false),
                 None => self.undeclared(node, function),
             };
         };
         if let Some(prefix) = qualified_name(target)
-            && let Some(found) = declarations::find(&format!("{prefix}.{function}"))
+            && let Some(found) = find(&format!("{prefix}.{function}"))
         {
             return self.resolve(node, found, None, args, true);
         }
+        let found = find(function);
         self.check(target);
-        match declarations::find(function) {
+        match found {
             Some(found) => self.resolve(node, found, Some(target), args, false),
             None => self.undeclared(node, function),
         }
@@ -286,6 +308,7 @@ impl Checker<'_> {
             return Type::Error;
         };
         let overload = if let [only] = fitting[..] { Some(only) } else { None };
+        self.overloads[node.id] = fitting;
         self.calls[node.id] = Some(Resolved { function, overload, is_qualified });
         result
     }

@@ -43,6 +43,7 @@ mod checker;
 mod declarations;
 mod device;
 mod error;
+mod estimate;
 mod eval;
 mod functions;
 mod macros;

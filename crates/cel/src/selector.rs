@@ -3,6 +3,7 @@
 use crate::checker;
 use crate::device::DeviceView;
 use crate::error::{CompileError, EvalError};
+use crate::estimate;
 use crate::eval;
 use crate::nesting;
 use crate::plan::{self, Plan, Refusal};
@@ -47,10 +48,27 @@ impl Selector {
         nesting::on_stack(is_deep, || Self::compile_on_stack(expression, is_deep))
     }
 
+    /// Checks an expression as the API server does when an object with it is written, with the features of
+    /// 1.36. Returns the worst cost that its evaluation can have; the limit is one million
+    /// (`CELSelectorExpressionMaxCost`).
+    ///
+    /// # Errors
+    /// The errors of [`compile`](Self::compile), and the use of what only later versions enable.
+    pub fn worst_cost(expression: &str) -> Result<u64, CompileError> {
+        let selector = Self::compile(expression)?;
+        nesting::on_stack(selector.is_deep, || {
+            let failed = |issues| printed(expression, issues);
+            let tree = syntax::parse(expression).map_err(failed)?;
+            let checked =
+                checker::check(expression, &tree.root, tree.size, false).map_err(failed)?;
+            Ok(estimate::worst_cost(&checked, &tree.root, tree.size))
+        })
+    }
+
     fn compile_on_stack(expression: &str, is_deep: bool) -> Result<Self, CompileError> {
         let failed = |issues| printed(expression, issues);
         let tree = syntax::parse(expression).map_err(failed)?;
-        let checked = checker::check(expression, &tree.root, tree.size).map_err(failed)?;
+        let checked = checker::check(expression, &tree.root, tree.size, true).map_err(failed)?;
         let plan = plan::plan(expression, &checked, &tree.root);
         let plan = match plan {
             Err(Refusal::Issues(issues)) => return Err(failed(issues)),

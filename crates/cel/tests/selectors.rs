@@ -663,3 +663,70 @@ fn reads_name_what_the_result_depends_on() {
         assert_eq!(*selector.reads(), Reads::Everything, "{expression}");
     }
 }
+
+/// The estimates of Kubernetes for these expressions.
+#[test]
+fn worst_costs_are_those_of_the_api_server() {
+    let quantity = "device.capacity[\"dra.example.com\"].name.isGreaterThan(quantity(\"1Ki\"))";
+    let ten = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]";
+    let mut expensive = "int('1'.find('[0-9]*')) < 100".to_owned();
+    for variable in ["z5", "z4", "z3", "z2", "z", "y", "x"] {
+        expensive = format!("{ten}.all({variable}, {expensive})");
+    }
+    for (expression, cost) in [
+        ("true", 0),
+        ("device.attributes['no-such-domain'].noSuchAttr.isGreaterThan(quantity('0'))", 6),
+        ("device.attributes['no-such-domain']['noSuchAttr'].isGreaterThan(quantity('0'))", 6),
+        ("'no-such-domain' in device.attributes", 3),
+        ("device.driver == ''", 2),
+        ("device.driver == 'dra.example.com'", 4),
+        ("device.attributes['dra.example.com'].name", 4),
+        ("device.attributes['dra.example.com']['name']", 4),
+        ("cel.bind(dra, device.attributes['dra.example.com'], dra.name)", 15),
+        ("device.attributes['dra.example.com'].name > 0", 5),
+        ("device.attributes['dra.example.com'].name == 'fish'", 5),
+        ("device.attributes['dra.example.com'].name.exists(x, x > 0)", 5 + 6 * 64),
+        ("device.attributes['dra.example.com'].names.all(x, x != '')", 5 + 4 * 64),
+        ("device.attributes['dra.example.com'].names.size() == 2", 6),
+        ("1 in device.attributes['dra.example.com'].names", 4 + 64),
+        ("device.attributes['dra.example.com'].name.isGreaterThan(semver('0.0.1'))", 6),
+        (
+            "device.attributes['dra.example.com'].name.isGreaterThan(semver('v0.0.1', true)) && \
+             isSemver('v1.0.0', true)",
+            7,
+        ),
+        (quantity, 6),
+        (&format!("'name' in device.capacity['dra.example.com'] && {quantity}"), 10),
+        (&format!("!('name' in device.capacity['dra.example.com']) || {quantity}"), 11),
+        ("device.attributes.exists_one(x, x == 'dra.example.com')", 164),
+        ("device.attributes['dra.example.com'].exists_one(x, x == 'services')", 133),
+        ("device.attributes['dra.example.com'].services.split('example').size() >= 2", 19),
+        ("device.attributes['dra.example.com'].services.matches('[^a]?sym')", 18),
+        ("device.capacity.exists_one(x, x == 'dra.example.com')", 164),
+        ("device.capacity['dra.example.com'].exists_one(x, x == 'memory')", 133),
+        ("device.allowMultipleAllocations == true", 3),
+        (&expensive, 85_555_551),
+    ] {
+        assert_eq!(Selector::worst_cost(expression), Ok(cost), "{expression}");
+    }
+}
+
+/// A text of unknown length costs as much as the longest one.
+#[test]
+fn unknown_sizes_are_too_expensive() {
+    for expression in [
+        "device.attributes['dra.example.com'].?name.orValue('').matches('a+')",
+        "device.attributes['dra.example.com'].names.map(x, x + x).exists(x, x.contains('a'))",
+    ] {
+        let cost = Selector::worst_cost(expression).unwrap();
+        assert!(cost > 1_000_000, "{expression}: {cost}");
+    }
+}
+
+#[test]
+fn new_objects_may_not_use_functions_for_lists() {
+    let expression = "device.attributes['dra.example.com'].model.includes('a100')";
+    assert!(Selector::compile(expression).is_ok());
+    let error = Selector::worst_cost(expression).unwrap_err().to_string();
+    assert!(error.contains("undeclared reference to 'includes' (in container '')"), "{error}");
+}
